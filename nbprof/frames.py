@@ -18,4 +18,4 @@ class _Frames(dict[str, list[Col]]):
 
 
 SCHEMA = _Frames(frames.SCHEMA)
-"""The columns of each frame, in order, by the way to it under `p.`; docs/numbers.md lists them all."""
+"""The columns of each frame, in order, by its path under `p.`; docs/numbers.md lists them all."""

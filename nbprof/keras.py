@@ -55,7 +55,7 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
     Raises
     ------
     CaptureError
-        An option that there is not, or a value that makes no sense.
+        Unknown option, or invalid value.
 
     Examples
     --------
@@ -75,10 +75,10 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
             batches = (batches, batches)
         for name in ("steps", "save"):
             if name in options:
-                instead = "batches=(10, 15) says which" if name == "steps" else "a run that is not saved could not be opened"
+                instead = "use batches=(10, 15)" if name == "steps" else "a run that is not saved could not be opened"
                 raise CaptureError(f"nbprof.keras.Callback has no option {name!r}: {instead}")
         if batches is None:
-            raise CaptureError("nbprof.keras.Callback needs the batches to record, as batches=(10, 15)")
+            raise CaptureError("nbprof.keras.Callback needs the batches to record, for example batches=(10, 15)")
         try:
             self._options: Options = options_of({**options, "steps": batches, "logdir": logdir})
         except CaptureError as error:
@@ -147,7 +147,7 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
         from nbprof.capture.session import Session, active
 
         if active() is not None:
-            self._say("nbprof: something is being recorded already; the batches that the callback asks for are part of that")
+            self._say("nbprof: a recording is already running; the callback's batches are part of it")
             return
         try:
             session = Session(self._options, source="import keras", batches_of=kind).start()

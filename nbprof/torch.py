@@ -59,7 +59,7 @@ def schedule(*, wait: int = 1, warmup: int = 1, active: int = 3, repeat: int = 1
     for name, value in given.items():
         least = 1 if name == "active" else 0
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise CaptureError(f"{name} is a number of {'cycles' if name == 'repeat' else 'steps'} from {least} on, not {value!r}")
+            raise CaptureError(f"{name} must be a number of {'cycles' if name == 'repeat' else 'steps'} of at least {least}, not {value!r}")
     import torch.profiler
 
     with warnings.catch_warnings():
@@ -123,5 +123,5 @@ def trace_handler(logdir: str | os.PathLike[str], *, worker: str = "") -> TraceH
     >>> torch.profiler.profile(on_trace_ready=nbprof.torch.trace_handler("logs"))  # doctest: +SKIP
     """
     if any(sign in str(worker) for sign in "/\\:\0"):
-        raise CaptureError(f"a worker's name is part of a file's name, without / \\ and :, not {worker!r}")
+        raise CaptureError(f"a worker's name is part of a file name, so it cannot contain / \\ or :, as in {worker!r}")
     return TraceHandler(logdir, str(worker))

@@ -22,7 +22,7 @@ export interface Model {
   send(content: unknown): void;
 }
 
-const CLOSED = "The widget is closed; what it was given is shown.";
+const CLOSED = "The widget is closed; its last state is shown.";
 
 const toSelection = (pair: number[] | null | undefined): Selection | null =>
   pair && pair.length >= 2 ? { first: pair[0] as number, last: pair[1] as number } : null;

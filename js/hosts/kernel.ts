@@ -17,9 +17,9 @@ const PAUSE_MS = 3000;
 /** A kernel that has not said by then whether nbprof is there is running a cell. */
 const INFO_MS = 1000;
 
-const GONE = "The kernel of this notebook has ended; what was saved is shown.";
-const CLOSED = "The kernel has closed the connection; what was saved is shown.";
-const ABSENT = "nbprof is not imported in this kernel; what was saved is shown.";
+const GONE = "The kernel of this notebook has shut down; the saved view is shown.";
+const CLOSED = "The kernel closed the connection; the saved view is shown.";
+const ABSENT = "nbprof is not imported in this kernel; the saved view is shown.";
 
 interface Signal<T> {
   connect(slot: (sender: never, value: T) => void, thisArg: object): boolean;

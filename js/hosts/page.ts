@@ -100,7 +100,7 @@ function resting(
       board = null;
       // As high as it was, so that nothing below moves, and with its name for who reads or prints what is not drawn.
       host.style.minHeight = `${height}px`;
-      root.append(h("p.resting", `nbprof, ${label}: drawn again when it comes into view`));
+      root.append(h("p.resting", `nbprof, ${label}: drawn again when it scrolls into view`));
       host.dataset.nbprofResting = "";
     },
   };

@@ -57,8 +57,7 @@ export class StripRenderer extends Widget implements IRenderMime.IRenderer {
   constructor() {
     super();
     this.addClass("nbprof-strip");
-    this.stop.title =
-      "End the recording after this step. The cell runs on without it, and its profile is shown when it ends.";
+    this.stop.title = "Stop recording after this step. The cell keeps running, and its profile is shown when it ends.";
     this.stop.addEventListener("click", () => this.press());
   }
 

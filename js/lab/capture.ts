@@ -109,7 +109,7 @@ export const capture: JupyterFrontEndPlugin<void> = {
 
     commands.addCommand(COMMAND, {
       label: (args) => (args["isPalette"] ? "Capture a Profile…" : "Capture profile…"),
-      caption: "Record programs that run elsewhere, through the profiler servers in them",
+      caption: "Record programs that run elsewhere, through their profiler servers",
       icon: (args) => (args["isPalette"] ? undefined : recordIcon),
       execute: async () => {
         if (shell) await showTab();

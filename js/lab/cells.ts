@@ -81,7 +81,7 @@ async function profileLines(panel: NotebookPanel, cell: CodeCell): Promise<void>
   const at = { line: 0, column: 0 };
   const lines = linesOf(sharedModel.getSource(), selected?.start ?? at, selected?.end ?? at);
   if (!lines) {
-    complain("There is no code in the selected lines.");
+    complain("The selected lines contain no code.");
     return;
   }
   if (!kernel || !(await allowed(kernel)) || cell.isDisposed) return;
@@ -112,14 +112,14 @@ async function profileLines(panel: NotebookPanel, cell: CodeCell): Promise<void>
 /** Puts `%%nbprof` with the default options above the code. */
 function insertMagic(panel: NotebookPanel, cell: Cell): void {
   const line = magicLine(cell.model.sharedModel.getSource(), settings.line);
-  if (line === null) complain("The cell begins with %%nbprof already.");
+  if (line === null) complain("The cell already starts with %%nbprof.");
   else cell.model.sharedModel.updateSource(0, 0, line);
   panel.content.mode = "edit";
 }
 
 export const cells: JupyterFrontEndPlugin<void> = {
   id: "nbprof:cells",
-  description: "Profiles a cell by button.",
+  description: "Profiles a cell with a button.",
   autoStart: true,
   optional: [INotebookTracker, ICommandPalette],
   activate: (app: JupyterFrontEnd, notebooks: INotebookTracker | null, palette: ICommandPalette | null) => {
@@ -175,7 +175,7 @@ export const cells: JupyterFrontEndPlugin<void> = {
       "Run the selected lines of this cell and show their profile below it",
       profileLines,
     );
-    add(INSERT, "Insert %%nbprof", "Write %%nbprof with the default options above the code of this cell", insertMagic);
+    add(INSERT, "Insert %%nbprof", "Insert %%nbprof with the default options above the code of this cell", insertMagic);
 
     let said = "";
     const changed = (): void => {

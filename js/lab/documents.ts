@@ -219,7 +219,7 @@ export const documents: JupyterFrontEndPlugin<void> = {
     };
     app.commands.addCommand(OPEN, {
       label: "Open as Profile",
-      caption: "Open the run in this folder, or the newest of its runs, as a profile",
+      caption: "Open the run in this folder, or the newest one, as a profile",
       icon,
       execute: async (args) => {
         const selected = browsers?.tracker.currentWidget?.selectedItems().next().value;

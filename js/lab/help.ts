@@ -130,7 +130,7 @@ export const help: JupyterFrontEndPlugin<void> = {
     const tracker = new WidgetTracker<MainAreaWidget<HelpView>>({ namespace: "nbprof-help" });
     app.commands.addCommand(COMMAND, {
       label: TITLE,
-      caption: "What each view shows, how numbers are made, how to record",
+      caption: "What each view shows, how numbers are computed, how to record",
       describedBy: {
         args: {
           type: "object",

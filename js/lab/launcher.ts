@@ -33,7 +33,7 @@ class Ask extends Widget implements Dialog.IBodyWidget<string> {
       h(
         "p",
         { role: wrong ? "alert" : "note" },
-        wrong || "As in the file browser, from the folder that Jupyter serves.",
+        wrong || "As in the file browser, relative to the folder that Jupyter serves.",
       ),
       h("button.jp-mod-styled.nbprof-button", { type: "button", on: { click: browse } }, "Browse…"),
     );
@@ -85,7 +85,7 @@ export const launcher: JupyterFrontEndPlugin<void> = {
       const { button: chosen, value: items } = await FileDialog.getOpenFiles({
         manager,
         title: "Open Profile",
-        label: "A profile, or a run folder: the folder that is shown, where nothing is selected",
+        label: "A profile or a run folder; if nothing is selected, the current folder",
         defaultPath: browser?.model.path ?? "",
       });
       return chosen.accept && items?.length ? items.map(({ path }) => path) : choose(typed ?? value, "");

@@ -5,7 +5,7 @@ import { ServerConnection } from "@jupyterlab/services";
 import type { Post } from "../lib/wire.js";
 
 const NO_EXTENSION =
-  "The server does not know nbprof. Install nbprof where Jupyter Server runs (pip install nbprof), and restart the server.";
+  "nbprof is not installed on the server. Install it where Jupyter Server runs (pip install nbprof) and restart the server.";
 
 /** An answer that says no; `status` is that of HTTP. */
 export class Refusal extends Error {
@@ -113,7 +113,7 @@ class Lines {
     let here = this.held.length;
     while (here < count) {
       const { done, value } = await this.reader.read();
-      if (done) throw new Error("The connection to the server ended before the profile was here.");
+      if (done) throw new Error("The connection to the server ended before the profile was loaded.");
       parts.push(value);
       here += value.length;
     }
@@ -158,11 +158,11 @@ export class Server {
     signal: AbortSignal,
   ): Promise<Opened> {
     const { body } = await this.send(name, request, signal);
-    if (!body) throw new Error("The server answered with nothing.");
+    if (!body) throw new Error("The server sent an empty answer.");
     const lines = new Lines(body.getReader());
     for (;;) {
       const line = await lines.line();
-      if (line === null) throw new Error("The connection to the server ended before the profile was here.");
+      if (line === null) throw new Error("The connection to the server ended before the profile was loaded.");
       const said = JSON.parse(line) as Said;
       if (said.message !== undefined) throw new Refusal(said.message, 422, said.raw, foundIn(said));
       if (said.progress) tell({ text: said.progress, fraction: said.fraction ?? null });
@@ -180,7 +180,7 @@ export class Server {
     signal: AbortSignal,
   ): Promise<void> {
     const answer = await this.send(name, body, signal);
-    if (!answer.body) throw new Error("The server answered with nothing.");
+    if (!answer.body) throw new Error("The server sent an empty answer.");
     const lines = new Lines(answer.body.getReader());
     for (let line = await lines.line(); line !== null; line = await lines.line()) {
       if (line) each(JSON.parse(line) as Record<string, unknown>);

@@ -84,7 +84,7 @@ export const settingsPlugin: JupyterFrontEndPlugin<void> = {
         loaded.changed.connect(update);
         update();
       },
-      (error) => console.warn("The settings of nbprof could not be read; the usual ones hold.", error),
+      (error) => console.warn("The settings of nbprof could not be read; the defaults are used.", error),
     );
   },
 };

@@ -23,18 +23,18 @@ async function gunzip(packed: Uint8Array): Promise<Uint8Array> {
   try {
     return new Uint8Array(await new Response(stream).arrayBuffer());
   } catch (error) {
-    throw new Error("This profile is cut short or damaged: its gzip stream does not open.", { cause: error });
+    throw new Error("This profile is truncated or damaged: its gzip data cannot be decompressed.", { cause: error });
   }
 }
 
 function readArray(reference: Reference, container: Uint8Array, base: number): NumberArray {
   const [dtype, offset, length, coding] = reference;
   const Kind = ARRAYS[dtype];
-  if (!Kind) throw new Error(`This profile holds an array of the unknown type "${String(dtype)}".`);
+  if (!Kind) throw new Error(`This profile has an array of the unknown type "${String(dtype)}".`);
   const start = container.byteOffset + base + offset;
   const end = base + offset + length * Kind.BYTES_PER_ELEMENT;
   if (offset < 0 || length < 0 || end > container.byteLength) {
-    throw new Error(`This profile is cut short: byte ${end} of ${container.byteLength} is missing.`);
+    throw new Error(`This profile is truncated: byte ${end} of ${container.byteLength} is missing.`);
   }
   if (coding !== "delta") return new Kind(container.buffer as ArrayBuffer, start, length);
   const values = new Kind(container.buffer as ArrayBuffer, start, length).slice();
@@ -60,12 +60,12 @@ export async function unpack(packed: Uint8Array | ArrayBuffer | DataView): Promi
   // An inflated container may start anywhere in its buffer; the arrays need it at a multiple of 8.
   const container = bytes[0] === 0x1f && bytes[1] === 0x8b ? await gunzip(bytes) : bytes.slice();
   const size = new DataView(container.buffer as ArrayBuffer, container.byteOffset).getUint32(0, true);
-  if (4 + size > container.byteLength) throw new Error("This profile is cut short: its header is incomplete.");
+  if (4 + size > container.byteLength) throw new Error("This profile is truncated: its header is incomplete.");
   let header: unknown;
   try {
     header = JSON.parse(new TextDecoder().decode(container.subarray(4, 4 + size)));
   } catch (error) {
-    throw new Error("This is no profile of nbprof, or it is damaged: its header cannot be read.", { cause: error });
+    throw new Error("This is not an nbprof profile, or it is damaged: its header cannot be read.", { cause: error });
   }
   const base = Math.ceil((4 + size) / 8) * 8;
   return restore(header, (reference) => readArray(reference, container, base)) as Payload;

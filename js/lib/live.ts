@@ -11,7 +11,7 @@ import type { Asker, Post, Reply, Request, WireState } from "./wire.js";
 const AT_ONCE = 3;
 const TIMEOUT_MS = 15_000;
 
-const SILENT = "Python does not answer; it may be busy with a cell.";
+const SILENT = "Python does not answer; it may be busy running a cell.";
 const UNCONNECTED = "There is no connection to Python.";
 
 interface Job {
@@ -24,7 +24,7 @@ interface Job {
   sent: number;
 }
 
-const aborted = (): Error => new DOMException("Nobody waits for this answer any more.", "AbortError");
+const aborted = (): Error => new DOMException("Nobody is waiting for this answer any more.", "AbortError");
 
 /** An Asker whose way to Python may come and go. */
 export class Line implements Asker {

@@ -118,7 +118,7 @@ export interface Figure {
   value: number | null;
   unit: string;
   digits: number;
-  /** Small line below: "3.78 ms a step". */
+  /** Small line below: "3.78 ms per step". */
   note: string;
   /** Bar below the figure, parts of 100. */
   bar?: { category: CategoryKey; percent: number }[];
@@ -130,7 +130,7 @@ export interface Figure {
 export interface Advice {
   severity: "high" | "medium" | "low";
   title: string;
-  /** Upper bound of the gain in ms a step, null when not known. */
+  /** Upper bound of the gain in ms per step, null when not known. */
   gain_ms: number | null;
   evidence: Marked;
   /** Lines of a diff; Copy copies all but the removed ones. */

@@ -64,7 +64,7 @@ export class Letters {
     this.waiting.delete(id as string);
     const answer = buffers?.[0];
     if (answer instanceof ArrayBuffer || ArrayBuffer.isView(answer)) one.resolve(answer as Packed);
-    else one.reject(new Error("An answer came without data."));
+    else one.reject(new Error("The answer has no data."));
   }
 
   /** Nothing will come any more. */

@@ -312,7 +312,7 @@ describe("a saved output and its kernel", () => {
     kernel.knows = null;
     session.statusChanged.emit("restarting");
     expect(line.state).toBe("lost");
-    expect(line.reason).toContain("has ended");
+    expect(line.reason).toContain("has shut down");
     // The new kernel knows nothing of the old comm.
     expect(kernel.comms[0]?.closed).toBe(0);
     await vi.advanceTimersByTimeAsync(3000);

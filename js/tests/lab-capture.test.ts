@@ -61,7 +61,7 @@ describe("the fields", () => {
       "retries",
     ]);
     expect("wrong" in checked && checked.wrong.duration).toBe(
-      "the duration is 1 ms to 3,600,000 ms (an hour), a whole number, not '2s'",
+      "the duration must be 1 ms to 3,600,000 ms (an hour), a whole number, not '2s'",
     );
   });
 
@@ -88,7 +88,7 @@ describe("the fields", () => {
 
 it("says of an address what Python says", () => {
   expect(addressesOf("it's:1")).toEqual({
-    wrong: `"it's:1" is no address: write it as host:6009, with the port that its profiler server listens at`,
+    wrong: `"it's:1" is not an address: write it as host:6009, with the port of the profiler server`,
   });
 });
 
@@ -97,7 +97,7 @@ describe("what comes back", () => {
     expect(resultOf({ message: "no" })).toBeNull();
     expect(resultOf({ path: "a/b" })).toEqual({ path: "a/b", name: "", workers: [], notes: [] });
     expect(workerOf(null)).toEqual({ address: "", state: "", text: "" });
-    expect(doing("again")).toBe("Asked again");
+    expect(doing("again")).toBe("Retrying");
     expect(doing("constructor")).toBe("Waiting");
   });
 
@@ -112,8 +112,8 @@ describe("what comes back", () => {
   it("is told in whole sentences", () => {
     expect(sentence("the duration is short")).toBe("The duration is short.");
     expect(sentence("localhost has no port")).toBe("localhost has no port.");
-    expect(sentence("localhost:1: nothing listens there: is it running?")).toBe(
-      "localhost:1: nothing listens there: is it running?",
+    expect(sentence("localhost:1: nothing listens on this port: is it running?")).toBe(
+      "localhost:1: nothing listens on this port: is it running?",
     );
   });
 });

@@ -178,11 +178,11 @@ describe("a question to the kernel", () => {
       text: "No module named 'nbprof.notebook.profile_button'",
     });
     expect(old).toMatchObject({ ok: false, error: expect.stringContaining("too old") });
-    expect(said({ kind: "mute" })).toMatchObject({ ok: false, error: expect.stringContaining("Write %%nbprof") });
+    expect(said({ kind: "mute" })).toMatchObject({ ok: false, error: expect.stringContaining("Put %%nbprof") });
     expect(said({ kind: "answer", value: "[1]" })).toMatchObject({ ok: false });
     expect(said({ kind: "dropped" })).toBeNull();
-    const { one } = kernel(text('{"ok": false, "error": "--steps 9:3 holds no step"}'));
-    expect(await ready(one, "--steps 9:3")).toEqual({ ok: false, error: "--steps 9:3 holds no step" });
+    const { one } = kernel(text('{"ok": false, "error": "--steps 9:3 is an empty range"}'));
+    expect(await ready(one, "--steps 9:3")).toEqual({ ok: false, error: "--steps 9:3 is an empty range" });
   });
 });
 

@@ -77,7 +77,7 @@ describe("a run", () => {
       NOW,
       false,
     );
-    expect(text).toBe("a, 5 min ago, JAX, 21 steps, 6.20 ms a step, Input-bound: 61%");
+    expect(text).toBe("a, 5 min ago, JAX, 21 steps, 6.20 ms per step, Input-bound: 61%");
   });
 
   it("was written some time ago", () => {
@@ -184,7 +184,7 @@ describe("groups", () => {
   it("a chosen folder stands there without runs, the default one of a notebook does not", () => {
     const watched = watchedOf(["nbprof-results"], ["logs"]);
     expect(grouped([], [], watched).map(({ path }) => path)).toEqual(["logs"]);
-    const gone = (path: string) => ({ path, message: "there is no such file any more.", gone: true });
+    const gone = (path: string) => ({ path, message: "the file no longer exists.", gone: true });
     const groups = grouped([], [gone("nbprof-results"), gone("logs")], watched);
     expect(groups.map(({ path, problems }) => [path, problems.length])).toEqual([["logs", 1]]);
   });

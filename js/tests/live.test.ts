@@ -237,7 +237,7 @@ describe("Letters", () => {
     const letters = new Letters((message) => sent.push(message));
     const [bare, waiting] = [letters.post({ ask: "a" }, signal), letters.post({ ask: "b" }, signal)];
     letters.receive({ id: sent[0]?.id }, []);
-    await expect(bare).rejects.toThrow("without data");
+    await expect(bare).rejects.toThrow("has no data");
     letters.close("The kernel closed it.");
     await expect(waiting).rejects.toThrow("The kernel closed it.");
     await expect(letters.post({ ask: "c" }, signal)).rejects.toThrow("The kernel closed it.");

@@ -237,7 +237,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
   };
   const noSteps = {
     title: "No steps found, so step time is unknown.",
-    text: "nbprof saw ops but no step markers. A custom loop needs one line:",
+    text: "No step markers were found. Your own loop needs one line:",
     code: "for batch in ds:\n    with nbprof.step():\n        train_step(batch)",
   };
   const empty = n === 0;
@@ -285,7 +285,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
         evidence: [
           { ok: true, text: "Input is the largest part of all 21 steps (57–67%)" },
           { ok: true, text: "Step time is steady: sd 0.38 ms, 6% of the mean" },
-          { ok: false, text: "Profiling itself costs about 0.1 ms a step" },
+          { ok: false, text: "Profiling itself costs about 0.1 ms per step" },
         ],
       },
       figures: [
@@ -302,7 +302,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
           value: empty ? null : 61,
           unit: "%",
           digits: 1,
-          note: empty ? "no steps" : "3.78 ms a step",
+          note: empty ? "no steps" : "3.78 ms per step",
           hot: !empty,
           bar: [{ category: "input", percent: 61 }],
         },
@@ -474,7 +474,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
     },
     device_time: deviceTimeSample(),
     pods: podsSample(n || 1, 4),
-    ascend: { ...NO_ASCEND, empty: { ...none, title: "No tables of Ascend's profiler" } },
+    ascend: { ...NO_ASCEND, empty: { ...none, title: "No tables from Ascend's profiler" } },
     memory: { empty: { ...none, title: "No memory profile in this run" }, ids: [] },
     allocator: allocatorSample(HOSTILE),
     op_profile: opProfile([
@@ -494,7 +494,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
       modules: [
         { name: `jit_step(8) ${HOSTILE}`, hosts: 1, peak_bytes: 16384, time_ms: 1.5, spaces: [programSpace()] },
       ],
-      left_out: "2 programs have no buffer assignment, so the memory is not known.",
+      left_out: "2 programs have no buffer assignment, so their memory is unknown.",
     },
     trace: {
       empty: { ...none, title: "No events in this run" },

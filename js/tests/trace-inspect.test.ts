@@ -131,7 +131,7 @@ describe("measuring", () => {
     expect(snap(2301, 10, { source, own: row(0) })).toBe(2301);
   });
   it("says how long, and how often that fits into a second", () => {
-    expect(measureText(1e6, 4.78e6)).toBe("3.78 ms, 265 a second");
+    expect(measureText(1e6, 4.78e6)).toBe("3.78 ms, 265 per second");
     expect(measureText(5, 5)).toBe("0.000 µs");
   });
 });

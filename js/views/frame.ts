@@ -45,7 +45,7 @@ export function noticeLine(notice: Notice): HTMLElement {
 /** The words for a report that is read with no kernel. */
 export function savedNotice({ meta }: Payload): Notice {
   const when = meta.created ? ` on ${meta.created.slice(0, 16)}` : "";
-  const text = `saved from ${meta.label}${when}. Every tab works with no kernel.`;
+  const text = `saved from ${meta.label}${when}. Every tab works without a kernel.`;
   return { kind: "static", title: "Static report:", text };
 }
 
@@ -54,7 +54,7 @@ const KEYS: [keys: string[], does: string][] = [
   [["←", "→"], "in a step chart or among workers: move from step to step; Home, End; Shift selects"],
   [["↑", "↓"], "in a table: move; Enter shows the row in the trace, Ctrl+C copies it"],
   [["/"], "filter or search in this view"],
-  [["W", "A", "S", "D"], "trace: zoom and pan; its own ? lists the rest"],
+  [["W", "A", "S", "D"], "trace: zoom and pan; its own ? lists all keys"],
   [["Esc"], "clear the selection, then leave the dashboard"],
   [["?"], "this list"],
 ];

@@ -58,7 +58,7 @@ export function leftOutNote(steps: Steps, selection: Selection | null): string {
   const count = selection ? 0 : (steps.warmup?.reduce((sum, flag) => sum + (flag ? 1 : 0), 0) ?? 0);
   if (!count) return "";
   return (
-    steps.left_out ?? `Averages leave out the first ${count === 1 ? "step" : `${count} steps`}: compilation, warm-up.`
+    steps.left_out ?? `Averages exclude the first ${count === 1 ? "step" : `${count} steps`}: compilation, warm-up.`
   );
 }
 

@@ -1,8 +1,8 @@
-"""How is a run recorded? From a cell, a block or a step range to a folder that TensorBoard can open too.
+"""How a run is recorded: from a cell, a block or a range of steps to a folder that TensorBoard can open, too.
 
-Nothing is imported here: opening a profile asks only how it was recorded, and a session brings half of asyncio along.
+Nothing is imported here: opening a profile only needs to know how it was recorded, and a session pulls in half of asyncio.
 
-``nbprof.capture(...)`` is this room, called: it samples workers that run elsewhere.
+Calling this module, ``nbprof.capture(...)``, samples workers that run elsewhere.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Room(ModuleType):
         name: str | None = None,
         progress: bool | Callable[[str], None] = True,
     ) -> Profile:
-        """A profile of workers while they run, recorded by the profiler servers in them, of TensorFlow, JAX or PyTorch/XLA.
+        """A profile of running workers, recorded by their profiler servers (TensorFlow, JAX or PyTorch/XLA).
 
         A worker starts its server with `nbprof.serve(6009)`, or as its framework does it. All workers are asked at once and begin together.
         One that is idle, busy or away is asked again; one that gives nothing is left out, and `print(p.receipt)` says why. Ctrl-C ends

@@ -22,28 +22,28 @@ if TYPE_CHECKING:
 
 
 class profile:  # noqa: N801 - a context manager that reads as a verb, like `warnings.catch_warnings`
-    """Record a block, or each call of a function, and give the profile; everything a `Profile` has is on the object after the block.
+    """Record a block, or each call of a function; after the block, the object has everything that a `Profile` has.
 
-    An exception in the block goes on as if nbprof were not there, and what was recorded until then is kept.
+    An exception in the block propagates as if nbprof were not there, and what was recorded up to then is kept.
 
-    As a decorator, of functions, methods, generators and asynchronous ones of each, it records each call as a run of its own; the last one
-    is `function.profile`. There is one recording at a time in a process, so calls within a recording, as those of a function that calls
-    itself, are part of that one.
+    As a decorator of functions, methods and generators, synchronous or asynchronous, it records each call as a separate run;
+    `function.profile` is the last one. A process has one recording at a time, so calls made during a recording, such as recursive ones, are
+    part of it.
 
     Parameters
     ----------
     **options
-        The fields of `nbprof.capture.options.Options`, which are the options of ``%%nbprof``; ``steps`` may be a text as well, ``"10:20"``.
+        The fields of `nbprof.capture.options.Options`, which are the options of ``%%nbprof``; ``steps`` may also be a string, ``"10:20"``.
 
     Raises
     ------
     CaptureError
-        An option that there is not, or a value that makes no sense.
+        Unknown option, or invalid value.
 
     Attributes
     ----------
     result : Profile or None
-        The profile; None inside the block, and if nothing could be recorded.
+        The profile; None inside the block, or if nothing could be recorded.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, like `war
             from nbprof.profiles.load import last, set_last
 
             later = last()
-            self._give_up("this recording ended when another one began", stacklevel + 1)
+            self._give_up("this recording was ended by a newer one", stacklevel + 1)
         elif recording is None:
             self._give_up(session.failure, stacklevel + 1)
             return
@@ -151,20 +151,20 @@ _lock = threading.Lock()
 
 
 def start(**options: Any) -> None:
-    """Record from here to `nbprof.stop()`, which may be in another cell or another function.
+    """Start recording; `nbprof.stop()`, possibly in another cell or function, ends it.
 
-    Nothing is raised where nothing can be recorded: a warning says why. A recording that is open already is stopped, and its files are
+    If nothing can be recorded, a warning says why; nothing is raised. A recording that is already running is stopped, and its files are
     kept.
 
     Parameters
     ----------
     **options
-        As `nbprof.profile` takes them.
+        The options of `nbprof.profile`.
 
     Raises
     ------
     CaptureError
-        An option that there is not, or a value that makes no sense.
+        Unknown option, or invalid value.
 
     Examples
     --------
@@ -182,17 +182,17 @@ start.__signature__ = signature()  # type: ignore[attr-defined]
 
 
 def stop() -> Profile | None:
-    """End what `nbprof.start()` began, and give its profile, which is `nbprof.last` then; None if nothing could be recorded.
+    """End the recording that `nbprof.start()` began and return its profile, which becomes `nbprof.last`; None if nothing could be recorded.
 
     Raises
     ------
     CaptureError
-        If `nbprof.start()` was not called before.
+        If `nbprof.start()` has not been called.
     """
     with _lock:
         block = _started.pop() if _started else None
     if block is None:
-        raise CaptureError("nothing was started: nbprof.start() begins a recording, and nbprof.stop() ends it")
+        raise CaptureError("no recording to stop: call nbprof.start() first")
     block._finish(None, stacklevel=3)
     return block.result
 
@@ -210,7 +210,7 @@ class Calls:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Record the block, unless something records already: then the call is part of that."""
+        """Record the block, unless a recording is already running: then the call is part of that one."""
         __tracebackhide__ = True
         from nbprof.capture.session import active
 
@@ -241,14 +241,15 @@ class Calls:
 
 
 def decorate(function: Callable[..., Any], options: Options) -> Callable[..., Any]:
-    """The function with each call recorded; it stays a function, a generator function, asynchronous or not, as it was.
+    """The function with each call recorded; it remains the kind of function it was (generator, asynchronous).
 
-    A generator is recorded from its first item to its end, with what its consumer does in between: a profiler records a process.
+    A generator is recorded from its first item to its end, including what its consumer does in between: a profiler records the whole
+    process.
 
     Raises
     ------
     CaptureError
-        If it is no function.
+        If it is not a function.
     """
     if isinstance(function, type) or not hasattr(function, "__call__"):  # noqa: B004 - what is typed is not what is given
         raise CaptureError(f"@nbprof.profile stands above a function, not {function!r}")

@@ -1,4 +1,4 @@
-"""What ends a recording by itself: the time that was asked for, and the memory that it may take."""
+"""What ends a recording automatically: the requested duration, and the memory it may use."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 
 PERIOD_S = 0.25
-"""The memory of the process is looked at four times a second."""
+"""The memory of the process is checked four times a second."""
 
 SHARE = 4
-"""Unless it is said otherwise, a recording may take a quarter of the memory."""
+"""By default, a recording may take a quarter of the memory."""
 
 GB = 1e9
 
@@ -72,15 +72,15 @@ class Bounds:
         self.grown = 0
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start watching."""
         self._thread.start()
 
     def cancel(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         self._done.set()
 
     def stop(self) -> None:
-        """Watch no longer, and wait for the thread to end."""
+        """Stop watching, and wait for the thread to end."""
         self.cancel()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(2)
@@ -90,7 +90,7 @@ class Bounds:
             self._watch()
         except Exception as error:
             # On a thread it would be printed below the cell, as if that had failed.
-            self._trouble(f"--seconds and --limit were no longer watched: {type(error).__name__}: {error}")
+            self._trouble(f"--seconds and --limit stopped working: {type(error).__name__}: {error}")
 
     def _watch(self) -> None:
         process = psutil.Process()
@@ -101,7 +101,7 @@ class Bounds:
             if left > 0 and self._done.wait(left):
                 return
             if end is not None and time.monotonic() >= end:
-                self._reached(f"{self._seconds:g} s had passed since the recording began (--seconds)")
+                self._reached(f"{self._seconds:g} s passed since the recording began (--seconds)")
                 return
             now = _resident(process)
             if not counted_from_step and self._has_step():
@@ -109,7 +109,7 @@ class Bounds:
             self.grown = now - base
             if self.grown > self.limit and (counted_from_step or self._asked or psutil.virtual_memory().available < self.limit):
                 since = "since its first recorded step" if counted_from_step else "since the recording began"
-                self._reached(f"the process had grown by {self.grown / GB:,.2f} GB {since}, over {self.limit / GB:,.2f} GB (--limit)")
+                self._reached(f"the process grew by {self.grown / GB:,.2f} GB {since}, over {self.limit / GB:,.2f} GB (--limit)")
                 return
 
 

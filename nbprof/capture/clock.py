@@ -1,8 +1,8 @@
 """Step markers: who opens and closes them, and which win when several sources speak.
 
-Three sources tell where a step begins and ends: markers of the person (``nbprof.step`` or the framework's own), the callbacks of Keras,
-and (PyTorch) the optimizer. A step of Keras runs from the end of one batch to the end of the next, so that waiting for data lies inside
-it. Where a person's marker opens inside or around such a step, the person's marker is the step.
+Three sources say where a step begins and ends: the user's markers (``nbprof.step`` or the framework's own), Keras callbacks and, in
+PyTorch, the optimizer. A step of Keras runs from the end of one batch to the end of the next, so that waiting for data lies inside it.
+Where a user's marker opens inside or around such a step, that marker is the step.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ContextSpan:
 
 @dataclass
 class _Root:
-    """The outermost marker that a person has open on one thread."""
+    """The outermost marker that the user has open on one thread."""
 
     number: int
     found: str
@@ -142,7 +142,7 @@ class StepClock:
 
     @property
     def in_step(self) -> bool:
-        """True while a step runs, or while time belongs to the next one already."""
+        """True while a step runs, or while time already belongs to the next one."""
         return bool(self._roots) or self._open
 
     def after_step(self, act: Callable[[], None]) -> None:
@@ -205,14 +205,14 @@ class StepClock:
         self.enter(kind)
 
     def leave(self) -> None:
-        """The loop ends: what was open since the last batch is no step."""
+        """The loop ends: what was open since the last batch is not a step."""
         if self._mine():
             self._drop()
 
     # Steps that a person marks.
 
     def root_begins(self, *, of_framework: bool = False, found: str = "") -> int:
-        """A marker of the person is about to open; gives the number of its step where it is the outermost of its thread, else 0.
+        """A user's marker is about to open; returns its step number where it is the outermost of its thread, else 0.
 
         One of the framework is a root in the trace wherever it stands; ``nbprof.step`` inside another one leaves no mark. `found` says what
         the marker is, as ``marked by nbprof.step``.
@@ -238,7 +238,7 @@ class StepClock:
         return root is not None and root.holds_framework
 
     def root_ends(self, kind: str, outcome: str = "done", thread: int = 0) -> None:
-        """A marker of the person has closed: ``done``, ``failed`` or ``unused``; `thread` is the one that opened it, if known."""
+        """A user's marker has closed: ``done``, ``failed`` or ``unused``; `thread` is the one that opened it, if known."""
         if not self.alive or not self._roots:
             return
         with self._lock:
@@ -267,7 +267,7 @@ class StepClock:
         self.alive = False
 
     def release(self) -> None:
-        """Let go of who asked for the recording, which is over."""
+        """The recording is over: drop the references to its owner."""
         self._begin_window = self._end_window = lambda: None
         self._on_step = self._after_step = None
 
@@ -284,7 +284,7 @@ class StepClock:
 
     @property
     def in_marker(self) -> bool:
-        """True inside a marker of the person."""
+        """True inside a user's marker."""
         return bool(self._roots)
 
     def adopt(self) -> None:
@@ -346,12 +346,12 @@ def current() -> StepClock | None:
 
 
 def set_current(clock: StepClock | None) -> None:
-    """Make `clock` the one that ``nbprof.step`` speaks to."""
+    """Make `clock` the one that ``nbprof.step`` reports to."""
     global _clock
     _clock = clock
 
 
 def set_standing(clock: StepClock | None) -> None:
-    """Make `clock` the one that ``nbprof.step`` speaks to while no recording runs: somebody else may record this process."""
+    """Make `clock` the one that ``nbprof.step`` reports to while no recording runs here: somebody else may be recording this process."""
     global _standing
     _standing = clock

@@ -1,4 +1,4 @@
-"""What a recording tells about itself, in sentences."""
+"""Sentences in which a recording describes itself."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _NO_MEMORY = re.compile(r"out of memory|\boom\b|alloc|not enough memory", re.IGN
 
 
 class LeftEarlyError(Exception):
-    """Stands for the exception that ended a loop where that is not known; its text is the name of the loop."""
+    """Stands in for the unknown exception that ended a loop; its text is the name of the loop."""
 
 
 def failure(error: BaseException, step: int | None, seen: int) -> str:
-    """What ended a cell and where, as ``cell failed at step 3: ValueError: bad batch``."""
+    """What ended a cell and where, such as ``cell failed at step 3: ValueError: bad batch``."""
     # Where none was seen nothing is known of steps: those of JAX are found in the recording.
     where = f" at step {step}" if step is not None else (f" after step {seen}" if seen else "")
     if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
         return f"cell was interrupted{where}"
     if isinstance(error, LeftEarlyError):
-        return f"{error} was left by an exception{where}"
+        return f"{error} was ended by an exception{where}"
     lines = str(error).strip().splitlines()
     text = lines[0][:300] if lines else ""
     return f"cell failed{where}: {type(error).__name__}" + (f": {text}" if text else "")
 
 
 def out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error, or one that led to it, says that memory could not be had: of Python, TensorFlow, JAX or PyTorch.
+    """Whether an error or one of its causes is an out-of-memory error of Python, TensorFlow, JAX or PyTorch.
 
     The frameworks are not imported for it: TensorFlow raises ``ResourceExhaustedError``, JAX an ``XlaRuntimeError`` or ``JaxRuntimeError``
     that begins with ``RESOURCE_EXHAUSTED``, PyTorch ``OutOfMemoryError`` or, for the CPU, a ``RuntimeError``. A message that is too large
@@ -70,7 +70,7 @@ def how_steps_were_found(clock: StepClock) -> list[str]:
 
 
 def precision() -> str:
-    """The dtype policy of Keras, where it is imported."""
+    """The dtype policy of Keras, if Keras is imported."""
     policies = sys.modules.get("keras.src.dtype_policies.dtype_policy")
     try:
         return str(policies.dtype_policy().name) if policies is not None else ""

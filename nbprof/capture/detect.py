@@ -1,4 +1,4 @@
-"""Which framework does a cell use? Asked before the cell runs, so the answer may be to wait for an import."""
+"""Which framework a cell uses. This is asked before the cell runs, so the answer may be to wait for an import."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Choice:
     Parameters
     ----------
     candidates : tuple of str
-        Frameworks in the order of preference: record the first one that is imported, or the first that gets imported.
+        Frameworks in order of preference: record the first one that is, or gets, imported.
     others : tuple of str
         Further frameworks that the cell uses; they will not be recorded.
     """
@@ -43,9 +43,9 @@ def choose(backend: str, source: str) -> Choice:
     Parameters
     ----------
     backend : str
-        What the person asked for, ``auto`` or a framework.
+        What the user asked for: ``auto`` or a framework.
     source : str
-        The text of the cell; may be empty where it is unknown.
+        The source of the cell; empty if unknown.
     """
     named = names_in(source)
     if backend != "auto":

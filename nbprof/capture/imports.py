@@ -1,4 +1,4 @@
-"""Act on a module the moment it is there: now, or when the cell imports it.
+"""Act on a module as soon as it is available: now, or when the cell imports it.
 
 A cell may set environment variables before it imports its framework, so nbprof never imports one itself; it waits for the cell's own.
 """
@@ -15,12 +15,12 @@ Action = Callable[[ModuleType], None]
 
 
 class ImportWatch:
-    """Runs an action for each named module, at once where it is imported already, else right after its import.
+    """Runs an action for each named module: at once if it is already imported, else right after its import.
 
     Parameters
     ----------
     actions : dict of str to callable
-        What to do with which module. An action must not raise: it would break the person's import.
+        What to do with which module. An action must not raise: it would break the user's import.
     """
 
     def __init__(self, actions: dict[str, Action]) -> None:

@@ -22,7 +22,7 @@ MODULE = "jax"
 TITLE = "JAX"
 
 WAIT_S = 30.0
-"""The longest that the begin and the end of a recording wait for what the device has still to do."""
+"""How long the start and the end of a recording wait for the device to finish pending work."""
 
 
 class JaxBackend:
@@ -44,12 +44,12 @@ class JaxBackend:
         self._notes: list[str] = []
 
     def start(self, folder: Path, options: Options) -> list[str]:
-        """Begin recording into `folder`; returns what the person should know about it.
+        """Start recording into `folder`; returns notes for the user.
 
         Raises
         ------
         CaptureError
-            If JAX is recording already, or refuses.
+            If JAX is already recording, or refuses.
         """
         notes = []
         arguments: dict[str, Any] = {}
@@ -59,13 +59,13 @@ class JaxBackend:
             choice.python_tracer_level = int(options.python)
             arguments["profiler_options"] = choice
         elif options.host_level != 2 or options.python:
-            notes.append(f"JAX {self._jax.__version__} takes neither --host-level nor --python: recorded with its defaults")
+            notes.append(f"JAX {self._jax.__version__} supports neither --host-level nor --python: recorded with its defaults")
         if not options.memory:
-            notes.append("JAX has no switch for allocations: --no-memory changes nothing")
+            notes.append("JAX cannot turn off allocation events: --no-memory has no effect")
         if options.host_level == 0:
-            notes.append("--host-level 0 records nothing of a host, and programs that run on the CPU run on the host")
+            notes.append("--host-level 0 records no host events, and programs that run on the CPU are host events")
         if self._own_session() is not None:
-            raise CaptureError("JAX's profiler is already recording: end that first with jax.profiler.stop_trace()")
+            raise CaptureError("JAX's profiler is already running: stop it first with jax.profiler.stop_trace()")
         self._failure = ""
         self._recording = True
         if self._devices_are_there():
@@ -78,12 +78,12 @@ class JaxBackend:
         return notes
 
     def stop(self) -> None:
-        """Wait for what the devices have still to do, end the recording and write its files.
+        """Wait for the devices to finish pending work, end the recording and write its files.
 
         Raises
         ------
         CaptureError
-            If JAX has nothing to write or cannot write it.
+            If there is nothing to write, or it cannot be written.
         """
         if not self._recording:
             return
@@ -94,7 +94,7 @@ class JaxBackend:
         if self._failure:
             raise CaptureError(self._failure)
         if not self._settled():
-            self._note(f"the device was still busy {WAIT_S:.0f} s after the cell had ended: what it did after that is not recorded")
+            self._note(f"the device was still busy {WAIT_S:.0f} s after the cell ended: later work was not recorded")
         try:
             self._call("stop_trace")
         except Exception as error:
@@ -109,13 +109,13 @@ class JaxBackend:
         return ContextSpan(self._jax.profiler.TraceAnnotation(WAIT, **STAGE))
 
     def versions(self) -> str:
-        """Return the versions that matter for reading the run."""
+        """Versions that matter for reading the run."""
         keras = sys.modules.get("keras")
         text = f"JAX {self._jax.__version__}"
         return f"{text}, Keras {keras.__version__}" if keras is not None and hasattr(keras, "__version__") else text
 
     def notes(self) -> list[str]:
-        """What was learnt while it recorded."""
+        """Notes gathered during the recording."""
         return self._notes
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:

@@ -1,7 +1,7 @@
 """Find the steps of Keras 3: `fit`, `evaluate` and `predict` mark none themselves.
 
 All three drive one ``CallbackList``, whose methods run on the caller's own thread, whatever the callbacks inside do. Hooking the class
-rather than adding a callback changes nothing that a person can see: no extra callback in the list, and callbacks are dispatched as before.
+rather than adding a callback changes nothing visible: the list has no extra callback, and callbacks are dispatched as before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOOPS = {"train": "fit", "test": "evaluate", "predict": "predict"}
 
 
 def hook(module: ModuleType, clock: StepClock, patches: Patches) -> None:
-    """Let the loops of Keras tell `clock` where their batches begin and end.
+    """Have the loops of Keras report to `clock` where their batches begin and end.
 
     Parameters
     ----------

@@ -1,4 +1,6 @@
-"""What native libraries write to stderr while a profiler starts or stops: kept, read, and passed on but for the recorder's chatter."""
+"""What native libraries write to stderr while a profiler starts or stops: collected, and passed on except for the profiler's own log
+lines.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _CHATTER = re.compile(r"(?:USDT|STAGE|INFO|VERBOSE):\d{4}-")
 def stderr_lines() -> Iterator[list[str]]:
     """Collect the lines that arrive at file descriptor 2 in the block; the list is filled when it ends.
 
-    PyTorch's recorder logs there that it starts and that it stops, which a person would read as an error under the cell. Everything else is
+    PyTorch's profiler logs there that it starts and stops, which looks like an error below the cell. Everything else is
     written to stderr when the block has ended, so nothing is lost. Meant for short calls: other threads write there too.
     """
     lines: list[str] = []
@@ -45,5 +47,5 @@ def stderr_lines() -> Iterator[list[str]]:
 
 
 def text_of(line: str) -> str:
-    """What a line of Kineto's log says, without when and where."""
+    """The message of a line of Kineto's log, without time and place."""
     return _KINETO.sub("", line).strip()

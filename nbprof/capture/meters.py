@@ -1,4 +1,4 @@
-"""What a process and its GPUs take at this moment, read cheaply enough to do so every second of a run."""
+"""Current resource use of a process and its GPUs, cheap enough to read every second."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Gpu:
-    """What NVML says of the GPUs that this process may use, all together.
+    """What NVML reports for the GPUs that this process may use, taken together.
 
     Parameters
     ----------
     count : int
     busy : float or None
-        The mean share of the time in which a kernel ran, 0 to 1; None where it is not told, as of a part of a GPU.
+        The mean share of the time in which a kernel ran, 0 to 1; None where it is not reported, as for a MIG slice.
     used, total : int
-        Bytes of their memory that are in use, by whoever, and that there are.
+        Bytes of their memory in use by any process, and in total.
     """
 
     count: int
@@ -33,12 +33,12 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Reading:
-    """What was read; None: not known.
+    """One reading; None means unknown.
 
     Parameters
     ----------
     cpu : float or None
-        Cores that the process kept busy since the reading before.
+        Cores that the process kept busy since the previous reading.
     memory : int or None
         Its resident bytes.
     gpu : Gpu or None
@@ -50,7 +50,7 @@ class Reading:
 
 
 class Meters:
-    """Reads the process by psutil and the GPUs by NVML, where `pynvml` can be imported; what fails is not known.
+    """Reads the process with psutil and the GPUs with NVML, if `pynvml` can be imported; what fails is unknown.
 
     It is made on the thread of the cell, before the recording, and read on another one.
     """
@@ -91,7 +91,7 @@ class Meters:
         return max(float(used - before[1]), 0.0) / (now - before[0])
 
     def close(self) -> None:
-        """Let go of NVML."""
+        """Release NVML."""
         if self._gpus is not None:
             self._gpus.close()
 
@@ -126,7 +126,7 @@ class Gpus:
         self._handles: list[Any] | None = None
 
     def read(self) -> Gpu | None:
-        """What they do now; None where there is none."""
+        """Their current use; None if there are no GPUs."""
         nvml = self._nvml
         if self._handles is None:
             nvml.nvmlInit()

@@ -1,4 +1,4 @@
-"""What a person may ask of a recording, apart from how it is shown."""
+"""The options of a recording, apart from how it is displayed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BACKENDS = ("tensorflow", "jax", "torch")
 """The frameworks that can be recorded, in the order of preference."""
 
 LONGEST_S = 24 * 3600.0
-"""A recording that is to end by itself ends within a day; a longer one would fill any memory."""
+"""A recording with a time limit ends within a day; a longer one would fill any memory."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class Options:
     save : bool
         False keeps the files in a temporary folder only as long as the profile lives.
     warmup : int, optional
-        So many of the first recorded steps are warm-up: shown, but in no average. By default they are found by their length.
+        Number of recorded steps, from the first, that are warm-up: shown, but in no average. By default they are found by their duration.
     every : int
         0, or the distance in steps from the beginning of one window of `steps` to the next: ``steps=(10, 12), every=100`` records the
         steps 10 to 12, 110 to 112, 210 to 212 and so on.
     seconds : float, optional
-        End the recording so long after it began, at the end of the step that runs then.
+        End the recording this long after it began, at the end of the current step.
     shapes : bool
         Record the shapes of inputs, where the framework has a switch for it (PyTorch).
     stacks : bool
@@ -62,7 +62,7 @@ class Options:
     Raises
     ------
     CaptureError
-        A value that makes no sense.
+        Invalid value.
     """
 
     backend: str = "auto"
@@ -84,19 +84,19 @@ class Options:
         if self.backend not in ("auto", *BACKENDS):
             raise CaptureError(f"unknown backend {self.backend!r}: choose auto, tensorflow, jax or torch")
         if self.host_level not in (0, 1, 2, 3):
-            raise CaptureError(f"the host level is 0, 1, 2 or 3, not {self.host_level!r}")
+            raise CaptureError(f"the host level must be 0, 1, 2 or 3, not {self.host_level!r}")
         if self.steps is not None:
             _check_steps(self.steps)
         if self.warmup is not None and not (_whole(self.warmup) and self.warmup >= 0):
-            raise CaptureError(f"warm-up is a number of steps from 0 on, not {self.warmup!r}")
+            raise CaptureError(f"the warm-up must be 0 or more steps, not {self.warmup!r}")
         if not (_whole(self.every) and self.every >= 0):
-            raise CaptureError(f"'every' is a number of steps from 0 on, not {self.every!r}")
+            raise CaptureError(f"'every' must be 0 or more steps, not {self.every!r}")
         if self.every:
             self._check_every()
         if self.seconds is not None and not (_number(self.seconds) and 0 < self.seconds <= LONGEST_S):
-            raise CaptureError(f"a recording lasts above 0 and up to {LONGEST_S:,.0f} seconds (a day), not {self.seconds!r}")
+            raise CaptureError(f"'seconds' must be a number above 0 and at most {LONGEST_S:,.0f} (a day), not {self.seconds!r}")
         if self.limit_gb is not None and not (_number(self.limit_gb) and 0 < self.limit_gb < math.inf):
-            raise CaptureError(f"the limit is a number of GB above 0, not {self.limit_gb!r}")
+            raise CaptureError(f"the limit must be a number of GB above 0, not {self.limit_gb!r}")
         try:
             object.__setattr__(self, "peaks", checked(self.peaks) or None)
         except NbprofError as error:
@@ -106,15 +106,15 @@ class Options:
         first, last = self.steps or (1, None)
         if last is None:
             raise CaptureError(
-                "'every' repeats a window of steps and needs its first and last one, "
-                "as in --steps 10:12 --every 100 or in steps=(10, 12), every=100"
+                "'every' repeats a window of steps and needs its first and last step, as in --steps 10:12 --every 100 or steps=(10, 12), "
+                "every=100"
             )
         if self.every < last - first + 1:
-            raise CaptureError(f"a window of {last - first + 1} steps cannot begin again every {self.every} steps: windows may not overlap")
+            raise CaptureError(f"a window of {last - first + 1} steps cannot repeat every {self.every} steps: windows may not overlap")
 
 
 def options_of(given: Mapping[str, Any]) -> Options:
-    """The options that a person gave by name; `steps` may be a text or two numbers.
+    """The options given by name; `steps` may be a string or two numbers.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def options_of(given: Mapping[str, Any]) -> Options:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
             raise CaptureError(
-                f"there is no option {name!r}: " + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}")
+                f"unknown option {name!r}: " + (f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}")
             )
     values = dict(given)
     steps = values.get("steps")
@@ -140,7 +140,7 @@ def options_of(given: Mapping[str, Any]) -> Options:
 
 
 def signature(*before: inspect.Parameter) -> inspect.Signature:
-    """What a function that takes options by name shows of itself: `before`, then each option with its default."""
+    """The signature of a function that takes options by name: `before`, then each option with its default."""
     named = [
         inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
         for field in fields(Options)
@@ -158,11 +158,11 @@ def _number(value: object) -> bool:
 
 def _check_steps(steps: object) -> None:
     if not (isinstance(steps, tuple) and len(steps) == 2 and _whole(steps[0]) and (steps[1] is None or _whole(steps[1]))):
-        raise CaptureError(f"steps are a text such as '10:20' or two numbers such as (10, 20), counted from 1, not {steps!r}")
+        raise CaptureError(f"steps must be a string such as '10:20' or two numbers such as (10, 20), counted from 1, not {steps!r}")
     first: int = steps[0]
     last: int | None = steps[1]
     if first < 1 or (last is not None and last < first):
-        raise CaptureError(f"steps {first} to {last} are none: steps are counted from 1 and the first may not be after the last")
+        raise CaptureError(f"steps {first} to {last} is an empty range: steps are counted from 1, and the first may not be after the last")
 
 
 def parse_steps(text: str) -> tuple[int, int | None]:
@@ -176,7 +176,7 @@ def parse_steps(text: str) -> tuple[int, int | None]:
     Raises
     ------
     CaptureError
-        If the text is none of these, or the range is empty.
+        If the text has another form, or the range is empty.
     """
     match = re.fullmatch(r"\s*(\d*)\s*(:?)\s*(\d*)\s*", text)
     if not match or not (match[1] or match[3]):
@@ -184,5 +184,5 @@ def parse_steps(text: str) -> tuple[int, int | None]:
     first = int(match[1] or 1)
     last = int(match[3]) if match[3] else (None if match[2] else first)
     if first < 1 or (last is not None and last < first):
-        raise CaptureError(f"--steps {text.strip()} holds no step: steps are counted from 1 and A may not be after B")
+        raise CaptureError(f"--steps {text.strip()} is an empty range: steps are counted from 1, and A may not be after B")
     return first, last

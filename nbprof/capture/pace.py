@@ -1,4 +1,4 @@
-"""How fast the steps of a running cell come, and how long they wait for input."""
+"""Step rate of a running cell, and how long its steps wait for input."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 from nbprof.capture.patches import Patches
 
 RECENT = 64
-"""So many of the last steps are what "recent" means."""
+"""Number of last steps that count as recent."""
 
 # Classes whose `__next__` gives a Python loop its next batch.
 _ITERATORS = (
@@ -35,13 +35,14 @@ class Waits:
         self.total = 0.0
         self.items = 0
         self.thread = 0
-        """The thread that ends the steps, whose waits count; 0: not known yet, then any does. To fill a queue elsewhere delays no step."""
+        """The thread that ends the steps, whose waits count; 0 while unknown: then any thread counts. Filling a queue on another thread
+        delays no step."""
         self._since = 0.0
         self._now = now
 
     @property
     def open_s(self) -> float:
-        """How long the wait lasts that is going on; 0 where none is."""
+        """Duration of the current wait so far; 0 if nothing waits."""
         since = self._since
         return max(self._now() - since, 0.0) if since else 0.0
 

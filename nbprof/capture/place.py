@@ -14,7 +14,7 @@ from nbprof.core.errors import CaptureError
 DEFAULT = "nbprof-results"
 
 LEFT_S = 24 * 3600.0
-"""A scratch folder that nobody has touched for a day is left over from a process that was killed."""
+"""A scratch folder untouched for a day is left over from a killed process."""
 
 
 class Place:
@@ -33,7 +33,7 @@ class Place:
     temporary : bool
         True where the files are to be deleted when the profile is no longer needed.
     notes : list of str
-        What the person should know, as a read-only working directory.
+        Notes for the user, for example that the working directory is read-only.
     """
 
     def __init__(self, options: Options) -> None:
@@ -54,7 +54,8 @@ class Place:
                 self.logdir = Path(tempfile.mkdtemp(prefix="nbprof-"))
                 reason = error.strerror or type(error).__name__
                 self.notes.append(
-                    f"{wanted} cannot be written ({reason}): the run is kept in {self.logdir} instead; --logdir DIR chooses a place"
+                    f"{wanted} cannot be written ({reason}): the run is kept in {self.logdir} instead; choose another place with "
+                    "--logdir DIR"
                 )
                 self.scratch = Path(tempfile.mkdtemp(prefix=".recording-", dir=self.logdir))
             return
@@ -118,7 +119,7 @@ def _clear_leftovers(logdir: Path) -> None:
 
 
 def ignore_by_git(folder: Path) -> None:
-    """Keep what was recorded out of the person's repository, unless they have said otherwise there."""
+    """Keep recordings out of the user's Git repository, unless it says otherwise."""
     marker = folder / ".gitignore"
     if not marker.exists():
         marker.write_text("*\n", encoding="utf-8")

@@ -119,7 +119,7 @@ class Session:
                 previous.superseded = True
                 kept = previous.stop()
                 where = f"; its files are in {kept.path}" if kept and not kept.temporary else ""
-                self.messages.append(f"nbprof: an earlier recording was still open and has been stopped{where}")
+                self.messages.append(f"nbprof: an earlier recording was still running and has been stopped{where}")
             self._check_installed()
             set_current(self.clock)
             self.clock.started = time.perf_counter()
@@ -182,7 +182,7 @@ class Session:
             try:
                 recording.write()
             except OSError as trouble:
-                recording.info.notes.append(f"the run's {recording.path.name} has no whole nbprof.json beside it: {trouble.strerror}")
+                recording.info.notes.append(f"the run's {recording.path.name} has no complete nbprof.json next to it: {trouble.strerror}")
         self.recording = shown
         place = self.windows.place
         if place is not None and place.temporary:
@@ -192,7 +192,7 @@ class Session:
     def _check_installed(self) -> None:
         wanted = self.options.backend
         if wanted != "auto" and wanted not in sys.modules and not _installed(wanted):
-            self.failure = f"{TITLES[wanted]} is not installed here: the cell runs unprofiled"
+            self.failure = f"{TITLES[wanted]} is not installed: the cell runs unprofiled"
             self.stop()
             raise CaptureError(self.failure)
 
@@ -230,7 +230,7 @@ class Session:
         try:
             keras.hook(module, self.clock, self._patches)
         except Exception as error:
-            self.windows.notes.append(f"the steps of Keras could not be found: {type(error).__name__}: {error}")
+            self.windows.notes.append(f"Keras steps could not be marked: {type(error).__name__}: {error}")
 
     def _give_way(self) -> None:
         if self._stopped:
@@ -267,7 +267,7 @@ class Session:
             return []
         used = set(self._choice.others) | {name for name in TITLES if name in sys.modules and name not in self._imported_before}
         others = [name for name in TITLES if name in used and name in sys.modules and name != self.backend.name]
-        return [f"the cell uses {TITLES[name]} too, which was not recorded: --backend {name} records it instead" for name in others]
+        return [f"the cell also uses {TITLES[name]}, which was not recorded; to record it instead: --backend {name}" for name in others]
 
     def _why_nothing(self) -> str:
         window = self.options.steps
@@ -276,14 +276,14 @@ class Session:
             asked = f"batches {window[0]} to {window[1]} were" if window[1] else f"batches from {window[0]} on were"
             return f"{asked} asked for, but {loop} ended after batch {self.clock.counted}: nothing was recorded"
         if self.backend is not None and window and not self.clock.seen:
-            later = ", and the steps of JAX are found after the recording" if self.backend.name == "jax" else ""
+            later = ", and JAX steps are only found after the recording" if self.backend.name == "jax" else ""
             return (
-                f"--steps asked for step {window[0]}, but the cell marks none{later}: "
-                "'for batch in nbprof.steps(batches):' counts them, or record without --steps"
+                f"--steps asked for step {window[0]}, but the cell marks no steps{later}: mark them with 'for batch in "
+                "nbprof.steps(batches):', or record without --steps"
             )
         if self.backend is not None and window:
             return f"--steps asked for step {window[0]}, but the cell ended after step {self.clock.seen}: nothing was recorded"
-        text = f"nothing to record: {either(self.awaited, 'and')} {_be(self.awaited)} not imported by this cell or before it"
+        text = f"nothing to record: {either(self.awaited, 'and')} {_be(self.awaited)} imported neither by this cell nor before it"
         # Where one was asked for, or named by the cell, another may be there.
         there = [name for name in TITLES if name in sys.modules]
         if there:

@@ -40,12 +40,12 @@ class TensorFlowBackend:
         self._asked: tuple[Path, Options] | None = None
 
     def start(self, folder: Path, options: Options) -> list[str]:
-        """Begin recording into `folder`; returns what the person should know about it.
+        """Start recording into `folder`; returns notes for the user.
 
         Raises
         ------
         CaptureError
-            If TensorFlow is recording already, or refuses.
+            If TensorFlow is already recording, or refuses.
         """
         npu = tensorflow_npu.profiler()
         if npu is not None:
@@ -57,13 +57,13 @@ class TensorFlowBackend:
         try:
             experimental.start(str(folder), options=choice)
         except self._tf.errors.AlreadyExistsError as error:
-            raise CaptureError("TensorFlow's profiler is already recording: end that first with tf.profiler.experimental.stop()") from error
+            raise CaptureError("TensorFlow's profiler is already running: stop it first with tf.profiler.experimental.stop()") from error
         except Exception as error:
             raise CaptureError(f"TensorFlow's profiler did not start: {error}") from error
         self._recording, self._asked = True, (folder, options)
         notes = remedies.unseen_by_tensorflow(self._tf)
         if not options.memory:
-            notes.append("TensorFlow has no switch for allocations: they were recorded although --no-memory asked for none")
+            notes.append("TensorFlow cannot turn off allocation events: they were recorded despite --no-memory")
         return notes
 
     def stop(self) -> None:
@@ -72,7 +72,7 @@ class TensorFlowBackend:
         Raises
         ------
         CaptureError
-            If TensorFlow has nothing to write or cannot write it.
+            If there is nothing to write, or it cannot be written.
         """
         if not self._recording:
             return
@@ -102,8 +102,8 @@ class TensorFlowBackend:
                 words = [f"--host-level {asked[0]}"] * (found[0] != asked[0]) + ["--python"] * (found[1] != asked[1])
                 calls = "with" if found[1] else "without"
                 self._note(
-                    f"TensorFlow {self._tf.__version__} did not take {' and '.join(words)}: "
-                    f"it recorded with host level {found[0]} and {calls} Python's calls"
+                    f"TensorFlow {self._tf.__version__} ignored {' and '.join(words)}: it recorded with host level {found[0]} and "
+                    f"{calls} Python's calls"
                 )
 
     def _start_npu(self, kind: Any, folder: Path, options: Options) -> list[str]:
@@ -138,7 +138,7 @@ class TensorFlowBackend:
             self._notes.append(sentence)
 
     def notes(self) -> list[str]:
-        """What was learnt while it recorded."""
+        """Notes gathered during the recording."""
         return self._notes
 
     def open_marker(self, kind: str, number: int) -> Marker:
@@ -151,14 +151,14 @@ class TensorFlowBackend:
         return ContextSpan(self._tf.profiler.experimental.Trace(WAIT, **STAGE))
 
     def versions(self) -> str:
-        """Return the versions that matter for reading the run."""
+        """Versions that matter for reading the run."""
         text = f"TensorFlow {self._tf.__version__}"
         text += "".join(f", {name}" for name in (tensorflow_npu.BRIDGE, tensorflow_npu.DEVICE) if name in sys.modules)
         keras = sys.modules.get("keras")
         return f"{text}, Keras {keras.__version__}" if keras is not None and hasattr(keras, "__version__") else text
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
-        """Notice the person's own step markers and the person's own use of the profiler.
+        """Hook the user's own step markers and their own use of the profiler.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class TensorFlowBackend:
         patches : Patches
             Remembers what to restore.
         give_way : callable
-            Called before the person's own ``tf.profiler.experimental.start``: there is one profiler in a process, and theirs comes first.
+            Called before the user's own ``tf.profiler.experimental.start``: a process has one profiler, and theirs comes first.
         """
         experimental = self._tf.profiler.experimental
         _hook_roots(experimental.Trace, clock, patches)

@@ -61,7 +61,7 @@ class AdapterOptions:
     ----------
     options : Options
     note : callable
-        Takes sentences that the person should know.
+        Takes notes for the user.
     """
 
     def __init__(self, options: Options, note: Callable[..., None]) -> None:
@@ -97,7 +97,9 @@ class AdapterOptions:
                 if not self._options.logdir:
                     ignore_by_git(logdir)
             except OSError as error:
-                self._note(f"the NPU is not recorded: {output} cannot be written ({error.strerror}); --logdir DIR chooses another place")
+                self._note(
+                    f"the NPU is not recorded: {output} cannot be written ({error.strerror}); choose another place with --logdir DIR"
+                )
                 return None
             self._output = output
             if self._options.steps or self._options.seconds:
@@ -107,7 +109,7 @@ class AdapterOptions:
     def _set_device(self, device: Any, patches: Patches) -> None:
         config = device.global_options().profiling_config
         if str(_value(config.enable_profiling)) in ("True", "1"):
-            self._note("the NPU's profiler is switched on by the program itself, in npu_device's options: they are left as they are")
+            self._note("the program itself turns on the NPU's profiler, in npu_device's options: they are left as they are")
             return
         if getattr(sys.modules.get(f"{DEVICE}.{DEVICE}"), "_npu_device_instances", None):
             self._note(remedies.NPU_OPEN)
@@ -150,9 +152,7 @@ class AdapterOptions:
             changed.CopyFrom(config)
             own = next(each for each in _optimizers(changed) if each.name == OPTIMIZER)
             if "profiling_mode" in own.parameter_map and own.parameter_map["profiling_mode"].b:
-                self._note(
-                    "the NPU's profiler is switched on by the program itself, in the configuration of its session: it is left as it is"
-                )
+                self._note("the program itself turns on the NPU's profiler, in its session's configuration: it is left as it is")
                 return config
             output = self._folder()
             if output is None:

@@ -61,12 +61,12 @@ class TorchBackend:
         return not self._thread
 
     def start(self, folder: Path, options: Options) -> list[str]:
-        """Begin recording; the files will go to `folder`. Returns what the person should know about it.
+        """Start recording; the files will go to `folder`. Returns notes for the user.
 
         Raises
         ------
         CaptureError
-            If a profiler of the person records already, or PyTorch refuses.
+            If one of the user's profilers is already recording, or PyTorch refuses.
         """
         import torch.profiler  # type: ignore[import-not-found,unused-ignore]  # the cell has imported torch already
 
@@ -105,7 +105,7 @@ class TorchBackend:
             self._history = AllocatorHistory.begin(self._torch, stacks=options.stacks)
         notes = remedies.named(lines) or self._devices(profiler)
         if options.host_level != 2:
-            notes.append("PyTorch's profiler has no host levels: --host-level changes nothing")
+            notes.append("PyTorch's profiler has no host levels: --host-level has no effect")
         return notes
 
     def _start_npu(self, npu: Any, folder: Path, options: Options) -> list[str]:
@@ -156,7 +156,7 @@ class TorchBackend:
         Raises
         ------
         CaptureError
-            If PyTorch has nothing to write or the disk does not take it.
+            If there is nothing to write, or it cannot be written.
         """
         profile, self._profile = self._profile, None
         history, self._history = self._history, None
@@ -200,11 +200,11 @@ class TorchBackend:
         self._notes += [sentence for sentence in sentences if sentence not in self._notes]
 
     def notes(self) -> list[str]:
-        """What the person should know by now, apart from what `start` has returned."""
+        """Notes for the user since those that `start` returned."""
         return [*self._notes, *(self._steps.notes() if self._steps is not None else ())]
 
     def open_marker(self, kind: str, number: int) -> Marker:
-        """Begin a stretch of time that may become step `number`."""
+        """Begin a span that may become step `number`."""
         del kind, number
         assert self._steps is not None
         return self._steps.open_mark()
@@ -214,7 +214,7 @@ class TorchBackend:
         return ContextSpan(self._torch.profiler.record_function(WAIT))
 
     def versions(self) -> str:
-        """Return the versions that matter for reading the run."""
+        """Versions that matter for reading the run."""
         keras = sys.modules.get("keras")
         text = f"PyTorch {self._torch.__version__}"
         npu = torch_npu.module()
@@ -223,7 +223,7 @@ class TorchBackend:
         return f"{text}, Keras {keras.__version__}" if keras is not None and hasattr(keras, "__version__") else text
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
-        """Let each optimizer step end a step of the run, and the person's own profiler come first.
+        """Have each optimizer step end a step of the run, and let the user's own profiler come first.
 
         Parameters
         ----------
@@ -232,7 +232,7 @@ class TorchBackend:
         patches : Patches
             Remembers what to restore.
         give_way : callable
-            Called before a profiler of the person begins: two at once would end the process.
+            Called before one of the user's profilers starts: two at once would crash the process.
         """
         self._steps = steps = OptimizerSteps(clock)
         steps.recorded_thread = self._thread

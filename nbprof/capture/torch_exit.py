@@ -17,7 +17,7 @@ import time
 import weakref
 
 LIMIT_S = 1.0
-"""How long the end of the process may wait; what is not PyTorch's may keep a context to itself too."""
+"""How long the end of the process may wait; other libraries may hold a context, too."""
 
 
 def wait_at_exit() -> None:

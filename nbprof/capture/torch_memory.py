@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 ENTRIES = 200_000
-"""Allocations and frees that are remembered, the last ones; some 20 MB on disk at most."""
+"""Allocations and frees that are kept, the most recent ones; at most about 20 MB on disk."""
 
 
 class AllocatorHistory:
-    """Remembers what the CUDA allocator does from `begin` to `end`."""
+    """The history of the CUDA allocator from `begin` to `end`."""
 
     def __init__(self, torch: Any, *, stacks: bool) -> None:
         self._torch = torch
@@ -54,12 +54,12 @@ class AllocatorHistory:
             path.parent.mkdir(parents=True, exist_ok=True)
             memory._dump_snapshot(str(path))
             self._trouble.append(
-                f"{path.name} beside the trace has the CUDA allocator's own history: p.allocator and the tab Allocator show it"
+                f"{path.name} next to the trace has the CUDA allocator's own history: see p.allocator and the tab Allocator"
             )
         except Exception as error:
             self._trouble.append(f"the history of the CUDA allocator could not be written: {type(error).__name__}: {error}")
         try:
             memory._record_memory_history(enabled=None)
         except Exception as error:
-            self._trouble.append(f"the CUDA allocator goes on to remember: {type(error).__name__}: {error}")
+            self._trouble.append(f"the CUDA allocator keeps recording its history: {type(error).__name__}: {error}")
         return self._trouble

@@ -56,7 +56,7 @@ class NpuProfile:
     Attributes
     ----------
     notes : list of str
-        What the person should know about how it was begun.
+        Notes for the user about how it was started.
 
     Raises
     ------
@@ -115,7 +115,7 @@ class NpuProfile:
         if not (folders[-1] / OUTPUT).is_dir():
             notes.append(remedies.NPU_NOT_ANALYSED.format(folder=folders[-1].name))
         elif marks and not any(insert(trace, marks) for trace in traces):
-            notes.append("torch_npu wrote no timeline that steps could be put into")
+            notes.append("torch_npu wrote no timeline that steps could be added to")
         return notes
 
     def _folders(self) -> list[Path]:
@@ -162,7 +162,7 @@ def insert(trace: Path, marks: Sequence[Mark]) -> bool:
 
 
 def somebody_records(torch_npu: Any) -> bool:
-    """Whether a profiler of ``torch_npu`` that the person made records now."""
+    """Whether a ``torch_npu`` profiler of the user's is recording now."""
     kind = getattr(torch_npu.profiler, "profile", None)
     for each in gc.get_referrers(kind) if kind is not None else ():
         action = getattr(getattr(each, "current_action", None), "name", "")
@@ -195,7 +195,7 @@ def _experimental(profiler: Any, options: Options) -> Any:
 def _unheard(options: Options) -> list[str]:
     """Options that ``torch_npu.profiler`` has nothing for."""
     if options.host_level == 1:
-        return ["torch_npu's profiler knows no --host-level 1: recorded as with 2 (0 leaves the host out, 3 adds calls of CANN's runtime)"]
+        return ["torch_npu's profiler has no --host-level 1: recorded with 2 (0 leaves out the host, 3 adds calls of CANN's runtime)"]
     return []
 
 

@@ -1,4 +1,4 @@
-"""Find the steps of a PyTorch loop: its optimizers tell where one ends.
+"""Find the steps of a PyTorch loop by its optimizers.
 
 A step runs from the end of one optimizer step to the end of the next, so that waiting for data and the forward pass lie in it. The first
 begins where the loop does: when a DataLoader is first iterated over or a model is put into training mode.
@@ -25,7 +25,7 @@ _OF_LIGHTNING = ("lightning.pytorch.utilities.model_helpers", "pytorch_lightning
 
 
 class Mark:
-    """A stretch of time that may become a step; it is written into the trace when the recording has ended.
+    """A span that may become a step; it is written into the trace when the recording has ended.
 
     Parameters
     ----------
@@ -69,11 +69,11 @@ class OptimizerSteps:
         self.skipped = 0
         self.left_out: list[float] = []
         self.elsewhere = False
-        """Whether an optimizer stepped on another thread than the one that is recorded."""
+        """Whether an optimizer stepped on a thread that is not recorded."""
         self.recorded_thread = 0
         """`threading.get_ident()` of the only thread that is recorded; 0 where all are."""
         self.other_thread = remedies.OTHER_THREAD
-        """What is said where `elsewhere` is true."""
+        """The note where `elsewhere` is true."""
         self._clock = clock
         self._lock = threading.RLock()
         self._at = 0
@@ -289,7 +289,7 @@ class OptimizerSteps:
             clock.abandon()
 
     def notes(self) -> list[str]:
-        """What a reader of the step times should know."""
+        """Notes for readers of the step times."""
         out = []
         if not self._clock.seen:
             out.append(remedies.NO_STEPS)
@@ -297,7 +297,7 @@ class OptimizerSteps:
             out.append(self.other_thread)
         if self.skipped:
             one = self.skipped == 1
-            out.append(f"{self.skipped:,} {'step' if one else 'steps'} without update: GradScaler found gradients that were not finite")
+            out.append(f"{self.skipped:,} {'step' if one else 'steps'} without an update: GradScaler found gradients that were not finite")
         if self.left_out:
             some = "a stretch" if len(self.left_out) == 1 else f"{len(self.left_out):,} stretches"
             out.append(f"{some} with the model in evaluation mode ({sum(self.left_out):,.2f} s) between steps: part of no step")

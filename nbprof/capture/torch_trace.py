@@ -1,4 +1,4 @@
-"""Write the trace that PyTorch exports: packed, whole or not at all, with the steps that were found.
+"""Write the trace that PyTorch exports: compressed, complete or not at all, with the steps that were found.
 
 PyTorch itself packs at gzip's highest level, which takes ten times as long as writing the trace, for a third less. Steps are put in as the
 annotations ``ProfilerStep#N`` that ``torch.profiler`` marks its own steps with, so every reader of such traces sees them. They are written
@@ -109,10 +109,10 @@ def pack(plain: Path, packed: Path, marks: Sequence[Mark]) -> str:
 
 def _obstacle(text: mmap.mmap, *, found: bool) -> str:
     if not found:
-        return "this version of PyTorch writes its trace in a form that steps could not be put into"
+        return "this version of PyTorch writes its trace in a form that steps could not be added to"
     if text.find(b'"name": "ProfilerStep#') >= 0:
         # A profiler that only waits marks steps in whatever is recorded.
-        return "steps are those that a torch.profiler.profile of the cell's own marks with its step()"
+        return "steps are those that the cell's own torch.profiler.profile marks with step()"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""The windows of a cell in which the framework's profiler runs: one, or one again and again; and what ends them."""
+"""The windows of a cell in which the framework's profiler runs, one or repeated ones, and what ends them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nbprof.capture.patches import Patches
 
 WAIT_S = 2.0
-"""The least time that the step which runs when a bound is reached has to end."""
+"""Minimum time that the current step has to finish when a limit is reached."""
 
 _numbers = itertools.count(1)
 
@@ -46,7 +46,7 @@ class Backend(Protocol):
     title: str
 
     def start(self, folder: Path, options: Options) -> list[str]:
-        """Begin to record into `folder`; gives what the person should know about it."""
+        """Start recording into `folder`; returns notes for the user."""
 
     def stop(self) -> None:
         """End the recording and write its files."""
@@ -55,10 +55,10 @@ class Backend(Protocol):
         """Open a span that may become step `number`."""
 
     def versions(self) -> str:
-        """The versions that matter for reading the run."""
+        """Versions that matter for reading the run."""
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
-        """Tell `clock` of the framework's own steps, and `give_way` to the person's own use of its profiler."""
+        """Report the framework's own steps to `clock`, and `give_way` to the user's own use of its profiler."""
 
 
 class Windows:
@@ -78,9 +78,9 @@ class Windows:
     recordings : list of Recording
         The windows that were recorded, in time order.
     notes : list of str
-        What a reader of the numbers should know.
+        Notes for readers of the numbers.
     failure : str
-        Why the last window that was tried is not among them.
+        Why the last attempted window is not among them.
     recording : bool
         True while the profiler runs.
     """
@@ -108,7 +108,7 @@ class Windows:
         self._group = uuid.uuid4().hex if options.every else ""
 
     def begin(self) -> None:
-        """Start the framework's profiler, unless it runs or is not to run any more. Never raises."""
+        """Start the framework's profiler, unless it is running or should not run any more. Never raises."""
         with self._change:
             if self.recording or self._over or self.backend is None:
                 return
@@ -144,7 +144,7 @@ class Windows:
             self._bounds.start()
 
     def again(self) -> None:
-        """Throw away what was recorded, and start the profiler once more: there is a device now that it knows nothing of. Never raises."""
+        """Discard what was recorded and restart the profiler: there is a device now that it does not know. Never raises."""
         with self._change:
             if not self.recording or self.backend is None or self.place is None:
                 return
@@ -275,8 +275,8 @@ class Windows:
             if not anywhere:
                 who = getattr(self.backend, "title", "")
                 self._wanted = (
-                    f"{why}, but {who}'s profiler can be ended only by the thread that began it, at the end of a step, and none came: "
-                    "recorded to the end of the cell (with --no-memory any thread can end it)"
+                    f"{why}, but {who}'s profiler can only be stopped by the thread that started it, at the end of a step, and none "
+                    "ended: recorded to the end of the cell (with --no-memory, any thread can stop it)"
                 )
             if waits:
                 marked = clock.marked - self._marked_before

@@ -13,7 +13,7 @@ from nbprof.core import nesting
 from nbprof.core.trace import Int32s, Int64s
 
 MODULE = "nn.Module: "
-"""What the name of a call of a module begins with; the name of its class and the number of the instance follow."""
+"""Prefix of the name of a module call, followed by the name of its class and the number of the instance."""
 _RETURNS = "\n"
 
 

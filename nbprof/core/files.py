@@ -21,7 +21,7 @@ PADDING = 16
 BLOCK = 1 << 24
 _HUGE = 1 << 22
 LIMIT_BYTES = 1 << 34
-"""How much a packed file may unpack to, where nothing else is asked for: 16 GiB. A file of some MB can claim any size."""
+"""How much a compressed file may decompress to by default: 16 GiB. A file of a few MB can claim any size."""
 
 # Private memory: pages of a shared mapping would stay in the kernel's hands when they are given back.
 _ANONYMOUS = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
@@ -44,7 +44,7 @@ class Buffer:
         self.array: npt.NDArray[np.uint8] = np.frombuffer(self._map, np.uint8)
         """uint8[size + PADDING]"""
         self.decoded: Callable[[int], None] | None = None
-        """Where somebody wants to know how far decoding is: called by the reader, on any thread, with a byte that it has come to."""
+        """Progress of decoding, if anybody wants it: called by the reader, on any thread, with the byte it has reached."""
 
     def reached(self, at: int) -> None:
         """Says that decoding has come to a byte."""
@@ -136,8 +136,8 @@ class Growing:
 def too_large(label: str, limit: int) -> ReadError:
     """The error for what unpacks to more than is allowed."""
     return ReadError(
-        f"it unpacks to more than {size_text(limit)}, the limit that keeps a damaged or hostile file from filling the memory. "
-        "If it is meant to be so large, allow more: nbprof.load(..., limit_bytes=...).",
+        f"it decompresses to more than {size_text(limit)}, the limit that keeps a damaged or malicious file from filling the memory. If "
+        "it is meant to be this large, raise the limit: nbprof.load(..., limit_bytes=...).",
         path=label,
     )
 
@@ -309,14 +309,14 @@ def could_not_open(error: Exception, path: Path) -> ReadError:
     """The sentence for a file or folder of this machine that the system did not open."""
     label = printable(str(path))
     if isinstance(error, ValueError):
-        return ReadError("the path has a NUL character in it, which no file name can have.", path=label)
+        return ReadError("the path contains a NUL character, which file names cannot have.", path=label)
     if isinstance(error, PermissionError):
-        return ReadError("you may not read it (permission denied). Ask its owner for the right to, or copy it.", path=label)
+        return ReadError("permission denied. Ask its owner for read permission, or copy it.", path=label)
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         if path.is_symlink():
             target = printable(os.readlink(path))  # noqa: PTH115 - as the link has it
-            return ReadError(f"the link points to {target}, which is not there.", path=label)
-        return ReadError(f"there is no such file or folder (seen from {Path.cwd()}).", path=label)
+            return ReadError(f"the link points to {target}, which does not exist.", path=label)
+        return ReadError(f"there is no such file or folder (the working directory is {Path.cwd()}).", path=label)
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return ReadError(f"could not be read: {reason}.", path=label)
 
@@ -331,7 +331,7 @@ def no_file(mode: int, label: str) -> ReadError:
         (stat.S_ISBLK, "a device"),
     )
     what = next((what for is_kind, what in kinds if is_kind(mode)), "no ordinary file")
-    return ReadError(f"this is {what}, not a file. Write the profile into a file first.", path=label)
+    return ReadError(f"this is {what}, not a file. Write the profile to a file first.", path=label)
 
 
 @dataclass(frozen=True)
@@ -345,10 +345,10 @@ class RunFiles:
     format: str
     """Name of their `Format`."""
     notes: tuple[str, ...] = field(default=())
-    """Lines for the receipt: files beside these that were not read, say."""
+    """Lines for the receipt, such as files next to these that were not read."""
     warnings: tuple[str, ...] = field(default=())
     """Lines for the receipt that lower the trust in the numbers: a host that is missing."""
     limit_bytes: int = LIMIT_BYTES
-    """The most that a packed file of these may unpack to."""
+    """Limit for decompressing a file of these."""
     sidecar: SourceFile | None = None
-    """What nbprof wrote beside the files when it recorded them."""
+    """What nbprof wrote next to the files when it recorded them."""

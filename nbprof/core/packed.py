@@ -19,7 +19,7 @@ from typing import IO, Any, BinaryIO, cast
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, Buffer, Growing, SourceFile, printable, too_large
 
-DAMAGED = "the archive is damaged or was cut off ({}). Copy it again, or pack the profile again."
+DAMAGED = "the archive is damaged or truncated ({}). Copy it again, or pack the profile again."
 # What the libraries raise on damaged bytes: errors of their own, and those of whom they trusted the bytes with.
 _BROKEN = (
     *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError),
@@ -28,7 +28,7 @@ _BROKEN = (
 _BLOCK = 1 << 22
 _FEED = 1 << 9
 PACKINGS = ((b"\x1f\x8b", "gzip"), (b"BZh", "bzip2"), (b"\xfd7zXZ\0", "xz"))
-"""What packed files begin with."""
+"""How compressed files start."""
 
 
 @contextlib.contextmanager
@@ -39,9 +39,7 @@ def in_archive(label: str) -> Iterator[None]:
     except ReadError as error:
         raise error if error.path else ReadError(error.reason, path=label, offset=error.offset) from None
     except NotImplementedError as error:
-        raise ReadError(
-            f"it is packed in a way that cannot be unpacked here ({error}). Pack it as an ordinary zip or tar.", path=label
-        ) from None
+        raise ReadError(f"its compression is not supported here ({error}). Pack it as an ordinary zip or tar.", path=label) from None
     except _BROKEN as error:
         raise ReadError(DAMAGED.format(printable(str(error)) or type(error).__name__), path=label) from None
     except Exception as error:
@@ -53,7 +51,7 @@ def in_archive(label: str) -> Iterator[None]:
 
 def encrypted(label: str) -> ReadError:
     """The error for a member that needs a password."""
-    return ReadError("it is encrypted. Unpack it with its password, and load what is inside.", path=label)
+    return ReadError("it is encrypted. Unpack it with its password and load its contents.", path=label)
 
 
 def opened(file: IO[bytes], packing: str) -> BinaryIO:
@@ -76,7 +74,7 @@ def read_all(file: IO[bytes], label: str, limit: int, size: int | None = None) -
     if out is not None:
         came = out.fill(cast(BinaryIO, file))
         if came != size:
-            raise ReadError(DAMAGED.format(f"{came:,} of {size:,} bytes of it are there"), path=label)
+            raise ReadError(DAMAGED.format(f"{came:,} of {size:,} bytes are there"), path=label)
         # The checksum is compared when the end is seen.
         file.read(1)
         return out

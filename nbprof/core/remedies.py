@@ -10,11 +10,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-HOST_ONLY = "the host is recorded all the same"
+HOST_ONLY = "the host is still recorded"
 
 PRIVILEGES = (
-    "the GPU is not recorded: its driver lets only administrators read performance counters (CUPTI_ERROR_INSUFFICIENT_PRIVILEGES). "
-    "The line 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' in a file of /etc/modprobe.d and a reboot allow it to all; a "
+    "the GPU is not recorded: its driver lets only administrators read performance counters (CUPTI_ERROR_INSUFFICIENT_PRIVILEGES). The "
+    "line 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' in a file of /etc/modprobe.d and a reboot allow it for all users; a "
     f"container needs --cap-add=SYS_ADMIN; {HOST_ONLY}"
 )
 NO_CUPTI = (
@@ -22,84 +22,84 @@ NO_CUPTI = (
     f"packages (pip install nvidia-cuda-cupti-cu12, or -cu13) and must be as new as the driver expects; {HOST_ONLY}"
 )
 TAKEN = (
-    "the GPU is not recorded: another tool holds its tracing interface (CUPTI allows one: nsys, ncu, DCGM and other profilers use it). End "
-    f"that, restart the kernel and record again; {HOST_ONLY}"
+    "the GPU is not recorded: another tool is using its tracing interface (CUPTI allows only one: nsys, ncu, DCGM and other profilers "
+    f"use it). Stop that tool, restart the kernel and record again; {HOST_ONLY}"
 )
 NO_GPU_SEEN = (
-    "PyTorch sees no GPU here (torch.cuda.is_available() is False), so only the host is recorded: nvidia-smi tells whether the driver works"
+    "PyTorch sees no GPU here (torch.cuda.is_available() is False), so only the host is recorded: check with nvidia-smi whether the "
+    "driver works"
 )
 HIDDEN = "PyTorch sees no GPU here because CUDA_VISIBLE_DEVICES is {value!r}: only the host is recorded"
 CPU_BUILD = (
     "PyTorch {version} is built without CUDA although there is an NVIDIA GPU: only the host is recorded. https://pytorch.org/get-started "
     "has the command that installs the build with CUDA"
 )
-OWN_PROFILER = (
-    "PyTorch's profiler is already recording: end that first with its stop(), or leave its 'with torch.profiler.profile(...)' block"
-)
+OWN_PROFILER = "PyTorch's profiler is already running: stop it first with its stop(), or leave its 'with torch.profiler.profile(...)' block"
 OTHER_THREAD = (
-    "the optimizer steps on another thread than the one that nbprof began on, and with allocations PyTorch records one thread only: "
-    "without them (--no-memory, memory=False) it records all threads"
+    "the optimizer runs on another thread than the one nbprof started on, and with allocations PyTorch records only one thread; without "
+    "them (--no-memory, memory=False) it records all threads"
 )
 WRONG_THREAD = (
-    "PyTorch's recording ended on another thread than it began on, and with allocations it must be the same one: "
-    "without them (--no-memory, memory=False) any thread may end it"
+    "PyTorch's recording was stopped on another thread than it was started on, and with allocations it must be the same one; without "
+    "them (--no-memory, memory=False) any thread may stop it"
 )
 NO_STEPS = (
-    "no optimizer of torch.optim made a step, so none is marked: 'for batch in nbprof.steps(loader):' makes each round of any loop a step"
+    "no optimizer of torch.optim made a step, so no steps are marked: 'for batch in nbprof.steps(loader):' makes each iteration of a "
+    "loop a step"
 )
 
 NPU_NOT_IN_USE = (
-    "the NPU was not in use when the recording began, so it is the first one that is recorded, or the one that was chosen by then: "
-    "torch.npu.set_device in a cell before this one chooses it"
+    "the NPU was not in use when the recording began, so the first NPU, or the one selected by then, is recorded: select it with "
+    "torch.npu.set_device in an earlier cell"
 )
 NPU_OTHER_THREAD = (
-    "the optimizer steps on another thread than the one that nbprof began on, and torch_npu's profiler records the PyTorch ops of that one "
-    "only: what the NPU ran is there all the same"
+    "the optimizer runs on another thread than the one nbprof started on, and torch_npu's profiler only records PyTorch ops of that "
+    "thread; the work of the NPU is still recorded"
 )
 NPU_ONE_THREAD = "torch_npu's profiler records the PyTorch ops of one thread with or without allocations, so --no-memory adds no threads"
-NPU_LATE = "torch_npu was imported after step {step} of the recording, which has nothing of the NPU: import it in a cell before this one"
-NPU_WRONG_THREAD = "torch_npu's recording ended on another thread than it began on, and it must be the same one"
+NPU_LATE = (
+    "torch_npu was imported after step {step} of the recording, which therefore has nothing from the NPU: import it in an earlier cell"
+)
+NPU_WRONG_THREAD = "torch_npu's recording was stopped on another thread than it was started on; it must be the same one"
 NPU_NOT_ANALYSED = (
-    "torch_npu did not analyse what it recorded: torch_npu.profiler.profiler.analyse(FOLDER) does, with the folder {folder} of the run"
+    "torch_npu did not analyse its recording: run torch_npu.profiler.profiler.analyse(FOLDER) with the folder {folder} of the run"
 )
 NPU_OPEN = (
-    "the NPU is not recorded: npu_device was opened before, and its profiler is switched on by an option that is read when it is opened. "
-    "Restart the kernel and have npu_device.open() in the cell that is recorded; the host is recorded all the same"
+    "the NPU is not recorded: npu_device was opened earlier, and the option that turns on its profiler is only read when it is opened. "
+    "Restart the kernel and call npu_device.open() in the recorded cell; the host is still recorded"
 )
 ADAPTER_PROFILER = (
-    "the NPU is recorded by npu_bridge's profiler, which takes neither --memory, --shapes, --stacks, --python nor the host; steps are the "
-    "iterations of the graph"
+    "the NPU is recorded by npu_bridge's profiler, which supports none of --memory, --shapes, --stacks and --python and does not record "
+    "the host; steps are the iterations of the graph"
 )
 ADAPTER_LATE = (
-    "npu_bridge was imported after the first step of the recording, which has nothing of the NPU: import it in a cell before this one"
+    "npu_bridge was imported after the first step of the recording, which therefore has nothing from the NPU: import it in an earlier cell"
 )
-ADAPTER_KEEPS = (
-    "the NPU is not recorded: its data must lie somewhere until the device is closed, and --no-save keeps nothing; give --logdir DIR"
-)
-ADAPTER_WHOLE = "the NPU records from its begin to its end: --steps and --seconds hold for TensorFlow's own profile alone"
+ADAPTER_KEEPS = "the NPU is not recorded: its data must be stored until the device is closed, and --no-save keeps nothing; use --logdir DIR"
+ADAPTER_WHOLE = "the NPU is recorded from beginning to end: --steps and --seconds only apply to TensorFlow's own profile"
 ADAPTER_DEVICE = (
-    "the NPU records into {output}; that is whole when the device is closed (npu_device.close(), or the end of the kernel). Then "
-    "nbprof.load of that folder shows it"
+    "the NPU records into {output}, which is complete once the device is closed (npu_device.close(), or the end of the kernel). Then "
+    "open that folder with nbprof.load"
 )
 ADAPTER_SESSION = (
-    "the NPU records the session into {output}; that is whole when the session is closed. Then nbprof.load of that folder shows it"
+    "the NPU records the session into {output}, which is complete once the session is closed. Then open that folder with nbprof.load"
 )
 OF_TORCH_NPU = "torch_npu's profiler said: {}"
 
 TF_UNSEEN = (
-    "TensorFlow sees no GPU although the machine has one, so only the host is recorded: pip install 'tensorflow[and-cuda]' brings the CUDA "
-    "libraries, nvidia-smi tells whether the driver works"
+    "TensorFlow sees no GPU although the machine has one, so only the host is recorded: pip install 'tensorflow[and-cuda]' installs the "
+    "CUDA libraries, nvidia-smi shows whether the driver works"
 )
 TF_HIDDEN = "TensorFlow sees no GPU here because CUDA_VISIBLE_DEVICES is {value!r}: only the host is recorded"
 
 JAX_UNSEEN = (
     "JAX sees no GPU although the machine has one, so only the host is recorded: pip install 'jax[cuda13]' (or jax[cuda12]) brings its "
-    "plugin for NVIDIA GPUs, nvidia-smi tells whether the driver works"
+    "plugin for NVIDIA GPUs, nvidia-smi shows whether the driver works"
 )
 JAX_HIDDEN = "JAX sees no GPU here because {name} is {value!r}: only the host is recorded"
 JAX_NO_DEVICE = (
-    "JAX could not start its devices{asked}{why}, so nothing ran and nothing was recorded. JAX_PLATFORMS must name what is there (cpu, "
-    "cuda, rocm, tpu); pip install 'jax[cuda13]' brings the plugin for NVIDIA GPUs, nvidia-smi tells whether the driver works"
+    "JAX could not start its devices{asked}{why}, so nothing ran and nothing was recorded. JAX_PLATFORMS must name an available platform "
+    "(cpu, cuda, rocm, tpu); pip install 'jax[cuda13]' brings the plugin for NVIDIA GPUs, nvidia-smi shows whether the driver works"
 )
 
 # What the recorders write to stderr, or into their files, when the device cannot be traced, most telling first.
@@ -120,7 +120,7 @@ def named(lines: list[str]) -> list[str]:
 def place(text: str) -> str:
     """What to add to an error that says that the disk took no more."""
     full = re.search(r"No space left|File too large|[Qq]uota exceeded|ENOSPC|disk is full", text)
-    return "; the disk is full, or limited: --logdir DIR (logdir=) chooses another place" if full else ""
+    return "; the disk is full, or limited: choose another place with --logdir DIR (logdir=)" if full else ""
 
 
 def unseen_gpu(version: str, *, built_for_cuda: bool) -> list[str]:

@@ -80,13 +80,13 @@ def unpack(data: bytes) -> dict[str, Any]:
     try:
         body = gzip.decompress(data) if data[:2] == _GZIP else data
     except (OSError, EOFError, ValueError) as error:
-        raise ReadError(f"these are not packed profile data ({error})") from error
+        raise ReadError(f"this is not packed profile data ({error})") from error
     if len(body) < 4:
-        raise ReadError("the packed profile data end before their header", offset=len(body))
+        raise ReadError("the packed profile data ends before its header", offset=len(body))
     (length,) = struct.unpack_from("<I", body)
     if 4 + length > len(body):
-        what = "the header" if body is not data else "these are not packed profile data: a header"
-        raise ReadError(f"{what} claims {length:,} bytes, {len(body) - 4:,} are there", offset=4)
+        what = "the header" if body is not data else "this is not packed profile data: a header"
+        raise ReadError(f"{what} claims {length:,} bytes, {len(body) - 4:,} are present", offset=4)
     try:
         header = json.loads(body[4 : 4 + length])
     except ValueError as error:
@@ -145,7 +145,7 @@ class _Writer:
     def plain(self, value: Any, where: str) -> Any:
         if isinstance(value, dict):
             if "$" in value:
-                raise ValueError(f'{where or "payload"}: a key "$" would be taken for an array')
+                raise ValueError(f'{where or "payload"}: a key "$" would be mistaken for an array')
             return {str(key): self.plain(item, f"{where}.{key}".lstrip(".")) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
             return [self.plain(item, f"{where}[{i}]") for i, item in enumerate(value)]
@@ -167,12 +167,12 @@ class _Writer:
 
 def _type_of(values: Array, where: str) -> str:
     if values.ndim != 1:
-        raise ValueError(f"{where}: an array of {values.ndim} dimensions; only columns are packed")
+        raise ValueError(f"{where}: an array of {values.ndim} dimensions; only columns can be packed")
     if values.dtype == np.bool_:
         return "u1"
     code = f"{values.dtype.kind}{values.dtype.itemsize}"
     if code not in _TYPES:
-        raise ValueError(f"{where}: arrays of {values.dtype} are not packed; use one of {', '.join(_TYPES)}")
+        raise ValueError(f"{where}: arrays of {values.dtype} cannot be packed; use one of {', '.join(_TYPES)}")
     return code
 
 

@@ -13,10 +13,10 @@ from typing import Any
 from IPython.display import display, update_display
 
 AGAIN_S = 1.0
-"""A cell that clears its output, as one that draws each epoch anew, has it for itself for so long."""
+"""How long a cell that clears its output, such as one that redraws each epoch, keeps it to itself."""
 
 FIRST_LINE_S = 10.0
-"""In a terminal a line is written after so long, and then each time it has been twice as long."""
+"""In a terminal, a line is written after this time, and again each time the interval has doubled."""
 
 
 class Slot:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nbprof.core.trace import Trace
 
 PACKING = r"(\.(gz|bz2|xz))?$"
-"""How a name ends whose file may be packed, for the patterns of `Format.names`."""
+"""How the names of possibly compressed files end, for the patterns of `Format.names`."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ FORMATS: tuple[Format, ...] = tuple(
         "torch_snapshot",
     )
 )
-"""In the order in which they gather the files of a folder."""
+"""In the order in which they collect the files of a folder."""
 
 
 def by_name(name: str) -> Format:

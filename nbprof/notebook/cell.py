@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nbprof.sources.recording import Recording
 
 REPAINT_S = 0.25
-"""A line about reading changes at most four times a second."""
+"""The line about reading is updated at most four times a second."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,11 @@ class Show:
         known = by_word()
         unknown = [name for name in self.views or () if name not in known]
         if unknown:
-            raise CaptureError(f"there is no view {unknown[0]!r}; there are {', '.join(known)}")
+            raise CaptureError(f"unknown view {unknown[0]!r}; the views are {', '.join(known)}")
         if self.height is not None and self.height <= 0:
             raise CaptureError(f"--height takes a number of pixels above 0, not {self.height}")
         if self.events is not None and self.events < 0:
-            raise CaptureError(f"--events takes a number from 0 on, not {self.events}")
+            raise CaptureError(f"--events takes a number of 0 or more, not {self.events}")
 
 
 class Cell:
@@ -154,7 +154,7 @@ class Cell:
             self._strip = live_status.Strip(session, self._slot)
             self._strip.begin()
         except Exception as error:
-            session.windows.notes.append(f"the live strip could not be shown: {type(error).__name__}: {error}")
+            session.windows.notes.append(f"the live status could not be shown: {type(error).__name__}: {error}")
 
     def finish(self, error: BaseException | None = None) -> None:
         """Stop, read and show.
@@ -182,7 +182,7 @@ class Cell:
             return
         if session.superseded:
             where = f"; its files are in {recording.path}" if recording and not recording.temporary else ""
-            self._say(f"this recording ended when another one began{where}")
+            self._say(f"this recording was ended by a newer one{where}")
         elif recording is None:
             self._say(session.failure)
         else:
@@ -205,7 +205,7 @@ class Cell:
         except NbprofError as error:
             self._say(f"the run could not be read: {error}")
         except Exception as error:
-            self._say(f"the run was recorded but could not be shown ({type(error).__name__}: {error}): {again}")
+            self._say(f"the run was recorded, but could not be shown ({type(error).__name__}: {error}): {again}")
 
     def present(self, profile: Profile) -> None:
         """Put the dashboard where the line was, with the comparison first where one was asked for."""

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 MIME_TYPE = "application/vnd.nbprof.strip.v1+json"
 TARGET = "nbprof-strip"
-"""The comm target of the button. A name of its own, so that no question about a trace is answered first."""
+"""The comm target of the button. It has a separate name so that no request about a trace is answered first."""
 
 PRESSED = "Stop and analyse was pressed"
 
 _METERS_S = 1.0
-"""The process and its GPUs are read so often: enough to see what they do, and a tenth of what drawing costs."""
+"""How often the process and its GPUs are read: often enough to follow them, at a tenth of the cost of drawing."""
 
 _MOST_FAULTS = 3
 
@@ -50,9 +50,9 @@ class Item:
     Parameters
     ----------
     text : str
-        As it stands in a line of text, as ``12.4 ms a step``.
+        As it stands in a line of text, as ``12.4 ms per step``.
     name, value : str
-        The same in two parts, as ``a step`` and ``12.4 ms``.
+        The same in two parts, as ``step time`` and ``12.4 ms``.
     share : float or None
         0 to 1, where there is a bar for it.
     about : str
@@ -80,13 +80,13 @@ def phase(session: Session, stopping: bool = False) -> tuple[str, str]:
     if windows.recordings and windows.over:
         window = windows.recordings[-1].info.window
         if not window:
-            return "over", "recorded; the cell runs on"
+            return "over", "recorded; the cell continues"
         steps = f"step {window[0]:,}" if window[0] == window[1] else f"steps {window[0]:,} to {window[1]:,}"
-        return "over", f"recorded {steps}; the cell runs on"
+        return "over", f"recorded {steps}; the cell continues"
     if failed:
-        return "over", "nothing is recorded; the cell runs on"
+        return "over", "not recording; the cell continues"
     if windows.over:
-        return "end", "writing what was recorded"
+        return "end", "writing the recording"
     if windows.backend is None:
         return "wait", f"waiting for {either(session.awaited, 'or')}"
     if windows.options.steps is not None:
@@ -100,14 +100,14 @@ def items(session: Session, pace: Pace, reading: Reading, elapsed: float) -> lis
     clock = session.clock
     said = []
     if clock.seen:
-        said.append(Item(f"step {clock.seen:,}", "step", f"{clock.seen:,}", about="Steps that ended in this cell."))
+        said.append(Item(f"step {clock.seen:,}", "step", f"{clock.seen:,}", about="Steps completed in this cell."))
     if (ms := pace.step_ms()) is not None:
         value = duration(ms)
-        said.append(Item(f"{value} a step", "a step", value, about="The median of the recent steps."))
+        said.append(Item(f"{value} per step", "step time", value, about="The median of the recent steps."))
     if (waiting := pace.waiting_share()) is not None:
         value = "now" if pace.waits_now() else f"{waiting:.0%}".replace("%", " %")
         text = "waiting for input" if value == "now" else f"{value} waiting for input"
-        about = "Share of the recent steps that the loop spent waiting for its next batch."
+        about = "Share of the recent steps in which the loop waited for its next batch."
         said.append(Item(text, "input", value, 1.0 if value == "now" else waiting, about))
     if reading.cpu is not None:
         cores = os.cpu_count() or 1
@@ -120,14 +120,16 @@ def items(session: Session, pace: Pace, reading: Reading, elapsed: float) -> lis
         name = "GPU" if gpu.count == 1 else f"{gpu.count} GPUs"
         memory = f"{gpu.used / 1e9:,.1f} of {gpu.total / 1e9:,.0f} GB"
         value = memory if gpu.busy is None else f"{gpu.busy * 100:.0f} %, {memory}"
-        about = "Share of the time in which a kernel ran, and memory in use, by NVML" + (": of all together." if gpu.count > 1 else ".")
+        about = "Share of the time in which a kernel ran, and memory in use, by NVML" + (
+            ": of all of them together." if gpu.count > 1 else "."
+        )
         said.append(Item(f"{name} {value}", name, value, about=about))
     if (full := session.windows.full) is not None:
         value = f"{full:.0%}".replace("%", " %")
-        about = "How much the process has grown with the recording, of what it may (--limit); at 100 % the recording ends."
+        about = "Growth of the process during the recording, as a share of --limit; at 100 % the recording ends."
         said.append(Item(f"buffer {value} full", "buffer", value, min(full, 1.0), about))
     value = span(elapsed)
-    said.append(Item(value, "", value, about="Since the cell began."))
+    said.append(Item(value, "", value, about="Since the cell started."))
     return said
 
 
@@ -213,7 +215,7 @@ class Strip:
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
         self.cpu_s = 0.0
-        """CPU time that the thread has taken."""
+        """CPU time of the thread."""
 
     def begin(self) -> None:
         """Show the first of it, on the thread of the cell, and go on from a thread of its own."""
@@ -321,7 +323,7 @@ class Strip:
         if self._faults == _MOST_FAULTS:
             self._over.set()
         if self._faults == 1:
-            self._session.windows.notes.append(f"the live strip was not shown as it should be: {type(error).__name__}: {error}")
+            self._session.windows.notes.append(f"the live status was not shown correctly: {type(error).__name__}: {error}")
 
 
 _running: dict[str, Strip] = {}

@@ -124,7 +124,7 @@ class NbprofMagics(Magics):
         except Help:  # argparse has printed it
             return None
         if rest:
-            raise UsageError(f"%%nbprof: {rest.split()[0]!r} is no option; the code to profile begins on the next line")
+            raise UsageError(f"%%nbprof: {rest.split()[0]!r} is not an option; the code to profile starts on the next line")
         from nbprof.notebook.cell import Cell
 
         return Cell(self._ip, options, show, source, notes)
@@ -135,7 +135,7 @@ class NbprofMagics(Magics):
         Raises
         ------
         UsageError
-            An option that there is not, or a value that makes no sense.
+            Unknown option, or invalid value.
         """
         with defaults.instead(options):
             choices([])
@@ -145,7 +145,7 @@ class NbprofMagics(Magics):
         held = defaults.words()
         if self._pressed is not None:
             return [self._pressed.note([*held, *typed])]
-        return [f"options that held by default: {defaults.line(held)}"] if held else []
+        return [f"default options in effect: {defaults.line(held)}"] if held else []
 
     def _begin_pressed(self, request: profile_button.Request, info: Any) -> None:
         """Begin to record a cell whose text does not say so, before its first line runs."""
@@ -211,7 +211,9 @@ class NbprofMagics(Magics):
         except NbprofError as error:
             raise UsageError(f"%nbprof load: {error}") from None
         if profile is None:
-            raise UsageError("%nbprof: nothing has been recorded yet. %%nbprof above a cell records it; %nbprof -h lists the options.")
+            raise UsageError(
+                "%nbprof: nothing has been recorded yet. Put %%nbprof above a cell to record it; %nbprof -h lists the options."
+            )
         if show.out:
             self._ip.user_ns[show.out] = profile
         if not show.quiet:
@@ -265,13 +267,13 @@ def _set_defaults(before: Sequence[str], after: str) -> None:
         defaults.choose([])
     standing()
     held = defaults.words()
-    print(f"%nbprof defaults {defaults.line(held)}" if held else "No options hold by default. %%nbprof -h lists them all.")  # noqa: T201
+    print(f"%nbprof defaults {defaults.line(held)}" if held else "No default options are set. %%nbprof -h lists all options.")  # noqa: T201
 
 
 def _check_standing(words: Sequence[str]) -> None:
     given = parser("%nbprof defaults").parse_args(list(words))
     if given.out:
-        raise UsageError("%nbprof defaults: -o names the variable of one cell and cannot hold for all")
+        raise UsageError("%nbprof defaults: -o names the variable of one cell, so it cannot be a default")
 
 
 def _error(result: Any) -> BaseException | None:

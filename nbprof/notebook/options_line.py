@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nbprof.capture.options import Options
     from nbprof.notebook.cell import Show
 
-BY_DEFAULT = "options that hold by default (%nbprof defaults, NBPROF_OPTIONS)"
+BY_DEFAULT = "default options (%nbprof defaults, NBPROF_OPTIONS)"
 
 
 class Help(Exception):  # noqa: N818 - not an error
@@ -39,10 +39,10 @@ def parser(prog: str = "%%nbprof") -> Parser:
         prog=prog,
         add_help=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Profile this cell and show the dashboard as its output. The profile is nbprof.last, too.",
-        epilog="%nbprof [options] CODE profiles one statement, %nbprof load PATH shows a profile that exists,\n"
-        "%nbprof capture HOST:PORT samples workers that run elsewhere (%nbprof capture -h), %nbprof shows the last one again.\n"
-        "%nbprof defaults OPTIONS has them hold where none are typed, %nbprof defaults shows them, %nbprof defaults none forgets them.",
+        description="Profile this cell and show the dashboard as its output. The profile is also nbprof.last.",
+        epilog="%nbprof [options] CODE profiles one statement, %nbprof load PATH shows an existing profile,\n%nbprof capture HOST:PORT "
+        "samples workers that run elsewhere (%nbprof capture -h), %nbprof shows the last one again.\n%nbprof defaults OPTIONS "
+        "sets default options, %nbprof defaults shows them, %nbprof defaults none clears them.",
     )
     add = made.add_argument
     add("-o", "--out", metavar="NAME", default="", help="variable that receives the profile after the cell")
@@ -55,35 +55,45 @@ def parser(prog: str = "%%nbprof") -> Parser:
         choices=("auto", "tensorflow", "jax", "torch"),
         help="auto (default), tensorflow, jax or torch",
     )
-    add("--steps", metavar="A:B", default="", help="record only the steps A to B of the cell, counted from 1, both included; or all")
-    add("--warmup", metavar="N", type=_or(int, "auto"), default=None, help="leave the first N recorded steps out of averages; auto: found")
-    add("--every", metavar="N", type=int, default=0, help="record the window of --steps again each N steps; 0: once")
+    add("--steps", metavar="A:B", default="", help="record only steps A to B of the cell, counted from 1, both included; or all")
     add(
-        "--seconds", metavar="S", type=_or(float, "all"), default=None, help="stop recording S seconds after it began, at the end of a step"
+        "--warmup",
+        metavar="N",
+        type=_or(int, "auto"),
+        default=None,
+        help="exclude the first N recorded steps from averages; auto: detected",
     )
+    add("--every", metavar="N", type=int, default=0, help="repeat the window of --steps every N steps; 0: once")
+    add("--seconds", metavar="S", type=_or(float, "all"), default=None, help="stop recording after S seconds, at the end of a step")
     add(
         "--limit",
         metavar="GB",
         type=_or(float, "auto"),
         default=None,
-        help="stop when the process has grown by so much; a quarter of the memory",
+        help="stop when the process has grown by this much; auto: a quarter of the memory",
     )
     add("--memory", action="store_true", default=True, dest="memory", help="record allocations (default)")
-    add("--no-memory", action="store_false", dest="memory", help="don't, where the framework has a switch for it")
+    add("--no-memory", action="store_false", dest="memory", help="don't, if the framework can turn it off")
     add("--shapes", action="store_true", default=True, help="record shapes of inputs (default)")
-    add("--no-shapes", action="store_false", dest="shapes", help="don't, where the framework has a switch for it")
+    add("--no-shapes", action="store_false", dest="shapes", help="don't, if the framework can turn it off")
     add("--stacks", action="store_true", help="record the Python stack of each op (PyTorch)")
     add("--no-stacks", action="store_false", dest="stacks", help="don't (default)")
     add("--python", action="store_true", help="record every Python call too: many events, a slower cell")
     add("--no-python", action="store_false", dest="python", help="don't (default)")
-    add("--host-level", metavar="0-3", type=int, default=2, help="0 nothing, 1 what matters most, 2 ops too (default), 3 everything")
-    what = "what the device can do a second, where that is not known, as flops=312T,bytes=2.0T; auto: the profile's"
+    add(
+        "--host-level",
+        metavar="0-3",
+        type=int,
+        default=2,
+        help="0 nothing, 1 the most important events, 2 ops, too (default), 3 everything",
+    )
+    what = "peak rates of the device per second, if unknown, as flops=312T,bytes=2.0T; auto: those in the profile"
     add("--peaks", metavar="P", type=_or(str, "auto"), default=None, help=what)
     add("--logdir", metavar="DIR", default=None, help="folder for the run, in TensorBoard's layout; nbprof-results by default")
     add("--save", action="store_true", default=True, help="keep the files of the run (default)")
     add("--no-save", action="store_false", dest="save", help="keep the files only as long as the profile lives")
-    add("--views", metavar="A,B", default="", help="tabs to show, as overview,steps,memory; or all")
-    add("--height", metavar="PX", type=_or(int, "auto"), default=None, help="height of the dashboard; auto: as high as its content")
+    add("--views", metavar="A,B", default="", help="tabs to show, such as overview,steps,memory; or all")
+    add("--height", metavar="PX", type=_or(int, "auto"), default=None, help="height of the dashboard; auto: the height of its content")
     add("--events", metavar="N", default=None, help="events of the trace to keep in the notebook; 20,000 by default")
     add("-h", "--help", action="help", help="show this and run nothing")
     return made
@@ -112,7 +122,7 @@ def standing() -> argparse.Namespace:
     except ValueError as error:
         raise UsageError(f"%%nbprof: {error}") from None
     except Help:
-        raise UsageError(f"{BY_DEFAULT}: -h is none that can hold by default") from None
+        raise UsageError(f"{BY_DEFAULT}: -h cannot be a default") from None
 
 
 def choices(words: Sequence[str]) -> tuple[Options, Show]:
@@ -155,7 +165,7 @@ def choices(words: Sequence[str]) -> tuple[Options, Show]:
         views = [view.strip() for view in given.views.split(",") if view.strip() not in ("", "all")]
         return options, Show(given.out, given.quiet, views or None, given.height, count(given.events), given.against)
     except CaptureError as error:
-        also = f"; by default {defaults.line(held)} holds (%nbprof defaults, or the settings of JupyterLab)" if held else ""
+        also = f"; the default options are {defaults.line(held)} (%nbprof defaults, or the settings of JupyterLab)" if held else ""
         raise UsageError(f"%%nbprof: {error}{also}") from None
 
 
@@ -166,7 +176,7 @@ def count(text: str | None) -> int | None:
     if text is None:
         return None
     if not re.fullmatch(r"[0-9]{1,18}|[0-9]{1,3}([,_][0-9]{3}){1,5}", text):
-        raise CaptureError(f"--events takes a number from 0 on, not {text}")
+        raise CaptureError(f"--events takes a number of 0 or more, not {text}")
     return int(re.sub("[,_]", "", text))
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 LIFE_S = 60.0
-"""A cell follows its arming within milliseconds."""
+"""A cell follows the press of the button within milliseconds."""
 
 _MOST = 64
 _TYPED = re.compile(r"\s*(?:%%[^\n]*\n\s*)*?%%nbprof(?=\s|$)")
@@ -130,7 +130,7 @@ def arm(request: str) -> Answer:
         what = "the Profile button" if not lines else f"Profile Selected Lines ({_lines(*lines)} of the cell)"
         made = Request(str(given["text"]), _words(given.get("options")), str(given.get("cell", "")), what)
     except (ValueError, KeyError, TypeError) as error:
-        return Answer(ok=False, error=f"This is no request to profile a cell: {type(error).__name__}: {error}")
+        return Answer(ok=False, error=f"This is not a request to profile a cell: {type(error).__name__}: {error}")
     try:
         magics = _magics()
         magics.check(made.options)

@@ -16,7 +16,7 @@ from nbprof.notebook.cell import Show
 from nbprof.notebook.options_line import Help, Parser, count, standing
 
 _SHARED = ("logdir", "save", "views", "height", "events")
-"""Options that hold by default here too where they do for ``%%nbprof``."""
+"""Default options of ``%%nbprof`` that apply here, too."""
 
 
 class _SamplingParser(Parser):
@@ -29,24 +29,36 @@ def _parser() -> _SamplingParser:
         prog="%nbprof capture",
         add_help=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Record running workers through the profiler servers in them, and show the dashboard. The profile is nbprof.last, too.",
+        description="Record running workers through their profiler servers, and show the dashboard. The profile is also nbprof.last.",
         epilog="A worker starts its server with nbprof.serve(6009). Ctrl-C ends the recording early and shows what was recorded.",
     )
     add = parser.add_argument
-    add("workers", metavar="grpc://HOST:PORT", nargs="*", help="one or several, with commas; or a variable that holds them")
+    add("workers", metavar="grpc://HOST:PORT", nargs="*", help="one or more, separated by commas; or a variable that holds them")
     add("--duration", metavar="MS", type=int, default=2000, help="how long to record, 1 ms to an hour; 2000 by default")
-    add("--host-level", metavar="0-3", type=int, default=2, help="0 nothing, 1 what matters most, 2 ops too (default), 3 everything")
+    add(
+        "--host-level",
+        metavar="0-3",
+        type=int,
+        default=2,
+        help="0 nothing, 1 the most important events, 2 ops, too (default), 3 everything",
+    )
     add("--device-level", metavar="0-1", type=int, default=1, help="1 records devices (default), 0 doesn't")
     add("--python-level", metavar="0-1", type=int, default=0, help="1 records every Python call: many events; 0 by default")
-    add("--retries", metavar="N", type=int, default=3, help="how often a worker that was idle, busy or away is asked again; 3 by default")
-    add("--delay", metavar="MS", type=int, default=None, help="when all begin after they were asked; 0: each at once; 1000 for several")
+    add("--retries", metavar="N", type=int, default=3, help="how often to retry a worker that was idle, busy or unreachable; 3 by default")
+    add(
+        "--delay",
+        metavar="MS",
+        type=int,
+        default=None,
+        help="delay until all start together; 0: each at once; 1000 by default for several workers",
+    )
     add("-o", "--out", metavar="NAME", default="", help="variable that receives the profile")
-    add("-q", "--quiet", action="store_true", help="show nothing, and keep the files only with --logdir")
+    add("-q", "--quiet", action="store_true", help="show nothing, and keep files only with --logdir")
     add("--logdir", metavar="DIR", default=None, help="folder for the run, in TensorBoard's layout; nbprof-results by default")
-    add("--name", metavar="RUN", default=None, help="of the run's folder; the time by default")
+    add("--name", metavar="RUN", default=None, help="name of the run's folder; the time by default")
     add("--no-save", action="store_false", dest="save", help="keep the files only as long as the profile lives")
-    add("--views", metavar="A,B", default="", help="tabs to show, as overview,steps,memory; all by default")
-    add("--height", metavar="PX", type=int, default=None, help="height of the dashboard; as high as its content by default")
+    add("--views", metavar="A,B", default="", help="tabs to show, such as overview,steps,memory; all by default")
+    add("--height", metavar="PX", type=int, default=None, help="height of the dashboard; by default the height of its content")
     add("--events", metavar="N", default=None, help="events of the trace to keep in the notebook; 20,000 by default")
     add("-h", "--help", action="help", help="show this and record nothing")
     return parser

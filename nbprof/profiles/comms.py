@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 HELLO = "hello"
 _MOST_ID = 64
 _MOST_WAITING = 64
-"""Requests that wait for the thread, of all outputs together: a view has a few under way."""
-_BUSY = "Too many requests wait for an answer. Ask again in a moment."
+"""Requests of all outputs that wait for the thread: a view has a few in flight."""
+_BUSY = "Too many requests are waiting. Try again in a moment."
 # What may take longer than a person waits for the picture to move, so that tiles need not wait for it.
 _SLOW = {HELLO, "search", "range", "many", "locate", "gaps", "open"}
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nbprof.sources.locate import Source
 
 MOST_RUNS = 6
-"""Runs that one comparison takes; each pair of them is compared."""
+"""Runs in one comparison; each pair of them is compared."""
 
 
 def compare(
@@ -68,7 +68,7 @@ def compare(
     """
     given = [before, after, *others]
     if len(given) > MOST_RUNS:
-        raise NbprofError(f"a comparison takes at most {MOST_RUNS} runs, not {len(given)}; compare those that matter")
+        raise NbprofError(f"a comparison takes at most {MOST_RUNS} runs, not {len(given)}; compare the ones that matter")
     return Comparison(
         [each if isinstance(each, Profile) else read(each, progress=progress, storage_options=storage_options) for each in given]
     )
@@ -89,7 +89,7 @@ class Comparison:
 
     def __init__(self, profiles: Sequence[Profile]) -> None:
         if len(profiles) < 2:
-            raise NbprofError("a comparison takes two runs")
+            raise NbprofError("a comparison needs two runs")
         self.profiles = list(profiles)
         self.before, self.after = self.profiles[:2]
         self._sides = [side(profile.run, name) for profile, name in zip(self.profiles, labels([p.run for p in self.profiles]), strict=True)]

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 MOST_SHOWN = 3
-"""Runs that stay in memory because an output shows them, though nobody else holds them any more."""
+"""Runs that stay in memory only because an output shows them."""
 
 MOST_EVENTS = 20_000_000
-"""How many events these may have together; the last one stays whatever it has."""
+"""How many events these may have together; the last one always stays."""
 
 MOST_FILES = 256
 MOST_PATH = 1000
@@ -39,8 +39,8 @@ _MOST_PACKED = 64
 _LEAST_LIMIT = 1 << 26
 
 _NOT_HERE = (
-    "This kernel does not have the profile, and its file is not where it was: what was saved is shown. "
-    "Load it with nbprof.load(...) to have every event here."
+    "This kernel does not have the profile, and its file is no longer in its place, so the saved view is shown. Load the profile with "
+    "nbprof.load(...) to see every event here."
 )
 
 
@@ -87,7 +87,7 @@ class Registry:
 
     def __init__(self) -> None:
         self.holds = False
-        """Whether runs stay in memory for the outputs that show them: only where a page can ask."""
+        """Whether runs stay in memory for the outputs that show them: only if a page can send requests."""
         self._lock = threading.RLock()
         self._opening = threading.Lock()
         self._shown: OrderedDict[str, Run] = OrderedDict()
@@ -131,7 +131,7 @@ class Registry:
             It is not to be had here.
         """
         if not isinstance(wanted, str) or not _KEY.fullmatch(wanted):
-            raise NbprofError("This is no key of a profile.")
+            raise NbprofError("This is not the key of a profile.")
         if (run := self.get(wanted)) is not None:
             return run
         # One after the other: two outputs of one profile would read it twice.

@@ -57,16 +57,16 @@ class DashboardWidget(anywidget.AnyWidget):
     _esm: Any = traitlets.Unicode().tag(sync=True)
 
     packed = traitlets.Bytes().tag(sync=True)
-    """The payload, as `nbprof.display.codec.pack` gives it."""
+    """The payload, as packed by `nbprof.display.codec.pack`."""
 
     selected: Any = traitlets.List(traitlets.Int()).tag(sync=True)
-    """[first, last] step number of the selection; empty when all steps count."""
+    """[first, last] step number of the selection; empty when all steps are selected."""
 
     views: Any = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """The tabs that are shown; empty for all."""
+    """The tabs to show; empty for all."""
 
     height = traitlets.Int(0).tag(sync=True)
-    """Height in px; 0 for the natural one."""
+    """Height in px; 0 for the natural height."""
 
     def __init__(
         self,

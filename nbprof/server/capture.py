@@ -29,9 +29,9 @@ MOST_WORKERS = 256
 MOST_RECORDINGS = 4
 """At a time."""
 _BEAT_S = 1.0
-"""How often a dialog hears something, so that no proxy takes the line for dead."""
+"""How often the dialog gets a message, so that no proxy closes the connection as idle."""
 _LOOK_S = 0.5
-"""How often the memory of a recording is looked at."""
+"""How often the memory of a recording is checked."""
 _LEAVE_S = 5.0
 """How long a recording that was cancelled may take to release its workers and remove its files."""
 _FIELDS = ("duration_ms", "host_level", "device_level", "python_level", "retries", "name")
@@ -105,7 +105,7 @@ class Recordings:
             Nothing was recorded; says why.
         """
         if len(self._running) >= MOST_RECORDINGS:
-            raise BusyError(f"{MOST_RECORDINGS} recordings go on on this server. Start this one when one of them has ended.")
+            raise BusyError(f"{MOST_RECORDINGS} recordings are running on this server. Start this one when one of them has ended.")
         loop = asyncio.get_running_loop()
         key = secrets.token_hex(8)
         process = self._running[key] = Process(loop, self._log, "nbprof.server.recorder")
@@ -117,7 +117,7 @@ class Recordings:
                 await asyncio.wait([work], timeout=_LOOK_S)
                 if process.memory() > self._memory:
                     process.end(
-                        f"what the workers send needs more than the {self._memory / 1e9:,.1f} GB of memory that this server allows. "
+                        f"the data from the workers needs more than the {self._memory / 1e9:,.1f} GB of memory that this server allows. "
                         "Record for a shorter time, or raise c.NbprofServer.memory."
                     )
             return dict(json.loads(await work))
@@ -136,7 +136,7 @@ class Recordings:
         """
         process = self._running.get(key)
         if process is None:
-            raise RefusedError(404, "this recording has ended already.")
+            raise RefusedError(404, "this recording has already ended.")
         await process.call({"do": "stop"}, seconds=_LEAVE_S)
 
     async def close(self) -> None:
@@ -226,7 +226,7 @@ class CaptureHandler(Handler):
         except CaptureError as error:
             raise FieldError("addresses", str(error)) from None
         if len(addresses) > MOST_WORKERS:
-            raise FieldError("addresses", f"{len(addresses):,} workers are too many for one recording: {MOST_WORKERS} are the most.")
+            raise FieldError("addresses", f"{len(addresses):,} workers are too many for one recording; the maximum is {MOST_WORKERS}.")
         values: dict[str, Any] = {}
         for field in _FIELDS:
             if asked.get(field) in (None, ""):
@@ -250,20 +250,25 @@ class CaptureHandler(Handler):
             It, or what TensorBoard's layout has below it, is hidden, a file, or leads out of the folder that Jupyter serves.
         """
         if not isinstance(path, str):
-            raise FieldError("folder", "the folder is a path below the folder that Jupyter serves.")
+            raise FieldError("folder", "the folder must be a path below the folder that Jupyter serves.")
         allowed: Any = {"follow_links": self.app.follow_links, "hidden": self.hidden(), "top_too": True}
         try:
             shown, _, real = locate(root, path, **allowed)
             _, _, home = locate(root, f"{shown}/plugins/profile", **allowed)
             if any(place.exists() and not place.is_dir() for place in (*real.parents, real, home.parent, home)):
-                raise FieldError("folder", f"{shown}: it is a file, or has one where runs are kept. Choose another folder.")
+                raise FieldError(
+                    "folder", f"{shown}: it is a file, or contains a file in place of the folder for runs. Choose another folder."
+                )
         except FieldError:
             raise
         except RefusedError as error:
-            says = {403: "it leads out of the folder that Jupyter serves", 404: "no folder below the one that Jupyter serves, or hidden"}
+            says = {
+                403: "it is outside the folder that Jupyter serves",
+                404: "it is not below the folder that Jupyter serves, or it is hidden",
+            }
             raise FieldError("folder", f"{shown_of(path)}: {says.get(error.status, error.reason)}. Choose another folder.") from None
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "it cannot be the name of a folder"
+            reason = getattr(error, "strerror", None) or "it is not a valid folder name"
             raise FieldError("folder", f"{shown_of(path)}: {reason}. Choose another folder.") from None
         return shown, real
 

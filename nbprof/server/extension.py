@@ -25,32 +25,32 @@ class NbprofServer(ExtensionApp):
     """Opens profiles in JupyterLab; set in jupyter_server_config.py as `c.NbprofServer.<option>`."""
 
     name = "nbprof"
-    description = "Reads profiles for JupyterLab, in processes of their own."
+    description = "Reads profiles for JupyterLab in separate processes."
     open_browser = False
     load_other_extensions = True
 
-    profiles: Any = Integer(4, min=1, help="How many profiles are kept analysed at a time.").tag(config=True)
+    profiles: Any = Integer(4, min=1, help="How many analysed profiles are kept in memory.").tag(config=True)
     memory: Any = Integer(
-        min=1, help="Bytes of memory that all profiles may use together. By default half of what the machine or its container has."
+        min=1, help="Bytes of memory that all profiles may use together. By default half the memory of the machine or its container."
     ).tag(config=True)
-    largest: Any = Integer(8 << 30, min=1, help="Bytes of the largest profile that is opened.").tag(config=True)
-    idle_s: Any = Float(
-        1800.0, help="After how many seconds without a question a profile is let go; the next question opens it again."
-    ).tag(config=True)
-    open_s: Any = Float(600.0, help="How many seconds it may take to open a profile.").tag(config=True)
-    ask_s: Any = Float(60.0, help="How many seconds an answer of the trace may take.").tag(config=True)
+    largest: Any = Integer(8 << 30, min=1, help="Largest profile that is opened, in bytes.").tag(config=True)
+    idle_s: Any = Float(1800.0, help="After how many seconds without a request a profile is closed; the next request opens it again.").tag(
+        config=True
+    )
+    open_s: Any = Float(600.0, help="Time limit for opening a profile, in seconds.").tag(config=True)
+    ask_s: Any = Float(60.0, help="Time limit for answering a request about the trace, in seconds.").tag(config=True)
     ahead: Any = Bool(
-        True, help="Whether a process is started when the file browser shows a profile, so that the profile opens without delay."
+        True, help="Whether to start a process as soon as the file browser shows a profile, so that it opens without delay."
     ).tag(config=True)
     analysed: Any = Integer(
         256 << 20,
         min=0,
-        help="Bytes of the largest run that is analysed for the list of runs, in the background, before anybody opens it; 0 for none.",
+        help="Largest run, in bytes, that is analysed in the background for the list of runs before it is opened; 0 for none.",
     ).tag(config=True)
     nodelay: Any = Bool(
         True,
-        help="Whether the messages of kernels are sent at once (TCP_NODELAY). Without, an answer waits up to 40 ms for the browser's "
-        "acknowledgement of the message before it, in every front end of this server.",
+        help="Whether messages from kernels are sent at once (TCP_NODELAY). Without it, an answer may wait up to 40 ms for the browser "
+        "to acknowledge the previous message, in every front end of this server.",
     ).tag(config=True)
     capture: Any = Bool(True, help="Whether programs that run elsewhere may be recorded from JupyterLab.").tag(config=True)
     follow_links: Any = Bool(False, help="Whether links may lead out of the folder that Jupyter serves.").tag(config=True)

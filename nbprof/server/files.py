@@ -124,7 +124,7 @@ class DeleteHandler(FileHandler):
         if not isinstance(paths, list) or not paths or not all(isinstance(path, str) for path in paths):
             raise RefusedError(400, "this request names no paths.")
         if len(paths) > MOST_PATHS:
-            raise RefusedError(400, f"this request names {len(paths):,} runs; {MOST_PATHS:,} are the most that are deleted at a time.")
+            raise RefusedError(400, f"this request names {len(paths):,} runs; {MOST_PATHS:,} is the maximum that can be deleted at a time.")
         deleted, problems = [], []
         for path in dict.fromkeys(paths):
             try:
@@ -216,11 +216,15 @@ def _closed(parts: Any) -> None:
 
 def _why(error: web.HTTPError, what: str, root: str) -> str:
     if error.status_code == 403:
-        return f"it may not be {what}: the server has no right to. Change the permissions of its folder."
+        return f"it may not be {what}: the server lacks the permission. Change the permissions of its folder."
     if error.status_code == 404:
-        return "there is no such file any more. Was it moved or deleted?"
+        return "the file no longer exists. Was it moved or deleted?"
     if error.status_code == 409:
-        return "there is something of this name already. Choose another one."
+        return "this name is already taken. Choose another one."
     reason = " ".join(str(error.log_message or error.reason or "").replace(root, "").split())[:300]
-    trash = " Without a trash: c.FileContentsManager.delete_to_trash = False in jupyter_server_config.py." if "trash" in reason else ""
+    trash = (
+        " To delete without a trash: c.FileContentsManager.delete_to_trash = False in jupyter_server_config.py."
+        if "trash" in reason
+        else ""
+    )
     return f"it could not be {what} ({reason}).{trash}"

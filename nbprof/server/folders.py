@@ -64,7 +64,7 @@ def choose(folder: Path, run: str, root: Path | None, *, hidden: bool) -> Chosen
     kept = [one for one in found if shown(one)]
     if found and not kept:
         raise ReadError(
-            "what is in it is hidden, or a link that leads out of the folder that Jupyter serves. Copy the files to where the link is.",
+            "its contents are hidden, or a link that leads out of the folder that Jupyter serves. Copy the files to the place of the link.",
             path=str(folder),
         )
     if not kept:

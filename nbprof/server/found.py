@@ -50,7 +50,7 @@ class OnDisk:
     sidecar: Path | None = None
     capture: CaptureInfo | None = None
     hosts: int | None = None
-    """How many recorded, where that is not the number of files."""
+    """How many recorded, if that differs from the number of files."""
 
     def lines(self, facts: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         """What is sent of it: with what `nbprof.server.summary` knows, or {"message": ...} where it could not be analysed."""

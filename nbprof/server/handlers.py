@@ -30,7 +30,7 @@ MOST_BYTES = 1 << 20
 _SOON_S = 0.2
 """An answer that comes within this time is sent with a status of its own, without progress before it."""
 _BEAT_S = 1.0
-"""How often a reader of progress hears something, so that no proxy takes the line for dead."""
+"""How often progress is sent, so that no proxy closes the connection as idle."""
 
 
 class Handler(APIHandler):
@@ -63,13 +63,13 @@ class Handler(APIHandler):
         RefusedError
         """
         if len(self.request.body) > MOST_BYTES:
-            raise RefusedError(413, f"this request has {len(self.request.body):,} bytes; {MOST_BYTES:,} are the most that is read.")
+            raise RefusedError(413, f"this request has {len(self.request.body):,} bytes; {MOST_BYTES:,} is the maximum.")
         try:
             request = json.loads(self.request.body)
         except (ValueError, RecursionError):
             raise RefusedError(400, "this request is not JSON.") from None
         if not isinstance(request, dict):
-            raise RefusedError(400, "this request is no JSON object.")
+            raise RefusedError(400, "this request is not a JSON object.")
         return request
 
     async def place(self, path: object) -> Place:
@@ -96,7 +96,7 @@ class Handler(APIHandler):
         root = getattr(self.contents_manager, "root_dir", "")
         if not root:
             raise RefusedError(
-                501, "the files of this server are not on a disk that nbprof could read. Download the profile, and load it in a notebook."
+                501, "the files of this server are not on a disk that nbprof can read. Download the profile and load it in a notebook."
             )
         return str(root)
 
@@ -119,7 +119,7 @@ class Handler(APIHandler):
         if not place.folder:
             return place, []
         if run is not None and not isinstance(run, str):
-            raise RefusedError(400, "the run must be a name.")
+            raise RefusedError(400, "the run must be given by name.")
         chosen = await self.app.pool.look(place, run or "", tell, hidden=self.hidden())
         return await asyncio.to_thread(placed, place, chosen.run, chosen.files, largest=self.app.largest), chosen.runs
 
@@ -281,7 +281,7 @@ class AskHandler(Handler):
                 await self.finish()
                 return
             if not isinstance(asked.get("request"), dict):
-                raise RefusedError(400, "this request asks nothing.")
+                raise RefusedError(400, "this request is empty.")
             answer = await self.until_gone(self.app.pool.ask(place, json.dumps(asked["request"]).encode()))
         except NbprofError as error:
             self.refuse(error)

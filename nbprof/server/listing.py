@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from nbprof.server.summaries import Summaries
 
 DEPTH, MOST_DEPTH = 8, 32
-"""Folders below the one that is asked for that are looked into, and the most that can be asked for."""
+"""Levels of folders below the requested one that are searched, and the most that can be requested."""
 MOST_FOLDERS = 100
 """Of one request."""
 _BEAT_S = 10.0
-"""How often a reader hears something, so that no proxy takes the line for dead."""
+"""How often a message is sent, so that no proxy closes the connection as idle."""
 
 # Their own: a disk that does not answer must not keep the threads busy that open profiles.
 _threads = ThreadPoolExecutor(4, thread_name_prefix="nbprof list")
@@ -96,7 +96,7 @@ def _wanted(asked: dict[str, Any]) -> tuple[list[str], int]:
     if not isinstance(folders, list) or not all(isinstance(folder, str) for folder in folders):
         raise RefusedError(400, "this request names no folders.")
     if len(folders) > MOST_FOLDERS:
-        raise RefusedError(400, f"this request names {len(folders):,} folders; {MOST_FOLDERS} are the most that are listed at a time.")
+        raise RefusedError(400, f"this request names {len(folders):,} folders; at most {MOST_FOLDERS} are listed at a time.")
     if isinstance(depth, bool) or not isinstance(depth, int) or not 0 <= depth <= MOST_DEPTH:
         raise RefusedError(400, f"depth must be a whole number from 0 to {MOST_DEPTH}.")
     return folders, depth

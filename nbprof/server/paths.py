@@ -114,9 +114,9 @@ def locate(root: str, path: str, *, follow_links: bool = False, hidden: bool = F
     # A backslash or a drive would have a meaning of its own on Windows.
     foreign = not nameable(path) or (os.name == "nt" and any(set(part) & set('\\:*?"<>|') for part in parts))
     if not (parts or top_too) or foreign or any(part in (".", "..") for part in parts):
-        raise RefusedError(404, "this is no path below the folder that Jupyter serves. Open a profile from the file browser.", path=shown)
+        raise RefusedError(404, "this path is not below the folder that Jupyter serves. Open a profile from the file browser.", path=shown)
     if not hidden and any(part.startswith(".") for part in parts):
-        raise RefusedError(404, "it is hidden, or in a folder that is: Jupyter does not open what begins with a dot.", path=shown)
+        raise RefusedError(404, "it is hidden, or in a hidden folder: Jupyter does not open names that start with a dot.", path=shown)
     top = Path(os.path.realpath(Path(root).expanduser()))
     real = Path(os.path.realpath(top.joinpath(*parts)))
     if not follow_links and not inside(real, top):
@@ -128,7 +128,7 @@ def locate(root: str, path: str, *, follow_links: bool = False, hidden: bool = F
         )
     # A link to a hidden place inside the root does not make it visible.
     if not hidden and inside(real, top) and any(part.startswith(".") for part in real.relative_to(top).parts):
-        raise RefusedError(404, "it leads to something hidden: Jupyter does not open what begins with a dot.", path=shown)
+        raise RefusedError(404, "it leads to something hidden: Jupyter does not open names that start with a dot.", path=shown)
     return shown, top, real
 
 
@@ -155,7 +155,7 @@ def inside(path: Path, root: Path) -> bool:
 def could_not(error: Exception, shown: str) -> RefusedError:
     """The refusal of what the system did not open."""
     if isinstance(error, FileNotFoundError):
-        return RefusedError(404, "there is no such file any more. Was it moved or deleted? Open it from where it is now.", path=shown)
+        return RefusedError(404, "the file no longer exists. Was it moved or deleted? Open it from its new place.", path=shown)
     if isinstance(error, PermissionError):
         return RefusedError(403, "the server may not read it. Change its permissions.", path=shown)
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 AT_ONCE = 3
-"""Requests that a process answers at a time: the picture moves while a search goes on."""
+"""Requests that a process answers at a time: the view keeps moving while a search runs."""
 
 _LENGTHS = struct.Struct("<II")
 _MOST_HEAD = 1 << 24

@@ -16,9 +16,9 @@ from nbprof.server.paths import Place
 from nbprof.server.process import BusyError, EndedError, Process, Tell
 
 _LOOK_S = 0.25
-"""How often memory is looked at."""
+"""How often memory is checked."""
 _LOOKS = 2
-"""Folders that are looked through at a time."""
+"""Folders that are searched at a time."""
 _MOST_KNOWN = 1000
 """Runs of folders whose files are remembered."""
 _MOST_IN_LINE = 32
@@ -152,7 +152,7 @@ class Pool:
             except EndedError as error:
                 raise _placed(error, place) from None
             except asyncio.CancelledError:
-                process.end("nobody waits for it any more.")
+                process.end("nobody is waiting for it any more.")
                 raise
             finally:
                 self._looking.remove(process)
@@ -226,12 +226,12 @@ class Pool:
             one = None
         if one is None:
             if sum(other.process is None for other in self.opened) >= _MOST_IN_LINE:
-                raise BusyError(f"{_MOST_IN_LINE} profiles wait to be read. Open this one when they are.")
+                raise BusyError(f"{_MOST_IN_LINE} profiles are waiting to be read. Open this one when they are done.")
             for other in self.opened:
                 # What the file held before is of no use any more.
                 same = (other.place.real, other.place.run, other.place.before) == (place.real, place.run, place.before)
                 if same and other.idle:
-                    self._drop(other, "the file has changed since.")
+                    self._drop(other, "the file has changed.")
             one = self._opened[place.version] = Opened(place)
             one.task = asyncio.get_running_loop().create_task(self._read(one))
             one.task.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -243,7 +243,7 @@ class Pool:
         one.used = time.monotonic()
         if not one.task.done() and not one.tells and not one.asked:
             one.task.cancel()
-            self._drop(one, "nobody waits for it any more.")
+            self._drop(one, "nobody is waiting for it any more.")
         if one.idle:
             self._wake()
 
@@ -325,7 +325,7 @@ class Pool:
             largest = max(working, key=lambda one: used.get(one.process, 0) if one.process else 0)
             self._drop(
                 largest,
-                f"it needs more than the {self.limits.memory / 1e9:,.1f} GB of memory that profiles may use on this server together. "
+                f"it needs more than the {self.limits.memory / 1e9:,.1f} GB of memory that all profiles on this server may use together. "
                 "Close others, or raise c.NbprofServer.memory.",
             )
 

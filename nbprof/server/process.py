@@ -131,7 +131,7 @@ class Process:
         BusyError, EndedError, NbprofError
         """
         if self._waiting >= _MOST_WAITING:
-            raise BusyError("too many requests for this profile wait for an answer. Ask again in a moment.")
+            raise BusyError("too many requests for this profile are waiting. Try again in a moment.")
         self._waiting += 1
         try:
             await self._turns.acquire()
@@ -156,7 +156,7 @@ class Process:
             await self._loop.run_in_executor(None, self._send, {**head, "id": number}, body)
             return await asyncio.wait_for(answer, seconds)
         except asyncio.TimeoutError:
-            self.end(f"it took longer than {seconds:,.0f} s, and was stopped.")
+            self.end(f"it took longer than {seconds:,.0f} s and was stopped.")
             raise EndedError(self.why) from None
         finally:
             del self._asked[number]
@@ -241,8 +241,7 @@ class Process:
         if not self.why:
             self._log.warning("nbprof: process %d ended by itself, with %d", self.pid, code)
             self.why = (
-                f"the process that read it ended in the midst of it (code {code}); "
-                "the system may have had too little memory. What is in the log of the server helps to find out."
+                f"the process that read it ended unexpectedly (code {code}); the system may have run out of memory. See the server's log."
             )
         self.ended.set()
         self._tell_all(self.why)

@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from nbprof.capture.remote.workers import State, Workers
 
 _LEAVE_S = 10.0
-"""How long a recording may take to end itself after the server has gone."""
+"""How long a recording may take to end after the server is gone."""
 
 _OPTIONS = (
-    ("--logdir DIR chooses another place", "choose another folder"),
-    ("give a --logdir on a folder that", "choose a folder that"),
+    ("choose another place with --logdir DIR", "choose another folder"),
+    ("choose a --logdir that", "choose a folder that"),
     ("--logdir", "folder"),
     ("--duration", "duration"),
     ("pip install 'nbprof[remote]'", "pip install 'nbprof[remote]' where Jupyter Server runs, and try again"),
 )
-"""What is an option in a cell is a field in the dialog."""
+"""Options of a cell are fields in the dialog."""
 
 
 class CancelledError(BaseException):
@@ -71,7 +71,7 @@ class Recorder:
         # The dialog must be told: its log is the server's.
         except Exception as error:
             traceback.print_exc()
-            failed = f"{type(error).__name__}: {error}. This is an error of nbprof; the log of the server helps to repair it."
+            failed = f"{type(error).__name__}: {error}. This is a bug in nbprof; the server's log has the details."
         else:
             failed = ""
         # Before it is told, because this process is ended then.
@@ -94,7 +94,7 @@ class Recorder:
         name = recording.path.name
         notes = [self._in_dialog(note) for note in recording.info.notes]
         if sampling.name and name != sampling.name:
-            notes.append(f"there is a run named {sampling.name} already, so this one is {name}")
+            notes.append(f"there is already a run named {sampling.name}, so this one is {name}")
         below = "/".join(recording.path.parts[-3:])
         return {
             "path": f"{head['shown']}/{below}".lstrip("/"),

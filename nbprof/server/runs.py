@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from nbprof.sources.recording import CaptureInfo
 
 MOST_FILES = 200_000
-"""Files that are looked at for one request."""
+"""Files that are examined for one request."""
 MOST_RUNS = 5_000
 _MOST_LOOKS = 500
-"""Files without a telling name whose heads are read for one request, `rank0.json` say."""
+"""Files without a telling name, such as `rank0.json`, whose heads are read for one request."""
 _MOST_PROBLEMS = 50
 _MOST_SIDECAR = 1 << 20
 
 _DATED = re.compile(r"\d{4}_\d\d_\d\d_\d\d_\d\d_\d\d(_\d+)?")
-"""What TensorFlow and JAX call the folder of a run."""
+"""How TensorFlow and JAX name the folder of a run."""
 # A Python environment holds tens of thousands of files, and no run.
 _ENVIRONMENT = {"pyvenv.cfg", "conda-meta"}
 
@@ -146,7 +146,7 @@ class Search:
         links += [(_join(shown, name), target, depth - 1) for name, target in here.links if depth > 0]
         if self._files > MOST_FILES and not self._full:
             self._full = True
-            text = f"more than {MOST_FILES:,} files are here and below; the others were not looked at. Choose a folder further down."
+            text = f"more than {MOST_FILES:,} files are in this folder and below; the others were not examined. Choose a subfolder."
             yield from self._problem(shown, text)
         if not self._over:
             unknown = bool(here.links) or (depth == 0 and bool(here.folders))
@@ -232,7 +232,7 @@ class Search:
         if self._problems <= _MOST_PROBLEMS:
             yield Problem(path, message, gone)
         elif self._problems == _MOST_PROBLEMS + 1:
-            yield Problem(path, f"more than {_MOST_PROBLEMS} files and folders could not be looked at; the others are not named.")
+            yield Problem(path, f"more than {_MOST_PROBLEMS} files and folders could not be read; the others are not listed.")
 
 
 class _Here:
@@ -282,7 +282,7 @@ class _Here:
             if not reaches(target, search.top, follow_links=search.follow_links, hidden=search.hidden):
                 if promised(entry.name) == NAMED and not inside(target, search.top):
                     self.refused.append(
-                        (entry.name, "is a link that leads out of the folder that Jupyter serves. Copy the file to where the link is.")
+                        (entry.name, "is a link that leads out of the folder that Jupyter serves. Copy the file to the place of the link.")
                     )
                 return
         if entry.is_dir():

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 _MOST_KNOWN = 10_000
 _LOOK_S = 0.25
-"""How often memory is looked at, and whether a profile is being opened."""
+"""How often memory is checked, and whether a profile is being opened."""
 _IDLE_S = 10.0
 """How long the process is kept for the next list."""
 _LARGE = 1 << 30
-"""A process that has grown so large does not do another run."""
+"""A process that has grown this large takes no further run."""
 
 
 class Summaries:
@@ -66,7 +66,7 @@ class Summaries:
     async def of(self, run: OnDisk, top: Path | None) -> dict[str, Any] | None:
         """The facts of a run, or {"message": ...} where it cannot be analysed; None where it is not to be, for it is large.
 
-        Two who ask for the same run share the work, which is ended when nobody waits for it any more.
+        Two who ask for the same run share the work, which is ended when nobody is waiting for it any more.
 
         Parameters
         ----------
@@ -121,7 +121,7 @@ class Summaries:
             try:
                 answer = json.loads(await process.call(head, seconds=self._pool.limits.open_s))
             except asyncio.CancelledError:
-                self._stop("nobody waits for it any more.")
+                self._stop("nobody is waiting for it any more.")
                 raise
             except EndedError as error:
                 text = str(error)

@@ -90,7 +90,7 @@ def whole(root: str, path: str, *, follow_links: bool = False, hidden: bool = Fa
         found = [one for one in search.below(shown, real) if isinstance(one, OnDisk) and one.path == shown]
         if not found:
             raise RefusedError(
-                422, "it is no run: neither a profile, nor a folder with the files of one. The file browser has it.", path=shown
+                422, "it is not a run: neither a profile nor a folder with the files of one. Use the file browser.", path=shown
             )
         limit = None if follow_links else top
         home = Path(os.path.realpath(top / shown.rpartition("/")[0]))
@@ -161,22 +161,22 @@ def renamed(run: Whole, name: object) -> list[tuple[str, str]]:
     for before, after in moves:
         # Another case of the same letters may be the same file; what may not is for Jupyter to see.
         if before.casefold() != after.casefold() and os.path.lexists(run.home / after.rpartition("/")[2]):
-            raise RefusedError(409, "there is something of this name already. Choose another one.", path=after)
+            raise RefusedError(409, "this name is already taken. Choose another one.", path=after)
     return [move for move in moves if move[0] != move[1]]
 
 
 def _name(name: object, path: str) -> str:
     text = name.strip() if isinstance(name, str) else ""
     if not nameable(text):
-        raise RefusedError(400, "a name cannot have characters that no file name has.", path=path)
+        raise RefusedError(400, "the name has characters that file names cannot have.", path=path)
     if not text or len(text) > _MOST_NAME or len(os.fsencode(text)) > _MOST_NAME:
         raise RefusedError(400, f"a name must have from 1 to {_MOST_NAME} characters.", path=path)
     if set(text) & set("/\\\0") or any(ord(c) < 32 for c in text):
-        raise RefusedError(400, "a name cannot have slashes or control characters in it. It stays in its folder.", path=path)
+        raise RefusedError(400, "a name cannot contain slashes or control characters: the run stays in its folder.", path=path)
     if text.startswith(".") or text.endswith("."):
-        raise RefusedError(400, "a name cannot begin or end with a dot: it would be hidden, or no file name at all.", path=path)
+        raise RefusedError(400, "a name cannot start or end with a dot: the run would be hidden, or the name invalid.", path=path)
     if set(text) & set(':*?"<>|'):
-        raise RefusedError(400, 'a name cannot have : * ? " < > | in it, for Windows and zip archives cannot.', path=path)
+        raise RefusedError(400, 'a name cannot contain : * ? " < > |, which Windows and zip archives do not allow.', path=path)
     return text
 
 
@@ -195,7 +195,7 @@ def blocks(file: Path, top: Path | None) -> Iterator[bytes]:
         while left:
             block = opened.read(min(BLOCK, left))
             if not block:
-                raise ReadError("it was cut short while it was read.", path=file.name)
+                raise ReadError("it was truncated while it was read.", path=file.name)
             left -= len(block)
             yield block
 

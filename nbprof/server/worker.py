@@ -69,8 +69,8 @@ class Desk:
             traceback.print_exc()
             send(
                 "failed",
-                f"{self._names[1]}: nbprof could not read it: {type(error).__name__}: {error}. "
-                "This is an error of nbprof; what is in the log of the server helps to repair it.",
+                f"{self._names[1]}: nbprof could not read it: {type(error).__name__}: {error}. This is a bug in nbprof; the server's log "
+                "has the details.",
             )
         else:
             send("done", data=answer)
@@ -170,7 +170,7 @@ def confine(files: RunFiles, root: Path) -> None:
         path = getattr(piece, "path", None)
         if isinstance(path, Path) and not inside(Path(os.path.realpath(path)), root):
             raise ReadError(
-                "is a link that leads out of the folder that Jupyter serves. Copy the file to where the link is.", path=piece.label
+                "is a link that leads out of the folder that Jupyter serves. Copy the file to the place of the link.", path=piece.label
             )
 
 

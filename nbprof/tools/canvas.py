@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 INK, TEXT, SOFT, FAINT, LINE, TRACK, GROUND = "#000000", "#212121", "#6B6B6B", "#9E9E9E", "#DEDEDE", "#EBEBEB", "#FFFFFF"
 
 WIDTH = 1400
-"""Pixels of the picture of a run, which is shown at half of them."""
+"""Pixels of a run's picture, which is displayed at half that size."""
 _PLAIN = str.maketrans(
     {"–": "-", "—": "-", "−": "-", "µ": "u", "μ": "u", "×": "x", "→": ">", "≥": ">=", "≤": "<=", "✓": "+", "█": "|", "\u00a0": " "}
 )

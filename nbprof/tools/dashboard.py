@@ -73,7 +73,7 @@ def budget(events: Any) -> int:
         with suppress(ValueError, OverflowError):
             whole = int(events)
     if whole < 0 or whole != events:
-        raise NbprofError(f"events= takes how many events of the trace to hold, a whole number from 0 on, not {_short(events)}")
+        raise NbprofError(f"events= takes the number of trace events to keep, a whole number of 0 or more, not {_short(events)}")
     return min(whole, int(np.iinfo(np.int64).max))
 
 
@@ -103,7 +103,7 @@ def chosen(views: Iterable[str] | None) -> list[str]:
     known = by_word()
     names = list(views or NAMES)
     if unknown := [name for name in names if name not in known]:
-        raise NbprofError(f"there is no view {unknown[0]!r}; the views are {', '.join(NAMES)}")
+        raise NbprofError(f"unknown view {unknown[0]!r}; the views are {', '.join(NAMES)}")
     asked = {known[name] for name in names}
     return [tab for tab in NAMES if tab in asked]
 

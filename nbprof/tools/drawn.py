@@ -22,8 +22,8 @@ _BAR = text("bar", "", f"{_LEFT}. Faint where it may be chance.")
 _MORE = {
     "overview.step": [
         _CATEGORY,
-        ms("mean_ms", "ms", "Mean time a step."),
-        percent("percent", "% of step", "Part of the time of the steps."),
+        ms("mean_ms", "ms", "Mean time per step."),
+        percent("percent", "% of step", "Share of step time."),
     ],
     "ascend.iterations": [
         _CATEGORY,
@@ -31,20 +31,20 @@ _MORE = {
         ms("sd_ms", "sd", "Sample standard deviation (n - 1)."),
         ms("min_ms", "min", "Smallest iteration."),
         ms("max_ms", "max", "Largest iteration."),
-        percent("percent", "%", "Part of the time of the iterations."),
+        percent("percent", "%", "Share of the time of the iterations."),
     ],
 }
-"""Tables that are no frame."""
+"""Tables that are not frames."""
 _BESIDE: dict[str, list[Col]] = {
     "input_pipeline.categories": [
-        DERIVED["per_step_ms"]._replace(help="Time a step, scaled where part of it is enqueuing."),
+        DERIVED["per_step_ms"]._replace(help="Time per step, scaled where part of it is enqueuing."),
     ],
     "comparison.categories": [_BAR],
     "comparison.ops": [
-        _BAR._replace(help="The change as a bar: to the left where the second run takes less, in the colour of the category.")
+        _BAR._replace(help="The change as a bar: to the left where the second run is faster, in the colour of the category.")
     ],
 }
-"""Columns that a frame has on the page alone."""
+"""Columns that a frame has only on the page."""
 
 
 def heads() -> dict[str, list[dict[str, Any]]]:

@@ -77,7 +77,7 @@ def notice(run: Run) -> dict[str, Any] | None:
         return {
             "kind": "partial",
             "title": f"{what.rstrip('.')}.",
-            "text": f"What was recorded until then is shown: {seen}." if not out_of_memory(run) else _at_the_peak(run),
+            "text": f"Shown is what was recorded up to then: {seen}." if not out_of_memory(run) else _at_the_peak(run),
         }
     if error:
         return {
@@ -89,13 +89,14 @@ def notice(run: Run) -> dict[str, Any] | None:
         return {
             "kind": "partial",
             "title": f"{wording.plural(run.receipt.dropped, 'event')} could not be read.",
-            "text": "The file is damaged, and the numbers cover what is whole. The receipt says where; copy it again, or record again.",
+            "text": "The file is damaged; the numbers cover its intact part. The receipt says where the damage is. Copy the file again, or "
+            "record again.",
         }
     if run.receipt.dropped:
         return {
             "kind": "partial",
             "title": f"{run.receipt.dropped:,} of {run.receipt.events + run.receipt.dropped:,} events were dropped.",
-            "text": "The numbers cover what was kept. For all of it, record fewer steps:",
+            "text": "The numbers cover the events that were kept. To get all events, record fewer steps:",
             "code": "%%nbprof --steps 5:15",
         }
     if run.steps.empty and register.alone(run) is None:
@@ -107,10 +108,10 @@ def _at_the_peak(run: Run) -> str:
     """What to look at after the memory ran out."""
     summary = run.memory_summary
     if not len(summary):
-        return "Memory ran out, and no allocation was recorded until then."
+        return "Memory ran out, and no allocations had been recorded."
     largest = summary.sort_values("peak_bytes", kind="stable").iloc[-1]
     peak, allocator = wording.size(largest["peak_bytes"]), wording.one_line(str(largest["memory_id"]))
-    return f"Memory ran out. The most that was recorded until then is {peak} of {allocator}; what was alive at that peak is in Memory."
+    return f"Memory ran out. The recorded peak up to then is {peak} on {allocator}; the tab Memory shows what was live at that peak."
 
 
 def out_of_memory(run: Run) -> bool:

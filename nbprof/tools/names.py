@@ -36,7 +36,7 @@ _ALL = [Name(**row) for row in json.loads(Path(__file__).with_name("names.json")
 NAMES = {name.id: name for name in _ALL if name.of == "a profile"}
 """The tabs of a profile, by id."""
 COMPARE = next(name for name in _ALL if name.of == "a comparison")
-"""The tab of a comparison, behind those of a profile."""
+"""The tab of a comparison, which comes after those of a profile."""
 
 
 def by_word() -> dict[str, str]:

@@ -70,7 +70,7 @@ def test_no_file_at_all_and_files_without_rows() -> None:
     for made in (run({}), run({"op_summary": [empty]})):
         assert made.ascend.kinds == []
         assert not ascend.has(made)
-        assert ascend.payload(made)["empty"]["title"] == "No tables of Ascend's profiler"
+        assert ascend.payload(made)["empty"]["title"] == "No tables from Ascend's profiler"
 
 
 def _later(event: dict[str, Any]) -> None:
@@ -85,7 +85,7 @@ def _later(event: dict[str, Any]) -> None:
     [
         (lambda event: event.update(ts=10**17) if "ts" in event else None, 3, ""),
         (lambda event: event["args"].update({"FP Start": 10**17}) if "FP Start" in event["args"] else None, 3, ""),
-        (_later, 0, "no iteration in it has an end that lies near the timeline"),
+        (_later, 0, "none of its iterations ends near the timeline"),
     ],
     ids=["begins", "marks", "clock"],
 )

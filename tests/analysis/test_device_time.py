@@ -403,6 +403,6 @@ def test_figures_leave_room_for_the_plot_and_tell_kinds_apart(tmp_path):
     assert {item.label.value for item in queue.right[-1].items} == {f"device 0: Stream {stream}" for stream in range(8)}
     path = p.figure("critical_path").renderers[0].data_source.data
     assert len(set(path["colour"])) > 1
-    assert {"Launch", "Op on the host"} <= set(path["kind"])
+    assert {"Launch", "Host op"} <= set(path["kind"])
     assert all(len(name) < 70 for name in path["name"])
     assert not [name for name in path["name"] if name.endswith(". host")]

@@ -1,4 +1,4 @@
-"""The analyses of the time of devices against loops over each unit of it, on works with all kinds of overlaps, ties and borders."""
+"""The analyses of device time against loops over each unit of it, on works with all kinds of overlaps, ties and borders."""
 
 from __future__ import annotations
 

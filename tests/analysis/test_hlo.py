@@ -72,7 +72,7 @@ def test_rows_are_ops_of_programs(tmp_path):
     assert frame["category"].tolist() == ["loop fusion", "non-fusion elementwise"]
     assert frame["self_fraction"].tolist() == [pytest.approx(2 / 3), pytest.approx(1 / 3)]
     assert p.hlo.by("program")["self_us"].tolist() == [30.0]
-    with pytest.raises(NbprofError, match="column is one of 'category'"):
+    with pytest.raises(NbprofError, match="column must be one of 'category'"):
         p.hlo.by("colour")
 
 

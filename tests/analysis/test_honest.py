@@ -334,7 +334,7 @@ def test_training_and_validation_steps_are_not_averaged_together(tmp_path):
     assert any("4 test steps left out" in text for _, text in p.overview["confidence_evidence"])
     steps = p.payload()["steps"]
     assert steps["warmup"].tolist() == [0, 0, 1] * 4
-    assert steps["left_out"] == "Averages leave out 4 test steps."
+    assert steps["left_out"] == "Averages exclude 4 test steps."
 
 
 def test_a_reused_address_belongs_to_its_last_allocation(tmp_path):

@@ -52,5 +52,5 @@ def test_jax_is_not_asked_for_allocations_of_the_cpu(tmp_path):
     p = profile(tmp_path, xspace(host, hlo.metadata_plane(**{"jit_step(8)": (8, small())})))
     assert p.overview["framework"] == "JAX"
     told = memory.payload(p.run)["empty"]
-    assert told["text"].endswith("none of the CPU. What its compiled programs take is in the tab Program memory.")
+    assert told["text"].endswith("not for the CPU. The tab Program memory shows what its compiled programs need.")
     assert not told["code"]

@@ -75,7 +75,7 @@ def test_the_scope_of_a_name(op, scope):
 
 
 def test_a_scope_has_at_least_one_level(layers):
-    with pytest.raises(NbprofError, match="from 1"):
+    with pytest.raises(NbprofError, match="1 or more"):
         layers.ops.by_scope(0)
 
 
@@ -94,7 +94,7 @@ def test_distributions_make_up_the_whole(tmp_path, where, by):
 
 @pytest.mark.parametrize(("where", "by"), [("gpu", "type"), ("host", "name")])
 def test_a_distribution_that_there_is_not(layers, where, by):
-    with pytest.raises(NbprofError, match="where is 'device' or 'host'"):
+    with pytest.raises(NbprofError, match="where must be 'device' or 'host'"):
         layers.ops.distribution(where, by)
 
 

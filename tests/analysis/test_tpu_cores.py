@@ -121,7 +121,7 @@ def test_a_single_chip_with_sparse_cores_has_the_tab_for_its_cores_alone(tmp_pat
     assert part["empty"]["title"] == "One worker in this run"
     assert part["cores"]["table"]["data"]["worker"]["values"] == ["host-a:0", "host-a:0 SparseCore 0"]
     assert part["cores"]["note"].endswith(
-        "Megacore: the two cores of a chip work as one, and are one row. A SparseCore works beside the core of its chip, in the same step."
+        "Megacore: the two cores of a chip work as one and share a row. A SparseCore works alongside the core of its chip, in the same step."
     )
     (tmp_path / "alone").mkdir()
     alone = payload.dashboard(profile(tmp_path / "alone", xspace(tensor)).run)
@@ -168,7 +168,7 @@ def test_a_report_of_many_cores_holds_their_means(tmp_path, monkeypatch):
     monkeypatch.setattr(views, "MOST_ROWS", 399)
     whole = pods.payload(p.run)["cores"]
     assert len(whole["first"]) == 0
-    assert "In this report: their means. p.pods.cores has each step of each core (400 rows)." in whole["note"]
+    assert "This report has their means; p.pods.cores has each step of each core (400 rows)." in whole["note"]
     frame = p.pods.cores
     used = frame[frame["step"] > 1]
     means = used.groupby("worker")["host_transfer_ms"].mean()

@@ -260,7 +260,7 @@ def test_start_and_stop(stub):
     profile = nbprof.stop()
     assert profile is nbprof.last
     assert profile.run.capture.steps_seen == 1
-    with pytest.raises(CaptureError, match=r"nothing was started: nbprof\.start\(\) begins a recording"):
+    with pytest.raises(CaptureError, match=r"no recording to stop: call nbprof\.start\(\) first"):
         nbprof.stop()
     with pytest.raises(CaptureError, match="did you mean 'seconds'"):
         nbprof.start(second=60)
@@ -268,7 +268,7 @@ def test_start_and_stop(stub):
 
 def test_a_second_start_keeps_the_files_of_the_first(stub, tmp_path):
     nbprof.start()
-    with pytest.warns(RuntimeWarning, match="an earlier recording was still open and has been stopped; its files are in"):
+    with pytest.warns(RuntimeWarning, match="an earlier recording was still running and has been stopped; its files are in"):
         nbprof.start()
     assert nbprof.stop() is not None
     assert len(list((tmp_path / "nbprof-results/plugins/profile").iterdir())) == 2
@@ -278,8 +278,8 @@ def test_a_block_within_a_block_ends_the_outer_and_says_so(stub):
     with pytest.warns(RuntimeWarning) as said, nbprof.profile(save=False) as outer, nbprof.profile(save=False) as inner:
         pass
     assert [str(warning.message) for warning in said] == [
-        "nbprof: an earlier recording was still open and has been stopped",
-        "nbprof: this recording ended when another one began",
+        "nbprof: an earlier recording was still running and has been stopped",
+        "nbprof: this recording was ended by a newer one",
     ]
     assert {warning.filename for warning in said} == {__file__}
     assert inner.result is nbprof.last

@@ -111,7 +111,7 @@ def test_a_fit_that_fails_leaves_what_was_recorded(callback, model, data):
         model.fit(data, verbose=0, callbacks=[recorder, Fails()])
     # pytest holds the exception no longer, nor its frames.
     assert room.active() is None
-    assert recorder.said[0].endswith("; fit ended after batch 4; fit was left by an exception at step 5")
+    assert recorder.said[0].endswith("; fit ended after batch 4; fit was ended by an exception at step 5")
     assert recorder.result.run.capture.cell_failed
     model.fit(data, verbose=0, callbacks=[recorder])
     assert len(recorder.runs) == 2
@@ -158,7 +158,7 @@ def test_a_recording_that_is_open_is_left_alone(callback, model, data):
     recorder = callback(batches=(2, 3))
     with nbprof.profile(save=False) as run:
         model.fit(data, verbose=0, callbacks=[recorder])
-    assert recorder.said == ["nbprof: something is being recorded already; the batches that the callback asks for are part of that"]
+    assert recorder.said == ["nbprof: a recording is already running; the callback's batches are part of it"]
     assert len(run.steps.frame) == 8
 
 
@@ -171,7 +171,7 @@ def test_a_profiler_of_the_person_is_a_line_and_fit_runs(callback, model, data, 
         tf.profiler.experimental.stop(save=False)
     assert len(history.epoch) == 1
     assert len(recorder.said) == 1
-    assert "TensorFlow's profiler is already recording" in recorder.said[0]
+    assert "TensorFlow's profiler is already running" in recorder.said[0]
 
 
 def test_the_dispatch_of_batches_is_not_changed(callback):
@@ -196,7 +196,7 @@ def test_a_tuner_may_copy_it(callback, model, data):
         ({"batches": (5, 3)}, "the first may not be after the last"),
         ({"batches": "x"}, "not 'x'"),
         ({"batches": None}, "needs the batches"),
-        ({"steps": (1, 2)}, "batches=(10, 15) says which"),
+        ({"steps": (1, 2)}, "use batches=(10, 15)"),
         ({"save": False}, "could not be opened"),
         ({"second": 1}, "did you mean 'seconds'"),
     ],

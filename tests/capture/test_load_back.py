@@ -118,8 +118,8 @@ def test_after_out_of_memory_the_memory_stands_first(tmp_path):
     assert meta["notice"]["title"] == f"The {error}."
     largest = profile.memory.summary.sort_values("peak_bytes").iloc[-1]
     assert meta["notice"]["text"] == (
-        f"Memory ran out. The most that was recorded until then is {int(largest['peak_bytes'])} B of {largest['memory_id']}; "
-        "what was alive at that peak is in Memory."
+        f"Memory ran out. The recorded peak up to then is {int(largest['peak_bytes'])} B on {largest['memory_id']}; "
+        "the tab Memory shows what was live at that peak."
     )
     assert [tab["id"] for tab in select(profile.payload(), ["overview", "memory", "trace"])["meta"]["tabs"]] == [
         "memory",
@@ -129,7 +129,7 @@ def test_after_out_of_memory_the_memory_stands_first(tmp_path):
     assert [tab["id"] for tab in select(profile.payload(), ["overview", "ops"])["meta"]["tabs"]] == ["overview", "ops"]
     failed = load(recorded(tmp_path / "b", cell_failed=True, error="cell failed at step 9: ValueError: no")).payload()["meta"]
     assert failed["tabs"][0]["id"] == "overview"
-    assert failed["notice"]["text"] == "What was recorded until then is shown: 8 steps."
+    assert failed["notice"]["text"] == "Shown is what was recorded up to then: 8 steps."
 
 
 def test_out_of_memory_before_anything_was_allocated_is_said(tmp_path):
@@ -137,4 +137,4 @@ def test_out_of_memory_before_anything_was_allocated_is_said(tmp_path):
 
     folder = recorded(tmp_path / "a", cell_failed=True, error="cell failed", out_of_memory=True)
     (folder / "h.xplane.pb").write_bytes(training_run(0))
-    assert load(folder).payload()["meta"]["notice"]["text"] == "Memory ran out, and no allocation was recorded until then."
+    assert load(folder).payload()["meta"]["notice"]["text"] == "Memory ran out, and no allocations had been recorded."

@@ -87,7 +87,7 @@ def test_torch_npu_records_in_place_of_pytorchs_profiler(torch, npu, place, caps
     [
         ({"host_level": 3, "python": True}, 2, ["CPU", "NPU"], ""),
         ({"host_level": 0}, 1, ["NPU"], ""),
-        ({"host_level": 1}, 1, ["CPU", "NPU"], "knows no --host-level 1"),
+        ({"host_level": 1}, 1, ["CPU", "NPU"], "has no --host-level 1"),
         ({"memory": False, "shapes": False}, 1, ["CPU", "NPU"], "--no-memory adds no threads"),
     ],
 )
@@ -161,7 +161,7 @@ def test_why_torch_npu_did_not_begin(torch, npu, place):
 def test_the_persons_own_profiler_of_torch_npu_comes_first(torch, npu, place):
     theirs = npu.profiler.profile(on_trace_ready=npu.profiler.tensorboard_trace_handler("theirs", "me"))
     theirs.start()
-    with pytest.raises(nbprof.core.errors.CaptureError, match="already recording"):
+    with pytest.raises(nbprof.core.errors.CaptureError, match="already running"):
         of_torch().start()
     theirs.stop()
     session = of_torch().start()
@@ -241,7 +241,7 @@ def test_sessions_are_recorded_by_the_adapters_profiler(bridge, place):
     (made,) = npus.Sessions.made
     assert (made.level, made.metrics) == ("L2", "PipeUtilization")
     assert "npu_bridge" in recording.info.framework
-    assert any("takes neither --memory" in note for note in recording.info.notes)
+    assert any("supports none of --memory" in note for note in recording.info.notes)
     profile = open_recording(recording)
     assert profile.run.trace.tables
     assert len(profile.steps.frame) == 4
@@ -299,7 +299,7 @@ def test_sessions_of_an_older_adapter_get_its_options(tf, place, monkeypatch):
     assert place / "logs" / "ascend" in (place / chosen["output"]).parents
     assert taken[1] is None
     assert config.SerializeToString() == before
-    assert any("whole when the session is closed" in note and chosen["output"] in note for note in recording.info.notes)
+    assert any("complete once the session is closed" in note and chosen["output"] in note for note in recording.info.notes)
 
 
 @pytest.fixture
@@ -320,16 +320,16 @@ def test_a_device_that_is_opened_later_gets_the_options(device, place):
         pass
     recording = session.stop()
     notes = " ".join(recording.info.notes)
-    assert "whole when the device is closed" in notes
-    assert "--steps and --seconds hold for TensorFlow's own profile alone" in notes
+    assert "complete once the device is closed" in notes
+    assert "--steps and --seconds only apply to TensorFlow's own profile" in notes
     assert (config.enable_profiling.held, config.profiling_options.held) == (False, None)
 
 
 @pytest.mark.parametrize(
     ("opened", "on", "save", "says"),
     [
-        (True, False, True, "npu_device was opened before"),
-        (False, True, True, "switched on by the program itself"),
+        (True, False, True, "npu_device was opened earlier"),
+        (False, True, True, "the program itself turns on the NPU's profiler"),
         (False, False, False, "--no-save keeps nothing"),
     ],
 )

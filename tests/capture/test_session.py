@@ -140,7 +140,7 @@ def test_nothing_to_record_has_a_reason_and_leaves_no_folder(tmp_path, monkeypat
     session = Session(Options(), source="x = 1").start()
     assert room.active() is session
     assert session.stop() is None
-    assert session.failure == "nothing to record: TensorFlow, JAX and PyTorch are not imported by this cell or before it"
+    assert session.failure == "nothing to record: TensorFlow, JAX and PyTorch are imported neither by this cell nor before it"
     assert session.stop() is None
     assert room.active() is None
     assert not list(tmp_path.iterdir())
@@ -154,14 +154,17 @@ def test_nothing_to_record_tells_of_a_framework_that_is_there(tmp_path, monkeypa
     session = Session(Options(), source="if False: import jax").start()
     assert session.awaited == ["JAX"]
     assert session.stop() is None
-    assert session.failure == "nothing to record: JAX is not imported by this cell or before it; PyTorch is, which --backend torch records"
+    assert (
+        session.failure
+        == "nothing to record: JAX is imported neither by this cell nor before it; PyTorch is, which --backend torch records"
+    )
 
 
 def test_a_second_recording_stops_the_first():
     first = Session(Options()).start()
     second = Session(Options()).start()
     assert first.superseded
-    assert second.messages == ["nbprof: an earlier recording was still open and has been stopped"]
+    assert second.messages == ["nbprof: an earlier recording was still running and has been stopped"]
     assert room.active() is second
     second.stop()
 

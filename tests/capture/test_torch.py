@@ -315,7 +315,7 @@ def test_steps_that_a_scaler_skips_are_steps_and_told(torch, record):
 
     recording = record(run)
     assert len(steps(recording)) == 5
-    assert "1 step without update: GradScaler found gradients that were not finite" in recording.info.notes
+    assert "1 step without an update: GradScaler found gradients that were not finite" in recording.info.notes
     assert "_original" not in torch.amp.grad_scaler.GradScaler.step.__code__.co_varnames
 
 
@@ -506,7 +506,7 @@ def test_a_profiler_of_the_person_that_records_already_is_left_alone(torch, plac
                 session.start()
             Training(torch).run(1)
             assert session.stop() is None
-            assert "already recording" in session.failure
+            assert "already running" in session.failure
             theirs.step()
     assert "aten::addmm" in written.read_text()
 
@@ -756,7 +756,7 @@ def test_a_profiler_of_the_person_that_only_waits_is_let_begin(torch, place):
     assert ready[0] > 5
     # Their marks are in our trace, and no second set of ours.
     assert [number for number, *_ in steps(recording)] == [1, 2]
-    assert any("marks with its step()" in note for note in recording.info.notes)
+    assert any("marks with step()" in note for note in recording.info.notes)
     assert any("starts PyTorch's profiler itself" in note for note in recording.info.notes)
 
 
@@ -798,12 +798,14 @@ def test_a_bound_without_a_step_after_it_is_said(torch, record, monkeypatch):
             time.sleep(0.02)
 
     recording = record(cell, seconds=0.2)
-    assert any("(--seconds), but PyTorch's profiler can be ended only by the thread that began it" in note for note in recording.info.notes)
+    assert any(
+        "(--seconds), but PyTorch's profiler can only be stopped by the thread that started it" in note for note in recording.info.notes
+    )
     recording = record(cell, seconds=0.2, memory=False)
-    assert not any("can be ended only by the thread" in note for note in recording.info.notes)
+    assert not any("can only be stopped by the thread" in note for note in recording.info.notes)
     assert any("and no step ended in" in note for note in recording.info.notes)
     recording = record(lambda: training.run(40), seconds=0.2)
-    assert not any("can be ended only by the thread" in note for note in recording.info.notes)
+    assert not any("can only be stopped by the thread" in note for note in recording.info.notes)
     assert recording.info.steps_marked < 40
 
 

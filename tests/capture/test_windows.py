@@ -101,7 +101,7 @@ def test_steps_past_the_end_are_said(stub):
     assert session.failure == "--steps asked for step 10, but the cell ended after step 4: nothing was recorded"
     session = recorded(stub, 0, steps=(10, 12))
     assert session.failure.startswith(
-        "--steps asked for step 10, but the cell marks none: 'for batch in nbprof.steps(batches):' counts them"
+        "--steps asked for step 10, but the cell marks no steps: mark them with 'for batch in nbprof.steps(batches):'"
     )
     session = recorded(stub, 4, steps=(3, 20))
     assert "--steps asked for 3 to 20, but the cell ended after step 4" in session.recording.info.notes
@@ -139,7 +139,7 @@ def test_seconds_end_a_recording_at_the_end_of_the_step_that_runs(stub):
     assert stub.calls[1] == f"stop on {threading.main_thread().name}"
     assert recording.info.window == [1, 2]
     assert recording.info.steps_seen == 4
-    assert "0.05 s had passed since the recording began (--seconds): recording ended after step 2" in recording.info.notes
+    assert "0.05 s passed since the recording began (--seconds): recording ended after step 2" in recording.info.notes
 
 
 def test_seconds_end_a_recording_at_once_where_no_step_runs(stub):
@@ -202,7 +202,7 @@ def test_memory_that_nobody_limited_counts_when_the_machine_runs_short(monkeypat
     assert not said
     free.available = 0.5e9
     watch._thread.join(20)
-    assert said == ["the process had grown by 2.00 GB since the recording began, over 1.00 GB (--limit)"]
+    assert said == ["the process grew by 2.00 GB since the recording began, over 1.00 GB (--limit)"]
 
 
 def test_what_fails_while_the_bounds_are_watched_is_a_note(stub, monkeypatch):
@@ -217,7 +217,7 @@ def test_what_fails_while_the_bounds_are_watched_is_a_note(stub, monkeypatch):
         pass
     info = session.stop().info
     assert info.steps_marked == 1
-    assert "--seconds and --limit were no longer watched: RuntimeError: no memory is told" in info.notes
+    assert "--seconds and --limit stopped working: RuntimeError: no memory is told" in info.notes
 
 
 def test_the_memory_of_a_container_counts(tmp_path, monkeypatch):
@@ -324,4 +324,4 @@ def test_a_run_is_kept_where_what_is_known_of_it_cannot_be_written(stub, monkeyp
     monkeypatch.setattr("nbprof.sources.recording.Recording.write", full)
     recording = recorded(stub, 2).recording
     assert recording.host_file.exists()
-    assert recording.info.notes[-1].endswith("has no whole nbprof.json beside it: No space left on device")
+    assert recording.info.notes[-1].endswith("has no complete nbprof.json next to it: No space left on device")

@@ -389,7 +389,7 @@ def test_steps_cut_by_the_end_of_the_recording_are_shown_and_not_averaged(tmp_pa
     p = profile(tmp_path, k)
     assert p.steps.frame["cut"].tolist() == [False, False, False, True]
     assert p.steps.frame["counted"].tolist() == [True, True, True, False]
-    assert p.payload()["steps"]["left_out"] == "Averages leave out the last step (cut by the end of the recording)."
+    assert p.payload()["steps"]["left_out"] == "Averages exclude the last step (cut off by the end of the recording)."
     assert "The last step ended with the recording (7 device events against 10 in the step before)" in receipt(p)
 
 

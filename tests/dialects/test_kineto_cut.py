@@ -44,7 +44,7 @@ def test_of_several_ranks_the_one_is_named(tmp_path):
     steps = p.run.steps
     assert steps.loc[steps["cut"], ["host", "step"]].values.tolist() == [["rank 1", 3]]
     assert "The last step of rank 1 ended with the recording (it ran the first 4 of the 6 ops of the step before)" in str(p.receipt)
-    assert p.payload()["steps"]["left_out"] == "Averages leave out the last step of rank 1 (cut by the end of the recording)."
+    assert p.payload()["steps"]["left_out"] == "Averages exclude the last step of rank 1 (cut off by the end of the recording)."
     assert p.steps.summary.set_index("category").loc["step_time", "max_ms"] == pytest.approx(0.1)
 
 

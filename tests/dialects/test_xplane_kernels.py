@@ -110,7 +110,7 @@ def test_occupancy_is_recorded_or_computed_and_said(tmp_path):
     assert p.kernels.by_op()["occupancy_percent"].tolist() == [pytest.approx((3 * 12.5 + 2 * 75 + 100) / 6)]
     figures = {f["label"]: f for f in p.payload()["kernels"]["figures"]}
     assert figures["Mean occupancy"]["value"] == pytest.approx((3 * 12.5 + 2 * 75 + 100) / 6)
-    assert "16.7% of it computed" in figures["Mean occupancy"]["note"]
+    assert "16.7% of it is computed" in figures["Mean occupancy"]["note"]
 
 
 def test_occupancy_of_amd_is_not_computed_by_nvidias_limits(tmp_path):

@@ -130,7 +130,7 @@ def test_the_settings_hold_for_what_is_typed_and_drawn(opened):
     page.keyboard.press("Control+Enter")
     board = shown(page, 3)
     wait_until_idle(page)
-    assert "options that held by default: --steps 2:6" in notes(page)
+    assert "default options in effect: --steps 2:6" in notes(page)
     assert board.get_attribute("data-palette") == "safe"
     host = "getComputedStyle(document.querySelector('.nbprof-host').shadowRoot.querySelector('.nbp')).getPropertyValue('--c-host')"
     assert page.evaluate(host).strip() == "#1E41D3"

@@ -94,7 +94,7 @@ def test_memory_of_a_compiled_program_by_mouse_and_keyboard(page, tmp_path):
     assert "16.0 KiB" in pane.inner_text()
     assert "padding: 30.5% of the peak" in pane.inner_text()
     assert "from point 1 to 2 of 3" in told.inner_text()
-    bars = pane.get_by_role("img", name="3 buffers alive at the peak")
+    bars = pane.get_by_role("img", name="3 buffers live at the peak")
     bars.hover(position={"x": 5, "y": 80})
     assert "Parameter" in told.inner_text(), "the first bar, while it is pointed at"
     page.mouse.move(0, 0)

@@ -146,7 +146,7 @@ def test_a_folder_that_was_added_stays_is_told_when_it_is_gone_and_leaves(sideba
     shutil.rmtree(folder[1] / "logs")
     command(page, "nbprof:runs-refresh")
     head = page.locator(".nbprof-folder[role=treeitem]", has_text=logs)
-    page.get_by_text("This folder is gone").wait_for()
+    page.get_by_text("This folder no longer exists").wait_for()
     head.click(button="right")
     page.get_by_role("menuitem", name="Remove Folder from the List").click()
     head.wait_for(state="detached")

@@ -1,4 +1,4 @@
-"""The live strip of a profiled cell in a real JupyterLab: it is seen, its button ends the recording and not the cell, and it leaves nothing."""
+"""The live status of a profiled cell in a real JupyterLab: it is seen, its button ends the recording and not the cell, and it leaves nothing."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_button_ends_the_recording_and_the_cell_goes_on(opened):
     )
     strip(page).locator(".item[data-name='CPU']").wait_for()
     names = strip(page).locator(".item").evaluate_all("items => items.map(item => item.dataset.name)")
-    assert names[:2] == ["step", "a step"]
+    assert names[:2] == ["step", "step time"]
     assert {"input", "CPU", "memory", "buffer", ""} <= set(names)
     # Who listens is told of the phase, and not of every picture.
     said = strip(page).get_by_role("status").inner_text()

@@ -52,7 +52,7 @@ def test_cut_at_every_byte(layout):
         # An event is there as soon as its last byte is.
         assert len(trace.events) == sum(text[:at].count(end) for end in (_end(text, "mm"), _end(text, "k<")))
         if at < len(text.rstrip()):
-            assert any("ends in the middle" in n.text or "not closed" in n.text for n in trace.receipt.notes) or text[at:].strip() == b""
+            assert any("is truncated at byte" in n.text or "not closed" in n.text for n in trace.receipt.notes) or text[at:].strip() == b""
 
 
 def _end(text, name):
@@ -208,7 +208,7 @@ def test_events_that_begin_with_keys_of_their_own(monkeypatch):
 def test_entries_that_are_no_events():
     trace = read('[1,"text",null,[{"ph":"X"}],' + json.dumps(complete("a")) + ',true,"x:[{",-1.5]')
     assert _names(trace) == ["a"]
-    assert [n.text for n in trace.receipt.notes] == ["Entries of the list of events that are no events, left out: 7."]
+    assert [n.text for n in trace.receipt.notes] == ["Entries in the list of events that are not events, left out: 7."]
 
 
 def test_commas_too_many_and_a_mark_in_front():
@@ -328,7 +328,7 @@ def test_a_packed_file_that_is_cut_gives_what_can_be_unpacked():
     for at in (whole // 3, whole // 2, whole - 9, whole - 1):
         trace = read(data[:at])
         assert 0 < len(trace.events) <= 3000
-        assert any("packed file was cut off" in n.text for n in trace.receipt.notes)
+        assert any("compressed file is truncated" in n.text for n in trace.receipt.notes)
     assert len(read(data[: whole - 1]).events) == 3000
     for at in range(2, 40):
         with pytest.raises(ReadError, match="/run/"):
@@ -341,16 +341,16 @@ def test_damage_in_a_packed_file_is_said():
     data[-6] ^= 0xFF
     assert any("damaged" in n.text for n in read(bytes(data)).receipt.notes)
     data[len(data) // 2] ^= 0xFF
-    assert any("damaged" in n.text or "ends in the middle" in n.text for n in read(bytes(data)).receipt.notes)
+    assert any("damaged" in n.text or "is truncated at byte" in n.text for n in read(bytes(data)).receipt.notes)
     trace = read(packed(compact(complete())) + b"rubbish behind it")
-    assert any("17 bytes behind" in n.text for n in trace.receipt.notes)
+    assert any("17 bytes after" in n.text for n in trace.receipt.notes)
 
 
 @pytest.mark.usefixtures("unpacker")
 def test_a_gzip_bomb_ends_at_the_limit():
     make = zlib.compressobj(9, zlib.DEFLATED, 31)
     bomb = make.compress(b"[") + b"".join(make.compress(b" " * (1 << 20)) for _ in range(300)) + make.flush()
-    with pytest.raises(ReadError, match=r"/run/host.pt.trace.json: unpacks to more than 50,000,000 bytes .*limit_bytes"):
+    with pytest.raises(ReadError, match=r"/run/host.pt.trace.json: decompresses to more than 50,000,000 bytes .*limit_bytes"):
         read(bomb, limit_bytes=50_000_000)
     assert len(read(gzip.compress(_small().encode()), limit_bytes=50_000_000).events) == 2
 

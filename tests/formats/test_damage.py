@@ -61,7 +61,7 @@ def test_truncation_at_every_byte(read):
     for cut in range(1, len(data)):
         whole = sum(end <= cut for end in ends)
         if not whole:
-            with pytest.raises(ReadError, match=r"host.xplane.pb, byte \d+: .*cut off") as caught:
+            with pytest.raises(ReadError, match=r"host.xplane.pb, byte \d+: .*truncated") as caught:
                 read(data[:cut])
             assert caught.value.offset <= cut
             continue
@@ -74,7 +74,7 @@ def test_truncation_at_every_byte(read):
         else:
             assert len(notes) == 1
             assert (
-                int(re.search(r"was cut off: it ends inside the field at byte ([\d,]+)", notes[0])[1].replace(",", "")) == ends[whole - 1]
+                int(re.search(r"is truncated: it ends inside the field at byte ([\d,]+)", notes[0])[1].replace(",", "")) == ends[whole - 1]
             )
 
 
@@ -158,7 +158,7 @@ def test_times_that_cannot_be_are_left_out_and_counted(read):
     kept = [trace.names[c] for c in trace.events.name]
     assert kept == ["e0", "e5", "e6", "e7"]
     assert trace.args["x"].values.tolist() == [0, 5, 6, 7]
-    assert trace.receipt.skipped == {"in p have times of over 53 days: damaged, left out.": 6}
+    assert trace.receipt.skipped == {"in p have times beyond 53 days: damaged, left out.": 6}
     assert trace.events.duration.tolist() == [5, 0, 1, 1]
     assert any("1 event in p end before they start" in n.text for n in trace.receipt.notes)
     assert (np.abs(trace.events.end) < 2**63 - 1).all()
@@ -170,13 +170,13 @@ def test_a_bad_byte_in_a_name_is_shown_and_reported(read):
     plane.line("t", [plane.event("kernel", 1, 2)])
     trace = read(write(plane).replace(b"kernel", b"k\xffrnel"))
     assert trace.names.tolist() == ["k\N{REPLACEMENT CHARACTER}rnel"]
-    assert any("no UTF-8 are in 1 text" in n.text and n.level == "warning" for n in trace.receipt.notes)
+    assert any("1 string with invalid UTF-8" in n.text and n.level == "warning" for n in trace.receipt.notes)
 
 
 def test_an_empty_file_and_one_without_planes(read):
     with pytest.raises(ReadError, match=r"host.xplane.pb: the file is empty"):
         read(b"")
-    with pytest.raises(ReadError, match="no planes are in it"):
+    with pytest.raises(ReadError, match="it has no planes"):
         read(chunk(4, "host-a"))
 
 
@@ -215,9 +215,9 @@ def event(*stats):
 def test_finds_of_the_fuzzer(read, data, warns):
     trace = read(data)
     assert trace.receipt.events == 1
-    assert any("no UTF-8" in n.text for n in trace.receipt.notes) == warns
+    assert any("invalid UTF-8" in n.text for n in trace.receipt.notes) == warns
 
 
 def test_a_file_of_no_planes_and_bad_texts_names_a_byte(read):
-    with pytest.raises(ReadError, match=r"host.xplane.pb, byte 0: no planes"):
+    with pytest.raises(ReadError, match=r"host.xplane.pb, byte 0: it has no planes"):
         read(chunk(2, b"\xff"))

@@ -78,7 +78,7 @@ def test_same_rank_twice_is_two_runs(tmp_path, ranks):
     assert sorted(listed) == ["a", "b"]
     for name, other in (("a", "b"), ("b", "a")):
         read = nbprof.load(tmp_path, run=name)
-        assert any(note.text.startswith(f"{other}.json.gz beside it states the number") for note in read.receipt.notes)
+        assert any(note.text.startswith(f"{other}.json.gz next to it has a rank number") for note in read.receipt.notes)
 
 
 def test_damage_is_no_call_to_record_fewer_steps(tmp_path, ranks):

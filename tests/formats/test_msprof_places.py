@@ -157,7 +157,7 @@ def test_a_raw_recording_beside_one_that_can_be_read_is_told_in_an_archive_too(s
     files = {**files_of(several, "job"), "job/PROF_9_20250109084754000_A/device_0/data/x": b"1"}
     (tmp_path / "a.zip").write_bytes(zipped(files))
     for run in locate.runs(tmp_path / "a.zip"):
-        assert any("PROF_9_20250109084754000_A beside it is not exported yet" in text for text in run.warnings)
+        assert any("PROF_9_20250109084754000_A next to it is not exported yet" in text for text in run.warnings)
 
 
 def test_the_limit_of_what_unpacks_counts_for_tables_too(tmp_path):

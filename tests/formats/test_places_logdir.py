@@ -115,7 +115,7 @@ def test_the_json_beside_an_xspace_is_named_and_left(tmp_path):
     # Named, it is read, and the better one is offered.
     one = locate.find(tmp_path / RUN / "r" / "h.trace.json.gz")
     assert one.format == "chrome"
-    assert any("h.xplane.pb lies beside it" in note for note in one.notes)
+    assert any("h.xplane.pb next to it" in note for note in one.notes)
 
 
 def test_a_trace_of_torch_beside_an_xspace_is_a_run_of_its_own(tmp_path):

@@ -445,7 +445,7 @@ def test_a_bomb_that_a_server_packs(web):
         {"Content-Encoding": "gzip"},
         False,
     )
-    with pytest.raises(ReadError, match=r"unpacks to more than"):
+    with pytest.raises(ReadError, match=r"decompresses to more than"):
         nbprof.load(web.url("h.xplane.pb"), limit_bytes=1_000_000)
 
 

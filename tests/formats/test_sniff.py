@@ -61,17 +61,17 @@ def sqlite() -> bytes:
 
 
 OTHERS = {
-    "a TensorFlow graph": ("graph.pb", graph(), "no XSpace profile"),
+    "a TensorFlow graph": ("graph.pb", graph(), "not an XSpace profile"),
     "a SavedModel": ("saved_model.pb", saved_model(), "SavedModel"),
     "a compiled program": ("m.hlo_proto.pb", chunk(1, chunk(1, "jit_f") + chunk(2, "main") + chunk(3, chunk(1, "main"))), "HLO"),
     "pprof": ("memory.prof", gz(chunk(1, number(1, 1) + number(2, 2)) * 3 + chunk(6, "")), "pprof"),
     "a KernelStatsDb": ("h.kernel_stats.pb", chunk(1, chunk(1, "sgemm") + number(2, 32)), "TensorBoard made"),
     "an OverviewPage": ("h.overview_page.pb", chunk(2, chunk(5, b"\x08\x96\x01")) + chunk(6, number(1, 1)), "TensorBoard made"),
     "TensorBoard events": ("events.out.tfevents.170.host", event_file(), "event file"),
-    "package.json": ("package.json", b'{"name": "x", "dependencies": {}}', "no trace"),
+    "package.json": ("package.json", b'{"name": "x", "dependencies": {}}', "not a trace"),
     "a notebook": ("a.ipynb", json.dumps({"cells": [{"source": '{"traceEvents": []}'}], "nbformat": 4}).encode(), "notebook"),
-    "a list of numbers": ("a.json", b"[1, 2, 3]", "no trace"),
-    "annotations": ("a.json", json.dumps([{"id": i, "bbox": [1, 2]} for i in range(5000)]).encode(), "no trace"),
+    "a list of numbers": ("a.json", b"[1, 2, 3]", "not a trace"),
+    "annotations": ("a.json", json.dumps([{"id": i, "bbox": [1, 2]} for i in range(5000)]).encode(), "not a trace"),
     "a memory table": ("h.memory_profile.json.gz", gz(b'{"memoryProfilePerAllocator": {}}'), "TensorBoard made"),
     "a pickle": ("s.pkl", pickle.dumps([1, 2]), "Python pickle"),
     "a pickle of protocol 0": ("s.pkl", pickle.dumps({"weights": [1, 2]}, 0), "pickle of protocol 0"),

@@ -149,7 +149,7 @@ HOSTILE = {
 def test_what_is_no_plain_data_is_refused(name):
     marker = Path("/tmp/nbprof-was-here")
     marker.unlink(missing_ok=True)
-    with pytest.raises(ReadError, match="nothing of it was run") as error:
+    with pytest.raises(ReadError, match="none of it was run") as error:
         load(HOSTILE[name])
     assert error.value.offset is not None
     assert not marker.exists()
@@ -178,7 +178,7 @@ def test_lengths_that_no_file_has():
     ):
         with pytest.raises((ReadError, Cut)):
             load(b"\x80\x04" + data + b".")
-    with pytest.raises(ReadError, match="none"):
+    with pytest.raises(ReadError, match="malformed"):
         load(b"I" + b"9" * 5000 + b"\n.")
 
 
@@ -222,7 +222,7 @@ def test_short_programs_do_not_make_large_ones(monkeypatch, data, message):
 def test_a_record_is_not_taken_twice():
     data = pickle.dumps(snapshot(fragmented()), 4)
     entry = {"action": "alloc", "addr": 1, "size": 1, "frames": []}
-    with pytest.raises(ReadError, match="second time"):
+    with pytest.raises(ReadError, match="record twice"):
         torch_memory_of({"segments": [], "device_traces": [[entry, {**entry}], [entry] * 3]})
     assert torch_memory_of(data).entries["size"].size
 
@@ -320,7 +320,7 @@ def test_what_is_whole_of_a_file_that_was_cut_short_is_kept(tmp_path):
         seen.append((segments, count))
     assert seen == sorted(seen)
     assert len({count for _, count in seen}) > 5
-    with pytest.raises(ReadError, match="ends in the middle"):
+    with pytest.raises(ReadError, match="is truncated"):
         read(tmp_path, data[:40])
 
 
@@ -406,7 +406,7 @@ def test_blocks_outside_of_their_segment_are_left_out(address, size, expandable)
     got = torch_memory_of({"segments": [{**segment, "blocks": [other, inside]}], "device_traces": []})
     assert got.blocks["address"].tolist() == [1 << 20]
     assert got.segments["blocks"].tolist() == [1]
-    assert got.warnings == ["Blocks that do not lie in their segment were left out: 1."]
+    assert got.warnings == ["Blocks outside their segment were left out: 1."]
 
 
 def test_other_pickles_are_no_snapshots(tmp_path):
@@ -414,5 +414,5 @@ def test_other_pickles_are_no_snapshots(tmp_path):
         if other == []:
             assert len(read(tmp_path, other).segments["size"]) == 0
             continue
-        with pytest.raises(ReadError, match="no snapshot"):
+        with pytest.raises(ReadError, match="not a snapshot"):
             read(tmp_path, other)

@@ -189,7 +189,7 @@ def test_a_clock_that_is_years_ahead_is_said(read):
         files.append(write(plane, hostname=host))
     trace = read(*files)
     assert trace.events.start.tolist() == [5, 5]
-    assert any("clock of b is over 53 days ahead" in n.text for n in trace.receipt.notes)
+    assert any("clock of b is more than 53 days ahead" in n.text for n in trace.receipt.notes)
 
 
 def test_times_since_the_machine_was_started_count_from_the_first(read):

@@ -62,4 +62,4 @@ def test_texts_that_are_no_utf8_are_counted_and_shown():
     receipt = Receipt()
     strings.report(receipt)
     assert [n.level for n in receipt.notes] == ["warning"]
-    assert "in 1 text, as in 'k\N{REPLACEMENT CHARACTER}rnel'" in receipt.notes[0].text
+    assert "1 string with invalid UTF-8, such as 'k\N{REPLACEMENT CHARACTER}rnel'" in receipt.notes[0].text

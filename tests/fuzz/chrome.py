@@ -53,7 +53,7 @@ def one(data: bytes) -> None:
     marks = sum(isinstance(e, dict) and e.get("ph") in ("i", "I", "R") for e in made)
     others = sum(isinstance(e, dict) and e.get("ph") in ("B", "b", "S", "n", "T", "p") for e in made)
     # Whatever is JSON is read whole: each slice is there, or counted.
-    told = len(events) + trace.receipt.dropped + sum("Marks of" in n.text for n in trace.receipt.notes) * marks
+    told = len(events) + trace.receipt.dropped + sum("Trace-wide marks" in n.text for n in trace.receipt.notes) * marks
     assert told >= slices + marks + others, (len(events), slices, marks, others, trace.receipt)
 
 

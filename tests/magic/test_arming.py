@@ -248,7 +248,7 @@ def test_selected_lines_say_which(front):
 
 
 def test_options_that_make_no_sense_are_told_at_once(front):
-    for options, says in (("--nonsense", "--nonsense"), ("--steps 9:3", "holds no step"), ('--logdir "x', "No closing quotation")):
+    for options, says in (("--nonsense", "--nonsense"), ("--steps 9:3", "is an empty range"), ('--logdir "x', "No closing quotation")):
         answer = front.answer(front.arm("1", options=options))
         assert not answer["ok"]
         assert says in answer["error"]
@@ -319,7 +319,7 @@ def test_defaults_hold_where_nothing_is_typed(shell, monkeypatch, capsys):
     assert seen.pop() == (None, False, None, [])
     monkeypatch.setenv(defaults.VARIABLE, "--stacks --events 500")
     shell.run_cell("%%nbprof\n1")
-    assert seen.pop() == (None, True, 500, ["options that held by default: --stacks --events 500"])
+    assert seen.pop() == (None, True, 500, ["default options in effect: --stacks --events 500"])
     shell.run_cell("%nbprof defaults --steps 2:4 --no-stacks")
     shell.run_cell("%%nbprof\n1")
     assert seen.pop()[:3] == ((2, 4), False, 500)
@@ -391,7 +391,7 @@ def test_a_front_end_can_ask_first(front):
         return front.answer(front.send("", ask=ask, silent=True))
 
     assert ready("--stacks")["ok"]
-    assert "holds no step" in ready("--steps 9:3")["error"]
+    assert "is an empty range" in ready("--steps 9:3")["error"]
     assert "No closing quotation" in ready('--logdir "x')["error"]
     front.replies(front.run("1"))
     assert front.begun() == []

@@ -146,8 +146,8 @@ def test_an_exception_under_an_inner_magic_fails_the_cell_once(kernel):
 def test_a_second_magic_inside_takes_over(kernel):
     result = kernel.run("%%nbprof -o outer\n%%nbprof -o inner\nmodel.fit(data, verbose=0)")
     assert result.status == "ok", result.traceback
-    assert "an earlier recording was still open and has been stopped" in result.stderr
-    assert "this recording ended when another one began" in result.sentences
+    assert "an earlier recording was still running and has been stopped" in result.stderr
+    assert "this recording was ended by a newer one" in result.sentences
     assert len(result.dashboards) == 1
     assert kernel.ask("len(inner.steps.frame), 'outer' in globals()") == "(8, False)"
     assert kernel.idle()
@@ -156,7 +156,7 @@ def test_a_second_magic_inside_takes_over(kernel):
 def test_a_recording_left_open_is_stopped_by_the_next_cell(kernel):
     kernel.run("from nbprof.capture.session import Session\nleft = Session().start()")
     result = kernel.run("%%nbprof -o p\nmodel.fit(data, verbose=0)")
-    assert "an earlier recording was still open and has been stopped; its files are in " in result.stderr
+    assert "an earlier recording was still running and has been stopped; its files are in " in result.stderr
     assert kernel.ask("len(p.steps.frame), left.recording.path.exists()") == "(8, True)"
 
 
@@ -189,7 +189,7 @@ def test_a_fault_of_nbprof_is_one_sentence_and_masks_nothing(kernel):
     failed = kernel.run("%%nbprof\nmodel.fit(data, verbose=0, callbacks=[Fails(3)])")
     kernel.run("room.open_recording = kept")
     assert (fine.status, fine.value) == ("ok", "42")
-    assert "the run was recorded but could not be shown (ZeroDivisionError" in fine.sentences
+    assert "the run was recorded, but could not be shown (ZeroDivisionError" in fine.sentences
     assert "nbprof.load(" in fine.sentences
     assert (failed.status, failed.error, failed.errors) == ("error", "ValueError", 1)
 

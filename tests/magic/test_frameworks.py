@@ -18,7 +18,7 @@ sys.meta_path.insert(0, Hide())
 def test_nothing_to_record_is_one_sentence_and_the_cell_runs(bare_kernel):
     result = bare_kernel.run("%%nbprof\nvalue = 6 * 7\nvalue")
     assert (result.status, result.value) == ("ok", "42")
-    assert "nothing to record: TensorFlow, JAX and PyTorch are not imported by this cell or before it" in result.sentences
+    assert "nothing to record: TensorFlow, JAX and PyTorch are imported neither by this cell nor before it" in result.sentences
     assert len(result.displays) == 1
 
 
@@ -28,7 +28,7 @@ def test_a_framework_that_is_not_installed(bare_kernel):
     imported = bare_kernel.run("%%nbprof\nimport tensorflow")
     bare_kernel.run("sys.meta_path.pop(0)")
     assert (asked.status, asked.value) == ("ok", "1")
-    assert "TensorFlow is not installed here: the cell runs unprofiled" in asked.sentences
+    assert "TensorFlow is not installed: the cell runs unprofiled" in asked.sentences
     assert (imported.status, imported.error, imported.errors) == ("error", "ModuleNotFoundError", 1)
     assert "nothing to record" in imported.sentences
 

@@ -35,14 +35,14 @@ def test_help_is_printed_and_nothing_runs(kernel):
     ("line", "says"),
     [
         ("--nonsense", "--nonsense"),
-        ("--steps 9:3", "--steps 9:3 holds no step"),
+        ("--steps 9:3", "--steps 9:3 is an empty range"),
         ("--steps x", "--steps takes A:B"),
-        ("--events many", "--events takes a number from 0 on, not many"),
-        ("--events -5", "--events takes a number from 0 on, not -5"),
-        ("--host-level 9", "host level is 0, 1, 2 or 3"),
+        ("--events many", "--events takes a number of 0 or more, not many"),
+        ("--events -5", "--events takes a number of 0 or more, not -5"),
+        ("--host-level 9", "host level must be 0, 1, 2 or 3"),
         ("--backend theano", "theano"),
         ("-o 1x", "-o takes the name of a variable"),
-        ("stray", "'stray' is no option"),
+        ("stray", "'stray' is not an option"),
     ],
 )
 def test_a_bad_option_is_a_usage_error_and_nothing_runs(kernel, line, says):

@@ -17,7 +17,7 @@ from nbprof.notebook.options_line import count as _count
         ({"views": ["overview", "bogus"]}, "bogus"),
         ({"height": -5}, "-5"),
         ({"height": 0}, "above 0"),
-        ({"events": -1}, "from 0 on, not -1"),
+        ({"events": -1}, "of 0 or more, not -1"),
         ({"out": "1x"}, "1x"),
         ({"out": "for"}, "for"),
     ],
@@ -53,5 +53,5 @@ def test_numbers_of_events_are_taken_as_people_write_them(text, count):
 
 @pytest.mark.parametrize("text", ["", "-5", "1.5", "1e5", "many", "1,00", "10,00,00", ",", "²", "9" * 5000])
 def test_what_is_no_number_of_events_is_refused(text):
-    with pytest.raises(CaptureError, match=re.escape(f"--events takes a number from 0 on, not {text}")):
+    with pytest.raises(CaptureError, match=re.escape(f"--events takes a number of 0 or more, not {text}")):
         _count(text)

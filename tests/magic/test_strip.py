@@ -1,4 +1,4 @@
-"""The live strip in a real kernel: shown while the cell runs, answered beside it, and gone with it."""
+"""The live status in a real kernel: shown while the cell runs, answered beside it, and gone with it."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_the_strip_is_one_output_that_becomes_the_dashboard(kernel):
     assert {strip["id"] for strip in strips} == {strips[0]["id"]}
     assert set(seen[-1]["content"]["data"]) == {"application/vnd.nbprof.v1+json", "text/html", "image/png", "text/plain"}
     last = {item["name"]: item for item in strips[-1]["items"]}
-    assert {"step", "a step", "input", "memory", "buffer", ""} <= set(last)
+    assert {"step", "step time", "input", "memory", "buffer", ""} <= set(last)
     assert last["input"]["value"] == "0 %"
 
 
@@ -196,8 +196,8 @@ def test_a_fault_of_the_strip_is_a_note_and_harms_nothing(kernel):
     assert (result.status, result.value) == ("ok", "42")
     assert len(result.dashboards) == 1
     notes = kernel.capture()["notes"]
-    assert [note for note in notes if "live strip" in note] == [
-        "the live strip was not shown as it should be: ZeroDivisionError: division by zero"
+    assert [note for note in notes if "live status" in note] == [
+        "the live status was not shown correctly: ZeroDivisionError: division by zero"
     ]
 
 

@@ -116,7 +116,7 @@ def test_what_is_said_of_a_run(record, monkeypatch):
     pace = types.SimpleNamespace(step_ms=lambda: 12.4, waiting_share=lambda: 0.34, waits_now=lambda: False)
     said = items(session, pace, Reading(1.94, 1_210_000_000, Gpu(1, 0.87, 12_300_000_000, 80_000_000_000)), 14.2)
     assert room.line("recording", said) == (
-        "nbprof: recording · step 1,234 · 12.4 ms a step · 34 % waiting for input · CPU 194 % · 1.21 GB memory"
+        "nbprof: recording · step 1,234 · 12.4 ms per step · 34 % waiting for input · CPU 194 % · 1.21 GB memory"
         " · GPU 87 %, 12.3 of 80 GB · buffer 12 % full · 14.2 s"
     )
     assert [(item.name, item.value) for item in said][-2:] == [("buffer", "12 %"), ("", "14.2 s")]
@@ -165,7 +165,7 @@ def test_a_recording_that_failed_says_so(record, monkeypatch):
 
     session.backend.start = refuse
     step(session, 3)
-    assert phase(session) == ("over", "nothing is recorded; the cell runs on")
+    assert phase(session) == ("over", "not recording; the cell continues")
 
 
 def test_before_the_framework_is_imported(monkeypatch):
@@ -256,9 +256,9 @@ def test_a_place_that_fails_ends_the_strip_with_one_note_and_never_the_cell(reco
     page.fails = False
     strip.paint()
     assert page.shown == []
-    notes = [note for note in session.windows.notes if "strip" in note]
+    notes = [note for note in session.windows.notes if "live status" in note]
     assert len(notes) == 1
-    assert "not shown as it should be" in notes[0]
+    assert "not shown correctly" in notes[0]
     assert session.clock.seen == 6
 
 

@@ -59,9 +59,9 @@ def test_counters_that_were_not_recorded_are_absent():
 def test_the_tiles_of_a_tpu_have_what_it_computed_and_moved():
     shown = {one["label"]: one for one in page.figures(profile(TPU).run)}
     assert list(shown)[2:5] == ["Device busy", "FLOPS utilization", "Memory bandwidth"]
-    assert shown["FLOPS utilization"]["note"] == "0.004 of 918 TFLOP/s a device; MXU counter 0.0%"
+    assert shown["FLOPS utilization"]["note"] == "0.004 of 918 TFLOP/s per device; MXU counter 0.0%"
     assert shown["Memory bandwidth"]["value"] == pytest.approx(4.34787, abs=1e-4)
-    assert shown["Memory bandwidth"]["note"] == "66.33 GiB/s of 1,525.50 GiB/s a device"
+    assert shown["Memory bandwidth"]["note"] == "66.33 GiB/s of 1,525.50 GiB/s per device"
 
 
 def test_a_wait_of_busy_cores_is_explained():

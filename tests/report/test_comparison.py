@@ -108,7 +108,7 @@ def test_tabs_of_the_second_run_can_be_left_out(mended):
 
     assert tabs(["compare"]) == ["compare"]
     assert tabs(["trace", "compare"]) == ["trace", "compare"]
-    with pytest.raises(NbprofError, match="no view"):
+    with pytest.raises(NbprofError, match="unknown view"):
         mended.mimebundle(views=["nothing"])
 
 

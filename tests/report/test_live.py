@@ -215,7 +215,7 @@ def test_nothing_is_held_where_no_page_can_ask(here, registry):
 
 @pytest.mark.parametrize("key", [None, 3, "", "a", ["0"], KEY + "\n", "0-" + "g" * 32, "../../x", "f" * 17 + "-" + "a" * 40])
 def test_what_is_no_key_finds_nothing(registry, key):
-    with pytest.raises(NbprofError, match="no key"):
+    with pytest.raises(NbprofError, match="not the key"):
         registry.open(key, ["a"])
 
 
@@ -316,7 +316,7 @@ def test_an_output_says_hello_with_its_key_and_asks(here, registry):
 def test_an_output_that_does_not_say_hello_gets_nothing(here, registry):
     nbprof.load("logs")
     page = Page()
-    assert "no key" in page.ask(ask="slice", event=0)["error"]
+    assert "not the key" in page.ask(ask="slice", event=0)["error"]
     assert "does not have the profile" in page.ask(ask="hello", key=KEY)["error"]
     assert page.ask(ask="slice", event=0)["ok"] is False
 
@@ -392,7 +392,7 @@ def test_requests_that_wait_are_not_more_than_a_few(here, registry, monkeypatch,
         page.tell({"id": str(i), "request": {"ask": "search", "query": "x"}})
     refused = [page.came.get(timeout=60) for _ in range(45)]
     assert {data["ok"] for data, _ in refused} == {False}
-    assert "Ask again" in codec.unpack(refused[0][1])["error"]
+    assert "Try again" in codec.unpack(refused[0][1])["error"]
     go_on.set()
     answered = [page.came.get(timeout=60)[0]["id"] for _ in range(6)]
     assert answered == ["first", "0", "1", "2", "3", "4"]

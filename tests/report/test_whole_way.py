@@ -125,7 +125,7 @@ def test_a_number_of_events_is_taken_wherever_one_is_given(tmp_path):
         assert none["rest"]["count"].sum() == none["total"] == all_["shown"]
         assert 20 <= few["shown"] <= 40 + lanes < all_["shown"]
         assert all_["shown"] == all_["total"] > 200
-        with pytest.raises(NbprofError, match="a whole number from 0 on, not 'few'"):
+        with pytest.raises(NbprofError, match="a whole number of 0 or more, not 'few'"):
             way("few")
     assert "the longest of the" in str(saved(40)["meta"]["receipt"])
     assert not list(tmp_path.glob("*.part"))

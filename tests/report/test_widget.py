@@ -31,7 +31,7 @@ def test_the_widget_holds_the_payload_and_the_module():
 def test_it_holds_as_many_events_as_asked_for():
     held = [codec.unpack(DashboardWidget(fake.run(), events=most).packed)["trace"]["shown"] for most in (0, 30, None)]
     assert held[0] == 0 < held[1] <= 30 < held[2]
-    with pytest.raises(NbprofError, match="a whole number from 0 on, not 'many'"):
+    with pytest.raises(NbprofError, match="a whole number of 0 or more, not 'many'"):
         DashboardWidget(fake.run(), events="many")
 
 
@@ -75,7 +75,7 @@ def test_a_run_without_steps_has_nothing_to_select():
 def test_a_misspelt_option_is_an_error():
     with pytest.raises(NbprofError, match="no option 'heigth'; it takes views, height, selected, events, layout"):
         DashboardWidget(fake.run(), heigth=3)
-    with pytest.raises(NbprofError, match="no view 'step'"):
+    with pytest.raises(NbprofError, match="unknown view 'step'"):
         DashboardWidget(fake.run(), views=["step"])
     with pytest.raises(NbprofError, match="-1 px"):
         DashboardWidget(fake.run(), height=-1)
@@ -83,7 +83,7 @@ def test_a_misspelt_option_is_an_error():
 
 def test_a_front_end_that_was_never_built_says_how_to_build_it(monkeypatch, tmp_path):
     monkeypatch.setattr(bundle, "PATH", tmp_path / "none.js")
-    with pytest.raises(NbprofError, match=r"none\.js: the front end of nbprof is not built"):
+    with pytest.raises(NbprofError, match=r"none\.js: the front end of nbprof has not been built"):
         DashboardWidget(fake.run())
 
 

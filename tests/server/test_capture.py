@@ -120,7 +120,7 @@ async def test_two_workers_are_recorded_into_the_folder_and_open(capture, open_p
     assert [row["state"] for row in said.last["workers"]] == ["recorded", "recorded"]
     assert said.states(a.address)[0] == "asked"
     assert said.states(a.address)[-1] == "recorded"
-    assert any(f"ecording {word}" in text for text in said.progress for word in ("of 2 workers begins", "2 workers")), said.progress
+    assert any(f"ecording {word}" in text for text in said.progress for word in ("2 workers", "of 2 workers")), said.progress
     folder = jp_root_dir / said.path
     assert sorted(file.name for file in folder.iterdir()) == sorted(
         [f"localhost_{a.port}.xplane.pb", f"localhost_{b.port}.xplane.pb", "nbprof.json"]
@@ -140,7 +140,7 @@ async def test_one_answers_one_refuses_and_nobody_is_at_the_third(capture, jp_ro
     assert failures.NO_PROFILER in rows[b.address]["text"]
     assert failures.REFUSED in rows[NOBODY]["text"]
     assert said.states(NOBODY)[-1] == "failed"
-    assert f"{a.address} was given more than once and recorded once" in said.last["notes"]
+    assert f"{a.address} was given more than once; it was recorded once" in said.last["notes"]
     capture_info = CaptureInfo.read(jp_root_dir / said.path)
     assert len(capture_info.warnings) == 2
 
@@ -150,14 +150,14 @@ async def test_a_worker_that_is_idle_is_asked_again_and_that_is_told(capture):
         said = await capture(server.address, retries=1)
     assert said.states(server.address)[-2:] == ["again", "recorded"]
     text = next(text for _, state, text in said.workers if state == "again")
-    assert text.endswith("A longer duration may meet it at work (try 2 of 2)")
-    assert any("was recorded at try 2" in note for note in said.last["notes"])
+    assert text.endswith("Try a longer duration (attempt 2 of 2)")
+    assert any("was recorded on attempt 2" in note for note in said.last["notes"])
 
 
 async def test_where_nothing_comes_there_is_a_sentence_and_no_folder(capture, jp_root_dir, extension):
     said = await capture(NOBODY, folder="new")
     assert said.status == 200
-    assert said.message.startswith(f"{NOBODY}: nothing listens there")
+    assert said.message.startswith(f"{NOBODY}: nothing listens on this port")
     assert said.states(NOBODY)[-1] == "failed"
     assert not (jp_root_dir / "new").exists()
     (jp_root_dir / "new").mkdir()
@@ -190,7 +190,7 @@ async def test_a_name_that_is_taken_gets_a_number(capture, jp_root_dir):
         second = await capture(server.address, name="Größe 2 (b)", folder="logs")
     assert first.path == "logs/plugins/profile/Größe 2 (b)"
     assert second.path == "logs/plugins/profile/Größe 2 (b)_2"
-    assert "there is a run named Größe 2 (b) already, so this one is Größe 2 (b)_2" in second.last["notes"]
+    assert "there is already a run named Größe 2 (b), so this one is Größe 2 (b)_2" in second.last["notes"]
     assert CaptureInfo.read(jp_root_dir / first.path).label == "Größe 2 (b)"
 
 
@@ -254,10 +254,10 @@ async def test_it_can_be_stopped_early_and_what_was_recorded_is_kept(streamed, p
         assert (await post("capture", {"stop": key}))[0] == 200
         await work
     assert lines[-1]["workers"][0]["state"] == "recorded", lines
-    assert any(note.startswith("the recording was stopped by hand after") for note in lines[-1]["notes"])
+    assert any(note.startswith("the recording was stopped early, after") for note in lines[-1]["notes"])
     assert nbprof.load(jp_root_dir / lines[-1]["path"]).hosts == ["stopped"]
     status, body = await post("capture", {"stop": key})
-    assert (status, json.loads(body)["message"]) == (404, "this recording has ended already.")
+    assert (status, json.loads(body)["message"]) == (404, "this recording has already ended.")
 
 
 async def test_it_can_be_stopped_before_anything_was_recorded(streamed, post):
@@ -280,7 +280,7 @@ async def test_only_so_many_at_a_time(streamed, capture, extension):
             await line(lambda one: "recording" in one)
         said = await capture(NOBODY)
         assert said.status == 503
-        assert said.message.startswith(f"{MOST_RECORDINGS} recordings go on")
+        assert said.message.startswith(f"{MOST_RECORDINGS} recordings are running")
         server.end.set()
         await asyncio.gather(*[work for work, _, _ in for_all])
     assert all("path" in lines[-1] for _, lines, _ in for_all)
@@ -388,7 +388,7 @@ def test_every_sentence_speaks_of_the_dialog_and_not_of_a_cell(tmp_path):
         failures.shared(),
         failures.explain(Refusal("X", f"cannot open {scratch}/x: no"), address, scratch, 1.0).reason,
         failures.explain(Refusal("RESOURCE_EXHAUSTED", "large"), address, "", 1.0).reason,
-        f"its 3.0 MB could not be written to {scratch}/run (No space left on device): --logdir DIR chooses another place",
+        f"its 3.0 MB could not be written to {scratch}/run (No space left on device): choose another place with --logdir DIR",
         f"{tmp_path / 'my logs'} cannot be written (Permission denied); nothing was recorded. Choose a --logdir that you may write to",
     ]
     for text in map(recorder._in_dialog, said):

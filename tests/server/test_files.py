@@ -294,7 +294,7 @@ class TestDownload:
         def cut(file, top):
             for block in blocks(file, top):
                 yield block[:10]
-                raise whole.ReadError("it was cut short while it was read.", path=file.name)
+                raise whole.ReadError("it was truncated while it was read.", path=file.name)
 
         monkeypatch.setattr(whole, "blocks", cut)
         for path in (RUN, f"{RUN}/host-a.xplane.pb"):

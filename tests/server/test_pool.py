@@ -184,7 +184,7 @@ async def test_a_process_killed_while_it_answers_is_told(extension, place):
     (running,) = extension.pool.processes
     await until(lambda: running.busy)
     os.kill(running.pid, signal.SIGKILL)
-    with pytest.raises(process.EndedError, match=r"^a: .* ended in the midst"):
+    with pytest.raises(process.EndedError, match=r"^a: .* ended unexpectedly"):
         await question
 
 

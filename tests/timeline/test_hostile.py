@@ -121,7 +121,7 @@ def _evil_names() -> Case:
 def _last_moment() -> Case:
     last = 2**63 - 1
     far = [("late", last - 10, 5), ("beyond", last - 3, 100), ("on it", last, 0), ("long", MS, last)]
-    return xplane([("first", 0, MS), *far], ("times of over 53 days: damaged, left out",), dropped=4)
+    return xplane([("first", 0, MS), *far], ("times beyond 53 days: damaged, left out",), dropped=4)
 
 
 def _months_away() -> Case:

@@ -41,7 +41,7 @@ _HEAP = 6_193_152
 
 
 def run(*, steps: int = 8, device: bool = True, **frames: pd.DataFrame) -> Run:
-    """A run: input-bound, 8 ms a step, on one GPU or on the CPU alone; without `steps` it has the work of 8, and no marker.
+    """A run: input-bound, 8 ms per step, on one GPU or on the CPU alone; without `steps` it has the work of 8, and no marker.
 
     `frames` take the place of those of the run, if they have the columns and types of the schema.
     """
@@ -157,7 +157,7 @@ def _allocations(host: PlaneWriter, calls: Sequence[tuple[int, dict[str, int]]])
 def traced(steps: int = 8, per_step: int = 20, *, stretch: int = 1, longer: Sequence[int] = (), far: bool = False) -> Run:
     """A run of many events: markers of steps, a stream with kernels, a thread with calls in calls.
 
-    `stretch` puts the events so many times as far from one another as they are in 8 ms a step; `longer` is added to their durations, in
+    `stretch` puts the events so many times as far from one another as they are in 8 ms per step; `longer` is added to their durations, in
     ps; `far` has the last one a day later.
     """
     host, gpu = PlaneWriter("/host:CPU"), _gpu()

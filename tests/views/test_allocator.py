@@ -114,7 +114,7 @@ def test_words_of_the_file_are_text_in_the_report(profile):
     assert HOSTILE not in html
     assert "Out of memory" in html
     assert "metrics.py:7 append" in html
-    assert "What keeps free memory" in html
+    assert "What strands free memory" in html
 
 
 def test_without_a_snapshot_it_says_how_to_get_one(tmp_path):

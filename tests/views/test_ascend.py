@@ -41,7 +41,7 @@ def test_the_tab_is_there_where_a_profiler_of_ascend_wrote_tables(story: profile
     # One that is asked for says why it is empty.
     asked = payload.dashboard(other, ["ascend"])
     assert [tab["id"] for tab in asked["meta"]["tabs"]] == ["ascend"]
-    assert asked["ascend"]["empty"]["title"] == "No tables of Ascend's profiler"
+    assert asked["ascend"]["empty"]["title"] == "No tables from Ascend's profiler"
     assert set(asked["ascend"]) == set(ascend.nothing())
 
 
@@ -100,7 +100,7 @@ def test_long_tables_are_cut_and_say_so() -> None:
     many = run({"step_trace": [table("step_trace", **steps(ascend.MOST_ITERATIONS + 3))]})
     (group,) = ascend.iterations(many)
     assert len(group["steps"]["step"]) == ascend.MOST_ITERATIONS
-    assert "3 before those that are shown" in group["steps"]["left_out"]
+    assert "3 before those shown" in group["steps"]["left_out"]
 
 
 def test_without_an_all_reduce_the_refresh_is_one_part() -> None:
@@ -131,7 +131,7 @@ def test_a_part_displays_as_its_table_and_all_of_it_as_the_tab(story: profiles.P
     assert repr(face).startswith("<nbprof ascend: Input-bound: 47% of an iteration")
     assert face.ops.by("scope")["tasks"].sum() == len(face.ops.frame)
     assert face.table("step_trace")["iteration_id"].tolist() == list(range(1, 13))
-    with pytest.raises(NbprofError, match="column is one of"):
+    with pytest.raises(NbprofError, match="column must be one of"):
         face.ops.by("colour")
     with pytest.raises(NbprofError, match="it has 'api_statistic'"):
         face.table("hbm")
@@ -147,7 +147,7 @@ def test_figures(story: profiles.Profile) -> None:
     assert len(types.y_range.factors) == 3
     heat = story.ascend.pmu.figure()
     assert set(heat.renderers[0].data_source.data["pipe"]) == {"cube", "vector", "scalar", "MTE1", "MTE2", "MTE3", "fixpipe"}
-    with pytest.raises(NbprofError, match="those of device 0 model 11"):
+    with pytest.raises(NbprofError, match="iterations of device 0 model 11"):
         story.ascend.iterations.figure(device=3)
     nothing = run({})
     for draw in (ascend_figures.iterations, ascend_figures.op_types, ascend_figures.pmu):

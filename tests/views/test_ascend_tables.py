@@ -49,7 +49,7 @@ def test_a_table_that_is_opened_by_itself_is_shown(tmp_path, kind):
     assert [tab["id"] for tab in whole["meta"]["tabs"]] == ["ascend"]
     part = whole["ascend"]
     assert part["verdict"]["word"] == TABLES[kind].title
-    assert "Load the folder that it lies in" in part["verdict"]["detail"]
+    assert "load the folder that contains it" in part["verdict"]["detail"]
     (section,) = part["sections"]
     assert section["id"] == f"table_{kind}"
     assert section["table"]["rows"] >= 1

@@ -99,7 +99,7 @@ def test_no_length_of_a_header_is_taken_for_gzip():
     [
         ({"a": {"b": np.zeros((2, 2))}}, r"a\.b: an array of 2 dimensions"),
         ({"a": np.zeros(2, np.int64)}, "arrays of int64"),
-        ({"a": {"$": 1}}, "taken for an array"),
+        ({"a": {"$": 1}}, "mistaken for an array"),
         ({"a": [object()]}, r"a\[0\]: a object cannot be packed"),
         ({"a": Delta(np.array([2**40]))}, "do not fit"),
     ],
@@ -112,11 +112,11 @@ def test_what_cannot_be_packed_is_named(payload, words):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "not packed|end before"),
+        (b"", "not packed|ends before"),
         (b"hello", "not packed profile data"),
         (contain({"x": np.arange(9.0)})[:-12], "past the end"),
         (pack({"x": np.arange(9.0)})[:-12], "not packed profile data"),
-        (gzip.compress(b"ab"), "end before their header"),
+        (gzip.compress(b"ab"), "ends before its header"),
         (gzip.compress(struct.pack("<I", 99) + b"{}"), "claims 99 bytes"),
         (gzip.compress(struct.pack("<I", 4) + b"nope"), "not JSON"),
         (gzip.compress(struct.pack("<I", 20) + b'{"a":{"$":["f8",0,9]}}'[:20]), "not JSON"),

@@ -1,4 +1,4 @@
-"""The tab of the time of devices: against its twin, js/lib/payload-device-time.ts, and bounded whatever the profile has."""
+"""The tab of device time: against its twin, js/lib/payload-device-time.ts, and bounded whatever the profile has."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_foreign_names_stay_text_in_a_page():
     [
         (lambda: figures.steps(fake.run(steps=0)), "no steps"),
         (lambda: figures.kernels(fake.run(device=False)), "no kernel ran"),
-        (lambda: figures.memory(fake.run(), "GPU_7"), "no memory 'GPU_7' in this run; it has GPU_0_bfc, cpu"),
+        (lambda: figures.memory(fake.run(), "GPU_7"), "no allocator 'GPU_7' in this run; it has GPU_0_bfc, cpu"),
         (lambda: figures.memory(fake.run(memory_summary=fake.run().memory_summary.head(0))), "no allocations"),
         (lambda: figures.ops(fake.run(ops=fake.run().ops.head(0))), "no ops"),
     ],

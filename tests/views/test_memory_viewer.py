@@ -38,7 +38,7 @@ def test_the_part_matches_its_twin(tmp_path):
             check(figure, "Figure")
         assert set(space["buffers"]["data"]) == {column["key"] for column in space["buffers"]["columns"]}
     assert [space["space"] for space in module["spaces"]] == [0, 1]
-    assert part["left_out"] == "1 program has no buffer assignment, so the memory is not known."
+    assert part["left_out"] == "1 program has no buffer assignment, so their memory is unknown."
 
 
 def test_what_is_drawn_is_what_the_frames_have(tmp_path):
@@ -118,7 +118,7 @@ def test_the_tab_is_there_only_where_a_program_has_a_plan(tmp_path):
     asked = payload.dashboard(bare.run, views=["memory_viewer"])
     assert [tab["label"] for tab in asked["meta"]["tabs"]] == ["Program memory"]
     assert asked["memory_viewer"]["empty"]["text"] == (
-        "1 program has no buffer assignment, so the memory is not known. 1 program is damaged in the file; p.memory_viewer.modules says where."
+        "1 program has no buffer assignment, so their memory is unknown. 1 program is damaged in the file; p.memory_viewer.modules says where."
     )
     assert "no compiled XLA program" in memory_viewer.payload(gpu.run)["empty"]["text"]
     assert payload.dashboard(with_plan.run, views=["trace"])["memory_viewer"]["modules"] == []
@@ -140,7 +140,7 @@ def test_a_program_whose_peak_is_nothing_can_be_drawn(tmp_path):
     empty = hlo.program("none", hlo.computation("main", ident=1)) + hlo.assignment([], [hlo.allocation(0, 0)], [])
     p = shown(tmp_path, none=empty)
     part = memory_viewer.payload(p.run)
-    assert part["modules"][0]["spaces"][0]["notes"] == ["This program has no temporary buffers here: what it holds lives throughout."]
+    assert part["modules"][0]["spaces"][0]["notes"] == ["This program has no temporary buffers here: its buffers are live throughout."]
     assert "peak 0 B" in p.memory_viewer["none"].text()
     codec.pack(part)
     static.html({"memory_viewer": part})
@@ -168,7 +168,7 @@ def test_a_program_displays_as_the_tab_with_itself_chosen(tmp_path, monkeypatch)
     assert displayed(p.memory_viewer["jit_3(3)"].in_space(1))[:2] == ("jit_3(3)", 1)
     name, space, html = displayed(p.memory_viewer["jit_0"])
     assert (name, space) == ("jit_0(0)", 0), "left out of a report, and here all the same"
-    assert re.search(r"Alive at the peak <span[^>]*>jit_0\(0\)<", html)
+    assert re.search(r"Live at the peak <span[^>]*>jit_0\(0\)<", html)
     assert "chosen" not in p.payload()["memory_viewer"], "the next display of the profile opens with the largest"
     assert len(p.payload()["memory_viewer"]["modules"]) == 3
 

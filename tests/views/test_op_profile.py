@@ -146,11 +146,11 @@ def test_many_ops_are_bounded_and_the_rest_is_summed(tmp_path):
         assert ops[key].sum() + rest[key].sum() == pytest.approx(frame[column].iloc[0]), key
     assert set(texts(rest["program"])) == {"jit_train_step(3)"}
     assert ops["time_us"].min() >= 50
-    assert "500 smaller ops are in sums: p.op_profile.frame has each." in part["notes"]
+    assert "500 smaller ops are summed up: p.op_profile.frame has each one." in part["notes"]
     assert part["inside"]["rows"] <= op_profile_leaves.MOST_TOLD * op_profile_leaves.MOST_INSIDE
     assert len(codec.pack(part)) < 100_000
     said = [line["text"] for line in payload.meta(p.run, ["op_profile"])["receipt"]]
-    assert "The op profile has 500 ops in sums, those with the least self time; p.op_profile.frame has all." in said
+    assert "The op profile sums up the 500 ops with the least self time; p.op_profile.frame has all." in said
 
 
 def test_pairs_of_program_and_category_are_bounded_too(tmp_path, monkeypatch):
@@ -166,7 +166,7 @@ def test_where_to_begin_is_said_with_its_numbers(tmp_path):
     frame = p.op_profile.frame
     first = frame[frame["kind"] == "op"].sort_values("wasted_us", ascending=False).iloc[0]
     said = op_profile.statement(p.run)
-    assert said.startswith("Most time goes to **loop fusion**: 100.0%.")
+    assert said.startswith("Most of the time goes to **loop fusion**: 100.0%.")
     assert f"**{first['name']}** wastes the most, **{100 * first['wasted_us'] / frame['time_us'].iloc[0]:.1f}%**" in said
     assert " of the memory bandwidth" in said
 
@@ -175,7 +175,7 @@ def test_on_the_cpu_there_are_rates_and_no_peaks():
     p = nbprof.load("tests/data/xspace/jax_loop.xplane.pb")
     part = op_profile.payload(p.run)
     assert (part["where"], part["peak_flops"], part["peak_bytes"], part["idle_us"]) == ("cpu", None, None, None)
-    assert "so there is no utilization and no wasted time: nbprof.load(path, peaks=...) takes them." in " ".join(part["notes"])
+    assert "so there is no utilization and no wasted time: pass them with nbprof.load(path, peaks=...)." in " ".join(part["notes"])
     assert texts(part["ops"]["trace_op"]) == texts(part["ops"]["name"])
     assert "The longest op is **all-reduce**" in part["statement"]
     assert "op_profile" in [tab["id"] for tab in p.payload()["meta"]["tabs"]]
@@ -212,7 +212,7 @@ def test_more_than_the_peak_is_said(tmp_path, flops, bytes_, many):
     made(tmp_path, 2)
     p = nbprof.load(tmp_path, peaks={"flops": flops, "bytes": bytes_})
     said = [note for note in op_profile.payload(p.run)["notes"] if "above a peak" in note]
-    assert said == ([f"{many} ops are above a peak: a cache may hold some of its bytes, or the peak is too low."] if many else [])
+    assert said == ([f"{many} ops are above a peak: a cache may serve some of their bytes, or the peak is too low."] if many else [])
 
 
 def test_ops_of_next_to_no_time_are_not_said_to_be_above_a_peak(tmp_path):

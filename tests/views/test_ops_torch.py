@@ -115,7 +115,7 @@ def test_ops_by_shape_end_in_the_sum_of_those_that_are_left_out(monkeypatch):
     names = part["data"]["op"]
     assert names["values"][names["codes"][3]] == "(2 more with less time)"
     assert ops_torch.omissions(run) == [
-        "The table of ops by shape has 2 rows in one sum, those with the least time; p.torch_ops.by('shapes') has all."
+        "The table of ops by shape sums up the 2 rows with the least time; p.torch_ops.by('shapes') has all."
     ]
 
 

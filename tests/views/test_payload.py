@@ -140,7 +140,7 @@ def test_warm_up_steps_are_marked_and_left_out_of_the_means():
     run.steps.loc[0, "step_time_ms"] = 808.0
     whole = payload.dashboard(run)
     assert whole["steps"]["warmup"].tolist() == [1] + [0] * 7
-    assert whole["steps"]["left_out"] == "Averages leave out the first step (compilation, warm-up)."
+    assert whole["steps"]["left_out"] == "Averages exclude the first step (compilation, warm-up)."
     assert {category.key: ms for category, ms, _ in means(whole)}["compile"] == 0.0
 
 
@@ -165,7 +165,7 @@ def test_figures_carry_the_numbers_of_the_frames():
     assert figures["step_time"]["spread"] == "± 0.44"
     assert figures["step_time"]["note"] == "range 8.00–9.25"
     assert figures["input"]["hot"]
-    assert figures["input"]["note"] == "4.16 ms a step"
+    assert figures["input"]["note"] == "4.16 ms per step"
     assert (round(figures["peak_memory"]["value"], 2), figures["peak_memory"]["unit"]) == (11.81, "MiB")
     assert figures["peak_memory"]["note"] == "of 16.00 GiB (0.1%)"
 
@@ -232,7 +232,7 @@ def test_rows_beyond_the_limit_are_left_out_with_a_line_in_the_receipt(monkeypat
     monkeypatch.setattr(ops, "MOST_ROWS", 1)
     whole = payload.dashboard(fake.run())
     assert whole["ops"]["table"]["data"]["rank"].tolist() == [1, 3]
-    assert whole["meta"]["receipt"][-1]["text"] == "The table of ops leaves out the 4 with the least self time; p.ops.frame has all."
+    assert whole["meta"]["receipt"][-1]["text"] == "The table of ops omits the 4 with the least self time; p.ops.frame has all."
     assert whole["ops"]["totals"]["host_us"] == 37_250.0
 
 
@@ -352,7 +352,7 @@ def test_views_choose_the_tabs_and_leave_out_the_other_data():
 
 
 def test_an_unknown_view_is_named():
-    with pytest.raises(NbprofError, match="no view 'kernel'; the views are overview, input"):
+    with pytest.raises(NbprofError, match="unknown view 'kernel'; the views are overview, input"):
         payload.chosen(["kernel"])
     assert payload.chosen("ops, overview, steps") == ["overview", "input", "ops"]
 
@@ -387,7 +387,7 @@ def capture(**facts):
         (
             {"capture": capture(cell_failed=True), "steps": 0},
             "partial",
-            "The cell stopped with an error.What was recorded until then is shown: no steps.",
+            "The cell stopped with an error.Shown is what was recorded up to then: no steps.",
         ),
     ],
 )

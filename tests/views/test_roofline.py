@@ -51,7 +51,7 @@ def test_figures_and_parts_add_up(tmp_path):
     assert figures["bound_by_compute"]["value"] == pytest.approx(by["Compute"])
     assert figures["bound_by_memory"]["value"] == pytest.approx(by["HBM"])
     assert figures["bound_by_memory"]["label"] == "Bound by HBM"
-    assert figures["bound_by_memory"]["note"] == f"{by['VMEM Read']:.1f}% by memory on the chip"
+    assert figures["bound_by_memory"]["note"] == f"{by['VMEM Read']:.1f}% by on-chip memory"
     assert figures["roof"]["value"] == pytest.approx(100 * p.roofline.total["roof_fraction"])
     assert figures["flop_rate"]["unit"] == "TFLOP/s"
     assert figures["flop_rate"]["note"] == "of 100 TFLOP/s, idle time included"
@@ -107,11 +107,11 @@ def test_more_ops_than_a_report_holds(tmp_path, monkeypatch):
     p = run(tmp_path, *events, programs={"jit_f(3)": (3, program("jit_f", computation("main", *ops)))})
     part = roofline.payload(p.run)
     assert text(part["table"], "op") == ["negate.0", "negate.1", "negate.2"]
-    assert part["left_out"] == "6 more ops with the least self time, 0.09 ms or 60.4% together, are not listed; p.hlo.frame has all."
+    assert part["left_out"] == "6 more ops with the least self time (0.09 ms or 60.4% together) are not listed; p.hlo.frame has all."
     assert part["figures"][0]["value"] == pytest.approx(sum(20 - i for i in range(9)) / 1000)
     receipt = payload.dashboard(p.run)["meta"]["receipt"]
     assert [line["text"] for line in receipt if "HLO ops" in line["text"]] == [
-        "The table of HLO ops leaves out the 6 with the least self time; p.hlo.frame has all.",
+        "The table of HLO ops omits the 6 with the least self time; p.hlo.frame has all.",
     ]
 
 
@@ -146,8 +146,8 @@ def test_copies_between_a_tpu_and_the_memory_of_the_host_are_input_and_output_as
 @pytest.mark.parametrize(
     ("peaks", "notes"),
     [
-        (None, ["over the time of ops"] * 2),
-        ({"flops": 1e12, "bytes": 1e11}, ["of 1.00 TFLOP/s, over the time of ops", "of 100 GB/s, over the time of ops"]),
+        (None, ["over op time"] * 2),
+        ({"flops": 1e12, "bytes": 1e11}, ["of 1.00 TFLOP/s, over op time", "of 100 GB/s, over op time"]),
     ],
 )
 def test_rates_on_the_cpu_are_over_the_time_of_its_ops(peaks, notes):

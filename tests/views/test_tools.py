@@ -47,7 +47,7 @@ def test_each_tab_has_its_section_in_the_docs(name: names.Name) -> None:
 def test_words_for_tabs_are_told_apart() -> None:
     words = [word for name in names.NAMES.values() for word in (name.id, *name.also)]
     assert len(set(words)) == len(words)
-    with pytest.raises(CaptureError, match="there is no view 'kernel'; there are overview, input, steps"):
+    with pytest.raises(CaptureError, match="unknown view 'kernel'; the views are overview, input, steps"):
         Show(views=["kernel"])
 
 

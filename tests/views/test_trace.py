@@ -225,7 +225,7 @@ def test_a_number_of_events_may_have_any_type(given, most):
 def test_what_is_no_number_of_events_is_a_sentence(given, said):
     with pytest.raises(NbprofError) as raised:
         payload.dashboard(fake.run(), events=given)
-    assert str(raised.value) == f"events= takes how many events of the trace to hold, a whole number from 0 on, not {said}"
+    assert str(raised.value) == f"events= takes the number of trace events to keep, a whole number of 0 or more, not {said}"
 
 
 def test_rows_of_tables_know_their_longest_call():

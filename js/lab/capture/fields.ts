@@ -51,7 +51,7 @@ export const ASKED: Readonly<Record<Field, keyof Request>> = {
 
 const HOST = "[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9.])?|\\[[0-9A-Fa-f:.]{2,45}(?:%[A-Za-z0-9._-]{1,32})?\\]";
 const ADDRESS = new RegExp(`^(${HOST})(?::(\\d{1,9}))?/?$`);
-const EXAMPLE = "write it as host:6009, with the port that its profiler server listens at";
+const EXAMPLE = "write it as host:6009, with the port of the profiler server";
 
 /** A text in quotes, as Python shows it. */
 const shown = (text: string): string => {
@@ -67,12 +67,12 @@ function address(text: string): { address: string } | { wrong: string } {
   const rest = scheme < 0 ? text : text.slice(scheme + 3);
   const match = ADDRESS.exec(rest);
   if (!match) {
-    const hint = rest.split(":").length > 2 ? "; an IPv6 address stands in brackets, as [::1]:6009" : "";
-    return { wrong: `${shown(text)} is no address: ${EXAMPLE}${hint}` };
+    const hint = rest.split(":").length > 2 ? "; write an IPv6 address in brackets, as [::1]:6009" : "";
+    return { wrong: `${shown(text)} is not an address: ${EXAMPLE}${hint}` };
   }
   if (match[2] === undefined) return { wrong: `${text} has no port: ${EXAMPLE}` };
   const port = Number(match[2]);
-  if (port < 1 || port > 65535) return { wrong: `${text}: a port is a number from 1 to 65535` };
+  if (port < 1 || port > 65535) return { wrong: `${text}: the port must be a number from 1 to 65535` };
   return { address: `${match[1]}:${port}` };
 }
 
@@ -86,7 +86,7 @@ export function addressesOf(text: string): { addresses: string[] } | { wrong: st
     if (!found.includes(one.address)) found.push(one.address);
   }
   if (!found.length) {
-    return { wrong: "no address was given: name the workers, as grpc://host:6009,grpc://host2:6009" };
+    return { wrong: "no address given: name the workers, as in grpc://host:6009,grpc://host2:6009" };
   }
   return { addresses: found };
 }
@@ -105,7 +105,7 @@ const NAME = /^[\p{L}\p{N}_](?:[\p{L}\p{N}_ .+=@()-]{0,58}[\p{L}\p{N}_+=@()-])?$
 function wrongFolder(text: string): string {
   const parts = text.split("/").filter(Boolean);
   if (parts.some((part) => part.startsWith(".")) || text.includes("\0")) {
-    return `${text}: no folder below the one that Jupyter serves, or hidden. Choose another folder.`;
+    return `${text}: it is not below the folder that Jupyter serves, or it is hidden. Choose another folder.`;
   }
   return "";
 }
@@ -124,19 +124,19 @@ export function check(fields: Fields): { request: Request } | { wrong: Partial<R
   const name = fields.name.trim();
   if (name && !NAME.test(name)) {
     wrong.name =
-      "the name of a run is up to 60 letters, digits, spaces and any of . _ + = @ ( ) -, and begins with a letter or digit, " +
-      `not ${shown(name)}`;
+      "the name of a run has up to 60 letters, digits, spaces and any of . _ + = @ ( ) -, and starts with a letter or digit; " +
+      `it cannot be ${shown(name)}`;
   }
   const folder = fields.folder.trim() || DEFAULTS.folder;
   const unfit = wrongFolder(folder);
   if (unfit) wrong.folder = unfit;
   const request: Request = {
     addresses: "addresses" in workers ? workers.addresses : [],
-    duration_ms: number("duration", 1, 3_600_000, "the duration is 1 ms to 3,600,000 ms (an hour)"),
-    host_level: number("hostLevel", 0, 3, "the host level is 0, 1, 2 or 3"),
-    device_level: number("deviceLevel", 0, 1, "the device level is 0 or 1"),
-    python_level: number("pythonLevel", 0, 1, "the Python level is 0 or 1"),
-    retries: number("retries", 0, 100, "the number of retries is 0 to 100"),
+    duration_ms: number("duration", 1, 3_600_000, "the duration must be 1 ms to 3,600,000 ms (an hour)"),
+    host_level: number("hostLevel", 0, 3, "the host level must be 0, 1, 2 or 3"),
+    device_level: number("deviceLevel", 0, 1, "the device level must be 0 or 1"),
+    python_level: number("pythonLevel", 0, 1, "the Python level must be 0 or 1"),
+    retries: number("retries", 0, 100, "the number of retries must be 0 to 100"),
     name: name || null,
     folder,
   };
@@ -162,10 +162,10 @@ export interface WorkerState {
 }
 
 const DOES: Readonly<Record<string, string>> = {
-  asked: "Asked to begin",
+  asked: "Request sent",
   recording: "Recording",
-  sending: "Sending what it recorded",
-  again: "Asked again",
+  sending: "Sending its recording",
+  again: "Retrying",
   recorded: "Recorded",
   failed: "Missing",
 };

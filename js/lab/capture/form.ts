@@ -34,20 +34,20 @@ export interface Doing {
 }
 
 const LEVELS: Partial<Record<Field, readonly string[]>> = {
-  hostLevel: ["0: nothing", "1: what matters most", "2: ops too", "3: everything"],
+  hostLevel: ["0: nothing", "1: most important events", "2: ops, too", "3: everything"],
   deviceLevel: ["0: off", "1: on"],
   pythonLevel: ["0: off", "1: on (slower, many events)"],
 };
 
 const FIELDS: readonly (readonly [field: Field, label: string, note: string])[] = [
-  ["addresses", "Worker addresses", "One, or several with commas"],
-  ["duration", "Duration (ms)", "1 to 3,600,000, an hour"],
-  ["retries", "Retries", "Where a worker is idle, busy or away; 0 to 100"],
+  ["addresses", "Worker addresses", "One or more, separated by commas"],
+  ["duration", "Duration (ms)", "1 to 3,600,000 (an hour)"],
+  ["retries", "Retries", "If a worker is idle, busy or unreachable; 0 to 100"],
   ["hostLevel", "Host tracer", ""],
   ["deviceLevel", "Device tracer", ""],
   ["pythonLevel", "Python tracer", ""],
-  ["name", "Run name", "The time of recording, where empty"],
-  ["folder", "Folder", "Of the runs, below the folder that Jupyter serves"],
+  ["name", "Run name", "If empty, the time of the recording"],
+  ["folder", "Folder", "For the runs, below the folder that Jupyter serves"],
 ];
 
 const PLACEHOLDERS: Partial<Record<Field, string>> = { addresses: "grpc://worker0:6009, grpc://worker1:6009" };
@@ -89,7 +89,7 @@ export class CaptureForm extends Widget {
       h("h2", "Capture a Profile"),
       h(
         "p.lead",
-        "Records programs while they run elsewhere, through the profiler servers in them. In the program, ",
+        "Records programs that are running elsewhere, through their profiler servers. In the program, ",
         h("code", "nbprof.serve(6009)"),
         " starts one.",
       ),
@@ -252,7 +252,7 @@ export class CaptureForm extends Widget {
       this.tellAll(summary(result.workers));
       this.after.replaceChildren(
         h("p.path", path),
-        ...notes.filter((note) => !note.startsWith("sampled from outside")).map((note) => h("p.note", sentence(note))),
+        ...notes.filter((note) => !note.startsWith("sampled over gRPC")).map((note) => h("p.note", sentence(note))),
         h("button.jp-mod-styled.nbprof-button", { on: { click: () => this.does.open(path) } }, "Open"),
       );
       this.go.focus();

@@ -46,15 +46,15 @@ export function said(answer: Answer): Said {
   } catch {
     // Not nbprof's.
   }
-  return { ok: false, error: "This kernel does not answer as IPython does. Write %%nbprof above the cell instead." };
+  return { ok: false, error: "This kernel does not respond like IPython. Put %%nbprof above the cell instead." };
 }
 
 function missing(name: string, text: string): string {
   if (/No module named ['"]nbprof['"]/.test(text)) {
-    return "nbprof is not installed in the kernel of this notebook. Run %pip install nbprof in a cell, then profile again.";
+    return "nbprof is not installed in this notebook's kernel. Run %pip install nbprof in a cell, then profile again.";
   }
   if (/No module named ['"]nbprof\.|has no attribute/.test(text)) {
-    return "The nbprof in the kernel of this notebook is too old for this. Run %pip install -U nbprof in a cell and restart the kernel.";
+    return "The nbprof in this notebook's kernel is too old. Run %pip install -U nbprof in a cell and restart the kernel.";
   }
   return `nbprof could not be used in this kernel. ${name}: ${text}`;
 }

@@ -15,11 +15,11 @@ const GONE = new Set(["dead", "terminating"]);
 
 /** Empty where nothing stands in the way. */
 export function whyNot({ cell, kernel, starting }: Facts): string {
-  if (cell === null) return "Open a notebook and choose the cell to profile.";
-  if (cell !== "code") return `A ${cell} cell has nothing to profile. Choose a code cell.`;
+  if (cell === null) return "Open a notebook and select the cell to profile.";
+  if (cell !== "code") return `A ${cell} cell has nothing to profile. Select a code cell.`;
   if (!kernel) {
     return starting
-      ? "The kernel is starting; a cell can be profiled when it is there."
+      ? "The kernel is starting; cells can be profiled once it is ready."
       : "This notebook has no kernel. Choose a Python kernel to profile a cell.";
   }
   if (GONE.has(kernel.status)) return "The kernel has died. Restart it to profile a cell.";

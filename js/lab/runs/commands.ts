@@ -207,7 +207,7 @@ export function addCommands(parts: Parts): () => void {
 
   commands.addCommand(COMMANDS.refresh, {
     label: (args) => (args["here"] ? "Refresh" : "Refresh Runs (nbprof)"),
-    caption: "Look for runs again",
+    caption: "Search for runs again",
     icon: refreshIcon,
     execute: () => parts.refresh(),
   });
@@ -275,7 +275,9 @@ async function confirmed(runs: readonly Run[]): Promise<boolean> {
   body.node.append(
     h(
       "p",
-      trash ? "These go to the trash, with all their files:" : "These are deleted for good, with all their files:",
+      trash
+        ? "These are moved to the trash, with all their files:"
+        : "These are deleted permanently, with all their files:",
     ),
     h(
       "ul",

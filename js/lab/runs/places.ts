@@ -10,7 +10,7 @@ const MOST_PLACES = 50;
 /** As many files of an output are looked at; the others lie beside them. */
 const MOST = 16;
 
-/** A path below a folder, without "." and ".."; null where it leads out of the folder that Jupyter serves, or is none. */
+/** A path below a folder, without "." and ".."; null where it is outside the folder that Jupyter serves, or is none. */
 export function below(folder: string, path: string): string | null {
   if (/^([/\\]|[a-z]:|.*:\/\/)/i.test(path) || path.includes("\0")) return null;
   const parts: string[] = folder.split("/").filter(Boolean);

@@ -156,7 +156,8 @@ export function notes(group: Group, busy: boolean): NoteLine[] {
       path === group.path || !path
         ? ""
         : `${path.startsWith(`${group.path}/`) ? path.slice(group.path.length + 1) : path}: `;
-    const text = gone && path === group.path ? "This folder is gone. Was it moved or deleted?" : `${about}${message}`;
+    const text =
+      gone && path === group.path ? "This folder no longer exists. Was it moved or deleted?" : `${about}${message}`;
     return { kind: "note", text, problem: true };
   });
   const left = group.problems.length - out.length;

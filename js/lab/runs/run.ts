@@ -164,7 +164,7 @@ export function spoken(run: Run, now: number, busy: boolean, problem = ""): stri
     run.label,
     ago(run.time, now),
     ...facts(run),
-    step && `${step} a step`,
+    step && `${step} per step`,
     [head, rest].filter(Boolean).join(": "),
   ]
     .filter(Boolean)

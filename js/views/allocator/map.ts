@@ -9,7 +9,7 @@ import type { AllocatorDevice } from "../../lib/payload-allocator.js";
 import { cssColor } from "../../lib/theme.js";
 import { onTheme } from "../trace/palette.js";
 
-const STATES = ["Free", "In use", "Waits to be freed"];
+const STATES = ["Free", "In use", "Awaiting free"];
 /** Least length of a row, as a part of the width: two MiB beside many GiB can be pointed at. */
 const LEAST = 0.04;
 

@@ -52,7 +52,7 @@ function drawn(device: AllocatorDevice, signal: AbortSignal): HTMLElement[] {
       ? [
           h(
             "section.oom",
-            heading("Out of memory", ooms.length > 1 ? `the last ${ooms.length} times, the last first` : ""),
+            heading("Out of memory", ooms.length > 1 ? `the last ${ooms.length} times, latest first` : ""),
             ...ooms.map((oom, i) =>
               i
                 ? h("details", h("summary", oom.when), h("p", oom.text), h("p", oom.remedy))
@@ -80,12 +80,12 @@ function drawn(device: AllocatorDevice, signal: AbortSignal): HTMLElement[] {
       : []),
     h(
       "section",
-      heading("Segments", `${when}; those with the most stranded memory first`),
+      heading("Segments", `${when}; most stranded memory first`),
       device.blocks.rows ? segmentMap(device, signal) : h("p.dim", "The allocator held nothing."),
       h(
         "div.legend",
         key("m-stack", "In use"),
-        key("m-heap", "Waits to be freed"),
+        key("m-heap", "Awaiting free"),
         key("m-lost", "Free, stranded"),
         key("m-free", "Free, releasable"),
       ),
@@ -107,14 +107,14 @@ function drawn(device: AllocatorDevice, signal: AbortSignal): HTMLElement[] {
 function stranded(device: AllocatorDevice, signal: AbortSignal): HTMLElement {
   const { data, rows } = device.stranded;
   if (!rows)
-    return h("section", heading("What keeps free memory", device.when), h("p.dim", "No free memory is stranded."));
+    return h("section", heading("What strands free memory", device.when), h("p.dim", "No free memory is stranded."));
   const told = h("p.dim.lines");
   const columns = ["location", "pinned_bytes", "alone_bytes", "blocks", "bytes", "segments", "largest_hole_bytes"];
   const tell = (row: number): void => {
     told.textContent = textAt(data.stack, row);
   };
   const out = listed(
-    "What keeps free memory",
+    "What strands free memory",
     device.when,
     device.stranded,
     columns,

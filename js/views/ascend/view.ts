@@ -160,14 +160,14 @@ function rules(all: readonly AscendRule[], context: ViewContext): HTMLElement {
   const heads = [head("state"), head("about", "hide-n"), head("title"), head("evidence")];
   return h(
     "section",
-    heading("Next steps", found.length ? "rules of Ascend's tools, by the time that they concern" : ""),
+    heading("Next steps", found.length ? "rules of Ascend's tools, by the time they affect" : ""),
     found.length ? h("ul.recs", ...items) : h("p.dim", "No rule found anything."),
     all.length > 0 &&
       h(
         "details.checks",
         h(
           "summary",
-          `What was checked: ${num(known.length)} of ${num(all.length)} rules could be, ${num(found.length)} found something`,
+          `What was checked: ${num(known.length)} of ${num(all.length)} rules could be checked, ${num(found.length)} found something`,
         ),
         plainTable(heads, rows),
       ),

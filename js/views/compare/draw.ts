@@ -173,7 +173,7 @@ export function categoryTable(rows: readonly CategoryRow[], pair: Pair, meta: Me
     const title =
       row.margin_ms === null
         ? "One step says nothing about the spread of the change"
-        : `95% interval: ± ${num(row.margin_ms, digits)} ms${row.real ? "" : ", which has 0 in it"}`;
+        : `95% interval: ± ${num(row.margin_ms, digits)} ms${row.real ? "" : ", which includes 0"}`;
     return h(
       "tr",
       { class: step ? "sum" : zero ? "zero" : undefined },

@@ -39,7 +39,7 @@ function times(part: Compare, pair: Pair, context: ViewContext): HTMLElement {
   const { rows, missing } = categoryRows(pair);
   const some = runs.some((run) => run.times_ms.length > 0);
   if (!some) {
-    const text = "Neither run has steps. What can be compared without them is below.";
+    const text = "Neither run has steps. What can be compared without steps is below.";
     return h("section", heading("Step times"), emptyView({ title: "No steps to draw", text }));
   }
   const doubtful = rows.some((row) => row.real === false && row.change_ms);
@@ -56,7 +56,7 @@ function times(part: Compare, pair: Pair, context: ViewContext): HTMLElement {
       "div",
       heading("By category"),
       categoryTable(rows, pair, context.payload.meta),
-      doubtful && h("p.more", h("span", "A faint bar may be chance: the 95% interval of its change has 0 in it.")),
+      doubtful && h("p.more", h("span", "A faint bar may be chance: the 95% interval of its change includes 0.")),
       missingNote(missing, context.payload.meta.has_device),
     ),
   );
@@ -93,7 +93,7 @@ function nextStep(part: Compare, pair: Pair, context: ViewContext): HTMLElement 
 export const render: View = (el, context) => {
   const part = context.payload.compare;
   if (!part?.pairs.length) {
-    el.append(emptyView({ title: "Nothing to compare", text: "This report holds one run." }));
+    el.append(emptyView({ title: "Nothing to compare", text: "This report has only one run." }));
     return;
   }
   let pair = part.pairs[0] as Pair;

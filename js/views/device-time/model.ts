@@ -16,7 +16,7 @@ export const PARTS: readonly Part[] = [
   { css: "other", label: "Idle" },
 ];
 export const WAITS: readonly Part[] = [
-  { css: "host", label: "For the host" },
+  { css: "host", label: "Waiting for the host" },
   { css: "launch", label: "Between kernels" },
   { css: "other", label: "Other" },
 ];
@@ -31,10 +31,10 @@ export const KINDS: Readonly<Record<string, Part>> = {
   kernel_wait: { css: "other", label: "Between kernels" },
   wait: { css: "other", label: "Waiting for the device" },
   input: { css: "input", label: "Input" },
-  op: { css: "host", label: "Op on the host" },
-  allocate: { css: "host", label: "Call for memory" },
+  op: { css: "host", label: "Host op" },
+  allocate: { css: "host", label: "Memory call" },
   host: { css: "host", label: "Other host work" },
-  unknown: { css: "other", label: "Not known" },
+  unknown: { css: "other", label: "Unknown" },
 };
 export const kindOf = (kind: string): Part => KINDS[kind] ?? { css: "other", label: kind };
 

@@ -1,4 +1,4 @@
-/** What devices did with their time, what they waited for, and what the step could not have been shorter without. */
+/** Device time with their time, what they waited for, and what the step could not have been shorter without. */
 
 import { textAt } from "../../lib/codec.js";
 import { clear, h, listen, marked } from "../../lib/dom.js";
@@ -10,36 +10,36 @@ import type { View, ViewContext } from "../../lib/view.js";
 import { kindOf, PARTS, type Part, partsOf, sum, toPiece, WAITS } from "./model.js";
 import { series } from "./series.js";
 
-const NONE = { title: "No time of a device", text: "No work of a device is in this profile." };
+const NONE = { title: "No device time", text: "This profile has no device work." };
 
 /** Frames as tables: title, what it says, and the columns that a narrow page leaves out. */
 const TABLES: readonly (readonly [key: string, title: string, scope: string, narrow: string])[] = [
   ["device_idle_causes", "While the device waited for the host", "what the host did; each moment counts once", ""],
   [
     "device_overlap",
-    "Communication beside computation",
+    "Communication and computation",
     "whole recording",
     "memory_ms compute_ms compute_communication_ms",
   ],
   [
     "device_collectives",
     "Collectives",
-    "waiting is what a rank spends beyond the last one",
+    "waiting is the time that a rank spends beyond the last one",
     "process_group calls wait_ms algorithm_gb_per_second",
   ],
   [
     "device_stragglers",
     "Stragglers",
-    "for whom the others waited; the first rows are the whole recording",
+    "which rank the others waited for; the first rows are the whole recording",
     "device collectives",
   ],
   [
     "device_launches",
     "Launches",
-    "from the call on the host to its kernel",
+    "from the host call to its kernel",
     "max_call_us median_delay_us max_delay_us slow_calls long_delays",
   ],
-  ["device_queue", "Queues", "launched and not begun", "median_length full_percent"],
+  ["device_queue", "Queues", "launched but not started", "median_length full_percent"],
   ["device_bandwidth", "Memory bandwidth", "by kind of copy", "copies median_gb_per_second"],
 ];
 
@@ -60,7 +60,7 @@ export const render: View = (el, context) => {
     h(
       "section",
       heading(
-        "What devices did",
+        "Device time",
         "ms, each moment once",
         windows.length > 1 &&
           h(
@@ -73,7 +73,7 @@ export const render: View = (el, context) => {
     ),
     h(
       "section",
-      heading("Why they stood still", "ms between two works"),
+      heading("Idle time breakdown", "ms between two works"),
       ...stacked(data.devices, data.waits, WAITS),
       legend(WAITS),
     ),
@@ -104,7 +104,7 @@ function stacked(
       h("bdi.tail", { title: name }, name),
       h(
         "div.stack",
-        { role: "img", "aria-label": `${name}: ${told.join("; ") || "not known"}` },
+        { role: "img", "aria-label": `${name}: ${told.join("; ") || "unknown"}` },
         ...parts.map(
           ({ css }, k) =>
             (row[k] ?? 0) > 0 &&
@@ -185,7 +185,7 @@ function path(context: ViewContext): HTMLElement {
     sort: { key: "total_us", descending: true },
     height: 320,
     onRow: (row) => context.go("trace", toPiece(data.table, row)),
-    label: "What the critical path runs through",
+    label: "What the critical path consists of",
     signal: context.signal,
   });
   return element;
@@ -209,7 +209,7 @@ function chart(context: ViewContext): HTMLElement[] {
   const choice = picker("Of", choices, "0", (id) => show(streams[Number(id)]));
   choice.classList.add("dt-pick");
   show();
-  return [h("section", heading("Over time", "the most of each stretch", h("span.actions", choice)), stage)];
+  return [h("section", heading("Over time", "maximum of each interval", h("span.actions", choice)), stage)];
 }
 
 function listed(context: ViewContext, key: string, title: string, scope: string, narrow: string): HTMLElement | "" {

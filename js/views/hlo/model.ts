@@ -74,13 +74,13 @@ export function remarks(hlo: Hlo, found: readonly Point[]): string {
   const unknown = every.filter((row) => !inside.has(row));
   // Without the peak of the memory its line is not drawn, and there is nothing to lie below.
   const where = hlo.roofs.length
-    ? "as far below the line of the memory as the bandwidth is below its peak"
-    : "the higher, the more bytes a second";
+    ? "as far below the memory line as the bandwidth is below its peak"
+    : "higher means more bytes per second";
   return [
     copies.length &&
       `${told(copies)} ${copies.length === 1 ? "computes nothing: the ring" : "compute nothing: rings"} at the left edge, ${where}.`,
     unknown.length &&
-      `Of ${told(unknown)} it is not known what ${unknown.length === 1 ? "it computes or moves: it is" : "they compute or move: they are"} in the table alone.`,
+      `What ${told(unknown)} ${unknown.length === 1 ? "computes or moves is unknown: it is" : "compute or move is unknown: they are"} only in the table.`,
   ]
     .filter(Boolean)
     .join(" ");
@@ -195,7 +195,7 @@ export function opCard(hlo: Hlo, point: Point): CardContent {
       { label: "Intensity", value: intensityText(point.intensity) },
       { label: "FLOP rate", value: rate(point.flops, "FLOP/s"), note: percentOrNothing(number("compute_percent")) },
       { label: "Memory", value: rate(number("_bytes"), "B/s"), note: percentOrNothing(number("bandwidth_percent")) },
-      { label: "Bound by", value: text("bound_by") || "not known", note: percentOrNothing(number("roof_percent")) },
+      { label: "Bound by", value: text("bound_by") || "unknown", note: percentOrNothing(number("roof_percent")) },
     ],
   };
 }

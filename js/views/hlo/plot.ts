@@ -71,7 +71,7 @@ export function roofChart(hlo: Hlo, signal: AbortSignal, onPick: (row: number) =
     "div",
     h(
       "div.chart.roof",
-      h("div.unit", h("span", unit === 12 ? "TFLOP/s" : "GFLOP/s"), h("span", "FLOPs a byte of main memory →")),
+      h("div.unit", h("span", unit === 12 ? "TFLOP/s" : "GFLOP/s"), h("span", "FLOPs per byte of main memory →")),
       left,
       stage,
       bottom,

@@ -54,7 +54,7 @@ export const render: View = (el, context, hint) => {
     if (scroll) list.select(row < 0 ? null : row);
     clear(told);
     if (row < 0) {
-      told.append(h("dt", "Click an op, in the chart or in the table, for all that is known of it."));
+      told.append(h("dt", "Click an op in the chart or the table for details."));
       return;
     }
     for (const { key, label, value } of details(hlo, row))
@@ -119,8 +119,8 @@ export const render: View = (el, context, hint) => {
     figures(hlo.figures),
     h(
       "section",
-      heading("Roofline", [hlo.device, "a point is an op, its area the self time"].filter(Boolean).join(", ")),
-      hlo.missing && h("div", h("p.dim", `${hlo.missing} Give what it can do in a second:`), snippet(hlo.code)),
+      heading("Roofline", [hlo.device, "one point per op, its area is the self time"].filter(Boolean).join(", ")),
+      hlo.missing && h("div", h("p.dim", `${hlo.missing} Give its peak rates per second:`), snippet(hlo.code)),
       chart.element,
       hues.length > 1 && legend(hues),
       h("p.more", remarks(hlo, points(hlo))),

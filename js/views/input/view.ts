@@ -96,7 +96,7 @@ function said(el: HTMLElement, input: Input): void {
 function hostSide(input: Input, context: ViewContext): HTMLElement {
   const { steps } = context.payload;
   const within = steps.step.length > 0 ? ` in ${stepCount(steps)}` : "";
-  const each = input.per_step_ms === null ? "" : `, ${num(input.per_step_ms, 2)} ms a step`;
+  const each = input.per_step_ms === null ? "" : `, ${num(input.per_step_ms, 2)} ms per step`;
   const scope = `${num(input.total_ms, 1)} ms spent on input${within}${each}`;
   const scaled = input.categories.some((category) => category.per_step_ms !== null);
   const rows = input.categories.map((category) =>
@@ -169,7 +169,7 @@ function graph(el: HTMLElement, context: ViewContext): void {
           ),
         mine.length > 1 && picker("Pipeline", mine, String(at), (id) => choose(Number(id), -1)),
         calls.length > 0 &&
-          picker("Call", [{ id: "-1", label: "all together" }, ...calls], String(call), (id) => choose(at, Number(id))),
+          picker("Call", [{ id: "-1", label: "all combined" }, ...calls], String(call), (id) => choose(at, Number(id))),
         one &&
           link("Show in trace →", () =>
             context.go("trace", { range_ms: [one.start_ms, one.start_ms + one.duration_us / 1000] }),

@@ -1,4 +1,4 @@
-/** The buffers alive at the peak as bars: as high as they are large, side by side in program order or by size. */
+/** The buffers live at the peak as bars: as high as they are large, side by side in program order or by size. */
 
 import { canvas } from "../../lib/canvas.js";
 import { numberAt, textAt } from "../../lib/codec.js";
@@ -38,7 +38,7 @@ export function bars(
   const area = canvas(stage, {
     signal,
     height: HEIGHT,
-    label: `${count(rows.length)} buffers alive at the peak, the largest ${bytesText(most)}. Arrow keys step through them.`,
+    label: `${count(rows.length)} buffers live at the peak, the largest ${bytesText(most)}. Arrow keys step through them.`,
     draw: (context, width, height) => {
       const { accent } = theme();
       const [heap, stack] = [cssColor(stage, "--m-heap"), cssColor(stage, "--m-stack")];

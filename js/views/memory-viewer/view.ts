@@ -13,7 +13,7 @@ import { bars } from "./bars.js";
 import { details, first, label, type Order, ordered, spaceLabel } from "./model.js";
 import { workingSet } from "./plot.js";
 
-const NONE = { title: "No program whose memory is known", text: "The profile has no compiled XLA program." };
+const NONE = { title: "No programs with known memory", text: "The profile has no compiled XLA program." };
 
 export const render: View = (el, context) => {
   const { empty, modules, left_out, chosen } = context.payload.memory_viewer;
@@ -70,7 +70,7 @@ function drawn(module: ProgramMemory, space: ProgramSpace, signal: AbortSignal):
       picture?.element,
       h(
         "div.legend.memory-legend",
-        space.throughout_bytes > 0 && key("m-stack", "Lives throughout"),
+        space.throughout_bytes > 0 && key("m-stack", "Live throughout"),
         picture && key("m-heap", "Temporary"),
         padded && key("m-pad", "Padding"),
       ),
@@ -91,7 +91,7 @@ function alive(
   const bySize = ordered(space, "size");
   const all = `${count(buffers.rows + space.rest_count)} buffers, ${bytesText(space.peak_bytes)}`;
   if (!buffers.rows)
-    return h("section", heading("Alive at the peak"), h("p.dim", "No buffer is alive, or none is told."));
+    return h("section", heading("Live at the peak"), h("p.dim", "No buffer is live, or none is listed."));
   let picked = first(space);
   const told = h("dl.env.buffer", { "aria-label": "Buffer" });
   const mark = (buffer: number): void => {
@@ -136,7 +136,7 @@ function alive(
     sort: { key: "size_bytes", descending: true },
     height: 320,
     onRow: pick,
-    label: `Buffers of ${module.name} alive at the peak`,
+    label: `Buffers of ${module.name} live at the peak`,
     signal,
   });
   // Pointing at a row draws its lifetime too.
@@ -160,7 +160,7 @@ function alive(
   return h(
     "section",
     heading(
-      "Alive at the peak",
+      "Live at the peak",
       all,
       h(
         "span.actions",

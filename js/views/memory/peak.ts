@@ -16,7 +16,7 @@ const occurrences = (peak: Table, row: number): number => {
 };
 
 /** Names of nbprof/analysis/memory/alive.py for bytes of which it is not known how many blocks they are. */
-const UNTOLD = "in use; the file states no addresses to tell blocks apart";
+const UNTOLD = "in use; the file has no addresses to tell blocks apart";
 const EARLIER = "allocated before the recording";
 
 /** Whether a row is bytes in use of which no block is known. */

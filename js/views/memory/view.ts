@@ -147,14 +147,14 @@ function byOp({ memory_id, ops }: MemoryId, context: ViewContext, signal: AbortS
       const name = textAt(ops.data.op, row);
       if (name) context.go("trace", { search: name, target: { kind: "op", name } });
     },
-    label: `What ops took and gave back of ${memory_id}`,
+    label: `What ops allocated and freed in ${memory_id}`,
     signal,
   });
   return h(
     "section",
     heading(
       "By op",
-      "what each op took and gave back itself, over the whole recording",
+      "what each op itself allocated and freed, over the whole recording",
       downloadButton("nbprof-memory-ops.csv", () => handle.csv()),
     ),
     holder,
@@ -177,7 +177,7 @@ function alive(el: HTMLElement, context: ViewContext, id: MemoryId, at: number, 
   const moment = { ...toMoment(context.payload, time), ...(at < 0 && { target: peak }) };
   clear(el);
   if (!live.rows) {
-    el.append(heading(`Live at ${name}`), h("p.dim", "No allocation was alive, or none was recorded."));
+    el.append(heading(`Live at ${name}`), h("p.dim", "No allocation was live, or none was recorded."));
     return;
   }
   const holder = h("div");
@@ -212,7 +212,7 @@ function alive(el: HTMLElement, context: ViewContext, id: MemoryId, at: number, 
       const name = textAt(live.data.op, row);
       if (name) context.go("trace", { search: name, target: { kind: "op", name } });
     },
-    label: `Allocations alive at ${name}`,
+    label: `Allocations live at ${name}`,
     signal,
   });
   const line = h("p.more.smaller");

@@ -10,12 +10,12 @@ import { type Kind, type Node, use, worst } from "./model.js";
 const KINDS: Record<Kind, string> = {
   total: "",
   program: "Compiled program",
-  category: "Category of ops",
-  scope: "Scope of the framework",
-  duplicates: "Ops that the compiler made of the same code",
+  category: "Op category",
+  scope: "Framework scope",
+  duplicates: "Ops that the compiler generated from the same code",
   op: "Op",
   fused: "Op inside a fusion",
-  rest: "Ops that take too little time to be told one by one",
+  rest: "Ops that take too little time to be listed individually",
   idle: "Time in which no op ran",
 };
 /** From here on an op is near what the device can do; below, far from it. */
@@ -46,10 +46,10 @@ export function verdict(profile: OpProfile, node: Node): string {
   const said = of.filter(Boolean).join(" and ");
   if (!said) return "";
   if (/-done$/.test(node.category))
-    return "Waits for work that was begun before it: more work between the two, or less to move, shortens it.";
+    return "Waits for work that was started before it: more work between the two, or less data to move, shortens the wait.";
   const moves = !(flops >= bytes);
   const best = moves ? bytes : flops;
-  if (best > 1) return `Uses ${said}: more than main memory can give comes out of caches.`;
+  if (best > 1) return `Uses ${said}: what exceeds main memory bandwidth comes from caches.`;
   if (best >= NEAR)
     return `Uses ${said}: near the peak. Only ${moves ? "moving fewer bytes" : "computing less"} makes it faster.`;
   return `Uses ${said}: far from both peaks.`;
@@ -77,12 +77,12 @@ function lines(profile: OpProfile, root: Node, node: Node): Line[] {
     ["FLOPS", rate(node.flops, "FLOP/s", flops)],
     ["Memory", rate(node.bytes, "B/s", bytes)],
     [
-      "A run",
+      "Per run",
       known(each(node.flops)) || known(each(node.bytes))
         ? `${si(each(node.flops), "FLOP")}, ${bytesText(each(node.bytes))}`
         : "",
     ],
-    ["Intensity", node.bytes > 0 && known(node.flops) ? `${num(node.flops / node.bytes, 2)} FLOP a byte` : ""],
+    ["Intensity", node.bytes > 0 && known(node.flops) ? `${num(node.flops / node.bytes, 2)} FLOP per byte` : ""],
     ["FLOPs", node.kind === "fused" && known(node.flops) ? `${si(node.flops, "FLOP")} in all runs` : ""],
     ["Program", text("program")],
     ["Framework op", text("framework_op")],
@@ -179,7 +179,7 @@ export function details(profile: OpProfile, root: Node, node: Node, links: Links
           h("pre", expression),
         )
       : op
-        ? h("p.dim", "Its program is not in the file, so its code is not known.")
+        ? h("p.dim", "Its program is not in the file, so its code is unknown.")
         : "",
     list ? h("div", heading("Makes and reads"), list) : "",
     more > 0 ? h("p.dim", `${count(more)} more ops inside it are in p.op_profile.frame.`) : "",

@@ -15,7 +15,7 @@ import { all, type By, build, type Node, opened, type Row, rows, type Sort, use,
 /** Rows drawn at most: what is beyond is found by closing others, or by searching. */
 const MOST_ROWS = 1000;
 const LEAST = 0.001;
-const NONE = { title: "No op of a compiled program", text: "The profile has no compiled XLA program." };
+const NONE = { title: "No ops of compiled programs", text: "The profile has no compiled XLA programs." };
 
 export const render: View = (el, context, hint) => {
   const profile = context.payload.op_profile;
@@ -95,7 +95,7 @@ export const render: View = (el, context, hint) => {
     shown = rows(profile, root, how);
     const cut = shown.length - MOST_ROWS;
     if (cut > 0) shown.length = MOST_ROWS;
-    note.textContent = cut > 0 ? `${num(cut)} more rows are not drawn: close some, or search.` : "";
+    note.textContent = cut > 0 ? `${num(cut)} more rows are not drawn: collapse some, or search.` : "";
     clear(tbody);
     tbody.append(...shown.map(line));
     if (fits && shown.length < 2) tbody.append(h("tr.none", h("td", { colspan: columns.length }, "No op matches.")));

@@ -182,7 +182,7 @@ export function shapesTable(context: ViewContext, shapes: Table, test: () => Tes
       handle.setRows(rows);
       say(
         `${count(rows.length)} ops by shape`,
-        "One row for each op and each set of shapes of its inputs. Click a row for the op's longest call in the trace.",
+        "One row for each op and set of input shapes. Click a row to see the op's longest call in the trace.",
       );
     };
     refresh();

@@ -61,7 +61,7 @@ function side(payload: Payload, where: Where, idle: boolean): HTMLElement[] {
     const why =
       where === "device"
         ? payload.meta.has_device
-          ? "No op ran on the device while the profile was recorded."
+          ? "No op ran on the device during the recording."
           : "Not recorded: this run used the CPU only."
         : "Not recorded: the host tracer was off, or no op ran on the host.";
     return [h("div.donut.none", h("h4", h("b", title)), h("p.dim", why))];

@@ -45,7 +45,7 @@ function selectedFigures(figs: readonly Figure[], steps: Steps, rows: readonly n
     }
     if (fig.key === "input" && input) {
       const bar = [{ category: input.key, percent: input.percent }];
-      return { ...fig, value: input.percent, note: `${num(input.stats.mean, 2)} ms a step`, bar };
+      return { ...fig, value: input.percent, note: `${num(input.stats.mean, 2)} ms per step`, bar };
     }
     return { ...fig, note: fig.note ? `${fig.note}, whole run` : "whole run" };
   });
@@ -63,7 +63,7 @@ export function adviceCard(advice: Advice, context: ViewContext, linked = true):
         "div.h",
         h("span", { class: `sev ${css}` }, word),
         h("b", advice.title),
-        advice.gain_ms !== null && h("span.gain", "up to ", h("b", `−${num(advice.gain_ms, 1)} ms`), " a step"),
+        advice.gain_ms !== null && h("span.gain", "up to ", h("b", `−${num(advice.gain_ms, 1)} ms`), " per step"),
       ),
       h("p.ev", ...marked(advice.evidence)),
       words && link(`${words} →`, () => context.go(advice.view, advice.target ? { target: advice.target } : undefined)),
@@ -178,7 +178,7 @@ function stepSection(context: ViewContext, side: HTMLElement): HTMLElement {
     left.append(heading("Step time"));
     // The notice under the header already says what to add: once is enough.
     const told = meta.notice?.kind === "no_steps";
-    const short = { title: "No steps to draw", text: "The line under the header says how to mark them." };
+    const short = { title: "No steps to draw", text: "The line below the header says how to mark them." };
     left.append(emptyView(told ? short : steps.empty));
     return h("section", left);
   }

@@ -57,7 +57,7 @@ export function coreTable(parent: HTMLElement, context: ViewContext, cores: Core
     most = longest(data, time());
     rows.setTable(data);
     scope.textContent = whole
-      ? "means over the steps that averages use, ms"
+      ? "means over the steps in averages, ms"
       : `step ${context.payload.pods.step[step?.at ?? 0]}, ms`;
   };
   const modes =

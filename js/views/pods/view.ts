@@ -33,7 +33,7 @@ const TALLEST = 396;
 export const render: View = (el, context) => {
   const { pods } = context.payload;
   if (pods.empty || !pods.step.length) {
-    const none = { title: "No workers to compare", text: "No step was recorded by several workers." };
+    const none = { title: "No workers to compare", text: "No step was recorded by more than one worker." };
     if (pods.cores) coreTable(el, context, pods.cores, null);
     else el.append(h("section", emptyView(pods.empty ?? none)));
     return;

@@ -70,7 +70,7 @@ export function details({ model, go, onGap, lanesInView, onSlice, onRange }: Det
       shown = null;
       show([
         heading("Slice"),
-        h("p.dim", "Click a slice, search, or press an arrow key to see one here. Ctrl+click selects several."),
+        h("p.dim", "Click a slice, search, or press an arrow key to see its details here. Ctrl+click selects several."),
       ]);
       tell(null);
       return;
@@ -187,7 +187,7 @@ export function manyView(slices: readonly SliceRef[], info: RangeInfo | null, go
   ];
   if (info) rows.push(["From first to last", length(info.to - info.from)]);
   return [
-    heading(`${count(n)} slices`, "Ctrl+click adds and removes, Esc lets go"),
+    heading(`${count(n)} slices`, "Ctrl+click adds and removes, Esc clears"),
     h("dl.env", ...rows.flatMap(([term, part]) => [h("dt", term), h("dd", part)])),
     h("div", names),
   ];

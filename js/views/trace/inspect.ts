@@ -135,7 +135,7 @@ export function inspect(options: InspectOptions): Inspect {
   function gap(by: 1 | -1): void {
     const next = nextGap(context.payload.trace.gaps, model.range, by);
     if (next) showRange(next, FILL.range);
-    tell(next?.text ?? "No idle gap of a device is known.");
+    tell(next?.text ?? "No idle gaps of a device are known.");
   }
 
   const actions: Actions = {

@@ -207,5 +207,5 @@ function restText(model: Model, band: Band): string {
 
 function restTitle(band: Band): string {
   const closed = band.kind !== "lane" && band.lanes.length > MOST_TOGETHER;
-  return `Those with little in them${closed ? `; closed, the ${MOST_TOGETHER} with the most events are drawn` : ""}`;
+  return `Those with few events${closed ? `; closed, the ${MOST_TOGETHER} with the most events are drawn` : ""}`;
 }

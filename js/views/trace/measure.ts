@@ -62,10 +62,10 @@ export function snap(time: number, pixel: number, { source, own, others = [] }: 
   return Number.isNaN(there) ? time : there;
 }
 
-/** "3.78 ms, 264.6 a second": a length, and how often it fits into a second. */
+/** "3.78 ms, 264.6 per second": a length, and how often it fits into a second. */
 export function measureText(from: number, to: number): string {
   const ns = Math.abs(to - from);
   if (!(ns > 0)) return length(0);
   const rate = 1e9 / ns;
-  return `${length(ns)}, ${num(rate, rate < 100 ? 1 : 0)} a second`;
+  return `${length(ns)}, ${num(rate, rate < 100 ? 1 : 0)} per second`;
 }

@@ -76,7 +76,7 @@ export function room(lanes: HTMLElement, onChange: () => void, signal: AbortSign
     role: "separator",
     "aria-orientation": "horizontal",
     "aria-label": "Height of the lanes",
-    title: "Drag to make the lanes taller; double click: all of them",
+    title: "Drag to make the lanes taller; double-click to show all of them",
     tabindex: "0",
   });
   let held: { y: number; height: number } | null = null;

@@ -1,4 +1,4 @@
-"""Where the workers are: addresses as people write them, checked before anybody is asked."""
+"""Addresses of workers, checked before any worker is contacted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nbprof.core.errors import CaptureError
 
 # A name or IPv4 address, or an IPv6 address in brackets.
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9.])?|\[[0-9A-Fa-f:.]{2,45}(?:%[A-Za-z0-9._-]{1,32})?\]"
-_EXAMPLE = "write it as host:6009, with the port that its profiler server listens at"
+_EXAMPLE = "write it as host:6009, with the port of the profiler server"
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def parse(given: str | Iterable[str]) -> tuple[list[Address], list[str]]:
     Raises
     ------
     CaptureError
-        An address that is none, or none at all.
+        An invalid address, or none.
     """
     texts = _texts(given)
     found: list[Address] = []
@@ -52,10 +52,10 @@ def parse(given: str | Iterable[str]) -> tuple[list[Address], list[str]]:
         address = _one(text)
         if address not in found:
             found.append(address)
-        elif (note := f"{address} was given more than once and recorded once") not in notes:
+        elif (note := f"{address} was given more than once; it was recorded once") not in notes:
             notes.append(note)
     if not found:
-        raise CaptureError("no address was given: name the workers, as grpc://host:6009,grpc://host2:6009")
+        raise CaptureError("no address given: name the workers, as in grpc://host:6009,grpc://host2:6009")
     return found, notes
 
 
@@ -64,11 +64,11 @@ def _texts(given: Any) -> list[str]:
     if isinstance(given, str):
         return [given]
     if isinstance(given, (bytes, bytearray)) or not isinstance(given, Iterable):
-        raise CaptureError(f"addresses are a text such as 'host:6009,host2:6009' or a list of texts, not {type(given).__name__}")
+        raise CaptureError(f"addresses must be a string such as 'host:6009,host2:6009' or a list of strings, not {type(given).__name__}")
     texts = list(given)
     for text in texts:
         if not isinstance(text, str):
-            raise CaptureError(f"an address is a text such as 'host:6009', not {text!r}")
+            raise CaptureError(f"an address must be a string such as 'host:6009', not {text!r}")
     return texts
 
 
@@ -78,10 +78,10 @@ def _one(text: str) -> Address:
         raise CaptureError(f"{text}: a profiler server speaks gRPC, not {scheme}; {_EXAMPLE}")
     match = re.fullmatch(rf"({_HOST})(?::(\d{{1,9}}))?/?", rest)
     if match is None:
-        hint = "; an IPv6 address stands in brackets, as [::1]:6009" if rest.count(":") > 1 else ""
-        raise CaptureError(f"{text!r} is no address: {_EXAMPLE}{hint}")
+        hint = "; write an IPv6 address in brackets, as [::1]:6009" if rest.count(":") > 1 else ""
+        raise CaptureError(f"{text!r} is not an address: {_EXAMPLE}{hint}")
     if match[2] is None:
         raise CaptureError(f"{text} has no port: {_EXAMPLE}")
     if not 0 < int(match[2]) < 65536:
-        raise CaptureError(f"{text}: a port is a number from 1 to 65535")
+        raise CaptureError(f"{text}: the port must be a number from 1 to 65535")
     return Address(match[1], int(match[2]))

@@ -11,7 +11,7 @@ from nbprof.capture.remote.messages import PROFILE, TERMINATE, ProfileResponse, 
 from nbprof.core.errors import CaptureError, ReadError
 
 CONNECT_MS = 5_000
-"""How long a machine may take to accept a connection."""
+"""Time limit for a machine to accept a connection."""
 
 _OPTIONS = (
     # A recording has 100 MB and more; gRPC refuses over 4 MB by default.
@@ -104,5 +104,5 @@ def library() -> Any:
     try:
         import grpc
     except ImportError as error:
-        raise CaptureError(f"sampling workers needs grpcio, which is not here ({error}): pip install 'nbprof[remote]'") from error
+        raise CaptureError(f"sampling workers needs grpcio, which is not installed ({error}): pip install 'nbprof[remote]'") from error
     return grpc

@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from nbprof.capture.remote.addresses import Address
 from nbprof.capture.remote.client import Refusal
 
-BUSY = "another recording is running there; one worker records once at a time"
-IDLE = "nothing happened there while it was recorded: is it training? A longer --duration may meet it at work"
-REFUSED = "nothing listens there: is the worker running, and is this the port of its profiler server (nbprof.serve(6009) starts one)?"
-NO_GRPC = "what listens there does not speak gRPC; the profiler server has a port of its own, not that of TensorBoard or Jupyter"
-NO_PROFILER = "what listens there has no profiler service; the profiler server has a port of its own"
-BROKEN = "the connection broke while it was recording; was the worker stopped?"
+BUSY = "another recording is running there; a worker makes one recording at a time"
+IDLE = "nothing happened there during the recording: is it training? Try a longer --duration"
+REFUSED = (
+    "nothing listens on this port: is the worker running, and is this the port of its profiler server (nbprof.serve(6009) starts one)?"
+)
+NO_GRPC = "what listens on this port does not speak gRPC; the profiler server has its own port, not that of TensorBoard or Jupyter"
+NO_PROFILER = "what listens on this port has no profiler service; the profiler server has its own port"
+BROKEN = "the connection was lost during the recording; was the worker stopped?"
 
 
 @dataclass(frozen=True)
 class Failure:
-    """One try that gave nothing.
+    """A failed attempt.
 
     Parameters
     ----------
@@ -58,35 +60,36 @@ def explain(refusal: Refusal, address: Address, root: str, waited_s: float) -> F
         return Failure(BROKEN, again=True)
     if code == "DEADLINE_EXCEEDED":
         return Failure(
-            f"no answer within {waited_s:.0f} s: it hangs, sends more than the network can carry, or its clock is behind this machine's"
+            f"no answer within {waited_s:.0f} s: it hangs, sends more data than the network can carry, or its clock is behind this "
+            "machine's"
         )
     if root and root in details:
-        return Failure(f"it is a server that writes its file itself and could not write to {root} ({_short(details)}): {shared()}")
+        return Failure(f"this server writes its own file, and could not write to {root} ({_short(details)}): {shared()}")
     if code == "DATA_LOSS":
-        return Failure(f"its answer is no profile ({_short(details)})")
+        return Failure(f"its answer is not a profile ({_short(details)})")
     if code == "RESOURCE_EXHAUSTED":
-        return Failure(f"the recording is too large to be sent ({_short(details)}): a shorter --duration helps")
+        return Failure(f"the recording is too large to send ({_short(details)}): try a shorter --duration")
     if code == "CANCELLED":
-        return Failure("it gave up the recording", again=True)
-    return Failure(f"it answers {code}{': ' + _short(details) if details else ''}")
+        return Failure("it aborted the recording", again=True)
+    return Failure(f"it answered {code}{': ' + _short(details) if details else ''}")
 
 
 def shared() -> str:
     """The remedy where a server writes its file itself."""
-    return "give a --logdir on a folder that both machines have under this path, or update TensorFlow or JAX there"
+    return "choose a --logdir that both machines share under this path, or update TensorFlow or JAX there"
 
 
 def _unreachable(details: str, address: Address) -> Failure:
     if re.search(r"HTTP/2|frame type", details):
         return Failure(NO_GRPC)
     if "SETTINGS frame" in details:
-        return Failure("something listens there but does not answer: it is no profiler server, or hangs")
+        return Failure("what listens on this port does not answer: it is not a profiler server, or it hangs")
     if re.search(r"resolv|lookup|[Nn]ame (?:or service )?not (?:found|known)|DNS", details):
-        return Failure(f"no machine is known by the name {address.host}", again=True)
+        return Failure(f"no machine named {address.host} was found", again=True)
     if "refused" in details:
         return Failure(REFUSED, again=True)
     if re.search(r"[Tt]ime[d ]*out|FD [Ss]hutdown|unreachable|No route", details):
-        return Failure("the machine cannot be reached: is the name right, and does a firewall let the port through?", again=True)
+        return Failure("the machine cannot be reached: is the name right, and is the port open in the firewall?", again=True)
     if re.search(r"[Ss]ocket closed|reset|GOAWAY|Broken pipe|Stream removed|EOF", details):
         return Failure(BROKEN, again=True)
     return Failure(f"it cannot be reached ({_short(details)})", again=True)

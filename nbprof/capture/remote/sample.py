@@ -31,7 +31,7 @@ _numbers = itertools.count(1)
 
 
 def capture(addresses: str | Iterable[str], sampling: Sampling, progress: bool | Tell = True) -> Profile:
-    """The profile of a sample; `nbprof.capture` describes it."""
+    """The profile of a sample; see `nbprof.capture`."""
     from nbprof.profiles.load import open_recording
 
     with Progress(progress) as tell:
@@ -80,7 +80,7 @@ def record(addresses: str | Iterable[str], sampling: Sampling, tell: Tell, watch
         try:
             folder.mkdir(parents=True)
         except OSError as error:
-            raise CaptureError(f"{place.logdir} cannot be written ({error.strerror}): --logdir DIR chooses another place") from error
+            raise CaptureError(f"{place.logdir} cannot be written ({error.strerror}): choose another place with --logdir DIR") from error
         workers = Workers(targets, sampling, folder, tell, watch)
         workers.run()
         if not workers.recorded:
@@ -106,7 +106,7 @@ def record(addresses: str | Iterable[str], sampling: Sampling, tell: Tell, watch
         try:
             recording.write()
         except OSError as error:
-            info.notes.append(f"the run's {recording.path.name} has no nbprof.json beside it: {error.strerror}")
+            info.notes.append(f"the run's {recording.path.name} has no nbprof.json next to it: {error.strerror}")
     if place.temporary:
         # The profile holds the info for as long as anybody holds the profile; at the latest the files go with the process.
         weakref.finalize(info, place.remove)
@@ -156,13 +156,13 @@ def _how(workers: Workers, sampling: Sampling) -> list[str]:
     """What a reader of the numbers should know about how they came."""
     recorded = workers.recorded
     count = f"{len(recorded)} of {len(workers.all)} workers" if len(workers.all) > 1 else str(workers.all[0].address)
-    notes = [f"sampled from outside: {count}, {sampling.duration_ms / 1000:g} s"]
+    notes = [f"sampled over gRPC: {count}, {sampling.duration_ms / 1000:g} s"]
     if workers.stopped_after_s is not None:
-        notes.append(f"the recording was stopped by hand after {workers.stopped_after_s:.1f} of {sampling.duration_ms / 1000:g} s")
+        notes.append(f"the recording was stopped early, after {workers.stopped_after_s:.1f} of {sampling.duration_ms / 1000:g} s")
     first_ns = min(worker.started_ns for worker in recorded)
     for worker in recorded:
         late_s = (worker.started_ns - first_ns) / 1e9
         if worker.failures and (late_s >= 0.05 or len(recorded) == 1):
-            when = f"{late_s:.1f} s later than the first" if len(recorded) > 1 else f"at try {len(worker.failures) + 1}"
+            when = f"{late_s:.1f} s later than the first" if len(recorded) > 1 else f"on attempt {len(worker.failures) + 1}"
             notes.append(f"{worker.address} was recorded {when}: {worker.failures[0].reason}")
     return notes

@@ -1,4 +1,4 @@
-"""What a person may ask of a sample of running workers."""
+"""The options for sampling running workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_MS = 3_600_000
 NAME = re.compile(r"\w(?:[\w .+=@()-]{0,58}[\w+=@()-])?")
 """Of a run: a folder on any disk, and a line in TensorBoard's list."""
 TOGETHER_MS = 1000
-"""Several workers begin so long after they were asked, for all to have got the message by then."""
+"""Delay before several workers start together, so that all have received the request."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class Sampling:
 
     def __post_init__(self) -> None:
         for name, least, most, what in (
-            ("duration_ms", 1, MOST_MS, "the duration is 1 ms to 3,600,000 ms (an hour)"),
-            ("host_level", 0, 3, "the host level is 0, 1, 2 or 3"),
-            ("device_level", 0, 1, "the device level is 0 or 1"),
-            ("python_level", 0, 1, "the Python level is 0 or 1"),
-            ("retries", 0, 100, "the number of retries is 0 to 100"),
-            ("delay_ms", 0, MOST_MS, "the delay is 0 ms to 3,600,000 ms (an hour)"),
+            ("duration_ms", 1, MOST_MS, "the duration must be 1 ms to 3,600,000 ms (an hour)"),
+            ("host_level", 0, 3, "the host level must be 0, 1, 2 or 3"),
+            ("device_level", 0, 1, "the device level must be 0 or 1"),
+            ("python_level", 0, 1, "the Python level must be 0 or 1"),
+            ("retries", 0, 100, "the number of retries must be 0 to 100"),
+            ("delay_ms", 0, MOST_MS, "the delay must be 0 ms to 3,600,000 ms (an hour)"),
         ):
             value = getattr(self, name)
             if name == "delay_ms" and value is None:
@@ -72,8 +72,8 @@ class Sampling:
         text: object = self.name
         if text is not None and not (isinstance(text, str) and NAME.fullmatch(text)):
             raise CaptureError(
-                "the name of a run is up to 60 letters, digits, spaces and any of . _ + = @ ( ) -, and begins with a letter or digit, "
-                f"not {text!r}"
+                "the name of a run has up to 60 letters, digits, spaces and any of . _ + = @ ( ) -, and starts with a letter or digit; "
+                f"it cannot be {text!r}"
             )
 
     def delay_for(self, workers: int) -> int:

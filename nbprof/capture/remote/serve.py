@@ -1,4 +1,4 @@
-"""Let this process be sampled: start the profiler server of the framework that it uses."""
+"""Make this process available for sampling: start its framework's profiler server."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class StandingMarks:
             keras.hook(module, self.clock, self._patches)
         except Exception as error:
             # Nothing of ours may fail the person's import.
-            self.clock.fault = f"the steps of Keras could not be found: {type(error).__name__}: {error}"
+            self.clock.fault = f"Keras steps could not be marked: {type(error).__name__}: {error}"
 
 
 SERVERS = ("tensorflow", "jax")
@@ -95,16 +95,16 @@ _serving: dict[str, tuple[int, int]] = {}
 def serve(port: int = 6009, backend: str = "auto", *, steps: bool = True) -> int:
     """Starts the profiler server of TensorFlow or JAX in this process and returns its port; `nbprof.capture` then records it from anywhere.
 
-    It runs as long as the process. A second call changes nothing and returns the port of the first. From then on the steps of Keras, of
-    `nbprof.step` and `nbprof.steps` are marked, so that a sample has steps; a marker that nobody records costs a few microseconds.
+    It runs as long as the process. A second call changes nothing and returns the port of the first. From then on, the steps of Keras,
+    `nbprof.step` and `nbprof.steps` are marked, so that a sample has steps; a marker that is not recorded costs a few microseconds.
 
-    Both frameworks let the server listen at all network addresses of the machine, without a password: whoever reaches the port can record
-    the program. Where others do, let a firewall close the port and use a tunnel: ``ssh -L 6009:localhost:6009 machine``.
+    Both frameworks' servers listen on all network addresses of the machine, without a password: whoever can reach the port can record the
+    program. On a shared network, close the port in the firewall and use a tunnel: ``ssh -L 6009:localhost:6009 machine``.
 
     Parameters
     ----------
     port : int
-        0 takes one that is free.
+        0 takes a free one.
     backend : str
         ``tensorflow``, ``jax``, or ``auto``: the one that Keras runs on, or that is imported.
     steps : bool
@@ -118,7 +118,7 @@ def serve(port: int = 6009, backend: str = "auto", *, steps: bool = True) -> int
     Raises
     ------
     CaptureError
-        The port is taken, no framework is imported, or it has no profiler server: PyTorch has none.
+        The port is in use, no framework is imported, or it has no profiler server (PyTorch has none).
 
     Examples
     --------
@@ -127,14 +127,16 @@ def serve(port: int = 6009, backend: str = "auto", *, steps: bool = True) -> int
     6009
     """
     if not _is_port(port):
-        raise CaptureError(f"a port is a number from 1 to 65535, or 0 for one that is free, not {port!r}")
+        raise CaptureError(f"the port must be a number from 1 to 65535, or 0 for a free one, not {port!r}")
     with _lock:
         name = _choose(backend)
         module = _module(name)
         process, running = _serving.get(name, (0, 0))
         if process == os.getpid():
             if port not in (0, running):
-                raise CaptureError(f"{TITLES[name]}'s profiler server of this process listens at port {running} already; it has only one")
+                raise CaptureError(
+                    f"{TITLES[name]}'s profiler server already listens on port {running} in this process; there can be only one"
+                )
             return running
         chosen = _free(port)
         try:
@@ -144,7 +146,7 @@ def serve(port: int = 6009, backend: str = "auto", *, steps: bool = True) -> int
         except Exception as error:
             raise CaptureError(f"{TITLES[name]}'s profiler server did not start: {error}") from error
         if not _listens(chosen):
-            raise CaptureError(f"{TITLES[name]}'s profiler server does not listen at port {chosen}{_low(chosen)}: choose another port")
+            raise CaptureError(f"{TITLES[name]}'s profiler server does not listen on port {chosen}{_low(chosen)}: choose another port")
         _serving[name] = (os.getpid(), chosen)
         if steps:
             _mark_steps(name, module)
@@ -167,7 +169,7 @@ def _is_port(port: Any) -> bool:
 
 def _choose(backend: str) -> str:
     if backend == "torch":
-        raise CaptureError(f"PyTorch has no profiler server, so it cannot be sampled from elsewhere: {_OWN_WAYS}")
+        raise CaptureError(f"PyTorch has no profiler server, so it cannot be sampled from another process: {_OWN_WAYS}")
     if backend in SERVERS:
         return backend
     if backend != "auto":
@@ -181,8 +183,8 @@ def _choose(backend: str) -> str:
         if name in SERVERS and name in sys.modules:
             return name
     if "torch" in sys.modules:
-        raise CaptureError(f"PyTorch has no profiler server, so it cannot be sampled from elsewhere: {_OWN_WAYS}")
-    raise CaptureError("neither TensorFlow nor JAX is imported here: import it first, or name it: nbprof.serve(6009, backend='jax')")
+        raise CaptureError(f"PyTorch has no profiler server, so it cannot be sampled from another process: {_OWN_WAYS}")
+    raise CaptureError("neither TensorFlow nor JAX is imported: import one first, or name it: nbprof.serve(6009, backend='jax')")
 
 
 def _module(name: str) -> Any:
@@ -200,7 +202,7 @@ def _start(name: str, module: Any, port: int) -> None:
         module.profiler.start_server(port)
     except ValueError as error:
         if "one profiler server" in str(error):
-            raise CaptureError("JAX's profiler server runs in this process already, at the port that it was started with") from error
+            raise CaptureError("JAX's profiler server is already running in this process, on the port it was started with") from error
         raise
 
 
@@ -231,12 +233,12 @@ def _bind(family: socket.AddressFamily, port: int) -> int:
             probe.bind(("", port))
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                why = "is taken, by another profiler server or another program"
+                why = "is in use by another profiler server or another program"
             elif error.errno == errno.EACCES:
                 why = f"may not be used here{_low(port)}"
             else:
                 raise
-            raise CaptureError(f"port {port} {why}: choose another, or 0 for one that is free") from error
+            raise CaptureError(f"port {port} {why}: choose another, or 0 for a free one") from error
         return int(probe.getsockname()[1])
 
 

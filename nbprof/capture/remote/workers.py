@@ -20,7 +20,7 @@ from nbprof.core.errors import ReadError
 from nbprof.core.wire import LENGTH, fields
 
 SLACK_S = 60.0
-"""The least time that a worker has to collect and send what it recorded; a long recording has its own length again."""
+"""Minimum time for a worker to collect and send its recording; for a long recording, as long again as it lasted."""
 RETRY_S = 0.25
 """Before an unreachable worker is asked again; twice as long each time."""
 BUSY_S = 1.0
@@ -158,7 +158,7 @@ class Workers:
             for worker in self.all:
                 if worker._call is not None:
                     worker._call.cancel()
-                    worker.failures.append(Failure("it had not answered when the recording was given up"))
+                    worker.failures.append(Failure("it had not answered when the recording was abandoned"))
                     worker._call, worker.given_up = None, True
         if self._watch is not None:
             with contextlib.suppress(KeyboardInterrupt):
@@ -176,7 +176,7 @@ class Workers:
             return State(address, "failed", worker.reason)
         if worker.failures:
             last = worker.failures[-1].reason
-            return State(address, "again", f"{last} (try {len(worker.failures) + 1} of {self._sampling.retries + 1})")
+            return State(address, "again", f"{last} (attempt {len(worker.failures) + 1} of {self._sampling.retries + 1})")
         passed_s = (time.time_ns() - self._begins_ns) / 1e9
         if self.stopped_after_s is not None or passed_s >= self._duration_s:
             return State(address, "sending")
@@ -250,12 +250,12 @@ class Workers:
                 # Of an older server, on this machine or on a disk that it shares.
                 worker.hostname = hostname(memoryview(path.read_bytes()))
             else:
-                return Failure(f"it is an older server, which wrote its file to {path.parent} on its own machine: {shared()}")
+                return Failure(f"this older server wrote its file to {path.parent} on its own machine: {shared()}")
         except ReadError as error:
             return Failure(f"its recording is damaged ({error})", again=True)
         except OSError as error:
             size = f"{len(response.xspace or b'') / 1e6:.1f} MB"
-            return Failure(f"its {size} could not be written to {path.parent} ({error.strerror}): --logdir DIR chooses another place")
+            return Failure(f"its {size} could not be written to {path.parent} ({error.strerror}): choose another place with --logdir DIR")
         worker.file, worker.bytes = path, path.stat().st_size
         return None
 
@@ -272,7 +272,7 @@ class Workers:
                     worker._call.cancel()
                     worker._call = None
                 if not worker.failures:
-                    worker.failures.append(Failure("it was stopped before the recording began"))
+                    worker.failures.append(Failure("the recording was stopped before it began"))
                 worker.given_up = True
 
     def _state(self) -> str:
@@ -288,7 +288,7 @@ class Workers:
             why = worker.failures[-1].reason.partition(":")[0].partition(";")[0]
             what = f"asking {worker.address} again, {len(worker.failures)} of {self._sampling.retries}: {why}"
         elif passed_s < 0:
-            what = f"recording of {count} begins in {-passed_s:.1f} s"
+            what = f"recording {count} starts in {-passed_s:.1f} s"
         elif passed_s < self._duration_s:
             what = f"recording {count} · {passed_s:.1f} of {self._duration_s:.1f} s"
         else:

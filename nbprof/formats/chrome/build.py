@@ -34,7 +34,7 @@ class Track:
     pid: int
     tid: int
     thread: str | None = None
-    """Name of a lane of async chains or counters."""
+    """Name of a lane of async events or counters."""
 
 
 @dataclass
@@ -144,7 +144,7 @@ class Builder:
                 other[what] = other.get(what, 0) + 1
         if other:
             listed = ", ".join(f"{k} ({v:,})" for k, v in sorted(other.items())[:8])
-            self.receipt.info(f"Metadata events that nothing here uses: {listed}.")
+            self.receipt.info(f"Metadata events that are not used: {listed}.")
         return out
 
     def _slices(self, part: Part, good: np.ndarray, first: int, tracks: list[Track]) -> slices.Slices:
@@ -186,9 +186,7 @@ class Builder:
         out = instant & (wide[row] == self.texts.get("g", -2)) & ((start > high + room) | (start < low - room))
         if out.any():
             # PyTorch writes one in every file: no loss, so it must not read like one.
-            self.receipt.info(
-                f"Marks of the whole trace far outside of all slices, such as Record Window End, are not drawn: {int(out.sum()):,}."
-            )
+            self.receipt.info(f"Trace-wide marks far outside all slices, such as Record Window End, are not drawn: {int(out.sum()):,}.")
         keep[out] = False
         return keep
 
@@ -218,9 +216,9 @@ class Builder:
         pid, tid = part.text["pid"].tolist(), part.text["tid"].tolist()
         begins = part.phase == ord("B")
         pairs, left, lost = slices.pair(order.tolist(), lambda r: (pid[r], tid[r]), begins, part.text["name"], by_name=False)
-        self.receipt.skip("left out: ends of slices that never began (ph E without B).", lost)
+        self.receipt.skip("left out: ends of slices without a begin (ph E without B).", lost)
         if left:
-            self.receipt.warn(f"Slices that never end (ph B without E), drawn to the end of the trace: {len(left):,}.")
+            self.receipt.warn(f"Slices without an end (ph B without E), drawn to the end of the trace: {len(left):,}.")
         end = max(end, int(time.max()))
         begun = np.array([p[0] for p in pairs] + left, np.int64)
         at = relative(part, begun, first)
@@ -248,10 +246,10 @@ class Builder:
         steps = np.isin(part.phase, letters(*"nTp"))
         nests = [r for r in order if not steps[r]]
         pairs, left, lost = slices.pair(nests, key, begins, part.text["name"], by_name=True)
-        self.receipt.skip("left out: ends of async slices that never began (ph e without b).", lost)
+        self.receipt.skip("left out: ends of async slices without a begin (ph e without b).", lost)
         last = max(time.values())
         if left:
-            self.receipt.warn(f"Async slices that never end (ph b without e), drawn to the end of the trace: {len(left):,}.")
+            self.receipt.warn(f"Async slices without an end (ph b without e), drawn to the end of the trace: {len(left):,}.")
         found = [(b, time[b], time[e] - time[b], 0) for b, e in pairs] + [(b, time[b], last - time[b], 0) for b in left]
         found += [(r, time[r], 0, 1) for r in order if steps[r]]
         spans: dict[tuple[object, ...], tuple[int, int]] = {}
@@ -331,7 +329,7 @@ class Builder:
                 full = f"{label} {key}" if key and key != "value" and key != label else label
                 out.append((lane_of[pid], full, relative(part, event[at].astype(np.int64), first), values[at]))
         if words:
-            self.receipt.info(f"Values of counters that are no numbers, left out: {words:,}.")
+            self.receipt.info(f"Counter values that are not numbers, left out: {words:,}.")
         return out
 
     def trace(self) -> Trace:

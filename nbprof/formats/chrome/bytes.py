@@ -54,7 +54,7 @@ class Source:
             self.read += len(chunk)
             if packed and self.read > self.limit:
                 raise ReadError(
-                    f"unpacks to more than {self.limit:,} bytes from {buffer.size:,}: this may be a gzip bomb. If it is a real trace, "
+                    f"decompresses to more than {self.limit:,} bytes from {buffer.size:,}: it may be a gzip bomb. If it is a real trace, "
                     "raise the limit: nbprof.load(..., limit_bytes=...).",
                     path=self.file.label,
                 )
@@ -77,7 +77,7 @@ class Source:
             while not unpack.eof:
                 if not len(feed):
                     if at >= buffer.size:
-                        self.trouble = "The packed file was cut off; what could be unpacked was read."
+                        self.trouble = "The compressed file is truncated; what could be decompressed was read."
                         return
                     feed = data[at : at + CHUNK // 8]
                     at += len(feed)
@@ -88,7 +88,7 @@ class Source:
                 except MemoryError:
                     raise
                 except Exception as error:
-                    self.trouble = f"The packed file is damaged near its byte {at:,} ({error}); what came before was read."
+                    self.trouble = f"The compressed file is damaged near byte {at:,} ({error}); what comes before was read."
                     yield from _salvaged(data[begin:at], given)
                     return
                 feed = unpack.unconsumed_tail
@@ -99,7 +99,7 @@ class Source:
             while at < buffer.size and data[at] == 0:
                 at += 1
             if at < buffer.size and bytes(data[at : at + 2]) != MAGIC:
-                self.trouble = f"{buffer.size - at:,} bytes behind the packed text are no gzip; they were not read."
+                self.trouble = f"{buffer.size - at:,} bytes after the compressed data are not gzip; they were not read."
                 return
 
 

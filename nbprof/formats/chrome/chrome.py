@@ -83,8 +83,8 @@ def _add(builder: Builder, file: SourceFile, limit_bytes: int, label: str) -> No
     builder.add(host, document.parts, _base(base))
     if count >= _XLA_MOST and _by_xla(document):
         receipt.warn(
-            f"{label}XLA's exporter writes no more than 1,000,000 events to trace.json.gz; this file reached that, so events are missing. "
-            "The *.xplane.pb beside it has them all."
+            f"{label}XLA's exporter writes no more than 1,000,000 events to trace.json.gz; this file reached that, so events are "
+            "missing. The *.xplane.pb next to it has them all."
         )
 
 
@@ -118,11 +118,11 @@ def tell(receipt: Receipt, document: Document, label: str, name: str) -> None:
     if document.trouble.broken:
         receipt.skip(f"left out: damaged, the first at byte {document.trouble.broken_at:,} of {name}.", document.trouble.broken)
     if document.trouble.strange:
-        receipt.warn(f"{label}Entries of the list of events that are no events, left out: {document.trouble.strange:,}.")
+        receipt.warn(f"{label}Entries in the list of events that are not events, left out: {document.trouble.strange:,}.")
     if document.trouble.cut >= 0:
         receipt.warn(
-            f"{label}The file ends in the middle, at byte {document.trouble.cut:,}: the profiler was killed while it wrote, or the copy is "
-            "not complete. What is whole before it was read."
+            f"{label}The file is truncated at byte {document.trouble.cut:,}: the profiler was killed while it wrote, or the copy is "
+            "incomplete. What comes before was read."
         )
     elif document.open_list:
         receipt.info(f"{label}The list of events is not closed; every event in it was read.")

@@ -131,7 +131,7 @@ def walk(chunks: Iterator[bytes]) -> Document:
         window.forget(3)
     first = window.skip_spaces()
     if first == b"":
-        raise ReadError("nothing but spaces is in it: the profiler was stopped before it wrote anything.")
+        raise ReadError("it contains only whitespace: the profiler was stopped before it wrote anything.")
     if first == b"[":
         window.forget(1)
         _events(window, out)
@@ -141,15 +141,15 @@ def walk(chunks: Iterator[bytes]) -> Document:
         if not out.lists:
             _no_events(out)
     else:
-        raise ReadError(f"this is no trace in JSON: it begins with {first!r}, not with {{ or [.", offset=window.base)
+        raise ReadError(f"this is not a JSON trace: it starts with {first!r}, not with {{ or [.", offset=window.base)
     return out
 
 
 def _no_events(out: Document) -> None:
     if out.trouble.cut >= 0:
-        raise ReadError("the file ends before its list of events begins: record it again, or copy it again.", offset=out.trouble.cut)
+        raise ReadError("the file ends before its list of events: record or copy it again.", offset=out.trouble.cut)
     keys = ", ".join(list(out.metadata)[:8]) or "nothing"
-    raise ReadError(f"it is JSON but no trace: it has no list called traceEvents (it has {keys}).")
+    raise ReadError(f"it is JSON, but not a trace: it has no list called traceEvents (it has {keys}).")
 
 
 def _top(window: Window, out: Document) -> None:

@@ -9,7 +9,7 @@ from nbprof.core.files import LocalFile, printable
 from nbprof.formats.chrome import runs
 from nbprof.formats.format import PACKING, Format, Head, Kind, Member
 
-_NO_TRACE = "nbprof reads traces whose top is a list of events or has a key traceEvents."
+_NO_TRACE = "nbprof reads traces whose top level is a list of events or has the key traceEvents."
 # A key of JSON is followed by a colon; in a text that quotes one (a notebook), the closing quote has a backslash before it.
 _EVENTS = re.compile(rb'"traceEvents"\s*:')
 _PHASE = re.compile(rb'"ph"\s*:\s*"')
@@ -30,30 +30,30 @@ def sniff(head: Head) -> Kind | None:
     if _EVENTS.search(text):
         return _trace(text)
     if b"memoryProfilePerAllocator" in text[:4096]:
-        return Kind("", "a table that TensorBoard made from a profile", "Name the *.xplane.pb beside it.")
+        return Kind("", "a table that TensorBoard made from a profile", "Give the path of the *.xplane.pb next to it.")
     if b"speedscope.app" in text[:4096]:
         return Kind("", "a speedscope profile", "nbprof does not read it.")
     if b'"nbformat"' in text or text[:64].replace(b" ", b"").replace(b"\n", b"").startswith(b'{"cells":['):
-        return Kind("", "a Jupyter notebook", "Open it in JupyterLab; load the profile that lies where the notebook was run.")
+        return Kind("", "a Jupyter notebook", "Open it in JupyterLab, or load the profile from the folder where the notebook ran.")
     # The events of a large job may begin far behind its metadata.
     if not head.whole and (len(_KINETO.findall(text)) > 1 or "trace" in head.name.lower()):
         return _trace(text)
     if head.whole and head.name.endswith((".trace.json", ".trace.json.gz")) and not text.rstrip().endswith(b"}"):
         return Kind("", "a trace that ends before its first event", "The program was killed while it wrote the file: record it again.")
-    return Kind("", "JSON, but no trace", _NO_TRACE)
+    return Kind("", "JSON, but not a trace", _NO_TRACE)
 
 
 def _list(text: bytes, head: Head) -> Kind:
     """A list at the top: of events, by the first of them."""
     inner = text[1:].lstrip()
     if inner[:1] not in (b"{", b"]", b""):
-        return Kind("", "JSON, but no trace", _NO_TRACE)
+        return Kind("", "JSON, but not a trace", _NO_TRACE)
     if _PHASE.search(text):
         return _trace(text)
     empty = inner[:1] == b"]" or (head.whole and not inner)
     if empty and "trace" in head.name.lower():
         return _trace(text)
-    return Kind("", "JSON, but no trace: its items are no events", _NO_TRACE)
+    return Kind("", "JSON, but not a trace: its items are not events", _NO_TRACE)
 
 
 def _trace(text: bytes) -> Kind:
@@ -73,7 +73,7 @@ def _better_beside(trace: Member) -> tuple[str, ...]:
     if not trace.kind.exporter or not isinstance(trace.file, LocalFile):
         return ()
     better = trace.file.path.with_name(trace.stem + ".xplane.pb")
-    return (f"{printable(better.name)} lies beside it and holds the same recording whole: load that for more.",) if better.is_file() else ()
+    return (f"{printable(better.name)} next to it has the same recording in full: load that for more.",) if better.is_file() else ()
 
 
 def _framework(path: Path) -> str:
@@ -82,7 +82,7 @@ def _framework(path: Path) -> str:
 
 FORMAT = Format(
     name=runs.NAME,
-    label="Chrome traces in JSON",
+    label="Chrome traces (JSON)",
     sniff=sniff,
     reader="nbprof.formats.chrome.chrome:read",
     dialect="nbprof.dialects.kineto.kineto:interpret",

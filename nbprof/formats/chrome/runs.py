@@ -121,15 +121,15 @@ def _again(group: list[_Rank], others: list[_Rank]) -> tuple[str, ...]:
     ]
     if not same:
         return ()
-    what = "states the number of a rank of this run, so it is" if len(same) == 1 else "state numbers of ranks of this run, so they are"
-    return (f"{join_some(same, 4)} beside it {what} not part of it: nbprof.runs lists the runs of a folder.",)
+    what = "has a rank number of this run, so it is" if len(same) == 1 else "have rank numbers of this run, so they are"
+    return (f"{join_some(same, 4)} next to it {what} not part of it: nbprof.runs lists the runs of a folder.",)
 
 
 def _notes(copies: list[Member]) -> tuple[str, ...]:
     if not copies:
         return ()
     names = join_some([one.file.name for one in copies], 4)
-    return (f"{names} beside it is the same recording as JSON, which its exporter cuts at a million events; it was not read.",)
+    return (f"{names} next to it is the same recording as JSON, which its exporter limits to a million events; it was not read.",)
 
 
 def _split(stem: str) -> tuple[str, float | None]:

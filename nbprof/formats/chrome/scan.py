@@ -109,7 +109,7 @@ class _Reader:
         self.is_args = np.zeros(len(keys.at), bool)
         self.texts: list[str] = []
         self.rounded: list[npt.NDArray[np.int32]] = []
-        """Events in which a time was rounded."""
+        """Events with a rounded time."""
 
     def part(self, count: int) -> Part:
         """The columns of all events; those marked bad are not to be used."""

@@ -44,8 +44,8 @@ def clock(part: Part, used: np.ndarray, receipt: Receipt) -> tuple[int, np.ndarr
     """
     state = part.start.state
     good = used & (state == GOOD)
-    receipt.skip("left out: without a time (ts).", int((used & (state == 0)).sum()))
-    receipt.skip("left out: with a time (ts) that is no number or beyond every calendar.", int((used & (state > GOOD)).sum()))
+    receipt.skip("left out: no time (ts).", int((used & (state == 0)).sum()))
+    receipt.skip("left out: time (ts) is not a number or is out of range.", int((used & (state > GOOD)).sum()))
     rows = np.flatnonzero(good)
     if not len(rows):
         return 0, good
@@ -66,7 +66,7 @@ def clock(part: Part, used: np.ndarray, receipt: Receipt) -> tuple[int, np.ndarr
     week = LONGEST_PS // 1000
     far = (times > middle + week) | (times < middle - week)
     if far.any():
-        receipt.skip("left out: over a week away from the rest of the trace.", int(far.sum()))
+        receipt.skip("left out: more than a week away from the rest of the trace.", int(far.sum()))
         good[rows[far]] = False
         times = times[~far]
     return int(times.min()), good
@@ -81,14 +81,14 @@ def complete(part: Part, rows: Int64s, receipt: Receipt) -> tuple[Int64s, Int64s
     """Rows and durations (ps) of complete events; durations that can't be are dealt with."""
     state = part.length.state[rows]
     bad = state > GOOD
-    receipt.skip("left out: with a duration that is no number.", int(bad.sum()))
+    receipt.skip("left out: duration is not a number.", int(bad.sum()))
     missing = int((state == 0).sum())
     if missing:
         receipt.warn(f"Complete events without a duration, taken as 0: {missing:,}.")
     rows = rows[~bad]
     week = LONGEST_PS // 1000
     long = part.length.ns[rows] > week
-    receipt.skip("left out: with a duration of over a week (an overflow of the profiler's counter).", int(long.sum()))
+    receipt.skip("left out: duration of more than a week (an overflow of the profiler's counter).", int(long.sum()))
     rows = rows[~long]
     negative = part.length.ns[rows] < 0
     if negative.any():

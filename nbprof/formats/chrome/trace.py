@@ -74,7 +74,7 @@ def _clock(builder: Builder) -> tuple[int, list[int]]:
         return 0, [0] * len(files)
     epoch = min(firsts)
     if max(firsts) - epoch > LONGEST_PS // 1000:
-        builder.receipt.warn("The files of this run have clocks over a week apart; each is drawn from its own beginning.")
+        builder.receipt.warn("The clocks of this run's files are more than a week apart; each file is drawn from its own start.")
         return epoch, [0] * len(files)
     return epoch, [max(f.first - epoch, 0) * 1000 for f in files]
 

@@ -39,7 +39,7 @@ _SUFFIX: dict[str, tuple[str, float]] = {
 }
 
 _TO_US = {"ns": 1e-3, "ms": 1e3}
-"""Of columns that are µs here."""
+"""For columns that are in µs here."""
 
 _IDS = {"device_id", "model_id", "task_id", "stream_id", "infer_id", "context_id", "step_id", "iteration_id", "batch_id", "graph_id"}
 _IDS |= {"step", "count", "block_num", "mix_block_num", "node_index_start", "node_index_end", "process_id", "thread_id"}

@@ -105,7 +105,7 @@ def _section(data: bytes) -> Section:
     for name, (us, frac, good) in times.items():
         far = good & (us - base > 10**12 * 8)
         if far.any():
-            said.append(f"{_count(far)} in {name} are months after the others, and were left out.")
+            said.append(f"{_count(far)} in {name} are months after the others and were left out.")
             good = good & ~far
         out[name] = pd.arrays.IntegerArray(np.where(good, (np.where(good, us, base) - base) * 1_000_000 + frac, 0), ~good)
     frame = pd.DataFrame(out, copy=False)
@@ -141,7 +141,7 @@ def _rows(body: bytes, specs: list[Column], said: list[str]) -> pd.DataFrame | N
             return None
         except pd.errors.ParserError:
             # A quote that is never closed takes the rest of the file; taken for a letter, it costs its own row.
-            said.append("a quote in it is never closed; quotes were taken for letters.")
+            said.append("a quote in it is never closed; quotes were read as ordinary characters.")
             raw = pd.read_csv(
                 io.BytesIO(body),
                 header=None,
@@ -156,9 +156,9 @@ def _rows(body: bytes, specs: list[Column], said: list[str]) -> pd.DataFrame | N
             )
     lost = sum(str(w.message).count("expected") for w in caught)
     if lost:
-        said.append(f"{lost:,} rows have far more cells than the header, and were left out.")
+        said.append(f"{lost:,} rows have far more cells than the header and were left out.")
     if len(body) > _LARGE and (over := raw[range(width, width + _MORE)].notna().any(axis=1)).any():
-        said.append(f"{_count(over.to_numpy(), 'row is', 'rows are')} longer than the header; what is behind its last column was left out.")
+        said.append(f"{_count(over.to_numpy(), 'row is', 'rows are')} longer than the header; cells beyond the last column were left out.")
     return raw
 
 
@@ -173,12 +173,12 @@ def _ragged(body: bytes, width: int, said: list[str]) -> None:
     filled = np.diff(bounds) > 2
     short, long = filled & (cells < width), filled & (cells > width)
     if short.any():
-        said.append(f"{_count(short, 'row is', 'rows are')} shorter than the header; what they lack is not known.")
+        said.append(f"{_count(short, 'row is', 'rows are')} shorter than the header; the missing cells are unknown.")
     if long.any():
-        said.append(f"{_count(long, 'row is', 'rows are')} longer than the header; what is behind its last column was left out.")
+        said.append(f"{_count(long, 'row is', 'rows are')} longer than the header; cells beyond the last column were left out.")
     returns = int((data[ends[ends > 0] - 1] == 0x0D).sum())
     if 0 < returns < len(ends):
-        said.append("lines end in LF and in CRLF.")
+        said.append("it mixes LF and CRLF line endings.")
 
 
 def _count(flags: npt.NDArray[np.bool_], one: str = "value", many: str = "values") -> str:
@@ -206,7 +206,7 @@ def _floats(column: pd.Series, name: str, said: list[str], none: tuple[str, ...]
     if bad.any():
         example = str(text[bad].iloc[0])[:40]
         shown = example if example.isprintable() else "?"
-        said.append(f"{_count(bad, 'text stands', 'texts stand')} in {name}, where a number is due, as “{shown}”; taken for unknown.")
+        said.append(f"{_count(bad, 'text', 'texts')} in {name} instead of numbers, such as “{shown}”; treated as unknown.")
     return out
 
 
@@ -220,13 +220,13 @@ def _numbers(column: pd.Series, spec: Column, said: list[str]) -> npt.NDArray[np
             out = out.copy()
             out[under] = np.array(exact, np.float64)
             said.append(
-                f"{_count(under)} in {spec.name} are a negative difference as an unsigned number (18446744073709521.304 µs is 30.312): "
-                "put right."
+                f"{_count(under)} in {spec.name} are negative differences stored as unsigned numbers (18446744073709521.304 µs is "
+                "30.312): corrected."
             )
     infinite = np.isinf(out)
     if infinite.any():
         out = np.where(infinite, np.nan, out)
-        said.append(f"{_count(infinite)} in {spec.name} are no finite number; taken for unknown.")
+        said.append(f"{_count(infinite)} in {spec.name} are not finite; treated as unknown.")
     return out * spec.scale if spec.scale != 1.0 else out
 
 
@@ -290,11 +290,11 @@ def _times(column: pd.Series, spec: Column, said: list[str]) -> tuple[Int64s, In
     if rounded.any():
         example = values[int(np.flatnonzero(rounded)[0])]
         said.append(
-            f"{_count(rounded)} in {spec.name} are rounded, as {str(example).strip()[:24]!r}: a spreadsheet or another tool wrote the file "
-            "anew, and the moments are lost. Export it again, or load the file that the profiler wrote."
+            f"{_count(rounded)} in {spec.name} are rounded, as {str(example).strip()[:24]!r}: a spreadsheet or another tool rewrote the "
+            "file, and precise times are lost. Export it again, or load the file that the profiler wrote."
         )
     if bad.any():
-        said.append(f"{_count(bad, 'text stands', 'texts stand')} in {spec.name}, where a time is due; taken for unknown.")
+        said.append(f"{_count(bad, 'text', 'texts')} in {spec.name} instead of times; treated as unknown.")
     # A moment of 0 is one that the exporter did not know.
     good &= (whole != 0) | (frac != 0)
     return np.where(good, whole, 0), np.where(good, frac, 0), good

@@ -13,7 +13,7 @@ from nbprof.formats.msprof.iterations import STEPS, spans
 
 HARDWARE, COMMUNICATION = "Ascend Hardware", "Communication"
 _NEAR_PS = 1_000_000
-"""Timelines of old versions round moments to a quarter of a microsecond."""
+"""Timelines of old versions round times to a quarter of a microsecond."""
 _SHARED = re.compile(r"HCCL|COMMUNICATION", re.IGNORECASE)
 _WORK = re.compile(r"Ascend Hardware|HCCL|COMMUNICATION|Communication", re.IGNORECASE)
 

@@ -32,7 +32,7 @@ def sniff(head: Head) -> Kind | None:
     if kind_of(header_of(line)):
         return Kind(NAME, "a table of Ascend's profiler (CSV)")
     if _HEADER.search(line.decode("utf-8", "replace")):
-        return Kind("", "a table of Ascend's profiler (CSV) without the columns that nbprof knows")
+        return Kind("", "a table of Ascend's profiler (CSV) without columns that nbprof knows")
     return None
 
 
@@ -45,7 +45,7 @@ def _by_name(head: Head) -> Kind | None:
     trace = kind is not None and kind.format != ""
     if use == "partial" and kind is not None and trace and _TIMELINE.search(head.data):
         return replace(kind, format=NAME)
-    return Kind(NAME, "what Ascend's tools found") if use == "analysed" and not trace and _FOUND.search(head.data) else None
+    return Kind(NAME, "the findings of Ascend's tools") if use == "analysed" and not trace and _FOUND.search(head.data) else None
 
 
 def _framework(path: Path) -> str:
@@ -54,7 +54,7 @@ def _framework(path: Path) -> str:
 
 FORMAT = Format(
     name=NAME,
-    label="tables (CSV, with commas, in UTF-8) as Ascend's profilers write them",
+    label="tables written by Ascend's profilers (CSV with commas, UTF-8)",
     sniff=sniff,
     reader="nbprof.formats.msprof.msprof:read",
     dialect="nbprof.dialects.msprof.msprof:interpret",

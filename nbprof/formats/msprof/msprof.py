@@ -104,8 +104,8 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
             (receipt.warn if note.level == "warning" else receipt.info)(prefix + note.text)
     if not builder.files and not tables:
         empty = not any(len(file.head(1)) for file in files if use_of(file.name) not in ("facts", ""))
-        why = "all of its tables are empty: the export was stopped, run msprof --export=on again." if empty else ""
-        raise ReadError(why or "none of its files holds a table or a timeline of Ascend's profilers.", path=files[0].label)
+        why = "all of its tables are empty: the export was stopped; run msprof --export=on again." if empty else ""
+        raise ReadError(why or "none of its files is a table or a timeline of Ascend's profilers.", path=files[0].label)
     trace = builder.trace() if builder.files else _empty(receipt)
     trace.hosts = [one.name for one in found]
     trace.metadata["ascend"] = [{"path": one.name, "rank": one.rank, "devices": one.devices, "facts": one.facts} for one in found]
@@ -118,7 +118,7 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
                 receipt.warn(f"{printable(table.source)}: {doubt}" if not doubt.startswith(table.source) else doubt)
     if tables:
         rows = ", ".join(f"{kind} {sum(map(len, items)):,}" for kind, items in sorted(tables.items()))
-        receipt.info(f"Rows of tables, which p.ascend.table gives as they are: {rows}.")
+        receipt.info(f"Rows of tables that p.ascend.table returns unchanged: {rows}.")
     trace.tables = tables
     receipt.events = len(trace.events)
     return trace
@@ -145,7 +145,7 @@ def _facts(one: Recording, receipt: Receipt) -> None:
         try:
             stated = json.loads(bytes(file.read().data))
         except (ReadError, ValueError, RecursionError):
-            receipt.info(f"{printable(file.name)} could not be read: what it says of the machine is not known.")
+            receipt.info(f"{printable(file.name)} could not be read: its information about the machine is missing.")
             continue
         if not isinstance(stated, dict):
             continue
@@ -174,7 +174,7 @@ def _named(found: list[Recording], receipt: Receipt) -> None:
             elif device is not None and devices.count(device) == 1:
                 names[i] = f"NPU {device}"
         for rank in sorted({r for r in ranks if r is not None and ranks.count(r) > 1}):
-            receipt.warn(f"{ranks.count(rank)} recordings are of rank {rank}. Each is shown as a host of its own.")
+            receipt.warn(f"{ranks.count(rank)} recordings are of rank {rank}. Each is shown as a separate host.")
     for i, name in enumerate(names):
         while name in names[:i]:
             name += "'"
@@ -254,7 +254,7 @@ def _one_clock(trace: Trace, tables: dict[str, list[Table]], *, timelines: bool)
     for items in tables.values():
         for table in items:
             if not msprof_tables.rebase(table, trace.epoch_ns):
-                table.doubts.append("its clock is months away from that of the timeline; its moments are counted from its own begin.")
+                table.doubts.append("its clock is months away from the timeline's; its times are counted from its own start.")
                 first = table.first_ns or 0
                 msprof_tables.rebase(table, first)
                 table.base_ns = trace.epoch_ns

@@ -41,18 +41,18 @@ _DATABASES: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(r"(ascend_(pytorch|mindspore)(_profiler)?(_\d+)?|analysis)\.db", re.IGNORECASE),
         (
-            "Load the tables (CSV) and the timeline (JSON) of the same recording: they are made by  "
+            "Load the tables (CSV) and the timeline (JSON) of the same recording; to create them, run  "
             'torch_npu.profiler.profiler.analyse("<folder>_ascend_pt", export_type=["text"])  where torch_npu is installed.'
         ),
     ),
     (
         re.compile(r"(msprof(_\d+)?|communication_analyzer)\.db", re.IGNORECASE),
         (
-            "Load the tables (CSV) and the timeline (JSON) in mindstudio_profiler_output beside it: they are made by  "
-            "msprof --export=on --type=text --output=PROF_<...>  where CANN is installed."
+            "Load the tables (CSV) and the timeline (JSON) in mindstudio_profiler_output next to it; to create them, run  msprof "
+            "--export=on --type=text --output=PROF_<...>  where CANN is installed."
         ),
     ),
-    (re.compile(r"mindstudio_insight_data\.db", re.IGNORECASE), "Load the folder that MindStudio Insight made it of."),
+    (re.compile(r"mindstudio_insight_data\.db", re.IGNORECASE), "Load the folder from which MindStudio Insight made it."),
 )
 _TOGETHER_S = 60.0
 _TIME = re.compile(r"_(\d{17})(?:_|$)")
@@ -379,7 +379,7 @@ def _run(place: _Local | _Listed, group: list[Recording], raw: list[str]) -> Run
         parent, sidecar = home[0], home[2]
         name = printable(home[1])
     warnings = tuple(
-        f"{printable(path.rpartition('/')[2])} beside it is not exported yet, and not in the numbers: {_export(place, path)}"
+        f"{printable(path.rpartition('/')[2])} next to it is not exported yet, and not in the numbers: {_export(place, path)}"
         for path in raw
         if path.rpartition("/")[0] == group[0].path.rpartition("/")[0]
     )
@@ -409,7 +409,7 @@ def nothing(place: Place, unread: Sequence[str]) -> ReadError:
     here = place.below("")
     if not unread:
         database = next((file.name for file in here.rglob("*.db")), "") if isinstance(here, Path) else ""
-        text = f"output of {_MSPROF} is here, but neither a table (CSV) nor a timeline (JSON) that nbprof reads."
+        text = f"it has output of {_MSPROF}, but neither a table (CSV) nor a timeline (JSON) that nbprof reads."
         if how := database_of(database):
             text += f" It has the database {printable(database)}, which nbprof does not read. {how}"
         return ReadError(text, path=place.label)

@@ -72,7 +72,7 @@ def of_files(
         try:
             events = json.loads(bytes(file.read().data), parse_float=str)
         except (ReadError, ValueError, RecursionError):
-            receipt.warn(f"{printable(file.name)} is damaged: the iterations in it are not known.")
+            receipt.warn(f"{printable(file.name)} is damaged: its iterations are unknown.")
             continue
         by_device.setdefault(device, []).extend(_marks(events, device))
     out = []
@@ -82,7 +82,7 @@ def of_files(
             out.append(table)
         elif marks:
             names = printable(files[0].name) + (f" and {len(files) - 1} more" if len(files) > 1 else "")
-            receipt.warn(f"{names}: no iteration in it has an end that lies near the timeline; they are not known.")
+            receipt.warn(f"{names}: none of its iterations ends near the timeline; they are unknown.")
     return out
 
 

@@ -54,7 +54,7 @@ def newest(files: Sequence[SourceFile]) -> tuple[list[SourceFile], list[str]]:
         if len(exports) > 1:
             older = sum(len(same) for time, same in exports.items() if time != last)
             which = "1 file of an earlier export was" if older == 1 else f"{older} files of earlier exports were"
-            notes.append(f"{printable(module)} was exported {len(exports)} times: the newest was read, {which} left aside.")
+            notes.append(f"{printable(module)} was exported {len(exports)} times: the newest export was read, {which} ignored.")
     return kept, notes
 
 
@@ -96,7 +96,7 @@ def tables(
         for section in msprof_csv.read(bytes(buffer.data)):
             if not section.kind:
                 shown = ", ".join(printable(cell) for cell in section.header[:4])
-                notes.append(Note("info", f"{printable(file.name)} ({shown} …) is a table that nothing here uses."))
+                notes.append(Note("info", f"{printable(file.name)} ({shown} …) is a table that nbprof does not use."))
                 continue
             table = Table(section.kind, None, rank, section.frame, section.header, file.name, section.doubts, host, section.base_ns)
             _place(table, device if (at := _device_of(file)) is None else at)

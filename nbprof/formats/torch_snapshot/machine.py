@@ -170,7 +170,7 @@ class Machine(Unpickler):
         kind = "entries" if first is _GONE else self._kind(first)
         if target.rows is None and kind:
             if len(target):
-                raise self.wrong("a list mixes records with other things", 1)
+                raise self.wrong("a list mixes records with other values", 1)
             target.rows = [] if kind == "frames" else Rows(kind)
         rows = target.rows
         if rows is None:
@@ -228,7 +228,7 @@ class Machine(Unpickler):
         out: dict[str, list[Any]] = {name: [] for name in names}
         for item in items:
             if type(item) is not Dict or item.at == _TAKEN:
-                raise self.wrong("a list of records has something else in it, or one of them a second time", 1)
+                raise self.wrong("a list of records has another value in it, or a record twice", 1)
             history = item.get("history")
             if type(history) is List and history and type(history[0]) is Dict:
                 item.setdefault("requested_size", history[0].get("real_size"))
@@ -258,7 +258,7 @@ class Machine(Unpickler):
         if type(item) is _Frame:
             return item.code
         if type(item) is not Dict:
-            raise self.wrong("a stack has something in it that is no frame", 1)
+            raise self.wrong("a stack contains something other than a frame", 1)
         line = item.get("line")
         key = (text_of(item.get("name")), text_of(item.get("filename")), line if type(line) is int and 0 <= line < 1 << 31 else 0)
         code = self.frames.setdefault(key, len(self.frames))

@@ -91,7 +91,7 @@ def snapshots(trace: Trace, files: Sequence[SourceFile]) -> tuple[list[Snapshot]
         try:
             found.append(snapshot_in(file))
         except ReadError as error:
-            doubts.append(f"{file.name} beside the trace could not be read: {error.reason}")
+            doubts.append(f"{file.name} next to the trace could not be read: {error.reason}")
     return found, doubts
 
 
@@ -135,9 +135,9 @@ class _Result:
             only, top = top, Dict()
             top["segments"] = only
         if cut and not machine.entries.count and not machine.blocks.count:
-            raise ReadError("the file ends in the middle, before the first segment: copy it again, or take the snapshot again.")
+            raise ReadError("the file is truncated before the first segment: copy it again, or take the snapshot again.")
         if type(top) is not Dict or not {"segments", "device_traces"} & set(top):
-            raise ReadError("the pickle is no snapshot of PyTorch's allocator: it has neither segments nor device_traces.")
+            raise ReadError("the pickle is not a snapshot of PyTorch's allocator: it has neither segments nor device_traces.")
         traces = top.get("device_traces")
         entries = self._entries(traces if type(traces) is List else [])
         segments, blocks = self._segments(top.get("segments"))
@@ -165,14 +165,16 @@ class _Result:
             lost = "the last entries of the history" if complete else "segments, and the whole history"
             end = machine.base + len(machine.data)
             self._warnings.append(
-                f"The file ends in the middle, at byte {end:,}: the program was killed while it wrote, or the copy is not complete. "
-                f"What is whole before it was read; {lost} are missing."
+                f"The file is truncated at byte {end:,}: the program was killed while it wrote, or the copy is incomplete. What comes "
+                f"before was read; {lost} are missing."
             )
         if machine.strange:
-            self._warnings.append(f"{machine.strange:,} values of the snapshot should be numbers and are none, or are too large: unknown.")
+            self._warnings.append(
+                f"{machine.strange:,} values of the snapshot should be numbers but are not, or are too large: treated as unknown."
+            )
         if machine.deep:
             self._notes.append(
-                f"{machine.deep:,} stacks are deeper than {torch_records.MOST_FRAMES} frames; the innermost ones of them were kept."
+                f"{machine.deep:,} stacks are deeper than {torch_records.MOST_FRAMES} frames; only their innermost frames were kept."
             )
 
     def _entries(self, traces: list[Any]) -> dict[str, Int64s]:
@@ -228,7 +230,7 @@ class _Result:
         """With the address of each block, which old files state only of the segment, and sizes that are sizes."""
         bad = (segments["size"] < 0) | (segments["address"] < 0) | (segments["size"] > _MOST_BYTES) | (segments["address"] > _MOST_ADDRESS)
         if bad.any():
-            self._warnings.append(f"{int(bad.sum()):,} segments have no size or address that a device can have, and were left out.")
+            self._warnings.append(f"{int(bad.sum()):,} segments have an impossible size or address and were left out.")
         owner = np.repeat(np.arange(len(bad)), segments["blocks"])
         room = segments["size"][owner]
         keep = ~bad[owner] & (blocks["size"] >= 0) & (blocks["size"] <= room)
@@ -241,7 +243,7 @@ class _Result:
         keep &= (offset >= 0) & (offset <= room - np.where(keep, blocks["size"], 0))
         outside = int((~keep & ~bad[owner]).sum())
         if outside:
-            self._warnings.append(f"Blocks that do not lie in their segment were left out: {outside:,}.")
+            self._warnings.append(f"Blocks outside their segment were left out: {outside:,}.")
         asked = blocks["requested"]
         # Free blocks state 0; old files state nothing, and a block holds what was asked for and its rounding.
         known = (asked >= 0) & (asked <= blocks["size"])

@@ -105,15 +105,15 @@ class Unpickler:
             self.at += 1
             if op == _STOP:
                 if self.marks or len(self.stack) != 1:
-                    raise self.wrong("it stops with something half made", 1)
+                    raise self.wrong("it stops in the middle of an object", 1)
                 return self.stack.pop()
             run = table[op]
             if run is None:
-                raise self.wrong(f"there is no opcode {op:#04x}", 1)
+                raise self.wrong(f"unknown opcode {op:#04x}", 1)
             try:
                 run(self)
             except IndexError:
-                raise self.wrong("an opcode finds nothing to work on", 1) from None
+                raise self.wrong("an opcode lacks its operands", 1) from None
 
     # Bytes.
 
@@ -129,9 +129,9 @@ class Unpickler:
             count += len(part)
         self.data = b"".join(parts)
         if len(self.stack) > MOST_STACK:
-            raise self.wrong("it lays more on its stack than any snapshot needs", 0)
+            raise self.wrong("it puts more on its stack than any snapshot needs", 0)
         if max(len(self.memo), self.held) > _FREE + self.base // 8:
-            raise self.wrong("it holds more parts than a file of its length can have", 0)
+            raise self.wrong("it has more parts than a file of its length can have", 0)
 
     def take(self, count: int) -> bytes:
         """The next bytes."""
@@ -150,7 +150,7 @@ class Unpickler:
             if self.ended:
                 raise Cut
             if len(self.data) - self.at > LONGEST_TEXT:
-                raise self.wrong("a text is longer than any in a snapshot", 0)
+                raise self.wrong("a string is longer than any in a snapshot", 0)
             self._more(2 * (len(self.data) - self.at))
             end = self.data.find(b"\n", self.at)
         out = self.data[self.at : end]
@@ -166,8 +166,8 @@ class Unpickler:
         text = asked if len(asked) <= 120 else f"{asked[:119]}…"
         text = "".join(c if c.isprintable() else "\ufffd" for c in text)
         return ReadError(
-            f"the pickle asks for {text}. A snapshot of PyTorch's allocator holds plain data only, so this is none, or was tampered with; "
-            "nothing of it was run.",
+            f"the pickle asks for {text}. A snapshot of PyTorch's allocator is plain data, so this is not one, or it was tampered with; "
+            "none of it was run.",
             offset=self.offset - back,
         )
 
@@ -189,7 +189,7 @@ class Unpickler:
     def recall(self, slot: int) -> None:
         """What is in a slot of the memo, on the stack."""
         if not 0 <= slot < len(self.memo):
-            raise self.wrong(f"it recalls slot {slot:,} of its memo, which was never filled", 1)
+            raise self.wrong(f"it reads slot {slot:,} of its memo, which was never written", 1)
         self.stack.append(self.memo[slot])
 
     def remember(self, slot: int) -> None:
@@ -203,14 +203,14 @@ class Unpickler:
             memo.extend([None] * (slot - len(memo)))
             memo.append(top)
         else:
-            raise self.wrong(f"it fills slot {slot:,} of its memo after {len(memo):,}", 1)
+            raise self.wrong(f"it writes slot {slot:,} of its memo after {len(memo):,}", 1)
         if type(top) is Dict or type(top) is List:
             top.at = slot
 
     def popped(self) -> list[Any]:
         """What lies above the last mark."""
         if not self.marks:
-            raise self.wrong("there is no mark", 1)
+            raise self.wrong("a mark is missing", 1)
         items = self.stack
         self.stack = self.marks.pop()
         return items
@@ -218,10 +218,10 @@ class Unpickler:
     def put_items(self, target: Any, items: list[Any]) -> None:
         """Keys and values into a dict."""
         if type(target) is not Dict or len(items) % 2:
-            raise self.wrong("items are set in something that is no dict", 1)
+            raise self.wrong("items are set in something that is not a dict", 1)
         for key in items[::2]:
             if type(key) is not str and type(key) is not int:
-                raise self.wrong("a key is neither a text nor a number", 1)
+                raise self.wrong("a key is neither a string nor a number", 1)
         self.hold(len(items))
         target.update(zip(items[::2], items[1::2], strict=True))
 
@@ -239,7 +239,7 @@ class Unpickler:
         """The length of what follows."""
         count = int.from_bytes(self.take(width), "little")
         if count > LONGEST_TEXT:
-            raise self.wrong(f"a text or number of {count:,} bytes is longer than any in a snapshot", 1)
+            raise self.wrong(f"a string or number of {count:,} bytes is longer than any in a snapshot", 1)
         return count
 
 
@@ -277,7 +277,7 @@ def _append(vm: Unpickler) -> None:
 def _extend(vm: Unpickler, items: list[Any]) -> None:
     target = vm.stack[-1]
     if type(target) is not List:
-        raise vm.wrong("something is appended to what is no list", 1)
+        raise vm.wrong("something is appended to an object that is not a list", 1)
     vm.extend(target, items)
 
 
@@ -328,31 +328,31 @@ def _digits(vm: Unpickler, raw: bytes) -> int:
             raise ValueError
         return int(raw.rstrip(b"L"))
     except ValueError:
-        raise vm.wrong("a number is none", 1) from None
+        raise vm.wrong("a number is malformed", 1) from None
 
 
 def _float_line(vm: Unpickler) -> None:
     try:
         vm.stack.append(float(vm.line()[:_LONGEST_NUMBER]))
     except ValueError:
-        raise vm.wrong("a number is none", 1) from None
+        raise vm.wrong("a number is malformed", 1) from None
 
 
 def _string_line(vm: Unpickler) -> None:
     raw = vm.line().strip()
     if len(raw) < 2 or raw[:1] != raw[-1:] or raw[:1] not in (b"'", b'"'):
-        raise vm.wrong("a text has no quotes", 1)
+        raise vm.wrong("a string has no quotes", 1)
     try:
         vm.stack.append(vm.text(codecs.escape_decode(raw[1:-1])[0]))
     except ValueError:
-        raise vm.wrong("a text has an escape that is none", 1) from None
+        raise vm.wrong("a string has an invalid escape", 1) from None
 
 
 def _unicode_line(vm: Unpickler) -> None:
     try:
         vm.stack.append(vm.line().decode("raw-unicode-escape"))
     except UnicodeDecodeError:
-        raise vm.wrong("a text has an escape that is none", 1) from None
+        raise vm.wrong("a string has an invalid escape", 1) from None
 
 
 def _fixed(form: str) -> Op:
@@ -386,7 +386,7 @@ def _skip(width: int) -> Op:
 def _protocol(vm: Unpickler) -> None:
     number = vm.take(1)[0]
     if number > 5:
-        raise vm.wrong(f"it is of protocol {number}, which nobody knows yet", 2)
+        raise vm.wrong(f"it has the unknown protocol {number}", 2)
 
 
 def _by_line(back: int) -> Op:
@@ -467,11 +467,11 @@ _OPS: dict[bytes, Op] = {
     b"c": _by_line(1),
     b"i": _by_line(1),
     b"\x93": _by_stack,
-    b"R": _no("a function to be called"),
-    b"o": _no("an object to be made"),
-    b"\x81": _no("an object to be made"),
-    b"\x92": _no("an object to be made"),
-    b"b": _no("an object to be filled"),
+    b"R": _no("a function to call"),
+    b"o": _no("an object to create"),
+    b"\x81": _no("an object to create"),
+    b"\x92": _no("an object to create"),
+    b"b": _no("an object to fill"),
     b"P": _no("an object from outside the file"),
     b"Q": _no("an object from outside the file"),
     b"\x82": _no("a registered extension"),

@@ -16,10 +16,10 @@ from nbprof.formats.format import PACKING, Format, Head, Here, Kind, is_text
 
 _NAME = "xspace"
 _TABLE = "a table that TensorBoard made from a profile"
-_BESIDE = "Name the *.xplane.pb beside it."
+_BESIDE = "Give the path of the *.xplane.pb next to it."
 # Other protobuf files that lie where profiles do.
 _OTHERS: tuple[tuple[str, str, str], ...] = (
-    (".hlo_proto.pb", "a compiled program (HLO), kept by XProf beside the profile", _BESIDE),
+    (".hlo_proto.pb", "a compiled program (HLO) that XProf stored next to the profile", _BESIDE),
     (".op_stats.pb", "a table that XProf made from a profile", _BESIDE),
     (".overview_page.pb", _TABLE, _BESIDE),
     (".input_pipeline.pb", _TABLE, _BESIDE),
@@ -42,7 +42,7 @@ def sniff(head: Head) -> Kind | None:
     for suffix, what, remedy in _OTHERS:
         if lower.endswith(suffix):
             return Kind("", what, remedy)
-    return Kind("", "a protobuf file, but no XSpace profile") if lower.endswith(".pb") and not is_text(head.data[:4096]) else None
+    return Kind("", "a protobuf file, but not an XSpace profile") if lower.endswith(".pb") and not is_text(head.data[:4096]) else None
 
 
 # Fields of an XSpace down to lines and stats: the wire type, _TEXT, or the message that is below.

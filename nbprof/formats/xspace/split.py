@@ -86,7 +86,7 @@ def _walk(data: bytes, base: int, others: list[Other]) -> list[int]:
             note(base + pos)
             pos += 2 + data[pos + 1]
             if pos > end:
-                raise ReadError("an event runs over the end of its line", offset=found[-1])
+                raise ReadError("an event runs past the end of its line", offset=found[-1])
             continue
         try:
             number, kind, value, after = wire.read_field(data, pos, end, _DEPTH)

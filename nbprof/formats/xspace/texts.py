@@ -149,9 +149,9 @@ class Strings:
     def report(self, receipt: Receipt) -> None:
         """Says what was no UTF-8."""
         if self.broken:
-            texts = "text" if self.broken == 1 else "texts"
+            strings = "string" if self.broken == 1 else "strings"
             receipt.warn(
-                f"Bytes that are no UTF-8 are in {self.broken:,} {texts}, as in {self.example[:60]!r}; they are shown as "
+                f"{self.broken:,} {strings} with invalid UTF-8, such as {self.example[:60]!r}; the invalid bytes are shown as "
                 "\N{REPLACEMENT CHARACTER}. The file may be damaged."
             )
 

@@ -32,9 +32,9 @@ EPOCH_NS = 10**18
 _UPTIME_NS = 4 * 10**15
 # Errors of the profiler, and names of planes in a line, that the receipt repeats.
 _MOST_NOTES, _MOST_PLANES = 20, 4
-_WILD = "have times of over 53 days: damaged, left out."
+_WILD = "have times beyond 53 days: damaged, left out."
 _NEGATIVE = "end before they start; their duration is taken as 0."
-_UNNAMED = "have no name there; they are shown by their number."
+_UNNAMED = "have no name there; they are shown by number."
 _LANE_COLUMNS = ["lane", "host", "process", "thread", "line_id", "plane", "kind", "device", "note", "events", "order"]
 # What the file says of a line beside these; a thread is shown by its display name, where it has one.
 _LINE_COLUMNS = ["line", "display_id", "duration"]
@@ -77,10 +77,9 @@ def _in_file(label: str, buffer: Buffer) -> Iterator[None]:
 def _hint(buffer: Buffer) -> str:
     if bytes(buffer.data[: 1 << 22]).count(b"\xef\xbf\xbd") > 16:
         return (
-            "It holds many UTF-8 replacement characters: it went through a text codec on its way and is damaged; "
-            "copy the original as binary."
+            "It has many UTF-8 replacement characters: it went through a text codec on the way and is damaged; copy the original as binary."
         )
-    return "The file is damaged or was cut off while it was written or copied: record it again, or copy it again."
+    return "The file is damaged, or was truncated while it was written or copied: record or copy it again."
 
 
 @dataclass
@@ -129,7 +128,7 @@ class _Builder:
     def _add(self, buffer: Buffer, file: SourceFile) -> None:
         space = read_space(buffer.array, buffer.size, self.strings)
         if not space.planes:
-            raise ReadError("no planes are in it, so it is not an XSpace profile", offset=0)
+            raise ReadError("it has no planes, so it is not an XSpace profile", offset=0)
         for said, texts in (("The profiler reported an error", space.errors), ("The profiler reported", space.warnings)):
             for text in dict.fromkeys(texts[:_MOST_NOTES]):
                 self.receipt.warn(f"{said}: {text}")
@@ -137,8 +136,8 @@ class _Builder:
                 self.receipt.warn(f"{said}: {len(texts) - _MOST_NOTES:,} more.")
         if space.cut >= 0:
             self.receipt.warn(
-                f"{file.label} was cut off: it ends inside the field at byte {space.cut:,}. The {len(space.planes):,} planes before that "
-                "are whole and shown; what came behind them is missing. Copy the file again, or record again."
+                f"{file.label} is truncated: it ends inside the field at byte {space.cut:,}. The {len(space.planes):,} planes before "
+                "that are complete and shown; what comes after is missing. Copy the file again, or record again."
             )
         host = self._host(space.hostnames, file.name)
         epoch, absolute = _epoch(space.planes)
@@ -163,8 +162,8 @@ class _Builder:
         host = hostnames[0] if hostnames else own
         if host in self.hosts:
             self.receipt.warn(
-                f"Two files name the same host, {host}; the second is shown as {own}. A run has one file a host: "
-                "if these are recordings of their own, open them one by one, for their numbers are mixed here."
+                f"Two files name the same host, {host}; the second is shown as {own}. A run has one file per host: if these are separate "
+                "recordings, open them one by one, because their numbers are mixed here."
             )
             host = own if own not in self.hosts else f"{own} ({len(self.hosts)})"
         self.hosts.append(host)
@@ -257,7 +256,7 @@ class _Builder:
             what = "1 aggregated event has a count but no start: it is" if count == 1 else (
                 f"{count:,} aggregated events have a count but no start: they are"
             )  # fmt: skip
-            self.receipt.info(f"{what} on no lane, see trace.aggregated.")
+            self.receipt.info(f"{what} on no lane; see trace.aggregated.")
         if self.valueless:
             self.receipt.info("1 stat has no value." if self.valueless == 1 else f"{self.valueless:,} stats have no value.")
         self.strings.report(self.receipt)
@@ -287,7 +286,9 @@ class _Builder:
             if late <= 0:
                 continue
             if late * 1000 >= MOST_PS:
-                self.receipt.warn(f"The clock of {self.hosts[part.file]} is over 53 days ahead; its times count from its own start.")
+                self.receipt.warn(
+                    f"The clock of {self.hosts[part.file]} is more than 53 days ahead; its times are counted from its own start."
+                )
                 continue
             at = 0
             for _, count, absolute in part.segments:

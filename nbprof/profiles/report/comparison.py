@@ -34,7 +34,7 @@ def page(payload: dict[str, Any]) -> str:
     meta, part = payload["meta"], payload["compare"]
     before, after = (words.name(part, part["pairs"][0][side]) for side in ("before", "after"))
     if meta["notice"] is None:
-        text = f"{before} and {after}. The other tabs are of {part['runs'][part['home']]['label']}; all work with no kernel."
+        text = f"{before} and {after}. The other tabs show {part['runs'][part['home']]['label']}; all work without a kernel."
         payload = {**payload, "meta": {**meta, "notice": {"kind": "static", "title": "Static report:", "text": text}}}
     title = f"{before} → {after} · {part['pairs'][0]['headline']} · nbprof"
     still = static_html(payload, compare_picture.png(payload))

@@ -152,7 +152,7 @@ def document(packed: bytes, static: str, *, title: str, version: str) -> str:
 
 def _static_notice(meta: dict[str, Any]) -> dict[str, str]:
     when = f" on {meta['created']}" if meta["created"] else ""
-    text = f"saved from {meta['label']}{when}. Every tab works with no kernel."
+    text = f"saved from {meta['label']}{when}. Every tab works without a kernel."
     return {"kind": "static", "title": "Static report:", "text": text}
 
 

@@ -60,13 +60,13 @@ def text(run: Run) -> str:
     """The figures of each device, and why memory ran out, in a few lines."""
     frame = run.allocator.summary
     if not len(frame):
-        return "<nbprof allocator: no snapshot of PyTorch's allocator is here>"
+        return "<nbprof allocator: no snapshot of PyTorch's allocator>"
     lines = []
     for row in frame.to_dict("records"):
         lines.append(
             f"GPU {row['device']}: {wording.size(row['reserved_bytes'])} reserved, {wording.size(row['allocated_bytes'])} allocated, "
-            f"{wording.size(row['inactive_bytes'])} free, of that {wording.size(row['stranded_bytes'])} stranded "
-            f"(fragmentation {wording.percent(row['fragmentation_percent'])})"
+            f"{wording.size(row['inactive_bytes'])} free, of which {wording.size(row['stranded_bytes'])} stranded (fragmentation "
+            f"{wording.percent(row['fragmentation_percent'])})"
         )
         stranded = run.allocator.stranded
         for one in stranded[stranded["device"] == row["device"]].head(3).to_dict("records"):
@@ -81,7 +81,7 @@ def _empty(run: Run) -> dict[str, str]:
     return {
         "title": "No snapshot of PyTorch's allocator",
         "text": " ".join(run.allocator.notes)
-        or "Record with allocations on a GPU, or write one: torch.cuda.memory._record_memory_history(), then _dump_snapshot(path).",
+        or "Record with allocations on a GPU, or take one: torch.cuda.memory._record_memory_history(), then _dump_snapshot(path).",
     }
 
 

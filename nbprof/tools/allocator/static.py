@@ -33,4 +33,4 @@ def _device(one: dict[str, Any]) -> str:
         for i in range(min(one["stranded"]["rows"], _ROWS))
     ]
     heads = ["Allocated at", "Keeps free", "Alone", "Blocks", "Their size"]
-    return oom + said + markup.table("What keeps free memory", f"GPU {one['device']}", heads, rows, "lrrrr")
+    return oom + said + markup.table("What strands free memory", f"GPU {one['device']}", heads, rows, "lrrrr")

@@ -38,7 +38,7 @@ class Part:
         """Why there is nothing, and what to record, in a sentence; '' where there is something."""
         from nbprof.run.ascend import LACKS
 
-        return "" if len(self.frame) else LACKS.get(self._name, "No table of Ascend's profiler is in the profile.")
+        return "" if len(self.frame) else LACKS.get(self._name, "The profile has no tables of Ascend's profiler.")
 
     def __repr__(self) -> str:
         frame = self.frame
@@ -127,7 +127,7 @@ class Ops(Part):
         from nbprof.analysis.ascend.ops import grouped, scoped
 
         if column not in BY:
-            raise NbprofError(f"column is one of {', '.join(map(repr, BY))}, not {column!r}")
+            raise NbprofError(f"column must be one of {', '.join(map(repr, BY))}, not {column!r}")
         frame = self.frame
         return grouped(frame.assign(scope=scoped(frame["op"])) if column == "scope" else frame, column)
 

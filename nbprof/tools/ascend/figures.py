@@ -65,7 +65,7 @@ def iterations(
     if mine.empty:
         there = frame[["device", "model"]].drop_duplicates().to_dict("records")
         known = ", ".join(f"device {one['device']}" + ("" if pd.isna(one["model"]) else f" model {one['model']}") for one in there)
-        raise NbprofError(f"there is no iteration of model {model} on device {device}; there are those of {known}")
+        raise NbprofError(f"there is no iteration of model {model} on device {device}; there are iterations of {known}")
     # Recordings may have devices of the same number.
     mine = mine[mine["host"] == mine["host"].iloc[0]]
     parts: tuple[tuple[str, str, str], ...] = PARTS if mine["all_reduce_ms"].notna().any() else (*PARTS[:2], WHOLE_REFRESH)
@@ -114,7 +114,7 @@ def op_types(run: Run, most: int = 15, *, width: int = 700, **options: Any) -> F
     whole = float(rows["total_us"].sum())
     rows = rows.sort_values("total_us", ascending=False, kind="stable").head(most)
     # The same type may run on several kinds of cores.
-    names = [f"{wording.one_line(str(row['op_type']))[:60]} ({row['core'] or 'not told'})" for row in rows.to_dict("records")]
+    names = [f"{wording.one_line(str(row['op_type']))[:60]} ({row['core'] or 'unknown'})" for row in rows.to_dict("records")]
     source = models.ColumnDataSource(
         {
             "name": names,
@@ -149,7 +149,7 @@ def pmu(run: Run, most: int = 12, *, width: int = 700, **options: Any) -> Figure
     if rows.empty or not rows[list(pipes)].notna().to_numpy().any():
         raise NbprofError(LACKS["pmu"])
     rows = rows.head(most)
-    names = [f"{wording.one_line(str(row['op_type']))[:60]} ({row['core'] or 'not told'})" for row in rows.to_dict("records")]
+    names = [f"{wording.one_line(str(row['op_type']))[:60]} ({row['core'] or 'unknown'})" for row in rows.to_dict("records")]
     cells = [(name, label, float(rows[key].iloc[i])) for i, name in enumerate(names) for key, label in pipes.items()]
     cells = [cell for cell in cells if np.isfinite(cell[2])]
     source = models.ColumnDataSource(

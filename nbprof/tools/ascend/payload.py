@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 MOST_ROWS = {"op_types": 100, "ops": 300, "pmu_types": 60, "waits": 64, "fusion": 200, "api": 100}
-"""Rows that a report holds of each table; the line below it says what is left out."""
+"""Rows of each table in a report; the line below the table says what is left out."""
 MOST_GROUPS, MOST_ITERATIONS = 16, 4_000
 """Models on devices whose iterations a report holds, and iterations of each."""
 MOST_PARTS = 8
-"""Types that the ring tells by name."""
+"""Types that the ring names."""
 _LONGEST = 300
 """Letters of a text."""
 
@@ -59,10 +59,10 @@ _TITLES = {
     "op_types": "Ops by type",
     "cores": "By core",
     "ops": "Ops",
-    "pmu_types": "Counters of the cores",
+    "pmu_types": "Core counters",
     "waits": "Waits of streams",
     "fusion": "Fusion",
-    "api": "Calls of the host",
+    "api": "Host calls",
 }
 _EXTRA = {
     "ops": {
@@ -70,13 +70,13 @@ _EXTRA = {
         "total_us": frames.column("ascend.op_types.frame", "total_us"),
         "avg_us": frames.column("ascend.op_types.frame", "avg_us"),
         "max_us": frames.column("ascend.op_types.frame", "max_us"),
-        "wait_us": Col("wait_us", "float64", "us", "Wait µs", "From the end of the tasks before on its stream, all together.", "number", 1),
-        "fraction": Col("fraction", "float64", "fraction", "%", "Part of the time of all tasks.", "percent", 1),
+        "wait_us": Col("wait_us", "float64", "us", "Wait µs", "From the end of the previous tasks on its stream, summed.", "number", 1),
+        "fraction": Col("fraction", "float64", "fraction", "%", "Share of the time of all tasks.", "percent", 1),
         "bound_by": frames.column("ascend.pmu.frame", "bound_by"),
         "bound_fraction": frames.column("ascend.pmu.frame", "bound_fraction"),
     }
 }
-"""Columns of tables that put rows of a frame together."""
+"""Columns of tables that aggregate rows of a frame."""
 
 
 def payload(run: Run) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def _ring(types: pd.DataFrame) -> dict[str, Any]:
 
 
 _EMPTY = {
-    "title": "No tables of Ascend's profiler",
+    "title": "No tables from Ascend's profiler",
     "text": "The profile was not written by msprof, torch_npu or MindSpore. Load the folder PROF_* or ASCEND_PROFILER_OUTPUT.",
 }
 _SHOWS = frozenset(("step_trace", "op_statistic", "op_summary", "fusion_op", "api_statistic", "prof_rule"))
@@ -175,7 +175,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
     out = []
     if len(all_streams):
         busy, wait = float(all_streams["busy_us"].sum()), float(all_streams["wait_us"].sum())
-        out.append(figure("device_busy", "Device busy", _percent(busy, busy + wait), "%", 1, "of first to last task"))
+        out.append(figure("device_busy", "Device busy", _percent(busy, busy + wait), "%", 1, "from first to last task"))
         out.append(figure("waits", "Waits", wait / 1000, "ms", 2, wording.plural(len(all_streams), "device")))
     if len(cores):
         total = float(cores["total_us"].sum())
@@ -227,7 +227,7 @@ def _steps(rows: pd.DataFrame, left_out: int) -> dict[str, Any]:
     parts = tuple(part for part in parts if rows[part[0]].notna().any())
     warm = int(rows["warmup"].sum())
     said = [f"the first {wording.plural(warm, 'iteration')} (compilation, warm-up)"] if warm else []
-    said += [f"{left_out:,} before those that are shown"] if left_out else []
+    said += [f"{left_out:,} before those shown"] if left_out else []
     return {
         "empty": None,
         "step": rows["iteration"].to_numpy(np.int32),
@@ -238,7 +238,7 @@ def _steps(rows: pd.DataFrame, left_out: int) -> dict[str, Any]:
         "prefix": "",
         "hosts": [],
         "warmup": rows["warmup"].to_numpy(np.uint8),
-        "left_out": f"Averages leave out {' and '.join(said)}." if said else "",
+        "left_out": f"Averages exclude {' and '.join(said)}." if said else "",
         "noun": "iteration",
         "labels": {key: label for _, key, label in parts},
     }
@@ -335,16 +335,16 @@ def _scope(run: Run, name: str, frame: pd.DataFrame) -> str:
         return ""
     if name == "op_types":
         total = wording.number(float(frame["total_us"].sum()) / 1000, 2)
-        return f"{wording.plural(int(frame['tasks'].sum()), 'task')}, {total} ms; communication is not in it"
+        return f"{wording.plural(int(frame['tasks'].sum()), 'task')}, {total} ms; without communication"
     if name == "ops":
-        return f"{wording.plural(len(run.ascend.ops), 'task')} by op; a row opens its longest in the trace"
+        return f"{wording.plural(len(run.ascend.ops), 'task')} by op; click a row to see its longest task in the trace"
     if name == "pmu_types":
         return f"{', '.join(run.ascend.pmu_groups)}; means by type, weighted by time"
     if name == "fusion":
         before, after = ascend_tables.fused_away(frame)
         return f"{before:,} ops before, {after:,} after"
     if name == "api":
-        return "levels lie inside one another: % is of the level"
+        return "levels are nested: % is of the level"
     return "all: nothing ran on the device" if name == "waits" else "alone: no other kind ran"
 
 

@@ -71,4 +71,4 @@ def _types(section: dict[str, Any]) -> str:
         ]
         for i in range(min(section["table"]["rows"], 2 * _ROWS))
     ]
-    return markup.table("Ops of the NPU by type", section["scope"], ["Type", "Runs on", "Count", "ms", "%"], rows, "llrrr")
+    return markup.table("NPU ops by type", section["scope"], ["Type", "Runs on", "Count", "ms", "%"], rows, "llrrr")

@@ -28,31 +28,31 @@ class About(NamedTuple):
 
 
 TABLES = {
-    "step_trace_time": About("Steps of PyTorch", "a step: Stage is computing, communication that nothing hides and free time"),
-    "communication": About("Collectives", "one collective: elapsed is transit, waiting for other ranks and idle", "elapse_ms"),
-    "communication_bandwidth": About("Bandwidth of collectives", "what one collective sent over one kind of link", "transit_ms"),
-    "communication_matrix": About("Links between ranks", "what one rank sent another", "transit_ms"),
+    "step_trace_time": About("Steps of PyTorch", "a step: Stage is computing, exposed communication and free time"),
+    "communication": About("Collectives", "a collective: elapsed time is transit, waiting for other ranks and idle", "elapse_ms"),
+    "communication_bandwidth": About("Bandwidth of collectives", "what a collective sent over one kind of link", "transit_ms"),
+    "communication_matrix": About("Links between ranks", "what one rank sent to another", "transit_ms"),
     "communication_statistic": About("Collectives by type", "a type of collective", "total_us"),
-    "operator_details": About("Ops of the host", "one call of an op of PyTorch", "device_total_us"),
-    "l2_cache": About("L2 cache", "a task, those that miss most first", "-hit_rate"),
+    "operator_details": About("Host ops", "a call of a PyTorch op", "device_total_us"),
+    "l2_cache": About("L2 cache", "a task, most misses first", "-hit_rate"),
     "aicpu": About("AI CPU", "a task of the AI CPU", "total_us"),
-    "ai_core_utilization": About("Use of the cores", "a core, sampled over the whole recording"),
-    "npu_module_mem": About("Memory by module of the driver", "a module at the moment at which it held the most", "reserved_bytes"),
+    "ai_core_utilization": About("Core utilization", "a core, sampled over the whole recording"),
+    "npu_module_mem": About("Memory by driver module", "a module at the moment when it held the most", "reserved_bytes"),
     "static_op_mem": About("Static memory of the graph", "an op, from the first to the last node that needs its memory", "size_bytes"),
-    "msprof_tx": About("Marks of the program (msproftx)", "a mark or range"),
-    "soc_pmu": About("Translation of addresses (TLB)", "a task, those that miss most first", "-tlb_hit_rate"),
+    "msprof_tx": About("Program marks (msproftx)", "a mark or range"),
+    "soc_pmu": About("Address translation (TLB)", "a task, most misses first", "-tlb_hit_rate"),
     "page_fault": About("Page faults", "a task", "page_fault_num"),
     "dp": About("Data queue", "an action of the queue that feeds the device"),
     "aicpu_mi": About("Data queue", "a wait for the queue that feeds the device", "queue_size"),
     "bandwidth": About("Bandwidth of memory", "the mean, or one memory"),
     "link": About("Links", "one measure of a link"),
-    "network": About("Network", "a moment of the network card"),
+    "network": About("Network", "a sample of the network card"),
     "llc": About("Last level cache", "a task"),
-    "cpu_usage": About("CPUs of the host", "a CPU, or the mean"),
+    "cpu_usage": About("Host CPUs", "a CPU, or the mean"),
     "process_cpu_usage": About("CPU by process", "a process", "cpu_percent"),
-    "sys_mem": About("Memory of the host", "the host"),
+    "sys_mem": About("Host memory", "the host"),
     "process_mem": About("Memory by process", "a process"),
-    "os_runtime_statistic": About("Calls into the system", "a call of a thread", "time_us"),
+    "os_runtime_statistic": About("System calls", "a call of a thread", "time_us"),
     "dvpp": About("Media units (DVPP)", "an engine"),
 }
 """By kind, in the order in which they are shown."""
@@ -74,8 +74,7 @@ def verdict(run: Run) -> dict[str, Any]:
     """What stands above a table that was opened by itself."""
     title = next(about.title for kind, about in TABLES.items() if kind in run.ascend.kinds)
     detail = (
-        "This is a part of a recording, opened by itself. Load the folder that it lies in (PROF_*, *_ascend_pt) for ops, steps, memory and "
-        "the timeline."
+        "This is one file of a recording. For ops, steps, memory and the timeline, load the folder that contains it (PROF_*, *_ascend_pt)."
     )
     return {"bound": None, "word": title, "text": "", "detail": detail}
 
@@ -137,11 +136,11 @@ def _says(rows: pd.DataFrame, name: str) -> bool:
 def _col(name: str, cell: str, values: pd.Series[Any]) -> tuple[Col, Any]:
     """How a column is shown, and its values: moments in ms since the begin, numbers in the unit of their name."""
     bare = words(cell)[0].replace("_", " ") if cell else name
-    told = f"{wording.one_line(cell.strip())}, as the file has it." if cell else "As the file has it."
+    told = f"{wording.one_line(cell.strip())}, as in the file." if cell else "As in the file."
     if name.endswith("_ps"):
         moments = pd.to_numeric(values, errors="coerce").astype("Float64").to_numpy(np.float64, na_value=np.nan) / 1e9
         label = _title(bare.removesuffix("_ps").replace("_", " ")) + " ms"
-        return Col(name, "float64", "ms", label, f"{told} Since the begin of the recording.", "number", 3), moments
+        return Col(name, "float64", "ms", label, f"{told} Since the start of the recording.", "number", 3), moments
     if not pd.api.types.is_numeric_dtype(values.dtype):
         texts = [_cut(wording.one_line(str(text))) if pd.notna(text) else "" for text in values]
         return Col(name, "object", "", _title(bare.replace("_", " ")), told, "text"), texts

@@ -40,7 +40,7 @@ def compare(categories: pd.DataFrame, names: Sequence[str], *, width: int = 900,
     plotting, models = bokeh()
     rows = {str(row["category"]): [float(row["before_ms"]), float(row["after_ms"])] for row in categories.to_dict("records")}
     if np.isnan(rows[STEP]).all():
-        raise NbprofError("neither run has steps, so there are no step times to compare; mark them with `with nbprof.step():`")
+        raise NbprofError("neither run has steps, so there are no step times to compare; mark steps with `with nbprof.step():`")
     known = [c for c in CATEGORIES if not np.isnan(rows[c.key]).all()]
     labels = [f"{word}: {wording.one_line(name)}" for word, name in zip(("before", "after"), names, strict=True)]
     data: dict[str, Any] = {"run": labels, "total": rows[STEP]}

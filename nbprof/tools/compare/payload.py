@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 1000
 """Of ops, and of kernels, of each pair: those that changed most."""
 _SMALL = 500
-"""Ops that changed by less than the largest change by this are not shown at first."""
+"""Ops that changed by less than this part of the largest change are not shown at first."""
 _OPS = ("where", "type", "op", "state", "before_op", "before_us", "after_us", "change_us", "before_calls", "after_calls")
 _KERNELS = ("kernel", "state", "before_us", "after_us", "change_us", "before_calls", "after_calls")
 _FIGURES = {

@@ -102,7 +102,7 @@ def _dots(sheet: Canvas, times: list[Any], y: float) -> float:
             x = left + (right - left) * float(each.mean()) / ceiling
             sheet.box(x - 2, middle - 26, x + 2, middle + 26, INK)
     if cut:
-        sheet.text(right, top + 148, "axis cut: slower steps lie beyond", 20, SOFT, align="r")
+        sheet.text(right, top + 148, "axis cut: slower steps are not shown", 20, SOFT, align="r")
     return top + 150 + 24 * cut
 
 

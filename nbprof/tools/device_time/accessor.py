@@ -189,7 +189,7 @@ class DeviceTime(View):
         if (step is not None or host is not None) and critical_path.choose(run.steps, run.hosts, step, host) is None:
             known = ", ".join(sorted({str(s) for s in run.steps["step"].tolist()}, key=int)[:8]) or "none"
             on = f" on host {host!r}" if host is not None else ""
-            raise NbprofError(f"there is no step {step}{on}; hosts are {', '.join(run.hosts[:8])}, and steps {known} …")
+            raise NbprofError(f"there is no step {step}{on}; the hosts are {', '.join(run.hosts[:8])}, and steps {known} …")
         return run.device_time.critical_path_pieces(step, host)
 
     def figure(self, what: str = "frame", **options: Any) -> Model:

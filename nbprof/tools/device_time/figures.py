@@ -37,11 +37,11 @@ _KINDS = {
     "kernel_wait": ("Between kernels", OTHER),
     "wait": ("Waiting for the device", OTHER),
     "input": ("Input", BY_KEY["input"].colour),
-    "op": ("Op on the host", _COLOURS["host_wait"]),
-    "allocate": ("Call for memory", _COLOURS["host_wait"]),
+    "op": ("Host op", _COLOURS["host_wait"]),
+    "allocate": ("Memory call", _COLOURS["host_wait"]),
     "host": ("Other host work", _COLOURS["host_wait"]),
 }
-"""Word and colour of the kinds of pieces of the critical path."""
+"""Label and colour of each kind of segment of the critical path."""
 
 
 def figure(run: Run, what: str, **options: Any) -> Model:
@@ -105,7 +105,7 @@ def _word(key: str) -> str:
 def _parts(run: Run, **options: Any) -> Model:
     rows = run.device_time.frames["device_time"]
     rows = rows[rows["step"].isna()].head(_MOST)
-    return _stacked(_labels(rows), {part: rows[f"{part}_ms"].to_numpy() for part in PARTS}, "ms", "What devices did", options)
+    return _stacked(_labels(rows), {part: rows[f"{part}_ms"].to_numpy() for part in PARTS}, "ms", "Device time", options)
 
 
 def _idle(run: Run, **options: Any) -> Model:
@@ -113,13 +113,13 @@ def _idle(run: Run, **options: Any) -> Model:
     rows = rows[rows["stream"] == ""]
     by = rows.pivot_table(index=["host", "device"], columns="category", values="idle_ms", sort=False).reindex(columns=list(WAITS))
     by = by.head(_MOST).reset_index()
-    return _stacked(_labels(by), {w: by[w].fillna(0).to_numpy() for w in WAITS}, "ms", "Why devices stood still", options)
+    return _stacked(_labels(by), {w: by[w].fillna(0).to_numpy() for w in WAITS}, "ms", "Idle time breakdown", options)
 
 
 def _steps(rows: Any, by: str, value: str, unit: str, title: str, options: dict[str, Any]) -> Model:
     plotting, models = bokeh()
     if not len(rows):
-        raise NbprofError(f"{title}: nothing of it is in this profile.")
+        raise NbprofError(f"{title}: this profile has none.")
     plot: Any = plotting.figure(**{"width": 900, "height": 260, "tools": "xpan,xbox_zoom,xwheel_zoom,reset,save", "title": title} | options)
     colours = ("#23896A", "#184A95", "#BF8C08", "#CF4A1A", "#9455C8", "#1E9FCE", "#5E3C0A", "#123A44")
     # Only the largest get a line of their own; the frame has all.
@@ -152,7 +152,7 @@ def _stragglers(run: Run, **options: Any) -> Model:
     rows = run.device_time.frames["device_stragglers"]
     rows = rows[rows["step"].notna()] if len(rows) else rows
     if not len(rows):
-        raise NbprofError("No collective of several ranks is in this profile, so nobody is known to have waited for another.")
+        raise NbprofError("This profile has no collectives across ranks, so there is no waiting between ranks to show.")
     names = list(dict.fromkeys(_labels(rows)))[:_MOST]
     rows = rows.assign(name=_labels(rows))
     source = models.ColumnDataSource(
@@ -160,7 +160,7 @@ def _stragglers(run: Run, **options: Any) -> Model:
     )
     plot: Any = plotting.figure(
         **{"width": 900, "height": 120 + 24 * len(names), "y_range": names[::-1], "tools": "xpan,xwheel_zoom,reset,save"}
-        | {"title": "For whom the others waited"}
+        | {"title": "Which rank the others waited for"}
         | options
     )
     from bokeh.transform import linear_cmap

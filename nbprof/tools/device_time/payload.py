@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 MOST_DEVICES, MOST_STEPS = 64, 60
-"""Devices that are drawn, and steps that one can choose."""
+"""Devices that are drawn, and steps to choose from."""
 MOST_ROWS, MOST_STREAMS, BINS = 50, 5, 250
 _LONGEST = 160
 PARTS = ("compute", "communication", "memory", "idle")
@@ -58,7 +58,7 @@ def payload(run: Run) -> dict[str, Any]:
     """The `DeviceTime` part."""
     frames = run.device_time.frames
     if not len(frames["device_time"]):
-        return {**nothing(), "empty": {"title": "No time of a device", "text": run.device_time.missing}}
+        return {**nothing(), "empty": {"title": "No device time", "text": run.device_time.missing}}
     parts = _parts(frames["device_time"])
     path, rest = _top(frames["device_critical_path"])
     step = run.device_time.critical_path_step()
@@ -118,16 +118,16 @@ def statement(run: Run) -> str:
         said += f", communicated another {_percent(share['communication'])}"
     if share["memory"] >= 1:
         said += f", copied another {_percent(share['memory'])}"
-    said += f" and stood still **{_percent(share['idle'])}**."
+    said += f" and was idle **{_percent(share['idle'])}**."
     idle = frames["device_idle"]
     of_device = idle[idle["stream"] == ""]
     waited = float(of_device["idle_ms"].sum())
     if waited and share["idle"] >= 1 and (of_device["category"] == "host_wait").any():
         host = 100 * float(of_device.loc[of_device["category"] == "host_wait", "idle_ms"].sum()) / waited
-        said += f" In {_percent(host)} of that the host had not launched the next work yet"
+        said += f" In {_percent(host)} of the idle time, the host had not launched the next work yet"
         causes = frames["device_idle_causes"].groupby("cause")["idle_ms"].sum()
         if len(causes) and host >= 1:
-            said += f"; meanwhile it was most often {causes.idxmax()}"
+            said += f"; meanwhile, it was most often {causes.idxmax()}"
         said += "."
     return said
 
@@ -144,9 +144,7 @@ def text(run: Run) -> str:
         lines.append(f"  {wording.one_line(str(row.host))}, device {row.device}: {parts}")
     if len(whole) > 8:
         lines.append(f"  and {len(whole) - 8:,} more devices")
-    return "\n".join(
-        [*lines, "p.device_time.frame is the DataFrame; .idle, .overlap, .launches, .collectives, .critical_path … are others"]
-    )
+    return "\n".join([*lines, "p.device_time.frame is the DataFrame; see also .idle, .overlap, .launches, .collectives, .critical_path …"])
 
 
 def _percent(value: float) -> str:
@@ -210,7 +208,7 @@ def _figures(frames: dict[str, pd.DataFrame]) -> list[dict[str, Any]]:
     count = float(all_["launches"].sum()) if len(all_) else 0.0
     exposed = share(float(overlap["exposed_communication_ms"].sum()), time)
     return [
-        figure("compute", "Computing", share(float(whole["compute_ms"].sum()), time), "%", 1, "of the time of devices"),
+        figure("compute", "Computing", share(float(whole["compute_ms"].sum()), time), "%", 1, "of device time"),
         figure("idle", "Idle", share(float(whole["idle_ms"].sum()), time), "%", 1, f"{wording.plural(len(whole), 'device')}"),
         figure(
             "host_wait",
@@ -218,7 +216,7 @@ def _figures(frames: dict[str, pd.DataFrame]) -> list[dict[str, Any]]:
             share(float(waits["host_wait"]), float(waits.sum())) if "host_wait" in waits else None,
             "%",
             1,
-            "of idle time" if "host_wait" in waits else "no launch is known",
+            "of idle time" if "host_wait" in waits else "no known launches",
         ),
         figure(
             "communication_hidden",
@@ -226,7 +224,7 @@ def _figures(frames: dict[str, pd.DataFrame]) -> list[dict[str, Any]]:
             share(hidden, communication),
             "%",
             1,
-            f"{exposed:.1f}% of the time is communication alone" if communication and exposed is not None else "nothing communicated",
+            f"{exposed:.1f}% of the time is exposed communication" if communication and exposed is not None else "nothing communicated",
         ),
         figure(
             "launch_delay",
@@ -234,7 +232,7 @@ def _figures(frames: dict[str, pd.DataFrame]) -> list[dict[str, Any]]:
             float((all_["delay_us"] * all_["launches"]).sum()) / count if count else None,
             "µs",
             1,
-            "mean, from call to kernel" if count else "no launch is known",
+            "mean, from call to kernel" if count else "no known launches",
         ),
         figure(
             "short_kernels",
@@ -242,7 +240,7 @@ def _figures(frames: dict[str, pd.DataFrame]) -> list[dict[str, Any]]:
             share(float(all_["short"].sum()), count) if count else None,
             "%",
             1,
-            "of launches outlast their kernel" if count else "no launch is known",
+            "of launches take longer than their kernel" if count else "no known launches",
         ),
     ]
 

@@ -24,4 +24,4 @@ def html(payload: dict[str, Any]) -> str:
     more = len(part["devices"]) - len(devices)
     scope = "percent of their time" + (f"; {more:,} more devices" if more else "")
     said = markup.paragraph(markup.marked(part["statement"]))
-    return said + markup.table("What devices did", scope, ["Device", "Compute", "Communication", "Memory", "Idle"], rows, "lrrrr")
+    return said + markup.table("Device time", scope, ["Device", "Compute", "Communication", "Memory", "Idle"], rows, "lrrrr")

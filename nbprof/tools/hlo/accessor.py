@@ -56,7 +56,7 @@ class Hlo(OfPrograms):
         """
         known = ("category", "program", "op", "framework_op", "bound_by", "source", "rematerialized", "in_file")
         if column not in known:
-            raise NbprofError(f"column is one of {', '.join(map(repr, known))}, not {column!r}")
+            raise NbprofError(f"column must be one of {', '.join(map(repr, known))}, not {column!r}")
         sums = self.frame.groupby(column, sort=False)[["occurrences", "total_us", "self_us", "self_fraction"]].sum().reset_index()
         return sums.sort_values(["self_us", column], ascending=[False, True], kind="stable", ignore_index=True)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN = "#C9CCD0"
 _SCALE = ("#D7EAE3", "#B0D5C7", "#86BFAB", "#5CA98F", "#33947A", "#0E6B50")
-"""Utilization from 0 to 1: one hue, which is read without telling red from green, pale where it is low."""
+"""Utilization from 0 to 1 in one hue, pale where it is low: readable without telling red from green."""
 _ROOF = "#6B6B6B"
 _DECADES = 0.5
 
@@ -101,7 +101,7 @@ def roofline(frame: pd.DataFrame, peaks: Peaks, missing: str, *, width: int = 90
     plotting, models = bokeh()
     drawn = frame[(frame["operational_intensity"] > 0) & (frame["flops_per_second"] > 0)]
     if drawn.empty:
-        raise NbprofError(missing or "of no op of this profile are both FLOPs and bytes known and above 0, so there is no roofline to draw")
+        raise NbprofError(missing or "no op of this profile has both FLOPs and bytes above 0, so there is no roofline to draw")
     x, y = drawn["operational_intensity"].to_numpy(np.float64), drawn["flops_per_second"].to_numpy(np.float64) / 1e9
     share = drawn["self_fraction"].to_numpy(np.float64)
     data = {

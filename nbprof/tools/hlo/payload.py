@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 MOST_ROWS = 1500
-"""Ops that are told one by one; the rest is told as a sum."""
+"""Ops that are listed one by one; the rest is one sum."""
 _LONGEST = 400
 """Letters of a text."""
 _PARTS = 7
-"""Categories with a part of their own."""
+"""Categories with a segment of their own."""
 _GIGA, _TERA = 1e9, 1e12
 _RATES = {"flops_per_second": "GFLOP/s", "bytes_per_second": "GB/s"}
 CODE = 'p = nbprof.load(path, peaks={"flops": 312e12, "bytes": 2.0e12})'
@@ -82,7 +82,7 @@ def payload(run: Run, made: Made | None = None) -> dict[str, Any]:
         The frame, the total, the peaks and the steps of a roofline with other peaks.
     """
     if run.programs.hlo_missing:
-        return {**nothing(), "empty": {"title": "No op of a compiled program", "text": run.programs.hlo_missing}}
+        return {**nothing(), "empty": {"title": "No ops of compiled programs", "text": run.programs.hlo_missing}}
     frame, total, peaks, steps = made or (*run.programs.roofline, roofline.peaks(run.activity), run.programs.roofline_steps)
     known = run.programs.hlo
     if made is not None:
@@ -94,7 +94,7 @@ def payload(run: Run, made: Made | None = None) -> dict[str, Any]:
         "figures": _figures(known, total, peaks),
         "table": _table(known.head(MOST_ROWS), frame.head(MOST_ROWS)),
         "left_out": left_out(known),
-        "donuts": [_donut(known, "category", "By category"), _donut(known, "bound_by", "By what bounds it")],
+        "donuts": [_donut(known, "category", "By category"), _donut(known, "bound_by", "By bound")],
         "peak_flops": wording.real(peaks.flops_per_second),
         "roofs": _roofs(peaks),
         "marks": [mark for mark in (_mark("Whole profile", total), _mark("Average step", roofline.average(steps))) if mark],
@@ -111,7 +111,7 @@ def left_out(frame: pd.DataFrame) -> str:
         return ""
     part, ms = wording.percent(100 * rest["self_fraction"].sum()), wording.number(rest["self_us"].sum() / 1000, 2)
     return (
-        f"{wording.plural(len(rest), 'more op')} with the least self time, {ms} ms or {part} together, are not listed; p.hlo.frame has all."
+        f"{wording.plural(len(rest), 'more op')} with the least self time ({ms} ms or {part} together) are not listed; p.hlo.frame has all."
     )
 
 
@@ -163,7 +163,7 @@ def _figures(frame: pd.DataFrame, total: dict[str, float | str], peaks: Peaks) -
     return [
         figure(
             "self_time",
-            "Self time of ops",
+            "Op self time",
             ms,
             "ms",
             1,
@@ -193,7 +193,7 @@ def _figures(frame: pd.DataFrame, total: dict[str, float | str], peaks: Peaks) -
 
 
 def _nearest(total: dict[str, float | str]) -> str:
-    return f"nearest to the peak of {_within(str(total['bound_by']))}" if total["bound_by"] else "nothing is known to be used"
+    return f"nearest to the peak of {_within(str(total['bound_by']))}" if total["bound_by"] else "no resource is known to be used"
 
 
 def _within(resource: str) -> str:
@@ -205,7 +205,7 @@ def _rate(key: str, label: str, value: float, peak: float, unit: str, memory: st
     """A rate of one device over the whole time, beside its peak, each in the unit that suits it; on the CPU over the time of its ops."""
     by, prefix = (_TERA, "T") if value >= _TERA else (_GIGA, "G")
     # Of the threads of a CPU it is not known when they could have run an op and did not.
-    when = "over the time of ops" if memory == ops.HOST_MEMORY else "idle time included"
+    when = "over op time" if memory == ops.HOST_MEMORY else "idle time included"
     of = when if memory == ops.HOST_MEMORY else f"a device, {when}"
     if math.isfinite(peak):
         most, its = (_TERA, "T") if peak >= _TERA else (_GIGA, "G")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def _omissions(run: Run, _events: int) -> list[str]:
     count = len(run.programs.hlo) - payload.MOST_ROWS if payload.has(run) else 0
-    return [f"The table of HLO ops leaves out the {count:,} with the least self time; p.hlo.frame has all."] if count > 0 else []
+    return [f"The table of HLO ops omits the {count:,} with the least self time; p.hlo.frame has all."] if count > 0 else []
 
 
 TOOL = Tool(

@@ -131,5 +131,5 @@ class TfData(View):
             raise NbprofError(f"there is no pipeline {pipeline!r}{f' on {host!r}' if host else ''}; there are: {there}")
         count = int(rows["calls"].iloc[0])
         if not 0 <= rank < count:
-            raise NbprofError(f"pipeline {pipeline} has {count} calls: rank is 0 to {count - 1}")
+            raise NbprofError(f"pipeline {pipeline} has {count} calls: rank must be 0 to {count - 1}")
         return self._profile.run.tf_data.call(str(rows["host"].iloc[0]), pipeline, rank).copy()

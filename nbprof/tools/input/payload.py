@@ -71,14 +71,14 @@ def _empty(run: Run) -> dict[str, Any]:
     if by_torch(run):
         return {
             "title": "No input work in this run",
-            "text": "No DataLoader was asked for a batch while the profile was recorded, and nothing was copied to a device. "
-            "A DataLoader works ahead in processes of its own:",
+            "text": "During the recording, no DataLoader was asked for a batch and nothing was copied to a device. A DataLoader can "
+            "prefetch in worker processes:",
             "code": "loader = DataLoader(dataset, batch_size=64, num_workers=4, pin_memory=True)\nfor batch in loader:",
         }
     if "tensorflow" in framework.lower() or "keras" in framework.lower():
         return {
             "title": "No input ops in this run",
-            "text": "The steps read no tf.data pipeline while they were recorded. A tf.data.Dataset shows each of its stages here.",
+            "text": "The recorded steps read no tf.data pipeline. A tf.data.Dataset shows each of its stages here.",
             "code": "ds = tf.data.Dataset.from_tensor_slices((x, y)).batch(64).prefetch(tf.data.AUTOTUNE)\nmodel.fit(ds)",
         }
     return {"title": "No input ops in this run", "text": "The profile has no events of a data loader or an input pipeline."}
@@ -89,11 +89,11 @@ def _said(run: Run) -> dict[str, Any]:
     known = run.input_summary
     share = [_share(known)] if known.get("input_percent") is not None else []
     if (ratio := wording.real(known.get("enqueue_ratio"))) and known.get("enqueue_ratio_from"):
-        note = f"from {known['enqueue_ratio_from']}; the other kinds are scaled to the rest"
+        note = f"from {known['enqueue_ratio_from']}; the other kinds are scaled to what remains"
         share.append(figure("enqueuing", "Enqueuing", 100 * ratio, "%", 1, note))
     # What copying a batch costs the host is recorded only where it enqueues; 0 of it says nothing.
     if has_device(run) and (copied := wording.real(known.get("copy_percent"))):
-        share.append(figure("copies", "Copies to the device", copied, "%", 1, f"of input time: {known.get('copy_level')}"))
+        share.append(figure("copies", "Copies to device", copied, "%", 1, f"of input time: {known.get('copy_level')}"))
     return {"statement": str(known.get("statement") or ""), "next_step": str(known.get("next_step") or ""), "share": share}
 
 
@@ -147,7 +147,7 @@ _TORCH_CATEGORIES = {
     "preprocessing": "Ops on samples",
     "demanded_file_read": "In the training process",
     "advanced_file_read": "Waiting for workers",
-    "enqueue": "Copy to the device",
+    "enqueue": "Copy to device",
 }
 
 

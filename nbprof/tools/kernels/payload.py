@@ -21,15 +21,15 @@ COLUMNS = (
     *("occupancy_percent", "occupancy_source", "registers", "shared_bytes", "block", "grid", "op"),
 )
 FOLDED = ("total_us", "occurrences", "avg_us", "min_us", "max_us", "occupancy_percent")
-"""What rows that are folded add up to."""
+"""Sums of folded rows."""
 MOST_ROWS = 3000
 MOST_NAMES = 10
-"""Kernels that the ring tells by name."""
+"""Kernels that the ring names."""
 _NOT_OF_NPU = frozenset(("registers", "shared_bytes", "block", "occupancy_percent", "occupancy_source"))
 _NPU_WORDS = {
-    "op_tensor_core_eligible": ("Cube elig.", "Whether the op could use the Cube, the unit for products of matrices, by its name."),
-    "uses_tensor_core": ("used", "Whether the kernel used the Cube: by its counters, else by the cores it ran on."),
-    "grid": ("Blocks", "Cores that the kernel was split over: Block Dim, or Block Num, of op_summary."),
+    "op_tensor_core_eligible": ("Cube elig.", "Whether the op is eligible for the Cube, the matrix multiplication unit, by its name."),
+    "uses_tensor_core": ("used", "Whether the kernel used the Cube, judged by its counters, else by the cores it ran on."),
+    "grid": ("Blocks", "Cores that the kernel was split across: Block Dim, or Block Num, of op_summary."),
 }
 
 
@@ -130,7 +130,7 @@ def _in_use(run: Run) -> list[dict[str, Any]]:
         figure(key, title, float(value), "%", 1, note, **bar(("device_compute", float(value))))
         for key, title, value, note in (
             ("in_use", f"{chip(run)} in use", used, of),
-            ("sm_efficiency", "Est. SM efficiency", efficiency, "multiprocessors with a block to work on"),
+            ("sm_efficiency", "Est. SM efficiency", efficiency, "multiprocessors with a resident block"),
         )
         if not np.isnan(value)
     ]
@@ -139,7 +139,7 @@ def _in_use(run: Run) -> list[dict[str, Any]]:
 def _open_part(time: np.ndarray[Any, Any], known: np.ndarray[Any, np.dtype[np.bool_]] | None) -> str:
     """What the share is of, with what the names leave open."""
     unknown_part = _part(time, ~known) if known is not None else None
-    return "of kernel time" if not unknown_part else f"of kernel time; {wording.percent(unknown_part)} not known by name"
+    return "of kernel time" if not unknown_part else f"of kernel time; {wording.percent(unknown_part)} not known from the name"
 
 
 def _occupancy_note(kernels: pd.DataFrame) -> str:
@@ -147,14 +147,14 @@ def _occupancy_note(kernels: pd.DataFrame) -> str:
     time = floats(kernels["total_us"])
     absent = kernels["occupancy_percent"].isna().to_numpy(np.bool_)
     computed = _part(time[~absent], (kernels["occupancy_source"] == "computed").to_numpy(np.bool_)[~absent]) or 0.0
-    part = "computed" if computed > 99.95 else f"{wording.percent(computed)} of it computed" if computed else ""
-    unknown_part = f"not known of {wording.percent(_part(time, absent))} of the time" if absent.any() else ""
+    part = "computed" if computed > 99.95 else f"{wording.percent(computed)} of it is computed" if computed else ""
+    unknown_part = f"unknown for {wording.percent(_part(time, absent))} of the time" if absent.any() else ""
     return "; ".join(text for text in ("weighted by time", part, unknown_part) if text)
 
 
 def _launches(launches: int, steps: int) -> str:
     text = wording.plural(launches, "launch", "launches")
-    return f"{text}, {launches / steps:,.0f} a step" if steps else text
+    return f"{text}, {launches / steps:,.0f} per step" if steps else text
 
 
 def _flags(kernels: pd.DataFrame, key: str) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
@@ -189,18 +189,18 @@ def _empty(run: Run) -> dict[str, Any]:
     if plain := unknown(run, "kernels", f"No {chip(run)} kernels in this run"):
         return plain
     if has_device(run) and not may_have_kernels(run):
-        return {"title": "No GPU kernels in this run", "text": run.missing.get("kernels", "The devices of this profile are no GPUs.")}
+        return {"title": "No GPU kernels in this run", "text": run.missing.get("kernels", "The devices of this profile are not GPUs.")}
     if has_device(run):
         if "kernels" in run.missing and chip(run) == "NPU":
             return {"title": "No NPU kernels in this run", "text": run.missing["kernels"]}
         return {
             "title": "No GPU kernels in this run",
-            "text": "A device was there, but no kernel ran on it while the profile was recorded, or the process may not read its counters.",
+            "text": "There was a device, but no kernel ran on it during the recording, or the process may not read its counters.",
         }
     title, text = "No GPU kernels in this run", "The run used the CPU only."
     framework = str(run.overview.get("framework") or "").lower()
     checks = {"tensorflow": "tf.config.list_physical_devices('GPU')", "jax": "jax.devices('gpu')", "torch": "torch.cuda.is_available()"}
     for name, code in checks.items():
         if name in framework:
-            return {"title": title, "text": f"{text} This asks the framework which GPUs it sees:", "code": code}
+            return {"title": title, "text": f"{text} To see which GPUs the framework finds:", "code": code}
     return {"title": title, "text": text}

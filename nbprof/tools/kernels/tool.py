@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def _omissions(run: Run, _events: int) -> list[str]:
     count = len(run.kernels) - payload.MOST_ROWS
-    return [f"The table of kernels leaves out the {count:,} with the least time; p.kernels.frame has all."] if count > 0 else []
+    return [f"The table of kernels omits the {count:,} with the least time; p.kernels.frame has all."] if count > 0 else []
 
 
 TOOL = Tool(

@@ -98,10 +98,10 @@ class Memory(View):
         except TypeError:
             known_time = False
         if not known_time:
-            raise NbprofError("time_ms must be a number of milliseconds after the start of the profile")
+            raise NbprofError("time_ms must be a number of milliseconds since the start of the profile")
         known = sorted(rows["memory_id"].unique())
         if memory_id is not None and memory_id not in known:
-            raise NbprofError(f"there is no memory {memory_id!r} in this run; it has {', '.join(known) or 'none'}")
+            raise NbprofError(f"there is no allocator {memory_id!r} in this run; it has {', '.join(known) or 'none'}")
         return memory_alive.at(rows, time_ms, memory_id, whole=whole)
 
     def figure(self, **options: Any) -> Model:

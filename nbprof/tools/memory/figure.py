@@ -120,9 +120,9 @@ _MEMORY_TEXTS = {"event": "event", "op": "op", "region": "region_type", "dtype":
 def _allocator(run: Run, memory_id: str | None) -> str:
     summary = run.memory_summary
     if summary.empty:
-        raise NbprofError("no allocations were recorded in this run; %%nbprof --memory asks for them")
+        raise NbprofError("no allocations were recorded in this run; record them with %%nbprof --memory")
     if memory_id is None:
         return str(summary.sort_values("peak_bytes", ascending=False, kind="stable")["memory_id"].iloc[0])
     if memory_id not in set(summary["memory_id"]):
-        raise NbprofError(f"there is no memory {memory_id!r} in this run; it has {', '.join(map(str, summary['memory_id']))}")
+        raise NbprofError(f"there is no allocator {memory_id!r} in this run; it has {', '.join(map(str, summary['memory_id']))}")
     return memory_id

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 MOST_POINTS = 1000
 MOST_ALIVE = 1000
 MOST_BLOCKS = 8000
-"""Blocks told for the tables of all moments, of all allocators together; they add up to a fifth to the tab."""
+"""Blocks in the tables of all moments, for all allocators together; they add up to a fifth to the size of the tab."""
 _BLOCK = ("op", "region_type", "data_type", "shape", "requested_bytes", "allocated_bytes")
 _OPS = ("op", "allocations", "allocated_bytes", "deallocations", "freed_bytes", "increase_bytes")
 MOST_OPS = 200
-"""Ops told of each allocator: those that took most."""
+"""Ops listed for each allocator: those that allocated most."""
 _PEAK = ("op", "region_type", "data_type", "shape", "requested_bytes", "allocated_bytes", "percent", "occurrences")
 
 
@@ -102,7 +102,7 @@ def _alive(rows: pd.DataFrame) -> dict[str, Any]:
     """What was alive at the peak; the page has the same table for other moments."""
     made = table(rows, "memory.peak", _PEAK)
     share = next(head for head in made["columns"] if head["key"] == "percent")
-    share |= {"label": "% in use", "help": "Part of all that was in use then."}
+    share |= {"label": "% in use", "help": "Share of all memory in use at that moment."}
     return made
 
 
@@ -168,11 +168,11 @@ def _torch_figures(row: dict[Any, Any], when: str, added_up: bool) -> list[dict[
     capacity, peak, free = (wording.real(row.get(key)) for key in ("capacity_bytes", "peak_bytes", "peak_free_bytes"))
     part = f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})" if capacity and peak is not None else when
     held = [] if free is None or peak is None else [bytes_figure("reserved", "Reserved", peak + free, "from the device, at the peak")]
-    loose = [] if free is None else [bytes_figure("peak_free", "Reserved, not allocated", free, "at most this is fragmentation")]
+    loose = [] if free is None else [bytes_figure("peak_free", "Reserved, not allocated", free, "upper bound of fragmentation")]
     count = figure("allocations", "Allocations", row.get("allocations"), "", 0, f"{wording.number(row.get('deallocations'))} freed")
     at = figure("peak_at", "Peak at", row.get("peak_time_ms"), "ms", 1, when.partition(", ")[2]) if part != when else None
     if added_up:
-        part = "added up; without what was there before"
+        part = "sum of recorded events; excludes memory allocated earlier"
     return [bytes_figure("peak", "Peak, in this capture", peak, part), *([at] if at else []), *held, *loose, count]
 
 
@@ -208,23 +208,23 @@ def _empty(run: Run) -> dict[str, Any]:
     if by_torch(run) and run.capture is None:
         return {
             "title": "No allocations in this run",
-            "text": "The profile has no memory events. PyTorch records them when it is asked to:",
+            "text": "The profile has no memory events. PyTorch records them on request:",
             "code": "torch.profiler.profile(profile_memory=True)",
         }
     if by_jax(run):
         # Recording them is no option of JAX's, so there is nothing to ask for.
         planned = (
-            " What its compiled programs take is in the tab Program memory."
+            " The tab Program memory shows what its compiled programs need."
             if run.programs.memory_modules["peak_bytes"].notna().any()
             else ""
         )
         return {
             "title": "No allocations in this run",
-            "text": f"The profile has no memory events. JAX records those of GPUs and TPUs, none of the CPU.{planned}",
+            "text": f"The profile has no memory events. JAX records them for GPUs and TPUs, not for the CPU.{planned}",
             "code": "",
         }
     return {
         "title": "No allocations in this run",
-        "text": "The profile has no memory events. TensorFlow's own allocators record them, unless --no-memory is given.",
+        "text": "The profile has no memory events. TensorFlow's allocators record them, unless --no-memory is given.",
         "code": "%%nbprof --memory",
     }

@@ -172,7 +172,7 @@ class MemoryViewer(View, Mapping[str, ModuleMemory]):
             program = Program(programs[name].module.data)
             assignment = hlo_buffers.read(program)
         except ReadError as error:
-            raise ReadError(f"the compiled program {name} is damaged in the profile ({error}); record it again") from error
+            raise ReadError(f"the compiled program {name} is damaged in the profile ({error}); record again") from error
         if assignment is None:
             raise ReadError(memory_viewer.no_assignment(name))
         return ModuleMemory(self._profile, name, program, assignment)

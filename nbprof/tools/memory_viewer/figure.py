@@ -41,7 +41,7 @@ def figure(module: str, seen: View, *, width: int = 900, height: int = 280, most
     """
     plotting, models = bokeh()
     if seen.timeline.empty:
-        raise NbprofError(f"{module} has no temporary buffers, so its memory does not change: {wording.size(seen.peak_bytes)} throughout")
+        raise NbprofError(f"{module} has no temporary buffers, so its memory stays constant: {wording.size(seen.peak_bytes)} throughout")
     from bokeh.layouts import gridplot
 
     kept = sample(seen.timeline["allocated_bytes"].to_numpy(np.int64), [seen.peak_position + 1])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 MOST_BUFFERS = 300
-"""Buffers that are told one by one; the rest of the peak is told as a sum."""
+"""Buffers that are listed one by one; the rest of the peak is one sum."""
 ALL_POINTS, ALL_BUFFERS, ALL_MODULES = 12_000, 3_000, 40
 """What a report holds of all programs together: the largest peaks come first."""
 _LONGEST = 400
@@ -145,7 +145,10 @@ def _space(seen: memory_viewer.View, instructions: int) -> dict[str, Any]:
     return {
         "space": seen.space,
         "figures": _figures(seen, instructions),
-        "notes": [*seen.notes, *([] if len(timeline) else ["This program has no temporary buffers here: what it holds lives throughout."])],
+        "notes": [
+            *seen.notes,
+            *([] if len(timeline) else ["This program has no temporary buffers here: its buffers are live throughout."]),
+        ],
         "peak_bytes": float(seen.peak_bytes),
         "unpadded_bytes": float(seen.peak_unpadded_bytes),
         "throughout_bytes": float(seen.throughout_bytes),
@@ -178,9 +181,9 @@ def _figures(seen: memory_viewer.View, instructions: int) -> list[dict[str, Any]
             "temporary",
             "Temporary at the peak",
             seen.peak_bytes - seen.throughout_bytes,
-            f"{wording.plural(len(seen.at_peak), 'buffer')} alive in all",
+            f"{wording.plural(len(seen.at_peak), 'buffer')} live in total",
         ),
-        bytes_figure("total", "Set aside in all", seen.total_bytes, f"not reusable: {wording.size(seen.not_reusable_bytes)}"),
+        bytes_figure("total", "Allocated in total", seen.total_bytes, f"not reusable: {wording.size(seen.not_reusable_bytes)}"),
         figure("instructions", "Instructions", float(instructions), "", 0, "of all its computations"),
     ]
 
@@ -208,7 +211,7 @@ def _unknown(frame: pd.DataFrame) -> list[str]:
     bare = int((notes == NO_ASSIGNMENT).sum())
     out = []
     if bare:
-        out.append(f"{wording.plural(bare, 'program has', 'programs have')} no buffer assignment, so the memory is not known.")
+        out.append(f"{wording.plural(bare, 'program has', 'programs have')} no buffer assignment, so their memory is unknown.")
     if damaged := len(notes) - bare:
         out.append(f"{wording.plural(damaged, 'program is', 'programs are')} damaged in the file; p.memory_viewer.modules says where.")
     return out
@@ -216,6 +219,6 @@ def _unknown(frame: pd.DataFrame) -> list[str]:
 
 def _empty(frame: pd.DataFrame) -> dict[str, Any]:
     why = " ".join(_unknown(frame)) or (
-        "The profile has no compiled XLA program. JAX runs such programs, and TensorFlow with jit_compile=True."
+        "The profile has no compiled XLA programs. JAX runs them, and so does TensorFlow with jit_compile=True."
     )
-    return {"title": "No program whose memory is known", "text": why}
+    return {"title": "No programs with known memory", "text": why}

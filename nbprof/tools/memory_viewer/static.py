@@ -40,4 +40,4 @@ def html(payload: dict[str, Any]) -> str:
         for i in order
     ]
     heads = ["Buffer", "", "Shape", "Size", "", "Expansion"]
-    return html + markup.table("Alive at the peak", first["name"], heads, alive, "lllrlr")
+    return html + markup.table("Live at the peak", first["name"], heads, alive, "lllrlr")

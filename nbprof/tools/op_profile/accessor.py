@@ -60,7 +60,7 @@ class OpProfile(OfPrograms):
             `by` is something else.
         """
         if by not in (op_profile.PROGRAM, op_profile.CATEGORY, op_profile.PROVENANCE):
-            raise NbprofError(f"by is 'program', 'category' or 'provenance', not {by!r}")
+            raise NbprofError(f"by must be 'program', 'category' or 'provenance', not {by!r}")
         if by == op_profile.PROGRAM and not idle:
             return self.frame
         return op_profile.frame(self._profile.run.activity, by, with_idle=idle)
@@ -81,7 +81,7 @@ class OpProfile(OfPrograms):
         """
         known = ("wasted_us", "time_us", "flops", "bytes", "occurrences")
         if sort not in known or not isinstance(cast("object", count), int) or count < 1:
-            raise NbprofError(f"sort is one of {', '.join(map(repr, known))} and count is 1 or more, not {sort!r} and {count!r}")
+            raise NbprofError(f"sort must be one of {', '.join(map(repr, known))} and count 1 or more, not {sort!r} and {count!r}")
         frame = self.frame
         return frame[frame["kind"] == "op"].sort_values(sort, ascending=False, kind="stable").head(count).reset_index(drop=True)
 

@@ -29,17 +29,17 @@ _WORTH_SAYING, _THOUSAND = 0.01, 1000
 _SEEN = 0.001
 _SUMMED = ("time_us", "unknown_us", "flops", "bytes")
 _SLACK = 1.05
-"""What a rate may be above a peak for which clocks and rounding are reason enough."""
+"""How far a rate may exceed a peak before clocks and rounding no longer explain it."""
 _TIMES = ((1e6, "s", 1e7), (1e3, "ms", 1e3), (1.0, "µs", 0.0))
 _NAME = columns.text("name", "Op", "Program, category or scope; the ops in it; and the ops inside a fusion.")
-_GFLOPS = rate("flops", "", "GFLOP/s", "Floating-point operations a second, in 10⁹, narrow ones by their width.")
-_GBYTES = rate("bytes", "", "GB/s", "Bytes of main memory a second, in 10⁹.")
+_GFLOPS = rate("flops", "", "GFLOP/s", "Floating-point operations per second, in 10⁹, narrow ones weighted by their width.")
+_GBYTES = rate("bytes", "", "GB/s", "Bytes of main memory per second, in 10⁹.")
 
 
 def payload(run: Run) -> dict[str, Any]:
     """The `OpProfile` part."""
     if not has(run):
-        return {**nothing(), "empty": {"title": "No op of a compiled program", "text": run.programs.hlo_missing}}
+        return {**nothing(), "empty": {"title": "No ops of compiled programs", "text": run.programs.hlo_missing}}
     leaves = run.programs.op_profile_leaves
     peaks = roofline.peaks(run.activity)
     on_cpu = not run.activity.has_device
@@ -163,9 +163,9 @@ def statement(run: Run) -> str:
         for value, what in ((computing, "peak FLOP/s"), (moving, "memory bandwidth"))
         if value == value
     ]
-    does = "waits for work that was begun before it" if str(kind).endswith("-done") else f"uses {' and '.join(used)}"
+    does = "waits for work that was started before it" if str(kind).endswith("-done") else f"uses {' and '.join(used)}"
     lost = wording.percent(100 * float(wasted) / whole)
-    return f"{most} **{_plain(name)}** wastes the most, **{lost}** of the time of all ops: it takes {share} and {does}."
+    return f"{most} **{_plain(name)}** wastes the most, **{lost}** of all op time: it takes {share} and {does}."
 
 
 def by_category(part: dict[str, Any], most: int) -> list[dict[str, Any]]:
@@ -233,13 +233,14 @@ def _plain(name: object) -> str:
 def _notes(run: Run, leaves: Leaves, peaks: roofline.Peaks, on_cpu: bool) -> list[str]:
     out = []
     if on_cpu:
-        out.append("Times are of threads of the CPU: of ops that run at once each counts.")
+        out.append("Times are those of CPU threads: ops that run concurrently each count.")
     if lacking := peaks.lacking:
         what = " and ".join(lacking)
-        rest = "so there is no utilization and no wasted time" if len(lacking) > 1 else "so utilization is of the other alone"
+        rest = "so there is no utilization and no wasted time" if len(lacking) > 1 else "so utilization covers only the other one"
         device = "the CPU" if on_cpu else wording.one_line(peaks.device) or "this device"
         out.append(
-            f"The peak {what} of {device} {'are' if len(lacking) > 1 else 'is'} not known, {rest}: nbprof.load(path, peaks=...) takes them."
+            f"The peak {what} of {device} {'are' if len(lacking) > 1 else 'is'} unknown, {rest}: pass them with nbprof.load(path, "
+            "peaks=...)."
         )
     frame = leaves.ops
     if gone := int((~frame["in_file"].astype(bool)).sum()):
@@ -253,10 +254,10 @@ def _notes(run: Run, leaves: Leaves, peaks: roofline.Peaks, on_cpu: bool) -> lis
     # Of ops that are next to nothing, as those that only begin a copy, a rate means little.
     above &= frame["time"] >= _SEEN * float(frame["time"].sum())
     if over := int(above.sum()):
-        why = "other threads may do some of it outside of its event" if on_cpu else "a cache may hold some of its bytes"
+        why = "other threads may do part of the work outside their events" if on_cpu else "a cache may serve some of their bytes"
         out.append(f"{wording.plural(over, 'op')} {'is' if over == 1 else 'are'} above a peak: {why}, or the peak is too low.")
     if count := left_out(run):
-        out.append(f"{wording.plural(count, 'smaller op')} are in sums: p.op_profile.frame has each.")
+        out.append(f"{wording.plural(count, 'smaller op')} are summed up: p.op_profile.frame has each one.")
     return out
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def _omissions(run: Run, _events: int) -> list[str]:
     count = payload.left_out(run)
-    return [f"The op profile has {count:,} ops in sums, those with the least self time; p.op_profile.frame has all."] if count else []
+    return [f"The op profile sums up the {count:,} ops with the least self time; p.op_profile.frame has all."] if count else []
 
 
 TOOL = Tool(

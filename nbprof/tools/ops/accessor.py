@@ -75,7 +75,7 @@ class Ops(Framed):
             `level` is less than 1.
         """
         if level is not None and level < 1:
-            raise NbprofError(f"level is {level}; it counts components of a scope, from 1")
+            raise NbprofError(f"level must be 1 or more (components of a scope), not {level}")
         return ops.by_scope(self._profile.run.ops, level)
 
     def distribution(self, where: str, by: str = "type", idle: bool = False) -> pd.DataFrame:
@@ -96,7 +96,7 @@ class Ops(Framed):
             No such side or no such grouping.
         """
         if where not in ("device", "host") or by not in ("type", "op"):
-            raise NbprofError(f"where is 'device' or 'host' and by is 'type' or 'op', not {where!r} and {by!r}")
+            raise NbprofError(f"where must be 'device' or 'host' and by 'type' or 'op', not {where!r} and {by!r}")
         run = self._profile.run
         return ops.distribution(run.ops_with_idle if idle else run.ops, where, by)
 

@@ -22,7 +22,7 @@ RATES = ("tensor_core_percent", "gflops_per_second", "gbytes_per_second", "opera
 SHARES = ("self_percent", "cumulative_percent")
 MOST_ROWS = 3000
 MOST_PARTS = 5
-"""Ops, or types of them, that a ring tells by name."""
+"""Ops, or op types, that a ring names."""
 
 
 def payload(run: Run) -> dict[str, Any]:
@@ -120,18 +120,18 @@ def _empty(run: Run) -> dict[str, Any]:
     if by_torch(run):
         return {
             "title": "No ops in this run",
-            "text": "The profile holds no framework op: it was recorded without the CPU side. The host's ops need ProfilerActivity.CPU:",
+            "text": "The profile has no framework ops: it was recorded without the CPU. Host ops need ProfilerActivity.CPU:",
             "code": "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
         }
     if not run.activity.has_device and not run.programs.hlo_missing:
         return {
             "title": "The ops of this run are in compiled programs",
             # The view has the link to Op profile below.
-            "text": "It ran whole programs that XLA compiled for the CPU, and no op of JAX or TensorFlow alone. HLO & roofline lists "
-            "their ops with the framework's op that each was made of.",
+            "text": "It ran only programs that XLA compiled for the CPU, and no separate op of JAX or TensorFlow. HLO & roofline lists "
+            "their ops, each with the framework op it comes from.",
         }
     return {
         "title": "No ops in this run",
-        "text": "The profile holds no framework op. If the cell ran one, the host tracer was switched off; level 2 records ops.",
+        "text": "The profile has no framework ops. If the cell ran any, the host tracer was off; host level 2 records ops.",
         "code": "%%nbprof --host-level 2",
     }

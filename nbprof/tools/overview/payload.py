@@ -49,7 +49,7 @@ def payload(run: Run) -> dict[str, Any]:
 _CHECKS = {
     "input": "Waiting for input",
     "all_others_as_input": "Unexplained time as input",
-    "output": "Copies to the host",
+    "output": "Copies to host",
     "device_collectives": "Communication",
     "kernel_launch": "Kernel launch",
     "all_others": "Unexplained time",
@@ -59,7 +59,7 @@ _CHECKS = {
     "outside_compilation": "Outside of XLA",
     "tf_function": "Traced tf.functions",
 }
-"""Names of the checks on screen; one that is not here is shown by its key."""
+"""Names of the checks on screen; one that is missing here is shown by its key."""
 
 
 def _checks(run: Run, checks: Any) -> list[dict[str, Any]]:
@@ -138,7 +138,7 @@ def _waiting(run: Run) -> dict[str, Any]:
     percent, mean = wording.real(run.overview.get("input_percent")), wording.real(run.overview.get("step_time_ms"))
     note = "no steps" if mean is None else "not recorded"
     if percent is not None:
-        note = f"{wording.number(percent * mean / 100, 2)} ms a step" if mean is not None else ""
+        note = f"{wording.number(percent * mean / 100, 2)} ms per step" if mean is not None else ""
     hot = {"hot": True} if run.overview.get("bound") == "input" else {}
     return figure("input", "Waiting for input", percent, "%", 1, note, **bar(("input", percent)), **hot)
 
@@ -157,7 +157,7 @@ def _busy(run: Run) -> dict[str, Any]:
 def _flops(run: Run) -> dict[str, Any]:
     """What TPUs computed by their peak. (Their ops are compiled: where those ran, and in how many bits, says little.)"""
     rate, peak = (wording.real(value) for value in (run.overview.get("flops_per_second"), run.devices["peak_flops_per_second"].max()))
-    note = f"{wording.number((rate or 0) / 1e12, 3)} of {wording.number((peak or 0) / 1e12)} TFLOP/s a device"
+    note = f"{wording.number((rate or 0) / 1e12, 3)} of {wording.number((peak or 0) / 1e12)} TFLOP/s per device"
     if (counter := wording.real(run.overview.get("mxu_utilization_percent"))) is not None:
         note += f"; MXU counter {wording.percent(counter)}"
     percent = run.overview.get("flops_utilization_percent")
@@ -194,7 +194,7 @@ def _precision(facts: dict[str, Any]) -> dict[str, Any]:
 def _host_compute(run: Run) -> dict[str, Any]:
     row = _summary(run, "host_compute")
     percent = wording.real(row.get("percent"))
-    note = f"{wording.number(row.get('mean_ms'), 2)} ms a step" if percent is not None else "no steps"
+    note = f"{wording.number(row.get('mean_ms'), 2)} ms per step" if percent is not None else "no steps"
     return figure("host_compute", "Host compute", percent, "%", 1, note, **bar(("host_compute", percent)))
 
 
@@ -226,7 +226,7 @@ def _memory(run: Run) -> dict[str, Any]:
             note = f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})"
         rows = run.memory_timeline
         if rows.loc[rows["memory_id"] == largest["memory_id"], "address"].isna().all():
-            note = "at least: what was there before is not in it"
+            note = "lower bound: earlier allocations are not included"
     return bytes_figure("peak_memory", "Peak memory", peak, note)
 
 
@@ -278,8 +278,8 @@ def _advice(run: Run, row: dict[Any, Any]) -> dict[str, Any]:
 
 def _no_advice(run: Run) -> str:
     if run.steps.empty:
-        return "Without steps nbprof cannot weigh one cost against another, so it gives no advice."
-    return "Nothing found that is worth doing: no rule has evidence of a gain in this run."
+        return "Without steps, nbprof cannot weigh one cost against another, so it gives no advice."
+    return "Nothing found: no rule has evidence of a gain in this run."
 
 
 def _top_ops(run: Run) -> dict[str, Any]:
@@ -306,5 +306,5 @@ def _top_ops(run: Run) -> dict[str, Any]:
         head["label"] = "ms"
         head["help"] = "Self time in the whole profile, summed over devices and threads: there are no steps to divide it by."
     elif devices > 1:
-        head["help"] = f"Self time by the number of steps, a mean of {devices} devices. p.overview['top_ops'] has the sum."
+        head["help"] = f"Self time per step, mean of {devices} devices. p.overview['top_ops'] has the sum."
     return made

@@ -63,7 +63,7 @@ def advice(overview: dict[str, Any]) -> str:
     if not overview["advice"]:
         return html + markup.paragraph(markup.text(overview["no_advice"]))
     for item in overview["advice"]:
-        most = "" if item["gain_ms"] is None else f"up to {wording.number(-item['gain_ms'], 2)} ms a step"
+        most = "" if item["gain_ms"] is None else f"up to {wording.number(-item['gain_ms'], 2)} ms per step"
         gain = f' <span style="{markup.SOFT}">{most}</span>' if most else ""
         title = f"<b>{markup.text(item['severity'].capitalize())}: {markup.text(item['title'])}</b>"
         html += markup.paragraph(f"{title}{gain}<br>{markup.marked(item['evidence'])}")

@@ -32,7 +32,7 @@ def verdict(overview: dict[str, Any]) -> str:
 
 
 def means(payload: dict[str, Any]) -> list[tuple[Any, float, float]]:
-    """(category, ms a step, percent of the step), largest first; without warm-up steps and what was not recorded."""
+    """(category, ms per step, percent of the step), largest first; without warm-up steps and what was not recorded."""
     steps = payload["steps"]
     counted = np.asarray(steps.get("warmup", np.zeros(len(steps["step"])))) == 0
     total = float(np.nansum(steps["step_time_ms"][counted]))

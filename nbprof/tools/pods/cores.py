@@ -66,7 +66,7 @@ def payload(run: Run, at: pd.DataFrame, steps: npt.NDArray[np.int64]) -> dict[st
     rows = rows.assign(at=place[rows["at"].to_numpy(np.int64)], core=pd.Index(order).get_indexer(rows["worker"]))
     rows = rows[(rows["at"] >= 0) & (rows["core"] >= 0)].sort_values(["at", "core"], kind="stable")
     if len(rows) > MOST_ROWS:
-        part["note"] += f" In this report: their means. p.pods.cores has each step of each core ({len(frame):,} rows)."
+        part["note"] += f" This report has their means; p.pods.cores has each step of each core ({len(frame):,} rows)."
         return part
     part["first"] = np.append(0, np.cumsum(np.bincount(rows["at"], minlength=len(steps)))).astype(np.uint32)
     part["core"] = smallest(rows["core"].to_numpy(np.int64))
@@ -80,12 +80,12 @@ def _note(run: Run, frame: pd.DataFrame, kinds: list[str], drawn: int) -> str:
     none = [_COLUMNS[kind].label.lower() for kind in KINDS if kind not in kinds]
     parts = [f"No core spent time on {_listed(none)}."] if none else []
     if (run.devices["megacore"] == True).any():  # noqa: E712 - a column of objects, which may be missing
-        parts.append("Megacore: the two cores of a chip work as one, and are one row.")
+        parts.append("Megacore: the two cores of a chip work as one and share a row.")
     if frame["worker"].str.contains(" SparseCore ", regex=False).any():
-        parts.append("A SparseCore works beside the core of its chip, in the same step.")
+        parts.append("A SparseCore works alongside the core of its chip, in the same step.")
     count = frame["worker"].nunique()
     if count > drawn:
-        parts.append(f"In this report: {drawn:,} of {count:,} cores; p.pods.cores has all.")
+        parts.append(f"This report has {drawn:,} of {count:,} cores; p.pods.cores has all.")
     return " ".join(parts)
 
 

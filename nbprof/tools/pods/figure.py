@@ -38,7 +38,7 @@ def pods(run: Run, step: int | None = None, *, width: int = 900, height: int = 0
     """
     plotting, models = bokeh()
     if run.pods.empty:
-        raise NbprofError("this run has no steps, so there are no workers to compare; mark them with `with nbprof.step():`")
+        raise NbprofError("this run has no steps, so workers cannot be compared; mark steps with `with nbprof.step():`")
     if step is None:
         spread = floats(run.pods_summary["spread_percent"])
         step = int(run.pods_summary["step"].iloc[int(np.nan_to_num(spread).argmax())])

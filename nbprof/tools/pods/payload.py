@@ -187,7 +187,7 @@ def statement(grid: Grid) -> str:
     worst, times = int(which.argmax()), int(which.max())
     name = wording.one_line(grid.workers[worst])
     if n == 1:
-        who = f"**{name}** is the slowest in the one step."
+        who = f"**{name}** is the slowest in the only step."
     elif 2 * times > n:
         who = f"**{name}** is the slowest in **{times:,} of {n:,}** steps."
     else:
@@ -197,7 +197,7 @@ def statement(grid: Grid) -> str:
         return f"{who} No step was recorded by more than one worker."
     # What rounds to nothing is no difference, and then nobody is the slowest.
     if float(np.nanmax(spread)) < 0.05:
-        return "All workers take the same time in the one step." if n == 1 else "All workers take the same time in every step."
+        return "All workers take the same time in the only step." if n == 1 else "All workers take the same time in every step."
     mean, most = float(np.nanmean(spread)), int(np.nanargmax(np.where(grid.counted, grid.spread, np.nan)))
     if n == 1:
         return f"{who} The fastest takes **{wording.percent(mean)}** less."
@@ -212,10 +212,10 @@ def _left_out(grid: Grid, steps: npt.NDArray[np.int64], bars: int) -> str:
     if len(steps) < len(grid.steps):
         parts.append(f"the {len(steps):,} of {len(grid.steps):,} steps whose workers differ most")
     if bars < int(grid.known[steps].sum()):
-        parts.append("of each step the slowest workers and the fastest")
+        parts.append("the slowest workers and the fastest one of each step")
     if not parts:
         return ""
-    return f"In this report: {'; '.join(parts)}. p.pods.frame has all."
+    return f"This report has {'; '.join(parts)}; p.pods.frame has all."
 
 
 def _columns(grid: Grid) -> tuple[str, ...]:
@@ -254,7 +254,7 @@ def _why_not(run: Run) -> dict[str, str]:
         return {"title": "No steps to compare", "text": "Workers are compared step by step, and this run has no steps."}
     return {
         "title": "One worker in this run",
-        "text": "Here hosts are compared, or devices with steps of their own: load the folder that holds the files of all of them.",
+        "text": "This tab compares hosts, or devices that have their own steps: load the folder with the files of all of them.",
     }
 
 

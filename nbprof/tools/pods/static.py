@@ -48,7 +48,7 @@ def _cores(cores: dict[str, Any] | None) -> str:
         ]
         for i in range(min(table["rows"], _ROWS))
     ]
-    scope = "means over the steps that averages use, ms" + (f"; {_ROWS} of {table['rows']:,} cores" if table["rows"] > _ROWS else "")
+    scope = "means over the steps in averages, ms" + (f"; {_ROWS} of {table['rows']:,} cores" if table["rows"] > _ROWS else "")
     return markup.table(
         "TPU cores",
         scope,

@@ -21,10 +21,10 @@ _KEYS = {col.name: col for col in torch_ops.KEYS}
 _OPS = {col.name: col for col in frames.SCHEMA["torch_ops.frame"]}
 _MODULES = {col.name: col for col in frames.SCHEMA["torch_ops.modules"]}
 _PERCENT = {
-    (True, "modules"): "Device work of its forward and backward passes, of that of all modules.",
-    (False, "modules"): "Host time of its forward and backward passes, of that of all modules.",
-    (True, "shapes"): "Device self time, of that of all ops.",
-    (False, "shapes"): "Host self time, of that of all ops.",
+    (True, "modules"): "Device time of its forward and backward passes, as a share of that of all modules.",
+    (False, "modules"): "Host time of its forward and backward passes, as a share of that of all modules.",
+    (True, "shapes"): "Device self time, as a share of that of all ops.",
+    (False, "shapes"): "Host self time, as a share of that of all ops.",
 }
 _PARTS = ("device_total_us", "backward_device_us", "host_total_us", "backward_host_us")
 _SUMS = (*_PARTS, "calls", "device_self_us", "host_self_us")
@@ -147,7 +147,7 @@ def omissions(run: Run) -> list[str]:
     out = []
     frame = run.torch_modules
     if count := len(frame) - int((largest_modules(frame)["module"] != "").sum()):
-        out.append(f"The tree of modules has {count:,} in sums, those with the least time; p.torch_ops.modules has all.")
+        out.append(f"The module tree sums up the {count:,} modules with the least time; p.torch_ops.modules has all.")
     if (count := len(by_shapes(run)) - MOST_SHAPES) > 0:
-        out.append(f"The table of ops by shape has {count:,} rows in one sum, those with the least time; p.torch_ops.by('shapes') has all.")
+        out.append(f"The table of ops by shape sums up the {count:,} rows with the least time; p.torch_ops.by('shapes') has all.")
     return out

@@ -228,7 +228,7 @@ def nothing() -> dict[str, Any]:
     """A `Trace` part without events."""
     none = np.zeros(0, np.uint8)
     return {
-        "empty": {"title": "No events in this run", "text": "The profile holds no timed event, so there is nothing to draw."},
+        "empty": {"title": "No events in this run", "text": "The profile has no timed events, so there is nothing to draw."},
         "key": "",
         "tick_ns": 1,
         "origin_ns": 0.0,

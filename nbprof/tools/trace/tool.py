@@ -22,8 +22,8 @@ def _omissions(run: Run, events: int) -> list[str]:
     total = run.persist("events", lambda: int(run.trace.lanes["events"].sum()))
     if total <= events:
         return []
-    what = f"the longest of the {total:,} events, about {events:,}, with" if events else f"none of the {total:,} events one by one, but"
-    return [f"The report holds {what} every lane and the density of the rest; events= of p.save and of outputs sets how many."]
+    what = f"the longest of the {total:,} events, about {events:,}, with" if events else f"none of the {total:,} events individually, only"
+    return [f"The report holds {what} every lane and the density of the rest; set how many with events=, in p.save and for outputs."]
 
 
 TOOL = Tool(

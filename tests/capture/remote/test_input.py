@@ -35,30 +35,30 @@ def test_addresses(given_, found):
 def test_what_is_given_twice_is_recorded_once_and_said():
     addresses, notes = parse("a:1,grpc://a:1,b:1,a:1")
     assert [str(address) for address in addresses] == ["a:1", "b:1"]
-    assert notes == ["a:1 was given more than once and recorded once"]
+    assert notes == ["a:1 was given more than once; it was recorded once"]
 
 
 @pytest.mark.parametrize(
     ("given_", "says"),
     [
-        ("", "no address was given"),
-        ([], "no address was given"),
-        (" , ", "no address was given"),
+        ("", "no address given"),
+        ([], "no address given"),
+        (" , ", "no address given"),
         ("host", "host has no port: write it as host:6009"),
         ("grpc://host", "grpc://host has no port"),
-        ("host:", "is no address"),
-        (":6009", "is no address"),
+        ("host:", "is not an address"),
+        (":6009", "is not an address"),
         ("host:0", "from 1 to 65535"),
         ("host:65536", "from 1 to 65535"),
-        ("host:x", "is no address"),
-        ("host:²", "is no address"),
+        ("host:x", "is not an address"),
+        ("host:²", "is not an address"),
         ("http://host:6006", "speaks gRPC, not http"),
-        ("host name:1", "is no address"),
-        ("user@host:1", "is no address"),
-        ("host:1/path", "is no address"),
-        ("::1:6009", "stands in brackets"),
+        ("host name:1", "is not an address"),
+        ("user@host:1", "is not an address"),
+        ("host:1/path", "is not an address"),
+        ("::1:6009", "in brackets, as"),
         ("unix:///tmp/x", "not unix"),
-        ("host:6009 --duration", "is no address"),
+        ("host:6009 --duration", "is not an address"),
         (6009, "not int"),
         (None, "not NoneType"),
         (b"a:1", "not bytes"),

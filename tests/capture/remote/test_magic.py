@@ -69,15 +69,15 @@ def test_a_call_shows_a_line_that_says_what_it_came_to(kernel):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("", "no address was given"),
+        ("", "no address given"),
         ("localhost", "localhost has no port"),
-        ("localhost:1 --duration 0", "the duration is 1 ms to 3,600,000 ms (an hour), not 0"),
+        ("localhost:1 --duration 0", "the duration must be 1 ms to 3,600,000 ms (an hour), not 0"),
         ("localhost:1 --duration 864000000", "not 864,000,000"),
         ("localhost:1 --duration 2s", "invalid int value: '2s'. %nbprof capture -h lists the options"),
         ("localhost:1 --bogus 3", "unrecognized arguments: --bogus"),
-        ("localhost:1 --views bogus", "there is no view 'bogus'"),
+        ("localhost:1 --views bogus", "unknown view 'bogus'"),
         ("localhost:1 -o 1x", "takes the name of a variable"),
-        ("localhost:1 --retries 0", "localhost:1: nothing listens there: is the worker running"),
+        ("localhost:1 --retries 0", "localhost:1: nothing listens on this port: is the worker running"),
         ("localhost:1 --logdir /dev/null", "/dev/null cannot be written"),
     ],
 )
@@ -133,4 +133,4 @@ def test_ctrl_c_shows_what_was_recorded(kernel):
     assert result.status == "ok", result.traceback
     assert len(result.dashboards) == 1
     assert kernel.ask("p.hosts") == "['stopped']"
-    assert "stopped by hand" in "\n".join(kernel.capture("p")["notes"])
+    assert "stopped early" in "\n".join(kernel.capture("p")["notes"])

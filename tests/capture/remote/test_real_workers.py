@@ -122,7 +122,7 @@ def test_an_idle_worker_is_asked_until_it_works(trainers, which):
         timer.join()
     finally:
         trainer.be("train")
-    assert "was recorded at try" in profile.run.capture.notes[1]
+    assert "was recorded on attempt" in profile.run.capture.notes[1]
     assert "nothing happened there" in profile.run.capture.notes[1]
 
 
@@ -151,7 +151,7 @@ def test_ctrl_c_gives_what_both_have_recorded(trainers):
     assert time.monotonic() - began < 60
     assert len(profile.hosts) == 2
     assert len(profile.steps.frame) >= 5
-    assert re.search(r"the recording was stopped by hand after \d+\.\d of 120 s", "\n".join(profile.run.capture.notes))
+    assert re.search(r"the recording was stopped early, after \d+\.\d of 120 s", "\n".join(profile.run.capture.notes))
     # Nothing is left open there.
     assert len(sample(trainers[0], trainers[1], duration_ms=100, retries=0).hosts) == 2
 
@@ -162,16 +162,16 @@ def test_one_is_killed_in_the_middle_and_the_other_is_kept(trainers):
     profile = sample(tensorflow, victim, duration_ms=1000, delay_ms=0, retries=1)
     assert len(profile.hosts) == 1
     text = "\n".join(profile.run.capture.notes + profile.run.capture.warnings)
-    assert "sampled from outside: 1 of 2 workers" in text
+    assert "sampled over gRPC: 1 of 2 workers" in text
     assert (
-        f"{victim.address} is missing: the connection broke while it was recording; was the worker stopped?; then nothing listens there"
+        f"{victim.address} is missing: the connection was lost during the recording; was the worker stopped?; then nothing listens on this port"
         in text
     )
 
 
 def test_a_port_of_a_running_server_is_taken(trainers):
     # The frameworks would share it without a word.
-    with pytest.raises(CaptureError, match="is taken, by another profiler server"):
+    with pytest.raises(CaptureError, match="is in use by another profiler server"):
         serve._free(trainers[0].port)
 
 

@@ -60,7 +60,7 @@ def test_one_worker():
     capture = CaptureInfo.read(folder)
     assert capture.options["addresses"] == [server.address]
     assert (capture.options["duration_ms"], capture.elapsed_s) == (20, 0.02)
-    assert capture.notes == [f"sampled from outside: {server.address}, 0.02 s"]
+    assert capture.notes == [f"sampled over gRPC: {server.address}, 0.02 s"]
     assert not capture.cell_failed
     assert not list(Path("nbprof-results").glob(".recording*"))
     assert nbprof.load(folder).hosts == ["trainer-0"]
@@ -78,7 +78,7 @@ def test_a_run_has_the_name_that_it_is_given_and_a_number_where_that_is_taken():
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".x", "a.", "a ", " a", "a\n", "a\0", "a" * 61, 7, "a:b", "C:\\x"])
 def test_a_name_that_no_disk_takes_is_refused(name):
-    with pytest.raises(CaptureError, match="the name of a run is up to 60 letters"):
+    with pytest.raises(CaptureError, match="the name of a run has up to 60 letters"):
         sample(NOBODY, name=name)
     assert not Path("nbprof-results").exists()
 
@@ -143,7 +143,7 @@ def test_a_worker_that_was_not_ready_is_asked_again(before):
         profile = sample(server, retries=2)
         assert len(server.requests) == 3
     assert profile.hosts == ["late"]
-    assert f"{server.address} was recorded at try 3: " in notes(profile)
+    assert f"{server.address} was recorded on attempt 3: " in notes(profile)
 
 
 def test_it_is_asked_no_more_often_than_was_said():
@@ -169,9 +169,9 @@ def test_who_is_asked_again_begins_at_once_and_it_is_said_how_much_later():
     ("refusal", "says"),
     [
         (Refuse("UNIMPLEMENTED", "Method not found!"), "has no profiler service"),
-        (Refuse("PERMISSION_DENIED", "no"), "it answers PERMISSION_DENIED: no"),
-        (Refuse("INTERNAL"), "it answers INTERNAL"),
-        (Refuse("RESOURCE_EXHAUSTED", "message larger"), "too large to be sent"),
+        (Refuse("PERMISSION_DENIED", "no"), "it answered PERMISSION_DENIED: no"),
+        (Refuse("INTERNAL"), "it answered INTERNAL"),
+        (Refuse("RESOURCE_EXHAUSTED", "message larger"), "too large to send"),
     ],
 )
 def test_what_a_second_try_would_not_change_is_tried_once(refusal, says):
@@ -186,10 +186,10 @@ def test_partial_results_are_kept_and_the_missing_named():
         profile = sample(good, idle, other, NOBODY, retries=1)
     assert profile.hosts == ["good"]
     text = notes(profile)
-    assert "sampled from outside: 1 of 4 workers" in text
+    assert "sampled over gRPC: 1 of 4 workers" in text
     assert f"{idle.address} is missing: nothing happened there" in text
-    assert f"{other.address} is missing: what listens there has no profiler service" in text
-    assert f"{NOBODY} is missing: nothing listens there: is the worker running" in text
+    assert f"{other.address} is missing: what listens on this port has no profiler service" in text
+    assert f"{NOBODY} is missing: nothing listens on this port: is the worker running" in text
     assert [note.text.partition(" ")[0] for note in profile.receipt.notes if note.level == "warning"] == [
         idle.address,
         other.address,
@@ -202,7 +202,7 @@ def test_when_nobody_records_all_are_named():
     with standing_in(answer(empty=True)) as idle, pytest.raises(CaptureError) as caught:
         sample(idle, NOBODY, retries=0)
     assert str(caught.value).startswith(f"no worker could be recorded. {idle.address}: nothing happened")
-    assert f"{NOBODY}: nothing listens there" in str(caught.value)
+    assert f"{NOBODY}: nothing listens on this port" in str(caught.value)
 
 
 def test_a_web_server_is_no_profiler():
@@ -238,7 +238,7 @@ def test_a_slow_worker_is_waited_for_no_longer_than_the_slack(short):
 
 
 def test_a_machine_without_a_name():
-    with pytest.raises(CaptureError, match=r"no machine is known by the name nobody\.invalid|cannot be reached"):
+    with pytest.raises(CaptureError, match=r"no machine named nobody\.invalid|cannot be reached"):
         sample("nobody.invalid:6009", retries=0)
 
 
@@ -258,14 +258,14 @@ def test_an_old_server_on_this_machine_writes_its_file_to_the_right_place():
 
 def test_an_old_server_elsewhere_is_told_of_the_remedy():
     with standing_in(b"") as server:
-        with pytest.raises(CaptureError, match=r"an older server, which wrote its file .* on its own machine: give a --logdir"):
+        with pytest.raises(CaptureError, match=r"this older server wrote its file .* on its own machine: choose a --logdir"):
             sample(server)
         assert len(server.requests) == 1
 
     def cannot(request, server):
         return Refuse("INTERNAL", f"{request[5]}; Permission denied")
 
-    with standing_in(cannot) as server, pytest.raises(CaptureError, match=r"could not write to .*: give a --logdir"):
+    with standing_in(cannot) as server, pytest.raises(CaptureError, match=r"could not write to .*: choose a --logdir"):
         sample(server)
 
 
@@ -297,7 +297,9 @@ def test_a_full_disk_is_said_and_leaves_no_half_file(monkeypatch):
 
     with standing_in() as server:
         monkeypatch.setattr(Path, "open", full)
-        with pytest.raises(CaptureError, match=r"its 0.0 MB could not be written to .* \(No space left on device\): --logdir DIR"):
+        with pytest.raises(
+            CaptureError, match=r"its 0.0 MB could not be written to .* \(No space left on device\): choose another place with --logdir DIR"
+        ):
             sample(server)
     assert not list(Path().rglob("*.xplane.pb"))
 
@@ -342,7 +344,7 @@ def test_runs_of_one_second_do_not_overwrite_each_other():
 
 
 def test_an_answer_that_is_no_profile_is_said():
-    with standing_in(b"\xff\xff") as server, pytest.raises(CaptureError, match="its answer is no profile"):
+    with standing_in(b"\xff\xff") as server, pytest.raises(CaptureError, match="its answer is not a profile"):
         sample(server)
     with standing_in(answer(data=b"\x0a\x7fabc")) as server, pytest.raises(CaptureError, match=r"its recording is damaged .*\(2 tries\)"):
         sample(server, retries=1)
@@ -369,7 +371,7 @@ def test_ctrl_c_gives_what_was_recorded_until_then():
         assert [len(server.ended) for server in (a, b)] == [1, 1]
         assert a.ended == [Path(profile.path).name]
     assert sorted(profile.hosts) == [f"stopped:{port}" for port in sorted((a.port, b.port))]
-    assert "the recording was stopped by hand after 0." in notes(profile)
+    assert "the recording was stopped early, after 0." in notes(profile)
     assert profile.run.capture.elapsed_s < 15
 
 
@@ -385,7 +387,7 @@ def test_a_second_ctrl_c_waits_no_longer_and_keeps_what_came():
     ):
         profile = sample(a, b, duration_ms=15_000)
     assert profile.hosts == ["came"]
-    assert f"{b.address} is missing: it had not answered when the recording was given up" in notes(profile)
+    assert f"{b.address} is missing: it had not answered when the recording was abandoned" in notes(profile)
 
 
 def test_ctrl_c_before_anything_was_recorded_is_an_interrupt():

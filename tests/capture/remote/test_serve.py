@@ -56,7 +56,7 @@ def test_a_free_port_is_found_and_a_second_call_changes_nothing(bare, name):
     assert ports == [port]
     assert (nbprof.serve(0), nbprof.serve(port)) == (port, port)
     assert ports == [port]
-    with pytest.raises(CaptureError, match=f"listens at port {port} already; it has only one"):
+    with pytest.raises(CaptureError, match=f"already listens on port {port} in this process; there can be only one"):
         nbprof.serve(port - 1)
     for each in sockets:
         each.close()
@@ -85,7 +85,7 @@ def test_a_taken_port_is_said(bare):
     framework(bare, "jax", ports)
     with (
         socket.create_server(("", 0)) as taken,
-        pytest.raises(CaptureError, match="is taken, by another profiler server or another program"),
+        pytest.raises(CaptureError, match="is in use by another profiler server or another program"),
     ):
         nbprof.serve(taken.getsockname()[1])
     assert not ports
@@ -94,7 +94,7 @@ def test_a_taken_port_is_said(bare):
 def test_a_server_that_does_not_listen_is_said(bare):
     framework(bare, "jax")
     sys.modules["jax"].profiler.start_server = lambda port: None
-    with pytest.raises(CaptureError, match="does not listen at port"):
+    with pytest.raises(CaptureError, match="does not listen on port"):
         nbprof.serve(0)
     assert not room._serving
 
@@ -102,7 +102,7 @@ def test_a_server_that_does_not_listen_is_said(bare):
 @pytest.mark.parametrize(
     ("error", "says"),
     [
-        (ValueError("Only one profiler server can be active at a time."), "runs in this process already"),
+        (ValueError("Only one profiler server can be active at a time."), "is already running in this process"),
         (RuntimeError("no backend"), "JAX's profiler server did not start: no backend"),
         (ValueError("what"), "did not start: what"),
     ],
@@ -133,7 +133,7 @@ def test_pytorch_has_no_server(bare):
 
 
 def test_without_a_framework_it_is_asked_which(bare):
-    with pytest.raises(CaptureError, match="neither TensorFlow nor JAX is imported here: import it first, or name it"):
+    with pytest.raises(CaptureError, match="neither TensorFlow nor JAX is imported: import one first, or name it"):
         nbprof.serve(0)
     with pytest.raises(CaptureError, match="unknown backend 'mxnet'"):
         nbprof.serve(0, "mxnet")
@@ -144,5 +144,5 @@ def test_without_a_framework_it_is_asked_which(bare):
 
 @pytest.mark.parametrize("port", [-1, 65536, 1.5, "6009", True, None])
 def test_what_is_no_port_is_said(port):
-    with pytest.raises(CaptureError, match="a port is a number from 1 to 65535"):
+    with pytest.raises(CaptureError, match="the port must be a number from 1 to 65535"):
         nbprof.serve(port)

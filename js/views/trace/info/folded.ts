@@ -19,7 +19,7 @@ export function longText(text: string): HTMLElement {
   const draw = (): void => {
     clear(box);
     const button = more(
-      open ? "less" : `${count(text.length - LONG)} letters more`,
+      open ? "less" : `${count(text.length - LONG)} more letters`,
       () => {
         open = !open;
         draw();

@@ -92,7 +92,7 @@ export function rangeView({ laneOf, to, onGap, onScope }: RangeViewOptions): Ran
   }, "Copy CSV");
   csv.setAttribute("aria-label", "Copy the table as CSV");
   const gap = (text: string): HTMLElement | null =>
-    onGap && more(text, onGap, { title: "Key G; Shift+G: the one before" });
+    onGap && more(text, onGap, { title: "Key G; Shift+G: the previous one" });
   const tools = h("div.toolbar.range-tools", modes, choose, h("span.end", gap("next idle gap"), csv));
   const sorted = () => (info ? sortShares(info.shares, shareOrder) : []);
 
@@ -152,7 +152,7 @@ export function rangeView({ laneOf, to, onGap, onScope }: RangeViewOptions): Ran
       { key: "count", label: "Count", number: true, help: "Events of the lane that touch the range." },
       { key: "busy_ns", label: `Busy ${unit.unit}`, number: true, help: "Time in which any event of the lane ran." },
       { key: "idle", label: `Idle ${unit.unit}`, number: true, help: "The rest of the range." },
-      { key: "percent", label: "% busy", number: true, help: "Busy time as a part of the range." },
+      { key: "percent", label: "% busy", number: true, help: "Busy time as a share of the range." },
     ];
     const list = sortBusy(range.lanes, busyOrder);
     const few = all || list.length <= FIRST.lanes + 1 ? list.length : FIRST.lanes;
@@ -189,7 +189,10 @@ export function rangeView({ laneOf, to, onGap, onScope }: RangeViewOptions): Ran
     body.removeAttribute("aria-busy");
     if (!info) {
       body.append(
-        h("p.dim", "Shift+drag marks a range; M marks the selected slice. Its time by name and by lane comes here."),
+        h(
+          "p.dim",
+          "Shift+drag marks a range; M marks the selected slice. The range's time by name and by lane is shown here.",
+        ),
         gap("Go to the longest idle gap of the devices") ?? "",
       );
       return;

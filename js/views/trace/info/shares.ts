@@ -76,12 +76,12 @@ export function head(
 
 /** What the columns of shares mean. */
 export const HEADS = {
-  name: "Name of the events, as it is drawn.",
+  name: "Name of the events, as drawn.",
   on: "Where they ran.",
-  count: "Events of that name.",
-  self: "Their time without the events inside.",
-  total: "Their time; of events inside one another each counts.",
-  percent: "Self time as a part of the whole; lanes run at the same time, so the sum may exceed 100.",
+  count: "Events with this name.",
+  self: "Their time without the events nested inside.",
+  total: "Their time; nested events each count.",
+  percent: "Self time as a share of the whole; lanes run concurrently, so the sum may exceed 100.",
 };
 
 export interface Column<K> {

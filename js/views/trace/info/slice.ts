@@ -87,7 +87,7 @@ export function sliceView({ info, laneOf, go, lacks }: SliceView): HTMLElement[]
             ] as Line,
           ]
         : []),
-      ...(info.parent ? [["Inside of", to(info.parent)] as Line] : []),
+      ...(info.parent ? [["Inside", to(info.parent)] as Line] : []),
       ...arrowLines(arrows, slice.event, laneOf, go),
       ...(same.count > 1 ? [["Same name", ...sameName(same.count, go)] as Line] : []),
       ...(info.stack.length ? [["Stack", stackList(info.stack)] as Line] : []),

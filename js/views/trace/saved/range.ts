@@ -148,5 +148,5 @@ function cut(all: Share[]): Pick<RangeInfo, "shares" | "others"> {
 
 function note(saved: SavedLanes): string {
   if (!saved.part) return "";
-  return `Counted are the ${count(saved.trace.shown)} of ${count(saved.trace.total)} slices that are saved here.`;
+  return `Only the ${count(saved.trace.shown)} of ${count(saved.trace.total)} slices saved here are counted.`;
 }
