@@ -62,7 +62,9 @@ describe("unpack", () => {
     await expect(unpack(cut)).rejects.toThrow(/truncated/);
     const odd = pack(() => ({ x: { $: ["c16", 0, 1] } }), [floats]);
     await expect(unpack(odd)).rejects.toThrow(/unknown type "c16"/);
-    await expect(unpack(pack(header, [floats, deltas, codes]).subarray(0, 60))).rejects.toThrow(/gzip data cannot be decompressed/);
+    await expect(unpack(pack(header, [floats, deltas, codes]).subarray(0, 60))).rejects.toThrow(
+      /gzip data cannot be decompressed/,
+    );
     await expect(unpack(new Uint8Array(10))).rejects.toThrow(/header cannot be read/);
     await expect(unpack(new Uint8Array(0))).rejects.toThrow(/empty/);
     await expect(unpack(Uint8Array.of(255, 0, 0, 0, 1))).rejects.toThrow(/header is incomplete/);
