@@ -133,6 +133,9 @@ export interface Advice {
   /** Upper bound of the gain in ms per step, null when not known. */
   gain_ms: number | null;
   evidence: Marked;
+  /** How sure it is, and what would refute it, as the end of "Wrong if …". Reports of 0.2 and before lack them. */
+  certainty?: string;
+  refuted_by?: string;
   /** Lines of a diff; Copy copies all but the removed ones. */
   fix: { kind: "removed" | "added" | "same"; text: string }[];
   view: TabId;

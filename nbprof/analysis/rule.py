@@ -23,6 +23,9 @@ MSPROF, MSPROF_ANALYZE, MSADVISOR = "msprof", "msprof-analyze", "msadvisor"
 TORCH_GUIDE = "PyTorch performance tuning guide; nbprof's threshold"
 OURS = "nbprof"
 
+MEASURED, ESTIMATED, INFERRED = "measured", "estimated", "inferred"
+"""How sure a finding is: its cost is the time of recorded events; it follows from names, shapes or peaks; or its cause was not recorded."""
+
 FactsT = TypeVar("FactsT")
 FoundT = TypeVar("FoundT")
 
@@ -90,6 +93,8 @@ class Finding(NamedTuple):
     fix: str
     view: str
     link: str
+    certainty: str
+    refuted_by: str
 
 
 @dataclass(frozen=True)
@@ -138,6 +143,10 @@ class Rule(Generic[FactsT, FoundT]):
         What is checked, in a few words.
     title, fix : str
         What to do, as a heading and as diff lines or a sentence, if it is always the same.
+    certainty : str
+        `MEASURED`, `ESTIMATED` or `INFERRED`.
+    refuted_by : str
+        What an experiment would show if the finding were wrong, as the end of "Wrong if …".
     on_npu : bool
         For PyTorch rules: whether it also holds on an NPU. The others are about CUDA graphs, Tensor Cores and the like.
     advises : bool
@@ -159,6 +168,8 @@ class Rule(Generic[FactsT, FoundT]):
     looks_at: str
     title: str = ""
     fix: str = ""
+    certainty: str = MEASURED
+    refuted_by: str = ""
     on_npu: bool = False
     advises: bool = True
     about: str = ""
@@ -174,5 +185,14 @@ class Rule(Generic[FactsT, FoundT]):
         """The row of `p.advice` for a finding."""
         view, link = found.target or self.target
         return Finding(
-            self.name, found.severity, found.title or self.title, found.evidence, found.gain_ms, found.fix or self.fix, view, link
+            rule=self.name,
+            severity=found.severity,
+            title=found.title or self.title,
+            evidence=found.evidence,
+            gain_ms_per_step=found.gain_ms,
+            fix=found.fix or self.fix,
+            view=view,
+            link=link,
+            certainty=self.certainty,
+            refuted_by=self.refuted_by,
         )

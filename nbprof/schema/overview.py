@@ -39,6 +39,13 @@ SCHEMA: dict[str, list[Col]] = {
         ms("gain_ms_per_step", "Gain ms", "Upper bound of the time saved per step."),
         text("fix", "Fix", "Diff lines: - removed, + added.", "code"),
         text("view", "View", "Tab with the details."),
+        text("link", "Link", "What the link to that tab is called."),
+        text(
+            "certainty",
+            "Certainty",
+            "measured (the time of recorded events), estimated (from names, shapes or peaks) or inferred (its cause was not recorded).",
+        ),
+        text("refuted_by", "Wrong if", "What an experiment would show if the finding were wrong."),
     ],
     "devices": [
         _HOST,

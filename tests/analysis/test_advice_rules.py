@@ -389,6 +389,7 @@ def test_every_rule_has_a_case_in_which_it_speaks_and_one_in_which_it_is_silent(
     names = [rule.name for rule in every()]
     assert len(names) == len(set(names))
     assert set(RULES) == set(names)
+    assert all(rule.refuted_by and rule.certainty in ("measured", "estimated", "inferred") for rule in every())
     for rule, cases in RULES.items():
         assert {speaks for _, speaks in cases} == {True, False}, rule
 
@@ -579,7 +580,7 @@ def test_a_rule_is_added_in_one_module(monkeypatch):
     told = found({"host_compute": 40.0, "device_compute": 60.0}, OWN_LOOP).loc["made_up"]
     assert told.to_dict() == {
         "severity": "medium", "title": "Make up less", "evidence": "**40%** of a step.", "gain_ms_per_step": 40.0, "fix": "-a()\n+b()",
-        "view": "ops", "link": "Ops",
+        "view": "ops", "link": "Ops", "certainty": "measured", "refuted_by": "",
     }  # fmt: skip
     assert "made_up" not in found({"host_compute": 30.9, "device_compute": 69.1}, OWN_LOOP).index
     assert "| `made_up` | all | What was made up | ≥ 31 % of step time (high from 47 %) | nbprof |" in advice_page.page()

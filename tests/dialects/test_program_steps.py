@@ -113,7 +113,7 @@ def test_the_first_run_lacks_what_came_before_it_and_is_in_no_average(tmp_path):
     assert p.steps.frame["cut"].tolist() == [True] + [False] * 4
     assert p.steps.frame["other_ms"].tolist()[1:] == pytest.approx([7.0] * 4), "the gap is part of the step"
     assert p.overview["step_time_ms"] == pytest.approx(10.0)
-    assert p.payload()["steps"]["left_out"] == "Averages leave out the first step (what came before is not recorded)."
+    assert p.payload()["steps"]["left_out"] == "Averages exclude the first step (what came before is not recorded)."
     assert "the first is shown, but not averaged" in str(p.receipt)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -27,10 +27,13 @@ evidence in figures of this profile, the code for the change in the framework us
   of the rules below, only PyTorch's that also hold there apply, with torch_npu names.
 - The verdict states how many steps were recorded, and how steady they are.
 
+How sure a finding is: *measured* (its cost is the time of recorded events), *estimated* (it follows from names, shapes or peaks of the device)
+or *inferred* (what causes the time was not recorded). *Wrong if* is the experiment that would refute it.
+
 *nbprof's threshold* means that the source names the cost but gives no number.
 
-| Rule | Applies to | What is checked | Threshold | Source |
-|---|---|---|---|---|
+| Rule | Applies to | What is checked | Threshold | Source | Certainty | Wrong if |
+|---|---|---|---|---|---|---|
 """
 ASCEND = """
 ## On an NPU: `p.ascend.rules`
@@ -44,12 +47,12 @@ The rules of Ascend's own tools, computed from msprof's tables. *nbprof* as the 
 
 def page() -> str:
     """The text of the page."""
-    return HEAD + _rows(every()) + ASCEND + _rows(every_of_ascend())
+    return HEAD + _rows(every(), lambda rule: f" {rule.certainty} | {rule.refuted_by} |") + ASCEND + _rows(every_of_ascend())
 
 
-def _rows(rules: Iterable[Rule]) -> str:
+def _rows(rules: Iterable[Rule], more: Callable[[Rule], str] = lambda _: "") -> str:
     ordered = sorted(rules, key=lambda rule: rule.name)
-    return "".join(f"| `{r.name}` | {r.about or r.applies} | {r.looks_at} | {r.threshold} | {r.source} |\n" for r in ordered)
+    return "".join(f"| `{r.name}` | {r.about or r.applies} | {r.looks_at} | {r.threshold} | {r.source} |{more(r)}\n" for r in ordered)
 
 
 def numbers_read(monkeypatch: pytest.MonkeyPatch) -> defaultdict[str, set[str]]:

@@ -24,6 +24,7 @@ def test_it_displays_as_findings_with_their_code():
     for row in p.advice.to_dict("records"):
         assert row["title"] in data["text/html"]
         assert row["title"] in data["text/plain"]
+        assert f"{row['certainty'].capitalize()}. Wrong if {row['refuted_by']}." in data["text/html"]
     assert "**" not in data["text/html"]
     assert "<th>rule</th>" not in data["text/html"]
     assert "image/png" not in data

@@ -51,6 +51,12 @@ function selectedFigures(figs: readonly Figure[], steps: Steps, rows: readonly n
   });
 }
 
+/** "Measured. Wrong if the step takes as long …" */
+function certaintyOf({ certainty = "", refuted_by }: Advice): string {
+  const sure = `${certainty.charAt(0).toUpperCase()}${certainty.slice(1)}.`;
+  return refuted_by ? `${sure} Wrong if ${refuted_by}.` : sure;
+}
+
 /** What to do, with its evidence; `linked`: this dashboard has the view that shows it. */
 export function adviceCard(advice: Advice, context: ViewContext, linked = true): HTMLElement {
   const [css, word] = SEVERITIES[advice.severity];
@@ -66,6 +72,7 @@ export function adviceCard(advice: Advice, context: ViewContext, linked = true):
         advice.gain_ms !== null && h("span.gain", "up to ", h("b", `−${num(advice.gain_ms, 1)} ms`), " per step"),
       ),
       h("p.ev", ...marked(advice.evidence)),
+      advice.certainty && h("p.sure", certaintyOf(advice)),
       words && link(`${words} →`, () => context.go(advice.view, advice.target ? { target: advice.target } : undefined)),
     ),
     advice.fix.length > 0 && codeBox(advice.fix),

@@ -16,7 +16,9 @@ from nbprof.analysis.advice.checks import INPUT_HIGH, PART_HIGH, PART_MODERATE
 from nbprof.analysis.advice.facts import IDLE_PERCENT, KERNELS, MEMORY, OPS, STEP_SHARE, TRACE, AdviceRule, Facts, named, several, short
 from nbprof.analysis.rule import (
     ALL,
+    ESTIMATED,
     GPU_GUIDE_CHOICE,
+    INFERRED,
     OURS,
     TENSORFLOW,
     TENSORFLOW_JAX,
@@ -311,14 +313,17 @@ RULES: tuple[AdviceRule, ...] = (
         "gemm_alignment", _alignment, Threshold("≥ {least:g} % of kernel time", least=5.0),
         "NVIDIA matrix multiplication guide; nbprof's threshold", KERNELS, ALL,
         "16-bit and TF32 matrix products whose kernels load one or two values at a time", "Round sizes up to multiples of 8",
+        certainty=ESTIMATED, refuted_by="the products take as long with sizes padded to a multiple of 8",
     ),
     Rule(
         "small_kernels", _small_kernels, Threshold("≥ {kernels:,.0f} kernels of < {short_us:g} µs", kernels=1000, short_us=SHORT_KERNEL_US),
         GPU_GUIDE_CHOICE, KERNELS, ALL, "Kernels per step and their average duration",
+        refuted_by="the step takes as long with fewer, larger kernels",
     ),
     Rule(
         "elementwise_kernels", _elementwise, Threshold("≥ {least:g} % of kernel time", least=20.0), GPU_GUIDE_CHOICE, KERNELS, ALL,
         "Kernels of a single elementwise op, when the host keeps up with launching", "Let a compiler fuse elementwise ops",
+        certainty=ESTIMATED, refuted_by="the fused kernel takes as long as these kernels together",
     ),
     Rule(
         "small_batch", _small_batch,
@@ -328,12 +333,14 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         f"{TORCH_TB}; {GPU_GUIDE_CHOICE}", KERNELS, ALL, "Device utilization, with short kernels, little input time and free memory",
         "Give each step a larger batch", "-batch_size = 32\n+batch_size = 256  # as memory and accuracy permit",
+        certainty=INFERRED, refuted_by="twice the batch takes twice as long",
     ),
     Rule(
         "few_blocks", _few_blocks, Threshold("≥ {empty:g} % of the device idle during kernels", empty=20.0),
         f"{TORCH_TB}; nbprof's threshold", KERNELS, ALL,
         "Kernels with fewer blocks than an NVIDIA GPU has multiprocessors (estimated SM efficiency); merged into `small_batch`",
         "Fill the device with larger kernels", "-batch_size = 8\n+batch_size = 64  # more blocks per kernel",
+        certainty=ESTIMATED, refuted_by="twice the batch takes twice as long per kernel",
     ),
     Rule(
         # A launch takes a few µs: a host op that takes this long computes there.
@@ -342,6 +349,7 @@ RULES: tuple[AdviceRule, ...] = (
         GPU_GUIDE_CHOICE, OPS, TENSORFLOW, "Matrix products that ran on the host despite a GPU", "Run the model on the GPU",
         "+assert tf.config.list_physical_devices('GPU'), 'TensorFlow sees no GPU'\n+tf.debugging.set_log_device_placement(True)\n"
         "-with tf.device('/CPU:0'):\n+with tf.distribute.OneDeviceStrategy('/GPU:0').scope():\n     model = make_model()",
+        refuted_by="the products take as long on the GPU",
     ),
     Rule(
         "host_bound", _host_bound,
@@ -351,23 +359,28 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         TPU_GUIDE_CHOICE, TRACE, TENSORFLOW_JAX, "Host time in ops, or preparing the next program execution, while the device is idle",
         "Reduce host work per step",
+        refuted_by="the device is idle for as long when the host only dispatches",
     ),
     Rule(
         "compile", _compile, STEP_SHARE, OURS, TRACE, ALL, "Programs compiled in several of the steps that averages include",
         "Compile once, for one shape",
+        refuted_by="another recording of the same loop compiles nothing",
     ),
     Rule(
         "fragmentation", _fragmented, Threshold("> {pieces:percent} of it, with ≥ {full:percent} of memory used", pieces=0.3, full=0.8),
         OURS, MEMORY, ALL, "Free memory outside the largest block at the peak; for PyTorch, reserved but not allocated memory",
         "Reduce memory fragmentation", on_npu=True,
+        refuted_by="peak reserved memory is the same with expandable segments",
     ),
     Rule(
         "uneven_workers", _uneven, Threshold("> {more:g} % more, ≥ {least:g} % of step time", more=5.0, least=PART_MODERATE),
         "msprof-analyze (slow rank)", Target("pods", "Pods"), ALL,
         "Device compute of the slowest worker against the mean, if workers communicate", "Balance the workers", on_npu=True,
+        refuted_by="another recording shows another worker as the slowest",
     ),
     Rule(
         "between_steps", _between, Threshold("> {over:g} % of loop time", over=10.0), GPU_GUIDE_CHOICE, TRACE, ALL,
         "Time between steps: callbacks, logging, checkpoints", "Do less between steps", on_npu=True,
+        refuted_by="the loop takes as long without callbacks, logging and checkpoints",
     ),
 )  # fmt: skip

@@ -11,7 +11,7 @@ from math import ceil
 from nbprof.analysis.advice.evidence import MUCH_PADDING
 from nbprof.analysis.advice.facts import KERNELS, AdviceRule, Facts, named, short
 from nbprof.analysis.advice.programs import ELEMENTWISE_KINDS, MOSTLY_KNOWN, Product, Work
-from nbprof.analysis.rule import ALL, GPU_GUIDE_CHOICE, JAX, TPU, TPU_GUIDE_CHOICE, XLA, Found, Rule, Target, Threshold
+from nbprof.analysis.rule import ALL, ESTIMATED, GPU_GUIDE_CHOICE, JAX, TPU, TPU_GUIDE_CHOICE, XLA, Found, Rule, Target, Threshold
 
 LANES = 128
 """A TPU stores arrays in tiles of 8 rows by this many columns; a batch is best a multiple of 8, or of both."""
@@ -370,14 +370,17 @@ RULES: tuple[AdviceRule, ...] = (
         "batch_per_core", _batch,
         Threshold(f"not a multiple of {SUBLANES}, in ≥ {{often:g}} % of compute time", often=10.0), TPU_GUIDE_CHOICE, _OP_PROFILE, TPU,
         "Batch size of convolutions and rows of forward products, per core", f"Make the batch per core a multiple of {SUBLANES}",
+        certainty=ESTIMATED, refuted_by="a batch padded to a multiple of 8 per core takes as long per example",
     ),
     Rule(
         "mxu_size", _small_products, _LOST, TPU_GUIDE_CHOICE, _OP_PROFILE, TPU,
         "Matrix products with a size below the matrix unit's (128, 256 from v6e on), not memory-bound",
+        certainty=ESTIMATED, refuted_by="the products take as long per element with larger sizes",
     ),
     Rule(
         "mxu_alignment", _unaligned_products, _LOST, TPU_GUIDE_CHOICE, _OP_PROFILE, TPU,
         "Matrix products whose sizes are not multiples of the matrix unit's, not memory-bound",
+        certainty=ESTIMATED, refuted_by="the products take as long with sizes padded to a multiple of the matrix unit",
     ),
     Rule(
         "tile_padding", _padding,
@@ -389,32 +392,39 @@ RULES: tuple[AdviceRule, ...] = (
         "Peak memory of a program, with and without tile padding", f"Choose shapes that fill tiles of {SUBLANES} by {LANES}",
         f"-x = x.reshape(batch, -1, 3)  # the last dimension is padded to {LANES}, the one before it to {SUBLANES}\n"
         f"+x = x.reshape(batch, -1)  # large dimensions last, multiples of {LANES}",
+        refuted_by="the peak is the same with sizes padded less",
     ),
     Rule(
         "single_ops", _single_ops, Threshold("≥ {least:g} % of compute time, in several", least=_UNFUSED), TPU_GUIDE_CHOICE, _HLO, JAX,
         "Programs of a single elementwise op", "Put ops into one jit",
         "-y = jnp.tanh(x * w + b)  # each op is its own program\n+@jax.jit\n+def layer(x, w, b):\n+    return jnp.tanh(x * w + b)",
+        certainty=ESTIMATED, refuted_by="the ops take as long in one jit",
     ),
     Rule(
         "unfused", _unfused, Threshold("≥ {least:g} % of compute time", least=_UNFUSED), TPU_GUIDE_CHOICE, _HLO, XLA,
         "Unfused elementwise ops", "Let XLA fuse elementwise ops",
+        certainty=ESTIMATED, refuted_by="compute time is the same when the ops are fused",
     ),
     Rule(
         "missed_fusion", _chains, Threshold("saves up to ≥ {least:g} % of compute time", least=5.0), TPU_GUIDE_CHOICE, _HLO, XLA,
         "Memory-bound elementwise ops that are the only readers of another such op's output", "Let XLA fuse neighbouring ops",
+        certainty=ESTIMATED, refuted_by="compute time is the same when the ops are fused",
     ),
     Rule(
         "broadcast", _broadcast, Threshold("≥ {least:g} % of compute time", least=2.0), TPU_GUIDE_CHOICE, _HLO, XLA,
         "Ops that only broadcast", "Avoid materializing broadcasts",
+        certainty=ESTIMATED, refuted_by="compute time is the same without the broadcasts",
     ),
     Rule(
         "layout", _layout, Threshold("≥ {least:g} % of compute time", least=5.0), GPU_GUIDE_CHOICE, _HLO, ALL,
         "Ops of programs, and kernels, that only change the layout of arrays",
+        certainty=ESTIMATED, refuted_by="compute time is the same with arrays created in the layout that is needed",
     ),
     Rule(
         "utilisation", _utilisation,
         Threshold("both < {used:percent}, device compute ≥ {busy:g} % of step time", used=0.5, busy=50.0),
         "XProf's smart suggestions; nbprof's share of step time", _OP_PROFILE, XLA,
         "FLOP/s and memory bandwidth of ops against the device's peaks, in device-bound steps",
+        certainty=ESTIMATED, refuted_by="the device's counters show a higher utilization",
     ),
 )  # fmt: skip

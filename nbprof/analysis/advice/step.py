@@ -33,7 +33,9 @@ from nbprof.analysis.advice.facts import (
 )
 from nbprof.analysis.rule import (
     ALL,
+    ESTIMATED,
     GPU_GUIDE_CHOICE,
+    INFERRED,
     OURS,
     PYTORCH,
     TENSORFLOW,
@@ -328,10 +330,12 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "kernel_launch", _launch, STEP_SHARE, XPROF, KERNELS, ALL,
         "Time the host spends preparing and launching kernels while the device is idle",
+        refuted_by="the step takes as long with fewer, larger kernels",
     ),
     Rule(
         "allocator", _allocator, STEP_SHARE, TORCH_GUIDE, MEMORY, PYTORCH,
         "Driver calls that allocate or free memory", "Keep memory in PyTorch's caching allocator", on_npu=True,
+        refuted_by="the step takes as long when its tensors are allocated once, before the loop",
     ),
     Rule(
         "host_ops", _host_ops,
@@ -342,19 +346,23 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         TORCH_GUIDE, OPS, PYTORCH, "Host ops, mostly eager, while the device is idle", "Compile the model",
         "-model = Model().to(device)\n+model = torch.compile(Model().to(device))\n+optimizer = torch.optim.AdamW(..., fused=True)",
+        refuted_by="the step takes as long with torch.compile",
     ),
     Rule(
         "mixed_precision", _precision, Threshold("< {below:g} % of device compute", below=LITTLE_16_BIT), XPROF, KERNELS, ALL,
         "Share of device compute in 16 bit, by kernel names and by the element types in compiled programs", "Use mixed precision",
+        certainty=ESTIMATED, refuted_by="the step takes as long in 16 bit",
     ),
     Rule(
         "tensor_cores", _tensor_cores, Threshold("≥ {moderate:g} % of kernel time (high from {high:g} %)", moderate=10.0, high=30.0),
         GPU_GUIDE_CHOICE, Target("kernels", "GPU kernels: eligible, not used"), ALL,
         "Kernels whose op could use TensorCores but that do not; transposes excluded",
+        certainty=ESTIMATED, refuted_by="the kernels take as long in 16 bit or TF32, or already use TensorCores",
     ),
     Rule(
         "eager", _eager, Threshold("> {over:g} % of op time on host or device", over=MUCH_EAGER), XPROF, OPS, TENSORFLOW_JAX,
         "Ops that ran eagerly, one by one",
+        refuted_by="the step takes as long when it is compiled into one function",
     ),
     Rule(
         "tf_function", _functions,
@@ -364,24 +372,29 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         XPROF, TRACE, TENSORFLOW, "tf.functions traced or run eagerly in the steps that averages include", "Trace functions once",
         "-@tf.function\n+@tf.function(reduce_retracing=True)\n def train_step(batch):  # pass tensors, not Python numbers",
+        refuted_by="another recording of the same loop traces nothing",
     ),
     Rule(
         "outside_compilation", _outside, Threshold("> {over:g} % of op time", over=OUTSIDE_COMPILATION), XPROF, OPS, TPU,
         "Host ops that a compiled program waits for", "Keep the step inside one program",
+        refuted_by="the step takes as long without the host ops",
     ),
     Rule(
         "collectives", _part("device_collectives", "communication between devices", _overlap), STEP_SHARE, XPROF, TRACE, ALL,
         "Communication between devices that does not overlap compute", on_npu=True,
+        refuted_by="the step takes as long on one device with the same batch per device",
     ),
     Rule(
         "output", _output, COPIES_SHARE, XPROF, TRACE, ALL, "Copies from device to host that do not overlap compute",
         "Fetch results less often", on_npu=True,
+        refuted_by="the step takes as long when results stay on the device",
     ),
     Rule(
         "host_memory", _host_memory, COPIES_SHARE, OURS, TRACE, TPU,
         "Arrays that a program moves between device and host memory", "Keep arrays in device memory",
         "-x = jax.device_put(x, sharding.with_memory_kind('pinned_host'))\n"
         "+x = jax.device_put(x, sharding)  # as many arrays as fit",
+        refuted_by="the step takes as long with the arrays kept in device memory",
     ),
     Rule(
         "waits", _waits,
@@ -389,9 +402,11 @@ RULES: tuple[AdviceRule, ...] = (
         TORCH_GUIDE, TRACE, PYTORCH,
         "Host calls that wait for the device and leave it without work", "Let the host run ahead of the device",
         "-total += loss.item()\n+total += loss.detach()  # and .item() once, after the loop", on_npu=True,
+        refuted_by="the step takes as long without the calls that wait",
     ),
     Rule(
         "other", _other, Threshold("≥ {least:g} % of step time", least=PART_HIGH), XPROF, TRACE, ALL,
         "Time outside any recorded op, launch or copy", on_npu=True,
+        certainty=INFERRED, refuted_by="the time remains without Python code between the ops: then something else runs",
     ),
 )  # fmt: skip

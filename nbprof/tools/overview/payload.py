@@ -269,6 +269,8 @@ def _advice(run: Run, row: dict[Any, Any]) -> dict[str, Any]:
         "title": str(row["title"]),
         "gain_ms": wording.real(row.get("gain_ms_per_step")),
         "evidence": str(row.get("evidence") or ""),
+        "certainty": str(row.get("certainty") or ""),
+        "refuted_by": str(row.get("refuted_by") or ""),
         "fix": fix_lines(row.get("fix")),
         "view": view if isinstance(view, str) and view else "overview",
         "link": link.replace("GPU kernels", f"{chip(run)} kernels") if isinstance(link, str) else "",

@@ -66,9 +66,15 @@ def advice(overview: dict[str, Any]) -> str:
         most = "" if item["gain_ms"] is None else f"up to {wording.number(-item['gain_ms'], 2)} ms per step"
         gain = f' <span style="{markup.SOFT}">{most}</span>' if most else ""
         title = f"<b>{markup.text(item['severity'].capitalize())}: {markup.text(item['title'])}</b>"
-        html += markup.paragraph(f"{title}{gain}<br>{markup.marked(item['evidence'])}")
+        sure = f'<br><span style="{markup.SOFT}">{markup.text(certainty(item))}</span>' if item["certainty"] else ""
+        html += markup.paragraph(f"{title}{gain}<br>{markup.marked(item['evidence'])}{sure}")
         html += markup.diff(item["fix"])
     return html
+
+
+def certainty(item: dict[str, Any]) -> str:
+    """`Measured. Wrong if the step takes as long …`."""
+    return f"{item['certainty'].capitalize()}." + (f" Wrong if {item['refuted_by']}." if item["refuted_by"] else "")
 
 
 def _top_ops(overview: dict[str, Any]) -> str:

@@ -113,4 +113,4 @@ def _left_out(steps: pd.DataFrame) -> str:
             hosts = steps.loc[rows, "host"].unique().tolist()
             of = f" of {hosts[0]}" if len(hosts) == 1 and steps["host"].nunique() > 1 else ""
             parts.append(f"the {which} {'step' if count == 1 else f'{count} steps'}{of} ({why})")
-    return f"Averages leave out {' and '.join(parts)}."
+    return f"Averages exclude {' and '.join(parts)}."
