@@ -23,10 +23,10 @@ from nbprof.schema import frames
 _SHAPE = re.compile(r"%?\S+ = (.+?) [a-z][\w\-]*\(")
 COLUMNS = frames.names("hlo.frame")
 CONTAINERS = ("while", "conditional", "call")
-"""What runs other ops: those count, so that in sums their FLOPs and bytes do not."""
+"""Ops that run other ops: the latter count, so sums leave out the FLOPs and bytes of the former."""
 _COPIES = ("copy-start", "copy-done")
 SUMS = ["total", "own", "runs", "flops", "normalized", "moved", "memory"]
-"""Of all runs: time and self time in ps, how many they are, FLOPs, those as of 16 bits, bytes, and bytes of main memory."""
+"""Over all runs: time and self time in ps, their number, FLOPs, FLOPs scaled to 16 bit, bytes, and main memory bytes."""
 
 
 def measured(activity: Activity, *, as_xprof: bool = False) -> tuple[pd.DataFrame, int]:
@@ -255,5 +255,5 @@ def missing(activity: Activity) -> str:
     if ran(activity)[0]["hlo"].any():
         return ""
     if not activity.has_device:
-        return "This profile has no device, and no op of a program that XLA compiled for the CPU."
-    return "No op of a compiled XLA program ran on a device in this profile."
+        return "This profile has no device, and no ops of a program that XLA compiled for the CPU."
+    return "No ops of a compiled XLA program ran on a device in this profile."

@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 
 COLUMNS = frames.names("kernels.frame")
 XPROF_ROWS = 1000
-"""XProf shows the rows with the most time only."""
+"""XProf shows only the rows with the most time."""
 
 _GROUPED = ["occurrences", "total_us", "avg_us", "min_us", "max_us", "percent", "tensor_core_percent", "occupancy_percent"]
 

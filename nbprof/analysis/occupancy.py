@@ -52,7 +52,7 @@ LIMITS: dict[tuple[int, int], Limits] = {
     (12, 0): Limits(48, 24, 100 * _KIB, 128, _KIB),
     (12, 1): Limits(48, 24, 100 * _KIB, 128, _KIB),
 }
-"""By compute capability; one that is not here has no occupancy, rather than that of its neighbour."""
+"""By compute capability; for one that is not listed, occupancy is unknown rather than taken from a similar one."""
 
 
 def limits(capability: object) -> Limits | None:

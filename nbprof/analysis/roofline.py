@@ -24,7 +24,7 @@ from nbprof.schema import frames
 COLUMNS = frames.names("roofline.frame")
 TRANSFERS = ("infeed", "outfeed")
 UNCOUNTED = ("shared_memory",)
-"""Memories of which no profile tells how many bytes an op moves: their roof is drawn, and that is all."""
+"""Memories without recorded traffic per op in any profile: only their roof is drawn."""
 
 
 @dataclass(frozen=True)
@@ -61,20 +61,20 @@ class Peaks:
 
     @property
     def lacking(self) -> list[str]:
-        """What is not known: "FLOP/s", "memory bandwidth"."""
+        """The unknown peaks: "FLOP/s", "memory bandwidth"."""
         known = (("FLOP/s", self.flops_per_second), ("memory bandwidth", self.bytes_per_second))
         return [text for text, value in known if not value > 0]
 
     @property
     def missing(self) -> str:
-        """What is not known, and what to do, in a sentence; '' where all is."""
+        """Which peaks are unknown, and what to do about it; '' if all are known."""
         if not self.lacking:
             return ""
         verb = "is" if len(self.lacking) == 1 else "are"
         unnamed = "the CPU" if self.memory == ops.HOST_MEMORY else "this device"
         return (
-            f"The peak {' and '.join(self.lacking)} of {self.device or unnamed} {verb} not known: give the device's with "
-            "p.roofline(peak_flops=..., peak_bytes=...), in operations and bytes a second, or for all views where the profile is loaded: "
+            f"The peak {' and '.join(self.lacking)} of {self.device or unnamed} {verb} unknown. Pass the device's peaks to "
+            "p.roofline(peak_flops=..., peak_bytes=...), in operations and bytes per second, or for all views when loading the profile: "
             'nbprof.load(path, peaks={"flops": 312e12, "bytes": 2.0e12}).'
         )
 
@@ -89,7 +89,7 @@ def peaks(activity: Activity, flops: float | None = None, moved: float | None = 
     """
     for name, value in (("peak_flops", flops), ("peak_bytes", moved)):
         if value is not None and not (isinstance(value, Real) and np.isfinite(float(value)) and value > 0):
-            raise NbprofError(f"{name} is {value!r}; it is a rate a second, above 0")
+            raise NbprofError(f"{name} is {value!r}; expected a rate per second above 0")
     own = ops.peaks(activity)
     devices = activity.devices
     names = ", ".join(dict.fromkeys(str(name) for name in devices["name"].dropna())) if len(devices) else ""

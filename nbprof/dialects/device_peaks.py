@@ -23,9 +23,9 @@ _NVIDIA: dict[tuple[int, int], int] = {
     (9, 0): 4096,
     (10, 0): 8192,
 }
-"""Operations of one multiprocessor in one clock, by compute capability."""
+"""Operations per multiprocessor and clock cycle, by compute capability."""
 _AMD: dict[tuple[int, int], int] = {(9, 0): 1024, (9, 4): 2048, (9, 5): 4096}
-"""Operations of one compute unit in one clock, by the first two numbers of the architecture: gfx90x, gfx94x, gfx95x."""
+"""Operations per compute unit and clock cycle, by the first two digits of the architecture: gfx90x, gfx94x, gfx95x."""
 
 
 def peak_flops_per_second(stats: Mapping[str, object]) -> float | None:

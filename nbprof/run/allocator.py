@@ -44,7 +44,7 @@ class AllocatorFrames(Group):
         shown = self.snapshot
         if shown is None:
             return doubts
-        more = [f"{len(found)} snapshots are here; the one with the longest history is shown."] if len(found) > 1 else []
+        more = [f"{len(found)} snapshots were found; the one with the longest history is shown."] if len(found) > 1 else []
         return [*doubts, *more, *shown.warnings, *shown.notes, *allocator.notes(shown, self.replays)]
 
     @cached

@@ -54,7 +54,7 @@ class DeviceTimeFrames(Group):
             return ""
         return (
             self.run.activity.missing.get("kernels")
-            or "No work of a device is in this profile: the run used the CPU only, or recorded no device."
+            or "This profile has no device activity: the run used only the CPU, or recorded no device."
         )
 
     def each_launch(self) -> pd.DataFrame:

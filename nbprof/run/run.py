@@ -428,7 +428,7 @@ class Run(Frames):
         """Why a view is empty, by view."""
         missing = dict(self.activity.missing)
         if not len(self.steps):
-            missing.setdefault("steps", "Step markers are in this profile, but no step that was recorded whole, so step time is unknown.")
+            missing.setdefault("steps", "This profile has step markers, but no step was recorded completely, so step time is unknown.")
         return missing
 
     @cached
@@ -455,11 +455,11 @@ class Run(Frames):
             receipt.info(text)
         if self._given_peaks:
             told = ", ".join(f"{name} {value:.4g}" for name, value in self._given_peaks.items())
-            receipt.info(f"Peaks of the devices that were given, in operations and bytes a second: {told}.")
+            receipt.info(f"Device peaks given by the user, in operations and bytes per second: {told}.")
         if self.as_read.modules:
             count = len(self.as_read.modules)
             what = "1 compiled XLA program is" if count == 1 else f"{count:,} compiled XLA programs are"
-            receipt.info(f"{what} in the profile: the framework's names of ops and the plans of memory come from there.")
+            receipt.info(f"{what} in the profile: framework op names and buffer assignments come from there.")
         return receipt
 
     @persisted
@@ -467,14 +467,12 @@ class Run(Frames):
         notes = [*self.activity.notes, *self.activity.program_notes]
         total, tangled = len(self._host_ops[0]), int(self._host_ops[0]["overlaps"].sum())
         if tangled:
-            text = f"{tangled:,} of {total:,} host ops overlap another op of their thread partly: that time is the later one's."
+            text = f"{tangled:,} of {total:,} host ops partly overlap another op on their thread: that time counts for the later one."
             notes.append(Note("warning" if tangled > total // 100 else "info", text))
         notes += self._pods[1]
         notes += self.device_time.notes
         notes += memory.notes(self.memory_timeline)
         if cut := steps.edges(self.activity, self.steps):
             what = "marked step has" if cut == 1 else "marked steps have"
-            notes.append(
-                Note("info", f"{cut:,} {what} no compute, at the begin or the end of the recording: cut off by it, and not shown.")
-            )
+            notes.append(Note("info", f"{cut:,} {what} no compute, at the start or end of the recording: cut off by it, and not shown."))
         return notes

@@ -20,7 +20,7 @@ from nbprof.timeline.links import CORRELATED, FLOW_BITS, LAUNCHES, MOST, OF_FILE
 KINDS = ("launch", "producer", "forward", "flow")
 """Of arrows, by code."""
 MOST_ARROWS = 20_000
-"""Those beyond are only counted."""
+"""More are only counted."""
 _STACKS = frozenset({"Call stack", "source_stack", "source"})
 _FRAME = re.compile(r"\$|.*\.py\(\d+\): ")
 """Names of Python frames as TensorFlow and PyTorch record them."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 15
 _LEVEL = 1
-"""Of gzip: what repeats so much is packed well by the fastest one."""
+"""gzip level: text this repetitive compresses well at the fastest one."""
 _US = 10**6
 _EXACT = 2**53 // 10 - 1
 # Up to 25 days from the start float64 tells the ns of a time in µs; later no decimals would.
@@ -46,7 +46,7 @@ def export(
     """Writes the file part by part; see `nbprof.tools.trace.accessor.TraceView.export`."""
     target = Path(path).expanduser()
     if not target.name.endswith((".json", ".json.gz")):
-        raise NbprofError(f"{target}: a Chrome trace is written to a file that ends in .json or .json.gz")
+        raise NbprofError(f"{target}: the file name of a Chrome trace must end in .json or .json.gz")
     whole = Export(run, select_events.pick(run.timeline.tracks, lanes, None, between), between, counters)
     # Beside it first: a file that is there stays whole if writing fails.
     part = target.with_name(f".{target.name}.{os.getpid()}.part")

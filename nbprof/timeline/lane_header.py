@@ -40,8 +40,8 @@ def stacked(stacks: list[Stack]) -> list[str]:
     moved, lanes = sum(each.moved for each in stacks), sum(each.moved_lanes for each in stacks)
     if not moved:
         return []
-    what = f"{plural(moved, 'event overlaps', 'events overlap')} others of {'its lane' if moved == 1 else 'their lane'} only partly"
-    return [f"{what}, on {plural(lanes, 'lane')}: drawn on levels of {'its' if moved == 1 else 'their'} own."]
+    what = f"{plural(moved, 'event overlaps', 'events overlap')} others on {'its lane' if moved == 1 else 'their lane'} only partly"
+    return [f"{what}, on {plural(lanes, 'lane')}: drawn on {'a separate level' if moved == 1 else 'separate levels'}."]
 
 
 def lone(tracks: Tracks) -> list[str]:

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from nbprof.timeline.tracks import Tracks
 
 MOST = 50
-"""Arrows of one kind that are given for one event."""
+"""Arrows of one kind listed per event."""
 
 LAUNCHES = frozenset({"ac2g", "async", "async_cpu_to_gpu", "async_gpu", "launch"})
 """Categories of arrows of a file that lead from a launch to its work."""
 FLOW_BITS = (1 << 56) - 1
 OF_FILE = {"fwdbwd": "forward", "producer": "producer"}
-"""What other categories of arrows mean; the rest is a flow."""
+"""The meaning of other arrow categories; the rest are flows."""
 CORRELATED = ("correlation_id", "correlation")
-"""Args by which a launch and its work tell each other; the first that an event has."""
+"""Args that link a launch to its device work; the first that an event has counts."""
 _OPS = ("cpu_op", "operator")
 _PYTHON = "python_function"
 

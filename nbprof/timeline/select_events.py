@@ -59,7 +59,7 @@ def window(between: object) -> tuple[float, float]:
     except (TypeError, ValueError):
         first = last = float("nan")
     if first != first or last != last:
-        raise NbprofError(f"between= takes two times in ms after the start of the profile, as (120.0, 140.0), not {between!r}")
+        raise NbprofError(f"between= takes two times in ms from the start of the profile, such as (120.0, 140.0), not {between!r}")
     return min(first, last), max(first, last)
 
 
@@ -99,7 +99,7 @@ def matcher(text: Names) -> Callable[[str], bool]:
         try:
             text = re.compile(text[1:-1])
         except re.error as error:
-            raise NbprofError(f"{text} is no regular expression: {error}") from None
+            raise NbprofError(f"{text} is not a regular expression: {error}") from None
     search = text.search
     return lambda value: search(value) is not None
 
@@ -164,7 +164,7 @@ def arg_column(trace: Trace, name: str, events: Int64s) -> npt.NDArray[np.object
     """
     column = trace.args.get(name)
     if column is None:
-        raise NbprofError(f"no event of this profile has an arg {name!r}; there are {', '.join(sorted(trace.args)[:20])}")
+        raise NbprofError(f"no event in this profile has an arg {name!r}; there are {', '.join(sorted(trace.args)[:20])}")
     out = np.full(len(events), None, object)
     if not len(column) or not len(events):
         return out

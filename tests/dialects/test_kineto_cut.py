@@ -30,8 +30,8 @@ def test_a_step_that_broke_off_on_the_cpu_is_left_out(tmp_path, ops):
     assert cut(p) == [False, False, False, True]
     mean = p.steps.summary.set_index("category").loc["step_time", "mean_ms"]
     assert mean == pytest.approx(0.1)
-    what = f"it ran the first {ops} of the 6 ops of the step before" if ops > 1 else "it ran the first op of the step before alone"
-    assert f"The last step ended with the recording ({what}): shown, but not averaged." in str(p.receipt)
+    what = f"it ran the first {ops} of the previous step's 6 ops" if ops > 1 else "it ran only the first op of the previous step"
+    assert f"The last step was cut off by the end of the recording ({what}): shown, but not averaged." in str(p.receipt)
 
 
 @pytest.mark.parametrize(("ops", "missing"), [(4, True), (5, False)])
@@ -43,7 +43,7 @@ def test_of_several_ranks_the_one_is_named(tmp_path):
     p = profile(tmp_path, loop(*[TRAINING] * 4, rank=0), loop(*[TRAINING] * 3, TRAINING[:4], rank=1))
     steps = p.run.steps
     assert steps.loc[steps["cut"], ["host", "step"]].values.tolist() == [["rank 1", 3]]
-    assert "The last step of rank 1 ended with the recording (it ran the first 4 of the 6 ops of the step before)" in str(p.receipt)
+    assert "The last step of rank 1 was cut off by the end of the recording (it ran the first 4 of the previous step's 6 ops)" in str(p.receipt)
     assert p.payload()["steps"]["left_out"] == "Averages leave out the last step of rank 1 (cut by the end of the recording)."
     assert p.steps.summary.set_index("category").loc["step_time", "max_ms"] == pytest.approx(0.1)
 

@@ -255,14 +255,14 @@ def notes(snapshot: Snapshot, replays: Sequence[Replay]) -> list[str]:
     out = []
     if not snapshot.traced:
         out.append(
-            "The snapshot has no history: torch.cuda.memory._record_memory_history() was not called before it was taken, so that only its "
-            "own moment is known."
+            "The snapshot has no history, because torch.cuda.memory._record_memory_history() was not called beforehand: only the state at "
+            "the time of the snapshot is known."
         )
     for replay in replays:
         before = replay.before()["reserved"] if replay.count else 0
         if before:
             out.append(
-                f"The history of GPU {replay.device} begins when {size_text(before)} were reserved already: what was before is not told. "
-                "It was begun later, or its max_entries were used up and the oldest entries are gone."
+                f"The history of GPU {replay.device} starts with {size_text(before)} already reserved; what came before is unknown. "
+                "Recording was started late, or max_entries was exceeded and the oldest entries were dropped."
             )
     return out

@@ -14,12 +14,12 @@ Int64s = npt.NDArray[np.int64]
 Texts = npt.NDArray[np.object_]
 
 NOT_TOLD = -1
-"""The device of rows that do not tell it."""
+"""The device of rows that do not state one."""
 KEYS = ["host", "device"]
 
 AI_CORE, VECTOR, MIX, AI_CPU, COMMUNICATION, COPY, OTHER = "AI Core", "Vector core", "Mix", "AI CPU", "Communication", "Copy", "Other"
 CORES = (AI_CORE, VECTOR, MIX, AI_CPU, COMMUNICATION, COPY, OTHER)
-"""Where a task runs, in the order in which they are shown."""
+"""Where a task runs, in display order."""
 _CORE_OF = {
     "AI_CORE": AI_CORE,
     "AICORE": AI_CORE,

@@ -11,7 +11,7 @@ import pandas as pd
 from nbprof.analysis.rule import Rule, Target, Threshold
 
 ASCEND = Target("ascend", "Ascend")
-NO_OPS = "No op_summary was recorded: run with task_trace on."
+NO_OPS = "No op_summary was recorded: enable task_trace."
 
 
 @dataclass

@@ -23,12 +23,12 @@ WHOLE, OWN_START, FROM_FP, UNKNOWN = "end to end", "own start", "from FP Start",
 """What a file's `Iteration Time` counts: from the end of the iteration before; from a mark of its own between that and FP Start; from FP
 Start; or something else."""
 PARTS = ("data_aug_ms", "fp_to_bp_ms", "all_reduce_ms", "update_ms")
-"""What an iteration is made of, in the order in which it is drawn."""
+"""The parts of an iteration, in drawing order."""
 
 _MODEL = [*KEYS, "model"]
 _PS_OF_MS, _US_OF_MS = 1e9, 1e3
 _LEAST, _NEAR = 0.002, 1e-4
-"""Two times are the same when they differ by less than 2 us, or by less than a ten thousandth."""
+"""Two times are equal if they differ by less than 2 us, or by less than 1e-4 of their value."""
 _MIN = np.iinfo(np.int64).min
 
 
@@ -232,9 +232,9 @@ SUMMARY = frames.names("ascend.iterations.summary")
 def _doubts(out: pd.DataFrame, backward: int) -> list[str]:
     said = []
     if backward:
-        what = "iteration begins" if backward == 1 else "iterations begin"
-        said.append(f"{backward:,} {what} before the one before has ended: the Data Aug Bound there is not known.")
+        what = "iteration starts" if backward == 1 else "iterations start"
+        said.append(f"{backward:,} {what} before the previous one ends: the Data Aug Bound is unknown there.")
     if lost := int((out["fp_to_bp_ms"].isna() & out["iteration_ms"].notna()).sum()):
         what = "iteration has" if lost == 1 else "iterations have"
-        said.append(f"{lost:,} {what} no FP Start or BP End, as in inference: only the time of the whole is known there.")
+        said.append(f"{lost:,} {what} no FP Start or BP End, as in inference: only the total time is known.")
     return said

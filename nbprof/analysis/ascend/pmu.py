@@ -26,7 +26,7 @@ PIPES = {
 """Pipes by the word in the names of columns, and what they are called: cube multiplies matrices; MTE1 moves from L1 to L0, MTE2 from the
 memory of the device to the core, MTE3 back; fixpipe takes results out of L0C."""
 SATURATED = 0.8
-"""Above this part of its cycles a pipe is the bound of the op."""
+"""Above this share of cycles, a pipe is the op's bound."""
 LONG_US = 20.0
 """Ops shorter than this are not worth tuning one by one."""
 _SIDES = ("aic_", "aiv_", "")
@@ -42,7 +42,7 @@ GROUPS = {
     "MemoryAccess": ("read_main_memory_datas_bytes",),
     "PipelineExecuteUtilization": ("mac_exe_ratio", "vec_exe_ratio"),
 }
-"""Groups of counters, by columns that only they have."""
+"""Counter groups, by columns that only they have."""
 _HITS = (
     ("write_cache_hit", "write_cache_miss_allocate"),
     ("r0_read_cache_hit", "r0_read_cache_miss_allocate"),

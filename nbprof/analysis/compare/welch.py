@@ -17,9 +17,9 @@ Floats = npt.NDArray[np.float64]
 
 LEVEL = 0.95
 TRIM = 0.2
-"""Of a trimmed mean: this part of the steps is left out at each end."""
+"""For a trimmed mean: this fraction of the steps is dropped at each end."""
 LEAST_FOR_MEMORY = 8
-"""Steps from which on an autocorrelation says something."""
+"""Steps needed for a meaningful autocorrelation."""
 _EPSILON = 1e-15
 
 

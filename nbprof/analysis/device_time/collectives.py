@@ -37,7 +37,7 @@ _KINDS = (
 _ALIKE = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter", "alltoall": "all_to_all"}
 _GATHERS = ("all_gather", "gather")
 _ONE_SIDED = ("send", "recv")
-"""What one rank sends and another gets: there is nobody to wait for together."""
+"""Point-to-point calls: there is no group to wait for."""
 
 
 @lru_cache(maxsize=4096)
@@ -171,7 +171,7 @@ def _matched(calls: pd.DataFrame, done: Work, notes: list[Note]) -> Int64s:
     doubles = [i for i, rank in enumerate(done.ranks) if rank is not None and done.ranks.index(rank) < i]
     if doubles:
         listed = ", ".join(done.hosts[i] for i in doubles[:4]) + (" …" if len(doubles) > 4 else "")
-        notes.append(Note("warning", f"Of ranks that several files are of, the first is compared with the others; not {listed}."))
+        notes.append(Note("warning", f"Several files have the same rank: only the first of each is compared, not {listed}."))
     usable = ~single & ~np.isin(host, doubles)
     if len(np.unique(member[usable])) < 2:
         return out
@@ -192,8 +192,8 @@ def _matched(calls: pd.DataFrame, done: Work, notes: list[Note]) -> Int64s:
         notes.append(
             Note(
                 "warning",
-                f"{int(uneven.sum()):,} calls of collectives on {ranks} ranks could not be matched: the ranks do not have the same number "
-                "of them in the same step, as recordings of different length have. Waiting is not told for these.",
+                f"{int(uneven.sum()):,} collective calls on {ranks} ranks could not be matched: the ranks have different numbers of them "
+                "in the same step, as in recordings of different length. Their waiting time is unknown.",
             )
         )
     good = usable & even[key]
@@ -264,7 +264,7 @@ def _harmonic(rates: pd.Series) -> float:
 
 STRAGGLERS = frames.names("device_time.stragglers")
 LATE = 0.01
-"""A rank is a straggler where the others waited for it for more than this part of the step."""
+"""A rank is a straggler if the others waited for it for more than this fraction of the step."""
 
 
 def stragglers(rows: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
@@ -324,4 +324,4 @@ def lengths(steps: pd.DataFrame) -> list[Note]:
         return []
     least, most = count.idxmin(), count.idxmax()
     text = f"The hosts recorded different numbers of steps, from {count.min():,} ({least}) to {count.max():,} ({most})"
-    return [Note("warning", f"{text}: only steps that several of them have are compared.")]
+    return [Note("warning", f"{text}: only steps that several hosts recorded are compared.")]

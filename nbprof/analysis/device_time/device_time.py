@@ -24,12 +24,12 @@ from nbprof.schema import frames
 Floats = npt.NDArray[np.float64]
 
 COMPUTE, COMMUNICATION, MEMORY = 1, 2, 4
-"""Classes as bits: a moment has the bits of all classes that run in it."""
+"""Classes as bits: an instant has the bits of all classes running in it."""
 CLASS_NAMES = {COMPUTE: "compute", COMMUNICATION: "communication", MEMORY: "memory"}
 _CORE_CLASS = {"compute": COMPUTE, "all_reduce": COMMUNICATION, "send": COMMUNICATION, "recv": COMMUNICATION}
 _COPY = re.compile(r"(?:hip)?(?:memcpy|memset|copybuffer|fillbuffer)", re.IGNORECASE)
 _MS = 1e9
-"""Picoseconds of a millisecond."""
+"""Picoseconds per millisecond."""
 
 KEYS = ["host", "rank", "device"]
 STEP = ["step", "name", "start_ms"]

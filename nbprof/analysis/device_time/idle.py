@@ -18,7 +18,7 @@ from nbprof.core.trace import Int64s, Trace
 from nbprof.schema import frames
 
 FOLLOWS_PS = 30_000_000
-"""A gap shorter than this is what a kernel takes to follow another: 30 µs."""
+"""A shorter gap is the normal delay between two kernels: 30 µs."""
 CATEGORIES = ("host_wait", "kernel_wait", "other")
 CAUSES = (
     "in no op or call",
@@ -30,7 +30,7 @@ CAUSES = (
     "waiting for the device",
     "waiting for input",
 )
-"""What the host did in a host wait; the last that applies counts."""
+"""What the host was doing during a host wait; the last that applies counts."""
 _LOADING = CAUSES.index("waiting for input")
 _OF_CALL = {
     "launch": 4,

@@ -12,7 +12,7 @@ from nbprof.core.trace import Trace
 from nbprof.schema import frames
 
 CALL_PS, DELAY_PS = 50_000_000, 100_000_000
-"""A call longer than 50 µs, and a delay longer than 100 µs, stand out."""
+"""Calls over 50 µs and delays over 100 µs are counted separately."""
 EACH = frames.names("device_time.each_launch")
 LAUNCHES = frames.names("device_time.launches")
 

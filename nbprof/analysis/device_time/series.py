@@ -13,7 +13,7 @@ from nbprof.core.trace import Int64s, Trace
 from nbprof.schema import frames
 
 FULL = 1024
-"""Launches that CUDA holds on a stream before the launching call has to wait."""
+"""Launches that CUDA queues on a stream before the launching call blocks."""
 QUEUE_SERIES = frames.names("device_time.queue_series")
 QUEUE = frames.names("device_time.queue")
 BANDWIDTH_SERIES = frames.names("device_time.bandwidth_series")

@@ -12,7 +12,7 @@ import pandas as pd
 from nbprof.activity.activity import Activity
 
 COUNTERS = {"mxu_utilization_percent": "matrix_unit_utilization_percent", "hbm_utilization_percent": "hbm_utilization_percent"}
-"""Counters of TPUs that a file may state, by the key of `p.overview`."""
+"""TPU counters that a file may state, by their key in `p.overview`."""
 KEYS = (
     *("device_duty_cycle_percent", "host_idle_percent", "flops_per_second", "memory_bytes_per_second"),
     *("flops_utilization_percent", "memory_bandwidth_utilization_percent", "roofline_percent"),

@@ -12,7 +12,7 @@ from nbprof.core.trace import Int32s, Int64s, Note
 from nbprof.schema import frames
 
 COLUMNS = [*frames.names("memory.timeline"), "order", "address", "lifetime_peak_bytes", "capacity_bytes", "host"]
-"""Of the timeline; those from `order` on are for the analyses alone, and `step` is a group there: `numbered` gives the steps' numbers."""
+"""Columns of the timeline; those from `order` on are internal, and `step` is a group there: `numbered` gives the step numbers."""
 
 
 def timeline(activity: Activity) -> pd.DataFrame:
@@ -230,7 +230,7 @@ def notes(rows: pd.DataFrame) -> list[Note]:
         lacking = [text for text, lacks in zip(_STATED.values(), tuple(which), strict=True) if bool(lacks)]
         if lacking:
             who = str(group.index[0]) if len(group) == 1 else f"{group.index[0]} and {len(group) - 1} more"
-            out.append(Note("info", f"Allocator events of {who} state no {_listed(lacking)}: they are left empty."))
+            out.append(Note("info", f"Allocator events of {who} do not state {_listed(lacking)}: these columns are empty."))
     return out
 
 

@@ -72,14 +72,14 @@ def choose(name: str, known: Iterable[str]) -> str:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise NoModuleError(f"{len(fitting)} compiled programs are called {name!r}; ask for one of {_listed(fitting)}")
+        raise NoModuleError(f"{len(fitting)} compiled programs are named {name!r}; choose one of {_listed(fitting)}")
     if not names:
-        raise NoModuleError(f"there is no compiled program {name!r}: this profile has none")
+        raise NoModuleError(f"no compiled program {name!r}: this profile has no compiled programs")
     bases = [full.partition("(")[0] for full in names]
     close = difflib.get_close_matches(str(name).partition("(")[0], sorted(set(bases)), _MOST_NAMED, 0.5)
     near = [full for base in close for full, own in zip(names, bases, strict=True) if own == base]
-    what = f"; the nearest are {_listed(near)}" if near else f"; it has {_listed(names)}"
-    raise NoModuleError(f"there is no compiled program {str(name)[:80]!r} in this profile{what}")
+    what = f"; did you mean {_listed(near)}?" if near else f"; it has {_listed(names)}"
+    raise NoModuleError(f"no compiled program {str(name)[:80]!r} in this profile{what}")
 
 
 def _listed(names: list[str]) -> str:

@@ -22,11 +22,11 @@ from nbprof.hlo.hlo import Program
 from nbprof.hlo.shapes import Shape
 
 MOST_OPS, MOST_TOLD, MOST_INSIDE = 1000, 200, 16
-"""Ops that are told one by one; of so many, the first, what is inside them and their arrays; and so many inside each."""
+"""Limits: ops listed one by one; ops, from the first, whose fused ops and arrays are listed; fused ops listed in each."""
 MOST_RESTS = 300
-"""Pairs of program and category whose smaller ops are summed by themselves."""
+"""Pairs of program and category whose smaller ops are summed separately."""
 SUMS = ["time", "flops", "moved", "runs"]
-"""Of all runs: self time in ps, FLOPs (narrow ones by their width), bytes of main memory, how many they are."""
+"""Over all runs: self time in ps, FLOPs (narrow ones scaled to 16 bit), main memory bytes, their number."""
 _MOST_ARRAYS = 8
 _RESULT = "result"
 

@@ -24,9 +24,9 @@ from nbprof.schema import frames as schema
 
 COLUMNS = schema.names("ops.with_idle")
 RATES = ["flops_per_second", "bytes_per_second", "operational_intensity", "bound_by", "tensor_core_fraction"]
-"""Columns that a frame has where a row of it does."""
+"""Optional columns: present if any row has a value."""
 COMPUTE, HBM, DEVICE_MEMORY, HOST_MEMORY = "Compute", "HBM", "Device memory", "Main memory"
-"""What an op may be bound by, besides memories on the chip: computation, or main memory by what it is."""
+"""What an op may be bound by, besides on-chip memory: computation, or main memory, by its name."""
 # Of NVIDIA the chips for data centers and their like: P100, V100, A100, H100, B200, B300.
 _WITH_HBM = ("6.0", "7.0", "8.0", "9.0", "10.0", "10.3")
 # An op that only begins a transfer, or finds it done, took no time over its bytes. Memory on the chip is up to 15 times as fast as the

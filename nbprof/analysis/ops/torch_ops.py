@@ -14,7 +14,7 @@ from nbprof.schema import frames
 from nbprof.schema import torch_ops as schema
 
 KEYS = {"op": [], "shapes": ["input_shapes"], "stack": ["call_stack"], "module": ["module"]}
-"""What ops are grouped by, and the columns that this adds behind the name of the op."""
+"""Ways to group ops, and the columns that each adds after the op's name."""
 _KINDS = np.array(["op", "annotation", "runtime"], object)
 
 

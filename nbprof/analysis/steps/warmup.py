@@ -67,14 +67,14 @@ def about_warmup(steps: pd.DataFrame, warmup: int | None) -> str:
     count = int(steps[steps["warmup"].astype(bool)].groupby("host").size().max()) if steps["warmup"].any() else 0
     which = {0: "no step is", 1: "the first step is"}.get(count, f"the first {count} steps are")
     if warmup is not None and warmup < int(steps.groupby("host").size().min()):
-        return f"warm-up: {which} left out of averages, as --warmup {warmup} asked for"
+        return f"warm-up: {which} excluded from averages, as requested by --warmup {warmup}"
     why = (
-        f"no step of the first three takes over {WARMUP_FACTOR:g} times the median of those after it"
+        f"none of the first three steps takes over {WARMUP_FACTOR:g} times the median of the following ones"
         if not count
-        else (f"over {WARMUP_FACTOR:g} times the median of those after it")
+        else (f"over {WARMUP_FACTOR:g} times the median of the following ones")
     )
     none_left = f"; --warmup {warmup} would leave no step" if warmup is not None else ""
-    return f"warm-up: {which} left out of averages ({why}){none_left}"
+    return f"warm-up: {which} excluded from averages ({why}){none_left}"
 
 
 def _warmup(series: pd.Series) -> npt.NDArray[np.bool_]:

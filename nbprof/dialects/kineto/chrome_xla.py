@@ -33,7 +33,7 @@ _TEXTS = frozenset(
 )
 
 LEFT_OUT = (
-    "This is the trace.json.gz that XLA exports: it leaves out allocator events, programs, and how threads hand work to each other. "
+    "This is the trace.json.gz that XLA exports: it lacks allocator events, programs, and the links between threads. "
     "The *.xplane.pb that is written beside it has them all."
 )
 
@@ -114,7 +114,7 @@ def plain(trace: Trace) -> act.Activity:
     lanes["device"] = -1
     lanes["lane"] = np.arange(len(lanes))
     out = act.Activity(hosts=trace.hosts)
-    what = "This is a plain trace: no framework that nbprof knows wrote it"
+    what = "This is a plain trace, not written by a framework that nbprof knows"
     out.missing = {
         "steps": f"{what}, so it has no steps. Its events are in the trace view.",
         "ops": f"{what}, so none of its events is known to be an op.",

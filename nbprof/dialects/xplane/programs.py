@@ -27,7 +27,7 @@ from nbprof.dialects.xplane.grouping import Groups, inherit
 _RUN = ["host", "module", "run"]
 LEAST_RUNS = 2
 LEAST_SHARE = 0.2
-"""Of the time of all programs, for the one that steps are runs of."""
+"""The least share of the time of all programs for the one whose runs are steps."""
 OWN_LOOP_SHARE = 0.1
 """Another program that is run in a loop of its own (evaluation) has steps of its own, where its runs take so much of the main one's."""
 
@@ -299,11 +299,11 @@ def _steps(runs: pd.DataFrame, called: dict[str, int], above: int) -> tuple[pd.D
     steps = pd.DataFrame({"host": used["host"], "group": above + np.arange(len(used)), "event": used["event"], "begin": begin, "end": end})
     steps["name"] = [f"{function_of(m)} {n}" for n, m in enumerate(used["module"], 1)]
     several = "the programs " + " and ".join(names) if len(names) > 1 else f"the program {main}"
-    how = f"steps: runs of {several}, each from the end of the run before to its own end"
+    how = f"steps: runs of {several}, each from the end of the previous run to its own end"
     if function_of(main) == "_fun":
-        how += "; JAX gives programs of pmap this name"
+        how += "; JAX gives pmap programs this name"
     if (used.loc[used["module"] == main, "turns"] > 1).mean() > 0.5:
-        how += "; the program loops inside, so that one step here may be several steps of training"
+        how += "; the program contains a loop, so one step here may be several training steps"
     return steps, how
 
 

@@ -27,7 +27,7 @@ _MARKER = re.compile(r"(train|test|TraceContext)[^/]*\Z")
 _ENCLOSING = ("EagerExecute", "EagerLocalExecute", "EagerKernelExecute", "FunctionRun", "ThreadpoolListener::")
 _STAGE = "_ipl_stage_name"
 COMPILES = ("XlaCompile", "TfrtCpuClient::Compile", "PjRtCpuClient::Compile", "PjRtStreamExecutorClient::Comp", "backend_compile")
-"""What XLA's compiling of a program is called, in TensorFlow and in JAX; its parts lie inside."""
+"""Names of XLA compilation events, in TensorFlow and JAX; their parts are nested inside."""
 
 
 def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple[int, int], str], Int64s]:
