@@ -30,7 +30,7 @@ SUMS = ["total", "own", "runs", "flops", "normalized", "moved", "memory"]
 
 
 def measured(activity: Activity, *, as_xprof: bool = False) -> tuple[pd.DataFrame, int]:
-    """The ops of compiled programs that ran on devices, and in how many ps the devices ran no op.
+    """The ops of compiled programs that ran on devices, and the time in ps in which the devices ran no op.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def frame(activity: Activity) -> pd.DataFrame:
 
 
 def as_xprof(activity: Activity) -> pd.DataFrame:
-    """The rows of XProf 2.24: shares are of the time with idle, what is not known is 0, and no rate is left out."""
+    """The rows of XProf 2.24: shares include idle time, unknown values are 0, and no rate is left out."""
     if not activity.xprof:
         return frame(activity).head(0)
     found, idle = measured(activity, as_xprof=True)
@@ -154,7 +154,7 @@ def rates(
     impossible: bool,
     main: str = ops.HBM,
 ) -> dict[str, pd.Series]:
-    """Rates of ops, and what each comes closest to the peak of.
+    """Rates of ops, and the limit that each comes closest to.
 
     Parameters
     ----------
@@ -193,13 +193,13 @@ def rates(
 
 
 def on_chip_use(found: pd.DataFrame, on_chip: dict[str, float]) -> dict[str, pd.Series]:
-    """How much of the peak of each memory on the chip ops use; of those of which the profile tells the bytes."""
+    """Utilization of each on-chip memory's peak by ops, for memories whose bytes the profile states."""
     seconds = found["total"].where(found["total"] > 0) / 1e12
     return {level: found[level] / seconds / peak for level, peak in on_chip.items() if level in found.columns}
 
 
 def bound(used: dict[str, pd.Series], known: pd.Series) -> pd.Series:
-    """The resource of which most is used, of equal ones the first; '' where none is used or it is not known."""
+    """The most used resource, the first of equal ones; '' if none is used or it is unknown."""
     table = pd.DataFrame(used).fillna(0.0)
     most = table.to_numpy().argmax(axis=1) if len(table) else np.zeros(0, np.int64)
     names = np.array(list(used), object)[most]
@@ -207,7 +207,7 @@ def bound(used: dict[str, pd.Series], known: pd.Series) -> pd.Series:
 
 
 def titles(activity: Activity, found: pd.DataFrame) -> list[tuple[str, bool]]:
-    """By op what its program is called, with its ident, and whether the file has it."""
+    """For each op the name of its program with its id, and whether the file has the program."""
     known: dict[tuple[int, int], str] = {}
     out = []
     for host, ident, module in zip(*(found[column].tolist() for column in ("host", "program", "module")), strict=True):
@@ -242,7 +242,7 @@ def _written(program: Program | None, name: str) -> tuple[str, str, str]:
 
 
 def written(program: Program, place: int) -> tuple[str, str, str]:
-    """The instruction at a place as XLA writes it, its shape and its layout; '' where it is damaged."""
+    """The instruction at a place as HLO text, its shape and its layout; '' if damaged."""
     try:
         shape = program.shape(place)
         return hlo_text.expression(program, place), shape.short, "" if shape.is_tuple else shape.layout
@@ -251,7 +251,7 @@ def written(program: Program, place: int) -> tuple[str, str, str]:
 
 
 def missing(activity: Activity) -> str:
-    """Why there are no ops of compiled programs, in a sentence; '' where there are."""
+    """Why there are no ops of compiled programs; '' if there are."""
     if ran(activity)[0]["hlo"].any():
         return ""
     if not activity.has_device:

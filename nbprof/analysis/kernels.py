@@ -23,7 +23,7 @@ _GROUPED = ["occurrences", "total_us", "avg_us", "min_us", "max_us", "percent", 
 
 
 def frame(activity: Activity) -> pd.DataFrame:
-    """One row a kernel x op x launch shape, total time descending: the columns of `p.kernels.frame`.
+    """One row per kernel x op x launch shape, total time descending: the columns of `p.kernels.frame`.
 
     Occupancy is that of the first launch of the row; it is no part of the key. Where no launch of a row states one, it is computed.
     """
@@ -149,12 +149,12 @@ def _computed_occupancy(table: pd.DataFrame, activity: Activity) -> Floats:
 
 
 def by_name(kernels: pd.DataFrame) -> pd.DataFrame:
-    """One row a kernel, total time descending: `p.kernels.by_name()`."""
+    """One row per kernel, total time descending: `p.kernels.by_name()`."""
     return _summed(kernels, "kernel", "op", "ops")
 
 
 def by_op(kernels: pd.DataFrame) -> pd.DataFrame:
-    """One row an op, total time descending: `p.kernels.by_op()`. Kernels without an op are one row, of the empty name."""
+    """One row per op, total time descending: `p.kernels.by_op()`. Kernels without an op are one row, of the empty name."""
     return _summed(kernels, "op", "kernel", "kernels")
 
 

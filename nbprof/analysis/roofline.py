@@ -1,4 +1,4 @@
-"""How near each op of a compiled program comes to what the device can do: the roofline model.
+"""How close each op of a compiled program comes to the device's limits: the roofline model.
 
 An op that does `i` operations for each byte can do at most min(peak FLOP/s, i x peak bytes/s): the roof. Where the two meet is the ridge
 point. Source: S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for multicore architectures",
@@ -29,16 +29,16 @@ UNCOUNTED = ("shared_memory",)
 
 @dataclass(frozen=True)
 class Peaks:
-    """What a device can do at most.
+    """The peaks of a device.
 
     Attributes
     ----------
     device : str
         What it is called; several, parted by commas, where the profile has different ones.
     flops_per_second : float
-        At 16 bits; NaN where it is not known.
+        At 16 bits; NaN if unknown.
     bytes_per_second : float
-        Of its main memory; NaN where it is not known.
+        Of its main memory; NaN if unknown.
     given : bool
         Whether a person gave one of them.
     on_chip : dict
@@ -56,7 +56,7 @@ class Peaks:
 
     @property
     def ridge_point(self) -> float:
-        """Operations a byte from which on the peak rate can be reached; NaN where a peak is not known."""
+        """Operations per byte from which the peak rate can be reached; NaN if a peak is unknown."""
         return self.flops_per_second / self.bytes_per_second
 
     @property
@@ -85,7 +85,7 @@ def peaks(activity: Activity, flops: float | None = None, moved: float | None = 
     Raises
     ------
     NbprofError
-        A peak that is given is not above 0.
+        A given peak is not above 0.
     """
     for name, value in (("peak_flops", flops), ("peak_bytes", moved)):
         if value is not None and not (isinstance(value, Real) and np.isfinite(float(value)) and value > 0):
@@ -106,7 +106,7 @@ def peaks(activity: Activity, flops: float | None = None, moved: float | None = 
 def frame(
     activity: Activity, roof: Peaks, *, transfers: bool = True, measured: tuple[pd.DataFrame, int] | None = None
 ) -> tuple[pd.DataFrame, dict[str, float | str]]:
-    """The public frame, `p.roofline.frame`, and the same figures of all ops together.
+    """The public frame, `p.roofline.frame`, and the same figures for all ops combined.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def _together(sums: pd.DataFrame, roof: Peaks) -> pd.DataFrame:
 
 
 def by_step(activity: Activity, roof: Peaks, steps: pd.DataFrame, measured: tuple[pd.DataFrame, int] | None = None) -> pd.DataFrame:
-    """The public frame, `p.roofline.steps`: the ops of each step as one, over the time of the step on the devices of its host.
+    """The public frame, `p.roofline.steps`: the ops of each step combined, over the step time on the devices of its host.
 
     A run of an op belongs to the step in which it begins. What one run computes and moves is the mean of all runs of the op.
     """
@@ -235,7 +235,7 @@ def by_step(activity: Activity, roof: Peaks, steps: pd.DataFrame, measured: tupl
 
 
 def average(steps: pd.DataFrame) -> dict[str, float | str]:
-    """The steps that averages use as one: XProf's record "Average".
+    """The steps in the averages, combined: XProf's record "Average".
 
     Parameters
     ----------

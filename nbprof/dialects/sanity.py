@@ -1,4 +1,4 @@
-"""What looks wrong in a profile that could be read: for the receipt, so that a number is not trusted more than its events deserve."""
+"""What looks wrong in a readable profile: notes for the receipt, so that no figure is trusted more than its events deserve."""
 
 from __future__ import annotations
 

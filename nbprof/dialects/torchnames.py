@@ -87,7 +87,7 @@ _CALL_STARTS = ("cu", "hip", "ur", "ze", "aclrt", "Launch", "launch")
 
 
 def call_kind(name: str) -> str:
-    """What a runtime or driver call is for."""
+    """The purpose of a runtime or driver call."""
     return _call_kind(name) if name.startswith(_CALL_STARTS) else OTHER_CALL
 
 

@@ -41,7 +41,7 @@ class AscendFrames(Group):
 
     @cached
     def tables(self) -> dict[str, pd.DataFrame]:
-        """The tables of each kind, all recordings together; {} where no profiler of Ascend wrote the profile."""
+        """The tables of each kind, over all recordings; {} if the profile is not from an Ascend profiler."""
         trace = self.run.trace
         out = ascend.gathered(getattr(trace, "tables", {}), trace.hosts)
         if out and "op_summary" not in out:
@@ -112,12 +112,12 @@ class AscendFrames(Group):
 
     @persisted
     def waits(self) -> pd.DataFrame:
-        """How long streams stood still."""
+        """How long streams were idle."""
         return shaped("ascend.waits.frame", ascend_waits.frame(self.ops, self.iterations))
 
     @persisted
     def fusion(self) -> pd.DataFrame:
-        """Ops of the compiled graph, and what they were made of."""
+        """Ops of the compiled graph, and the ops they were fused from."""
         return shaped("ascend.fusion.frame", self._made("fusion_op", lambda table: ascend_tables.fusion(table, self.ops)))
 
     @persisted
@@ -127,7 +127,7 @@ class AscendFrames(Group):
 
     @cached
     def facts(self) -> AscendFacts:
-        """What the rules look at."""
+        """Input of the rules."""
         return AscendFacts(
             iterations=self.iterations,
             summary=self.iterations_summary,
@@ -164,7 +164,7 @@ class AscendFrames(Group):
 
     @persisted
     def notes(self) -> list[str]:
-        """What of the tables contradicts itself, in sentences."""
+        """Contradictions between the tables, in sentences."""
         statistic = self.tables.get("op_statistic")
         apart = "" if statistic is None else ascend_ops.disagreement(self.ops, statistic)
         return [*self._iterations[1], *([apart] if apart else [])]

@@ -55,7 +55,7 @@ class TfDataFrames(Group):
         return tf_data_advice.summary(self.pipelines, missing, self.run.overview_of_files["input_percent"])
 
     def call(self, host: str, pipeline: str, rank: int) -> pd.DataFrame:
-        """Iterators of one call, by its rank; empty where there is no such call."""
+        """Iterators of one call, by its rank; empty if there is no such call."""
         if rank < tf_data.SLOWEST:
             kept = self.slowest
             mine = (kept["host"] == host) & (kept["pipeline"] == pipeline) & (kept["rank"] == rank)

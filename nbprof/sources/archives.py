@@ -70,7 +70,7 @@ class Member:
 
 
 class _Archive:
-    """What zip and tar have in common."""
+    """The common part of zip and tar archives."""
 
     cheap = True
 
@@ -96,7 +96,7 @@ class _Archive:
         return f"{self.label}!/{printable(at)}" if at else self.label
 
     def close(self) -> None:
-        """Lets go of the file; it is opened again when a member is read."""
+        """Closes the file; it is opened again when a member is read."""
 
     def prepare(self, members: Sequence[Member]) -> None:
         """Says which members are going to be read, so that what is fetched or unpacked once can serve them all."""

@@ -1,4 +1,4 @@
-"""What a folder holds, told by names alone: which files may be profiles, and what else is there."""
+"""The contents of a folder, by names alone: which files may be profiles, and what else is there."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Found:
 
 @dataclass
 class Listing:
-    """What a walk over a place came by."""
+    """The result of walking a place."""
 
     files: list[Found] = field(default_factory=list)
     top: set[str] = field(default_factory=set)

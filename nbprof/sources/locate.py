@@ -1,4 +1,4 @@
-"""Where profiles are: files, run folders, logdirs, archives and URLs, and the run that is meant."""
+"""Finds profiles in files, run folders, logdirs, archives and URLs, and picks the run to load."""
 
 from __future__ import annotations
 

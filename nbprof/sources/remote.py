@@ -273,9 +273,7 @@ class RemoteFile:
                     blocks, ends = [file.read(min(_PART, size - at))], []
                 for i, block in enumerate(blocks):
                     if not block or (ends and len(block) != ends[i] - at):
-                        raise ReadError(
-                            f"only {at + len(block):,} of {size:,} bytes arrived. Try again; if it is being written, wait."
-                        )
+                        raise ReadError(f"only {at + len(block):,} of {size:,} bytes arrived. Try again; if it is being written, wait.")
                     view[at : at + len(block)] = block
                     at += len(block)
                 self._told(at, size)

@@ -1,4 +1,4 @@
-"""What belongs together among the slices that a saved timeline holds: launches, arrows and the ops of device work.
+"""Links between the slices of a saved timeline: launches, arrows and the ops of device work.
 
 The same as `Links` says of one event, here for all kept ones at once: each column of args is looked through once.
 """

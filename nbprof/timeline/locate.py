@@ -1,4 +1,4 @@
-"""Where in the trace something is that another view names: an op's longest call, a step, the peak of memory, an idle gap."""
+"""Where something named in another view is in the trace: an op's longest call, a step, the memory peak, an idle gap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search text stands for: a part of a name, or a regular expression whose work is bounded."""
+"""Search texts: a substring, or a regular expression with bounded running time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOOK_EVERY = 256
 
 
 class PatternError(ValueError):
-    """An expression that cannot be searched for; the message is a sentence."""
+    """An expression that is not supported; the message is a sentence."""
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Pattern:
         return int(self.text) if re.fullmatch(r"[+-]?\d{1,20}", self.text, re.ASCII) else None
 
     def matches(self, texts: Iterable[object]) -> npt.NDArray[np.bool_]:
-        """Which texts match, bool[n]; those that are not reached in time do not."""
+        """Which texts match, bool[n]; those not reached in time do not."""
         if self._expression is None:
             part = self.text.lower()
             # ASCII text is the rule, and what is searched for mostly has no letter that changes its length when it is lowered.
@@ -89,7 +89,7 @@ class Pattern:
 
     @property
     def where(self) -> str:
-        """What was not searched, as a sentence; "" where all was."""
+        """What was not searched, as a sentence; "" if everything was."""
         parts = []
         if self.cut:
             parts.append(f"Of {_texts(self.cut)} only the first {self.most:,} characters were searched.")

@@ -1,4 +1,4 @@
-"""Is this a request that can be answered? It comes from a page, so nothing about it is taken for granted."""
+"""Validation of requests. They come from a page, so nothing about them is taken for granted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEVELS = (-20, 63)
 
 
 class BadRequest(NbprofError):  # noqa: N818 -- as HTTP says it
-    """What is wrong with a request, as a sentence."""
+    """An invalid request; the message says what is wrong."""
 
 
 class Request:
@@ -42,7 +42,7 @@ class Request:
 
     @property
     def ask(self) -> str:
-        """What is asked."""
+        """The kind of request."""
         return self.text("ask", most=40)
 
     def text(self, name: str, missing: str | None = None, most: int = MOST_TEXT) -> str:
@@ -55,7 +55,7 @@ class Request:
         return value
 
     def one_of(self, name: str, *choices: str) -> str:
-        """One of some words."""
+        """One of several choices."""
         value = self.text(name, most=40)
         if value not in choices:
             raise self._wrong(name, f"one of {', '.join(choices)}")

@@ -26,7 +26,7 @@ def pick(
     between: tuple[float, float] | None = None,
     kind: str | None = None,
 ) -> Int64s:
-    """Ids of the events that are asked for, in the order of their lanes; see `nbprof.tools.trace.accessor.TraceView.events`."""
+    """Ids of the selected events, in the order of their lanes; see `nbprof.tools.trace.accessor.TraceView.events`."""
     chosen = lanes(tracks, lane, kind)
     wanted = np.zeros(max((each.id for each in tracks.lanes), default=-1) + 1, np.bool_)
     wanted[[each.id for each in chosen]] = True
@@ -64,7 +64,7 @@ def window(between: object) -> tuple[float, float]:
 
 
 def lanes(tracks: Tracks, lane: Lanes | None, kind: str | None) -> list[Lane]:
-    """The lanes that are asked for; without numbers only those that were recorded."""
+    """The requested lanes; by default, only recorded ones."""
     kinds = {"steps", "device", "host"}
     if kind is not None and kind not in kinds:
         raise NbprofError(f"there are no events of kind {kind!r}; kinds of lanes are {', '.join(sorted(kinds))}")
@@ -85,7 +85,7 @@ def lanes(tracks: Tracks, lane: Lanes | None, kind: str | None) -> list[Lane]:
 
 
 def matcher(text: Names) -> Callable[[str], bool]:
-    """The test that a text stands for: a part, a /regular expression/, or a compiled one.
+    """The predicate for a text: a substring, a /regular expression/, or a compiled one.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def frame(trace: Trace, tracks: Tracks, ids: Int64s, args: Sequence[str] = ()) -
 
 
 def arg_column(trace: Trace, name: str, events: Int64s) -> npt.NDArray[np.object_]:
-    """The values of an arg, None where an event has no such arg.
+    """The values of an arg, None for events without it.
 
     Raises
     ------

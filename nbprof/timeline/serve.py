@@ -104,7 +104,7 @@ class Timeline:
 
     @property
     def details(self) -> Details:
-        """Everything that is told of one slice."""
+        """All details of one slice."""
         from nbprof.timeline.details import Details
 
         return self._once("details", lambda: Details(self.run, self.slices, self.links))

@@ -1,4 +1,4 @@
-"""Why did PyTorch's allocator run out of memory? The moment in figures, and what they mean in sentences."""
+"""Why did PyTorch's allocator run out of memory? The figures at that moment, and an explanation in words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SEGMENT, _LEAST_OWN, _STEP = 20 << 20, 10 << 20, 2 << 20
 
 
 def frame(replays: Sequence[Replay], stacks: Stacks, settings: Mapping[str, Any]) -> pd.DataFrame:
-    """One row a time the allocator ran out of memory, oldest first."""
+    """One row per out-of-memory error, oldest first."""
     origin = start_us(replays)
     rows = []
     for replay in replays:

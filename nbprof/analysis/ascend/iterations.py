@@ -128,7 +128,7 @@ def _shifted(values: Int64s, first: Any) -> Int64s:
 
 
 def _between(start: Int64s, end: Int64s, known: Any) -> Floats:
-    """Time in ms from one mark to another; NaN where one is not known, or they are the wrong way round."""
+    """Time in ms from one mark to another; NaN if unknown or negative."""
     length = end - start
     return np.where(known & (length >= 0), length / _PS_OF_MS, np.nan)
 
@@ -201,7 +201,7 @@ def _same(a: Floats, b: Floats) -> Any:
 
 
 def summary(iterations: pd.DataFrame) -> pd.DataFrame:
-    """One row a model of a device; the columns of `SCHEMA["ascend.iterations.summary"]`. Means leave warm-up out."""
+    """One row per model of a device; the columns of `SCHEMA["ascend.iterations.summary"]`. Means leave warm-up out."""
     rows = []
     for key, group in iterations.groupby(_MODEL, sort=False, dropna=False):
         counted = group[~group["warmup"]]

@@ -1,4 +1,4 @@
-"""What the hardware counters of an NPU's cores say: which of its pipes an op keeps busy, and what it waits for.
+"""Hardware counters of an NPU's cores: which pipes an op keeps busy, and what it waits for.
 
 A capture has one group of counters (`aic_metrics`). The names of its columns depend on the chip: with `aic_` (cube core) and `aiv_` (vector
 core) on Atlas A2 and A3, without on 910A and 310.
@@ -65,7 +65,7 @@ def groups(tasks: pd.DataFrame) -> list[str]:
 
 
 def frame(tasks: pd.DataFrame, ops: pd.DataFrame, cache: pd.DataFrame | None = None) -> pd.DataFrame:
-    """One row a task that has counters; the columns of `SCHEMA["ascend.pmu.frame"]`.
+    """One row per task that has counters; the columns of `SCHEMA["ascend.pmu.frame"]`.
 
     Parameters
     ----------

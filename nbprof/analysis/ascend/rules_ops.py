@@ -1,4 +1,4 @@
-"""Rules about the ops of an NPU: where they run, what keeps them busy, what they are given."""
+"""Rules about the ops of an NPU: where they run, what bounds them, their inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules about iterations, streams, the host and devices beside each other."""
+"""Rules about iterations, streams, the host, and differences between devices."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ _AVOIDABLE = ("input", "kernel_launch", "output", "compile", "device_collectives
 
 
 class Verdict(NamedTuple):
-    """What came out.
+    """The result of a comparison.
 
     Attributes
     ----------

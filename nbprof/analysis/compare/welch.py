@@ -24,7 +24,7 @@ _EPSILON = 1e-15
 
 
 class Difference(NamedTuple):
-    """The mean of `after` less that of `before`.
+    """The mean of `after` minus that of `before`.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Difference(NamedTuple):
 
     @property
     def real(self) -> bool:
-        """Whether the interval leaves 0 out."""
+        """Whether the interval excludes 0."""
         return self.known and abs(self.change) > self.margin
 
 
@@ -68,7 +68,7 @@ def welch(before: Floats, after: Floats, *, sizes: tuple[float, float] | None = 
 
 
 def trimmed(before: Floats, after: Floats, *, sizes: tuple[float, float] | None = None) -> Difference:
-    """The difference of the means without the fastest and the slowest fifth of each series, with its 95 % interval (Yuen).
+    """The difference of the means without the fastest and slowest 20 % of each series, with its 95 % interval (Yuen).
 
     Parameters
     ----------

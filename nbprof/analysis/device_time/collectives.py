@@ -49,7 +49,7 @@ def kind_of(name: str) -> str:
 
 
 def bus_factor(kind: str, ranks: Floats) -> Floats:
-    """What the bandwidth by the size of the data is multiplied by to be that of the slowest link; NaN where the ranks are not known."""
+    """Factor from algorithm bandwidth to bus bandwidth (that of the slowest link); NaN if the ranks are unknown."""
     n = np.where(ranks >= 1, ranks, np.nan)
     if kind == "all_reduce":
         return np.asarray(2 * (n - 1) / n)
@@ -59,7 +59,7 @@ def bus_factor(kind: str, ranks: Floats) -> Floats:
 
 
 def each(done: Work, activity: Activity, trace: Trace, steps: pd.DataFrame) -> tuple[pd.DataFrame, list[Note]]:
-    """One row a collective and rank, in time order, and what the receipt says: the columns of `p.device_time.each_collective`."""
+    """One row per collective and rank, in time order, and what the receipt says: the columns of `p.device_time.each_collective`."""
     calls = _calls(activity, trace)
     if not len(calls):
         return pd.DataFrame(columns=[*EACH, "match"]), []
@@ -226,7 +226,7 @@ def _last(match: Int64s, length: Int64s, start: Int64s) -> npt.NDArray[np.bool_]
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row a collective, process group and size, most time first: the columns of `p.device_time.collectives`.
+    """One row per collective, process group and size, most time first: the columns of `p.device_time.collectives`.
 
     Bandwidth is of all data by all the time that it took itself; missing where a size or the other ranks are not known.
     """
@@ -268,7 +268,7 @@ LATE = 0.01
 
 
 def stragglers(rows: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
-    """One row a rank for the whole recording (step NA), then for each step: the columns of `p.device_time.stragglers`.
+    """One row per rank for the whole recording (step NA), then for each step: the columns of `p.device_time.stragglers`.
 
     `late_ms`: how much later than the first one the rank came, summed over collectives. `cost_ms`: how long the rank that waited longest
     stood still in those collectives in which this rank was the last.
@@ -316,7 +316,7 @@ def stragglers(rows: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def lengths(steps: pd.DataFrame) -> list[Note]:
-    """What the receipt says of ranks that recorded different numbers of steps."""
+    """Receipt notes about ranks that recorded different numbers of steps."""
     if not len(steps):
         return []
     count = steps.groupby("host", sort=False).size()

@@ -1,4 +1,4 @@
-"""Why devices stood still: the host had not launched yet, the next kernel followed at once, or something else held it.
+"""Idle time breakdown: the host had not launched yet, the next kernel followed at once, or another cause.
 
 Between two works of a stream, or of a device on all its streams, lies a gap. It is a **host wait** where the next work was launched
 after the gap began; else a **kernel wait** where it is shorter than what one kernel takes to follow another; else **other**: the work was

@@ -63,7 +63,7 @@ _KINDS = frozenset({"Dataset", "read", *_STAGES})
 
 
 def category(op: str, kind: str) -> str:
-    """The input category of one host op; '' when it is no input op.
+    """The input category of a host op; '' if it is not an input op.
 
     An op of tf.data is told by its type `Dataset` and a stage of another pipeline by what it states of itself. Reads are in advance where
     the path of the op says so (prefetch, interleave, parallel map, memory reader or writer above it).
@@ -81,7 +81,7 @@ def category(op: str, kind: str) -> str:
 
 
 def ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
-    """One row an input op, self time descending: the columns of `p.input_pipeline.frame`.
+    """One row per input op, self time descending: the columns of `p.input_pipeline.frame`.
 
     `rows` are the host ops with their self time, from `analysis.ops.ops.host_self_times`. Of PyTorch the batches that the loop asked a
     DataLoader for, the ops inside, and the calls that copy to the device.
@@ -158,7 +158,7 @@ def _torch_ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def copy_name(call: str) -> str:
-    """What the table calls a call that copies to a device."""
+    """The name of a copy to a device in the table."""
     return f"{call} (host to device)"
 
 

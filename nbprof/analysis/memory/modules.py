@@ -22,7 +22,7 @@ _MOST_NAMED = 5
 
 
 class NoModuleError(NbprofError, KeyError):
-    """There is no such compiled program, or the name is that of several."""
+    """There is no such compiled program, or several have the name."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -30,7 +30,7 @@ class NoModuleError(NbprofError, KeyError):
 
 @dataclass
 class Named:
-    """A compiled program under the name that tells it apart, and the machines that recorded it."""
+    """A compiled program under a unique name, and the machines that recorded it."""
 
     name: str
     module: Module
@@ -55,7 +55,7 @@ def named(modules: Iterable[Module], hosts: list[str]) -> dict[str, Named]:
 
 
 def choose(name: str, known: Iterable[str]) -> str:
-    """The full name of a program that is asked for by it, or by the part before its ident where only one has that.
+    """The full name of a program, given that name or, if unique, the part before its id.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def _listed(names: list[str]) -> str:
 
 
 def frame(modules: Mapping[str, Named], times: Mapping[tuple[str, int], float]) -> pd.DataFrame:
-    """One row a compiled program, the largest peak first; those whose memory is not known last.
+    """One row per compiled program, the largest peak first; those with unknown memory last.
 
     Parameters
     ----------

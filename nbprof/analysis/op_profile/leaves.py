@@ -1,4 +1,4 @@
-"""What the op profile is made of, for a display: the ops with most time, each with what is known of it, and the sums of all others.
+"""The leaves of the op profile, for display: the ops with most time and their details, and the sums of all others.
 
 Every tree (by program, by category, by the scopes of the framework) has the same ops as its leaves, so these are all that a page needs.
 """
@@ -40,7 +40,7 @@ class Leaves:
     ops : DataFrame
         The ops with most self time, most first: `program`, `name`, `category`, `duplicate` (what it shares with its duplicates, '' where
         there are none), `framework_op`, `source`, `expression`, `shape`, `layout`, `in_file`, `SUMS`, `at_ms` and `for_ms` (the longest
-        run, after the begin of the profile), `trace_op` (what the runs go by in the trace).
+        run, after the start of the profile), `trace_op` (what the runs go by in the trace).
     rest : DataFrame
         The other ops, summed by `program` and `category`: `ops` (how many), `SUMS`. `program` and `category` are '' of the last row, where
         there are more such pairs than `MOST_RESTS`.
@@ -52,7 +52,7 @@ class Leaves:
         What ops make and read: `op` (row of `ops`), `role` ("result", or the name of what is read), `shape`, `layout`, `padded` (the shape
         with each dimension as long as it is in memory; '' where the layout does not tell it by dimension), `bytes`, `padded_bytes`.
     idle : float
-        Time in which devices ran nothing, ps; NaN where that is not known.
+        Time in which devices ran nothing, ps; NaN if unknown.
     """
 
     ops: pd.DataFrame

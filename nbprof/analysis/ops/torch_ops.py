@@ -19,7 +19,7 @@ _KINDS = np.array(["op", "annotation", "runtime"], object)
 
 
 def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
-    """Ops, annotations and runtime calls added up, most time first: device's self time, then the host's.
+    """Ops, annotations and runtime calls summed by name, most time first: device's self time, then the host's.
 
     The rules are those of `torch.profiler`'s `key_averages()`: `host_self_us` is the time of a run without the runs directly in it,
     `host_total_us` all of it; `device_self_us` what of kernels, copies and fills an op launched itself, `device_total_us` with what the ops

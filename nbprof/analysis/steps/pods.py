@@ -19,7 +19,7 @@ SUMMARY = frames.names("pods.summary")
 
 
 def frame(steps: pd.DataFrame, cores: pd.DataFrame) -> tuple[pd.DataFrame, list[Note]]:
-    """One row a step and worker, and what the receipt says of the comparison.
+    """One row per step and worker, and what the receipt says of the comparison.
 
     Parameters
     ----------
@@ -73,13 +73,13 @@ def _steps_of(host: str, rows: pd.DataFrame) -> HostSteps:
 
 
 def bottleneck(rows: pd.DataFrame) -> list[str]:
-    """The category with the most time of each row, of equal ones the first of the stack; what was not measured is none."""
+    """The category with the most time in each row, the first of equal ones; categories that were not measured do not count."""
     times = rows[[f"{c}_ms" for c in CATEGORIES]].to_numpy(np.float64)
     return [CATEGORIES[i] for i in np.nan_to_num(times, nan=-1.0).argmax(axis=1).tolist()]
 
 
 def summary(pods: pd.DataFrame) -> pd.DataFrame:
-    """One row a step: its workers, the slowest of them, and by how much the fastest is below it in percent."""
+    """One row per step: its workers, the slowest of them, and by how much the fastest is below it in percent."""
     if not len(pods):
         return pd.DataFrame(columns=SUMMARY)
     by_step = pods.groupby("step", sort=False)["step_time_ms"]
@@ -132,7 +132,7 @@ class Aligned:
 def align(hosts: Sequence[HostSteps]) -> Aligned:
     """The common steps of several hosts, each with at least one step.
 
-    The chief is the host with the shortest time from the begin of its first step to the end of its last. Every other host gets the offset
+    The chief is the host with the shortest time from the start of its first step to the end of its last. Every other host gets the offset
     k (its step i is step i + k of the chief) for which the steps overlap longest in time; of equal ones 0, 1, 2 … and then -1, -2 …
 
     Where the steps of a host overlap with none of the chief's, its clock is another one or it ran at another time: then the offset is the

@@ -108,7 +108,7 @@ def interpret(trace: Trace) -> act.Activity:
 
 
 def plain(trace: Trace) -> act.Activity:
-    """Lanes and events alone; every view that needs more says why it is empty."""
+    """Only lanes and events; every view that needs more says why it is empty."""
     lanes = trace.lanes
     lanes["kind"] = "host"
     lanes["device"] = -1

@@ -94,12 +94,12 @@ class _Torch:
 
     @cached_property
     def work(self) -> Work:
-        """What the pieces of device work are."""
+        """Device work, with its classes."""
         return Work(self.links, self.hosts.amd)
 
     @cached_property
     def compiled(self) -> npt.NDArray[np.bool_]:
-        """By op: whether it ran within what torch.compile made."""
+        """By op: whether it ran within code from torch.compile."""
         links, trace = self.links, self.trace
         named = np.fromiter((torchnames.is_compiled(n) for n in trace.names), np.bool_, len(trace.names))
         if not named.any():

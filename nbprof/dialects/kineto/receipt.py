@@ -1,4 +1,4 @@
-"""What a reader of a PyTorch profile should know before trusting it: what did not link, what overlaps, what the recorder lost."""
+"""What readers of a PyTorch profile should know before trusting it: unlinked, overlapping and dropped events."""
 
 from __future__ import annotations
 

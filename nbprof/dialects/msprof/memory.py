@@ -1,4 +1,4 @@
-"""Memory of NPUs, out of the tables: blocks that the allocators handed out, else how much they held at moments."""
+"""NPU memory, from the tables: blocks that the allocators allocated, or else samples of how much they held."""
 
 from __future__ import annotations
 

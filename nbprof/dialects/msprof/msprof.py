@@ -99,7 +99,7 @@ class _Ascend:
 
     @cached_property
     def framework(self) -> str:
-        """Which framework ran, as far as the files tell; '' where they do not."""
+        """Which framework ran, if the files tell; '' otherwise."""
         trace = self.trace
         facts = trace.metadata.get("ascend")
         paths = [str(f.get("path", "")) for f in facts if isinstance(f, dict)] if isinstance(facts, list) else []
