@@ -146,7 +146,7 @@ export interface Advice {
 
 export interface Overview {
   bound: CategoryKey | null;
-  /** "Input-bound" and "61% of each step waits for data". */
+  /** "Input-bound" and "61% of step time is spent waiting for data". */
   verdict: { word: string; text: string; detail: string };
   confidence: { level: "high" | "medium" | "low" | "none"; evidence: { ok: boolean; text: string }[] };
   figures: Figure[];

@@ -52,9 +52,9 @@ describe("a run", () => {
   });
 
   it("has a verdict whose class has the colour of its part of the step", () => {
-    expect(verdict(run("a", { verdict: "Input-bound: 61% of each step waits: for data" }), false)).toEqual({
+    expect(verdict(run("a", { verdict: "Input-bound: 61% of step time is spent: waiting for data" }), false)).toEqual({
       head: "Input-bound",
-      rest: "61% of each step waits: for data",
+      rest: "61% of step time is spent: waiting for data",
       colour: "input",
       wrong: false,
     });

@@ -275,7 +275,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
         ? { word: "Unknown", text: "no steps were found", detail: "Mark the steps to see what bounds them." }
         : {
             word: "Input-bound",
-            text: "61% of each step waits for data",
+            text: "61% of step time is spent waiting for data",
             detail:
               "The GPU computes for 1.54 ms, then stands idle while tf.data prepares the next batch on one thread. " +
               "If the wait went away entirely, a step would take 2.42 ms, 2.6× faster than now.",

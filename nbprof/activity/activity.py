@@ -286,7 +286,7 @@ CATEGORIES: tuple[str, ...] = (
 
 
 NEXT_ITEM = "nbprof.steps: next item"
-"""What the span is called that recordings of nbprof have around the wait of ``nbprof.steps`` for its next item."""
+"""Name of the span that nbprof records around the wait of ``nbprof.steps`` for its next item."""
 
 
 class Names:
@@ -306,9 +306,9 @@ class Names:
 
 
 UNKNOWN_PRECISION = "unknown precision"
-"""Of `Activity.traits`: no kernel says of which types its inputs are, nor does its name."""
+"""One of `Activity.traits`: neither kernels nor their names state the types of their inputs."""
 ITERATIONS = "iterations of a graph"
-"""Of `Activity.traits`: steps are iterations of a graph on an NPU, the first two of four or more of which start it up."""
+"""One of `Activity.traits`: steps are iterations of a graph on an NPU; of four or more, the first two are startup."""
 
 
 class Activity:

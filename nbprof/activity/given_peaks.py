@@ -17,30 +17,30 @@ ON_CHIP = {
     "vmem_write": "VMEM Write",
     "shared_memory": "Shared memory",
 }
-"""Memories on the chip by name, and what they are called where an op is bound by them: `activity.devices` has their peaks in columns
-`<name>_bytes_per_second`, in the order in which XProf lets the earlier of equal ones win."""
+"""On-chip memories by name, and their labels in "bound by": `activity.devices` has their peaks in columns
+`<name>_bytes_per_second`, in XProf's order: of equal ones, the earlier wins."""
 KEYS = {
     "flops": "peak_flops_per_second",
     "bytes": "memory_bytes_per_second",
     **{level: f"{level}_bytes_per_second" for level in ON_CHIP},
 }
-"""By the names in which a person gives them: the columns of `activity.devices`."""
+"""The columns of `activity.devices`, by the names that users give."""
 _FACTOR = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-_HOW = 'as in peaks={"flops": 312e12, "bytes": 2.0e12}, operations and bytes of main memory in a second of one device'
+_HOW = 'as in peaks={"flops": 312e12, "bytes": 2.0e12}, operations and main memory bytes per second of one device'
 
 
 def checked(peaks: Mapping[str, Any] | str | None) -> dict[str, float]:
-    """The peaks as numbers by the names of `KEYS`.
+    """The peaks as numbers, by the names of `KEYS`.
 
     Parameters
     ----------
     peaks : dict or str, optional
-        A text holds them as they are typed behind an option: `flops=312T,bytes=2.0e12`; K, M, G, T and P are factors of 1000.
+        A string as typed after an option: `flops=312T,bytes=2.0e12`; K, M, G, T and P are factors of 1000.
 
     Raises
     ------
     NbprofError
-        There is no such peak, or one is no rate above 0.
+        There is no such peak, or one is not a rate above 0.
     """
     if peaks is None:
         return {}
@@ -51,9 +51,9 @@ def checked(peaks: Mapping[str, Any] | str | None) -> dict[str, float]:
     out = {}
     for name, value in peaks.items():
         if name not in KEYS:
-            raise NbprofError(f"there is no peak {_short(name)}; there are {', '.join(KEYS)}, {_HOW}")
+            raise NbprofError(f"there is no peak {_short(name)}; the peaks are {', '.join(KEYS)}, {_HOW}")
         if not _is_rate(value):
-            raise NbprofError(f"the peak {name!r} is {_short(value)}; it is a rate a second, above 0, {_HOW}")
+            raise NbprofError(f"the peak {name!r} is {_short(value)}; expected a rate per second above 0, {_HOW}")
         out[str(name)] = float(value)
     return out
 

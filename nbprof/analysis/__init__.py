@@ -1,1 +1,1 @@
-"""What follows? Answers out of the activity tables alone: a folder a question."""
+"""What follows? Answers computed from the activity tables alone, one folder per question."""

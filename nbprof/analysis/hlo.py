@@ -23,14 +23,14 @@ from nbprof.schema import frames
 _SHAPE = re.compile(r"%?\S+ = (.+?) [a-z][\w\-]*\(")
 COLUMNS = frames.names("hlo.frame")
 CONTAINERS = ("while", "conditional", "call")
-"""What runs other ops: those count, so that in sums their FLOPs and bytes do not."""
+"""Ops that run other ops: the latter count, so sums leave out the FLOPs and bytes of the former."""
 _COPIES = ("copy-start", "copy-done")
 SUMS = ["total", "own", "runs", "flops", "normalized", "moved", "memory"]
-"""Of all runs: time and self time in ps, how many they are, FLOPs, those as of 16 bits, bytes, and bytes of main memory."""
+"""Over all runs: time and self time in ps, their number, FLOPs, FLOPs scaled to 16 bit, bytes, and main memory bytes."""
 
 
 def measured(activity: Activity, *, as_xprof: bool = False) -> tuple[pd.DataFrame, int]:
-    """The ops of compiled programs that ran on devices, and in how many ps the devices ran no op.
+    """The ops of compiled programs that ran on devices, and the time in ps in which the devices ran no op.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def frame(activity: Activity) -> pd.DataFrame:
 
 
 def as_xprof(activity: Activity) -> pd.DataFrame:
-    """The rows of XProf 2.24: shares are of the time with idle, what is not known is 0, and no rate is left out."""
+    """The rows of XProf 2.24: shares include idle time, unknown values are 0, and no rate is left out."""
     if not activity.xprof:
         return frame(activity).head(0)
     found, idle = measured(activity, as_xprof=True)
@@ -159,7 +159,7 @@ def rates(
     impossible: bool,
     main: str = ops.HBM,
 ) -> dict[str, pd.Series]:
-    """Rates of ops, and what each comes closest to the peak of.
+    """Rates of ops, and the limit that each comes closest to.
 
     Parameters
     ----------
@@ -198,13 +198,13 @@ def rates(
 
 
 def on_chip_use(found: pd.DataFrame, on_chip: dict[str, float]) -> dict[str, pd.Series]:
-    """How much of the peak of each memory on the chip ops use; of those of which the profile tells the bytes."""
+    """Utilization of each on-chip memory's peak by ops, for memories whose bytes the profile states."""
     seconds = found["total"].where(found["total"] > 0) / 1e12
     return {level: found[level] / seconds / peak for level, peak in on_chip.items() if level in found.columns}
 
 
 def bound(used: dict[str, pd.Series], known: pd.Series) -> pd.Series:
-    """The resource of which most is used, of equal ones the first; '' where none is used or it is not known."""
+    """The most used resource, the first of equal ones; '' if none is used or it is unknown."""
     table = pd.DataFrame(used).fillna(0.0)
     most = table.to_numpy().argmax(axis=1) if len(table) else np.zeros(0, np.int64)
     names = np.array(list(used), object)[most]
@@ -212,7 +212,7 @@ def bound(used: dict[str, pd.Series], known: pd.Series) -> pd.Series:
 
 
 def titles(activity: Activity, found: pd.DataFrame) -> list[tuple[str, bool]]:
-    """By op what its program is called, with its ident, and whether the file has it."""
+    """For each op the name of its program with its id, and whether the file has the program."""
     known: dict[tuple[int, int], str] = {}
     out = []
     for host, ident, module in zip(*(found[column].tolist() for column in ("host", "program", "module")), strict=True):
@@ -247,7 +247,7 @@ def _written(program: Program | None, name: str) -> tuple[str, str, str]:
 
 
 def written(program: Program, place: int) -> tuple[str, str, str]:
-    """The instruction at a place as XLA writes it, its shape and its layout; '' where it is damaged."""
+    """The instruction at a place as HLO text, its shape and its layout; '' if damaged."""
     try:
         shape = program.shape(place)
         return hlo_text.expression(program, place), shape.short, "" if shape.is_tuple else shape.layout
@@ -256,9 +256,9 @@ def written(program: Program, place: int) -> tuple[str, str, str]:
 
 
 def missing(activity: Activity) -> str:
-    """Why there are no ops of compiled programs, in a sentence; '' where there are."""
+    """Why there are no ops of compiled programs; '' if there are."""
     if ran(activity)[0]["hlo"].any():
         return ""
     if not activity.has_device:
-        return "This profile has no device, and no op of a program that XLA compiled for the CPU."
-    return "No op of a compiled XLA program ran on a device in this profile."
+        return "This profile has no device, and no ops of a program that XLA compiled for the CPU."
+    return "No ops of a compiled XLA program ran on a device in this profile."

@@ -22,7 +22,7 @@ XPROF_COLUMNS = (
     *("op_tensor_core_eligible", "uses_tensor_core", "op", "occurrences", "total_us", "avg_us", "min_us", "max_us"),
 )
 XPROF_ROWS = 1000
-"""XProf shows the rows with the most time only."""
+"""XProf shows only the rows with the most time."""
 
 _GROUPED = ["occurrences", "total_us", "avg_us", "min_us", "max_us", "percent", "tensor_core_percent", "occupancy_percent"]
 
@@ -159,12 +159,12 @@ def _computed_occupancy(table: pd.DataFrame, activity: Activity) -> Floats:
 
 
 def by_name(kernels: pd.DataFrame) -> pd.DataFrame:
-    """One row a kernel, total time descending: `p.kernels.by_name()`."""
+    """One row per kernel, total time descending: `p.kernels.by_name()`."""
     return _summed(kernels, "kernel", "op", "ops")
 
 
 def by_op(kernels: pd.DataFrame) -> pd.DataFrame:
-    """One row an op, total time descending: `p.kernels.by_op()`. Kernels without an op are one row, of the empty name."""
+    """One row per op, total time descending: `p.kernels.by_op()`. Kernels without an op are one row, of the empty name."""
     return _summed(kernels, "op", "kernel", "kernels")
 
 

@@ -1,4 +1,4 @@
-"""How much of each GPU was in use: its time with a kernel, and how many of its multiprocessors had a block to work on."""
+"""GPU utilization: time with a kernel running, and estimated SM efficiency."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ COLUMNS = frames.names("kernels.devices")
 
 
 def frame(activity: Activity, steps: pd.DataFrame, starts: Int64s) -> pd.DataFrame:
-    """One row a GPU that ran kernels: `p.kernels.devices`.
+    """One row per GPU that ran kernels: `p.kernels.devices`.
 
-    The window is that of the steps of the GPU's host, from the begin of the first to the end of the last; without steps from the first
+    The window is that of the steps of the GPU's host, from the start of the first to the end of the last; without steps from the first
     kernel's start to the last one's end. `utilization_percent` is the part of it in which a kernel ran. `sm_efficiency_percent` is the
     mean over it of min(1, sum of blocks per multiprocessor over the kernels that run): 100 when each multiprocessor has a block all the
     time. `occupancy_percent` weighs the occupancy of kernels by their time in the window. Source: the GPU summary of PyTorch's TensorBoard

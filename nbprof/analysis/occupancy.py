@@ -1,4 +1,4 @@
-"""Theoretical occupancy of NVIDIA kernels: how full a multiprocessor can be with one kernel's blocks, out of what a block takes.
+"""Theoretical occupancy of NVIDIA kernels: how many of a kernel's warps fit on a multiprocessor, from the resources of a block.
 
 Sources: the tables of technical specifications by compute capability in the CUDA C++ programming guide, and the rules of allocation in the
 CUDA occupancy calculator (registers by warp in units of 256, warps over four partitions, shared memory in units, one KiB of it kept by
@@ -23,7 +23,7 @@ _KIB = 1024
 
 
 class Limits(NamedTuple):
-    """What one multiprocessor has: warps, blocks, bytes of shared memory, and how that is given out."""
+    """Limits of a multiprocessor: warps, blocks, bytes of shared memory, and allocation granularity."""
 
     warps: int
     blocks: int
@@ -52,11 +52,11 @@ LIMITS: dict[tuple[int, int], Limits] = {
     (12, 0): Limits(48, 24, 100 * _KIB, 128, _KIB),
     (12, 1): Limits(48, 24, 100 * _KIB, 128, _KIB),
 }
-"""By compute capability; one that is not here has no occupancy, rather than that of its neighbour."""
+"""By compute capability; for one that is not listed, occupancy is unknown rather than taken from a similar one."""
 
 
 def limits(capability: object) -> Limits | None:
-    """The limits of a compute capability given as "8.6"; None where it is not known."""
+    """The limits of a compute capability given as "8.6"; None if unknown."""
     major, _, minor = str(capability).partition(".")
     return LIMITS.get((int(major), int(minor))) if major.isdecimal() and minor.isdecimal() else None
 
@@ -102,7 +102,7 @@ def _most(capability: Sequence[object]) -> Floats:
 
 
 def warps(capability: Sequence[object], threads: Floats, registers: Floats, shared_bytes: Floats) -> Floats:
-    """Warps that a multiprocessor holds at a time of each launch shape; 0 where a block does not fit, NaN where an input is not known."""
+    """Warps of each launch shape that a multiprocessor can hold; 0 if a block does not fit, NaN if an input is unknown."""
     known = [limits(c) for c in capability]
 
     def column(index: int) -> Floats:

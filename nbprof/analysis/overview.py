@@ -33,26 +33,26 @@ _WORDS = {
     "other": "Host-bound",
 }
 _TEXTS = {
-    "input": "{p}% of each step waits for data",
-    "kernel_launch": "{p}% of each step launches kernels",
-    "device_compute": "the device computes for {p}% of each step",
-    "host_compute": "{p}% of each step computes on the host",
-    "compile": "{p}% of each step compiles",
-    "device_collectives": "{p}% of each step is communication between devices",
-    "device_to_device": "{p}% of each step copies between devices",
-    "output": "{p}% of each step copies results to the host",
-    "other": "{p}% of each step is in no recorded op, often Python",
+    "input": "{p}% of step time is spent waiting for data",
+    "kernel_launch": "{p}% of step time is spent launching kernels",
+    "device_compute": "the device computes for {p}% of step time",
+    "host_compute": "{p}% of step time is spent computing on the host",
+    "compile": "{p}% of step time is spent compiling",
+    "device_collectives": "{p}% of step time is spent communicating between devices",
+    "device_to_device": "{p}% of step time is spent copying between devices",
+    "output": "{p}% of step time is spent copying results to the host",
+    "other": "{p}% of step time is outside any recorded op, often Python",
 }
 _DETAILS = {
-    "input": "the step stands still until the next batch is there",
+    "input": "the step waits for the next batch",
     "kernel_launch": "the host prepares and launches kernels one by one",
-    "device_compute": "the device is the limit, as it should be",
+    "device_compute": "the device is the bottleneck, as it should be",
     "host_compute": "ops run on the CPU",
     "compile": "programs are compiled within the step",
     "device_collectives": "devices exchange data",
     "device_to_device": "devices exchange data",
     "output": "the step waits for copies to the host",
-    "other": "no op, launch or transfer was recorded in that time",
+    "other": "no op, launch or copy was recorded in that time",
 }
 
 
@@ -261,8 +261,8 @@ def _verdict(
         return {
             "bound": None,
             "verdict": "Unknown",
-            "verdict_text": "no steps were found, so step time is not known",
-            "verdict_detail": activity.missing.get("steps", "Steps are marked by nbprof.steps(), and by the frameworks' own step markers."),
+            "verdict_text": "no steps were found, so step time is unknown",
+            "verdict_detail": activity.missing.get("steps", "nbprof.steps() or the framework's own step markers mark steps."),
             "confidence": "none",
             "confidence_evidence": [],
         }
@@ -275,8 +275,8 @@ def _verdict(
     level = "high" if failed == 0 else "medium" if failed == 1 else "low"
     covered = _covered(steps)
     if covered is not None and covered < COVERED:
-        between = f"{100 * (1 - covered):.0f}% of the time from the first to the last {used['kind'].iloc[0]} step is in no step"
-        evidence.append((False, f"{between}: mark the whole loop with nbprof.steps(dataset), so that input counts"))
+        between = f"{100 * (1 - covered):.0f}% of the time from the first to the last {used['kind'].iloc[0]} step is outside steps"
+        evidence.append((False, f"{between}: mark the whole loop with nbprof.steps(dataset), so that input is included"))
         level = "low"
     warmup = steps[steps["warmup"].astype(bool) & (steps["kind"] == used["kind"].iloc[0])]
     if len(warmup):
@@ -287,15 +287,15 @@ def _verdict(
     others = steps.loc[steps["kind"] != used["kind"].iloc[0], "kind"].value_counts()
     if len(others):
         text = ", ".join(f"{n:,} {kind} steps" for kind, n in others.items())
-        evidence.append((True, f"Only {used['kind'].iloc[0]} steps are averaged; {text} left out"))
+        evidence.append((True, f"Only {used['kind'].iloc[0]} steps are averaged; {text} excluded"))
     common = {"confidence": level, "confidence_evidence": evidence}
     if top < SINGLE_BOTTLENECK_PERCENT:
         second = sorted(shares, key=lambda c: -shares[c])[1]
         return {
             "bound": None,
             "verdict": "No single bottleneck",
-            "verdict_text": f"the largest part, {_label(bound)}, is {top:.0f}% of a step",
-            "verdict_detail": f"Next comes {_label(second)} with {shares[second]:.0f}%. A step takes {step:.2f} ms.",
+            "verdict_text": f"the largest part, {_label(bound)}, is {top:.0f}% of step time",
+            "verdict_detail": f"Next is {_label(second)} with {shares[second]:.0f}%. A step takes {step:.2f} ms.",
             **common,
         }
     # Of all steps, as its share is: the mean is of the steps of the hosts that recorded it.
@@ -303,21 +303,21 @@ def _verdict(
     left = step - time
     why = _DETAILS[bound]
     if bound == "host_compute" and len(activity.device_extents):
-        # The host of JAX runs no ops: what it does is Python, arguments, buffers and dispatch.
-        at = "prepares and dispatches programs" if activity.framework == "JAX" else "works on ops"
-        why = f"the host {at} while the device idles"
+        # JAX's host runs no ops, but Python, argument handling, buffer management and dispatch.
+        at = "prepares and dispatches programs" if activity.framework == "JAX" else "runs ops"
+        why = f"the host {at} while the device is idle"
     if bound == "input" and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2:
-        why = "the step stands still until what it needs is copied from the host's memory to the device"
+        why = "the step waits until its data is copied from host memory to the device"
     second = max((c for c in CATEGORIES if c != bound), key=lambda c: shares[c])
     if bound == "device_compute" and shares[second] >= checks.INPUT_HIGH:
-        # The limit it is not, where so much of a step goes by without it.
-        why = f"kernels run on the device. Next comes {_label(second)} with {shares[second]:.0f}%, in which it does not compute"
-    detail = f"Of {step:.2f} ms a step, {time:.2f} ms go there: {why}."
+        # It is hardly the bottleneck if so much of the step passes without it.
+        why = f"kernels run on the device. Next is {_label(second)} with {shares[second]:.0f}%, in which the device does not compute"
+    detail = f"That is {time:.2f} ms of the {step:.2f} ms per step: {why}."
     if bound not in ("device_compute", "host_compute") and left > 0:
         verb = "wait" if bound == "input" else "time"
-        detail += f" If that {verb} went away entirely, a step would take {left:.2f} ms, {step / left:.1f}× faster than now."
+        detail += f" Without this {verb}, a step would take {left:.2f} ms, {step / left:.1f}× faster than now."
     if bound in ("input", "output") and busy is not None and busy + top > 100 and (activity.devices["kind"] == "TPU").any():
-        detail += f" The cores of a TPU run copies and infeed as ops of their own, so they count as busy meanwhile ({busy:.0f}% of a step)."
+        detail += f" TPU cores run copies and infeed as ops, so they count as busy meanwhile ({busy:.0f}% of step time)."
     return {
         "bound": bound,
         "verdict": _WORDS[bound],
@@ -363,7 +363,7 @@ def _evidence(steps: pd.DataFrame, bound: str, dropped: int) -> list[tuple[bool,
     every = "the only step" if count == 1 else f"all {count:,} steps" if leading == count else f"{leading:,} of {count:,} steps"
     told = step_count.format_count(steps)
     if steps["host"].nunique() > 1:
-        every += f", each {step_count.noun(steps)}'s counted"
+        every += f", counted per {step_count.noun(steps)}"
     largest = leading >= 0.9 * count
     # Steps of ranks that run side by side resemble each other: they say no more of the spread than those of one.
     longest = step_count.most(steps)

@@ -1,4 +1,4 @@
-"""How near each op of a compiled program comes to what the device can do: the roofline model.
+"""How close each op of a compiled program comes to the device's limits: the roofline model.
 
 An op that does `i` operations for each byte can do at most min(peak FLOP/s, i x peak bytes/s): the roof. Where the two meet is the ridge
 point. Source: S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for multicore architectures",
@@ -24,21 +24,21 @@ from nbprof.schema import frames
 COLUMNS = frames.names("roofline.frame")
 TRANSFERS = ("infeed", "outfeed")
 UNCOUNTED = ("shared_memory",)
-"""Memories of which no profile tells how many bytes an op moves: their roof is drawn, and that is all."""
+"""Memories without recorded traffic per op in any profile: only their roof is drawn."""
 
 
 @dataclass(frozen=True)
 class Peaks:
-    """What a device can do at most.
+    """The peaks of a device.
 
     Attributes
     ----------
     device : str
         What it is called; several, parted by commas, where the profile has different ones.
     flops_per_second : float
-        At 16 bits; NaN where it is not known.
+        At 16 bits; NaN if unknown.
     bytes_per_second : float
-        Of its main memory; NaN where it is not known.
+        Of its main memory; NaN if unknown.
     given : bool
         Whether a person gave one of them.
     on_chip : dict
@@ -56,25 +56,25 @@ class Peaks:
 
     @property
     def ridge_point(self) -> float:
-        """Operations a byte from which on the peak rate can be reached; NaN where a peak is not known."""
+        """Operations per byte from which the peak rate can be reached; NaN if a peak is unknown."""
         return self.flops_per_second / self.bytes_per_second
 
     @property
     def lacking(self) -> list[str]:
-        """What is not known: "FLOP/s", "memory bandwidth"."""
+        """The unknown peaks: "FLOP/s", "memory bandwidth"."""
         known = (("FLOP/s", self.flops_per_second), ("memory bandwidth", self.bytes_per_second))
         return [text for text, value in known if not value > 0]
 
     @property
     def missing(self) -> str:
-        """What is not known, and what to do, in a sentence; '' where all is."""
+        """Which peaks are unknown, and what to do about it; '' if all are known."""
         if not self.lacking:
             return ""
         verb = "is" if len(self.lacking) == 1 else "are"
         unnamed = "the CPU" if self.memory == ops.HOST_MEMORY else "this device"
         return (
-            f"The peak {' and '.join(self.lacking)} of {self.device or unnamed} {verb} not known: give the device's with "
-            "p.roofline(peak_flops=..., peak_bytes=...), in operations and bytes a second, or for all views where the profile is loaded: "
+            f"The peak {' and '.join(self.lacking)} of {self.device or unnamed} {verb} unknown. Pass the device's peaks to "
+            "p.roofline(peak_flops=..., peak_bytes=...), in operations and bytes per second, or for all views when loading the profile: "
             'nbprof.load(path, peaks={"flops": 312e12, "bytes": 2.0e12}).'
         )
 
@@ -85,11 +85,11 @@ def peaks(activity: Activity, flops: float | None = None, moved: float | None = 
     Raises
     ------
     NbprofError
-        A peak that is given is not above 0.
+        A given peak is not above 0.
     """
     for name, value in (("peak_flops", flops), ("peak_bytes", moved)):
         if value is not None and not (isinstance(value, Real) and np.isfinite(float(value)) and value > 0):
-            raise NbprofError(f"{name} is {value!r}; it is a rate a second, above 0")
+            raise NbprofError(f"{name} is {value!r}; expected a rate per second above 0")
     own = ops.peaks(activity)
     devices = activity.devices
     names = ", ".join(dict.fromkeys(str(name) for name in devices["name"].dropna())) if len(devices) else ""
@@ -106,7 +106,7 @@ def peaks(activity: Activity, flops: float | None = None, moved: float | None = 
 def frame(
     activity: Activity, roof: Peaks, *, transfers: bool = True, measured: tuple[pd.DataFrame, int] | None = None
 ) -> tuple[pd.DataFrame, dict[str, float | str]]:
-    """The public frame, `p.roofline.frame`, and the same figures of all ops together.
+    """The public frame, `p.roofline.frame`, and the same figures for all ops combined.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def _together(sums: pd.DataFrame, roof: Peaks) -> pd.DataFrame:
 
 
 def by_step(activity: Activity, roof: Peaks, steps: pd.DataFrame, measured: tuple[pd.DataFrame, int] | None = None) -> pd.DataFrame:
-    """The public frame, `p.roofline.steps`: the ops of each step as one, over the time of the step on the devices of its host.
+    """The public frame, `p.roofline.steps`: the ops of each step combined, over the step time on the devices of its host.
 
     A run of an op belongs to the step in which it begins. What one run computes and moves is the mean of all runs of the op. The time of
     ops of which that is not known is left out of the step.
@@ -247,7 +247,7 @@ def by_step(activity: Activity, roof: Peaks, steps: pd.DataFrame, measured: tupl
 
 
 def average(steps: pd.DataFrame) -> dict[str, float | str]:
-    """The steps that averages use as one: XProf's record "Average".
+    """The steps in the averages, combined: XProf's record "Average".
 
     Parameters
     ----------

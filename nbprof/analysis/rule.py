@@ -178,7 +178,7 @@ class Rule(Generic[FactsT, FoundT]):
     lacks: str = ""
 
     def ask(self, facts: FactsT) -> FoundT | None:
-        """Run the check on the facts."""
+        """Runs the check on the facts."""
         return self.check(facts, self.threshold)
 
     def finding(self, found: Found) -> Finding:

@@ -1,4 +1,4 @@
-"""What allocator events are made to say by every producer: bytes in use where they state none, and absence where nothing is known."""
+"""Common handling of allocator events from every producer: bytes in use if they state none, and NA for unknowns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Column = Int64s | pd.arrays.IntegerArray
 
 
 def or_na(values: Int64s, absent: npt.NDArray[np.bool_]) -> Column:
-    """Values with NA where `absent` says so; a plain array where it never does."""
+    """Values with NA where `absent` is True; a plain array if it never is."""
     return pd.arrays.IntegerArray(np.where(absent, 0, values), absent) if absent.any() else values
 
 

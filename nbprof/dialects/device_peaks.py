@@ -1,4 +1,4 @@
-"""What a device can do at most: operations a second by its architecture, and bytes a second of its memories.
+"""Device peaks: operations per second by architecture, and bytes per second of its memories.
 
 Sources: NVIDIA's architecture white papers and the throughput table of the CUDA programming guide; AMD's CDNA white papers. As in XProf one
 number is given for all precisions: the largest of fp32 and fp16 on the ordinary units and of TF32 and fp16 on TensorCores (matrix cores),
@@ -23,13 +23,13 @@ _NVIDIA: dict[tuple[int, int], int] = {
     (9, 0): 4096,
     (10, 0): 8192,
 }
-"""Operations of one multiprocessor in one clock, by compute capability."""
+"""Operations per multiprocessor and clock cycle, by compute capability."""
 _AMD: dict[tuple[int, int], int] = {(9, 0): 1024, (9, 4): 2048, (9, 5): 4096}
-"""Operations of one compute unit in one clock, by the first two numbers of the architecture: gfx90x, gfx94x, gfx95x."""
+"""Operations per compute unit and clock cycle, by the first two digits of the architecture: gfx90x, gfx94x, gfx95x."""
 
 
 def peak_flops_per_second(stats: Mapping[str, object]) -> float | None:
-    """The peak of a device by the facts of its plane; None where they do not tell it.
+    """The peak of a device from its plane's stats; None if they do not state enough.
 
     A GPU's is units x clock x operations per clock, for a compute capability that is not in the table by the one below it; a TPU states
     its own.
@@ -50,7 +50,7 @@ _HBM3_BYTES_PER_SECOND = {(9, 4): 5.3e12, (9, 5): 8.0e12}
 
 
 def peak_bytes_per_second(stats: Mapping[str, object]) -> float | None:
-    """How fast the device's main memory is at most; None where its plane does not state it.
+    """Peak bandwidth of the device's main memory; None if its plane does not state it.
 
     What XLA states of an AMD device is two transfers a clock over the width of the bus. HBM3 makes four at the clock that ROCm tells, so
     that ops of an MI300X would move up to 1.5 times the peak: there a figure that is near a half of the device's own is doubled.
@@ -77,7 +77,7 @@ _STATED = {
 
 
 def on_chip_bytes_per_second(stats: Mapping[str, object]) -> dict[str, float]:
-    """How fast the memories on the chip are at most, by the names of `nbprof.activity.given_peaks.ON_CHIP`, as far as the plane tells it.
+    """Peak bandwidth of on-chip memories, by the names of `nbprof.activity.given_peaks.ON_CHIP`, as far as the plane tells it.
 
     A TPU states its own. The shared memory of an NVIDIA multiprocessor has 32 banks of 4 bytes, read once a clock; of 8 bytes on Kepler
     (3.x), once every second clock on Fermi (2.x). The local data share of an AMD compute unit moves 128 bytes a clock, on gfx95x 256.

@@ -1,4 +1,4 @@
-"""On what a program ran, as far as the file says: versions, when the recording began and how long it took."""
+"""The environment of a run, as far as the file states it: versions, start and duration of the recording."""
 
 from __future__ import annotations
 

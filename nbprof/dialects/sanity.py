@@ -1,4 +1,4 @@
-"""What looks wrong in a profile that could be read: for the receipt, so that a number is not trusted more than its events deserve."""
+"""What looks wrong in a readable profile: notes for the receipt, so that no figure is trusted more than its events deserve."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def overlaps(trace: Trace, kinds: tuple[str, ...], what: str) -> list[Note]:
     lanes = len(np.unique(lane[over]))
     longest = int((end[over - 1] - start[over]).max())
     if len(over) == 1:
-        text = f"1 {what} begins before the one ahead of it has ended (by {longest / 1e6:,.3f} µs); it is kept as recorded."
+        text = f"1 {what} starts before the previous one has ended (by {longest / 1e6:,.3f} µs); it is kept as recorded."
     else:
         text = (
-            f"{len(over):,} {what}s on {lanes:,} {'lane' if lanes == 1 else 'lanes'} begin before the one ahead of them has ended "
-            f"(by {longest / 1e6:,.3f} µs at most); they are kept as recorded."
+            f"{len(over):,} {what}s on {lanes:,} {'lane' if lanes == 1 else 'lanes'} start before the previous one has ended "
+            f"(by at most {longest / 1e6:,.3f} µs); they are kept as recorded."
         )
     return [Note("warning" if len(over) > _SERIOUS * len(rows) else "info", text)]
 
@@ -67,8 +67,8 @@ def lost_launches(launches: pd.DataFrame, starts_work: npt.NDArray[np.bool_]) ->
         return []
     share = lost / len(made)
     text = (
-        f"{lost:,} of {len(made):,} launches ({100 * share:.3g} %) have no work on the device in this profile: "
-        "it was dropped, or ran after the capture had ended. Device times are too small by it."
+        f"{lost:,} of {len(made):,} launches ({100 * share:.3g} %) have no device activity in this profile: "
+        "it was dropped, or ran after the capture had ended. Device times are too small by that much."
     )
     return [Note("warning" if share > _SERIOUS else "info", text)]
 
@@ -79,7 +79,7 @@ def unlaunched(count: int, total: int) -> list[Note]:
         return []
     text = (
         f"{count:,} of {total:,} device events ({100 * count / total:.3g} %) have no launch in this profile: "
-        "it was made before the capture began, or was dropped. Their op and step are known only where they state them themselves."
+        "it was made before the capture started, or was dropped. Their op and step are known only if they state them."
     )
     return [Note("warning" if count > _SERIOUS * total else "info", text)]
 
@@ -94,16 +94,16 @@ def hosts(trace: Trace) -> list[Note]:
     on_device = lanes[lanes["kind"] == "device"].groupby("host")["events"].sum()
     empty = [h for h in trace.hosts if not count.get(h, 0)]
     if empty:
-        notes.append(Note("warning", f"{_list(empty)} recorded no event."))
+        notes.append(Note("warning", f"{_list(empty)} recorded no events."))
     bare = [h for h in trace.hosts if h not in empty and not on_device.get(h, 0)]
     if len(on_device[on_device > 0]) and bare:
-        notes.append(Note("warning", f"{_list(bare)} recorded no device, though other hosts did."))
+        notes.append(Note("warning", f"{_list(bare)} recorded no device, although other hosts did."))
     apart = _apart(trace)
     if apart:
         notes.append(
             Note(
                 "warning",
-                f"{_list(apart)} recorded at another time than the other hosts: are these files of one run, and the clocks right?",
+                f"{_list(apart)} recorded at a different time than the other hosts: are these files from one run? Are the clocks right?",
             )
         )
     return notes

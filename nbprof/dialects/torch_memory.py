@@ -1,15 +1,15 @@
-"""What an allocator snapshot that stands alone says of the run: nothing but its memory."""
+"""The activity of an allocator snapshot on its own: memory only."""
 
 from __future__ import annotations
 
 from nbprof.activity.activity import Activity
 from nbprof.core.trace import Trace
 
-_ONLY = "This is a snapshot of PyTorch's allocator: it has the memory of the program, and no trace of what ran."
+_ONLY = "This is a snapshot of PyTorch's allocator: it has the program's memory, but no trace."
 
 
 def interpret(trace: Trace) -> Activity:
-    """The activity of a run of which only the memory is known."""
+    """The activity of a run of which only memory was recorded."""
     out = Activity(list(trace.hosts))
     out.framework = "PyTorch"
     out.has_device = True

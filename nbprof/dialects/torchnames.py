@@ -96,7 +96,7 @@ _CALL_STARTS = ("cu", "hip", "ur", "ze", "aclrt", "Launch", "launch", "runFuncti
 
 
 def call_kind(name: str) -> str:
-    """What a runtime or driver call is for."""
+    """The purpose of a runtime or driver call."""
     return _call_kind(name) if name.startswith(_CALL_STARTS) else OTHER_CALL
 
 
@@ -160,7 +160,7 @@ DTYPE_BYTES: dict[str, int] = {
     **dict.fromkeys(("c10::float8_e5m2", "c10::float8_e4m3fn", "c10::float8_e5m2fnuz", "c10::float8_e4m3fnuz"), 1),
     **dict.fromkeys(("c10::complex<double>", "complexdouble"), 16),
 }
-"""Bytes of one element, by the lower-case name of its type as PyTorch writes it."""
+"""Bytes per element, by PyTorch's lower-case name of the type."""
 
 _TYPE_16 = re.compile(r"half|bfloat16|float16|float8|fp8", re.IGNORECASE)
 _TYPE_32 = re.compile(r"(?:^|::)(?:float|double|float32|float64)\Z|complex", re.IGNORECASE)

@@ -87,26 +87,26 @@ class Programs:
         return self._homes.get((host, _signed(ident)), -1)
 
     def category(self, host: int, ident: int, op: str) -> str:
-        """What kind of work an op is; '' where it is not known."""
+        """The category of an op; '' if unknown."""
         program = self.program(host, ident)
         place = None if program is None else program.place(op)
         return "" if program is None or place is None else hlo_category.category(program, place)
 
     def notes(self) -> list[Note]:
-        """What the receipt says about programs that were asked for and could not be read."""
+        """Receipt notes about programs that could not be read."""
         found = []
         for name, reason in list(self._damaged.items())[:_MOST_NOTES]:
-            found.append(Note("warning", f"The compiled program {name} is damaged ({reason}): its ops go by their names in it."))
+            found.append(Note("warning", f"The compiled program {name} is damaged ({reason}): its ops are shown by their HLO names."))
         if (more := len(self._damaged) - _MOST_NOTES) > 0:
             found.append(Note("warning", f"{more:,} more compiled programs are damaged."))
         if self._clashes:
             which = ", ".join(self._clashes[:_MOST_NOTES]) + (" …" if len(self._clashes) > _MOST_NOTES else "")
-            text = f"Another compiled program of the file has the ident of {which}: ops are looked up in the first one of an ident."
+            text = f"Another compiled program in the file has the same id as {which}: ops are looked up in the first one."
             found.append(Note("warning", text))
         if self._absent:
             count = len(self._absent)
             what = "1 compiled program that ran is" if count == 1 else f"{count:,} compiled programs that ran are"
-            found.append(Note("info", f"{what} not in the file: the ops go by their HLO names, not by the framework's."))
+            found.append(Note("info", f"{what} not in the file: their ops are shown by HLO name, not by framework name."))
         return found
 
     def _damage(self, name: str, error: ReadError) -> None:

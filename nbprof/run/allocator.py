@@ -29,13 +29,13 @@ class AllocatorFrames(Group):
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """The snapshot that is shown: of several the one with the longest history."""
+        """The snapshot shown: of several, the one with the longest history."""
         found = self._read[0] if self.run.snapshot_pieces else []
         return max(found, key=lambda one: (len(one.entries["action"]), len(one.blocks["size"])), default=None)
 
     @cached
     def notes(self) -> list[str]:
-        """What could not be read or is not known, a sentence each."""
+        """What could not be read or is unknown, one sentence each."""
         from nbprof.analysis.allocator import allocator
 
         if not self.run.snapshot_pieces:
@@ -44,7 +44,7 @@ class AllocatorFrames(Group):
         shown = self.snapshot
         if shown is None:
             return doubts
-        more = [f"{len(found)} snapshots are here; the one with the longest history is shown."] if len(found) > 1 else []
+        more = [f"{len(found)} snapshots were found; the one with the longest history is shown."] if len(found) > 1 else []
         return [*doubts, *more, *shown.warnings, *shown.notes, *allocator.notes(shown, self.replays)]
 
     @cached
@@ -67,20 +67,20 @@ class AllocatorFrames(Group):
         return Stacks(shown.frames, shown.stacks) if shown is not None else Stacks([], [()])
 
     def state(self, device: int, entries: int | None = None) -> State:
-        """What a device's allocator held after so many entries of its history; at the snapshot when left out."""
+        """State of a device's allocator after this many entries of its history; by default, at the snapshot."""
         replay = next(one for one in self.replays if one.device == device)
         return replay.end() if entries is None else replay.at(entries)
 
     @cached
     def summary(self) -> pd.DataFrame:
-        """One row a device."""
+        """One row per device."""
         from nbprof.analysis.allocator import allocator
 
         return allocator.summary(self.replays) if self.replays else frames.empty("allocator.summary")
 
     @cached
     def segments(self) -> pd.DataFrame:
-        """One row a segment."""
+        """One row per segment."""
         from nbprof.analysis.allocator import allocator
 
         replays = self.replays
@@ -88,7 +88,7 @@ class AllocatorFrames(Group):
 
     @cached
     def blocks(self) -> pd.DataFrame:
-        """One row a block at the snapshot."""
+        """One row per block at the snapshot."""
         from nbprof.analysis.allocator import allocator
 
         shown, replays = self.snapshot, self.replays
@@ -108,7 +108,7 @@ class AllocatorFrames(Group):
 
     @cached
     def stranded(self) -> pd.DataFrame:
-        """Which stacks keep free memory from being given back."""
+        """Which stacks keep free memory from being released."""
         from nbprof.analysis.allocator import allocator
 
         stacks, parts = self.stacks, [frames.empty("allocator.stranded")]
@@ -133,7 +133,7 @@ class AllocatorFrames(Group):
 
     @cached
     def oom(self) -> pd.DataFrame:
-        """One row a time the memory ran out."""
+        """One row per out-of-memory error."""
         from nbprof.analysis.allocator import oom as allocator_oom
 
         shown = self.snapshot

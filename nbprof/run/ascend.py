@@ -21,17 +21,17 @@ from nbprof.run.lazy import Group, cached, persisted
 from nbprof.schema.frames import shaped
 
 LACKS = {
-    "iterations": "No iteration trace is in the profile. msprof writes step_trace for graphs of TensorFlow and MindSpore, with "
+    "iterations": "The profile has no iteration trace. msprof writes step_trace for graphs of TensorFlow and MindSpore, with "
     "training_trace on; PyTorch runs single ops, which have none.",
-    "op_types": "Neither op_statistic nor op_summary is in the profile: record with task_trace on, and export it.",
-    "ops": "No op_summary or kernel_details is in the profile: record with task_trace on, and export it.",
-    "cores": "No op_summary or kernel_details is in the profile, so where ops run is known by their types alone.",
-    "pmu": "No counters of the cores are in the profile: record with aic_metrics, as PipeUtilization, and task_time l1.",
-    "waits": "No op_summary or kernel_details with start times is in the profile, so waits are not known.",
-    "fusion": "No fusion_op is in the profile: it is there for graphs that the compiler fused.",
-    "api": "No api_statistic is in the profile: record with runtime_api on.",
+    "op_types": "The profile has neither op_statistic nor op_summary: record with task_trace on, and export it.",
+    "ops": "The profile has no op_summary or kernel_details: record with task_trace on, and export it.",
+    "cores": "The profile has no op_summary or kernel_details, so where ops run is known only by their types.",
+    "pmu": "The profile has no core counters: record with aic_metrics, such as PipeUtilization, and task_time l1.",
+    "waits": "The profile has no op_summary or kernel_details with start times, so waits are unknown.",
+    "fusion": "The profile has no fusion_op: it exists only for graphs that the compiler fused.",
+    "api": "The profile has no api_statistic: record with runtime_api on.",
 }
-"""Why a frame has no rows, and what to do."""
+"""Why a frame has no rows, and what to do about it."""
 
 
 class AscendFrames(Group):
@@ -41,7 +41,7 @@ class AscendFrames(Group):
 
     @cached
     def tables(self) -> dict[str, pd.DataFrame]:
-        """The tables of each kind, all recordings together; {} where no profiler of Ascend wrote the profile."""
+        """The tables of each kind, over all recordings; {} if the profile is not from an Ascend profiler."""
         trace = self.run.trace
         out = ascend.gathered(getattr(trace, "tables", {}), trace.hosts)
         if out and "op_summary" not in out:
@@ -112,12 +112,12 @@ class AscendFrames(Group):
 
     @persisted
     def waits(self) -> pd.DataFrame:
-        """How long streams stood still."""
+        """How long streams were idle."""
         return shaped("ascend.waits.frame", ascend_waits.frame(self.ops, self.iterations))
 
     @persisted
     def fusion(self) -> pd.DataFrame:
-        """Ops of the compiled graph, and what they were made of."""
+        """Ops of the compiled graph, and the ops they were fused from."""
         return shaped("ascend.fusion.frame", self._made("fusion_op", lambda table: ascend_tables.fusion(table, self.ops)))
 
     @persisted
@@ -127,7 +127,7 @@ class AscendFrames(Group):
 
     @cached
     def facts(self) -> AscendFacts:
-        """What the rules look at."""
+        """Input of the rules."""
         return AscendFacts(
             iterations=self.iterations,
             summary=self.iterations_summary,
@@ -164,7 +164,7 @@ class AscendFrames(Group):
 
     @persisted
     def notes(self) -> list[str]:
-        """What of the tables contradicts itself, in sentences."""
+        """Contradictions between the tables, in sentences."""
         statistic = self.tables.get("op_statistic")
         apart = "" if statistic is None else ascend_ops.disagreement(self.ops, statistic)
         return [*self._iterations[1], *([apart] if apart else [])]

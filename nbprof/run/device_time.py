@@ -1,4 +1,4 @@
-"""What each device did with its time."""
+"""How each device spent its time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DeviceTimeFrames(Group):
 
     @persisted
     def notes(self) -> list[Note]:
-        """What the receipt says of the ranks beside each other; nothing of one rank alone."""
+        """Receipt notes from comparing ranks; none for a single rank."""
         if len(self.run.hosts) < 2:
             return []
         done = times.work(self.run.activity, self.run.trace)
@@ -49,20 +49,20 @@ class DeviceTimeFrames(Group):
 
     @persisted
     def missing(self) -> str:
-        """Why there is no time of devices; '' where there is some."""
+        """Why there is no device time; '' if there is."""
         if len(self.frames["device_time"]):
             return ""
         return (
             self.run.activity.missing.get("kernels")
-            or "No work of a device is in this profile: the run used the CPU only, or recorded no device."
+            or "This profile has no device activity: the run used only the CPU, or recorded no device."
         )
 
     def each_launch(self) -> pd.DataFrame:
-        """One row a launch."""
+        """One row per launch."""
         return launches.each(times.work(self.run.activity, self.run.trace), self.run.trace)
 
     def each_collective(self) -> pd.DataFrame:
-        """One row a collective and rank."""
+        """One row per collective and rank."""
         return collectives.each(times.work(self.run.activity, self.run.trace), self.run.activity, self.run.trace, self.run.steps)[0]
 
     def queue_series(self) -> pd.DataFrame:
@@ -75,11 +75,11 @@ class DeviceTimeFrames(Group):
         return device_time_series.bandwidth_series(self.run.activity, ranks)
 
     def critical_path_pieces(self, step: int | None = None, host: str | None = None) -> pd.DataFrame:
-        """The critical path of a step, piece by piece; empty where there is no such step or no device."""
+        """The critical path of a step, segment by segment; empty if there is no such step or no device."""
         return self._pieces(times.work(self.run.activity, self.run.trace), step, host)
 
     def critical_path_step(self) -> pd.Series | None:
-        """The step whose critical path is shown; None where that is the whole recording."""
+        """The step whose critical path is shown; None for the whole recording."""
         return critical_path.choose(self.run.steps, self.run.hosts)
 
     def _pieces(self, done: times.Work, step: int | None, host: str | None) -> pd.DataFrame:

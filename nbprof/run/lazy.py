@@ -1,4 +1,4 @@
-"""Frames that are computed when they are first asked for: what a `Run` and its groups of frames are made of."""
+"""Frames that are computed on first access: the building blocks of a `Run` and its groups of frames."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Memo:
-    """What was computed of a run: each value once, also when two threads ask for it at a time.
+    """Values computed for a run, each once, even if two threads request it at the same time.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Memo:
         self._timing = False
 
     def get(self, name: str, compute: Callable[[], T]) -> T:
-        """The value of that name, computed when it is first asked for."""
+        """The value of that name, computed on first access."""
         with self._lock:
             if name not in self.values:
                 with self._timed():
@@ -89,7 +89,7 @@ class Group(Frames):
 
 
 class cached(Generic[T]):  # noqa: N801 -- a decorator
-    """A frame that is computed once in the life of a run."""
+    """A frame that is computed once per run."""
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
         self.compute = compute

@@ -24,7 +24,7 @@ class ProgramFrames(Group):
 
     @persisted
     def memory_modules(self) -> pd.DataFrame:
-        """The memory that each compiled program takes."""
+        """Memory of each compiled program."""
         if not self.compiled:
             return memory_modules.frame({}, {})
         return memory_modules.frame(self.compiled, memory_modules.times(self.run.activity))
@@ -41,7 +41,7 @@ class ProgramFrames(Group):
 
     @persisted
     def hlo_missing(self) -> str:
-        """Why no op of a compiled program is known; '' where one is."""
+        """Why there are no ops of compiled programs; '' if there are."""
         return hlo.missing(self.run.activity)
 
     @persisted
@@ -61,10 +61,10 @@ class ProgramFrames(Group):
 
     @persisted
     def roofline(self) -> tuple[pd.DataFrame, dict[str, float | str]]:
-        """Ops under the roof of the device, and all of them as one."""
+        """Ops under the device's roofline, and all of them combined."""
         return roofline.frame(self.run.activity, roofline.peaks(self.run.activity))
 
     @persisted
     def roofline_steps(self) -> pd.DataFrame:
-        """The ops of each step as one, under the roof of the device."""
+        """The ops of each step combined, under the device's roofline."""
         return roofline.by_step(self.run.activity, roofline.peaks(self.run.activity), self.run.steps)

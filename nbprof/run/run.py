@@ -149,7 +149,7 @@ class Run(Frames):
 
     @property
     def device_time(self) -> DeviceTimeFrames:
-        """What each device did with its time."""
+        """How each device spent its time."""
         return DeviceTimeFrames(self)
 
     @property
@@ -164,14 +164,14 @@ class Run(Frames):
 
     @cached
     def activity(self) -> Activity:
-        """What the dialect makes of the trace."""
+        """The activity that the dialect derives from the trace."""
         activity = self._interpret(self.as_read)
         activity.give_peaks(self._given_peaks)
         return activity
 
     @property
     def trace(self) -> Trace:
-        """Every event, on lanes that the dialect has named."""
+        """Every event, on lanes named by the dialect."""
         _ = self.activity
         return self.as_read
 
@@ -182,17 +182,17 @@ class Run(Frames):
 
     @persisted
     def devices(self) -> pd.DataFrame:
-        """One row a device."""
+        """One row per device."""
         return self.activity.devices
 
     @persisted
     def devices_and_cores(self) -> pd.DataFrame:
-        """One row a device, and one for each SparseCore of a TPU."""
+        """One row per device, and one for each SparseCore of a TPU."""
         return tpu_cores.with_sparse_cores(self.activity.devices, xplane_tpu_cores.sparse_cores(self.trace))
 
     @cached
     def timeline(self) -> Timeline:
-        """What is drawn of the events in a window of time, and what is asked about them. It lives as long as the run."""
+        """The events drawn in a time window, and queries over them. It lives as long as the run."""
         from nbprof.timeline.serve import Timeline
 
         # A reference back would keep the columns of a run that nobody has any more until the garbage collector comes.
@@ -258,7 +258,7 @@ class Run(Frames):
 
     @cached
     def ops(self) -> pd.DataFrame:
-        """Time by op, idle left out."""
+        """Time by op, idle time excluded."""
         return self._ops_pair[0]
 
     @cached
@@ -294,7 +294,7 @@ class Run(Frames):
 
     @persisted
     def longest_launches(self) -> pd.DataFrame:
-        """The longest launch of each row of `kernels`: `at_ms for_ms`, NaN where it is not known."""
+        """The longest launch of each row of `kernels`: `at_ms for_ms`, NaN if unknown."""
         at, length = longest_calls.kernels(self.activity, self.kernels, self.trace.events.start)
         return pd.DataFrame({"at_ms": at, "for_ms": length})
 
@@ -305,7 +305,7 @@ class Run(Frames):
 
     @persisted
     def kernel_devices(self) -> pd.DataFrame:
-        """How much of each GPU its kernels used."""
+        """How much of each GPU the kernels used."""
         return multiprocessors.frame(self.activity, self.steps, self.trace.events.start)
 
     @persisted
@@ -323,7 +323,7 @@ class Run(Frames):
 
     @persisted
     def memory_ops(self) -> pd.DataFrame:
-        """Bytes that each op took and gave back itself."""
+        """Bytes that each op itself allocated and freed."""
         out = memory_ops.frame(self.activity)
         self.activity.forget("allocations")
         return out
@@ -359,7 +359,7 @@ class Run(Frames):
         return torch_ops.frame(self.activity)
 
     def torch_ops_by(self, key: str) -> pd.DataFrame:
-        """The same, apart by another key too."""
+        """The same, also grouped by another key."""
         if key == "op":
             return self.torch_ops
         name = f"torch_ops_by_{key}"
@@ -372,7 +372,7 @@ class Run(Frames):
 
     @persisted
     def overview_of_files(self) -> dict[str, Any]:
-        """The overview without what is told of the recording."""
+        """The overview without facts about the recording."""
         steps, half, _, busy = self._steps_and_share
         if half is not None and self.activity.framework == "JAX" and (self.activity.devices["kind"] == "GPU").any():
             # Names of kernels that XLA makes say nothing of the width of their numbers, its programs do.
@@ -416,7 +416,7 @@ class Run(Frames):
         return out
 
     def _evidence(self) -> advice_evidence.Evidence:
-        """What advice looks at beyond the frames of the views."""
+        """Evidence for advice beyond the public frames."""
         return advice_evidence.gather(
             self.activity,
             steps=self.steps,
@@ -456,12 +456,12 @@ class Run(Frames):
         """Why a view is empty, by view."""
         missing = dict(self.activity.missing)
         if not len(self.steps):
-            missing.setdefault("steps", "Step markers are in this profile, but no step that was recorded whole, so step time is unknown.")
+            missing.setdefault("steps", "This profile has step markers, but no step was recorded completely, so step time is unknown.")
         return missing
 
     @cached
     def receipt(self) -> Receipt:
-        """What was read, skipped or looks wrong."""
+        """What was read, what was skipped and what looks wrong."""
         receipt = self.as_read.receipt
         # What profilers write about GPUs into their files names a function of a library; the remedy is known.
         for remedy in remedies.named([line.text for line in receipt.notes if line.level == "warning"]):
@@ -483,11 +483,11 @@ class Run(Frames):
             receipt.info(text)
         if self._given_peaks:
             told = ", ".join(f"{name} {value:.4g}" for name, value in self._given_peaks.items())
-            receipt.info(f"Peaks of the devices that were given, in operations and bytes a second: {told}.")
+            receipt.info(f"Device peaks given by the user, in operations and bytes per second: {told}.")
         if self.as_read.modules:
             count = len(self.as_read.modules)
             what = "1 compiled XLA program is" if count == 1 else f"{count:,} compiled XLA programs are"
-            receipt.info(f"{what} in the profile: the framework's names of ops and the plans of memory come from there.")
+            receipt.info(f"{what} in the profile: framework op names and buffer assignments come from there.")
         return receipt
 
     @persisted
@@ -496,14 +496,12 @@ class Run(Frames):
         notes = [*old, *self.activity.notes, *self.activity.program_notes]
         total, tangled = len(self._host_ops[0]), int(self._host_ops[0]["overlaps"].sum())
         if tangled:
-            text = f"{tangled:,} of {total:,} host ops overlap another op of their thread partly: that time is the later one's."
+            text = f"{tangled:,} of {total:,} host ops partly overlap another op on their thread: that time counts for the later one."
             notes.append(Note("warning" if tangled > total // 100 else "info", text))
         notes += self._pods[1]
         notes += self.device_time.notes
         notes += memory.notes(self.memory_timeline)
         if cut := steps.edges(self.activity, self.steps):
             what = "marked step has" if cut == 1 else "marked steps have"
-            notes.append(
-                Note("info", f"{cut:,} {what} no compute, at the begin or the end of the recording: cut off by it, and not shown.")
-            )
+            notes.append(Note("info", f"{cut:,} {what} no compute, at the start or end of the recording: cut off by it, and not shown."))
         return notes

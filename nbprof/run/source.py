@@ -1,4 +1,4 @@
-"""Where does a profile come from? Its files, the reader and the dialect of their format, and what is told of them on screen."""
+"""Where does a profile come from? Its files, the reader and dialect of their format, and the facts shown about them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RunSource:
         )
 
     def content_key(self) -> str:
-        """What a saved output knows the run by: by the content of its files, or for this process alone where they are not on a disk."""
+        """The key by which a saved output identifies the run: from the content of its files, or for this process only if not on disk."""
         with self._keys:
             if not self._key:
                 same = self.local and all(_unchanged(*file) for file in self.local)
@@ -105,20 +105,20 @@ def _when(seconds: float) -> str:
 
 
 def reader(files: RunFiles) -> Reader:
-    """What reads the files of a run into a Trace."""
+    """The reader of a run's files: it returns a Trace."""
     form = by_name(files.format)
     return lambda pieces, progress: form.read(pieces, progress, files.limit_bytes)
 
 
 def dialect(form: str) -> Dialect:
-    """What makes an Activity of a Trace that came in this format."""
+    """The dialect of a format: it derives an Activity from a Trace."""
     return by_name(form).interpret
 
 
 def facts(
     source: RunSource, capture: CaptureInfo | None, overview: dict[str, Any], devices: pd.DataFrame, hosts: list[str], warnings: int
 ) -> list[tuple[str, str]]:
-    """What the overview tells of a run beside its figures, as (name, text); `warnings` is their number in the receipt.
+    """Facts about a run for the overview, as (name, text); `warnings` is their number in the receipt.
 
     When it was recorded is told by the file's own clock, or not at all: a file may have been copied or unpacked since.
     """

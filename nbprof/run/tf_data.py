@@ -46,16 +46,16 @@ class TfDataFrames(Group):
 
     @persisted
     def summary(self) -> dict[str, Any]:
-        """Whether the slowest host pipeline limits the program."""
+        """Whether the slowest host pipeline is the bottleneck."""
         activity = self.run.activity
         missing = activity.missing.get("input", "")
         if not missing and activity.framework == "PyTorch":
-            source = "a DataLoader of PyTorch or an iterator of Python"
-            missing = f"The input comes through {source}, not through tf.data: see the input pipeline."
+            source = "a PyTorch DataLoader or a Python iterator"
+            missing = f"The input comes from {source}, not from tf.data: see the input pipeline."
         return tf_data_advice.summary(self.pipelines, missing, self.run.overview_of_files["input_percent"])
 
     def call(self, host: str, pipeline: str, rank: int) -> pd.DataFrame:
-        """Iterators of one call, by its rank; empty where there is no such call."""
+        """Iterators of one call, by its rank; empty if there is no such call."""
         if rank < tf_data.SLOWEST:
             kept = self.slowest
             mine = (kept["host"] == host) & (kept["pipeline"] == pipeline) & (kept["rank"] == rank)

@@ -1,1 +1,1 @@
-"""Where do files lie, and which of them are a run? Paths, archives, URLs and logdirs."""
+"""Where are the files, and which of them form a run? Paths, archives, URLs and logdirs."""

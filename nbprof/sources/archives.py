@@ -70,7 +70,7 @@ class Member:
 
 
 class _Archive:
-    """What zip and tar have in common."""
+    """The common part of zip and tar archives."""
 
     cheap = True
 
@@ -96,14 +96,14 @@ class _Archive:
         return f"{self.label}!/{printable(at)}" if at else self.label
 
     def close(self) -> None:
-        """Lets go of the file; it is opened again when a member is read."""
+        """Closes the file; it is opened again when a member is read."""
 
     def prepare(self, members: Sequence[Member]) -> None:
         """Says which members are going to be read, so that what is fetched or unpacked once can serve them all."""
 
     def _unchanged(self) -> None:
         if (self.source.size, self.source.modified) != self._seen:
-            raise ReadError("the archive changed while it was read; load it again when it is whole.", path=self.label)
+            raise ReadError("the archive changed while it was read; load it again once it is complete.", path=self.label)
 
 
 def _clean(name: str) -> str:
@@ -213,14 +213,14 @@ class TarArchive(_Archive):
                     continue
                 if not info.isreg():
                     if promised(at.rpartition("/")[2]) == NAMED:
-                        out.notes.append((at.rpartition("/")[0], f"{printable(at)} in the archive is a link, which was not followed."))
+                        out.notes.append((at.rpartition("/")[0], f"{printable(at)} in the archive is a link, and was not followed."))
                     continue
                 before = len(out.files)
                 out.take(at, lambda info=info, at=at: Member(self, at, info.size, float(info.mtime), info))  # type: ignore[misc]
                 if self.packing and len(out.files) > before:
                     self._heads[info.offset] = self._inside(archive, info).read(HEAD)
             if not archive.whole:
-                out.doubts.append("The archive ends without its end mark: it may have been cut off, and files may be missing.")
+                out.doubts.append("The archive has no end marker: it may be truncated, and files may be missing.")
         return out
 
     @contextlib.contextmanager
@@ -286,7 +286,7 @@ class TarArchive(_Archive):
                         break
             self._fetched = None
         if offset not in self._ready:
-            raise ReadError("the archive changed while it was read; load it again when it is whole.", path=self.label)
+            raise ReadError("the archive changed while it was read; load it again once it is complete.", path=self.label)
         return self._ready.pop(offset)
 
 

@@ -20,7 +20,7 @@ from nbprof.sources.folders import MAYBE, NAMED, NAMELESS, Folder, Found, Listin
 from nbprof.sources.sniff import HEAD, recognise
 
 CHEAP_LOOKS, DEAR_LOOKS = 2000, 64
-"""How many heads are read in a place: on a disk or in an archive, and over a network."""
+"""How many files' first bytes are read in one place: on a disk or in an archive, and over a network."""
 # Enough for most files to show what they are.
 _SHORT = 1 << 13
 
@@ -66,7 +66,7 @@ def candidates(folder: Folder, listing: Listing) -> list[Member]:
     out += [one for one in by_content if one.kind.format in alone and one.kind.sure]
     listing.refused += [(f, text, True) for f, text in refused] + [(f, text, False) for f, text in others_refused]
     if len(others) > left:
-        listing.notes.append(("", f"{len(others) - left:,} more files without a telling name were not looked into."))
+        listing.notes.append(("", f"{len(others) - left:,} more files with unknown names were not examined."))
     return out
 
 
@@ -94,7 +94,7 @@ def _look(folder: Folder, files: list[Found], several: set[int]) -> tuple[list[M
                 head = found.file.head(HEAD)
                 kind = recognise(head, found.file.name, whole=len(head) < HEAD)
         except ReadError as error:
-            return f"{printable(found.at)} could not be looked into: {error.reason}"
+            return f"{printable(found.at)} could not be examined: {error.reason}"
         return _member(found, kind) if kind.format else f"{printable(found.at)} is {kind.what}, not a profile."
 
     if folder.cheap:

@@ -1,4 +1,4 @@
-"""What files are told apart by: their names, their sizes, and what is in them at sixteen places."""
+"""Fingerprints of files: from their names, their sizes, and their content at sixteen places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a folder holds, told by names alone: which files may be profiles, and what else is there."""
+"""The contents of a folder, by names alone: which files may be profiles, and what else is there."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from nbprof.formats import register
 from nbprof.formats.format import Claim, Place, Recordings, within
 
 MOST_FILES = 1_000_000
-"""A folder with more files below it is no logdir; walking on would look like a kernel that hangs."""
+"""A folder with more files below it is not a logdir; scanning on would look like a hung kernel."""
 
 NAMED, MAYBE, NAMELESS, BESIDE = range(4)
-"""How much a name promises: one that tells its format, another suffix that profiles have, no suffix; and what nbprof writes beside."""
+"""How likely a name is a profile: the suffix of a format, another suffix that profiles have, no suffix; and nbprof's own files."""
 
 _ARCHIVE = re.compile(r"\.(zip|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz))$", re.IGNORECASE)
 _NEVER = {"package.json", "package-lock.json", "tsconfig.json", "saved_model.pb", "keras_metadata.pb", "fingerprint.pb"}
@@ -43,22 +43,22 @@ class Found:
 
 @dataclass
 class Listing:
-    """What a walk over a place came by."""
+    """The result of walking a place."""
 
     files: list[Found] = field(default_factory=list)
     top: set[str] = field(default_factory=set)
-    """Names at the top, folders with a slash behind."""
+    """Names at the top level; folders end with a slash."""
     archives: list[str] = field(default_factory=list)
     claims: dict[Recordings, Claim] = field(default_factory=dict)
-    """What is there of recordings that are folders, by how their format finds them."""
+    """Recordings that are folders, by the function with which their format finds them."""
     notes: list[tuple[str, str]] = field(default_factory=list)
-    """Sentences about files that were left alone, each with the folder that it is about."""
+    """Sentences about files that were not read, each with its folder."""
     refused: list[tuple[Found, str, bool]] = field(default_factory=list)
-    """Files that are no profiles, a sentence about each, and whether they are called a trace."""
+    """Files that are not profiles, a sentence about each, and whether their name says trace."""
     doubts: list[str] = field(default_factory=list)
-    """Sentences about the place as a whole: an archive that may have been cut off."""
+    """Sentences about the place as a whole, such as a truncated archive."""
     also: str = ""
-    """A file that is taken in whatever its name, for it was asked for."""
+    """A file that is included whatever its name, because it was requested."""
     count: int = 0
 
     @classmethod
@@ -83,7 +83,7 @@ class Listing:
         self.top.add(first + slash)
         self.count += 1
         if self.count > MOST_FILES:
-            raise ReadError(f"more than {MOST_FILES:,} files are below. Name the folder of the run, or its logdir.")
+            raise ReadError(f"it contains more than {MOST_FILES:,} files. Name the run's folder or its logdir.")
         name = at.rpartition("/")[2]
         promise = promised(name)
         if at == self.also:
@@ -248,7 +248,7 @@ class LocalFolder:
             except OSError as error:
                 if not parent:
                     raise could_not_open(error, self.path) from None
-                out.notes.append((parent, f"{printable(parent)} could not be looked into: {error.strerror}."))
+                out.notes.append((parent, f"{printable(parent)} could not be examined: {error.strerror}."))
                 continue
             for entry in here:
                 at = f"{parent}/{entry.name}" if parent else entry.name
@@ -264,9 +264,9 @@ class LocalFolder:
                         if not parent:
                             out.top.add(entry.name)
                         if entry.is_symlink() and promised(entry.name) == NAMED:
-                            out.notes.append((parent, f"{printable(at)} is a link to what is not there."))
+                            out.notes.append((parent, f"{printable(at)} is a broken link."))
                 except OSError as error:
-                    out.notes.append((parent, f"{printable(at)} could not be looked at: {error.strerror}."))
+                    out.notes.append((parent, f"{printable(at)} could not be examined: {error.strerror}."))
             queue += [at for at in reversed(folders) if out.enters(at)]
         return links
 

@@ -1,4 +1,4 @@
-"""Where profiles are: files, run folders, logdirs, archives and URLs, and the run that is meant."""
+"""Finds profiles in files, run folders, logdirs, archives and URLs, and picks the run to load."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nbprof.sources.remote import Storage
 
 Source = Any
-"""A path or URL (str, bytes, os.PathLike, a UPath), several of them, or what `runs` gave."""
+"""A path or URL (str, bytes, os.PathLike, a UPath), several of them, or a result of `runs`."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
         file = inside.found.file
         head = file.head(HEAD)
         if recognise(head, file.name).format == "archive":
-            raise ReadError("an archive inside an archive is not opened. Unpack the outer one, and load this.", path=file.label) from None
+            raise ReadError("archives inside archives are not opened. Unpack the outer one, and load this one.", path=file.label) from None
         beside = [f.file for f in inside.listing.files if f.promise == BESIDE and f.parent == inside.found.parent]
         return _named(file, head, next(iter(beside), None))
     sidecars = [f for f in listing.files if f.promise == BESIDE]
@@ -163,7 +163,7 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
         here = str(folder.below(refused.parent))
         lacking = [i for i, run in enumerate(found) if str(run.folder) == here and detect.lacks(run, refused.file.name)]
         for i in lacking:
-            lost.setdefault(i, []).append(f"{text} It is a rank of this run by its name; what happened there is not in the numbers.")
+            lost.setdefault(i, []).append(f"{text} By its name it is a rank of this run; the figures do not include it.")
         if named and not lacking:
             listing.notes.append((refused.parent, text))
     found = [replace(run, warnings=run.warnings + tuple(lost[i])) if i in lost else run for i, run in enumerate(found)]
@@ -209,12 +209,12 @@ def _is_several(source: Source) -> bool:
 def _joined(parts: list[RunFiles]) -> RunFiles:
     """Files that were named one by one, as the hosts of one run."""
     if not parts:
-        raise ReadError("no file was given: the list is empty.")
+        raise ReadError("no files were given: the list is empty.")
     labels = [form.label for form in register.FORMATS if form.name in {part.format for part in parts}]
     if len(labels) > 1:
         odd = next(part for part in parts if part.format != parts[0].format)
         raise ReadError(
-            f"the files are not of one kind: {' and '.join(labels)} cannot be one run. Load them one by one.", path=odd.files[0].label
+            f"the files have different formats: {' and '.join(labels)} cannot be one run. Load them separately.", path=odd.files[0].label
         )
     folders = {str(part.folder) for part in parts}
     one = parts[0]
@@ -262,7 +262,7 @@ def _at_path(text: str, ways: Ways) -> SourceFile | Folder:
         path = Path(text).expanduser()
         mode = path.stat().st_mode
     except RuntimeError:
-        raise ReadError("there is no such user's home.", path=printable(text)) from None
+        raise ReadError("there is no home folder for this user.", path=printable(text)) from None
     except (FileNotFoundError, NotADirectoryError) as error:
         if "!/" in text:
             outer, _, inner = text.partition("!/")
@@ -360,23 +360,23 @@ def _of_file(file: SourceFile, kind: Kind) -> RunFiles:
 
 
 def _nothing(folder: Folder, listing: Listing, unread: list[str]) -> ReadError:
-    """The error for a place without a profile: what was looked for, and what is there."""
+    """The error for a place without a profile: what nbprof looked for, and what is there."""
     archive = isinstance(folder, _Inside)
     if (recordings := listing.claimed) is not None:
         return recordings.nothing(folder, unread)
     suffixes = [form.suffixes[0] for form in register.FORMATS if form.names is not None]
     known = " and ".join(f"*{suffix}" for suffix in suffixes)
     said = [
-        f"no profile is in this {'archive' if archive else 'folder'}.",
-        f"nbprof looks for {known} in it and below it, where TensorBoard keeps them:",
+        f"there is no profile in this {'archive' if archive else 'folder'}.",
+        f"nbprof looks for {known} in it and its subfolders, where TensorBoard keeps them:",
         f"<logdir>/plugins/profile/<run>/<host>{suffixes[0]}.",
     ]
     top = sorted(printable(name) for name in listing.top)
     if listing.archives:
-        how = "unpack the outer one first" if archive else "name it to load what is inside"
+        how = "unpack the outer one first" if archive else "pass its path to load what is inside"
         said.append(f"It holds {join_some(sorted(map(printable, listing.archives)), 3)}, an archive: {how}.")
     elif not top:
-        said.append(f"The {'archive' if archive else 'folder'} is empty: was the recording stopped, and did it end without an error?")
+        said.append(f"The {'archive' if archive else 'folder'} is empty: was the profiler stopped, and without an error?")
     else:
         said.append(f"It holds {join_some(top, 5)}.")
     said += (listing.doubts + [text for _, text in listing.notes])[:3]

@@ -78,7 +78,7 @@ class Storage:
             if isinstance(caught, FileNotFoundError):
                 # Over HTTP whatever goes wrong is a missing file; what it was is behind it.
                 if caught.__cause__ is None or getattr(caught.__cause__, "status", 0) == 404:
-                    raise ReadError("there is no such file or folder, or you may not see it.", path=label) from None
+                    raise ReadError("there is no such file or folder, or you do not have access.", path=label) from None
                 cause = caught.__cause__
             # Backends raise errors of their own kinds (botocore, aiohttp, google.auth ...), and their traceback has the URL in it.
             name = type(cause).__name__
@@ -87,7 +87,7 @@ class Storage:
                 r"credential|forbidden|denied|unauthori[sz]ed|401|403", f"{name} {said}", re.I
             )
             remedy = (
-                "If it needs credentials, log in as for fsspec, or pass them: nbprof.load(..., storage_options={...})."
+                "If it needs credentials, set them up for fsspec, or pass them: nbprof.load(..., storage_options={...})."
                 if access
                 else "Check the address and the connection, and try again."
             )
@@ -117,10 +117,10 @@ def connect(url: str, options: Mapping[str, Any] | None) -> tuple[Storage, str]:
     except ImportError as error:
         missing = next((_BACKENDS[part] for part in _schemes(url) if part in _BACKENDS and not _installed(part)), "")
         how = f"pip install {missing}" if missing else scrubbed(str(error), url, options)
-        raise ReadError(f"the backend for {scheme}:// is not installed here: {how}", path=label) from None
+        raise ReadError(f"the backend for {scheme}:// is not installed: {how}", path=label) from None
     except ValueError as error:
         if "rotocol not known" in str(error):
-            raise ReadError(f"{scheme}:// is no scheme that fsspec knows: is it misspelt?", path=label) from None
+            raise ReadError(f"{scheme}:// is not a scheme that fsspec knows: is it misspelled?", path=label) from None
         raise ReadError(f"the URL could not be used: {scrubbed(str(error), url, options)}", path=label) from None
     except Exception as error:
         with Storage(None, url, given).errors(label):
@@ -273,7 +273,7 @@ class RemoteFile:
                     blocks, ends = [file.read(min(_PART, size - at))], []
                 for i, block in enumerate(blocks):
                     if not block or (ends and len(block) != ends[i] - at):
-                        raise ReadError(f"only {at + len(block):,} of {size:,} bytes came. Try again; if it is still being written, wait.")
+                        raise ReadError(f"only {at + len(block):,} of {size:,} bytes arrived. Try again; if it is being written, wait.")
                     view[at : at + len(block)] = block
                     at += len(block)
                 self._told(at, size)
@@ -368,4 +368,4 @@ class RemoteFolder:
                 else:
                     out.take(at, lambda link=link: self._file(link, {}))  # type: ignore[misc]
         if len(seen) >= _MOST_PAGES:
-            out.doubts.append(f"More than {_MOST_PAGES:,} folders are below; those behind them were not looked into.")
+            out.doubts.append(f"There are more than {_MOST_PAGES:,} subfolders; the rest were not examined.")

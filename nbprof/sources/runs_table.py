@@ -37,7 +37,7 @@ def runs(
     Returns
     -------
     DataFrame
-        One row a run: `run`, its name, as `load(source, run=...)` takes it; `hosts`, files that are hosts or ranks of it; `format`,
+        One row per run: `run`, its name, as `load(source, run=...)` takes it; `hosts`, files that are hosts or ranks of it; `format`,
         `xspace`, `chrome`, `msprof` or `torch_memory`; `bytes` of its files as they lie there, missing where the place does not say;
         `modified`, local time; `path`, which `load` takes too.
 

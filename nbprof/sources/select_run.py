@@ -36,7 +36,7 @@ def choose(found: list[RunFiles], run: str | int, label: str) -> RunFiles:
         return begin[0]
     if begin:
         raise ReadError(
-            f"{len(begin)} runs begin with {text!r}: {join_some([one.name for one in begin])}. Say more of the name.", path=label
+            f"{len(begin)} runs begin with {text!r}: {join_some([one.name for one in begin])}. Give more of the name.", path=label
         )
     near = difflib.get_close_matches(text, names, 1, 0.8)
     hint = f" Did you mean {near[0]}?" if near else ""
@@ -82,7 +82,7 @@ def _resolve(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
     formats = [kind.format for _, kind in kinds]
     form = max(register.FORMATS, key=lambda form: formats.count(form.name))
     fits = [(file, kind) for file, kind in kinds if kind.format == form.name]
-    warnings += [f"A file was left out, and its host is not in the numbers: {error}" for error in failed]
+    warnings += [f"A file was skipped, and the figures do not include its host: {error}" for error in failed]
     warnings += [
         f"{file.label} is {kind.what} among files of another kind; it was not read." for file, kind in kinds if kind.format != form.name
     ]
@@ -111,7 +111,7 @@ def kind_of(file: SourceFile, head: bytes | None = None) -> Kind:
     if kind.what == "empty":
         raise ReadError("the file is empty: the profiler was stopped before it wrote anything.", path=file.label)
     if kind.format == "archive":
-        raise ReadError(f"this is {kind.what} inside a run. Name it alone to load what is inside.", path=file.label)
+        raise ReadError(f"this is {kind.what} inside a run. Load it on its own to see what is inside.", path=file.label)
     raise ReadError(f"this is {kind.what}. {kind.remedy or _readable()}", path=file.label)
 
 

@@ -10,7 +10,7 @@ from nbprof.formats import register
 from nbprof.formats.format import Head, Kind, is_text
 
 HEAD = 1 << 16
-"""Bytes of a file that are looked at. A torch trace of a large job may state its process groups before its events, hence so many."""
+"""Bytes of a file that are examined. A torch trace of a large job may list its process groups before its events, hence this many."""
 
 _MAGIC: tuple[tuple[bytes, str, str], ...] = (
     (b"NVR\0", "a report of Nsight Compute", "nbprof does not read it."),
@@ -77,11 +77,11 @@ def _known(head: bytes) -> Kind | None:
         return Kind(
             "",
             "a TensorBoard event file (scalars and graphs), which holds no profile",
-            "Name the logdir: the profile lies in plugins/profile/<run> below it.",
+            "Name the logdir: the profile is in plugins/profile/<run> below it.",
         )
     start = head[:512].lstrip().lower()
     if start.startswith((b"<!doctype html", b"<html")):
-        return Kind("", "an HTML page", "A server may answer with its login page: check the address in a browser.")
+        return Kind("", "an HTML page", "The server may have answered with its login page: check the address in a browser.")
     return Kind("", "an XML document") if start.startswith(b"<") else None
 
 
@@ -101,7 +101,7 @@ def is_tar(head: bytes) -> bool:
 def _inside(head: bytes, name: str, packing: str) -> Kind:
     inner = unpack(head, packing, HEAD)
     if not inner:
-        return Kind("", f"a {packing} file that is damaged or was cut off at its very beginning", "Copy or record it again.")
+        return Kind("", f"a {packing} file that is damaged or cut off at its very start", "Copy or record it again.")
     bare = re.sub(r"\.(gz|bz2|xz)$", "", name, flags=re.IGNORECASE)
     kind = recognise(inner, bare)
     if kind.packed or kind.what.startswith("a zip"):

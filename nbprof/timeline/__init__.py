@@ -1,1 +1,1 @@
-"""What is drawn of a window of time? Found on sorted columns when it is asked for."""
+"""What is drawn in a time window? Found in sorted columns on request."""

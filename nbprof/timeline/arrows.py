@@ -1,4 +1,4 @@
-"""What belongs together among the slices that a saved timeline holds: launches, arrows and the ops of device work.
+"""Links between the slices of a saved timeline: launches, arrows and the ops of device work.
 
 The same as `Links` says of one event, here for all kept ones at once: each column of args is looked through once.
 """
@@ -20,7 +20,7 @@ from nbprof.timeline.links import CORRELATED, FLOW_BITS, LAUNCHES, MOST, OF_FILE
 KINDS = ("launch", "producer", "forward", "flow")
 """Of arrows, by code."""
 MOST_ARROWS = 20_000
-"""Those beyond are only counted."""
+"""More are only counted."""
 _STACKS = frozenset({"Call stack", "source_stack", "source"})
 _FRAME = re.compile(r"\$|.*\.py\(\d+\): ")
 """Names of Python frames as TensorFlow and PyTorch record them."""

@@ -12,7 +12,7 @@ TILE = 512
 """Bins of a tile."""
 
 LEVELS = (-10, 44)
-"""From bins of about a picosecond to tiles of 104 days, which is all that int64 ps hold."""
+"""From bins of about a picosecond to tiles of 104 days, the range of int64 ps."""
 
 _LAST = 2**63 - 1
 

@@ -1,4 +1,4 @@
-"""Counters of the timeline: memory in use, how busy each device is, and what the recorder counted."""
+"""Counters of the timeline: memory in use, device utilization, and recorded counters."""
 
 from __future__ import annotations
 

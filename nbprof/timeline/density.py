@@ -1,4 +1,4 @@
-"""How busy rows of the timeline are in equal parts of a stretch of time."""
+"""How busy rows of the timeline are, in equal bins of a time range."""
 
 from __future__ import annotations
 

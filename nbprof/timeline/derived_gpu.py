@@ -90,7 +90,7 @@ class _Gpus:
         if self.lines:
             order = [line for line in (STEPS, SCOPES, OPS, MODULES, HLO) if line in self.lines]
             what = ", ".join(text if text.startswith("XLA") else text.lower() for text in order)
-            self.made.notes.append(f"Not recorded, but made of the kernels of each GPU: {what}.")
+            self.made.notes.append(f"Not recorded, but derived from each GPU's kernels: {what}.")
 
     def _line(self, line: Line) -> None:
         if len(line.name):

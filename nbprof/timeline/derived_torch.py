@@ -44,7 +44,7 @@ def add(run: Drawable, made: Made, hosts: int) -> None:
             lines |= {line.title.partition(" · ")[0] for line in made.lines[before:]}
     if lines:
         what = ", ".join(text.lower() for text in (STEPS, TORCH_MODULES, TORCH_OPS) if text in lines)
-        made.notes.append(f"Made of what the program launched on each device, at the time when it ran there: {what}.")
+        made.notes.append(f"Derived from what the program launched on each device, at the time it ran there: {what}.")
 
 
 def _launched(run: Drawable, event: Int64s) -> tuple[Int64s, Int64s]:

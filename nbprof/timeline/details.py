@@ -1,4 +1,4 @@
-"""All that is known of one slice."""
+"""All details of one slice."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def args(trace: Trace, event: int) -> list[dict[str, str]]:
 
 
 def value_of(trace: Trace, column: ArgColumn, event: int) -> object:
-    """The value that an event has in a column of args: an int, float, str or bytes; None where it has none."""
+    """The value of an event in a column of args: an int, float, str or bytes; None if it has none."""
     # A plain int would make numpy turn the whole column into int64 first.
     at = int(np.searchsorted(column.event, column.event.dtype.type(event)))
     if at >= len(column.event) or int(column.event[at]) != event:

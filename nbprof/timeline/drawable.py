@@ -19,7 +19,7 @@ class Source(Protocol):
     """The files of a run."""
 
     def content_key(self) -> str:
-        """What a saved output knows the run by."""
+        """The key by which a saved output identifies the run."""
 
 
 class Drawable(Protocol):

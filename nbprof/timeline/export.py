@@ -1,4 +1,4 @@
-"""The trace as Chrome's JSON, which Perfetto and chrome://tracing open."""
+"""The trace in Chrome's JSON format, for Perfetto and chrome://tracing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 15
 _LEVEL = 1
-"""Of gzip: what repeats so much is packed well by the fastest one."""
+"""gzip level: text this repetitive compresses well at the fastest one."""
 _US = 10**6
 _EXACT = 2**53 // 10 - 1
 # Up to 25 days from the start float64 tells the ns of a time in µs; later no decimals would.
@@ -43,10 +43,10 @@ def export(
     lanes: select_events.Lanes | None = None,
     counters: bool = True,
 ) -> Path:
-    """Writes the file part by part; see `nbprof.tools.trace.accessor.TraceView.export`."""
+    """Writes the file in parts; see `nbprof.tools.trace.accessor.TraceView.export`."""
     target = Path(path).expanduser()
     if not target.name.endswith((".json", ".json.gz")):
-        raise NbprofError(f"{target}: a Chrome trace is written to a file that ends in .json or .json.gz")
+        raise NbprofError(f"{target}: the file name of a Chrome trace must end in .json or .json.gz")
     whole = Export(run, select_events.pick(run.timeline.tracks, lanes, None, between), between, counters)
     # Beside it first: a file that is there stays whole if writing fails.
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
@@ -118,7 +118,7 @@ class Export:
         return sorted(found)
 
     def head(self) -> str:
-        """What stands before the events."""
+        """The text before the events."""
         epoch = self._trace.epoch_ns + self._origin // 1000
         facts = {"displayTimeUnit": "ns", **({"baseTimeNanoseconds": epoch} if epoch > 0 else {})}
         return json.dumps(facts)[:-1] + ', "traceEvents": [\n'
@@ -311,7 +311,7 @@ def _clear(times: Int64s) -> tuple[Int64s, Int64s]:
     """Times in ps that keep their ns where a viewer takes them for float64 µs and cuts off, and which of them need 0.4 ps more for that.
 
     That is no ps more, so who reads the decimals has the time as it was. Only hours from the start, where float64 is coarser than that,
-    times near the begin or the end of a ns are moved by some ps, into it.
+    times near the start or the end of a ns are moved by some ps, into it.
     """
     ns = times // 1000
     kept = _cut(times)

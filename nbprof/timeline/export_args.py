@@ -1,4 +1,4 @@
-"""What is recorded with events as JSON text, for many events at once."""
+"""Event args as JSON text, for many events at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which slices a search text stands for: by name, by the texts and the numbers that were recorded with them."""
+"""Which slices match a search text: by name, and by the texts and numbers recorded with them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _INT64 = np.iinfo(np.int64)
 
 @dataclass
 class Hits:
-    """What a search found.
+    """The result of a search.
 
     Attributes
     ----------
@@ -75,16 +75,16 @@ class Hits:
         return out
 
     def at(self, position: int) -> int:
-        """The event at a position in the order of time."""
+        """The event at a position in time order."""
         return int(self.ids[self.order[position]])
 
     def position(self, event: int) -> int:
-        """Where a hit stands in the order of time."""
+        """Position of a hit in time order."""
         place = int(np.searchsorted(self.ids, self.ids.dtype.type(event)))
         return self.before(int(self.starts[place]), event)
 
     def before(self, start: int, event: int) -> int:
-        """How many hits come before (start, event) in the order of time."""
+        """Number of hits before (start, event) in time order."""
         starts = self.starts
         return int(np.count_nonzero(starts < start)) + int(np.count_nonzero(self.ids[starts == start] < event))
 

@@ -1,4 +1,4 @@
-"""When each device stood still, and what the host did meanwhile."""
+"""When each device was idle, and what the host did meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of lanes beside their events, and of the timeline as a whole."""
+"""Headers of lanes, and notes about the timeline as a whole."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FEW, _SAMPLE, _FAR, _NEAR, _SHARE = 20, 100_000, 50, 5, 0.005
 
 
 def head(lane: Lane) -> dict[str, Any]:
-    """What the timeline says of a lane beside its events."""
+    """The header of a lane."""
     return {
         "id": lane.id,
         "process": lane.process,
@@ -36,16 +36,16 @@ def notes(tracks: Tracks, stacks: list[Stack]) -> list[str]:
 
 
 def stacked(stacks: list[Stack]) -> list[str]:
-    """A sentence where events overlap only partly."""
+    """A sentence if events overlap only partly."""
     moved, lanes = sum(each.moved for each in stacks), sum(each.moved_lanes for each in stacks)
     if not moved:
         return []
-    what = f"{plural(moved, 'event overlaps', 'events overlap')} others of {'its lane' if moved == 1 else 'their lane'} only partly"
-    return [f"{what}, on {plural(lanes, 'lane')}: drawn on levels of {'its' if moved == 1 else 'their'} own."]
+    what = f"{plural(moved, 'event overlaps', 'events overlap')} others on {'its lane' if moved == 1 else 'their lane'} only partly"
+    return [f"{what}, on {plural(lanes, 'lane')}: drawn on {'a separate level' if moved == 1 else 'separate levels'}."]
 
 
 def lone(tracks: Tracks) -> list[str]:
-    """A sentence where a few events lie so far from the others that these are a speck in the whole."""
+    """A sentence if a few events are so far from the others that those shrink to a speck."""
     events = tracks.events
     if len(events) < _FEW:
         return []

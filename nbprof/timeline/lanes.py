@@ -1,4 +1,4 @@
-"""The recorded lanes of a profile as they are drawn: headings, order, and which are folded at first."""
+"""The recorded lanes of a profile as drawn: headings, order, and which start collapsed."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def section(process: str, device: object = None) -> str:
 
 
 def heading(host: str, process: str, hosts: int) -> str:
-    """A section with its host in front, where there are several hosts."""
+    """A section, prefixed with its host if there are several hosts."""
     return f"{host} · {process}" if hosts > 1 else process
 
 

@@ -1,4 +1,4 @@
-"""What one event has to do with others: the launch it comes from, who made what it takes, the forward op of a backward op, its op and step.
+"""Links between one event and others: its launch, its producers, the forward op of a backward op, its op and step.
 
 Nothing is built beforehand. Each answer looks through the columns of ids once, which takes a few milliseconds with ten million events,
 and needs no memory between two answers.
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from nbprof.timeline.tracks import Tracks
 
 MOST = 50
-"""Arrows of one kind that are given for one event."""
+"""Arrows of one kind listed per event."""
 
 LAUNCHES = frozenset({"ac2g", "async", "async_cpu_to_gpu", "async_gpu", "launch"})
 """Categories of arrows of a file that lead from a launch to its work."""
 FLOW_BITS = (1 << 56) - 1
 OF_FILE = {"fwdbwd": "forward", "producer": "producer"}
-"""What other categories of arrows mean; the rest is a flow."""
+"""The meaning of other arrow categories; the rest are flows."""
 CORRELATED = ("correlation_id", "correlation")
-"""Args by which a launch and its work tell each other; the first that an event has."""
+"""Args that link a launch to its device work; the first that an event has counts."""
 _OPS = ("cpu_op", "operator")
 _PYTHON = "python_function"
 
@@ -58,12 +58,12 @@ class Links:
         return self._arrows(event)[0]
 
     def left_out(self, event: int) -> str:
-        """A sentence about the arrows that `of` leaves out; empty where there are none."""
+        """A sentence about the arrows that `of` leaves out; empty if there are none."""
         more = self._arrows(event)[1]
         return f"{more:,} more arrows of this slice are not drawn." if more else ""
 
     def launch(self, event: int) -> tuple[int, int] | None:
-        """The call on the host that launched what a device did, and how long after its begin that began (ps)."""
+        """The host call that launched device work, and the time from the start of the call to the start of that work (ps)."""
         if not self._recorded(event) or not self.on_device[self.events.lane[event]]:
             return None
         calls = [other for other in self._correlated(event) if not self.on_device[self.events.lane[other]]]
@@ -76,7 +76,7 @@ class Links:
         return call, int(self.events.start[event] - self.events.start[call])
 
     def op(self, event: int) -> str:
-        """The framework op that an event is or belongs to, as the table of ops calls it; "" where none is known."""
+        """The framework op that an event is or belongs to, as named in the ops table; "" if unknown."""
         if not self._recorded(event):
             return ""
         if self.on_device[self.events.lane[event]]:
@@ -84,7 +84,7 @@ class Links:
         return self._op_around(event)
 
     def stack(self, event: int) -> list[str]:
-        """Lines of code that led to an event, innermost first; of device work those of its launch. Empty where none were recorded."""
+        """The call stack of an event, innermost first; for device work, that of its launch. Empty if none was recorded."""
         if not self._recorded(event):
             return []
         at = event
@@ -97,7 +97,7 @@ class Links:
         return frames or (self.stack(launched[0]) if launched is not None else [])
 
     def step(self, event: int) -> str:
-        """The step that an event belongs to, as the table of steps calls it; "" where none is known."""
+        """The step that an event belongs to, as named in the steps table; "" if unknown."""
         if not self._recorded(event):
             extra = self.tracks.extra
             return self._step_at(self._host_of_extra(event), int(extra.start[event - len(self.events)]), None)

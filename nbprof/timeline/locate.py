@@ -1,4 +1,4 @@
-"""Where in the trace something is that another view names: an op's longest call, a step, the peak of memory, an idle gap."""
+"""Where something named in another view is in the trace: an op's longest call, a step, the memory peak, an idle gap."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Locator:
         if not len(chosen.event):
             on = " there" if len(calls.event) else ""
             what = f"call of the {_WHAT[kind]}" if kind in _WHAT else "slice called"
-            return self._nothing(f"No {what} {_short(name)} is in the trace{on}.")
+            return self._nothing(f"The trace has no {what} {_short(name)}{on}.")
         call = "call" if kind in _WHAT else "slice"
         many = len(chosen.event)
         count = f"the only {call}" if many == 1 else f"the longest of {many:,} {call}s"
@@ -212,7 +212,7 @@ class Locator:
         device = target.get("device")
         gap = gaps.at(self._slices, moment, target.get("host"), None if device in (None, "") else str(device))
         if gap is None:
-            return self._nothing("No device of this profile stood still between two pieces of work.")
+            return self._nothing("No device in this profile was idle between two activities.")
         length = _time((gap.end - gap.start) / 1000)
         meanwhile = f"; the host was in {_short(gap.name)}" if gap.name else "; the host recorded nothing then"
         start, end = self._slices.ns(gap.start), self._slices.ns(gap.end)
@@ -227,7 +227,7 @@ class Locator:
             known = memory.leading(summary, self._run.hosts, self._run.activity.has_device)
             summary = known if len(known) else summary[summary["peak_bytes"].notna()].head(1)
         if not len(summary) or pd.isna(summary.iloc[0]["peak_bytes"]):
-            return self._nothing("No allocator of this profile tells how much memory was in use.")
+            return self._nothing("No allocator in this profile states how much memory was in use.")
         peak = summary.iloc[0]
         at = rows[(rows["memory_id"] == peak["memory_id"]) & (rows["time_ms"] == peak["peak_time_ms"])]
         at = at[at["in_use_bytes"] == peak["peak_bytes"]].sort_values("order")

@@ -1,4 +1,4 @@
-"""What a search text stands for: a part of a name, or a regular expression whose work is bounded."""
+"""Search texts: a substring, or a regular expression with bounded running time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 1
 MOST_PATTERN = 500
 """Characters of an expression."""
 SECONDS = 2.0
-"""How long the texts of one search are gone through."""
+"""Time limit of one search."""
 # Characters of a text that are looked at, by how many repeats in a row may match in different ways: n characters are matched in about
 # n ** (k + 1) / (k + 1)! steps at worst, here at most some hundred million.
 _LOOKED_AT = (1 << 20, 20_000, 1_200, 300, 130)
@@ -30,7 +30,7 @@ _LOOK_EVERY = 256
 
 
 class PatternError(ValueError):
-    """An expression that cannot be searched for; the message is a sentence."""
+    """An expression that is not supported; the message is a sentence."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Pattern:
 
     query: str
     skipped: int = field(default=0, init=False)
-    """Texts that were not searched for want of time."""
+    """Texts that were not searched for lack of time."""
     cut: int = field(default=0, init=False)
     """Texts of which only the first characters were searched."""
 
@@ -63,7 +63,7 @@ class Pattern:
         return int(self.text) if re.fullmatch(r"[+-]?\d{1,20}", self.text, re.ASCII) else None
 
     def matches(self, texts: Iterable[object]) -> npt.NDArray[np.bool_]:
-        """Which texts match, bool[n]; those that are not reached in time do not."""
+        """Which texts match, bool[n]; those not reached in time do not."""
         if self._expression is None:
             part = self.text.lower()
             # ASCII text is the rule, and what is searched for mostly has no letter that changes its length when it is lowered.
@@ -89,7 +89,7 @@ class Pattern:
 
     @property
     def where(self) -> str:
-        """What was not searched, as a sentence; "" where all was."""
+        """What was not searched, as a sentence; "" if everything was."""
         parts = []
         if self.cut:
             parts.append(f"Of {_texts(self.cut)} only the first {self.most:,} characters were searched.")
@@ -109,16 +109,16 @@ def _compiled(source: str) -> tuple[re.Pattern[str], int]:
     that is refused before it is tried.
     """
     if len(source) > MOST_PATTERN:
-        raise PatternError(f"The expression has {len(source):,} characters; at most {MOST_PATTERN} can be searched for.")
+        raise PatternError(f"The expression has {len(source):,} characters; the limit is {MOST_PATTERN}.")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             repeats, ways = _cost(_parser.parse(source, re.IGNORECASE))
             expression = re.compile(source, re.IGNORECASE)
     except (re.error, OverflowError, RecursionError) as error:
-        raise PatternError(f"This is no regular expression: {error}.") from None
+        raise PatternError(f"Invalid regular expression: {error}.") from None
     if repeats >= len(_LOOKED_AT) or ways > _MOST_WAYS:
-        raise PatternError("The expression can match in too many ways, and could take for ever. Use fewer repeats and choices.")
+        raise PatternError("The expression can match in too many ways and could take forever. Use fewer repeats and alternatives.")
     return expression, _LOOKED_AT[repeats]
 
 
@@ -141,7 +141,7 @@ def _cost(tree: Any) -> tuple[int, int]:
                 ways *= min((most - least + 1) * inner_ways**most, _MOST_WAYS + 1)
             elif inner or inner_ways > 1:
                 raise PatternError(
-                    "The expression repeats what can itself match in several ways, and could take for ever. Use fewer repeats."
+                    "The expression repeats a part that can match in several ways, and could take forever. Use fewer repeats."
                 )
             else:
                 repeats += int(most != least)
@@ -153,5 +153,5 @@ def _cost(tree: Any) -> tuple[int, int]:
             inner, inner_ways = _cost(argument if name == "ATOMIC_GROUP" else argument[-1])
             repeats, ways = repeats + inner, ways * inner_ways
         elif name in ("GROUPREF", "GROUPREF_EXISTS"):
-            raise PatternError("The expression refers back to a group, which cannot be searched for.")
+            raise PatternError("The expression has a backreference, which the search does not support.")
     return repeats, ways

@@ -1,4 +1,4 @@
-"""Is this a request that can be answered? It comes from a page, so nothing about it is taken for granted."""
+"""Validation of requests. They come from a page, so nothing about them is taken for granted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEVELS = (-20, 63)
 
 
 class BadRequest(NbprofError):  # noqa: N818 -- as HTTP says it
-    """What is wrong with a request, as a sentence."""
+    """An invalid request; the message says what is wrong."""
 
 
 class Request:
@@ -42,7 +42,7 @@ class Request:
 
     @property
     def ask(self) -> str:
-        """What is asked."""
+        """The kind of request."""
         return self.text("ask", most=40)
 
     def text(self, name: str, missing: str | None = None, most: int = MOST_TEXT) -> str:
@@ -51,11 +51,11 @@ class Request:
         if not isinstance(value, str):
             raise self._wrong(name, "a text")
         if len(value) > most:
-            raise BadRequest(f"{name} has {len(value):,} characters; at most {most:,} are looked at.")
+            raise BadRequest(f"{name} has {len(value):,} characters; the limit is {most:,}.")
         return value
 
     def one_of(self, name: str, *choices: str) -> str:
-        """One of some words."""
+        """One of several choices."""
         value = self.text(name, most=40)
         if value not in choices:
             raise self._wrong(name, f"one of {', '.join(choices)}")
@@ -77,7 +77,7 @@ class Request:
         """`from` and `to`, ns, in order."""
         start, end = self.number("from"), self.number("to")
         if start > end:
-            raise BadRequest(f"from ({start:g}) is behind to ({end:g}).")
+            raise BadRequest(f"from ({start:g}) is after to ({end:g}).")
         return start, end
 
     def yes(self, name: str) -> bool:
@@ -93,7 +93,7 @@ class Request:
         if not isinstance(values, list):
             raise self._wrong(name, "a list of numbers")
         if len(values) > most:
-            raise BadRequest(f"{name} has {len(values):,} entries; at most {most:,} are answered at once.")
+            raise BadRequest(f"{name} has {len(values):,} entries; the limit is {most:,}.")
         return [self._whole(name, value, 0, limit - 1) for value in values]
 
     def wanted(self, lanes: int) -> list[list[int]]:
@@ -111,7 +111,7 @@ class Request:
             tiles += max(tile_to - tile + 1, 0)
             out.append([lane, depth, depth_to, tile, tile_to])
         if tiles > MOST_TILES:
-            raise BadRequest(f"{tiles:,} tiles of rows are wanted; at most {MOST_TILES:,} are answered at once.")
+            raise BadRequest(f"{tiles:,} tiles of rows were requested; the limit is {MOST_TILES:,}.")
         return out
 
     def level(self) -> int:

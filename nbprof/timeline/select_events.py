@@ -26,7 +26,7 @@ def pick(
     between: tuple[float, float] | None = None,
     kind: str | None = None,
 ) -> Int64s:
-    """Ids of the events that are asked for, in the order of their lanes; see `nbprof.tools.trace.accessor.TraceView.events`."""
+    """Ids of the selected events, in the order of their lanes; see `nbprof.tools.trace.accessor.TraceView.events`."""
     chosen = lanes(tracks, lane, kind)
     wanted = np.zeros(max((each.id for each in tracks.lanes), default=-1) + 1, np.bool_)
     wanted[[each.id for each in chosen]] = True
@@ -59,12 +59,12 @@ def window(between: object) -> tuple[float, float]:
     except (TypeError, ValueError):
         first = last = float("nan")
     if first != first or last != last:
-        raise NbprofError(f"between= takes two times in ms after the start of the profile, as (120.0, 140.0), not {between!r}")
+        raise NbprofError(f"between= takes two times in ms from the start of the profile, such as (120.0, 140.0), not {between!r}")
     return min(first, last), max(first, last)
 
 
 def lanes(tracks: Tracks, lane: Lanes | None, kind: str | None) -> list[Lane]:
-    """The lanes that are asked for; without numbers only those that were recorded."""
+    """The requested lanes; by default, only recorded ones."""
     kinds = {"steps", "device", "host"}
     if kind is not None and kind not in kinds:
         raise NbprofError(f"there are no events of kind {kind!r}; kinds of lanes are {', '.join(sorted(kinds))}")
@@ -85,7 +85,7 @@ def lanes(tracks: Tracks, lane: Lanes | None, kind: str | None) -> list[Lane]:
 
 
 def matcher(text: Names) -> Callable[[str], bool]:
-    """The test that a text stands for: a part, a /regular expression/, or a compiled one.
+    """The predicate for a text: a substring, a /regular expression/, or a compiled one.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def matcher(text: Names) -> Callable[[str], bool]:
         try:
             text = re.compile(text[1:-1])
         except re.error as error:
-            raise NbprofError(f"{text} is no regular expression: {error}") from None
+            raise NbprofError(f"{text} is not a regular expression: {error}") from None
     search = text.search
     return lambda value: search(value) is not None
 
@@ -155,7 +155,7 @@ def frame(trace: Trace, tracks: Tracks, ids: Int64s, args: Sequence[str] = ()) -
 
 
 def arg_column(trace: Trace, name: str, events: Int64s) -> npt.NDArray[np.object_]:
-    """The values of an arg, None where an event has no such arg.
+    """The values of an arg, None for events without it.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def arg_column(trace: Trace, name: str, events: Int64s) -> npt.NDArray[np.object
     """
     column = trace.args.get(name)
     if column is None:
-        raise NbprofError(f"no event of this profile has an arg {name!r}; there are {', '.join(sorted(trace.args)[:20])}")
+        raise NbprofError(f"no event in this profile has an arg {name!r}; there are {', '.join(sorted(trace.args)[:20])}")
     out = np.full(len(events), None, object)
     if not len(column) or not len(events):
         return out

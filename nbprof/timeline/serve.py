@@ -38,7 +38,7 @@ MOST_QUERY = 500
 MOST_GAPS = 10_000
 MOST_NAME = 65_536
 MANY = 200_000
-"""Events from which on what tiles are taken from is made before it is needed."""
+"""Lanes with this many events get their tile data before it is needed."""
 _MOST_REASON = 300
 
 
@@ -104,7 +104,7 @@ class Timeline:
 
     @property
     def details(self) -> Details:
-        """Everything that is told of one slice."""
+        """All details of one slice."""
         from nbprof.timeline.details import Details
 
         return self._once("details", lambda: Details(self.run, self.slices, self.links))
@@ -147,7 +147,7 @@ class Timeline:
             asked = Request(request)
             kind = asked.ask
             if kind not in _ANSWERS:
-                raise BadRequest(f"Nothing is known of a request {kind[:40]!r}.")
+                raise BadRequest(f"Unknown request {kind[:40]!r}.")
             locks, answers = _ANSWERS[kind]
             with contextlib.ExitStack() as held:
                 for lock in locks:
@@ -262,7 +262,7 @@ def _hit(timeline: Timeline, request: Request) -> Answer:
     elif request.yes("longest"):
         at = {"longest": True}
     else:
-        raise BadRequest("A hit is asked for by index, event, time_ns or longest.")
+        raise BadRequest("A hit is requested by index, event, time_ns or longest.")
     return timeline.finder.hit(query, at)
 
 

@@ -121,11 +121,11 @@ def tiles(index: Index, request: Mapping[str, Any], hits: npt.NDArray[np.integer
 
 def _wanted(want: object) -> Iterator[tuple[int, int, int, int, int]]:
     if not isinstance(want, (list, tuple)):
-        raise NbprofError("A request of tiles has a list of the rows that it wants.")
+        raise NbprofError("A request for tiles needs a list of rows.")
     for row in want:
         whole = isinstance(row, (list, tuple)) and len(row) == 5 and all(isinstance(n, _INTEGERS) for n in row)
         if not whole:
-            raise NbprofError("A row of tiles is wanted by five integers: lane, depth, depth_to, tile, tile_to.")
+            raise NbprofError("A row of tiles is given by five integers: lane, depth, depth_to, tile, tile_to.")
         lane, depth, depth_to, tile, tile_to = map(int, row)
         yield lane, depth, depth_to, tile, tile_to
 
@@ -146,7 +146,7 @@ def _units(index: Index, bins: Bins, want: list[tuple[int, int, int, int, int]])
             some = bins.clip(tile, tile_to, begin, end)
             count += len(some)
             if count > MOST_TILES:
-                raise NbprofError(f"More than {MOST_TILES:,} tiles are wanted at once; ask for fewer rows or a coarser level.")
+                raise NbprofError(f"More than {MOST_TILES:,} tiles were requested at once; request fewer rows or a coarser level.")
             into.extend((lane, level, k, bins.start(k), at, stop) for k in some)
     return [_Units(index.main if main else index.extra, flat, *np.array(rows, np.int64).T) for (main, flat), rows in found.items() if rows]
 
@@ -361,7 +361,7 @@ def counter_tiles(tracks: Tracks, bins: Bins, want: list[tuple[int, int, int, in
         some = bins.clip(tile, tile_to, first, end)
         count += len(some)
         if count > most:
-            raise NbprofError(f"More than {most:,} tiles of counters are wanted at once; ask for fewer rows or a coarser level.")
+            raise NbprofError(f"More than {most:,} counter tiles were requested at once; request fewer rows or a coarser level.")
         if len(some):
             parts.append(_tiles(counter, bins, np.array(some), end))
     return {

@@ -512,7 +512,7 @@ NPU = {"name": "Ascend NPU", "kind": "NPU", "compute_capability": None, "archite
 def npu_rules(**more):
     row = {
         "rule": "input", "about": "Iterations", "title": "Feed the device faster", "state": "found", "severity": "High", "share": 0.5,
-        "evidence": "50.0% of an iteration (17.01 ms) passes before FP Start.", "fix": "Prefetch.",
+        "evidence": "50.0% of an iteration (17.01 ms) is before FP Start.", "fix": "Prefetch.",
     }  # fmt: skip
     return Evidence(npu_rules=pd.DataFrame([{**row, **more}]))
 
@@ -522,7 +522,7 @@ def test_on_an_npu_the_rules_of_its_own_tools_are_told():
     told = found(**asked, evidence=npu_rules())
     assert told.index.tolist() == ["npu_input"], "not that its input should come from tf.data"
     row = told.iloc[0]
-    assert row["evidence"] == "**50.0%** of an iteration (**17.01 ms**) passes before FP Start. Prefetch."
+    assert row["evidence"] == "**50.0%** of an iteration (**17.01 ms**) is before FP Start. Prefetch."
     assert (row["severity"], row["gain_ms_per_step"], row["view"]) == ("high", 50.0, "ascend")
     assert found(**asked, evidence=npu_rules(about="Ops")).loc["npu_input", "gain_ms_per_step"] == 20.0
     for more in ({"severity": "Low"}, {"state": "not found", "severity": ""}, {"rule": "one_type"}):

@@ -47,7 +47,7 @@ def test_a_dataloader_is_not_missed_as_tf_data(tmp_path):
     told = profile(
         tmp_path, steps(k, lambda at: k.note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at, 40))
     ).tf_data.summary
-    assert "DataLoader of PyTorch" in told["statement"]
+    assert "a PyTorch DataLoader" in told["statement"]
     assert told["input_bound"] is None
 
 
@@ -141,7 +141,7 @@ def test_a_device_that_waits_for_much_of_a_step_is_not_called_the_limit(tmp_path
     facts = profile(tmp_path, steps(k, body)).overview
     assert facts["verdict"] == "Device-bound"
     assert "as it should be" not in facts["verdict_detail"]
-    assert facts["verdict_detail"].endswith("Next comes other with 40%, in which it does not compute.")
+    assert facts["verdict_detail"].endswith("Next is other with 40%, in which the device does not compute.")
 
 
 def test_waiting_for_the_device(tmp_path):

@@ -113,7 +113,7 @@ def test_marks_that_cannot_be_are_told_and_not_drawn() -> None:
     frame, doubts = ascend_iterations.frame(gathered("step_trace", table("step_trace", **columns)))
     assert np.isnan(frame["data_aug_ms"].iloc[3])
     assert np.isnan(frame["grad_refresh_ms"].iloc[4])
-    assert doubts == ["1 iteration begins before the one before has ended: the Data Aug Bound there is not known."]
+    assert doubts == ["1 iteration starts before the previous one ends: the Data Aug Bound is unknown there."]
     assert (frame[["data_aug_ms", "fp_to_bp_ms", "grad_refresh_ms"]].fillna(0) >= 0).all().all()
 
 

@@ -73,7 +73,7 @@ def test_no_steps(tmp_path):
     assert p.steps.summary["mean_ms"].isna().all()
     assert [len(f) for f in (p.pods.frame, p.pods.summary, p.steps.as_xprof())] == [0, 0, 0]
     assert p.overview["step_time_ms"] is None
-    assert "No step markers are in this profile, so step time is unknown." in str(p.receipt)
+    assert "This profile has no step markers, so step time is unknown." in str(p.receipt)
     assert shown(p)
 
 
@@ -81,7 +81,7 @@ def test_one_step(tmp_path):
     p = profile(tmp_path, host_steps((0, 10)))
     row = p.steps.summary.set_index("category").loc["step_time"]
     assert (row["mean_ms"], row["min_ms"], row["max_ms"]) == (10.0, 10.0, 10.0)
-    assert np.isnan(row["sd_ms"]), "one step says nothing about the spread"
+    assert np.isnan(row["sd_ms"]), "a single step does not show the spread"
     assert p.overview["step_time_sd_ms"] is None
     assert p.pods.summary["spread_percent"].isna().all()
     assert shown(p)
@@ -129,7 +129,7 @@ def test_an_empty_device_plane(tmp_path):
     assert len(steps) == 4
     assert steps["host_compute_ms"].tolist() == [8.0] * 4, "nothing was launched, so the executor ran ops of the host"
     assert steps[["device_compute_ms", "kernel_launch_ms", "output_ms"]].isna().all(axis=None)
-    assert "no kernel with launch details was recorded" in p.run.missing["kernels"]
+    assert "no kernels with launch details were recorded" in p.run.missing["kernels"]
     assert p.overview["device_busy_percent"] is None
     assert shown(p)
 
@@ -205,7 +205,7 @@ def test_hosts_that_began_at_different_steps_are_laid_on_one_another(tmp_path):
     assert (summary["slowest_ms"].tolist(), summary["fastest_ms"].tolist()) == ([12.0] * 4, [10.0] * 4)
     assert summary["spread_percent"].tolist() == pytest.approx([100 * 2 / 12] * 4)
     assert pods["bottleneck"].tolist() == ["host_compute"] * 8
-    assert "1 step is left out of the comparison of hosts: not all of them recorded it." in str(p.receipt)
+    assert "1 step is excluded from the comparison of hosts: not all of them recorded it." in str(p.receipt)
 
 
 def test_hosts_with_disjoint_steps(tmp_path):
@@ -216,9 +216,7 @@ def test_hosts_with_disjoint_steps(tmp_path):
     )
     assert len(p.steps.frame) == 8
     assert p.pods.frame["worker"].unique().tolist() == ["a"]
-    assert "! The steps of b and of a do not overlap in time and have no number in common: they are not compared, b is left out." in str(
-        p.receipt
-    )
+    assert "! The steps of b and a do not overlap in time and have no step numbers in common, so b is not compared." in str(p.receipt)
     assert p.pods.summary["spread_percent"].isna().all()
     assert shown(p)
 
@@ -231,7 +229,7 @@ def test_hosts_whose_clocks_differ_are_compared_by_the_numbers_of_their_steps(tm
     )
     assert p.pods.summary["step"].tolist() == [8, 9, 10]
     assert p.pods.summary["workers"].tolist() == [2] * 3
-    assert "do not overlap in time: they are compared by their numbers." in str(p.receipt)
+    assert "do not overlap in time: they are compared by step number." in str(p.receipt)
 
 
 def test_a_host_that_only_coordinates_is_no_worker(tmp_path):
@@ -239,7 +237,7 @@ def test_a_host_that_only_coordinates_is_no_worker(tmp_path):
     steps = p.steps.frame
     assert steps.loc[steps["host"] == "a", "device_compute_ms"].isna().all(), "not measured there"
     assert p.pods.frame["worker"].unique().tolist() == ["host-b"]
-    assert "a: no device work while other hosts have some. It only coordinates, or its recording is not whole; it is not compared." in str(
+    assert "a: no device activity, unlike the other hosts. It only coordinates, or its recording is incomplete; it is not compared." in str(
         p.receipt
     )
     mean = p.steps.summary.set_index("category")["mean_ms"]

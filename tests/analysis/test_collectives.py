@@ -106,7 +106,7 @@ def test_a_step_with_different_numbers_of_collectives_is_not_guessed(tmp_path):
     uneven = (((1000, 2000),), ((1000,),))
     p = profile(tmp_path, *job(uneven, sequence=False))
     assert (p.device_time.each_collective["match"] == -1).all()
-    assert "3 calls of collectives on 2 ranks could not be matched" in str(p.receipt)
+    assert "3 collective calls on 2 ranks could not be matched" in str(p.receipt)
     (tmp_path / "numbered").mkdir()
     numbered = profile(tmp_path / "numbered", *job(uneven)).device_time.each_collective
     # Where they are numbered the first one is known to be the same.
@@ -119,8 +119,8 @@ def test_two_files_of_one_rank_are_said_and_not_compared(tmp_path):
     p = profile(tmp_path, *files)
     assert (p.device_time.each_collective["match"] == -1).all()
     assert p.device_time.frame["rank"].dropna().unique().tolist() == [0]
-    assert "Several files are of rank 0" in str(p.receipt)
-    assert "the first is compared with the others; not rank 0, host1" in str(p.receipt)
+    assert "Several files have rank 0" in str(p.receipt)
+    assert "only the first of each is compared, not rank 0, host1" in str(p.receipt)
 
 
 def test_recorded_ranks_of_a_large_job():

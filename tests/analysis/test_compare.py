@@ -73,7 +73,7 @@ def test_a_small_real_change_is_told_in_percent():
 def test_what_is_within_the_noise_is_no_difference():
     found = judged(noisy(5.0), noisy(5.0, seed=1))
     assert found.kind == "none"
-    assert found.headline.startswith("No difference is shown")
+    assert found.headline.startswith("No significant difference")
     assert found.evidence[0][0] is False
 
 
@@ -92,7 +92,7 @@ def test_a_few_slow_steps_hide_a_change_of_the_typical_step():
     found = judged([*noisy(6.2, 17), *slow], [*noisy(5.2, 17, seed=1), *slow[:2], 90.0])
     assert found.kind == "typical"
     assert found.headline.startswith("The typical step is faster: 5.")
-    assert any("hide it in the mean" in text for _, text in found.evidence)
+    assert any("hide the difference in the mean" in text for _, text in found.evidence)
 
 
 def test_a_few_slow_steps_make_the_change_alone():
@@ -101,7 +101,7 @@ def test_a_few_slow_steps_make_the_change_alone():
     stalls[5::10] += noisy(20, 6, seed=3)
     found = judged(base, stalls)
     assert found.kind == "some"
-    assert any("Without the fastest and the slowest fifth: +0.0" in text for _, text in found.evidence)
+    assert any("Without the fastest and slowest 20%: +0.0" in text for _, text in found.evidence)
 
 
 def test_steps_that_drift_are_worth_less():
@@ -110,7 +110,7 @@ def test_steps_that_drift_are_worth_less():
     found = judged(a, b)
     assert found.kind == "serial"
     assert "perhaps by chance" in found.headline
-    assert any("correlation 0.9" in text for _, text in found.evidence)
+    assert any("Consecutive steps are correlated (0.9" in text for _, text in found.evidence)
     # The same values in another order are as they would be by chance.
     mixed = [np.random.default_rng(i).permutation(x) for i, x in enumerate((a, b))]
     assert judged(*mixed).kind == "real"
@@ -137,7 +137,7 @@ def test_two_steps_have_an_interval_and_one_has_none():
     assert any("Only 2 steps after: record 10 or more" in text for _, text in found.evidence)
     found = judged(noisy(6), [3.0])
     assert (found.kind, found.difference.known) == ("unknown", False)
-    assert any("one step says nothing" in text for _, text in found.evidence)
+    assert any("a single step does not show" in text for _, text in found.evidence)
     assert found.headline.startswith("1.99× faster: ")
 
 
@@ -249,8 +249,8 @@ def test_what_differs_is_a_warning():
     found = evidence(a, {"device_kind": "TPU v6", "devices": 4, "framework": "JAX", "compute_16bit_percent": 90.0})
     assert found["Device differs: Tesla T4 before, 4 × TPU v6 after"] is False
     assert found["Framework differs: TensorFlow before, JAX after"] is False
-    assert found["Part of compute in 16 bit differs: 0% before, 90% after"] is False
-    assert "Batch size and precision are not recorded: make sure of the same" in found
+    assert found["The share of 16-bit compute differs: 0% before, 90% after"] is False
+    assert "Batch size and precision were not recorded: make sure they match" in found
     assert "Same device and framework" not in found
 
 
@@ -279,8 +279,8 @@ def test_lost_events_failed_cells_and_other_kinds_of_steps():
     after = side("b", frame=steps(noisy(5, 30, seed=1), kind="test"), failed=True)
     found = told(compare_verdict.verdict(before, after, compare.categories(before, after)))
     assert found["1,200 events were dropped before"] is False
-    assert found["The cell failed after: only a part of it was recorded"] is False
-    assert found["The steps are of different kinds: train before, test after"] is False
+    assert found["The cell failed after: it was only partly recorded"] is False
+    assert found["The kinds of steps differ: train before, test after"] is False
     assert found["The number of steps differs: 21 before, 30 after"] is False
 
 

@@ -123,7 +123,7 @@ def test_programs_with_one_ident_are_said(tmp_path):
     other = program("jit_g", computation("main", op("add_fusion", "negate", 12)))
     p = run(tmp_path, kernel(0, "k1", "add_fusion"), programs=[{"jit_f(3)": (3, JIT)}, {"jit_g(3)": (3, other)}])
     assert p.hlo.frame["category"].tolist() == ["loop fusion"]
-    assert "ident of jit_g(3)" in str(p.receipt)
+    assert "same id as jit_g(3)" in str(p.receipt)
 
 
 def test_a_damaged_program_and_damaged_ops(tmp_path):
@@ -194,7 +194,7 @@ def test_duplicates_of_a_recorded_program_lie_together():
 
 
 def test_what_is_wasted_of_several_ops_is_that_of_all_together(tmp_path):
-    """As the tooltip says: neither the sum of what is wasted inside, nor said to be."""
+    """As the tooltip says, it is not the sum over the ops inside."""
     p = run(tmp_path, kernel(0, "k1", "add_fusion"), kernel(20 * US, "k2", "mul.1.remat"))
     # The one then computes at half of the peak, the other moves bytes at half of the peak.
     told = p.hlo.frame.set_index("op")
@@ -204,7 +204,7 @@ def test_what_is_wasted_of_several_ops_is_that_of_all_together(tmp_path):
     used = root[["flops_utilization", "bandwidth_utilization"]].max()
     assert root["wasted_us"] == pytest.approx(root["time_us"] * (1 - used))
     assert root["wasted_us"] > 1.1 * ops["wasted_us"].sum()
-    assert "not the sum of what is wasted inside" in frames.column("op_profile.frame", "wasted_us").help
+    assert "it is not the sum over them" in frames.column("op_profile.frame", "wasted_us").help
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_main_memory_goes_by_what_it_is(tmp_path, vendor, major, minor, memory):
 def test_peaks_of_a_device_that_is_not_known_are_asked_for_and_may_be_given(tmp_path):
     p = run(tmp_path, kernel(0, "k1", "add_fusion"), stats={"device_vendor": "Tomorrow"})
     mine = p.roofline
-    assert "give the device's with p.roofline(peak_flops=..., peak_bytes=...)" in mine.missing
+    assert "Pass the device's peaks to p.roofline(peak_flops=..., peak_bytes=...)" in mine.missing
     assert mine.frame[["roof_fraction", "roof_flops_per_second"]].isna().all(axis=None)
     assert mine.frame["flops_per_second"].notna().all()
     assert mine.frame["bound_by"].tolist() == [""]
@@ -308,4 +308,4 @@ def test_figures(tmp_path):
     roof = next(data for data in columns(plot) if "op" not in data and p.roofline.peaks.ridge_point in data["x"])
     assert max(roof["y"]) == pytest.approx(p.roofline.peaks.flops_per_second / 1e9)
     unknown = run(tmp_path / "unknown", kernel(0, "k1", "add_fusion"), stats={"device_vendor": "Tomorrow"}).roofline.figure()
-    assert "give the device's" in unknown.title.text
+    assert "Pass the device's peaks" in unknown.title.text

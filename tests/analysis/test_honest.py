@@ -166,9 +166,9 @@ def test_time_between_two_loops_is_in_no_loop(tmp_path, gap):
         at += 500
     host.line("python", events)
     told = [text for _, text in profile(tmp_path, xspace(host)).overview["confidence_evidence"]]
-    found = [text for text in told if "is in no step" in text]
+    found = [text for text in told if "is outside steps" in text]
     assert [text.partition(":")[0] for text in found] == (
-        ["29% of the time from the first to the last test step is in no step"] if gap else []
+        ["29% of the time from the first to the last test step is outside steps"] if gap else []
     )
 
 
@@ -185,7 +185,9 @@ def test_a_host_without_a_device_beside_one_with_it_is_no_nan(tmp_path):
     assert p.steps.frame["device_compute_ms"].isna().sum() == 5
     assert p.overview["bound"] == "device_compute"
     assert "47%" in p.overview["verdict_text"]
-    assert p.overview["verdict_detail"].startswith("Of 7.50 ms a step, 3.50 ms go there"), "the share and the time are of the same steps"
+    assert p.overview["verdict_detail"].startswith("That is 3.50 ms of the 7.50 ms per step"), (
+        "the share and the time are of the same steps"
+    )
     assert "nan" not in " ".join(text for _, text in p.overview["confidence_evidence"])
 
 
@@ -331,7 +333,7 @@ def test_training_and_validation_steps_are_not_averaged_together(tmp_path):
     assert len(p.steps.frame) == 12
     assert p.steps.summary.set_index("category").loc["step_time", "mean_ms"] == 10.0
     assert p.overview["step_time_sd_ms"] == 0.0
-    assert any("4 test steps left out" in text for _, text in p.overview["confidence_evidence"])
+    assert any("4 test steps excluded" in text for _, text in p.overview["confidence_evidence"])
     steps = p.payload()["steps"]
     assert steps["warmup"].tolist() == [0, 0, 1] * 4
     assert steps["left_out"] == "Averages exclude 4 test steps."
@@ -384,7 +386,7 @@ def test_host_ops_that_overlap_partly_are_told(tmp_path):
     )
     p = profile(tmp_path, xspace(host))
     assert p.ops.frame[["op", "self_us"]].to_numpy().tolist() == [["b/Relu", 4000.0], ["a/MatMul", 2000.0], ["c/Add", 1000.0]]
-    assert "! 1 of 3 host ops overlap another op of their thread partly: that time is the later one's." in str(p.receipt)
+    assert "! 1 of 3 host ops partly overlap another op on their thread: that time counts for the later one." in str(p.receipt)
 
 
 def test_steps_that_the_recording_cut_off_are_told(tmp_path):
@@ -398,7 +400,7 @@ def test_steps_that_the_recording_cut_off_are_told(tmp_path):
     host.line("python", events)
     p = profile(tmp_path, xspace(host))
     assert p.steps.frame["step"].tolist() == [1, 2, 3]
-    assert "- 2 marked steps have no compute, at the begin or the end of the recording: cut off by it, and not shown." in str(p.receipt)
+    assert "- 2 marked steps have no compute, at the start or end of the recording: cut off by it, and not shown." in str(p.receipt)
 
 
 @pytest.mark.parametrize(("allocators", "peak"), [(["CPU", "GPU_0_bfc"], 10), (["gpu_host_bfc"], None)])

@@ -17,8 +17,8 @@ from tests.support.xspace import MS, PlaneWriter, xspace
 
 def test_a_wait_for_copies_from_the_hosts_memory_is_no_lack_of_recorded_input_work():
     p = load(real("jax/tpu-v6e-inference"))
-    assert "copied from the host's memory" in p.overview["verdict_detail"]
-    assert "copied from the host's memory" in p.input_pipeline.summary["next_step"]
+    assert "copied from host memory" in p.overview["verdict_detail"]
+    assert "copied from host memory" in p.input_pipeline.summary["next_step"]
 
 
 def test_where_the_input_keeps_up_that_is_said_once():
@@ -38,7 +38,7 @@ def test_a_little_input_is_not_said_to_be_nothing(percent, said):
 def test_the_host_of_jax_works_on_no_ops():
     p = load(real("jax/mi300-jax_conv_minimal_08"))
     assert not (p.ops.frame["where"] == "host").any()
-    assert "prepares and dispatches programs while the device idles" in p.overview["verdict_detail"]
+    assert "prepares and dispatches programs while the device is idle" in p.overview["verdict_detail"]
 
 
 def test_a_figure_of_steps_says_where_there_are_none():

@@ -87,7 +87,7 @@ def test_steps_one_by_one(tmp_path, cores):
 def test_a_peak_that_is_no_number_is_refused_in_a_sentence(tmp_path):
     p = profile(tmp_path, tpu(0))
     for bad in ("312T", -1, 0, float("nan")):
-        with pytest.raises(NbprofError, match=r"peak_flops is .*; it is a rate a second, above 0"):
+        with pytest.raises(NbprofError, match=r"peak_flops is .*; expected a rate per second above 0"):
             p.roofline(peak_flops=bad)
 
 
@@ -110,7 +110,7 @@ def test_given_peaks_count_in_every_view(tmp_path):
     assert own.loc["dot.2", "flops_utilization"] == pytest.approx(2 * theirs.loc["dot.2", "flops_utilization"])
     assert given.overview["flops_utilization_percent"] == pytest.approx(2 * stated.overview["flops_utilization_percent"])
     assert given.hlo.frame.set_index("op").loc["dot.2", "bound_by"] == "Compute"
-    assert "Peaks of the devices that were given" in str(given.receipt)
+    assert "Device peaks given by the user" in str(given.receipt)
     # They are of this profile, not of the file: without them it is as before, whatever the cache keeps.
     assert nbprof.load(path).roofline.peaks == stated.roofline.peaks
 
@@ -118,8 +118,8 @@ def test_given_peaks_count_in_every_view(tmp_path):
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
-        ({"flop": 1e12}, "there is no peak 'flop'; there are flops, bytes"),
-        ({"flops": 0}, "the peak 'flops' is 0; it is a rate a second, above 0"),
+        ({"flop": 1e12}, "there is no peak 'flop'; the peaks are flops, bytes"),
+        ({"flops": 0}, "the peak 'flops' is 0; expected a rate per second above 0"),
         ({"flops": 10**400}, "the peak .flops. is 1000"),
         ({"flops": -1.0}, "above 0"),
         ({"bytes": float("nan")}, "above 0"),

@@ -38,7 +38,7 @@ def test_the_dashboard_counts_the_steps_of_one_rank(tmp_path):
     assert payload["meta"]["facts"][0] == payload["steps"]["count"] == "3 steps on 2 ranks"
     texts = [one["text"] for one in payload["overview"]["confidence"]["evidence"]]
     assert "Only 3 steps on 2 ranks: capture 10 or more" in texts
-    assert any("of 6 steps, each rank's counted" in text or "all 6 steps, each rank's counted" in text for text in texts)
+    assert any("of 6 steps, counted per rank" in text or "all 6 steps, counted per rank" in text for text in texts)
 
 
 def test_top_ops_have_the_time_of_one_device_in_a_step_of_its_rank(tmp_path):

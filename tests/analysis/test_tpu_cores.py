@@ -192,7 +192,7 @@ def test_cores_of_a_real_tpu():
     assert whole.to_numpy() == pytest.approx(cores["step_time_ms"].to_numpy())
     assert (p.overview["infeed_percent"], p.overview["outfeed_percent"]) == (0.0, 0.0)
     assert p.overview["host_transfer_percent"] == pytest.approx(97, abs=0.5)
-    assert p.advice["title"].tolist()[0] == "Keep arrays in the device's memory"
+    assert p.advice["title"].tolist()[0] == "Keep arrays in device memory"
     assert not p.advice["rule"].isin(["input_ahead", "output"]).any(), "no batch and no result: the program moves what it keeps on the host"
     for column in SCHEMA["pods.cores"]:
         assert cores[column.name].dtype == column.dtype, column.name

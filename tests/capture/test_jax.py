@@ -63,7 +63,7 @@ def kinds(p):
 def test_a_loop_without_marks_has_the_runs_of_its_program_as_steps(training, recorded):
     p = recorded(lambda: training.run(6))
     assert names(p) == [f"train_step {n}" for n in range(1, 7)]
-    assert "steps: runs of the program jit_train_step, each from the end of the run before to its own end" in str(p.receipt)
+    assert "steps: runs of the program jit_train_step, each from the end of the previous run to its own end" in str(p.receipt)
     later = p.steps.frame.iloc[1:]
     assert later["step_time_ms"].min() >= 20, "the wait for the next batch lies in its step"
     assert later["other_ms"].min() > 0, "nothing was recorded while it waited"
@@ -202,7 +202,7 @@ def test_the_wait_for_the_next_item_is_input(training, recorded):
     row = p.input_pipeline.frame.iloc[0]
     assert (row["op"], row["category"], row["occurrences"]) == (NEXT_ITEM, "other", 5), "the last call finds no item"
     assert p.overview["input_percent"] > 40
-    assert "iterator that nbprof.steps was given" in p.tf_data.summary["statement"]
+    assert "iterator passed to nbprof.steps" in p.tf_data.summary["statement"]
 
 
 @pytest.mark.parametrize("marked", [True, False])

@@ -51,13 +51,16 @@ def test_the_warm_up_that_was_asked_for_is_in_no_average(tmp_path, monkeypatch, 
     found = load(recorded(tmp_path / "a"))
     assert not found.steps.frame["warmup"].any()
     text = str(found.receipt)
-    assert "warm-up: no step is left out of averages (no step of the first three takes over 4 times the median of those after it)" in text
+    assert (
+        "warm-up: no step is excluded from averages (none of the first three steps takes over 4 times the median of the following ones)"
+        in text
+    )
     asked = load(recorded(tmp_path / "b", options={"warmup": 3}))
     frame = asked.steps.frame
     assert frame["warmup"].tolist() == [True] * 3 + [False] * 5
     assert not frame["counted"][:3].any()
     assert frame["counted"].sum() == found.steps.frame["counted"][3:].sum()
-    assert "warm-up: the first 3 steps are left out of averages, as --warmup 3 asked for" in str(asked.receipt)
+    assert "warm-up: the first 3 steps are excluded from averages, as requested by --warmup 3" in str(asked.receipt)
     assert asked.overview["step_time_ms"] == pytest.approx(frame["step_time_ms"][frame["counted"]].mean())
     # What was asked for may change in the file: what was kept of the first answer is not the second.
     (tmp_path / "b" / "nbprof.json").write_text(json.dumps({"options": {"warmup": 1}}))

@@ -30,7 +30,7 @@ def told(p):
 
 def test_launches_without_kernels_are_counted_and_waits_are_none(tmp_path):
     p = profile(tmp_path, run(launched=[1, 2, 3, 4], ran=[(1, 2, 1), (2, 4, 1), (3, 6, 1)], wait=[90, 91]))
-    assert ("warning", "1 of 4 launches (25 %) have no work on the device in this profile") in [
+    assert ("warning", "1 of 4 launches (25 %) have no device activity in this profile") in [
         (a, b.partition(":")[0]) for a, b in told(p)
     ]
     table = p.run.activity.launches
@@ -50,16 +50,16 @@ def test_a_profile_that_hangs_together_has_no_doubts(tmp_path):
 def test_kernels_that_overlap_on_one_stream_are_told_with_the_overlap_and_kept(tmp_path):
     p = profile(tmp_path, run(launched=[1, 2], ran=[(1, 2, 1), (2, 2.5, 1)]))
     (note,) = p.run.activity.notes
-    assert note.text.startswith("1 device event begins before the one ahead of it has ended (by 500.000 µs)")
+    assert note.text.startswith("1 device event starts before the previous one has ended (by 500.000 µs)")
     assert p.kernels.frame["occurrences"].sum() == 2
 
 
 @pytest.mark.parametrize(
     ("second", "expected"),
     [
-        (run([1], [(1, 2, 1)], "host-b", at=10**6 * MS), "host-a, host-b recorded at another time"),
-        (run([], [], "host-b"), "host-b recorded no event."),
-        (run([1], [], "host-b"), "host-b recorded no device, though other hosts did."),
+        (run([1], [(1, 2, 1)], "host-b", at=10**6 * MS), "host-a, host-b recorded at a different time"),
+        (run([], [], "host-b"), "host-b recorded no events."),
+        (run([1], [], "host-b"), "host-b recorded no device, although other hosts did."),
         (run([1], [(1, 2, 1)], "host-b"), None),
     ],
 )

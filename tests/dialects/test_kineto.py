@@ -86,7 +86,7 @@ def test_a_child_may_run_past_its_parent_by_a_nanosecond(tmp_path):
     assert p.trace.events()["depth"].tolist() == [0, 1, 2, 0]
     own = p.ops.frame.set_index("op")["self_us"].to_dict()
     assert own == pytest.approx({"aten::linear": 2.0, "aten::addmm": 1.0, "aten::empty": 7.0, "aten::relu": 0.4})
-    assert "2 ops end up to 1 ns after the op around" in receipt(p)
+    assert "2 ops end up to 1 ns after the enclosing op" in receipt(p)
 
 
 def test_no_event_has_less_than_no_time_of_its_own(tmp_path):
@@ -168,7 +168,7 @@ def test_work_without_a_launch_is_linked_by_its_own_id(tmp_path):
     k.kernel("gemm", 30, 40, correlation=77, op=op)
     p = profile(tmp_path, k)
     assert device_ops(p) == {"aten::mm": 40.0}
-    assert "No runtime calls are in the profile" in receipt(p)
+    assert "The profile has no runtime calls" in receipt(p)
 
 
 def test_work_without_a_launch_is_linked_by_the_arrow_to_it(tmp_path):
@@ -208,7 +208,7 @@ def test_work_of_no_op_is_linked_by_the_annotation_on_the_device(tmp_path):
     k.kernel("sampling(int)", 75, 2)
     p = profile(tmp_path, k)
     assert device_ops(p) == {"decode": 40.0, "sampling(int)": 2.0}, "the step is around everything and names nothing"
-    assert "1 device event of 2 (50 %) could be linked to no op" in receipt(p)
+    assert "1 device event of 2 (50 %) could not be linked to an op" in receipt(p)
 
 
 def test_one_graph_launch_has_many_kernels(tmp_path):
@@ -248,7 +248,7 @@ def test_ranks_have_ids_of_their_own(tmp_path):
     p = profile(tmp_path, *files)
     assert p.hosts == ["rank 1", "rank 0"]
     assert device_ops(p) == {"aten::mm": 41.0, "aten::mul": 40.0}
-    assert "The job had 4 ranks; ranks 0, 1 are here" in receipt(p)
+    assert "The job had 4 ranks; only ranks 0, 1 are here" in receipt(p)
 
 
 def test_a_file_called_as_the_rank_of_another_is_a_host_of_its_own(tmp_path):
@@ -266,8 +266,8 @@ def test_copies_of_a_file_are_told(tmp_path):
     k = Kineto(distributedInfo={"rank": 0, "world_size": 2})
     k.op("aten::mm", 0, 20)
     p = profile(tmp_path, k, k)
-    assert "host1 holds the same events as host0" in receipt(p)
-    assert "Several files are of rank 0: host0, host1" in receipt(p)
+    assert "host1 has the same events as host0" in receipt(p)
+    assert "Several files have rank 0: host0, host1" in receipt(p)
     assert p.hosts == ["rank 0, host0", "rank 0, host1"]
 
 
@@ -412,7 +412,7 @@ def test_batches_begin_steps_where_not_even_an_optimizer_does(tmp_path):
         k.op("aten::mm", 100 * i + 30, 50)
     p = profile(tmp_path, k)
     assert (1000 * p.steps.frame["step_time_ms"]).round().tolist() == [100, 100, 80]
-    assert "the 3 batches that the loop asked its DataLoader for" in receipt(p)
+    assert "the 3 batches that the loop requested from its DataLoader" in receipt(p)
 
 
 def test_without_any_marker_a_sentence_says_how_to_get_steps(tmp_path):

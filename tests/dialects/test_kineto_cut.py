@@ -30,8 +30,8 @@ def test_a_step_that_broke_off_on_the_cpu_is_left_out(tmp_path, ops):
     assert cut(p) == [False, False, False, True]
     mean = p.steps.summary.set_index("category").loc["step_time", "mean_ms"]
     assert mean == pytest.approx(0.1)
-    what = f"it ran the first {ops} of the 6 ops of the step before" if ops > 1 else "it ran the first op of the step before alone"
-    assert f"The last step ended with the recording ({what}): shown, but not averaged." in str(p.receipt)
+    what = f"it ran the first {ops} of the previous step's 6 ops" if ops > 1 else "it ran only the first op of the previous step"
+    assert f"The last step was cut off by the end of the recording ({what}): shown, but not averaged." in str(p.receipt)
 
 
 @pytest.mark.parametrize(("ops", "missing"), [(4, True), (5, False)])

@@ -264,7 +264,7 @@ def test_two_ranks_of_one_job():
     # A rank beside others has the figures that it has alone.
     pd.testing.assert_frame_equal(mine[columns], alone.steps.frame[columns])
     assert p.devices["device"].tolist() == [0, 1]
-    assert any("128 ranks; ranks 0, 1 are here" in n.text for n in p.receipt.lines)
+    assert any("128 ranks; only ranks 0, 1 are here" in n.text for n in p.receipt.lines)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -208,15 +208,15 @@ def test_lost_kernels_are_told_and_empty_fills_are_not(tmp_path):
     for i in range(5):
         k.call("cudaMemsetAsync", 60 + i, 1, op)
     text = receipt(profile(tmp_path, k))
-    assert "1 of 10 launches (10 %) have no work on the device" in text
-    assert "5 calls that copy or fill left nothing on the device" in text
+    assert "1 of 10 launches (10 %) have no device activity" in text
+    assert "5 calls that copy or fill have no device activity" in text
 
 
 def test_a_device_that_was_not_recorded_is_told(tmp_path):
     k = Kineto()
     k.call("cudaLaunchKernel", 50, 1, k.op("aten::mm", 0, 90))
     p = profile(tmp_path, k)
-    assert "1 launch and no work on a device: it was not recorded. Add ProfilerActivity.CUDA" in receipt(p)
+    assert "1 launch but no device activity was recorded. Add ProfilerActivity.CUDA" in receipt(p)
     assert "ProfilerActivity.CUDA" in p.run.missing["kernels"]
 
 
@@ -228,7 +228,7 @@ def test_a_profile_of_the_device_alone_says_what_it_lacks(tmp_path):
     assert "without ProfilerActivity.CPU" in p.run.missing["steps"]
     assert "without ProfilerActivity.CPU" in p.run.missing["ops"]
     assert p.ops.frame[["where", "type", "op", "total_us"]].to_numpy().tolist() == [["device", "kernel", "gemm", 15.0]]
-    assert "could be linked to no op" not in receipt(p), "there are no ops to link to"
+    assert "could not be linked to an op" not in receipt(p), "there are no ops to link to"
 
 
 def test_kernels_that_overlap_on_a_stream_are_kept_and_told(tmp_path):
@@ -237,7 +237,7 @@ def test_kernels_that_overlap_on_a_stream_are_kept_and_told(tmp_path):
     k.kernel("b", 8, 10)
     k.kernel("c", 12, 30, stream=9)
     p = profile(tmp_path, k)
-    assert "1 device event begins before the one before on the same stream ended, by up to 2.0 µs" in receipt(p)
+    assert "1 device event starts before the previous one on the same stream ends, by up to 2.0 µs" in receipt(p)
     assert p.kernels.frame["total_us"].sum() == 50.0
 
 
@@ -247,9 +247,9 @@ def test_what_the_recorder_says_of_itself(tmp_path):
     k.add("Activity Buffer Request", "overhead", 10, 30, pid=-1, tid=0)
     p = profile(tmp_path, k)
     text = receipt(p)
-    assert "The recorder warned: CUPTI dropped 12 activity records" in text
-    assert "The recorder warned: overflow" in text
-    assert "took 0.03 ms within the profile: Activity Buffer Request 0.03 ms in 1" in text
+    assert "The profiler warned: CUPTI dropped 12 activity records" in text
+    assert "The profiler warned: overflow" in text
+    assert "took 0.03 ms of the profile: Activity Buffer Request 0.03 ms in 1" in text
     assert sum(n.level == "warning" for n in p.receipt.lines) == 3
 
 

@@ -193,7 +193,7 @@ def test_what_components_held_is_told_where_no_block_is(tmp_path):
     run = run_of(made.prof(tmp_path / "PROF_1_20250109084754000_A", tasks, marks, memory_record=made.table(header, rows)))
     assert run.memory_summary["memory_id"].tolist() == ["NPU 0 GE"]
     assert run.memory_summary["peak_bytes"].tolist() == [200 * 1024]
-    assert any("components held" in note.text for note in run.activity.notes)
+    assert any("held by each component" in note.text for note in run.activity.notes)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_a_step_goes_from_the_end_of_the_run_before_to_its_own_end(tmp_path):
     frame = p.steps.frame
     assert frame["host_compute_ms"].tolist() == pytest.approx([4.1, 4.1, 4.1])
     assert frame["other_ms"].tolist() == pytest.approx([0.9, 5.9, 5.9]), "the wait before the call lies in the step"
-    assert "steps: runs of the program jit_train_step, each from the end of the run before to its own end" in str(p.receipt)
+    assert "steps: runs of the program jit_train_step, each from the end of the previous run to its own end" in str(p.receipt)
     assert "steps" not in p.run.missing
     assert not len(p.steps.as_xprof())
 
@@ -216,7 +216,7 @@ def test_single_calls_of_jax_numpy_are_no_steps(tmp_path):
     host.ran("jit_init", 100, 130)
     p = profile(tmp_path, host.data())
     assert not len(p.steps.frame), "what ran once is no step either"
-    assert p.run.missing["steps"].startswith("No step markers are in this profile")
+    assert p.run.missing["steps"].startswith("This profile has no step markers")
 
 
 def test_a_run_ends_on_the_last_of_its_devices(tmp_path):
@@ -233,7 +233,7 @@ def test_a_program_that_loops_inside_is_one_step_and_says_so(tmp_path):
         host.ran("jit_epoch", 10 * i, 10 * i + 9, ops=("copy", *("dot", "add") * 5))
     p = profile(tmp_path, host.data())
     assert len(p.steps.frame) == 3
-    assert "the program loops inside, so that one step here may be several steps of training" in str(p.receipt)
+    assert "the program contains a loop, so one step here may be several training steps" in str(p.receipt)
 
 
 @pytest.mark.parametrize("loops", [False, True])
@@ -287,7 +287,7 @@ def test_runs_on_an_nvidia_gpu_are_told_apart_by_their_calls(tmp_path):
     assert [t for _, t in times(p)] == [10.0, 20.0, 20.0]
     assert p.steps.frame["device_compute_ms"].tolist() == [8.0, 8.0, 8.0]
     assert p.steps.frame["kernel_launch_ms"].gt(0).all()
-    assert "loops inside" in str(p.receipt)
+    assert "contains a loop" in str(p.receipt)
 
 
 def test_runs_of_a_program_on_several_gpus_are_steps():

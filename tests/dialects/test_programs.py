@@ -136,7 +136,7 @@ def test_padding_of_an_element_type_that_is_not_known_is_none_and_said():
     seen = memory_viewer.view(Program(data))
     assert (seen.peak_bytes, seen.peak_unpadded_bytes) == (8192, 4096 + 3200)
     assert seen.at_peak["padding_ratio"].tolist() == [1.0, 4096 / 3200]
-    assert seen.notes == ["1 buffer has an element type newer than nbprof: what padding adds there is not known, and counts as none."]
+    assert seen.notes == ["1 buffer has an element type unknown to this version of nbprof: padding is unknown there and counted as 0."]
 
 
 SMALLER = hlo.program(

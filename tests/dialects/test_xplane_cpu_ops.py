@@ -119,4 +119,4 @@ def test_the_ident_0_is_not_in_the_name_of_a_program(tmp_path):
 def test_without_such_ops_there_is_a_sentence(tmp_path):
     p = run(tmp_path, ("matmul", 0, 5, {}), modules={})
     assert p.op_profile.frame.empty
-    assert p.op_profile.missing == "This profile has no device, and no op of a program that XLA compiled for the CPU."
+    assert p.op_profile.missing == "This profile has no device, and no ops of a program that XLA compiled for the CPU."

@@ -11,8 +11,8 @@ _RTX = ("tf-gpu/rtx5000-cnn-batch8", "tf-gpu/rtx5000-cnn-batch64", "tf-gpu/rtx50
 _OLD_GPU = (*_RTX, "tf-gpu/t4-one-step", "tf-gpu/v100x8-collectives")
 _UNMARKED = ("jax/mi300-jax_conv_minimal_08", "jax/tpu-v6e-inference")
 _BY_PROGRAM = (
-    "JAX programs need not mark steps, and XProf then has none. nbprof takes the runs of the compiled program that takes most of the time for "
-    "steps, and says so; `p.steps.as_xprof()` stays empty."
+    "JAX programs need not mark steps, and XProf then has none. nbprof takes the runs of the compiled program with the "
+    "most time as steps, and says so; `p.steps.as_xprof()` stays empty."
 )
 
 KERNELS = [
@@ -21,8 +21,8 @@ KERNELS = [
         "op",
         XPROF,
         (*_OLD_GPU, "jax/mi300-jax08_attention"),
-        "XProf finds no op where a file of TensorFlow 2.3/2.4 states it in `level 0`; and where a compiled program names no op for an HLO "
-        "instruction it shows nothing, and nbprof the instruction's own name.",
+        "XProf finds no op in files of TensorFlow 2.3/2.4, which state it in `level 0`; and if a compiled program names"
+        " no op for an HLO instruction, XProf shows nothing, nbprof the instruction's own name.",
         "parity/test_kernels.py::test_the_frame_is_the_guides_as_far_as_it_could_read",
     ),
     Deviation(
@@ -30,8 +30,8 @@ KERNELS = [
         "op_tensor_core_eligible",
         XPROF,
         (*_OLD_GPU, "jax/mi300-jax08_attention"),
-        "Without an op XProf takes no kernel for eligible. With one it goes by the end of the name alone: `dense/MatMul_1`, or "
-        "`conv2d/Relu` of type `_FusedConv2D`, are a product and a convolution that it misses.",
+        "Without an op, XProf takes no kernel as eligible. With one, it only checks the end of the name: it misses "
+        "`dense/MatMul_1`, and `conv2d/Relu` of type `_FusedConv2D`, which are a matrix product and a convolution.",
         "parity/test_kernels.py::test_eligible_ops_that_have_another_name",
     ),
     Deviation(
@@ -39,7 +39,7 @@ KERNELS = [
         "uses_tensor_core",
         XPROF,
         _OLD_GPU,
-        "XProf applies its list of names only where the file states the vendor, which those of TensorFlow 2.3/2.4 do not.",
+        "XProf applies its list of names only if the file states the vendor, which files of TensorFlow 2.3/2.4 do not.",
         "parity/test_kernels.py::test_turing_kernels_of_the_884_shape_use_tensor_cores",
     ),
     Deviation(
@@ -55,7 +55,7 @@ KERNELS = [
         "occupancy_percent",
         XPROF,
         _OLD_GPU,
-        "Where none was recorded XProf shows 0; nbprof computes it from the launch shape and the device, and says so.",
+        "If none was recorded, XProf shows 0; nbprof computes it from the launch shape and the device, and says so.",
         "analysis/test_occupancy.py::test_old_files_show_an_occupancy_and_amd_none",
     ),
     Deviation(
@@ -63,7 +63,7 @@ KERNELS = [
         "op_tensor_core_eligible",
         GUIDE,
         (*_RTX, "tf-gpu/t4-one-step"),
-        "TensorFlow 2.3/2.4 went by the end of an op's name: it missed `dense/MatMul_1`, and convolutions fused into `conv2d/Relu`.",
+        "TensorFlow 2.3/2.4 checked only the end of an op's name: it missed `dense/MatMul_1`, and convolutions fused into `conv2d/Relu`.",
         "parity/test_kernels.py::test_eligible_ops_that_have_another_name",
     ),
     Deviation(
@@ -71,7 +71,7 @@ KERNELS = [
         "uses_tensor_core",
         GUIDE,
         _RTX[1:],
-        "TensorFlow 2.3 did not know Turing's kernels of the shape 8x8x4 (`turing_…s884gemm…`).",
+        "TensorFlow 2.3 did not know Turing's kernels of shape 8x8x4 (`turing_…s884gemm…`).",
         "parity/test_kernels.py::test_turing_kernels_of_the_884_shape_use_tensor_cores",
     ),
     Deviation(
@@ -79,7 +79,7 @@ KERNELS = [
         "op",
         GUIDE,
         (_RTX[0], "tf-gpu/t4-one-step"),
-        "An op whose name has a `-` (layout transposes) was no op name for TensorFlow 2.3/2.4, which showed it with its type behind.",
+        "TensorFlow 2.3/2.4 did not accept a `-` in op names (layout transposes), and appended the type to the name.",
         "parity/test_kernels.py::test_the_frame_is_the_guides_as_far_as_it_could_read",
     ),
     Deviation(
@@ -87,7 +87,7 @@ KERNELS = [
         "block, grid, registers",
         GUIDE,
         (*_RTX, "tf-gpu/t4-one-step"),
-        "TensorFlow 2.3/2.4 could not read the launch shapes that it had written itself, and shows 1,1,1 and 0.",
+        "TensorFlow 2.3/2.4 could not parse the launch shapes that it had written itself, and shows 1,1,1 and 0.",
         "parity/test_kernels.py::test_as_xprof_has_its_rows_in_its_order",
     ),
 ]
@@ -98,7 +98,7 @@ INPUT: list[Deviation] = [
         "input_percent",
         GUIDE,
         (*_RTX, "tf-gpu/t4-one-step"),
-        "TensorFlow 2.3/2.4 did not know its own `MemcpyH2D`, and took copies to the device for compute. They are input.",
+        "TensorFlow 2.3/2.4 did not know its own `MemcpyH2D`, and counted copies to the device as compute. They are input.",
         "parity/test_input_pipeline.py::test_our_share_of_input_is_the_guides_and_the_copies_to_the_device",
     ),
     Deviation(
@@ -106,7 +106,7 @@ INPUT: list[Deviation] = [
         "input_percent",
         GUIDE,
         ("tf-cpu/prefetch-128-empty-gpu-plane",),
-        "Where a device was traced but ran nothing, the tool has no steps. The host has marked them, so nbprof shows them.",
+        "If a device was traced but ran nothing, the tool has no steps. The host marked them, so nbprof shows them.",
         "parity/test_input_pipeline.py::test_steps_of_the_host_count_where_the_device_ran_nothing",
     ),
     Deviation(
@@ -114,7 +114,7 @@ INPUT: list[Deviation] = [
         "level",
         XPROF,
         ("tf-gpu/rtx5000-cnn-batch64", "tf-gpu/rtx5000-cnn-batch512", "tf-gpu/v100x8-collectives"),
-        "XProf leaves the host out of the steps of a GPU, so no step waits for input, and all of the wait is in 'All others'.",
+        "XProf leaves the host out of the steps of a GPU, so no step waits for input, and the whole wait is in 'All others'.",
         "parity/test_input_pipeline.py::test_the_host_waits_for_input_in_steps_of_a_gpu",
     ),
     Deviation(
@@ -122,7 +122,7 @@ INPUT: list[Deviation] = [
         "level",
         XPROF,
         ("tf-cpu/prefetch-128-empty-gpu-plane",),
-        "Where a device was traced but ran nothing, XProf has no steps. The host has marked them, so nbprof shows them.",
+        "If a device was traced but ran nothing, XProf has no steps. The host marked them, so nbprof shows them.",
         "parity/test_input_pipeline.py::test_steps_of_the_host_count_where_the_device_ran_nothing",
     ),
     Deviation(
@@ -138,7 +138,7 @@ INPUT: list[Deviation] = [
         "breakdown",
         XPROF,
         (),
-        "XProf scales input work by the copies of a step also where the host enqueued nothing, which leaves 0 of all of it. "
+        "XProf scales input work by the copies of a step even if the host enqueued nothing, which makes all of it 0. "
         "nbprof then shows the times as recorded.",
         "parity/test_input_pipeline.py::test_copies_on_the_device_alone_scale_nothing",
     ),
@@ -147,7 +147,7 @@ INPUT: list[Deviation] = [
         "op",
         XPROF,
         (),
-        "A loop over a dataset inside a tf.function (`ReduceIterator::…`) is no input op for XProf. It reads data like any other.",
+        "For XProf, a loop over a dataset inside a tf.function (`ReduceIterator::…`) is not an input op. It reads data like any other.",
         "parity/test_input_pipeline.py::test_loops_over_a_dataset_inside_a_function_are_input",
     ),
     Deviation(
@@ -155,8 +155,9 @@ INPUT: list[Deviation] = [
         "self_ms",
         XPROF,
         (),
-        "TensorFlow Profiler takes the overlap with each input off an iterator's time, which goes below zero where inputs run at once. "
-        "nbprof takes off the time in which any of them ran. XProf 2.24 no longer offers the tool.",
+        "TensorFlow Profiler subtracts the overlap with each input from an iterator's time, which goes below zero if "
+        "inputs ran in parallel. nbprof subtracts the time in which any of them ran. XProf 2.24 no longer offers the "
+        "tool.",
         "parity/test_tf_data.py::test_time_in_which_several_inputs_ran_is_taken_off_once",
     ),
     Deviation(
@@ -188,8 +189,8 @@ OPS = [
         "device rows",
         XPROF,
         _OLD_GPU,
-        "XProf finds no op where a file of TensorFlow 2.3/2.4 states it in `level 0`, and shows the device as idle. TensorFlow's own tables of "
-        "that time have the ops, and nbprof equals them.",
+        "XProf finds no op in files of TensorFlow 2.3/2.4, which state it in `level 0`, and shows the device as idle. "
+        "TensorFlow's own tables of that time have the ops, and nbprof agrees with them.",
         "parity/test_ops.py::test_the_frame_is_the_guides",
     ),
     Deviation(
@@ -197,9 +198,9 @@ OPS = [
         "host rows",
         XPROF,
         (*_OLD_GPU, *_JAX_GPU, _TPU),
-        "XProf counts events that only state which op they served as runs of it on the host: the allocator's, of 0 µs each, and on AMD the "
-        "driver's calls, all as `XlaModule`. TensorFlow 2.3/2.4 did not, nor does nbprof; they are in `p.memory` and in the trace. XProf also "
-        "cuts each side at 500 rows.",
+        "XProf counts events that only state the op they served as runs of it on the host: the allocator's, of 0 µs "
+        "each, and on AMD the driver's calls, all as `XlaModule`. TensorFlow 2.3/2.4 did not, and neither does nbprof; "
+        "they are in `p.memory` and in the trace. XProf also limits each side to 500 rows.",
         "parity/test_ops.py::test_calls_that_name_an_op_are_no_ops",
     ),
     *(
@@ -229,7 +230,7 @@ OPS = [
         "flop_rate_utilization_relative_to_roofline, memory_bw_utilization_relative_to_hw_limit",
         XPROF,
         (_TPU,),
-        "XProf's overview has 0 where a program marks no steps; nbprof has the figures of XProf's own roofline, of the whole recording.",
+        "XProf's overview has 0 if a program marks no steps; nbprof has the figures of XProf's own roofline, for the whole recording.",
         "parity/test_tpu_use.py::test_the_use_of_a_tpu_is_that_of_xprofs_roofline",
     ),
     Deviation(
@@ -246,7 +247,7 @@ OPS = [
         "host_idle_time_percent",
         XPROF,
         (_TPU,),
-        "No op ran on the host. XProf takes the allocator's events for ops of 0 µs there, so that the host is idle for 100 %; nbprof has None.",
+        "No op ran on the host. XProf takes the allocator's events there as ops of 0 µs, so the host is 100 % idle; nbprof has None.",
         "parity/test_tpu_use.py::test_idle_time_of_a_tpu_is_xprofs",
     ),
     Deviation(
@@ -270,7 +271,7 @@ OPS = [
         "op",
         GUIDE,
         ("tf-gpu/rtx5000-cnn-batch8", "tf-gpu/t4-one-step"),
-        "An op whose name has a `-` (layout transposes) was no op name for TensorFlow 2.3/2.4, which showed it with its type behind.",
+        "TensorFlow 2.3/2.4 did not accept a `-` in op names (layout transposes), and appended the type to the name.",
         "dialects/test_opnames.py::test_op_names",
     ),
     Deviation(
@@ -278,7 +279,8 @@ OPS = [
         "idle",
         GUIDE,
         ("tf-cpu/prefetch-example", "tf-cpu/prefetch-128-empty-gpu-plane"),
-        "A GPU on which nothing ran was idle for 292 years in TensorFlow 2.4: an overflow. It is idle for 0 µs, as nothing was recorded on it.",
+        "In TensorFlow 2.4, a GPU on which nothing ran was idle for 292 years: an overflow. Here it is idle for 0 µs, "
+        "as nothing was recorded on it.",
         "parity/test_ops.py::test_the_frame_is_the_guides",
     ),
 ]
@@ -291,7 +293,7 @@ MEMORY = [
         "lifetime_peak_bytes",
         XPROF,
         ("tf-gpu/v100x8-collectives", "jax/tpu-v6e-inference"),
-        "XProf takes the last value that the file has, which can be below a peak seen in the profile itself; nbprof takes the largest.",
+        "XProf takes the last value in the file, which can be below a peak in the profile itself; nbprof takes the largest.",
         "parity/test_memory.py::test_the_lifetime_peak_is_no_lower_than_a_peak_that_was_seen",
     ),
     Deviation(
@@ -299,8 +301,8 @@ MEMORY = [
         "time_ms",
         XPROF,
         _AMD,
-        "XProf counts the time of an event from the begin of its thread's line. Where lines begin at different moments it has the events of "
-        "several threads in a wrong order; nbprof counts from the start of the profile.",
+        "XProf measures event times from the start of their thread's line. If lines start at different times, events of"
+        " several threads are in the wrong order; nbprof measures from the start of the profile.",
         "parity/test_memory.py::test_times_count_from_the_start_of_the_profile",
     ),
     Deviation(
@@ -308,7 +310,7 @@ MEMORY = [
         "allocated_bytes",
         XPROF,
         ("jax/tpu-v6e-inference",),
-        "Deallocations of a TPU state no size, which XProf shows as 0; nbprof gives them that of the block that they free.",
+        "Deallocations on a TPU state no size, which XProf shows as 0; nbprof gives them the size of the block that they free.",
         "parity/test_memory.py::test_a_deallocation_without_a_size_has_that_of_its_block",
     ),
     *(
@@ -343,7 +345,7 @@ OVERVIEW: list[Deviation] = [
         "host_op_percent",
         XPROF,
         _OLD_GPU,
-        "XProf finds no op of a kernel in files of TensorFlow 2.3/2.4, so that all ops seem to run on the host.",
+        "XProf finds no op for kernels in files of TensorFlow 2.3/2.4, so all ops seem to run on the host.",
         "parity/test_overview.py::test_op_shares_are_the_guides",
     ),
     Deviation(
@@ -351,7 +353,7 @@ OVERVIEW: list[Deviation] = [
         "host_op_percent",
         XPROF,
         tuple(name for name in NAMES if name.startswith("jax/")),
-        "XProf counts calls of the allocator and the driver, which only state an op, and each op of the host as runs of ops.",
+        "XProf counts calls of the allocator and the driver, which only state an op, and every host op, as runs of ops.",
         "parity/test_overview.py::test_op_shares_are_xprofs_by_its_rules",
     ),
     *[
@@ -360,7 +362,7 @@ OVERVIEW: list[Deviation] = [
             "compute_16bit_percent",
             peer,
             _RTX[1:],
-            "The tools take copies of TensorFlow 2.3/2.4 (`MemcpyH2D` …) for compute in 32 bit. They are copies.",
+            "The tools count copies of TensorFlow 2.3/2.4 (`MemcpyH2D` …) as 32-bit compute. They are copies.",
             "parity/test_overview.py::test_copies_are_no_compute_of_any_width",
         )
         for peer in (XPROF, GUIDE)
@@ -370,7 +372,8 @@ OVERVIEW: list[Deviation] = [
         "compute_16bit_percent",
         XPROF,
         ("jax/mi300-jax_conv_minimal_08",),
-        "XProf goes by the names of kernels, which of those that XLA makes say nothing. The programs say what numbers an op reads and makes.",
+        "XProf goes by kernel names, which for kernels generated by XLA do not show the precision. The programs state "
+        "the types that an op reads and writes.",
         "parity/test_overview.py::test_the_width_of_numbers_is_that_of_the_programs",
     ),
     Deviation(
@@ -378,7 +381,7 @@ OVERVIEW: list[Deviation] = [
         "checks: all_others",
         GUIDE,
         (_RTX[2],),
-        "With copies to the device counted as input, 6.6 % of a step is input, so that time in nothing recorded is a finding of its own.",
+        "With copies to the device counted as input, 6.6 % of step time is input, so unexplained time is a separate finding.",
         "parity/test_input_pipeline.py::test_our_share_of_input_is_the_guides_and_the_copies_to_the_device",
     ),
     Deviation(
@@ -394,7 +397,7 @@ OVERVIEW: list[Deviation] = [
         "diagnostics",
         XPROF,
         ("tf-cpu/prefetch-128-empty-gpu-plane",),
-        "Where a device was traced but ran nothing, XProf has no steps. The host has marked them, so nbprof shows them.",
+        "If a device was traced but ran nothing, XProf has no steps. The host marked them, so nbprof shows them.",
         "parity/test_input_pipeline.py::test_steps_of_the_host_count_where_the_device_ran_nothing",
     ),
     Deviation(
@@ -413,8 +416,8 @@ STEPS = [
         "device_compute_ms, host_to_device_ms, output_ms, device_to_device_ms",
         GUIDE,
         (*_RTX, "tf-gpu/t4-one-step"),
-        "TensorFlow 2.3/2.4 called its copies `MemcpyH2D`, its tools looked for `MemcpyHToD`: they counted the copies as compute. nbprof "
-        "knows both names, so that copying is input, output or device to device.",
+        "TensorFlow 2.3/2.4 named its copies `MemcpyH2D`, but its tools looked for `MemcpyHToD` and counted the copies "
+        "as compute. nbprof knows both names, so copying is input, output or device to device.",
         "parity/test_steps.py::test_copies_of_old_files_are_copies",
     ),
     Deviation(
@@ -422,8 +425,9 @@ STEPS = [
         "every category, name, and the first and last step",
         XPROF,
         _OLD_GPU,
-        "XProf leaves the host's work out of the steps of a profile with a GPU and calls the time other; it names steps by their group and "
-        "drops the first and the last of more than five. nbprof follows the guide; `p.steps.as_xprof()` is XProf's table.",
+        "XProf leaves host work out of the steps of a profile with a GPU and calls that time other; it names steps by "
+        "their group and drops the first and last of more than five. nbprof follows the guide; `p.steps.as_xprof()` is "
+        "XProf's table.",
         "parity/test_steps.py::test_host_work_is_part_of_the_steps_of_a_gpu",
     ),
     Deviation(
@@ -431,8 +435,8 @@ STEPS = [
         "host_compute_ms, other_ms",
         XPROF,
         (),
-        "JAX on the CPU hands most ops of its programs to threads that state no step. XProf counts the time as other; nbprof as host compute of "
-        "the marked step in which they begin.",
+        "JAX on the CPU runs most ops of its programs on threads that state no step. XProf counts the time as other; "
+        "nbprof as host compute of the marked step in which they start.",
         "dialects/test_xplane_cpu_ops.py::test_ops_on_threads_that_nothing_groups_are_of_the_step_in_which_they_begin",
     ),
     Deviation(
@@ -440,24 +444,24 @@ STEPS = [
         "rows",
         XPROF,
         ("tf-cpu/prefetch-128-empty-gpu-plane",),
-        "These ran on the CPU, and the file names a GPU that recorded nothing. XProf (and TensorFlow's own tools) look for steps on the GPU "
-        "alone and find none; nbprof shows those of the host.",
+        "These ran on the CPU, and the file names a GPU that recorded nothing. XProf (and TensorFlow's own tools) look "
+        "for steps only on the GPU and find none; nbprof shows those of the host.",
         "parity/test_steps.py::test_steps_of_the_host_where_a_gpu_recorded_nothing",
     ),
 ]
 MEMORY_VIEWER = [
     Deviation(
         "memory_viewer",
-        "end of a buffer that took up memory given back",
+        "end of a buffer that reuses freed memory",
         XPROF,
         (),
-        "Memory that was given back and taken up again by a buffer that shares it, and then shared by others, ends for XProf with the one "
-        "that took it up; it is in use until the last of them gives it back.",
+        "If memory is freed and reused by a buffer that shares it, and then shared by others, XProf ends it with the "
+        "first reuse; it is in use until the last of them frees it.",
         "parity/test_memory_viewer.py::test_random_heaps",
     ),
     Deviation(
         "memory_viewer",
-        "end of a buffer that is never given back",
+        "end of a buffer that is never freed",
         XPROF,
         (),
         "For XProf it ends with the last event of the heap, after which it is still there; here it is in the last row too.",
@@ -465,11 +469,11 @@ MEMORY_VIEWER = [
     ),
     Deviation(
         "memory_viewer",
-        "buffers that live throughout, in another memory space than the main one",
+        "buffers live throughout, in a memory space other than the main one",
         XPROF,
         (),
-        "XProf counts what lives throughout in the peak of every memory space, but lists such buffers of the main memory alone; here they are "
-        "listed in each, so that the list adds up to the peak.",
+        "XProf counts buffers live throughout in the peak of every memory space, but lists only those of main memory; "
+        "here they are listed in each space, so the list adds up to the peak.",
         "parity/test_memory_viewer.py::test_random_heaps",
     ),
 ]
@@ -481,8 +485,8 @@ HLO = [
             column,
             XPROF,
             (*_JAX_GPU, _TPU),
-            "XProf's shares are of the time of the devices, idle included, though it has no row for that; nbprof's are of the ops, as in "
-            "`p.ops`. `p.op_profile.tree(idle=True)` has both.",
+            "XProf's shares are of device time including idle time, although it has no row for that; nbprof's are of "
+            "the ops, as in `p.ops`. `p.op_profile.tree(idle=True)` has both.",
             _HLO,
         )
         for column in ("self_fraction", "cumulative_fraction")
@@ -497,8 +501,8 @@ HLO = [
         "bandwidth_utilization",
         XPROF,
         (*_JAX_GPU, _TPU),
-        "XProf cuts utilization at 1, also that of a copy that only begins. nbprof leaves what a cache makes possible as it is, and what nothing "
-        "does out.",
+        "XProf caps utilization at 1, even for a copy that is only started. nbprof keeps what a cache makes possible, "
+        "and drops what is impossible.",
         "parity/test_hlo.py::test_the_op_profile_has_xprofs_nodes_with_their_figures",
     ),
     Deviation(
@@ -506,8 +510,8 @@ HLO = [
         "bound_by",
         XPROF,
         ("jax/gtx1080ti-reactant",),
-        "XProf says HBM of the main memory of every device; nbprof where it is that, else Device memory, or of a CPU Main memory. So too in "
-        "`p.hlo` and `p.ops`.",
+        "XProf calls the main memory of every device HBM; nbprof only if it is HBM, otherwise Device memory, or Main "
+        "memory for a CPU. The same holds in `p.hlo` and `p.ops`.",
         "analysis/test_hlo.py::test_main_memory_goes_by_what_it_is",
     ),
     Deviation(
@@ -525,8 +529,8 @@ HLO = [
             column,
             XPROF,
             (),
-            "What runs other ops (`while`, `conditional`, `call`) has their FLOPs and bytes in XProf's tree, so that a program that states both "
-            "counts them twice; in nbprof's the ops alone have them.",
+            "Ops that run other ops (`while`, `conditional`, `call`) include their FLOPs and bytes in XProf's tree, so "
+            "a program that states both counts them twice; in nbprof's only the inner ops have them.",
             "parity/test_hlo.py::test_the_op_profile_of_many_programs_is_xprofs",
         )
         for column in ("flops_utilization", "bandwidth_utilization")

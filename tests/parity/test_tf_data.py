@@ -275,7 +275,7 @@ def test_a_call_of_50_us_is_no_bottleneck(tmp_path, us, bound):
     assert summary["input_bound"] is bound
     assert f"{us}.0 µs" in summary["statement"]
     assert p.tf_data.pipelines["slow_calls"].tolist() == [int(bound)]
-    assert ("no bottleneck" in p.tf_data.pipelines["advice"].iloc[0]) is not bound
+    assert ("not a bottleneck" in p.tf_data.pipelines["advice"].iloc[0]) is not bound
 
 
 def test_device_pipelines_are_named_and_do_not_bind(tmp_path):

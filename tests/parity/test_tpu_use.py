@@ -80,7 +80,7 @@ def test_a_tpu_has_no_tab_of_gpu_kernels_unless_it_is_asked_for():
     assert shown <= {tab["id"] for tab in whole["meta"]["tabs"]}, "no check leads to a tab that is not there"
     asked = payload.dashboard(run, views=["kernels"])
     assert [tab["id"] for tab in asked["meta"]["tabs"]] == ["kernels"]
-    assert asked["kernels"]["empty"]["text"] == "The devices of this profile are TPUs; GPU kernels are recorded on GPUs only."
+    assert asked["kernels"]["empty"]["text"] == "The devices of this profile are TPUs; GPU kernels are recorded only on GPUs."
     for name in ("tf-cpu/prefetch-example", "jax/gtx1080ti-reactant"):
         assert "kernels" in [tab["id"] for tab in payload.dashboard(profile(name).run)["meta"]["tabs"]], name
 

@@ -90,7 +90,7 @@ def test_foreign_names_are_shown_and_do_nothing():
 def test_the_static_part_holds_the_answer_and_the_numbers():
     words = re.sub(r"\s+", " ", Reader(static_html(whole())).text.replace("\u00a0", " "))
     for said in (
-        "Input-bound: 51% of each step waits for data",
+        "Input-bound: 51% of step time is spent waiting for data",
         "Average step8.16 ms ± 0.44range 8.00–9.25",
         "Input4.1651.0%",
         "Run Dataset.map in parallel up to −4.16 ms per step",

@@ -1,6 +1,6 @@
-"""The page docs/numbers.md: every public frame with its formulas, its columns, and where a peer's figures differ.
+"""The page docs/numbers.md: every public frame with its formulas, its columns, and where other tools' figures differ.
 
-It is made of the docstrings, the schema and the table of deviations, so that it says what the code does. To write it anew:
+It is generated from the docstrings, the schema and the table of deviations, so that it says what the code does. To regenerate it:
 `python -m tests.support.numbers_page`.
 """
 
@@ -26,9 +26,9 @@ _OF_EVERY_VIEW = ("figure", "widget", "payload", "mimebundle", "save", "text", "
 PEERS = {XPROF: "XProf 2.24", GUIDE: "TensorFlow 2.3/2.4"}
 HEAD = """# How each number is made
 
-Every figure on screen comes from one of these frames. This page is written from the code's own docstrings and schema; `tests/parity` holds the
-frames against what XProf 2.24 and TensorFlow 2.3/2.4 say of real profiles, row by row and column by column. What differs on purpose stands in
-the table at the end, each with the test that holds our value.
+Every figure on screen comes from one of these frames. This page is generated from the code's docstrings and schema; `tests/parity` checks the
+frames against XProf 2.24 and TensorFlow 2.3/2.4 on real profiles, row by row and column by column. Intentional differences are listed in
+the table at the end, each with the test that checks our value.
 """
 
 
@@ -95,7 +95,7 @@ def _deviations() -> str:
         found += [c for c in (f"{d.column} ({PEERS[d.peer]})",) if c not in found]
     rows = [f"| {tool} | {_cell(', '.join(what))} | {_cell(why)} | `{test}` |" for (tool, why, test), what in sorted(columns.items())]
     return "\n".join(
-        ["## Where nbprof differs on purpose", "", "| tool | what (from whom) | why | held by |", "|---|---|---|---|", *rows, ""]
+        ["## Where nbprof differs on purpose", "", "| tool | column (compared with) | why | test |", "|---|---|---|---|", *rows, ""]
     )
 
 

@@ -253,7 +253,7 @@ def test_chunks_make_no_difference(tmp_path, monkeypatch):
 
 def test_what_cannot_be_written_is_a_sentence_and_leaves_nothing(tmp_path):
     p = chrome(tmp_path, complete())
-    with pytest.raises(NbprofError, match=r"ends in \.json or \.json\.gz"):
+    with pytest.raises(NbprofError, match=r"must end in \.json or \.json\.gz"):
         p.trace.export(tmp_path / "out.txt")
     with pytest.raises(NbprofError, match="could not be written"):
         p.trace.export(tmp_path / "none" / "out.json")

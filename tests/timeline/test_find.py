@@ -146,7 +146,7 @@ def test_what_could_take_for_ever_is_refused_with_a_sentence(expression: str) ->
 @pytest.mark.parametrize("expression", ["/(/", "/[z-a]/", "/*/", "/(?P<1>a)/", "/a{2,1}/"])
 def test_what_is_no_expression_is_told(expression: str) -> None:
     found, _, _ = finder(SPANS_OF_ARGS)
-    assert found.search(expression)["error"].startswith("This is no regular expression: ")
+    assert found.search(expression)["error"].startswith("Invalid regular expression: ")
 
 
 @pytest.mark.parametrize(

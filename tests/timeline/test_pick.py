@@ -36,7 +36,7 @@ def test_names_are_parts_expressions_or_patterns(p):
     assert names(p.trace.events(name="/^inner.2/")) == ["inner(2)"]
     assert names(p.trace.events(name=re.compile("^o", re.IGNORECASE))) == ["outer", "Other"]
     assert names(p.trace.events(name="(1)")) == ["inner(1)"]
-    with pytest.raises(NbprofError, match="no regular expression"):
+    with pytest.raises(NbprofError, match="not a regular expression"):
         p.trace.events(name="/(/")
 
 
@@ -71,7 +71,7 @@ def test_args_keep_their_types(p):
     assert found["size"].tolist()[:2] == [3, 2.5]
     assert found["size"][2] is None
     assert found["kind"].tolist() == ["a", None, None, "needle"]
-    with pytest.raises(NbprofError, match="no event of this profile has an arg 'sizes'; there are"):
+    with pytest.raises(NbprofError, match="no event in this profile has an arg 'sizes'; there are"):
         p.trace.events(args=("sizes",))
 
 

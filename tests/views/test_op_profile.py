@@ -226,7 +226,7 @@ def test_the_tab_is_there_where_such_an_op_ran(tmp_path):
     p = profile(tmp_path, gpu_run())
     assert "op_profile" not in [tab["id"] for tab in p.payload()["meta"]["tabs"]]
     part = payload.dashboard(p.run, ["op_profile"])["op_profile"]
-    assert part["empty"]["text"] == "No op of a compiled XLA program ran on a device in this profile."
+    assert part["empty"]["text"] == "No ops of a compiled XLA program ran on a device in this profile."
 
 
 def test_the_face_shows_its_tab_and_the_report_its_categories(tmp_path):

@@ -15,7 +15,7 @@ from tests.views import fake
 
 GOLDEN = """\
 nbprof · run 7 · 8 steps · 65 ms · Tesla T4 · 14:02:31
-Input-bound: 51% of each step waits for data (confidence medium)
+Input-bound: 51% of step time is spent waiting for data (confidence medium)
 Average step        8.16 ms ± 0.44, range 8.00–9.25
   Input                  4.16 ms   51.0%  ███████████████
   Device compute         1.50 ms   18.4%  ██████
@@ -33,7 +33,7 @@ def test_ten_lines_of_text():
 def test_text_of_a_run_without_steps_says_so():
     lines = text.summary(payload.dashboard(fake.run(steps=0))).splitlines()
     assert lines[0].startswith("nbprof · run 7 · no steps")
-    assert lines[1] == "Unknown: no steps were found, so step time is not known"
+    assert lines[1] == "Unknown: no steps were found, so step time is unknown"
     assert lines[2].startswith("Average step        –, no steps")
 
 

@@ -18,7 +18,7 @@ export interface Run {
   readonly framework: string;
   readonly steps: number | null;
   readonly step_ms: number | null;
-  /** "Input-bound: 61% of each step waits for data", or "". */
+  /** "Input-bound: 61% of step time is spent waiting for data", or "". */
   readonly verdict: string;
   /** Whether it was analysed. */
   readonly known: boolean;

@@ -172,7 +172,7 @@ def _few_blocks(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def one_batch(found: list[Finding]) -> list[Finding]:
-    """Merge the two rules that advise a larger batch: the one on the whole step stays and takes over the evidence from kernels."""
+    """Merges the two rules that advise a larger batch: the one on the whole step stays and takes over the evidence from kernels."""
     by_rule = {one.rule: one for one in found}
     batch, blocks = by_rule.get("small_batch"), by_rule.get("few_blocks")
     if batch is None or blocks is None:

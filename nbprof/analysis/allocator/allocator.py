@@ -1,9 +1,9 @@
-"""How full is the memory that PyTorch's allocator holds, what is stranded in it, and which blocks keep it from being given back?
+"""How full is the memory that PyTorch's allocator holds, what is stranded in it, and which blocks keep it from being released?
 
 - reserved: what the allocator has from the device, all segments. allocated: blocks in use; pending: blocks that were freed while another
   stream still used them; inactive: free blocks. These four add up: reserved = allocated + pending + inactive.
 - rounding: what blocks are larger than what was asked for (internal fragmentation).
-- releasable: inactive bytes that empty_cache would give back: in segments without a block in use, or in whole pages of expandable ones.
+- releasable: inactive bytes that empty_cache would release: in segments without a block in use, or in whole pages of expandable ones.
 - stranded = inactive - releasable (PyTorch's `inactive_split_bytes`): free, and kept by blocks in use. fragmentation = stranded / reserved.
 - outside_largest = 1 - largest free block / inactive: how far the free memory is from being one piece (XLA's and TensorFlow's BFC
   allocators call that fragmentation).
@@ -30,7 +30,7 @@ _STATE = np.array(STATES, object)
 
 
 def measures(state: State) -> dict[str, float | int]:
-    """The figures of one device at a moment; bytes, but for percentages and counts."""
+    """The figures of one device at a moment: bytes, percentages and counts."""
     blocks, pieces = state.blocks, units(state)
     size, kind = blocks["size"].to_numpy(np.int64), blocks["state"].to_numpy(np.int64)
     reserved = int(state.segments["size"].sum())
@@ -80,7 +80,7 @@ def stranded_by_block(state: State) -> npt.NDArray[np.int64]:
 
 
 def pinning(state: State, stacks: Stacks) -> pd.DataFrame:
-    """Which blocks keep free memory from being given back, by the stack that allocated them; the most kept first.
+    """Which blocks keep free memory from being released, by the stack that allocated them; the most kept first.
 
     Returns
     -------
@@ -116,7 +116,7 @@ def pinning(state: State, stacks: Stacks) -> pd.DataFrame:
 
 
 def holders(state: State, stacks: Stacks) -> pd.DataFrame:
-    """Blocks in use by the line of the program that allocated them, the most bytes first: `location blocks bytes`."""
+    """Blocks in use by the line of code that allocated them, most bytes first: `location blocks bytes`."""
     used = state.blocks[state.blocks["state"] != INACTIVE]
     rows = pd.DataFrame({"location": stacks.locations(used["stack"].to_numpy(np.int64)), "size": used["size"].to_numpy(np.int64)})
     out = rows.groupby("location", sort=False)["size"].agg(["size", "sum"]).rename(columns={"size": "blocks", "sum": "bytes"})
@@ -124,7 +124,7 @@ def holders(state: State, stacks: Stacks) -> pd.DataFrame:
 
 
 def segments(replays: Sequence[Replay], stacks: Stacks) -> pd.DataFrame:
-    """One row a segment of the snapshot."""
+    """One row per segment of the snapshot."""
     parts = []
     for replay in replays:
         state = replay.end()
@@ -166,7 +166,7 @@ def segments(replays: Sequence[Replay], stacks: Stacks) -> pd.DataFrame:
 
 
 def blocks(state: State, device: int, stacks: Stacks, categories: Sequence[str]) -> pd.DataFrame:
-    """One row a block of a device at a moment, free ones too."""
+    """One row per block of a device at a moment, free ones too."""
     rows = state.blocks
     codes = rows["stack"].to_numpy(np.int64)
     names = np.array([*categories, ""], object)
@@ -254,7 +254,7 @@ def summary(replays: Sequence[Replay]) -> pd.DataFrame:
 
 
 def notes(snapshot: Snapshot, replays: Sequence[Replay]) -> list[str]:
-    """What the history does not tell, a sentence each."""
+    """What is missing from the history, one sentence each."""
     out = []
     if not snapshot.traced or not any(replay.count for replay in replays):
         out.append(
@@ -265,7 +265,7 @@ def notes(snapshot: Snapshot, replays: Sequence[Replay]) -> list[str]:
         before = replay.before()["reserved"] if replay.count else 0
         if before:
             out.append(
-                f"The history of GPU {replay.device} begins when {size_text(before)} were reserved already: what was before is not told. "
-                "It was begun later, or its max_entries were used up and the oldest entries are gone."
+                f"The history of GPU {replay.device} starts with {size_text(before)} already reserved; what came before is unknown. "
+                "Recording was started late, or max_entries was exceeded and the oldest entries were dropped."
             )
     return out

@@ -1,4 +1,4 @@
-"""Why did PyTorch's allocator run out of memory? The moment in figures, and what they mean in sentences."""
+"""Why did PyTorch's allocator run out of memory? The figures at that moment, and an explanation in words."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from nbprof.formats.torch_snapshot.snapshot import INACTIVE, OOM
 from nbprof.schema import frames
 
 MOST = 100
-"""Moments that are explained, the last ones of a device: each is a replay of the history."""
+"""Out-of-memory errors that are explained, the last ones of a device: each takes a replay of the history."""
 OTHER_POOL, FRAGMENTED, LIMITED, FULL = "other stream or pool", "fragmentation", "limit", "full"
 _SEGMENT, _LEAST_OWN, _STEP = 20 << 20, 10 << 20, 2 << 20
 
 
 def frame(replays: Sequence[Replay], stacks: Stacks, settings: Mapping[str, Any]) -> pd.DataFrame:
-    """One row a time the allocator ran out of memory, oldest first."""
+    """One row per out-of-memory error, oldest first."""
     origin = start_us(replays)
     rows = []
     for replay in replays:
@@ -89,25 +89,25 @@ def _cause(asked: int, elsewhere: int, stranded: int, room: int) -> str:
 
 def _explained(facts: dict[str, Any], kept: pd.DataFrame, elsewhere: int) -> str:
     asked = size_text(facts["asked_bytes"])
-    head = f"{asked} were asked for at {facts['location']}, and GPU {facts['device']} did not have them."
+    head = f"{asked} requested at {facts['location']} could not be allocated on GPU {facts['device']}."
     room = facts["device_free_bytes"]
     said = [head] if pd.isna(room) else [f"{head} The device had {size_text(int(room))} free."]
     said.append(
-        f"PyTorch held {size_text(facts['reserved_bytes'])}, of which {size_text(facts['allocated_bytes'])} were in use and "
-        f"{size_text(facts['inactive_bytes'])} free; the largest free block that the request could use had "
+        f"PyTorch had reserved {size_text(facts['reserved_bytes'])}: {size_text(facts['allocated_bytes'])} in use and "
+        f"{size_text(facts['inactive_bytes'])} free; the largest free block that the request could use was "
         f"{size_text(facts['largest_usable_bytes'])}."
     )
     if facts["cause"] == OTHER_POOL:
-        said.append(f"A free block of {size_text(elsewhere)} belongs to another stream or pool: blocks do not go from one to another.")
+        said.append(f"A free block of {size_text(elsewhere)} belongs to another stream or pool, which do not share blocks.")
     if facts["stranded_bytes"] and len(kept):
         many = facts["stranded_segments"]
         where = "one segment" if many == 1 else f"{many:,} segments"
         first = kept.iloc[0]
         blocks = "one block" if first["blocks"] == 1 else f"{first['blocks']:,} blocks"
         said.append(
-            f"{size_text(facts['stranded_bytes'])} of the free memory are stranded in {where}: blocks in use keep it from being given "
-            f"back. {blocks} of {size_text(int(first['bytes']))} together, allocated at {first['location']}, "
-            f"{'keeps' if first['blocks'] == 1 else 'keep'} {size_text(int(first['pinned_bytes']))} of it."
+            f"{size_text(facts['stranded_bytes'])} of the free memory is stranded in {where}: blocks in use keep it from being released. "
+            f"{blocks} of {size_text(int(first['bytes']))} in total, allocated at {first['location']}, "
+            f"{'strands' if first['blocks'] == 1 else 'strand'} {size_text(int(first['pinned_bytes']))} of it."
         )
     return " ".join(said)
 
@@ -115,27 +115,27 @@ def _explained(facts: dict[str, Any], kept: pd.DataFrame, elsewhere: int) -> str
 def _remedy(facts: dict[str, Any], held: pd.DataFrame, *, expandable: bool) -> str:
     if facts["cause"] == OTHER_POOL:
         return (
-            "Allocate and free on the stream that uses the memory, or call torch.cuda.empty_cache() before the other stream or graph asks "
-            "for more."
+            "Allocate and free on the stream that uses the memory, or call torch.cuda.empty_cache() before the other stream or graph "
+            "allocates."
         )
     if facts["cause"] == LIMITED:
         return (
-            "The device had room for it, so a limit of the program was reached: look at torch.cuda.set_per_process_memory_fraction, or at "
-            "what another process took and gave back at that moment."
+            "The device had enough free memory, so a limit was hit: check torch.cuda.set_per_process_memory_fraction, and whether "
+            "another process briefly used the memory."
         )
     if facts["cause"] == FRAGMENTED:
-        early = f"Allocate what lives long ({facts['pinned_by']}) before the temporary tensors, or keep it on the host."
+        early = f"Allocate long-lived tensors ({facts['pinned_by']}) before temporary ones, or keep them on the host."
         if expandable:
-            return f"The memory would suffice in one piece, and expandable_segments is on already. {early}"
+            return f"Enough memory is free, but fragmented, and expandable_segments is already on. {early}"
         return (
-            "The memory would suffice in one piece. Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the program begins (or "
-            f"max_split_size_mb, so that large blocks are not split). {early}"
+            "Enough memory is free, but fragmented. Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the program starts (or "
+            f"max_split_size_mb, to avoid splitting large blocks). {early}"
         )
     lacking = (
         facts["asked_bytes"] - facts["stranded_bytes"] - (0 if pd.isna(facts["device_free_bytes"]) else int(facts["device_free_bytes"]))
     )
-    most = f" The most is held by {held['location'].iloc[0]}: {size_text(int(held['bytes'].iloc[0]))}." if len(held) else ""
+    most = f" The largest user is {held['location'].iloc[0]}: {size_text(int(held['bytes'].iloc[0]))}." if len(held) else ""
     return (
-        f"The memory is really in use: even in one piece {size_text(lacking)} would be lacking, and no setting of the allocator helps. "
+        f"The memory is really in use: even without fragmentation {size_text(lacking)} are missing, and no allocator setting helps. "
         f"Use a smaller batch, 16-bit types, activation checkpointing or sharding.{most}"
     )

@@ -1,4 +1,4 @@
-"""The line of the program that a stack comes from, and stacks as text."""
+"""The line of code that a stack comes from, and stacks as text."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Stacks:
         return NO_STACK if best is None else self._lines[best]
 
     def locations(self, codes: npt.NDArray[np.int64]) -> pd.api.extensions.ExtensionArray:
-        """Of each stack the innermost frame of the person's own code, else of Python, else of any."""
+        """For each stack, the innermost frame of the user's own code, or else of Python, or else any."""
         return text_column(self._names, self._place[codes] if len(self._place) else np.zeros(len(codes), np.int64))
 
     def text(self, code: int) -> str:
-        """The frames of a stack, a line each, innermost first; those of Python only, where there are any."""
+        """The frames of a stack, one per line, innermost first; only Python frames, if there are any."""
         if code not in self._texts:
             stack = self._stacks[code]
             shown = [frame for frame in stack if self._rank[frame]] or list(stack)
@@ -62,7 +62,7 @@ class Stacks:
         return self._texts[code]
 
     def texts(self, codes: npt.NDArray[np.int64]) -> pd.api.extensions.ExtensionArray:
-        """The frames of each stack as a text."""
+        """The frames of each stack as text."""
         distinct, where = np.unique(codes, return_inverse=True)
         return text_column(np.array([self.text(int(code)) for code in distinct] or [""], object), where.astype(np.int64))
 

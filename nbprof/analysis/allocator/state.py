@@ -104,11 +104,11 @@ class Replay:
 
     @property
     def count(self) -> int:
-        """How many entries there are."""
+        """Number of entries."""
         return len(self.entries["action"])
 
     def end(self) -> State:
-        """What the snapshot itself states."""
+        """The state that the snapshot itself records."""
         return State(self._segments, self._blocks)
 
     def levels(self) -> dict[str, Int64s]:
@@ -208,7 +208,7 @@ class Replay:
         return order, np.cumsum(opens)
 
     def at(self, count: int) -> State:
-        """Segments and blocks after so many entries."""
+        """Segments and blocks after this many entries."""
         if count >= self.count and self.whole:
             return self.end()
         segments = pd.concat([self._plain_segments(count), self._mapped(count)], ignore_index=True)
@@ -227,7 +227,7 @@ class Replay:
         action = entries["action"][order]
         freed = np.minimum.reduceat(np.where(action == SEGMENT_FREE, order, NEVER), starts) if len(starts) else first
         born = np.where(action[starts] == SEGMENT_ALLOC, first, -1)
-        # Those of the snapshot that the history has the begin of.
+        # Those of the snapshot that the history has the start of.
         last = dict(zip(entries["address"][first][freed == NEVER].tolist(), born[freed == NEVER].tolist(), strict=True))
         began = np.array([last.get(address, -1) for address in final["address"].tolist()], np.int64)
         gone = (born < count) & (freed >= count) & ((freed < NEVER) | (not self.whole))
@@ -331,7 +331,7 @@ def _laid_out(segments: pd.DataFrame, lives: Lives, alive: Int64s, pending: npt.
 
 
 def units(state: State) -> pd.DataFrame:
-    """Blocks by what can be given back to the device on its own: a segment, or a page of an expandable one.
+    """Blocks by the units that can be released on their own: a segment, or a page of an expandable one.
 
     Returns
     -------

@@ -14,12 +14,12 @@ Int64s = npt.NDArray[np.int64]
 Texts = npt.NDArray[np.object_]
 
 NOT_TOLD = -1
-"""The device of rows that do not tell it."""
+"""The device of rows that do not state one."""
 KEYS = ["host", "device"]
 
 AI_CORE, VECTOR, MIX, AI_CPU, COMMUNICATION, COPY, OTHER = "AI Core", "Vector core", "Mix", "AI CPU", "Communication", "Copy", "Other"
 CORES = (AI_CORE, VECTOR, MIX, AI_CPU, COMMUNICATION, COPY, OTHER)
-"""Where a task runs, in the order in which they are shown."""
+"""Where a task runs, in display order."""
 _CORE_OF = {
     "AI_CORE": AI_CORE,
     "AICORE": AI_CORE,
@@ -121,18 +121,18 @@ def texts(frame: pd.DataFrame, name: str) -> Texts:
 
 
 def nullable(values: Int64s) -> pd.Series[Any]:
-    """Integers with NA where they are not told."""
+    """Integers, NA if missing."""
     return pd.Series(values, dtype="Int64").mask(values == NOT_TOLD)
 
 
 def cores(task_types: Texts) -> Texts:
-    """Where tasks of these types run: one of `CORES`, '' where the type is not told."""
+    """Where tasks of these types run: one of `CORES`, '' if the type is missing."""
     upper = pd.Series(task_types, dtype=object).astype(str).str.upper().str.strip()
     return np.asarray(upper.map(_CORE_OF).fillna(OTHER).where(~upper.isin(["", "N/A"]), "").to_numpy(object))
 
 
 def union(start: Int64s, end: Int64s) -> int:
-    """Length of what spans cover together, in their unit."""
+    """Total length that the spans cover, overlaps counted once."""
     order = np.argsort(start, kind="stable")
     start, end = start[order], end[order]
     reach = np.maximum.accumulate(end) if len(end) else end
@@ -146,5 +146,5 @@ def most(rows: pd.DataFrame, column: str) -> float:
 
 
 def part(numerator: float, whole: float) -> float:
-    """A share; NaN of nothing."""
+    """A share; NaN if the whole is 0."""
     return numerator / whole if whole > 0 else float("nan")

@@ -1,4 +1,4 @@
-"""What the rules of Ascend's tools look at, and what they measure."""
+"""Input of the Ascend rules, and their measurements."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pandas as pd
 from nbprof.analysis.rule import Rule, Target, Threshold
 
 ASCEND = Target("ascend", "Ascend")
-NO_OPS = "No op_summary was recorded: run with task_trace on."
+NO_OPS = "No op_summary was recorded: enable task_trace."
 
 
 @dataclass
 class Facts:
-    """What rules look at; a frame that was not recorded is None.
+    """Input of the rules; a frame that was not recorded is None.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a rule measured, also where that is no finding.
+    """A rule's measurement, whether or not it is a finding.
 
     Attributes
     ----------
@@ -85,5 +85,5 @@ AscendRule: TypeAlias = Rule[Facts, Measured]
 
 
 def percent(value: float) -> str:
-    """A part of 1, as evidence says it."""
+    """A fraction as a percentage, for evidence."""
     return f"{100 * value:.1f}%"

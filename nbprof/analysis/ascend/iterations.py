@@ -23,12 +23,12 @@ WHOLE, OWN_START, FROM_FP, UNKNOWN = "end to end", "own start", "from FP Start",
 """What a file's `Iteration Time` counts: from the end of the iteration before; from a mark of its own between that and FP Start; from FP
 Start; or something else."""
 PARTS = ("data_aug_ms", "fp_to_bp_ms", "all_reduce_ms", "update_ms")
-"""What an iteration is made of, in the order in which it is drawn."""
+"""The parts of an iteration, in drawing order."""
 
 _MODEL = [*KEYS, "model"]
 _PS_OF_MS, _US_OF_MS = 1e9, 1e3
 _LEAST, _NEAR = 0.002, 1e-4
-"""Two times are the same when they differ by less than 2 us, or by less than a ten thousandth."""
+"""Two times are equal if they differ by less than 2 us, or by less than 1e-4 of their value."""
 _MIN = np.iinfo(np.int64).min
 
 
@@ -128,7 +128,7 @@ def _shifted(values: Int64s, first: Any) -> Int64s:
 
 
 def _between(start: Int64s, end: Int64s, known: Any) -> Floats:
-    """Time in ms from one mark to another; NaN where one is not known, or they are the wrong way round."""
+    """Time in ms from one mark to another; NaN if unknown or negative."""
     length = end - start
     return np.where(known & (length >= 0), length / _PS_OF_MS, np.nan)
 
@@ -201,7 +201,7 @@ def _same(a: Floats, b: Floats) -> Any:
 
 
 def summary(iterations: pd.DataFrame) -> pd.DataFrame:
-    """One row a model of a device; the columns of `SCHEMA["ascend.iterations.summary"]`. Means leave warm-up out."""
+    """One row per model of a device; the columns of `SCHEMA["ascend.iterations.summary"]`. Means leave warm-up out."""
     rows = []
     for key, group in iterations.groupby(_MODEL, sort=False, dropna=False):
         counted = group[~group["warmup"]]
@@ -232,9 +232,9 @@ SUMMARY = frames.names("ascend.iterations.summary")
 def _doubts(out: pd.DataFrame, backward: int) -> list[str]:
     said = []
     if backward:
-        what = "iteration begins" if backward == 1 else "iterations begin"
-        said.append(f"{backward:,} {what} before the one before has ended: the Data Aug Bound there is not known.")
+        what = "iteration starts" if backward == 1 else "iterations start"
+        said.append(f"{backward:,} {what} before the previous one ends: the Data Aug Bound is unknown there.")
     if lost := int((out["fp_to_bp_ms"].isna() & out["iteration_ms"].notna()).sum()):
         what = "iteration has" if lost == 1 else "iterations have"
-        said.append(f"{lost:,} {what} no FP Start or BP End, as in inference: only the time of the whole is known there.")
+        said.append(f"{lost:,} {what} no FP Start or BP End, as in inference: only the total time is known.")
     return said

@@ -27,7 +27,7 @@ CORE_COLUMNS = frames.names("ascend.op_types.cores")
 
 
 def frame(tasks: pd.DataFrame, iterations: pd.DataFrame | None = None) -> pd.DataFrame:
-    """One row a task in the order of the file; the columns of `SCHEMA["ascend.ops.frame"]`.
+    """One row per task in the order of the file; the columns of `SCHEMA["ascend.ops.frame"]`.
 
     The file's own `Task Wait Time` counts from the row before, whatever its stream or device; `wait_us` counts from the end of all tasks of
     the same stream before.
@@ -231,7 +231,7 @@ def _span(ops: pd.DataFrame) -> tuple[Int64s, Int64s]:
 
 
 def grouped(ops: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Tasks put together by a column, most time first: `tasks total_us avg_us min_us max_us wait_us fraction`."""
+    """Tasks grouped by a column, most time first: `tasks total_us avg_us min_us max_us wait_us fraction`."""
     groups = ops.groupby(column, sort=False, dropna=False)
     out = groups["duration_us"].agg(["size", "sum", "mean", "min", "max"]).reset_index()
     out.columns = pd.Index([column, "tasks", "total_us", "avg_us", "min_us", "max_us"])

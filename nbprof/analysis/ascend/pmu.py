@@ -1,4 +1,4 @@
-"""What the hardware counters of an NPU's cores say: which of its pipes an op keeps busy, and what it waits for.
+"""Hardware counters of an NPU's cores: which pipes an op keeps busy, and what it waits for.
 
 A capture has one group of counters (`aic_metrics`). The names of its columns depend on the chip: with `aic_` (cube core) and `aiv_` (vector
 core) on Atlas A2 and A3, without on 910A and 310.
@@ -26,7 +26,7 @@ PIPES = {
 """Pipes by the word in the names of columns, and what they are called: cube multiplies matrices; MTE1 moves from L1 to L0, MTE2 from the
 memory of the device to the core, MTE3 back; fixpipe takes results out of L0C."""
 SATURATED = 0.8
-"""Above this part of its cycles a pipe is the bound of the op."""
+"""Above this share of cycles, a pipe is the op's bound."""
 LONG_US = 20.0
 """Ops shorter than this are not worth tuning one by one."""
 _SIDES = ("aic_", "aiv_", "")
@@ -42,7 +42,7 @@ GROUPS = {
     "MemoryAccess": ("read_main_memory_datas_bytes",),
     "PipelineExecuteUtilization": ("mac_exe_ratio", "vec_exe_ratio"),
 }
-"""Groups of counters, by columns that only they have."""
+"""Counter groups, by columns that only they have."""
 _HITS = (
     ("write_cache_hit", "write_cache_miss_allocate"),
     ("r0_read_cache_hit", "r0_read_cache_miss_allocate"),
@@ -65,7 +65,7 @@ def groups(tasks: pd.DataFrame) -> list[str]:
 
 
 def frame(tasks: pd.DataFrame, ops: pd.DataFrame, cache: pd.DataFrame | None = None) -> pd.DataFrame:
-    """One row a task that has counters; the columns of `SCHEMA["ascend.pmu.frame"]`.
+    """One row per task that has counters; the columns of `SCHEMA["ascend.pmu.frame"]`.
 
     Parameters
     ----------

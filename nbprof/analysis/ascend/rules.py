@@ -16,7 +16,7 @@ FOUND, CLEAR, UNKNOWN = "found", "not found", "not known"
 COLUMNS = ["rule", "about", "title", "state", "severity", "value", "limit", "unit", "share", "evidence", "fix", "ops", "source"]
 MOST_OPS = 10
 _SEVERE = ((0.2, "High"), (0.05, "Medium"))
-"""Parts of the time from which a finding is of that severity."""
+"""Shares of time from which a finding has that severity."""
 _NO_SHARE = "Low"
 
 
@@ -72,7 +72,7 @@ def _row(rule: AscendRule, facts: Facts) -> tuple[object, ...]:
 
 
 def severity(share: float | None) -> str:
-    """High from a fifth of the time on, Medium from a twentieth on, else Low."""
+    """High from 20 % of the time, Medium from 5 %, otherwise Low."""
     return next((name for least, name in _SEVERE if share is not None and share >= least), _NO_SHARE)
 
 

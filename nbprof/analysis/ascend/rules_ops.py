@@ -1,4 +1,4 @@
-"""Rules about the ops of an NPU: where they run, what keeps them busy, what they are given."""
+"""Rules about the ops of an NPU: where they run, what bounds them, their inputs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from nbprof.analysis.ascend.facts import ASCEND, NO_OPS, AscendCheck, AscendRule
 from nbprof.analysis.ascend.pmu import LONG_US, SATURATED
 from nbprof.analysis.rule import MSADVISOR, MSPROF, MSPROF_ANALYZE, NPU, OURS, Rule, Threshold
 
-_NO_TYPES = "Neither op_statistic nor op_summary was recorded: run with task_trace on."
-_NO_PMU = "No counters of this group were recorded: run with aic_metrics PipeUtilization."
-_NO_CONFLICTS = "No counters of this group were recorded: run with aic_metrics ResourceConflictRatio."
-_NO_CORES = "How many cores the device has was not recorded with the tasks."
-_NO_BLOCKS = "Either the blocks of ops or the cores of the device were not recorded."
+_NO_TYPES = "Neither op_statistic nor op_summary was recorded: enable task_trace."
+_NO_PMU = "No counters of this group were recorded: set aic_metrics to PipeUtilization."
+_NO_CONFLICTS = "No counters of this group were recorded: set aic_metrics to ResourceConflictRatio."
+_NO_CORES = "The device's number of cores was not recorded with the tasks."
+_NO_BLOCKS = "The blocks of ops or the cores of the device were not recorded."
 
 CONVERSIONS = ("transdata", "transpose", "transposed", "cast")
 _MATRIX = ("matmul", "conv", "batchmatmul", "gemm")
@@ -60,7 +60,7 @@ def _conversions(facts: Facts, limit: Threshold) -> Measured | None:
     count, share = int(rows["tasks"].sum()), part(float(rows["total_us"].sum()), _types_time(types))
     data = int(rows[rows["op_type"].str.lower() == "transdata"]["tasks"].sum())
     kinds = ", ".join(f"{name} {number:,}" for name, number in rows.groupby("op_type")["tasks"].sum().items())
-    text = f"{count:,} tasks convert formats and types ({kinds}), {percent(share)} of the time." if count else "No task converts formats."
+    text = f"{count:,} tasks convert formats and types ({kinds}), {percent(share)} of the time." if count else "No tasks convert formats."
     return Measured(share, share > limit["limit"] or data > limit["trans_data"], text, rows["op_type"], share)
 
 
@@ -76,7 +76,7 @@ def _ai_cpu(facts: Facts, limit: Threshold) -> Measured | None:
     longest, stated = float(rows["max_us"].fillna(rows["avg_us"]).max()), bool(rows["max_us"].notna().all())
     text = _said(int(rows["tasks"].sum()), "ran on the AI CPU", share)
     if not np.isfinite(longest):
-        return Measured(None, True, f"{text} How long the longest took was not recorded.", rows["op_type"], share)
+        return Measured(None, True, f"{text} The longest duration was not recorded.", rows["op_type"], share)
     text = f"{text.removesuffix('.')}; the longest took {'' if stated else 'at least '}{longest:,.1f} µs."
     return Measured(longest, longest >= limit["limit"], text, rows["op_type"], share)
 
@@ -87,7 +87,7 @@ def _get_next(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     rows = types[(types["core"] == ascend.AI_CPU) & types["op_type"].str.lower().str.contains("getnext", regex=False)]
     share = part(float(rows["total_us"].sum()), _types_time(types))
-    text = f"GetNext on the AI CPU takes {percent(share)} of the time of tasks." if len(rows) else "No GetNext ran on the AI CPU."
+    text = f"GetNext on the AI CPU takes {percent(share)} of task time." if len(rows) else "No GetNext ran on the AI CPU."
     return Measured(share, share > limit["limit"], text, rows["op_type"], share)
 
 
@@ -97,8 +97,8 @@ def _one_type(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     sums = types.groupby("op_type")["total_us"].sum()
     name, share = str(sums.idxmax()), part(float(sums.max()), _types_time(types))
-    # Where to look, and nothing that is wrong: it stands behind what is.
-    return Measured(share, share > limit["limit"], f"{name} takes {percent(share)} of the time of tasks.", [name])
+    # A hint where to look, not a defect: it is listed after those.
+    return Measured(share, share > limit["limit"], f"{name} takes {percent(share)} of task time.", [name])
 
 
 def _present(words: tuple[str, ...], what: str) -> AscendCheck:
@@ -257,21 +257,21 @@ def _has(name: str) -> Callable[[pd.DataFrame], bool]:
 RULES: tuple[AscendRule, ...] = (
     Rule(
         "conversions", _conversions,
-        Threshold("> {limit:percent} of the time of tasks, or > {trans_data:g} TransData", limit=0.1, trans_data=2),
+        Threshold("> {limit:percent} of task time, or > {trans_data:g} TransData", limit=0.1, trans_data=2),
         f"{MSPROF}; nbprof's share of time", ASCEND, NPU, "Tasks that convert formats and types", "Convert formats less often",
-        "Keep one format through the network (channels a multiple of 16), merge casts, drop transposes of the input.",
+        "Keep one format throughout the network (channels a multiple of 16), merge casts, drop transposes of the input.",
         about="Ops", unit="fraction", needs=("types",), lacks=_NO_TYPES,
     ),
     Rule(
         "ai_cpu", _ai_cpu, Threshold("the longest ≥ {limit:g} µs", limit=LONG_US), MSPROF_ANALYZE, ASCEND, NPU,
         "Tasks on the AI CPU", "Move ops off the AI CPU",
-        "Change their type of data, or replace the op: AI Core has kernels for float, float16 and int32 of most.",
+        "Change the data type, or replace the op: AI Core has float, float16 and int32 kernels for most ops.",
         about="AI CPU", unit="us", needs=("types",), lacks=_NO_TYPES,
     ),
     Rule(
         "ai_cpu_int64", _ops_where(_int64, "on the AI CPU have INT64 inputs and take more than 20 µs"),
         Threshold("any > {long_us:g} µs", limit=0, long_us=LONG_US), MSPROF, ASCEND, NPU,
-        "Tasks on the AI CPU with INT64 inputs", "Cast INT64 inputs to INT32", "tf.cast(x, tf.int32) before the op, where the values fit.",
+        "Tasks on the AI CPU with INT64 inputs", "Cast INT64 inputs to INT32", "tf.cast(x, tf.int32) before the op, if the values fit.",
         about="AI CPU", needs=("ops",), lacks=NO_OPS,
     ),
     Rule(
@@ -282,66 +282,69 @@ RULES: tuple[AscendRule, ...] = (
         about="AI CPU", needs=("ops",), lacks=NO_OPS,
     ),
     Rule(
-        "get_next", _get_next, Threshold("> {limit:percent} of the time of tasks", limit=0.1), OURS, ASCEND, NPU,
+        "get_next", _get_next, Threshold("> {limit:percent} of task time", limit=0.1), OURS, ASCEND, NPU,
         "GetNext on the AI CPU", "Sink the data queue to the device",
-        "Set enable_data_pre_proc, so that the next batch is on the device when GetNext asks for it.",
+        "Set enable_data_pre_proc so that the next batch is already on the device when GetNext needs it.",
         about="AI CPU", unit="fraction", needs=("types",), lacks=_NO_TYPES,
     ),
     Rule(
-        "one_type", _one_type, Threshold("> {limit:percent} of the time of tasks", limit=0.2), OURS, ASCEND, NPU,
-        "The type of op that takes the most", "Look at the type of op that takes the most",
-        "See its pipes below: an op that keeps none busy can be tuned (AOE), one bound by memory wants fusion.",
+        "one_type", _one_type, Threshold("> {limit:percent} of task time", limit=0.2), OURS, ASCEND, NPU,
+        "The op type with the most time", "Look at the op type with the most time",
+        "See its pipes below: an op that keeps no pipe busy can be tuned (AOE), a memory-bound one should be fused.",
         advises=False, about="Ops", unit="fraction", needs=("types",), lacks=_NO_TYPES,
     ),
     Rule(
-        "full_precision", _ops_where(_full_precision, "multiply matrices of FLOAT without HF32", _has("input_data_types")),
-        Threshold("any", limit=0), OURS, ASCEND, NPU, "Matrix ops on FLOAT alone, without HF32", "Compute matrices in mixed precision",
+        "full_precision", _ops_where(_full_precision, "multiply FLOAT matrices without HF32", _has("input_data_types")),
+        Threshold("any", limit=0), OURS, ASCEND, NPU, "Matrix ops on FLOAT only, without HF32", "Use mixed precision for matrix ops",
         "Set precision_mode to allow_mix_precision, or allow HF32.",
         about="Ops", needs=("ops",), lacks=NO_OPS,
     ),
     Rule(
         "unaligned",
-        _ops_where(_unaligned, "multiply matrices whose inner size is no multiple of 256, each longer than 20 µs", _has("input_shapes")),
-        Threshold("any > {long_us:g} µs, no multiple of {multiple:g}", limit=0, long_us=LONG_US, multiple=256), MSPROF_ANALYZE, ASCEND, NPU,
-        "The size that matrix products sum over", "Pad matrices to a multiple of 256",
-        "Round the size that is summed over up to a multiple of 256.",
+        _ops_where(
+            _unaligned, "longer than 20 µs multiply matrices with an inner dimension that is not a multiple of 256", _has("input_shapes")
+        ),
+        Threshold("any > {long_us:g} µs, not a multiple of {multiple:g}", limit=0, long_us=LONG_US, multiple=256),
+        MSPROF_ANALYZE, ASCEND, NPU,
+        "Inner dimension of matrix products", "Pad matrices to a multiple of 256",
+        "Round the inner dimension up to a multiple of 256.",
         about="Ops", needs=("ops",), lacks=NO_OPS,
     ),
     Rule(
         "is_finite", _present(("isfinite",), "check numbers for overflow"), Threshold("any", limit=0), MSADVISOR, ASCEND, NPU,
         "Tasks of IsFinite", "Check for overflow on the device",
-        "Use the loss scale manager of the adapter, which reads a flag of the device.",
+        "Use the adapter's loss scale manager, which reads a flag on the device.",
         about="Ops", needs=("types",), lacks=_NO_TYPES,
     ),
     Rule(
-        "sync_batch_norm", _present(("syncbatchnorm", "synclbn"), "synchronise batch norms of devices"),
-        Threshold("> {limit:g}", limit=20), MSPROF_ANALYZE, ASCEND, NPU, "Tasks of SyncBatchNorm", "Synchronise batch norms less often",
+        "sync_batch_norm", _present(("syncbatchnorm", "synclbn"), "synchronize batch norm across devices"),
+        Threshold("> {limit:g}", limit=20), MSPROF_ANALYZE, ASCEND, NPU, "Tasks of SyncBatchNorm", "Synchronize batch norm less often",
         "Remove SyncBatchNorm, or use its fast version.",
         about="Ops", needs=("types",), lacks=_NO_TYPES,
     ),
     Rule(
         "dynamic", _dynamic, Threshold("{limit:percent} of the tasks", limit=1), MSPROF_ANALYZE, ASCEND, NPU,
-        "Tasks with dynamic shapes", "Keep shapes the same", "Pad or bucket inputs; with dynamic shapes set jit_compile to False.",
-        about="Ops", unit="fraction", needs=("ops",), lacks="No op_summary says whether shapes are dynamic.",
+        "Tasks with dynamic shapes", "Use static shapes", "Pad or bucket inputs; with dynamic shapes set jit_compile to False.",
+        about="Ops", unit="fraction", needs=("ops",), lacks="op_summary does not say whether shapes are dynamic.",
     ),
     Rule(
         "few_blocks", _blocks(lambda blocks, cores: blocks < cores, "use fewer blocks than there are cores"), Threshold("any", limit=0),
-        MSPROF, ASCEND, NPU, "Tasks with fewer blocks than there are cores", "Use all cores", "Larger inputs, or tune the op (AOE).",
+        MSPROF, ASCEND, NPU, "Tasks with fewer blocks than there are cores", "Use all cores", "Use larger inputs, or tune the op (AOE).",
         about="Blocks", needs=("ops",), lacks=_NO_BLOCKS,
     ),
     Rule(
         "uneven_blocks",
         _blocks(lambda blocks, cores: (blocks > cores) & (blocks % cores != 0), "leave cores idle in their last round of blocks"),
         Threshold("any", limit=0), MSPROF_ANALYZE, ASCEND, NPU,
-        "Tasks with more blocks than cores whose blocks are no multiple of them", "Spread blocks evenly over the cores",
-        "Tune the op (AOE), so that its blocks are a multiple of the cores.",
+        "Tasks with more blocks than cores, but not a multiple of them", "Spread blocks evenly over the cores",
+        "Tune the op (AOE) so that its blocks are a multiple of the cores.",
         about="Blocks", needs=("ops",), lacks=_NO_BLOCKS,
     ),
     Rule(
         "memory_bound", _memory_bound,
-        Threshold("> {limit:percent} of the time, in tasks bound by memory > {bound:g}", limit=0.5, bound=1), MSPROF, ASCEND, NPU,
+        Threshold("> {limit:percent} of the time, in tasks with memory bound > {bound:g}", limit=0.5, bound=1), MSPROF, ASCEND, NPU,
         "Tasks that move more than they compute", "Move less data",
-        "Fuse ops, move larger pieces at a time, avoid moving the same data again.",
+        "Fuse ops, move larger chunks, avoid moving the same data twice.",
         about="Pipes", unit="fraction", needs=("pmu",), lacks=_NO_PMU,
     ),
     Rule(
@@ -354,13 +357,13 @@ RULES: tuple[AscendRule, ...] = (
     Rule(
         "scalar", _counters_where(_over("scalar_fraction"), "keep the scalar unit busy for more than 80%", "scalar_fraction"),
         Threshold("any > {limit:percent} busy", limit=SATURATED), MSPROF, ASCEND, NPU, "The scalar unit", "Reduce scalar work",
-        "Fewer branches and address computations: larger tiles.",
+        "Reduce branches and address computations: use larger tiles.",
         about="Pipes", unit="fraction", needs=("pmu",), lacks=_NO_PMU,
     ),
     Rule(
         "vector_bound", _counters_where(_vector_bound, "are bound by the vector unit", "vector_fraction"), Threshold("any"),
         MSPROF, ASCEND, NPU, "Tasks whose vector unit is busier than the cube and MTE2", "Use the vector unit better",
-        "Longer repeats and full masks in vector instructions.",
+        "Use longer repeats and full masks in vector instructions.",
         about="Pipes", needs=("pmu",), lacks=_NO_PMU,
     ),
     Rule(
@@ -368,35 +371,35 @@ RULES: tuple[AscendRule, ...] = (
         _counters_where(_cube_on_vector, "that use the cube spend more than 80% on the vector unit", "vector_fraction", "cube_fraction"),
         Threshold("any > {limit:percent} busy, > {long_us:g} µs", limit=SATURATED, long_us=LONG_US), MSPROF, ASCEND, NPU,
         "The vector unit in tasks that use the cube", "Keep matrix ops off the vector unit",
-        "Fuse what surrounds the product, or another format.",
+        "Fuse the ops around the product, or use another format.",
         about="Pipes", unit="fraction", needs=("pmu",), lacks=_NO_PMU,
     ),
     Rule(
         "low_cube", _counters_where(_low_cube, "longer than 20 µs keep the cube busy for less than 80%", "cube_fraction"),
         Threshold("any < {limit:percent} busy, > {long_us:g} µs", limit=SATURATED, long_us=LONG_US), MSPROF, ASCEND, NPU,
-        "The cube in tasks that use it", "Use the cube better", "Larger sizes, multiples of 16; see what the ops are bound by.",
+        "The cube in tasks that use it", "Use the cube better", "Use larger sizes, multiples of 16; see what the ops are bound by.",
         about="Pipes", unit="fraction", needs=("pmu",), lacks=_NO_PMU,
     ),
     Rule(
         "bank_group_conflict",
         _counters_where(
-            _over("bank_group_conflict_fraction"), "lose more than 4% to conflicts of bank groups", "bank_group_conflict_fraction"
+            _over("bank_group_conflict_fraction"), "lose more than 4% to bank group conflicts", "bank_group_conflict_fraction"
         ),
-        Threshold("any > {limit:percent} of its cycles", limit=0.04), MSPROF, ASCEND, NPU, "Conflicts of bank groups",
-        "Avoid conflicts of bank groups", "Other addresses or strides of the vector's operands.",
+        Threshold("any > {limit:percent} of its cycles", limit=0.04), MSPROF, ASCEND, NPU, "Bank group conflicts",
+        "Avoid bank group conflicts", "Change the addresses or strides of the vector operands.",
         about="Pipes", unit="fraction", needs=("pmu",), lacks=_NO_CONFLICTS,
     ),
     Rule(
         "bank_conflict",
-        _counters_where(_over("bank_conflict_fraction"), "lose more than 4% to conflicts of banks", "bank_conflict_fraction"),
-        Threshold("any > {limit:percent} of its cycles", limit=0.04), MSPROF, ASCEND, NPU, "Conflicts of banks",
-        "Avoid conflicts of banks", "Other addresses or strides of the vector's operands.",
+        _counters_where(_over("bank_conflict_fraction"), "lose more than 4% to bank conflicts", "bank_conflict_fraction"),
+        Threshold("any > {limit:percent} of its cycles", limit=0.04), MSPROF, ASCEND, NPU, "Bank conflicts",
+        "Avoid bank conflicts", "Change the addresses or strides of the vector operands.",
         about="Pipes", unit="fraction", needs=("pmu",), lacks=_NO_CONFLICTS,
     ),
     Rule(
         "affinity", _affinity, Threshold("< {limit:percent} of the time", limit=0.5), MSPROF, ASCEND, NPU,
-        "Time in which the cube is the busiest pipe", "Give the cube more of the work",
-        "Matrix products and convolutions instead of element by element ops.",
+        "Time in which the cube is the busiest pipe", "Move more work to the cube",
+        "Use matrix products and convolutions instead of elementwise ops.",
         advises=False, about="Pipes", unit="fraction", needs=("pmu",), lacks=_NO_PMU,
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Rules about iterations, streams, the host and devices beside each other."""
+"""Rules about iterations, streams, the host, and differences between devices."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from nbprof.analysis.ascend import waits as ascend_waits
 from nbprof.analysis.ascend.facts import ASCEND, NO_OPS, AscendRule, Facts, Measured, percent
 from nbprof.analysis.rule import MSADVISOR, MSPROF, MSPROF_ANALYZE, NPU, OURS, Rule, Threshold
 
-_NO_ITERATIONS = "No iteration trace was recorded: run with training_trace on."
-_ONE_DEVICE = "One device was recorded: there is none to compare it with."
-_NO_API = "No api_statistic was recorded: run with runtime_api on."
+_NO_ITERATIONS = "No iteration trace was recorded: enable training_trace."
+_ONE_DEVICE = "Only one device was recorded, so there is none to compare it with."
+_NO_API = "No api_statistic was recorded: enable runtime_api."
 _SYNC = "synchronize"
 _MEMORY_CALLS = ("aclmallocmeminner", "aclrtfreephysical", "aclrtfree", "aclrtmalloc", "aclrtmallocphysical")
 
@@ -33,7 +33,7 @@ def _input(facts: Facts, limit: Threshold) -> Measured | None:
     row = _largest(main, "data_aug_fraction")
     share = float(row["data_aug_fraction"])
     of = f"{row['data_aug_ms']:.2f} of {row['iteration_ms']:.2f} ms"
-    text = f"{percent(share)} of an iteration{_where(main, row)} ({of}) passes before FP Start."
+    text = f"{percent(share)} of an iteration{_where(main, row)} ({of}) is before FP Start."
     return Measured(share, share > limit["limit"], text, share=share)
 
 
@@ -43,9 +43,9 @@ def _reduce(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     row = _largest(main, "all_reduce_fraction")
     share, hidden = float(row["all_reduce_fraction"]), float(row["hidden_all_reduce_ms"])
-    text = f"{percent(share)} of an iteration{_where(main, row)} ({row['all_reduce_ms']:.2f} ms) is the all-reduce "
+    text = f"{percent(share)} of an iteration{_where(main, row)} ({row['all_reduce_ms']:.2f} ms) is all-reduce "
     text += "of gradients after BP End; "
-    text += f"{hidden:.2f} ms more run behind the backward pass." if hidden > 0 else "none runs behind the backward pass."
+    text += f"another {hidden:.2f} ms overlap the backward pass." if hidden > 0 else "none overlaps the backward pass."
     return Measured(share, share > limit["limit"], text, share=share)
 
 
@@ -60,9 +60,7 @@ def _first(facts: Facts, limit: Threshold) -> Measured | None:
     if pd.isna(first) or not mean > 0:
         return None
     ratio = float(first) / mean
-    return Measured(
-        ratio, ratio > limit["limit"], f"The first iteration took {first:.1f} ms, {ratio:.1f} times the mean of those after warm-up."
-    )
+    return Measured(ratio, ratio > limit["limit"], f"The first iteration took {first:.1f} ms, {ratio:.1f} times the mean after warm-up.")
 
 
 def _slow(facts: Facts, limit: Threshold) -> Measured | None:
@@ -72,7 +70,7 @@ def _slow(facts: Facts, limit: Threshold) -> Measured | None:
     times = main["iteration_ms"]
     spread = float((times.max() - times.min()) / times.mean())
     slow = _largest(main, "iteration_ms")
-    text = f"Mean iterations of {len(main)} devices differ by {percent(spread)}; {_device(slow)} is the slowest with {times.max():.2f} ms."
+    text = f"Mean iteration times of {len(main)} devices differ by {percent(spread)}; the slowest is {_device(slow)}: {times.max():.2f} ms."
     return Measured(spread, spread > limit["limit"], text, share=spread if spread > limit["limit"] else None)
 
 
@@ -83,17 +81,17 @@ def _slow_input(facts: Facts, limit: Threshold) -> Measured | None:
     mean = float(main["data_aug_ms"].mean())
     off = (main["data_aug_ms"] - mean).abs() / mean
     worst = _largest(main.assign(off=off), "off")
-    text = f"The Data Aug Bound of {_device(worst)} is {worst['data_aug_ms']:.2f} ms, the mean of all devices {mean:.2f} ms."
+    text = f"The Data Aug Bound of {_device(worst)} is {worst['data_aug_ms']:.2f} ms; the mean over all devices is {mean:.2f} ms."
     return Measured(float(off.max()), float(off.max()) > limit["limit"], text)
 
 
 def _device(row: dict[Hashable, Any]) -> str:
-    """What a device is called in a sentence: recordings are named where their devices have the same number."""
+    """The name of a device in a sentence; the recording is named if device numbers repeat."""
     return f"device {row['device']} of {row['host']}" if row["host"] else f"device {row['device']}"
 
 
 def _where(main: pd.DataFrame, row: dict[Hashable, Any]) -> str:
-    """Which device a sentence is of, where there are several."""
+    """The device that a sentence is about, if there are several."""
     return f" on {_device(row)}" if len(main) > 1 else ""
 
 
@@ -107,16 +105,16 @@ def _wait(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     share = ascend_waits.rule_share(facts.ops, limit["long_us"])
     long = facts.ops[facts.ops["wait_us"] > limit["long_us"]]
-    text = f"Streams waited {percent(share)} of the time of their tasks and waits, in {len(long):,} waits of more than 10 µs each."
+    text = f"Streams waited for {percent(share)} of their busy and waiting time, in {len(long):,} waits of more than 10 µs each."
     before = long.groupby("op")["wait_us"].sum().sort_values(ascending=False).index
     still, for_input = _standing(facts.waits)
     if for_input > 0:
-        text += f" Of the time in which nothing ran on the device {percent(for_input)} was Data Aug Bound."
+        text += f" {percent(for_input)} of the device's idle time was Data Aug Bound."
     return Measured(share, share > limit["limit"], text, before, still)
 
 
 def _standing(waits: pd.DataFrame | None) -> tuple[float | None, float]:
-    """Part of the time in which devices stood still for another reason than their input; and part of standing still that was for input."""
+    """Share of time in which devices were idle for another reason than input; and share of idle time that was for input."""
     rows = None if waits is None else waits[waits["stream"].isna()]
     if rows is None or not len(rows):
         return None, 0.0
@@ -165,7 +163,7 @@ def _workspace(facts: Facts, limit: Threshold) -> Measured | None:
     used = fusion[fusion["memory_workspace_bytes"].fillna(0) > 0]
     total = float(used["memory_workspace_bytes"].sum()) / 2**20
     before, after = ascend_tables.fused_away(fusion)
-    text = f"{len(used):,} of {after:,} ops of the graph, made of {before:,}, take {total:.1f} MiB of workspace."
+    text = f"{len(used):,} of the graph's {after:,} ops, fused from {before:,}, take {total:.1f} MiB of workspace."
     return Measured(total, total > limit["limit"], text, used.sort_values("memory_workspace_bytes", ascending=False)["fused_op"])
 
 
@@ -183,73 +181,73 @@ def _serial(facts: Facts, limit: Threshold) -> Measured | None:
 RULES: tuple[AscendRule, ...] = (
     Rule(
         "input", _input, Threshold("> {limit:percent} of an iteration", limit=0.1), MSADVISOR, ASCEND, NPU,
-        "The Data Aug Bound: what of an iteration passes before FP Start", "Feed the device faster",
+        "Data Aug Bound: the part of an iteration before FP Start", "Feed the device faster",
         "Read and decode in parallel (num_parallel_calls), prefetch, cache; sink the data queue to the device.",
         about="Iterations", unit="fraction", needs=("summary",), lacks=_NO_ITERATIONS,
     ),
     Rule(
         "all_reduce", _reduce, Threshold("> {limit:percent} of an iteration", limit=0.1), OURS, ASCEND, NPU,
-        "All-reduce of gradients after BP End, which nothing hides", "Overlap the all-reduce with the backward pass",
-        "Split the gradients into more all-reduce groups (hccl set_split_strategy), so that the first starts before BP End.",
+        "Exposed all-reduce of gradients after BP End", "Overlap the all-reduce with the backward pass",
+        "Split the gradients into more all-reduce groups (hccl set_split_strategy) so that the first starts before BP End.",
         about="Iterations", unit="fraction", needs=("summary",), lacks="No all-reduce was recorded with the iterations.",
     ),
     Rule(
-        "first_iteration", _first, Threshold("> {limit:g} times the mean of those after warm-up", limit=2), OURS, ASCEND, NPU,
-        "The time of the first iteration", "Leave the first iterations out of measurements",
-        "It compiles the graph and fills the queues: start the profiler after it, or keep compiled ops in a cache.",
+        "first_iteration", _first, Threshold("> {limit:g} times the mean after warm-up", limit=2), OURS, ASCEND, NPU,
+        "Time of the first iteration", "Exclude the first iterations from measurements",
+        "It compiles the graph and fills the queues: start the profiler after it, or cache compiled ops.",
         about="Iterations", unit="times", needs=("summary", "iterations"), lacks=_NO_ITERATIONS,
     ),
     Rule(
         "slow_device", _slow, Threshold("> {limit:percent} of the mean", limit=0.05), f"{MSPROF_ANALYZE} (slow rank)", ASCEND, NPU,
-        "How far the mean iterations of devices lie apart", "Find what holds the slowest device up",
-        "Compare its parts of an iteration with those of the others: input means its host, compute its clock, all-reduce its link.",
+        "Spread of the devices' mean iteration times", "Find what slows down the slowest device",
+        "Compare the parts of its iterations with the others': input points to its host, compute to its clock, all-reduce to its link.",
         about="Iterations", unit="fraction", needs=("summary",), lacks=_ONE_DEVICE,
     ),
     Rule(
         "slow_input", _slow_input, Threshold("> {limit:percent} off the mean", limit=0.2), f"{MSPROF} (slow node)", ASCEND, NPU,
-        "The Data Aug Bound of each device by the mean of all", "Even out the input of the devices",
-        "Give each device the same share of the data and its own cores of the host.",
+        "Data Aug Bound of each device against the mean", "Even out the input of the devices",
+        "Give each device an equal share of the data and its own host cores.",
         about="Iterations", unit="fraction", needs=("summary",), lacks=_ONE_DEVICE,
     ),
     Rule(
         "wait", _wait,
         Threshold(
-            "> {limit:percent} of the time of tasks and waits, in waits of > {long_us:g} µs", limit=0.03, long_us=ascend_waits.LONG_US
+            "> {limit:percent} of busy and waiting time, in waits of > {long_us:g} µs", limit=0.03, long_us=ascend_waits.LONG_US
         ),
-        MSPROF, ASCEND, NPU, "Waits of streams between their tasks", "Close the gaps between tasks",
-        "Run more iterations in one call (iterations_per_loop), use a graph instead of single ops, a larger batch; look for what the host "
-        "does in the longest gap.",
+        MSPROF, ASCEND, NPU, "Waits between the tasks of a stream", "Close the gaps between tasks",
+        "Run more iterations in one call (iterations_per_loop), use a graph instead of single ops, a larger batch; check what the host "
+        "does during the longest gap.",
         about="Schedule", unit="fraction", needs=("ops",), lacks=NO_OPS,
     ),
     Rule(
         "aicpu_serial", _serial, Threshold("> {limit:percent} of the time in which the device computes", limit=0.05), MSPROF, ASCEND, NPU,
-        "AI CPU tasks that run alone", "Move what the AI CPU does alone",
-        "Replace the ops, or give them types that AI Core has a kernel for.",
+        "AI CPU tasks that run alone", "Move exclusive work off the AI CPU",
+        "Replace the ops, or use types for which AI Core has a kernel.",
         about="AI CPU", unit="fraction", needs=("ops",), lacks=NO_OPS,
     ),
     Rule(
         "sync", _sync, Threshold("> {limit:percent} of the time in AscendCL calls", limit=0.5),
         f"{MSPROF_ANALYZE} (stream synchronization); nbprof's threshold", ASCEND, NPU,
-        "Calls of AscendCL that wait for the device", "Wait for the device less often",
-        "Unset ASCEND_LAUNCH_BLOCKING; read losses and metrics every few iterations only.",
+        "AscendCL calls that wait for the device", "Synchronize less often",
+        "Unset ASCEND_LAUNCH_BLOCKING; read losses and metrics only every few iterations.",
         about="Host", unit="fraction", needs=("api",), lacks=_NO_API,
     ),
     Rule(
         "compile", _compile, Threshold("> {limit:g} calls", limit=20), "MindStudio Insight (operators dispatch)", ASCEND, NPU,
-        "Calls that compile an op while the program runs", "Do not compile ops while the program runs",
+        "Calls that compile an op at run time", "Avoid compiling ops at run time",
         "Set jit_compile to False, or keep shapes the same.",
         about="Host", needs=("api",), lacks=_NO_API,
     ),
     Rule(
         "allocations", _allocations, Threshold("> {limit:g} ms", limit=10), f"{MSPROF_ANALYZE} (memory)", ASCEND, NPU,
-        "Calls that take and give back memory of the device", "Take memory of the device less often",
-        "Allow expandable segments, do not empty the cache, or take a smaller batch.",
+        "Calls that allocate or free device memory", "Allocate device memory less often",
+        "Enable expandable segments, do not empty the cache, or use a smaller batch.",
         about="Host", unit="ms", needs=("api",), lacks=_NO_API,
     ),
     Rule(
         "workspace", _workspace, Threshold("any", limit=0), MSPROF, ASCEND, NPU,
-        "Workspace of ops of the graph", "Reduce the workspace of ops",
-        "Choose other implementations of these ops, where memory is short.",
-        about="Memory", unit="MiB", needs=("fusion",), lacks="No fusion_op was recorded: it is there for graphs.",
+        "Workspace of graph ops", "Reduce the workspace of ops",
+        "If memory is short, choose other implementations of these ops.",
+        about="Memory", unit="MiB", needs=("fusion",), lacks="No fusion_op was recorded: it exists only for graphs.",
     ),
 )  # fmt: skip

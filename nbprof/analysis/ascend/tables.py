@@ -1,4 +1,4 @@
-"""Fused ops and calls of the host's API, as msprof sums them up."""
+"""Fused ops and host API calls, as summarized by msprof."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _ran(host: Any, name: Any, ops: pd.DataFrame | None) -> dict[str, Any]:
 
 
 def fused_away(frame: pd.DataFrame) -> tuple[int, int]:
-    """How many ops the graph had before fusion and after, of those that the table lists."""
+    """Number of listed ops of the graph before and after fusion."""
     return int(np.maximum(frame["originals"].to_numpy(np.int64), 1).sum()), len(frame)
 
 

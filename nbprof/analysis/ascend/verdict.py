@@ -1,4 +1,4 @@
-"""What limits an iteration on an NPU, in a sentence with its number."""
+"""What limits an iteration on an NPU: a sentence with its figure."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from nbprof.analysis.overview import SINGLE_BOTTLENECK_PERCENT
 
 _LEAST = SINGLE_BOTTLENECK_PERCENT / 100
 _WORDS = {
-    "data_aug": ("input", "Input-bound", "of an iteration passes before FP Start: the device waits for data"),
+    "data_aug": ("input", "Input-bound", "of an iteration is before FP Start: the device waits for data"),
     "compute": ("device_compute", "Device-bound", "of an iteration is the forward and backward pass and the update"),
     "fp_to_bp": ("device_compute", "Device-bound", "of an iteration is the forward and backward pass"),
-    "all_reduce": ("device_collectives", "Communication-bound", "of an iteration is all-reduce after BP End, which nothing hides"),
-    # Communication, or the update of the weights: which, the file does not say.
+    "all_reduce": ("device_collectives", "Communication-bound", "of an iteration is exposed all-reduce after BP End"),
+    # Communication or weight update: the file does not say which.
     "grad_refresh": ("", "Grad-refresh-bound", "of an iteration is the Grad Refresh, after BP End"),
 }
 _OTHER_MEANING = {
-    OWN_START: "Iteration Time in the file counts from the start of the iteration itself: {apart:.0%} of the time between two ends of "
-    "iterations is not in it.",
-    FROM_FP: "Iteration Time in the file counts from FP Start: the Data Aug Bound is not in it.",
+    OWN_START: "Iteration Time in the file is measured from the start of the iteration itself: it misses {apart:.0%} of the time between "
+    "the ends of two iterations.",
+    FROM_FP: "Iteration Time in the file is measured from FP Start, without the Data Aug Bound.",
 }
 
 
 def verdict(summary: pd.DataFrame, ops: pd.DataFrame, waits: pd.DataFrame) -> dict[str, Any]:
-    """What limits the main model of the slowest device; without iterations, whether the device stood still.
+    """What limits the main model of the slowest device; without iterations, whether the device was idle.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ _TOLD = {
 def of_marks(out: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
     """The verdict of `p.overview` where the marks of iterations are all that is known of them: no task of the device lies in them."""
     evidence = [
-        (False, "No task of the device was recorded in the iterations: this is by their marks alone"),
+        (False, "No device tasks were recorded in the iterations: based on the iteration trace alone"),
         *out["confidence_evidence"][1:],
     ]
     failed = sum(not ok for ok, _ in evidence)
@@ -81,7 +81,7 @@ def of_marks(out: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
         "bound": said["bound"] or None,
         "verdict": said["verdict"],
         "verdict_text": said["text"],
-        "verdict_detail": f"{said['detail']} Its parts are in Ascend, by the iteration trace; tasks were not recorded.".strip(),
+        "verdict_detail": f"{said['detail']} The Ascend tab shows its parts, from the iteration trace; tasks were not recorded.".strip(),
         "confidence": "medium" if failed == 1 else "low",
         "confidence_evidence": evidence,
     }
@@ -101,14 +101,14 @@ def _detail(row: pd.Series[Any], gap: bool) -> str:
 def _of_waits(ops: pd.DataFrame, waits: pd.DataFrame) -> dict[str, Any]:
     all_streams = waits[waits["stream"].isna() & waits["wait_fraction"].notna()]
     if not len(all_streams):
-        return {"bound": "", "verdict": "Unknown", "text": "", "detail": "Neither iterations nor start times of tasks are in the profile."}
+        return {"bound": "", "verdict": "Unknown", "text": "", "detail": "The profile has neither iterations nor start times of tasks."}
     wait, busy = float(all_streams["wait_us"].sum()), float(all_streams["busy_us"].sum())
     share = ascend.part(wait, wait + busy)
     where = "between its first and its last task" if len(all_streams) == 1 else "between the first and the last task of each"
     who = "the device" if len(all_streams) == 1 else f"the {len(all_streams)} devices"
     if share >= _LEAST:
-        text = f"{who} stood still for {_percent(share)} of the time {where}"
-        # Why it does, launches or the program between them, is not in the tables.
+        text = f"{who} {'was' if len(all_streams) == 1 else 'were'} idle for {_percent(share)} of the time {where}"
+        # The cause, launches or the program between them, is not in the tables.
         return {"bound": "", "verdict": "Mostly idle", "text": text, "detail": _NO_MARKS}
     comm = float(ops[ops["core"] == ascend.COMMUNICATION]["duration_us"].sum())
     if busy > 0 and comm / (wait + busy) >= _LEAST:
@@ -119,8 +119,8 @@ def _of_waits(ops: pd.DataFrame, waits: pd.DataFrame) -> dict[str, Any]:
 
 
 def _percent(share: float) -> str:
-    """A share that is not all is not called so."""
+    """A share below 100 % is never shown as 100 %."""
     return "over 99%" if 0.995 <= share < 1 else f"{share:.0%}"
 
 
-_NO_MARKS = "No iteration trace is in the profile, so this is of all tasks."
+_NO_MARKS = "The profile has no iteration trace, so this covers all tasks."

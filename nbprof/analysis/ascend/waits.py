@@ -1,4 +1,4 @@
-"""How long the streams of an NPU stood still between their tasks."""
+"""How long the streams of an NPU were idle between their tasks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLUMNS = [
 
 
 def frame(ops: pd.DataFrame, iterations: pd.DataFrame | None = None) -> pd.DataFrame:
-    """One row a stream, and one for all streams of a device together (`stream` NA); the columns of `SCHEMA["ascend.waits.frame"]`.
+    """One row per stream, and one for all streams of a device together (`stream` NA); the columns of `SCHEMA["ascend.waits.frame"]`.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def _stream(
 
 
 def _gaps_of(iterations: pd.DataFrame | None, key: tuple[Any, ...]) -> tuple[Int64s, Int64s] | None:
-    """Data Aug Bounds of a device: starts and ends in ps, in time order; None where none is known."""
+    """Data Aug Bounds of a device: starts and ends in ps, in time order; None if unknown."""
     if iterations is None or not len(iterations):
         return None
     own = iterations[(iterations["host"] == key[0]) & (iterations["device"] == key[1]) & iterations["main"]]

@@ -1,4 +1,4 @@
-"""Two runs side by side: steps, figures, categories, ops and kernels of one before and one after a change.
+"""Two runs side by side: steps, figures, categories, ops and kernels, before and after a change.
 
 XProf and TensorFlow Profiler have no such view; everything here is defined by nbprof, on the frames of the two runs.
 """
@@ -32,12 +32,12 @@ _COPY_NUMBER = re.compile(r"[_.]\d+(?=$|[/:\[])")
 
 @dataclass
 class Side:
-    """The frames of one run, as far as a comparison needs them.
+    """The frames of one run that a comparison needs.
 
     Attributes
     ----------
     label : str
-        What the run is called in sentences.
+        Name of the run in sentences.
     steps, ops, kernels, input_ops : DataFrame
         As `p.steps.frame`, `p.ops.frame`, `p.kernels.frame` and `p.input_pipeline.frame` have them.
     overview : dict
@@ -66,7 +66,7 @@ class Side:
 
     @property
     def times(self) -> Floats:
-        """Step times in ms in time order: of the steps that averages are of, the mean of all hosts for each."""
+        """Step times in ms, in time order: of the steps in the averages, each the mean over all hosts."""
         return by_step(self.steps)[STEP]
 
 
@@ -114,7 +114,7 @@ def steps(before: Side, after: Side) -> pd.DataFrame:
 
 
 def categories(before: Side, after: Side) -> pd.DataFrame:
-    """`step_time` and each category, ms a step: means of the counted steps, their difference and its 95 % Welch interval.
+    """`step_time` and each category, ms per step: means of the counted steps, their difference and its 95 % Welch interval.
 
     Each row has its interval for itself; of nine rows without any change one in twenty leaves 0 out by chance.
     """
@@ -142,7 +142,7 @@ def _real(found: Difference) -> Any:
 
 
 def figures(before: Side, after: Side) -> pd.DataFrame:
-    """The key figures of both: `figure before after change unit`; a figure that neither has is left out."""
+    """The key figures of both runs: `figure before after change unit`; figures that neither has are omitted."""
     rows = [_figure(name, unit, read(before), read(after)) for name, unit, read in _FIGURES]
     out = pd.DataFrame(rows, columns=["figure", "unit", "before", "after", "change", "change_percent"])
     return out[out["before"].notna() | out["after"].notna()].reset_index(drop=True)
@@ -167,7 +167,7 @@ def _mean_step(side: Side) -> float:
 
 
 def batch_size(side: Side) -> float:
-    """The batch size as a number; NaN where none was stated."""
+    """The batch size as a number; NaN if not stated."""
     try:
         size = float(side.batch)
     except ValueError:
@@ -196,7 +196,7 @@ _FIGURES: list[tuple[str, str, Any]] = [
 
 
 def ops(before: Side, after: Side) -> pd.DataFrame:
-    """Self time of each op before and after, largest change first: in µs a step where both runs have steps, else in the whole profile.
+    """Self time of each op before and after, largest change first: in µs per step where both runs have steps, else in the whole profile.
 
     Ops are the same if side, type and name are. Frameworks number copies of a name (`dense_3`, `fusion.12`), and a model that was built
     again has other numbers: what is left of such names is paired where one candidate remains on each side, with `before_op` for what it
@@ -219,7 +219,7 @@ def kernels(before: Side, after: Side) -> pd.DataFrame:
 
 
 def per_step(before: Side, after: Side) -> bool:
-    """Whether times of ops are a step; without steps in one of the runs they are of the whole profile."""
+    """Whether op times are per step; if a run has no steps, they are of the whole profile."""
     return len(before.steps) > 0 and len(after.steps) > 0
 
 
@@ -294,7 +294,7 @@ def _ordered(out: pd.DataFrame, columns: list[str], name: str) -> pd.DataFrame:
 
 
 def category_of(name: str, kind: str, where: str, inputs: set[str]) -> str:
-    """The category that an op or kernel is drawn in, by where it ran and what it is called."""
+    """The category that an op or kernel is drawn in, by where it ran and by its name."""
     text = f"{name} {kind}"
     for pattern, category in ((_COPY_IN, "input"), (_COPY_OUT, "output"), (_COPY_WITHIN, "device_to_device")):
         if pattern.search(text):
@@ -309,5 +309,5 @@ def category_of(name: str, kind: str, where: str, inputs: set[str]) -> str:
 
 
 def same_steps(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> bool:
-    """Whether both hold the same times, as the same file opened twice does."""
+    """Whether both have the same times, like the same file opened twice."""
     return len(a) > 0 and len(a) == len(b) and bool(np.array_equal(a, b))

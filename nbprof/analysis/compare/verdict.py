@@ -13,23 +13,23 @@ from nbprof.analysis.compare.compare import STEP, Side, batch_size, by_step, per
 from nbprof.analysis.compare.welch import LEVEL, Difference, Floats, autocorrelation, effective_size, trimmed, welch
 
 ENOUGH = 10
-"""Steps from which on the spread of a run is known well enough."""
+"""Steps needed to know the spread of a run well enough."""
 _FACTOR = 1.1
-"""From this ratio on a change is told as a factor, below as a percentage."""
+"""From this ratio on, a change is stated as a factor, below it as a percentage."""
 _MENTION = 0.05
-"""A category is mentioned if it changed by this part of a step."""
+"""A category is mentioned if it changed by this fraction of a step."""
 _PRECISION_POINTS = 25.0
 _SAME_COMPUTE = 0.02
 
 TITLES = {
     "real": "The change is real",
-    "some": "The change is real, in a part of the steps",
+    "some": "The change is real for some steps",
     "typical": "The typical step has changed",
     "serial": "The change may be chance",
     "chance": "The change may be chance",
-    "none": "No change is shown",
-    "same": "Nothing has changed",
-    "unknown": "Not known whether it is real",
+    "none": "No significant change",
+    "same": "Nothing changed",
+    "unknown": "Unknown whether the change is real",
 }
 _LABELS = {
     "input": "waiting for input",
@@ -37,13 +37,13 @@ _LABELS = {
     "device_collectives": "communication",
     "output": "copies to the host",
     "compile": "compilation",
-    "other": "time in nothing recorded",
+    "other": "unrecorded time",
 }
 _AVOIDABLE = ("input", "kernel_launch", "output", "compile", "device_collectives", "device_to_device", "other")
 
 
 class Verdict(NamedTuple):
-    """What came out.
+    """The result of a comparison.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ def _headline(kind: str, before: Side, after: Side, a: Floats, b: Floats, digits
     if kind == "same":
         return f"No difference: both have the same steps of {now} ms"
     if kind == "none":
-        return f"No difference is shown: a step takes {now} ms, and took {was} ms"
+        return f"No significant difference: a step takes {now} ms, before {was} ms"
     if kind == "typical":
         middle = [float(np.median(t)) for t in (a, b)]
         word = "faster" if middle[1] < middle[0] else "slower"
@@ -163,7 +163,7 @@ def _how_much(before: float, after: float) -> str:
 
 def _detail(kind: str, categories: pd.DataFrame, a: Floats, b: Floats, digits: int) -> str:
     if not len(a) or not len(b):
-        return "Steps are marked by nbprof.steps(), and by the frameworks' own step markers. Ops and kernels are compared below."
+        return "nbprof.steps() or the framework's own step markers mark steps. Ops and kernels are compared below."
     if kind == "same":
         return "It is the same recording, or a copy of it."
     rows = categories.set_index("category")
@@ -171,7 +171,7 @@ def _detail(kind: str, categories: pd.DataFrame, a: Floats, b: Floats, digits: i
     parts = rows.drop(STEP)
     parts = parts[parts["change_ms"].abs() >= _MENTION * step]
     if kind != "unknown":
-        # A change that may be chance is not told as one; of single steps none is known to be more.
+        # A change that may be chance is not stated; with single steps, every change may be.
         parts = parts[parts["real"].fillna(False).astype(bool)]
     told = []
     for fell in (True, False):
@@ -186,7 +186,7 @@ def _detail(kind: str, categories: pd.DataFrame, a: Floats, b: Floats, digits: i
     shares = {name: share for name, share in shares.items() if share >= _MENTION}
     if shares:
         largest = max(shares, key=shares.__getitem__)
-        share = f"{100 * shares[largest]:.0f}% of a step"
+        share = f"{100 * shares[largest]:.0f}% of step time"
         again = len(told) == 1 and told[0][1].lower().startswith(label(largest))
         what = f"That is {'still' if told[0][2] else 'now'} the largest avoidable part" if again else ""
         sentences.append(f"{what or f'The largest avoidable part is now {label(largest)}'}: {share}.")
@@ -194,12 +194,12 @@ def _detail(kind: str, categories: pd.DataFrame, a: Floats, b: Floats, digits: i
 
 
 def label(category: str) -> str:
-    """What a category is called within a sentence."""
+    """The name of a category within a sentence."""
     return _LABELS.get(category, category.replace("_", " "))
 
 
 def _told(name: str, row: Any, digits: int) -> tuple[float, str, bool]:
-    """How much a category changed, the sentence, and whether it fell."""
+    """How much a category changed, a sentence about it, and whether it fell."""
     was, now = float(row["before_ms"]), float(row["after_ms"])
     text = label(name)
     text = text[0].upper() + text[1:]
@@ -216,23 +216,23 @@ def _steps_evidence(kind: str, found: Difference, a: Floats, b: Floats, digits: 
     if found.known:
         out.append((found.real, f"{what} {signed(found.change, digits)} ± {_ms(found.margin, digits)} ms (95%), {count}"))
     else:
-        out.append((False, f"Difference {signed(found.change, digits)} ms; one step says nothing about its spread"))
+        out.append((False, f"Difference {signed(found.change, digits)} ms; a single step does not show the spread"))
     if kind == "serial":
         worth = [effective_size(times) for times in (a, b)]
         r = max(autocorrelation(times) for times, n in zip((a, b), worth, strict=True) if n < len(times))
         least = min(worth)
-        text = f"Steps resemble the one before (correlation {r:.2f}): they are worth {least:.0f} independent ones"
+        text = f"Consecutive steps are correlated ({r:.2f}): they are worth {least:.0f} independent ones"
         out.append((False, f"{text}; record longer, or several times"))
     if kind == "typical" and not found.real:
         word = "slower" if a.max() < b.min() else "faster"
-        out.append((True, f"Every step after is {word} than every step before; slow ones widen the interval of the mean"))
+        out.append((True, f"Every step after is {word} than every step before; outliers widen the confidence interval of the mean"))
     elif kind == "typical":
         mean = welch(a, b)
-        text = f"A few slow steps hide it in the mean: {signed(mean.change, digits)} ± {_ms(mean.margin, digits)} ms"
+        text = f"A few slow steps hide the difference in the mean: {signed(mean.change, digits)} ± {_ms(mean.margin, digits)} ms"
         out.append((False, text))
     if kind == "some":
         middle = trimmed(a, b)
-        text = f"Without the fastest and the slowest fifth: {signed(middle.change, digits)} ± {_ms(middle.margin, digits)} ms"
+        text = f"Without the fastest and slowest 20%: {signed(middle.change, digits)} ± {_ms(middle.margin, digits)} ms"
         out.append((False, text))
     few = [(n, where) for n, where in ((len(a), "before"), (len(b), "after")) if n < ENOUGH]
     if few and kind != "same":
@@ -244,7 +244,7 @@ def _steps_evidence(kind: str, found: Difference, a: Floats, b: Floats, digits: 
 
 
 def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
-    """What the runs have in common, what differs and what is not known."""
+    """What the runs have in common, what differs and what is unknown."""
     same: list[str] = []
     unknown: list[str] = []
     out: list[tuple[bool, str]] = []
@@ -258,25 +258,25 @@ def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
     lines = [(True, f"Same {_listed(same)}")] if same else []
     half = [side.overview.get("compute_16bit_percent") for side in (before, after)]
     if half[0] is not None and half[1] is not None and abs(half[0] - half[1]) > _PRECISION_POINTS:
-        out.append((False, f"Part of compute in 16 bit differs: {half[0]:.0f}% before, {half[1]:.0f}% after"))
+        out.append((False, f"The share of 16-bit compute differs: {half[0]:.0f}% before, {half[1]:.0f}% after"))
     kinds = [_kind(side) for side in (before, after)]
     if kinds[0] and kinds[1] and kinds[0] != kinds[1]:
-        out.append((False, f"The steps are of different kinds: {_short(kinds[0])} before, {_short(kinds[1])} after"))
+        out.append((False, f"The kinds of steps differ: {_short(kinds[0])} before, {_short(kinds[1])} after"))
     for side, where in ((before, "before"), (after, "after")):
         if side.dropped:
             out.append((False, f"{side.dropped:,} events were dropped {where}"))
         if side.failed:
-            out.append((False, f"The cell failed {where}: only a part of it was recorded"))
+            out.append((False, f"The cell failed {where}: it was only partly recorded"))
     if not per_step(before, after):
-        out.append((False, "Ops and kernels are compared by their time in the whole profile, which may differ in length"))
+        out.append((False, "Ops and kernels are compared by their time in the whole profile, and the profiles may differ in length"))
     if unknown:
         text = _listed(unknown)
-        out.append((False, f"{text[0].upper()}{text[1:]} {'is' if len(unknown) == 1 else 'are'} not recorded: make sure of the same"))
+        out.append((False, f"{text[0].upper()}{text[1:]} {'was' if len(unknown) == 1 else 'were'} not recorded: make sure they match"))
     return lines + out
 
 
 def _facts(before: Side, after: Side) -> list[tuple[str, str, str]]:
-    """(name, before, after) of what ought to be the same; '' where it is not known."""
+    """(name, before, after) of what should be the same; '' if unknown."""
     sides = before, after
     rows = [
         ("device", [_devices(side) for side in sides]),
@@ -295,7 +295,7 @@ def _facts(before: Side, after: Side) -> list[tuple[str, str, str]]:
 
 
 def _host(name: object) -> str:
-    # PyTorch's trace files are called after their host and the time at which they were written.
+    # PyTorch names trace files by host and time of writing.
     return re.sub(r"\.\d{10,}\Z", "", str(name))
 
 

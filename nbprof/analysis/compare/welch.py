@@ -17,14 +17,14 @@ Floats = npt.NDArray[np.float64]
 
 LEVEL = 0.95
 TRIM = 0.2
-"""Of a trimmed mean: this part of the steps is left out at each end."""
+"""For a trimmed mean: this fraction of the steps is dropped at each end."""
 LEAST_FOR_MEMORY = 8
-"""Steps from which on an autocorrelation says something."""
+"""Steps needed for a meaningful autocorrelation."""
 _EPSILON = 1e-15
 
 
 class Difference(NamedTuple):
-    """The mean of `after` less that of `before`.
+    """The mean of `after` minus that of `before`.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Difference(NamedTuple):
 
     @property
     def real(self) -> bool:
-        """Whether the interval leaves 0 out."""
+        """Whether the interval excludes 0."""
         return self.known and abs(self.change) > self.margin
 
 
@@ -68,7 +68,7 @@ def welch(before: Floats, after: Floats, *, sizes: tuple[float, float] | None = 
 
 
 def trimmed(before: Floats, after: Floats, *, sizes: tuple[float, float] | None = None) -> Difference:
-    """The difference of the means without the fastest and the slowest fifth of each series, with its 95 % interval (Yuen).
+    """The difference of the means without the fastest and slowest 20 % of each series, with its 95 % interval (Yuen).
 
     Parameters
     ----------

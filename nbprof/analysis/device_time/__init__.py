@@ -1,1 +1,1 @@
-"""What devices did with their time, and what they waited for."""
+"""How devices spent their time, and what they waited for."""

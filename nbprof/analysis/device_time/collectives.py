@@ -37,7 +37,7 @@ _KINDS = (
 _ALIKE = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter", "alltoall": "all_to_all"}
 _GATHERS = ("all_gather", "gather")
 _ONE_SIDED = ("send", "recv")
-"""What one rank sends and another gets: there is nobody to wait for together."""
+"""Point-to-point calls: there is no group to wait for."""
 
 
 @lru_cache(maxsize=4096)
@@ -49,7 +49,7 @@ def kind_of(name: str) -> str:
 
 
 def bus_factor(kind: str, ranks: Floats) -> Floats:
-    """What the bandwidth by the size of the data is multiplied by to be that of the slowest link; NaN where the ranks are not known."""
+    """Factor from algorithm bandwidth to bus bandwidth (that of the slowest link); NaN if the ranks are unknown."""
     n = np.where(ranks >= 1, ranks, np.nan)
     if kind == "all_reduce":
         return np.asarray(2 * (n - 1) / n)
@@ -59,7 +59,7 @@ def bus_factor(kind: str, ranks: Floats) -> Floats:
 
 
 def each(done: Work, activity: Activity, trace: Trace, steps: pd.DataFrame) -> tuple[pd.DataFrame, list[Note]]:
-    """One row a collective and rank, in time order, and what the receipt says: the columns of `p.device_time.each_collective`."""
+    """One row per collective and rank, in time order, and what the receipt says: the columns of `p.device_time.each_collective`."""
     calls = _calls(activity, trace)
     if not len(calls):
         return pd.DataFrame(columns=[*EACH, "match"]), []
@@ -171,7 +171,7 @@ def _matched(calls: pd.DataFrame, done: Work, notes: list[Note]) -> Int64s:
     doubles = [i for i, rank in enumerate(done.ranks) if rank is not None and done.ranks.index(rank) < i]
     if doubles:
         listed = ", ".join(done.hosts[i] for i in doubles[:4]) + (" …" if len(doubles) > 4 else "")
-        notes.append(Note("warning", f"Of ranks that several files are of, the first is compared with the others; not {listed}."))
+        notes.append(Note("warning", f"Several files have the same rank: only the first of each is compared, not {listed}."))
     usable = ~single & ~np.isin(host, doubles)
     if len(np.unique(member[usable])) < 2:
         return out
@@ -192,8 +192,8 @@ def _matched(calls: pd.DataFrame, done: Work, notes: list[Note]) -> Int64s:
         notes.append(
             Note(
                 "warning",
-                f"{int(uneven.sum()):,} calls of collectives on {ranks} ranks could not be matched: the ranks do not have the same number "
-                "of them in the same step, as recordings of different length have. Waiting is not told for these.",
+                f"{int(uneven.sum()):,} collective calls on {ranks} ranks could not be matched: the ranks have different numbers of them "
+                "in the same step, as in recordings of different length. Their waiting time is unknown.",
             )
         )
     good = usable & even[key]
@@ -226,7 +226,7 @@ def _last(match: Int64s, length: Int64s, start: Int64s) -> npt.NDArray[np.bool_]
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row a collective, process group and size, most time first: the columns of `p.device_time.collectives`.
+    """One row per collective, process group and size, most time first: the columns of `p.device_time.collectives`.
 
     Bandwidth is of all data by all the time that it took itself; missing where a size or the other ranks are not known.
     """
@@ -264,11 +264,11 @@ def _harmonic(rates: pd.Series) -> float:
 
 STRAGGLERS = frames.names("device_time.stragglers")
 LATE = 0.01
-"""A rank is a straggler where the others waited for it for more than this part of the step."""
+"""A rank is a straggler if the others waited for it for more than this fraction of the step."""
 
 
 def stragglers(rows: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
-    """One row a rank for the whole recording (step NA), then for each step: the columns of `p.device_time.stragglers`.
+    """One row per rank for the whole recording (step NA), then for each step: the columns of `p.device_time.stragglers`.
 
     `late_ms`: how much later than the first one the rank came, summed over collectives. `cost_ms`: how long the rank that waited longest
     stood still in those collectives in which this rank was the last.
@@ -316,7 +316,7 @@ def stragglers(rows: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def lengths(steps: pd.DataFrame) -> list[Note]:
-    """What the receipt says of ranks that recorded different numbers of steps."""
+    """Receipt notes about ranks that recorded different numbers of steps."""
     if not len(steps):
         return []
     count = steps.groupby("host", sort=False).size()
@@ -324,4 +324,4 @@ def lengths(steps: pd.DataFrame) -> list[Note]:
         return []
     least, most = count.idxmin(), count.idxmax()
     text = f"The hosts recorded different numbers of steps, from {count.min():,} ({least}) to {count.max():,} ({most})"
-    return [Note("warning", f"{text}: only steps that several of them have are compared.")]
+    return [Note("warning", f"{text}: only steps that several hosts recorded are compared.")]

@@ -1,4 +1,4 @@
-"""What a step could not have been shorter without: the chain of work, on host and devices, in which each piece waited for the one before.
+"""The critical path of a step: the chain of work, on host and devices, in which each segment waited for the previous one.
 
 The path is walked backwards from the end of the step. A work of a device waited for its launch where that began after the work before it on
 the stream had ended; else for that work, or for one of another stream that ended just before. A call of the host that stands still until a
@@ -26,7 +26,7 @@ from nbprof.core.trace import Int64s, Trace
 from nbprof.schema import frames
 
 KINDS = ("compute", "communication", "memory", "launch_delay", "kernel_wait", "launch", "wait", "input", "op", "host", "unknown")
-"""What a piece of the path is."""
+"""The kinds of path segments."""
 SEGMENTS = frames.names("device_time.critical_path_pieces")
 PATH = ["kind", "name", "op", "pieces", "total_us", "percent", "longest_us", "_at_ms", "_for_ms"]
 _SYNC = re.compile(
@@ -86,7 +86,7 @@ class _Walk:
             self.pieces.append((what, of, start, end))
 
     def latest(self, moment: int) -> int:
-        """The work that ended last, not after a moment; -1 where there is none."""
+        """The work that ended last, not after a given time; -1 if there is none."""
         at = bisect_right(self.ends, moment) - 1
         return self.by_end[at] if at >= 0 else -1
 
@@ -147,7 +147,7 @@ class _Walk:
         return self.window.start, -1, lane
 
     def _host(self, lane: int, time: int) -> tuple[int, int, int]:
-        """From a moment on a thread back to what it waited for, or to the begin of its work."""
+        """From a moment on a thread back to what it waited for, or to the start of its work."""
         thread = self.threads.get(lane)
         at = bisect_left(thread.start, time) - 1 if thread else -1
         if thread and at >= 0 and thread.end[at] >= time:
@@ -286,7 +286,7 @@ def _of_threads(walk: _Walk, activity: Activity, trace: Trace) -> list[pd.DataFr
 
 
 def summary(pieces: pd.DataFrame) -> pd.DataFrame:
-    """One row a kind, name and op, most time first: the columns of `p.device_time.critical_path`; the percents add up to 100."""
+    """One row per kind, name and op, most time first: the columns of `p.device_time.critical_path`; the percents add up to 100."""
     if not len(pieces):
         return pd.DataFrame(columns=PATH)
     longest = pieces.groupby(["kind", "name", "op"], sort=False)["duration_us"].idxmax()
@@ -302,7 +302,7 @@ def summary(pieces: pd.DataFrame) -> pd.DataFrame:
 
 
 def choose(steps: pd.DataFrame, hosts: list[str], step: int | None = None, host: str | None = None) -> pd.Series | None:
-    """The row of a step; without one the step of median length of those that averages are of, on the first host that has any."""
+    """The row of a step; by default, the step of median length among those in the averages, on the first host that has any."""
     mine = steps[steps["host"] == (host if host is not None else next((h for h in hosts if (steps["host"] == h).any()), ""))]
     if step is not None:
         mine = mine[mine["step"] == step]

@@ -1,4 +1,4 @@
-"""What devices did with their time: computation, communication, memory, idle, each instant counted once; kernels by class and name.
+"""How devices spent their time: computation, communication, memory, idle, each instant counted once; kernels by class and name.
 
 Work of a device is every kernel, copy and fill on any of its streams; on a TPU every op of a core without the ops inside it. Waits that a
 recorder draws on streams (`cuda_sync`) are no work. Times are whole picoseconds.
@@ -25,12 +25,12 @@ from nbprof.schema import frames
 Floats = npt.NDArray[np.float64]
 
 COMPUTE, COMMUNICATION, MEMORY = 1, 2, 4
-"""Classes as bits: a moment has the bits of all classes that run in it."""
+"""Classes as bits: an instant has the bits of all classes running in it."""
 CLASS_NAMES = {COMPUTE: "compute", COMMUNICATION: "communication", MEMORY: "memory"}
 _CORE_CLASS = {"compute": COMPUTE, "all_reduce": COMMUNICATION, "send": COMMUNICATION, "recv": COMMUNICATION}
 _CALLED_COPY = re.compile(r"hip(?:memcpy|memset|copybuffer|fillbuffer)", re.IGNORECASE)
 _MS = 1e9
-"""Picoseconds of a millisecond."""
+"""Picoseconds per millisecond."""
 
 KEYS = ["host", "rank", "device"]
 STEP = ["step", "name", "start_ms"]
@@ -95,18 +95,18 @@ def rank_of(host: str) -> int | None:
 
 
 def missing(values: npt.NDArray[Any], where: npt.NDArray[np.bool_]) -> Any:
-    """Whole numbers as a column in which some are missing."""
+    """Integers as a nullable column."""
     return pd.arrays.IntegerArray(np.asarray(values, np.int64), np.asarray(where, np.bool_))
 
 
 def rank_column(ranks: list[int | None], host: npt.NDArray[np.integer]) -> Any:
-    """The rank of the host of each row, missing where it is not known."""
+    """The rank of the host of each row, missing if unknown."""
     number = np.array([-1 if rank is None else rank for rank in ranks], np.int64)[host]
     return missing(number, number < 0)
 
 
 def work(activity: Activity, trace: Trace) -> Work:
-    """The work of all devices, whoever recorded it."""
+    """The work of all devices, from any profiler."""
     events = trace.events
     kernels, moved, collective = (getattr(activity, name)["event"].to_numpy(np.int64) for name in ("kernels", "transfers", "collectives"))
     rows = np.unique(np.concatenate([kernels, moved, collective]))
@@ -171,7 +171,7 @@ def union(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
 
 
 class Mix:
-    """Which classes run at each moment of one device, and for how long each mix of them does.
+    """Which classes run on one device at each instant, and for how long each mix of them does.
 
     Attributes
     ----------
@@ -255,7 +255,7 @@ PERCENTS = ["compute_percent", "communication_percent", "memory_percent", "idle_
 
 
 def frame(done: Work, steps: pd.DataFrame) -> pd.DataFrame:
-    """Temporal breakdown: one row a device for the whole recording, and one for each step: the columns of `p.device_time.frame`."""
+    """Temporal breakdown: one row per device for the whole recording, and one for each step: the columns of `p.device_time.frame`."""
     seen = mixes(done)
     parts = []
     for host, device, windows in _windows(done, steps):
@@ -284,7 +284,7 @@ OVERLAPS: dict[str, Callable[[Int64s], Int64s]] = {
 
 
 def overlap(done: Work, steps: pd.DataFrame) -> pd.DataFrame:
-    """How much of each class runs beside another: the columns of `p.device_time.overlap`; rows as those of `frame`."""
+    """How much of each class overlaps another: the columns of `p.device_time.overlap`; rows as those of `frame`."""
     seen = mixes(done)
     parts = []
     for host, device, windows in _windows(done, steps):
@@ -307,7 +307,7 @@ KERNELS = frames.names("device_time.kernels")
 
 
 def kernels(done: Work, names: npt.NDArray[np.object_]) -> pd.DataFrame:
-    """One row a device, class and name, most time first within a device: the columns of `p.device_time.kernels`, and `_at`, the longest.
+    """One row per device, class and name, most time first within a device: the columns of `p.device_time.kernels`, and `_at`, the longest.
 
     Every figure is of the runs themselves; nothing is put together from sums of sums.
     """

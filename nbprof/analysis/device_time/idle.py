@@ -1,4 +1,4 @@
-"""Why devices stood still: the host had not launched yet, the next kernel followed at once, or something else held it.
+"""Idle time breakdown: the host had not launched yet, the next kernel followed at once, or another cause.
 
 Between two works of a stream, or of a device on all its streams, lies a gap. It is a **host wait** where the next work was launched
 after the gap began; else a **kernel wait** where it is shorter than what one kernel takes to follow another; else **other**: the work was
@@ -18,7 +18,7 @@ from nbprof.core.trace import Int64s, Trace
 from nbprof.schema import frames
 
 FOLLOWS_PS = 30_000_000
-"""A gap shorter than this is what a kernel takes to follow another: 30 µs."""
+"""A shorter gap is the normal delay between two kernels: 30 µs."""
 CATEGORIES = ("host_wait", "kernel_wait", "other")
 CAUSES = (
     "in no op or call",
@@ -30,7 +30,7 @@ CAUSES = (
     "waiting for the device",
     "waiting for input",
 )
-"""What the host did in a host wait; the last that applies counts."""
+"""What the host was doing during a host wait; the last that applies counts."""
 _LOADING = CAUSES.index("waiting for input")
 _OF_CALL = {
     "launch": 4,

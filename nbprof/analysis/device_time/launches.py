@@ -1,4 +1,4 @@
-"""From the call on the host to the work on the device: how long calls take, how long work waits, which work is shorter than its launch."""
+"""Kernel launches: how long the calls take on the host, how long work waits, which work is shorter than its launch."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from nbprof.core.trace import Trace
 from nbprof.schema import frames
 
 CALL_PS, DELAY_PS = 50_000_000, 100_000_000
-"""A call longer than 50 µs, and a delay longer than 100 µs, stand out."""
+"""Calls over 50 µs and delays over 100 µs are counted separately."""
 EACH = frames.names("device_time.each_launch")
 LAUNCHES = frames.names("device_time.launches")
 
 
 def each(done: Work, trace: Trace) -> pd.DataFrame:
-    """One row a call that started work of a device, in time order: the columns of `p.device_time.each_launch`.
+    """One row per call that started work of a device, in time order: the columns of `p.device_time.each_launch`.
 
     A call that launches a graph starts many kernels: `kernel` is the first of them, `kernel_us` their time together. `delay_us` is from the
-    end of the call to the begin of the (first) work, 0 where that began before the call was over.
+    end of the call to the start of the (first) work, 0 where that began before the call was over.
     """
     known = np.flatnonzero(done.launch >= 0)
     # Sorted by device and start, so that the first row of a call is its first work.
@@ -56,7 +56,7 @@ _KEYS = ["host", "device", "class", "kernel"]
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row a device with all its launches (`kernel` empty), then one a kernel, most launches first: `p.device_time.launches`."""
+    """One row per device with all its launches (`kernel` empty), then one per kernel, most launches first: `p.device_time.launches`."""
     if not len(rows):
         return pd.DataFrame(columns=LAUNCHES)
     whole = _summed(rows.assign(**{"class": "", "kernel": ""})).assign(_all=0)

@@ -1,4 +1,4 @@
-"""How many launched works wait on each stream, and how fast copies move bytes: as step functions of time, and summed up."""
+"""Queue lengths of streams and bandwidths of copies: over time, and summarized."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nbprof.core.trace import Int64s, Trace
 from nbprof.schema import frames
 
 FULL = 1024
-"""Launches that CUDA holds on a stream before the launching call has to wait."""
+"""Launches that CUDA queues on a stream before the launching call blocks."""
 QUEUE_SERIES = frames.names("device_time.queue_series")
 QUEUE = frames.names("device_time.queue")
 BANDWIDTH_SERIES = frames.names("device_time.bandwidth_series")
@@ -67,7 +67,7 @@ def queue_series(done: Work, trace: Trace) -> pd.DataFrame:
 
 
 def queue(done: Work, trace: Trace, full: int = FULL) -> pd.DataFrame:
-    """One row a stream, weighted by time: the columns of `p.device_time.queue`."""
+    """One row per stream, weighted by time: the columns of `p.device_time.queue`."""
     lane, time, length = queue_steps(done, trace)
     if not len(lane):
         return pd.DataFrame(columns=QUEUE)
@@ -128,7 +128,7 @@ def _copy_labels(activity: Activity, ranks: list[int | None], rows: Int64s) -> d
 
 
 def bandwidth(activity: Activity, ranks: list[int | None]) -> pd.DataFrame:
-    """One row a device and kind of copy: the columns of `p.device_time.bandwidth`."""
+    """One row per device and kind of copy: the columns of `p.device_time.bandwidth`."""
     moved, rate = activity.transfers, rates(activity)
     first, group = _groups(activity)
     if not len(first):

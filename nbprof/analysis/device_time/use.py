@@ -1,4 +1,4 @@
-"""How far devices are used: of the time, of what they can compute, of what their memory can move, and what their counters say.
+"""Device utilization: of time, of peak compute, of peak memory bandwidth, and by hardware counters.
 
 All of it is of the whole recording, from the first op of a device to the end of its last, idle time included, several devices added up: so
 that figures are those of the row `Program` of XProf's roofline.
@@ -12,7 +12,7 @@ import pandas as pd
 from nbprof.activity.activity import Activity
 
 COUNTERS = {"mxu_utilization_percent": "matrix_unit_utilization_percent", "hbm_utilization_percent": "hbm_utilization_percent"}
-"""Counters of TPUs that a file may state, by the key of `p.overview`."""
+"""TPU counters that a file may state, by their key in `p.overview`."""
 KEYS = (
     *("device_duty_cycle_percent", "host_idle_percent", "flops_per_second", "memory_bytes_per_second"),
     *("flops_utilization_percent", "memory_bandwidth_utilization_percent", "roofline_percent", "unknown_cost_percent"),
@@ -20,7 +20,7 @@ KEYS = (
 
 
 def use(activity: Activity, ops_with_idle: pd.DataFrame) -> dict[str, float | None]:
-    """The keys of `p.overview` on the use of devices; None for what the profile does not tell.
+    """The keys of `p.overview` on device utilization; None for what the profile does not state.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ _FILES = ("TFRecord", "TextLine", "FixedLengthRecord", "SSTable", "RecordIO", "A
 COPY_TO_DEVICE = "copy H2D"
 _AHEAD = ("::MemoryReader", "::MemoryWriter", "::Interleave", "::Prefetch", "::ParallelMap")
 
-# category key: (what the screen calls it, what helps)
+# category key: (label on screen, what helps)
 CATEGORIES: dict[str, tuple[str, str]] = {
     "preprocessing": (
         "Data preprocessing",
@@ -28,11 +28,11 @@ CATEGORIES: dict[str, tuple[str, str]] = {
         "Reading files in advance",
         "tune the prefetch size, the interleave cycle_length, the reader buffer",
     ),
-    "enqueue": ("Enqueuing data", "combine small chunks into fewer large ones"),
-    "other": ("Other reading or processing", "use tf.data for what is read outside of it"),
+    "enqueue": ("Enqueuing data", "combine small chunks into fewer, larger ones"),
+    "other": ("Other reading or processing", "use tf.data for data that is read without it"),
 }
 
-# The same kinds of work as PyTorch's DataLoader does them.
+# The same kinds of work, for PyTorch's DataLoader.
 TORCH_CATEGORIES: dict[str, tuple[str, str]] = {
     "demanded_file_read": (
         "Loading in the training process",
@@ -50,20 +50,20 @@ TORCH_CATEGORIES: dict[str, tuple[str, str]] = {
         "Copying to the device",
         "DataLoader(..., pin_memory=True) and batch.to(device, non_blocking=True)",
     ),
-    "other": ("Other reading or processing", "iterate over a torch.utils.data.DataLoader, which works ahead"),
+    "other": ("Other reading or processing", "iterate over a torch.utils.data.DataLoader, which loads ahead"),
 }
 
 
 READING = ("preprocessing", "demanded_file_read", "advanced_file_read")
-"""The categories of work that makes data, rather than handing it to a device."""
+"""The categories of work that produces data, rather than copying it to a device."""
 
-# What a stage of an input pipeline that is no tf.data says it does.
+# Stages of input pipelines other than tf.data, by the work they state.
 _STAGES = {"enqueue": "enqueue", "preprocessing": "preprocessing", "unknown": "other"}
 _KINDS = frozenset({"Dataset", "read", *_STAGES})
 
 
 def category(op: str, kind: str) -> str:
-    """The input category of one host op; '' when it is no input op.
+    """The input category of a host op; '' if it is not an input op.
 
     An op of tf.data is told by its type `Dataset` and a stage of another pipeline by what it states of itself. Reads are in advance where
     the path of the op says so (prefetch, interleave, parallel map, memory reader or writer above it).
@@ -81,7 +81,7 @@ def category(op: str, kind: str) -> str:
 
 
 def ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
-    """One row an input op, self time descending: the columns of `p.input_pipeline.frame`.
+    """One row per input op, self time descending: the columns of `p.input_pipeline.frame`.
 
     `rows` are the host ops with their self time, from `analysis.ops.ops.host_self_times`. Of PyTorch the batches that the loop asked a
     DataLoader for, the ops inside, and the calls that copy to the device.
@@ -158,7 +158,7 @@ def _torch_ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def copy_name(call: str) -> str:
-    """What the table calls a call that copies to a device."""
+    """The name of a copy to a device in the table."""
     return f"{call} (host to device)"
 
 
@@ -240,14 +240,14 @@ def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, rows: 
     out["next_step"] = _OF_GRAPH if of_graph else _next_step(place, whole, parts["enqueue"], activity.framework)
     if place in ("host", "both") and not whole and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2:
         out["next_step"] = (
-            "The wait is for arrays that are copied from the host's memory to the device: keep in the device's memory what it has "
-            "room for, and begin the copies of the rest before the step needs them."
+            "Steps wait for arrays copied from host memory to the device: keep in device memory what fits, and start the other copies "
+            "before the step needs them."
         )
     return out
 
 
 def copy_level(percent: float) -> str:
-    """How large the part of input work is that hands data to the device: dominant, significant or small."""
+    """The level of the share of input work that is copying to the device: dominant, significant or small."""
     return "dominant" if percent >= _DOMINANT else "significant" if percent >= _SIGNIFICANT else "small"
 
 
@@ -305,26 +305,26 @@ def _shares_of_steps(used: pd.DataFrame) -> dict[str, float | None]:
 
 
 _OF_GRAPH = (
-    "Of iterations on an NPU the wait alone is recorded, as Data Aug Bound; what the program does for its input is not in the profile. "
-    "Read and decode in parallel, prefetch, and sink the queue to the device."
+    "On an NPU only the wait per iteration is recorded, as Data Aug Bound; the input pipeline itself is not in the profile. "
+    "Read and decode in parallel, prefetch, and sink the data queue to the device."
 )
 _COPY_AHEAD = {
-    "PyTorch": "With pin_memory=True in the DataLoader and .to(device, non_blocking=True) they run while the device computes.",
-    "JAX": "jax.device_put of the next batch, before the step is called, lets them run while the device computes.",
+    "PyTorch": "With pin_memory=True in the DataLoader and .to(device, non_blocking=True) they overlap device compute.",
+    "JAX": "Calling jax.device_put on the next batch before the step lets them overlap device compute.",
 }
 
 
 def _next_step(place: str, whole: float, enqueue: float, framework: str) -> str:
     """What to do next; `whole` is the time of all input work, `enqueue` that of copies to the device in it."""
     if place == "unknown":
-        return "Mark the steps, so that input can be weighed against the rest: for batch in nbprof.steps(data)."
+        return "Mark the steps so that input can be compared with the rest: for batch in nbprof.steps(data)."
     if place == "device":
         return "The input keeps up: look at the rest of the step."
     if whole > enqueue:
-        return "See below which input work takes the time, and what helps."
-    loader = {"PyTorch": "a torch.utils.data.DataLoader", "JAX": "grain, tf.data or a thread that loads ahead"}.get(framework, "tf.data")
-    reads = f"Data that comes through {loader} is read ahead, and shows here."
+        return "See below which input work takes time, and what helps."
+    loader = {"PyTorch": "a torch.utils.data.DataLoader", "JAX": "grain, tf.data or a prefetching thread"}.get(framework, "tf.data")
+    reads = f"Data loaded through {loader} is read ahead and shown here."
     if whole:
-        ahead = _COPY_AHEAD.get(framework, "tf.data.experimental.prefetch_to_device lets them run while the device computes.")
-        return f"Of input work only the copies to the device were recorded. {ahead} {reads}"
+        ahead = _COPY_AHEAD.get(framework, "tf.data.experimental.prefetch_to_device lets them overlap device compute.")
+        return f"Only copies to the device were recorded as input work. {ahead} {reads}"
     return f"No input work was recorded. {reads}"

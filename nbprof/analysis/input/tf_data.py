@@ -50,9 +50,9 @@ class Calls:
     Attributes
     ----------
     nodes : one row an iterator: `host id parent_id parent name depth`; `parent` is a row of this table or -1
-    pipelines : one row a pipeline: `host label root`; `root` is a row of `nodes`
-    calls : one row a call of a root, by pipeline, the longest first: `pipeline rank start duration bottleneck latency`, times in ps
-    parts : one row a call and iterator, by call: `call node total own count first blocking`
+    pipelines : one row per pipeline: `host label root`; `root` is a row of `nodes`
+    calls : one row per call of a root, by pipeline, the longest first: `pipeline rank start duration bottleneck latency`, times in ps
+    parts : one row per call and iterator, by call: `call node total own count first blocking`
     """
 
     nodes: pd.DataFrame

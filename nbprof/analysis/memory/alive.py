@@ -1,4 +1,4 @@
-"""Which blocks are alive at a moment: at the peak of an allocator, or at any other."""
+"""Which blocks are live at a given time: at an allocator's peak, or any other time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def at_peak(rows: pd.DataFrame, totals: pd.DataFrame) -> pd.DataFrame:
     """Blocks alive at the peak of each allocator, largest first: the columns of `p.memory.peak`.
 
     Of the step of the peak the blocks are known one by one; what was in use before it is one row, `unused preallocated device memory`, so
-    that the rows add up to the bytes in use. PyTorch's allocators are followed from the begin of the recording; there the one row is
+    that the rows add up to the bytes in use. PyTorch's allocators are followed from the start of the recording; there the one row is
     `allocated before the recording`. A block is freed by any later deallocation at its address; XProf looks at those of the step alone.
     """
     parts = []
@@ -39,7 +39,7 @@ def at_peak(rows: pd.DataFrame, totals: pd.DataFrame) -> pd.DataFrame:
 def at(rows: pd.DataFrame, time_ms: float, memory_id: str | None = None, *, whole: bool = False) -> pd.DataFrame:
     """The same at any moment: after the last event at or before it, of one allocator or of all in the order of their names.
 
-    With `whole` blocks are followed from the begin of the recording, as PyTorch's always are.
+    With `whole` blocks are followed from the start of the recording, as PyTorch's always are.
     """
     parts = []
     for ident in sorted(rows["memory_id"].unique()) if memory_id is None else [memory_id]:
@@ -67,12 +67,12 @@ def _of(rows: pd.DataFrame, memory_id: object) -> Int64s:
 
 
 def allocating(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Which events hand memory out."""
+    """Which events are allocations."""
     return np.asarray(rows["event"].to_numpy(object) == "allocation", np.bool_)
 
 
 def from_the_begin(group: pd.DataFrame) -> bool:
-    """Whether blocks are followed from the begin of the recording rather than of the step: PyTorch's, which state no more than blocks."""
+    """Whether blocks are followed from the start of the recording rather than of the step: PyTorch's, which state no more than blocks."""
     return bool(group["stack_bytes"].isna().all() and group["requested_bytes"].isna().all())
 
 

@@ -12,11 +12,11 @@ from nbprof.core.trace import Int32s, Int64s, Note
 from nbprof.schema import frames
 
 COLUMNS = [*frames.names("memory.timeline"), "order", "address", "lifetime_peak_bytes", "capacity_bytes", "host"]
-"""Of the timeline; those from `order` on are for the analyses alone, and `step` is a group there: `numbered` gives the steps' numbers."""
+"""Columns of the timeline; those from `order` on are internal, and `step` is a group there: `numbered` gives the step numbers."""
 
 
 def timeline(activity: Activity) -> pd.DataFrame:
-    """One row an allocation or deallocation, in time order: the columns of `p.memory.timeline`.
+    """One row per allocation or deallocation, in time order: the columns of `p.memory.timeline`.
 
     A deallocation states the op, region, type and shape of the allocation that it frees, and its sizes where it has none of its own.
     An event outside any step counts for the step after the last one seen, as in TensorFlow Profiler.
@@ -144,7 +144,7 @@ SUMMARY = [*frames.names("memory.summary"), "peak_step", "peak_host"]
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row an allocator, largest peak first: the columns of `p.memory.summary`.
+    """One row per allocator, largest peak first: the columns of `p.memory.summary`.
 
     The lifetime peak is the largest value that the allocator stated or that was seen (XProf takes the last one stated, which can be below
     the peak). What an allocator does not state is NA: PyTorch's have no stack, no peak of the time before the recording, and as capacity
@@ -219,7 +219,7 @@ _STATED = {
 
 
 def notes(rows: pd.DataFrame) -> list[Note]:
-    """What the allocators left out, in a sentence for each kind of them."""
+    """What the allocators did not record, one sentence per kind of allocator."""
     if not len(rows):
         return []
     code, idents = pd.factorize(rows["memory_id"].to_numpy(object), sort=True)
@@ -230,7 +230,7 @@ def notes(rows: pd.DataFrame) -> list[Note]:
         lacking = [text for text, lacks in zip(_STATED.values(), tuple(which), strict=True) if bool(lacks)]
         if lacking:
             who = str(group.index[0]) if len(group) == 1 else f"{group.index[0]} and {len(group) - 1} more"
-            out.append(Note("info", f"Allocator events of {who} state no {_listed(lacking)}: they are left empty."))
+            out.append(Note("info", f"Allocator events of {who} do not state {_listed(lacking)}: these columns are empty."))
     return out
 
 

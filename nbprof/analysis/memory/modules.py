@@ -22,7 +22,7 @@ _MOST_NAMED = 5
 
 
 class NoModuleError(NbprofError, KeyError):
-    """There is no such compiled program, or the name is that of several."""
+    """There is no such compiled program, or several have the name."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -30,7 +30,7 @@ class NoModuleError(NbprofError, KeyError):
 
 @dataclass
 class Named:
-    """A compiled program under the name that tells it apart, and the machines that recorded it."""
+    """A compiled program under a unique name, and the machines that recorded it."""
 
     name: str
     module: Module
@@ -55,7 +55,7 @@ def named(modules: Iterable[Module], hosts: list[str]) -> dict[str, Named]:
 
 
 def choose(name: str, known: Iterable[str]) -> str:
-    """The full name of a program that is asked for by it, or by the part before its ident where only one has that.
+    """The full name of a program, given that name or, if unique, the part before its id.
 
     Raises
     ------
@@ -72,14 +72,14 @@ def choose(name: str, known: Iterable[str]) -> str:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise NoModuleError(f"{len(fitting)} compiled programs are called {name!r}; ask for one of {_listed(fitting)}")
+        raise NoModuleError(f"{len(fitting)} compiled programs are named {name!r}; choose one of {_listed(fitting)}")
     if not names:
-        raise NoModuleError(f"there is no compiled program {name!r}: this profile has none")
+        raise NoModuleError(f"no compiled program {name!r}: this profile has no compiled programs")
     bases = [full.partition("(")[0] for full in names]
     close = difflib.get_close_matches(str(name).partition("(")[0], sorted(set(bases)), _MOST_NAMED, 0.5)
     near = [full for base in close for full, own in zip(names, bases, strict=True) if own == base]
-    what = f"; the nearest are {_listed(near)}" if near else f"; it has {_listed(names)}"
-    raise NoModuleError(f"there is no compiled program {str(name)[:80]!r} in this profile{what}")
+    what = f"; did you mean {_listed(near)}?" if near else f"; it has {_listed(names)}"
+    raise NoModuleError(f"no compiled program {str(name)[:80]!r} in this profile{what}")
 
 
 def _listed(names: list[str]) -> str:
@@ -88,7 +88,7 @@ def _listed(names: list[str]) -> str:
 
 
 def frame(modules: Mapping[str, Named], times: Mapping[tuple[str, int], float]) -> pd.DataFrame:
-    """One row a compiled program, the largest peak first; those whose memory is not known last.
+    """One row per compiled program, the largest peak first; those with unknown memory last.
 
     Parameters
     ----------

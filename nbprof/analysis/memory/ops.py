@@ -1,4 +1,4 @@
-"""Which ops take memory, and keep it? Bytes that each op itself took and gave back."""
+"""Which ops allocate memory, and keep it? Bytes that each op itself allocated and freed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nbprof.schema import frames
 
 
 def frame(activity: Activity) -> pd.DataFrame:
-    """One row an allocator and op, the largest increase first: the columns of `p.memory.ops`.
+    """One row per allocator and op, the largest increase first: the columns of `p.memory.ops`.
 
     An event counts for the innermost op around it, a deallocation too, so that the increase of an op is `self_cpu_memory_usage` (or that
     of the device) of PyTorch's `key_averages()`, and *Self Size Increase* of its TensorBoard plugin. Events in no op are a row without one.

@@ -90,19 +90,19 @@ def view(program: Program, space: int = 0, assignment: Assignment | None = None)
     try:
         return _Player(program, assignment, space).view()
     except OverflowError as error:
-        raise ReadError(f"the compiled program {program.name} states sizes that no memory has; its buffer assignment is damaged") from error
+        raise ReadError(f"the compiled program {program.name} states impossible sizes; its buffer assignment is damaged") from error
 
 
 def no_assignment(name: str) -> str:
-    """What an error says of a program without a plan of its memory."""
+    """The error message for a program without a buffer assignment."""
     return (
-        f"the compiled program {name} has no buffer assignment: its recorder kept only the code. "
+        f"the compiled program {name} has no buffer assignment: only its code was recorded. "
         "Record it with a newer jaxlib or TensorFlow to see its memory."
     )
 
 
 class _Player:
-    """Plays the heap's events back."""
+    """Replays the heap's events."""
 
     def __init__(self, program: Program, assignment: Assignment, space: int) -> None:
         self._program = program
@@ -131,10 +131,10 @@ class _Player:
             }
         )[TIMELINE]
         if self._unknown:
-            self._notes.append(f"{self._unknown:,} events of the heap are about buffers that the file does not list; they are left out.")
+            self._notes.append(f"{self._unknown:,} heap events refer to buffers that the file does not list; they are ignored.")
         if self._newer:
             what = "1 buffer has an element type" if self._newer == 1 else f"{self._newer:,} buffers have element types"
-            self._notes.append(f"{what} newer than nbprof: what padding adds there is not known, and counts as none.")
+            self._notes.append(f"{what} unknown to this version of nbprof: padding is unknown there and counted as 0.")
         size = allocations.size
         return View(
             self._space, timeline, at_peak,

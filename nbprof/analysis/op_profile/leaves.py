@@ -1,4 +1,4 @@
-"""What the op profile is made of, for a display: the ops with most time, each with what is known of it, and the sums of all others.
+"""The leaves of the op profile, for display: the ops with most time and their details, and the sums of all others.
 
 Every tree (by program, by category, by the scopes of the framework) has the same ops as its leaves, so these are all that a page needs.
 """
@@ -22,7 +22,7 @@ from nbprof.hlo.hlo import Program
 from nbprof.hlo.shapes import Shape
 
 MOST_OPS, MOST_TOLD, MOST_INSIDE = 1000, 200, 16
-"""Ops that are told one by one; of so many, the first, what is inside them and their arrays; and so many inside each."""
+"""Limits: ops listed one by one; ops, from the first, whose fused ops and arrays are listed; fused ops listed in each."""
 MOST_RESTS = 300
 """Pairs of program and category whose smaller ops are summed by themselves."""
 SUMS = ["time", "unknown", "flops", "moved", "runs"]
@@ -41,7 +41,7 @@ class Leaves:
     ops : DataFrame
         The ops with most self time, most first: `program`, `name`, `category`, `duplicate` (what it shares with its duplicates, '' where
         there are none), `framework_op`, `source`, `expression`, `shape`, `layout`, `in_file`, `SUMS`, `at_ms` and `for_ms` (the longest
-        run, after the begin of the profile), `trace_op` (what the runs go by in the trace).
+        run, after the start of the profile), `trace_op` (what the runs go by in the trace).
     rest : DataFrame
         The other ops, summed by `program` and `category`: `ops` (how many), `SUMS`. `program` and `category` are '' of the last row, where
         there are more such pairs than `MOST_RESTS`.
@@ -53,7 +53,7 @@ class Leaves:
         What ops make and read: `op` (row of `ops`), `role` ("result", or the name of what is read), `shape`, `layout`, `padded` (the shape
         with each dimension as long as it is in memory; '' where the layout does not tell it by dimension), `bytes`, `padded_bytes`.
     idle : float
-        Time in which devices ran nothing, ps; NaN where that is not known.
+        Time in which devices ran nothing, ps; NaN if unknown.
     """
 
     ops: pd.DataFrame

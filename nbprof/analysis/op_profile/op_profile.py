@@ -27,7 +27,7 @@ _ROOTS = {PROGRAM: "All programs", CATEGORY: "All categories", PROVENANCE: "All 
 IDLE = "IDLE"
 COLUMNS = frames.names("op_profile.frame")
 MOST_FUSED = 100
-"""Ops inside one fusion that have a row, those with the most FLOPs."""
+"""Ops inside a fusion that get a row, those with the most FLOPs."""
 _BETWEEN = " › "
 
 
@@ -257,7 +257,7 @@ def _typed(out: pd.DataFrame) -> pd.DataFrame:
 
 
 MOST_DEEP = 40
-"""Scopes of a path; what is deeper goes by its remaining path."""
+"""Scope levels of a path; deeper ones share a row with their remaining path."""
 NONE = "(no framework op)"
 
 

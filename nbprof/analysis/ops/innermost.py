@@ -1,4 +1,4 @@
-"""What a thread was at, moment by moment: the innermost event of each, and the op around it."""
+"""What a thread was doing at each instant: the innermost event, and the op around it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nbprof.core.trace import Int64s, Trace
 
 
 class Innermost:
-    """The events of a trace, to ask what was innermost on a thread.
+    """The events of a trace, for looking up the innermost one on a thread.
 
     Parameters
     ----------

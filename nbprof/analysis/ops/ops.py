@@ -25,9 +25,9 @@ from nbprof.schema import frames as schema
 
 COLUMNS = schema.names("ops.with_idle")
 RATES = ["flops_per_second", "bytes_per_second", "operational_intensity", "bound_by", "tensor_core_fraction"]
-"""Columns that a frame has where a row of it does."""
+"""Optional columns: present if any row has a value."""
 COMPUTE, HBM, DEVICE_MEMORY, HOST_MEMORY = "Compute", "HBM", "Device memory", "Main memory"
-"""What an op may be bound by, besides memories on the chip: computation, or main memory by what it is."""
+"""What an op may be bound by, besides on-chip memory: computation, or main memory, by its name."""
 # Of NVIDIA the chips for data centers and their like: P100, V100, A100, H100, B200, B300.
 _WITH_HBM = ("6.0", "7.0", "8.0", "9.0", "10.0", "10.3")
 # An op that only begins a transfer, or finds it done, took no time over its bytes. Memory on the chip is up to 15 times as fast as the
@@ -240,7 +240,7 @@ def _rates(ops: pd.DataFrame, peak_flops: float, peak_bytes: float, memory: str,
 
 
 def peaks(activity: Activity) -> tuple[float, float]:
-    """FLOPs and bytes a second that a device can reach; NaN where that is not known or differs between the devices."""
+    """Peak FLOP/s and bytes per second of a device; NaN if unknown or different between devices."""
     return _one(activity, "peak_flops_per_second"), _one(activity, "memory_bytes_per_second")
 
 
@@ -265,7 +265,7 @@ def on_chip_peaks(activity: Activity) -> dict[str, float]:
 
 
 def _one(activity: Activity, column: str) -> float:
-    """What was given, else what the devices have in common; NaN where that is not known or differs."""
+    """What was given, else what the devices have in common; NaN if unknown or differs."""
     for name, value in activity.given_peaks.items():
         # Also where ops ran without a device, on the CPU.
         if column == KEYS[name]:
@@ -277,7 +277,7 @@ def _one(activity: Activity, column: str) -> float:
 
 
 def device_idle(activity: Activity, rows: pd.DataFrame) -> int:
-    """The time in which the devices ran no op, in ps."""
+    """The time in which the devices ran no ops, in ps."""
     own = rows["own"].to_numpy(np.int64)
     idle = 0
     where = rows["host"].to_numpy(), rows["device"].to_numpy()
@@ -346,12 +346,12 @@ def _rows(side: Side, with_idle: bool, most: int) -> pd.DataFrame:
 
 
 def by_type(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of an ops frame added up by type: `p.ops.by_type()`."""
+    """The rows of an ops frame summed by type: `p.ops.by_type()`."""
     return _folded(frame, "type", frame["type"])
 
 
 def by_scope(frame: pd.DataFrame, level: int | None) -> pd.DataFrame:
-    """The rows of an ops frame added up by name scope: `p.ops.by_scope()`."""
+    """The rows of an ops frame summed by name scope: `p.ops.by_scope()`."""
     return _folded(frame, "scope", pd.Series([scope(op, level) for op in frame["op"]], frame.index, object))
 
 

@@ -14,12 +14,12 @@ from nbprof.schema import frames
 from nbprof.schema import torch_ops as schema
 
 KEYS = {"op": [], "shapes": ["input_shapes"], "stack": ["call_stack"], "module": ["module"]}
-"""What ops are grouped by, and the columns that this adds behind the name of the op."""
+"""Ways to group ops, and the columns that each adds after the op's name."""
 _KINDS = np.array(["op", "annotation", "runtime"], object)
 
 
 def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
-    """Ops, annotations and runtime calls added up, most time first: device's self time, then the host's.
+    """Ops, annotations and runtime calls summed by name, most time first: device's self time, then the host's.
 
     The rules are those of `torch.profiler`'s `key_averages()`: `host_self_us` is the time of a run without the runs directly in it,
     `host_total_us` all of it; `device_self_us` what of kernels, copies and fills an op launched itself, `device_total_us` with what the ops

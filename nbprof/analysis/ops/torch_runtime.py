@@ -1,4 +1,4 @@
-"""What the calls of a PyTorch program into the device's runtime cost a step: the evidence of its advice."""
+"""The cost per step of a PyTorch program's runtime calls: evidence for advice."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class Runtime:
     ----------
     calls : by kind (launch, graph, copy, copy H2D, copy D2H, fill, sync, allocate, captured, other)
     pageable_bytes : bytes a step copied to the device from memory that is not pinned
-    loader, loader_ms : the DataLoader with the most time, and ms a step in it; '' and 0 where none was recorded
-    iterator_ms : ms a step in the iterator of `nbprof.steps`, DataLoaders in it included
+    loader, loader_ms : the DataLoader with the most time, and ms per step in it; '' and 0 where none was recorded
+    iterator_ms : ms per step in the iterator of `nbprof.steps`, DataLoaders in it included
     capability : compute capability of the devices (major, minor), where known
     amd : whether the devices are AMD's
     data_parallel : whether torch.nn.DataParallel ran
     gloo : how many calls of Gloo there are, which moves the data of GPUs through the host
     out_of_memory : how often the allocator ran out of memory
-    optimizer, optimizer_ms, optimizer_idle_ms, optimizer_launches : the class of the optimizer with the most time, ms a step in its
+    optimizer, optimizer_ms, optimizer_idle_ms, optimizer_launches : the class of the optimizer with the most time, ms per step in its
         `step`, those of them in which the device stands idle, and the kernels that it launches there a step; '' where none was recorded
-    pinned_ms : ms a step of copies to the device from pinned memory
+    pinned_ms : ms per step of copies to the device from pinned memory
     """
 
     calls: dict[str, Calls] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Runtime:
     pinned_ms: float = 0.0
 
     def of(self, *kinds: str) -> Calls:
-        """The calls of some kinds together, named by the one with the most time."""
+        """The calls of some kinds combined, named after the one with the most time."""
         found = [self.calls[k] for k in kinds if k in self.calls]
         if not found:
             return Calls()

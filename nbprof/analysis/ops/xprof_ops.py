@@ -1,4 +1,4 @@
-"""Time by op as XProf 2.24 counts it: for people who compare.
+"""Time by op as XProf 2.24 counts it, for comparing the two tools.
 
 What differs from `analysis.ops`:
 

@@ -19,7 +19,7 @@ SUMMARY = frames.names("pods.summary")
 
 
 def frame(steps: pd.DataFrame, cores: pd.DataFrame) -> tuple[pd.DataFrame, list[Note]]:
-    """One row a step and worker, and what the receipt says of the comparison.
+    """One row per step and worker, and what the receipt says of the comparison.
 
     Parameters
     ----------
@@ -35,11 +35,11 @@ def frame(steps: pd.DataFrame, cores: pd.DataFrame) -> tuple[pd.DataFrame, list[
         idle = [host for host, found in on_device.items() if not found]
         by_host = {host: rows for host, rows in by_host.items() if on_device[host]}
         what = (
-            "It only coordinates, or its recording is not whole; it is"
+            "It only coordinates, or its recording is incomplete; it is"
             if len(idle) == 1
-            else "They only coordinate, or their recordings are not whole; they are"
+            else "They only coordinate, or their recordings are incomplete; they are"
         )
-        notes.append(Note("info", f"{', '.join(idle)}: no device work while other hosts have some. {what} not compared."))
+        notes.append(Note("info", f"{', '.join(idle)}: no device activity, unlike the other hosts. {what} not compared."))
     if not by_host:
         return pd.DataFrame(columns=COLUMNS), notes
     found = align([_steps_of(host, rows) for host, rows in by_host.items()])
@@ -73,13 +73,13 @@ def _steps_of(host: str, rows: pd.DataFrame) -> HostSteps:
 
 
 def bottleneck(rows: pd.DataFrame) -> list[str]:
-    """The category with the most time of each row, of equal ones the first of the stack; what was not measured is none."""
+    """The category with the most time in each row, the first of equal ones; categories that were not measured do not count."""
     times = rows[[f"{c}_ms" for c in CATEGORIES]].to_numpy(np.float64)
     return [CATEGORIES[i] for i in np.nan_to_num(times, nan=-1.0).argmax(axis=1).tolist()]
 
 
 def summary(pods: pd.DataFrame) -> pd.DataFrame:
-    """One row a step: its workers, the slowest of them, and by how much the fastest is below it in percent."""
+    """One row per step: its workers, the slowest of them, and by how much the fastest is below it in percent."""
     if not len(pods):
         return pd.DataFrame(columns=SUMMARY)
     by_step = pods.groupby("step", sort=False)["step_time_ms"]
@@ -132,7 +132,7 @@ class Aligned:
 def align(hosts: Sequence[HostSteps]) -> Aligned:
     """The common steps of several hosts, each with at least one step.
 
-    The chief is the host with the shortest time from the begin of its first step to the end of its last. Every other host gets the offset
+    The chief is the host with the shortest time from the start of its first step to the end of its last. Every other host gets the offset
     k (its step i is step i + k of the chief) for which the steps overlap longest in time; of equal ones 0, 1, 2 … and then -1, -2 …
 
     Where the steps of a host overlap with none of the chief's, its clock is another one or it ran at another time: then the offset is the
@@ -146,11 +146,11 @@ def align(hosts: Sequence[HostSteps]) -> Aligned:
         offset = 0 if at == chief else offset_by_overlap(one, hosts[chief])
         if offset is None:
             offset = _offset_by_number(one, hosts[chief])
-            apart = f"The steps of {one.host} and of {hosts[chief].host} do not overlap in time"
+            apart = f"The steps of {one.host} and {hosts[chief].host} do not overlap in time"
             if offset is None:
-                notes.append(Note("warning", f"{apart} and have no number in common: they are not compared, {one.host} is left out."))
+                notes.append(Note("warning", f"{apart} and have no step numbers in common, so {one.host} is not compared."))
             else:
-                notes.append(Note("warning", f"{apart}: they are compared by their numbers."))
+                notes.append(Note("warning", f"{apart}: they are compared by step number."))
         elif at != chief:
             notes += _renumbered(one, hosts[chief], offset)
         offsets.append(offset)
@@ -159,7 +159,7 @@ def align(hosts: Sequence[HostSteps]) -> Aligned:
     high = min(len(h.begin) + k for h, k in zip(hosts, offsets, strict=True) if k is not None)
     low = max(low, 0)
     if high <= low:
-        notes.append(Note("warning", "No step was recorded by all hosts: there is none to compare them by."))
+        notes.append(Note("warning", "No step was recorded by all hosts, so the hosts cannot be compared."))
         return Aligned(0, [None] * len(hosts), chief, notes)
     first = [None if k is None else low - k for k in offsets]
     used = [h for h, k in zip(hosts, offsets, strict=True) if k is not None]
@@ -168,7 +168,7 @@ def align(hosts: Sequence[HostSteps]) -> Aligned:
         notes.append(
             Note(
                 "info",
-                f"{outside:,} {what} left out of the comparison of hosts: not all of them recorded {'it' if outside == 1 else 'them'}.",
+                f"{outside:,} {what} excluded from the comparison of hosts: not all of them recorded {'it' if outside == 1 else 'them'}.",
             )
         )
     return Aligned(high - low, first, chief, notes)
@@ -219,4 +219,4 @@ def _renumbered(one: HostSteps, chief: HostSteps, offset: int) -> list[Note]:
     if len(differ) != 1 or not differ[0]:
         return []
     at, there = int(one.number[low]), int(chief.number[low + offset])
-    return [Note("info", f"Steps are matched by time: number {at} of {one.host} is number {there} of {chief.host}.")]
+    return [Note("info", f"Steps are matched by time: step {at} of {one.host} is step {there} of {chief.host}.")]

@@ -1,4 +1,4 @@
-"""How many steps there are, told for one host or for several: `32 steps`, `2 steps on 2 ranks`."""
+"""The number of steps in words, for one host or several: `32 steps`, `2 steps on 2 ranks`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _RANK = re.compile(r"rank \d+\b")
 
 
 def of_each(steps: pd.DataFrame) -> list[int]:
-    """How many steps each host has, of the hosts that have any; each row of `steps` is a step of one host."""
+    """The number of steps of each host that has any; each row of `steps` is a step of one host."""
     if not len(steps):
         return []
     if "host" not in steps.columns:
@@ -24,7 +24,7 @@ def most(steps: pd.DataFrame) -> int:
 
 
 def format_count(steps: pd.DataFrame, hosts: int = 0) -> str:
-    """The count of steps in words; the rows of several hosts are not added up, as they ran side by side.
+    """The number of steps in words; steps of several hosts are not added up, as they ran in parallel.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def format_count(steps: pd.DataFrame, hosts: int = 0) -> str:
 
 
 def noun(steps: pd.DataFrame) -> str:
-    """What the hosts of steps are called: `rank` where all have the name of one, else `host`."""
+    """The word for the hosts of steps: `rank` if all are named like ranks, else `host`."""
     return "rank" if all(_RANK.match(str(host)) for host in steps["host"].unique()) else "host"
 
 

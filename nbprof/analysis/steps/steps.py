@@ -47,7 +47,7 @@ _OF_HOST = ("host_compute_ms", "kernel_launch_ms")
 
 
 def frame(activity: Activity, work: pd.DataFrame | None = None, warmup: int | None = None) -> pd.DataFrame:
-    """One row a step of each host, in time order, in ms; the columns of `p.steps.frame`.
+    """One row per step of each host, in time order, in ms; the columns of `p.steps.frame`.
 
     `work` is classified in another way than `activity.work`, when given. `warmup` is how many of the first steps of each host are warm-up,
     unless that leaves none; None finds them by their length.
@@ -129,7 +129,7 @@ def _own_steps(activity: Activity, host: int) -> pd.DataFrame:
 
 
 def edges(activity: Activity, steps: pd.DataFrame) -> int:
-    """How many marked steps at the begin or the end of a recording were left out of the frame, because it cut their compute off."""
+    """The number of marked steps at the start or end of a recording excluded from the frame because their compute was cut off."""
     marked = sum(len(step_times(activity, host)) for host in range(len(activity.hosts)))
     return marked - len(steps)
 
@@ -179,7 +179,7 @@ def _steps_of(
     np.add.at(copied, at[inward], length[inward])
     markers = activity.markers
     on_device = bool(((markers["host"] == host) & (markers["device"] >= 0)).any())
-    # A first or last step without any compute is only the edge of one: it was cut by the begin or the end of the capture.
+    # A first or last step without any compute is only the edge of one: it was cut by the start or the end of the capture.
     # Where hosts mark the steps of devices (PyTorch) and run ahead of them, a step may have nothing but device work.
     compute = (cls == DEVICE_COMPUTE_32) | (cls == DEVICE_COMPUTE_16) if on_device else (cls == HOST_COMPUTE) | (device >= 0)
     whole = np.zeros(len(group), np.bool_)
@@ -294,12 +294,12 @@ def longest(markers: pd.DataFrame) -> pd.DataFrame:
 
 
 def counted(steps: pd.DataFrame) -> pd.DataFrame:
-    """The steps that averages are made of: no warm-up, not cut, and of one kind (train, test, predict)."""
+    """The steps in the averages: not warm-up, not cut off, and of one kind (train, test, predict)."""
     return steps[steps["counted"].astype(bool)] if len(steps) else steps
 
 
 def summary(steps: pd.DataFrame) -> pd.DataFrame:
-    """Mean, sample sd (n - 1), range and share of each category, over the steps that are counted.
+    """Mean, sample sd (n - 1), range and share of each category, over the counted steps.
 
     A category that some hosts did not record is averaged over the steps of the others, but its share is of the time of all steps, so that
     shares add up to 100; one step has no sd.

@@ -21,7 +21,7 @@ _WHO = ["host", "device", "core"]
 
 
 def frame(activity: Activity, counted: pd.DataFrame) -> pd.DataFrame:
-    """One row a step and core: `p.pods.cores`, with `host`, `group` and `counted`.
+    """One row per step and core: `p.pods.cores`, with `host`, `group` and `counted`.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ _NULLABLE = {"chip": "Int64", "sparse_cores": "Int64", "megacore": "boolean", "m
 
 
 def with_sparse_cores(devices: pd.DataFrame, sparse: pd.DataFrame) -> pd.DataFrame:
-    """`p.devices`: one row a device, and after each TPU one for every SparseCore of it that recorded.
+    """`p.devices`: one row per device, and after each TPU one for every SparseCore of it that recorded.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def with_sparse_cores(devices: pd.DataFrame, sparse: pd.DataFrame) -> pd.DataFra
 
 
 def shares(cores: pd.DataFrame) -> dict[str, float | None]:
-    """`infeed_percent`, `outfeed_percent` and `host_transfer_percent`: of the time of the steps that averages use, on TensorCores."""
+    """`infeed_percent`, `outfeed_percent` and `host_transfer_percent`: of the time of the steps in the averages, on TensorCores."""
     used = cores[cores["counted"].astype(bool) & ~cores["worker"].str.contains(" SparseCore ", regex=False)] if len(cores) else cores
     whole = float(used["step_time_ms"].sum())
     return {

@@ -1,4 +1,4 @@
-"""Which steps averages are of: those of training, without the first that compile and warm up."""
+"""Which steps averages include: training steps, without the first ones, which compile and warm up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRAINING, TRAINING_FACTOR = "train", 4.0
 
 
 def number_between(numbers: pd.Series) -> pd.Series:
-    """Step numbers where some steps state none (NaN): counted on from the step before, or back from the one after.
+    """Step numbers, with missing ones (NaN) counted on from the previous step, or back from the next.
 
     Where no step states a number, steps are counted from 0.
     """
@@ -61,20 +61,20 @@ def starting(steps: pd.DataFrame) -> pd.Series:
 
 
 def about_warmup(steps: pd.DataFrame, warmup: int | None) -> str:
-    """A sentence on which steps are warm-up, and why; empty where there are no steps."""
+    """A sentence on which steps are warm-up, and why; empty if there are no steps."""
     if not len(steps):
         return ""
     count = int(steps[steps["warmup"].astype(bool)].groupby("host").size().max()) if steps["warmup"].any() else 0
     which = {0: "no step is", 1: "the first step is"}.get(count, f"the first {count} steps are")
     if warmup is not None and warmup < int(steps.groupby("host").size().min()):
-        return f"warm-up: {which} left out of averages, as --warmup {warmup} asked for"
+        return f"warm-up: {which} excluded from averages, as requested by --warmup {warmup}"
     why = (
-        f"no step of the first three takes over {WARMUP_FACTOR:g} times the median of those after it"
+        f"none of the first three steps takes over {WARMUP_FACTOR:g} times the median of the following ones"
         if not count
-        else (f"over {WARMUP_FACTOR:g} times the median of those after it")
+        else (f"over {WARMUP_FACTOR:g} times the median of the following ones")
     )
     none_left = f"; --warmup {warmup} would leave no step" if warmup is not None else ""
-    return f"warm-up: {which} left out of averages ({why}){none_left}"
+    return f"warm-up: {which} excluded from averages ({why}){none_left}"
 
 
 def _warmup(series: pd.Series) -> npt.NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""The step table of XProf 2.24, by its rules, for people who compare the two tools.
+"""The step table of XProf 2.24, by its rules, for comparing the two tools.
 
 They differ from the guide's, which `steps` follows: host work is left out of the steps of a profile with a device, a step there is called
 by its group, copies are only known by the names of today (`MemcpyHToD`), bfloat16 counts as 32 bit, and of more than five steps the first
@@ -21,7 +21,7 @@ FEW = 5
 
 
 def frame(activity: Activity, *, drop_incomplete: bool = True) -> pd.DataFrame:
-    """One row a step of each host, by group; every category is a number, 0 where nothing was recorded, as in XProf."""
+    """One row per step of each host, by group; every category is a number, 0 where nothing was recorded, as in XProf."""
     parts = [_of_host(activity, host, drop_incomplete) for host in range(len(activity.hosts))]
     parts = [part for part in parts if len(part)]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)

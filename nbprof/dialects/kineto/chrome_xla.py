@@ -33,7 +33,7 @@ _TEXTS = frozenset(
 )
 
 LEFT_OUT = (
-    "This is the trace.json.gz that XLA exports: it leaves out allocator events, programs, and how threads hand work to each other. "
+    "This is the trace.json.gz that XLA exports: it lacks allocator events, programs, and the links between threads. "
     "The *.xplane.pb that is written beside it has them all."
 )
 
@@ -108,13 +108,13 @@ def interpret(trace: Trace) -> act.Activity:
 
 
 def plain(trace: Trace) -> act.Activity:
-    """Lanes and events alone; every view that needs more says why it is empty."""
+    """Only lanes and events; every view that needs more says why it is empty."""
     lanes = trace.lanes
     lanes["kind"] = "host"
     lanes["device"] = -1
     lanes["lane"] = np.arange(len(lanes))
     out = act.Activity(hosts=trace.hosts)
-    what = "This is a plain trace: no framework that nbprof knows wrote it"
+    what = "This is a plain trace, not written by a framework that nbprof knows"
     out.missing = {
         "steps": f"{what}, so it has no steps. Its events are in the trace view.",
         "ops": f"{what}, so none of its events is known to be an op.",

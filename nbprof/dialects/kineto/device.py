@@ -1,4 +1,4 @@
-"""The device side of a Kineto trace: what each piece of work is, kernels with their launch shapes, copies, collectives, devices."""
+"""The device side of a Kineto trace: classes of device work, kernels with their launch shapes, copies, collectives, devices."""
 
 from __future__ import annotations
 
@@ -347,7 +347,7 @@ def _numbers(links: Links, arg: str) -> npt.NDArray[np.float64]:
 
 
 def devices(links: Links, stated: Sequence[Sequence[dict[str, object]]]) -> pd.DataFrame:
-    """One row a device that worked; where none did, a row for each that the file names.
+    """One row per device with activity; if there is none, one per device that the file names.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ class Hosts:
 
     @cached_property
     def world_size(self) -> int | None:
-        """How many ranks the job had, None where no file says so."""
+        """Number of ranks in the job, None if no file states it."""
         sizes = [_whole(_mapping(f.get("distributedInfo")).get("world_size")) for f in self.facts]
         return max((s for s in sizes if s is not None), default=None)
 
@@ -53,7 +53,7 @@ class Hosts:
         ]
 
     def messages(self) -> list[tuple[str, str]]:
-        """What the recorder logged as (host, text): its WARNING and ERROR lists."""
+        """Messages logged by the profiler, as (host, text): its WARNING and ERROR lists."""
         out = []
         for name, facts in zip(self.trace.hosts, self.facts, strict=True):
             for level in ("WARNING", "ERROR"):

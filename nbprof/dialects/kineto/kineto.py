@@ -95,12 +95,12 @@ class _Torch:
 
     @cached_property
     def work(self) -> Work:
-        """What the pieces of device work are."""
+        """Device work, with its classes."""
         return Work(self.links, self.hosts.amd)
 
     @cached_property
     def compiled(self) -> npt.NDArray[np.bool_]:
-        """By op: whether it ran within what torch.compile made."""
+        """By op: whether it ran within code from torch.compile."""
         links, trace = self.links, self.trace
         named = np.fromiter((torchnames.is_compiled(n) for n in trace.names), np.bool_, len(trace.names))
         if not named.any():
@@ -220,32 +220,32 @@ class _Torch:
         return out
 
     def _missing(self) -> dict[str, str]:
-        """A sentence for everything that this profile does not have."""
+        """A sentence for each kind of data that this profile lacks."""
         out, links = self.out, self.links
         missing: dict[str, str] = {}
         kernels = links.rows(KERNEL)
         if not len(kernels):
             missing["kernels"] = (
-                "Device copies are in this profile, but no kernel."
+                "This profile has device copies, but no kernels."
                 if out.has_device
-                else "No GPU kernel is in this profile: the run used the CPU only, or was recorded without ProfilerActivity.CUDA "
+                else "This profile has no GPU kernels: the run used only the CPU, or was recorded without ProfilerActivity.CUDA "
                 "(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])."
             )
         if not len(self.steps.host):
             bare = not np.isin(links.kind, (OP, ANNOTATION)).any()
             missing["steps"] = kineto_steps.ONLY_DEVICE if bare else kineto_steps.HOW
         if not (links.kind == MEMORY).any():
-            missing["memory"] = "No allocator events are in this profile: record with profile_memory=True."
+            missing["memory"] = "This profile has no allocator events: record with profile_memory=True."
         named: Int64s = np.flatnonzero([torchnames.is_input(n) for n in self.trace.names])
         if not np.isin(self.trace.events.name, named).any():
             missing["input"] = (
-                "No DataLoader is in this profile: the loop iterates over something else than torch.utils.data.DataLoader, "
-                "or the recording began after the batch was there."
+                "This profile has no DataLoader: the loop iterates over something other than torch.utils.data.DataLoader, "
+                "or the recording started after the batch was loaded."
             )
         if not out.has_host_ops:
             missing["ops"] = (
-                "No framework op is in this profile: it was recorded without ProfilerActivity.CPU."
+                "This profile has no framework ops: it was recorded without ProfilerActivity.CPU."
                 if not (links.kind == UNKNOWN).all()
-                else "No framework op is in this profile."
+                else "This profile has no framework ops."
             )
         return missing

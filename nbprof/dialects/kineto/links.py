@@ -1,4 +1,4 @@
-"""What started what in a Kineto trace: device work, the runtime call that launched it, the op that made the call.
+"""Links in a Kineto trace: device work, the runtime call that launched it, the op that made the call.
 
 A device event and its launch share a correlation id, unique within a process only. The launch names its op by `External id`; files that
 state none, or one that is no op's, are linked by time: the innermost op around the launch on its thread.

@@ -1,4 +1,4 @@
-"""What a reader of a PyTorch profile should know before trusting it: what did not link, what overlaps, what the recorder lost."""
+"""What readers of a PyTorch profile should know before trusting it: unlinked, overlapping and dropped events."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _ranks(hosts: Hosts) -> list[Note]:
     if size is not None and known and len(known) < size:
         listed = ", ".join(str(r) for r in known[:8]) + (" …" if len(known) > 8 else "")
         here = f"rank {listed} is" if len(known) == 1 else f"ranks {listed} are"
-        out.append(_warning(f"The job had {size} ranks; {here} here. What the others waited for is not known."))
+        out.append(_warning(f"The job had {size} ranks; only {here} here. What the others waited for is unknown."))
     twice = sorted({r for r in hosts.ranks if r is not None and hosts.ranks.count(r) > 1})
     for rank in twice:
         files = [f for f, r in zip(hosts.files, hosts.ranks, strict=True) if r == rank]
@@ -88,13 +88,13 @@ def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
         out.append(_info(f"{which} no launch: each is of the step in which it began."))
     alone = int(((links.launch < 0) & ~links.earlier & ~copied).sum())
     if alone and not len(links.calls):
-        out.append(_info("No runtime calls are in the profile: launch times are not known, and steps take device work by its own time."))
+        out.append(_info("The profile has no runtime calls: launch times are unknown, and device work belongs to steps by its own time."))
     else:
         out += sanity.unlaunched(alone, len(work))
     nameless = int(((links.work_name < 0) & ~copied).sum())
     if nameless and len(links.ops.rows):
         text = f"{_many(nameless, 'device event')} of {len(work):,} ({100 * nameless / len(work):.3g} %)"
-        out.append(_info(f"{text} could be linked to no op; in the tables each counts under its own name."))
+        out.append(_info(f"{text} could not be linked to an op; the tables list them under their own names."))
     return out
 
 
@@ -109,7 +109,7 @@ def _captured(links: Links) -> list[Note]:
 
 
 def _overlaps(links: Links) -> list[Note]:
-    """Kernels that run while the one before on their stream still does: dependent launches do; profilers' errors look the same."""
+    """Kernels that overlap the previous one on their stream: dependent launches do; profiler errors look the same."""
     events, work = links.trace.events, links.work
     out = []
     if len(work):
@@ -130,8 +130,8 @@ def _overlaps(links: Links) -> list[Note]:
                 longest = int(over[same].max()) / 1e6
                 out.append(
                     _info(
-                        f"{_many(count, 'device event begins', 'device events begin')} before the one before on the same stream ended, "
-                        f"by up to {longest:,.1f} µs. Programmatic dependent launch does that; so do errors of the recorder. "
+                        f"{_many(count, 'device event starts', 'device events start')} before the previous one on the same stream ends, "
+                        f"by up to {longest:,.1f} µs. Programmatic dependent launch causes this; so do profiler errors. "
                         "All are kept; busy time counts each instant once."
                     )
                 )
@@ -140,21 +140,21 @@ def _overlaps(links: Links) -> list[Note]:
         past = events.end[ops.rows] - ops.end
         count = int((past > 0).sum())
         if count:
-            text = f"{_many(count, 'op ends', 'ops end')} up to {int(past.max()) / 1000:,.0f} ns after the op around"
-            out.append(_info(f"{text} (rounding of the recorder, at most {SLACK_PS // 1_000_000} µs): taken to end with it."))
+            text = f"{_many(count, 'op ends', 'ops end')} up to {int(past.max()) / 1000:,.0f} ns after the enclosing op"
+            out.append(_info(f"{text} (profiler rounding, at most {SLACK_PS // 1_000_000} µs): treated as ending with it."))
     return out
 
 
 def _recorder(links: Links, hosts: Hosts) -> list[Note]:
-    """What the recorder says of itself: logged warnings, and the time that it took."""
+    """The profiler's own messages: logged warnings and overhead."""
     out = []
     messages = list(dict.fromkeys(hosts.messages()))
     several = len(links.trace.hosts) > 1
     for host, text in messages[:_MOST_MESSAGES]:
         line = " ".join(text.split())
-        out.append(_warning(f"{host}: {line}" if several else f"The recorder warned: {line}"))
+        out.append(_warning(f"{host}: {line}" if several else f"The profiler warned: {line}"))
     if len(messages) > _MOST_MESSAGES:
-        out.append(_warning(f"The recorder gave {len(messages) - _MOST_MESSAGES:,} more warnings; they are in the file's metadata."))
+        out.append(_warning(f"The profiler gave {len(messages) - _MOST_MESSAGES:,} more warnings; they are in the file's metadata."))
     rows = links.rows(OVERHEAD)
     if len(rows):
         events = links.trace.events
@@ -165,7 +165,7 @@ def _recorder(links: Links, hosts: Hosts) -> list[Note]:
         listed = ", ".join(f"{n} {t / 1e9:,.2f} ms in {c:,}" for n, (c, t) in sorted(total.items(), key=lambda x: -x[1][1])[:4])
         whole = sum(t for _, t in total.values())
         level = _warning if whole > 0.02 * _span(links) else _info
-        out.append(level(f"The recorder itself took {whole / 1e9:,.2f} ms within the profile: {listed}."))
+        out.append(level(f"Profiler overhead took {whole / 1e9:,.2f} ms of the profile: {listed}."))
     return out
 
 
@@ -180,8 +180,8 @@ def _memory(links: Links) -> list[Note]:
     if kineto_memory.without_totals(links):
         out.append(
             _info(
-                "The allocator events state no totals (PyTorch before 1.11): memory in use is added up from the events, so what was "
-                "allocated before the recording is missing from it."
+                "The allocator events state no totals (PyTorch before 1.11): memory in use is summed from the events, so what was "
+                "allocated before the recording is missing."
             )
         )
     failed = [c for c, n in enumerate(links.trace.names) if n == "[OutOfMemory]"]

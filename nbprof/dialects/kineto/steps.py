@@ -23,13 +23,13 @@ from nbprof.dialects.kineto.lanes import ANNOTATION, CALL, COPY, OP, UNKNOWN
 from nbprof.dialects.kineto.links import Links
 
 HOW = (
-    "No steps are in this profile, so step time is unknown: nothing in it marks them. With torch.profiler, call prof.step() at the end of "
-    "each iteration; %%nbprof and nbprof.profile() find the steps of optimizers themselves, and nbprof.steps(loader) around what any other "
-    "loop runs over marks those of it."
+    "This profile has no steps, so step time is unknown: nothing marks them. With torch.profiler, call prof.step() at the end of "
+    "each iteration; %%nbprof and nbprof.profile() detect optimizer steps themselves, and nbprof.steps(loader) marks the steps of any "
+    "other loop."
 )
 
 ONLY_DEVICE = (
-    "No steps are in this profile, so step time is unknown: it was recorded without ProfilerActivity.CPU, which holds the step markers "
+    "This profile has no steps, so step time is unknown: it was recorded without ProfilerActivity.CPU, which has the step markers "
     "and the ops."
 )
 
@@ -109,9 +109,9 @@ def _of_host(links: Links, host: int) -> Steps | None:
                 return None
             start = events.start[turns]
             end = np.append(start[1:], _last_work(links, turns[-1]))
-            what, text = "batch", f"the {len(turns)} batches that the loop asked its DataLoader for"
+            what, text = "batch", f"the {len(turns)} batches that the loop requested from its DataLoader"
         marks, labels = turns, [f"{what} {i}" for i in range(len(turns))]
-        text = f"No ProfilerStep is in the profile{where}: steps are taken from {text}. prof.step() marks them exactly."
+        text = f"The profile has no ProfilerStep{where}: steps are taken from {text}. prof.step() marks them exactly."
         notes.append(Note("info", text))
     broken = by_ops(links, marks, start, end)
     begun, done = start, end
@@ -123,8 +123,8 @@ def _of_host(links: Links, host: int) -> Steps | None:
         notes.append(
             Note(
                 "warning",
-                f"{'A step' if one else f'{len(hidden):,} steps'}{where} ended while the device was still at work for the one before, "
-                f"and launched nothing that ran after it: {'it has' if one else 'they have'} no time of {'its' if one else 'their'} own "
+                f"{'A step' if one else f'{len(hidden):,} steps'}{where} ended while the device was still running the previous one, "
+                f"and launched nothing that ran later: {'it has' if one else 'they have'} no time of {'its' if one else 'their'} own "
                 f"and {'is' if one else 'are'} not listed ({listed}).",
             )
         )
@@ -355,7 +355,7 @@ def by_work(matched: Int64s) -> tuple[int, str]:
         last -= 1
     # A loop whose steps shrink all the way down says nothing about its end.
     cut = len(matched) - last if last > 1 else 0
-    return cut, f"{matched[-1]:,} device events against {matched[-cut - 1]:,} in the step before" if cut else ""
+    return cut, f"{matched[-1]:,} device events against {matched[-cut - 1]:,} in the previous step" if cut else ""
 
 
 def by_ops(links: Links, marks: Int64s, start: Int64s, end: Int64s) -> str:
@@ -391,6 +391,4 @@ def by_ops(links: Links, marks: Int64s, start: Int64s, end: Int64s) -> str:
         return ""
     if len(before) == 1 and n >= WHOLE_STEP * count[-2]:
         return ""
-    return (
-        f"it ran the first {n:,} of the {count[-2]:,} ops of the step before" if n > 1 else "it ran the first op of the step before alone"
-    )
+    return f"it ran the first {n:,} of the previous step's {count[-2]:,} ops" if n > 1 else "it ran only the first op of the previous step"

@@ -1,4 +1,4 @@
-"""Memory of NPUs, out of the tables: blocks that the allocators handed out, else how much they held at moments."""
+"""NPU memory, from the tables: blocks that the allocators allocated, or else samples of how much they held."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _RECORDS = (("memory_record", "component", "allocated_bytes", "reserved_bytes"),
 
 _NEAR_BYTES = 1024.0
 """Files state whole or rounded KB."""
-_HELD = "What each op allocated is not in this profile: memory is told by what its components held at moments."
+_HELD = "This profile has no allocations per op, only samples of the memory held by each component."
 
 
 def recorded(trace: Trace) -> bool:
-    """Whether any table tells of memory over time."""
+    """Whether any table has memory over time."""
     return any(len(t) for kind in ("operator_memory", "memory_record", "npu_mem") for t in trace.tables.get(kind, []))
 
 
@@ -42,7 +42,7 @@ def allocations(trace: Trace, steps: Steps, out: act.Activity) -> tuple[pd.DataF
         parts.append(part)
         if strange:
             what = "a row" if strange == 1 else f"{strange:,} rows"
-            text = f"{table.source}: {what} with a negative size or without any moment: what was freed had been allocated before. Left out."
+            text = f"{table.source}: {what} with a negative size or without a time, freed but allocated before the recording, ignored."
             notes.append(Note("info", text))
     if not any(len(part) for part in parts):
         for kind, who, used, held in _RECORDS:

@@ -99,7 +99,7 @@ class _Ascend:
 
     @cached_property
     def framework(self) -> str:
-        """Which framework ran, as far as the files tell; '' where they do not."""
+        """Which framework ran, if the files tell; '' otherwise."""
         trace = self.trace
         facts = trace.metadata.get("ascend")
         paths = [str(f.get("path", "")) for f in facts if isinstance(f, dict)] if isinstance(facts, list) else []
@@ -293,27 +293,27 @@ class _Ascend:
         return out
 
     def _missing(self) -> dict[str, str]:
-        """A sentence for everything that this profile does not have."""
+        """A sentence for each kind of data that this profile lacks."""
         missing: dict[str, str] = {}
         if not len(self.work.of(COMPUTE)):
             missing["kernels"] = (
-                "No task of an NPU is in this profile: msprof writes them as op_summary, task_time and its timeline, where task_time (or "
+                "This profile has no NPU tasks: msprof writes them as op_summary, task_time and its timeline, if task_time (or "
                 "task_trace) is on."
             )
         if not len(self.steps.host):
             missing["steps"] = msprof_steps.HOW
         if not msprof_memory.recorded(self.trace):
             missing["memory"] = (
-                "No memory is in this profile: msprof records it with --sys-hardware-mem=on, torch_npu.profiler with profile_memory=True."
+                "This profile has no memory: msprof records it with --sys-hardware-mem=on, torch_npu.profiler with profile_memory=True."
             )
         if not len(msprof_steps.gaps(self.trace, self.steps)[0]):
             missing["input"] = (
-                "What the program did for its input is not in this profile: Ascend's profilers record the wait for it alone, as Data Aug "
-                "Bound of an iteration, and of graphs only."
+                "This profile has no input work: Ascend's profilers record only the wait for input, as Data Aug "
+                "Bound of an iteration, and only for graphs."
             )
         if not self.out.has_host_ops:
             missing["ops"] = (
-                "No framework op of the host is in this profile: msprof records the calls into CANN, torch_npu the ops of PyTorch."
+                "This profile has no framework ops on the host: msprof records calls into CANN, torch_npu records PyTorch's ops."
             )
         return missing
 
@@ -322,10 +322,10 @@ class _Ascend:
         alone = int((self.launch < 0).sum())
         if alone and alone < len(self.launch):
             share = 100 * alone / len(self.launch)
-            text = f"{alone:,} of {len(self.launch):,} tasks of NPUs ({share:.3g} %) could be linked to no call on the host."
+            text = f"{alone:,} of {len(self.launch):,} NPU tasks ({share:.3g} %) could not be linked to a call on the host."
             out.append(Note("info", text))
         unknown = self.work.of(COPY)
         if len(unknown) and (count := self.work.directions(unknown).count("copy")):
-            text = f"{count:,} copies state no direction; they count as copies within the devices."
+            text = f"{count:,} copies state no direction; they count as copies within the device."
             out.append(Note("info", text))
         return out

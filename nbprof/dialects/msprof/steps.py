@@ -20,8 +20,8 @@ from nbprof.formats.msprof.iterations import spans as spans_of
 MARK = re.compile(r"ProfilerStep#(\d+)\Z")
 
 HOW = (
-    "No steps are in this profile, so step time is unknown: msprof records iterations of graphs alone (training_trace on; a run of single "
-    "ops has none), and torch_npu.profiler marks steps where prof.step() is called at the end of each and a schedule is given."
+    "This profile has no steps, so step time is unknown: msprof records only iterations of graphs (training_trace on; a run of single "
+    "ops has none), and torch_npu.profiler marks steps if prof.step() is called at the end of each and a schedule is given."
 )
 
 
@@ -72,11 +72,10 @@ def _iterations(trace: Trace, host: int) -> Steps | None:
     if len(events) > 1:
         out.cut = {(host, 0)}
         text = (
-            f"The first two iterations{where} are shown, but not averaged: the wait for the input of the first is not recorded, and they "
-            "start the program up."
+            f"The first two iterations{where} are shown, but not averaged: the input wait of the first is not recorded, and both are "
+            "startup."
             if len(events) >= 4
-            else f"The first iteration{where} is shown, but not averaged: what came before it, the wait for its input, is not "
-            "recorded, and it starts the program up."
+            else f"The first iteration{where} is shown, but not averaged: its input wait is not recorded, and it is startup."
         )
         out.notes.append(Note("info", text))
     others = sum(len(t.frame) for t in trace.tables.get("step_trace", []) if t.host == host) - len(events)
@@ -153,7 +152,7 @@ def _numbered(trace: Trace, host: int) -> Steps | None:
         start = steps["start"].to_numpy(np.int64)
         end = np.maximum(np.append(start[1:], steps["end"].iloc[-1]), start + 1)
         out = _steps(host, steps["event"].to_numpy(np.int64), start, end, [f"step {n}" for n in steps.index.tolist()])
-        text = "No step is marked in the timeline: each lasts from its first kernel to the first of the next one."
+        text = "No steps are marked in the timeline: each lasts from its first kernel to the first kernel of the next one."
         out.notes.append(Note("info", text))
         return out
     return None

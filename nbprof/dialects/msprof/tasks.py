@@ -15,7 +15,7 @@ _NONE = 4294967295
 
 
 def tasks(trace: Trace) -> pd.DataFrame:
-    """One row a task, in the columns of the table `op_summary` with `host` and `device`; the type of an op follows from its name.
+    """One row per task, in the columns of the table `op_summary` with `host` and `device`; the type of an op follows from its name.
 
     As in op_summary copies are not in it.
 

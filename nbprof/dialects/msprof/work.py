@@ -1,4 +1,4 @@
-"""What the events of an NPU are: kernels on its cores, copies, communication; and what their row in the tables says of each.
+"""The work of an NPU: kernels on its cores, copies, communication; each with its row in the tables.
 
 `Task Type` decides: the names of operators are the program's own. Waits, records of events and what the profiler itself runs are no work.
 """
@@ -36,7 +36,7 @@ _COLUMNS = ("op_type", "task_type", "input_data_types")
 
 
 def kind_of(task_type: str) -> int:
-    """What a task of a type is; `NO_WORK` for waits, marks and what is not known."""
+    """The kind of a task type; `NO_WORK` for waits, marks and unknown types."""
     if _COMPUTE.fullmatch(task_type):
         return COMPUTE
     if _COLLECTIVE.fullmatch(task_type):

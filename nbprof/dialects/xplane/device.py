@@ -70,7 +70,7 @@ def _extents(placed: Placed) -> pd.DataFrame:
 
 
 def devices(trace: Trace, out: act.Activity) -> list[int]:
-    """Fills `devices` of the activity, one row a device plane; returns the planes of GPUs."""
+    """Fills `devices` of the activity, one row per device plane; returns the planes of GPUs."""
     rows: list[dict[str, object]] = []
     gpus: list[int] = []
     for number, plane in enumerate(trace.planes):
@@ -106,7 +106,7 @@ def devices(trace: Trace, out: act.Activity) -> list[int]:
 
 
 def device_name(kind: str, stats: dict[str, object]) -> str:
-    """What the device is called: model where known, else vendor and architecture."""
+    """The name of the device: its model if known, else vendor and architecture."""
     model = stats.get("gpu_device_name") or stats.get("device_type_string")
     if model:
         return str(model)

@@ -100,7 +100,7 @@ def eager_notes(out: act.Activity) -> list[Note]:
     count, _ = out.eager_calls
     if count <= len(out.host_ops):
         return []
-    text = f"{count:,} ops ran eagerly, and only their calls were recorded: they are in the steps and in the trace, but not among the ops."
+    text = f"{count:,} ops ran eagerly, and only their calls were recorded: steps and trace include them, the ops tables do not."
     return [Note("info", text)]
 
 

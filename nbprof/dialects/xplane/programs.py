@@ -30,7 +30,7 @@ from nbprof.dialects.xplane.grouping import Groups, inherit
 _RUN = ["host", "module", "run"]
 LEAST_RUNS = 2
 LEAST_SHARE = 0.2
-"""Of the time of all programs, for the one that steps are runs of."""
+"""The least share of the time of all programs for the one whose runs are steps."""
 OWN_LOOP_SHARE = 0.1
 """Another program that is run in a loop of its own (evaluation) has steps of its own, where its runs take so much of the main one's."""
 PART_OF_STEP = 0.5

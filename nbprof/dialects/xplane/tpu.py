@@ -1,4 +1,4 @@
-"""The lines of TPU cores that steps are told by, and how events of a core come to the group of their step.
+"""The lines of TPU cores that mark steps, and how events of a core are assigned to the group of their step.
 
 A core has a line of its own for steps, programs and ops. What joins the host's groups is its grouping line: `Steps`, or `XLA Modules` where
 no steps were recorded. The other lines follow it.

@@ -53,14 +53,14 @@ HIDDEN = ("ThreadpoolListener::", "MemoryAllocation", "MemoryDeallocation")
 
 
 _NO_STEPS = {
-    "": "No step markers are in this profile, so step time is unknown. %%nbprof marks the steps of Keras fit; "
-    "in a loop of your own write: for batch in nbprof.steps(dataset).",
-    "JAX": "No step markers are in this profile, so step time is unknown. In the loop write: for batch in nbprof.steps(batches), or put "
-    "each step into jax.profiler.StepTraceAnnotation('train', step_num=i).",
-    "TPU": "The TPU recorded runs of programs and ops, but no steps, so step time is unknown. Steps are recorded of loops that mark them: "
-    "put each step into jax.profiler.StepTraceAnnotation('train', step_num=i), or write: for batch in nbprof.steps(batches).",
+    "": "This profile has no step markers, so step time is unknown. %%nbprof marks the steps of Keras fit; "
+    "in your own loop write: for batch in nbprof.steps(dataset).",
+    "JAX": "This profile has no step markers, so step time is unknown. In the loop write: for batch in nbprof.steps(batches), or wrap "
+    "each step in jax.profiler.StepTraceAnnotation('train', step_num=i).",
+    "TPU": "The TPU recorded runs of programs and ops, but no steps, so step time is unknown. Steps are recorded if the loop marks them: "
+    "wrap each step in jax.profiler.StepTraceAnnotation('train', step_num=i), or write: for batch in nbprof.steps(batches).",
 }
-"""What to do about a profile without steps, by kind of device or by framework."""
+"""What to do about a profile without steps, by device kind or framework."""
 
 
 def interpret(trace: Trace) -> act.Activity:
@@ -208,17 +208,17 @@ def _name_categories(trace: Trace) -> npt.NDArray[np.uint8]:
 
 
 def _missing(placed: Placed, out: act.Activity) -> dict[str, str]:
-    """A sentence for everything that this profile does not have, by view."""
+    """A sentence for each kind of data that this profile lacks, by view."""
     missing: dict[str, str] = {}
     if not (out.devices["kind"] == "GPU").any():
         other = ", ".join(sorted(set(out.devices["kind"].astype(str))))
         missing["kernels"] = (
-            f"The devices of this profile are {other}s; GPU kernels are recorded on GPUs only."
+            f"The devices of this profile are {other}s; GPU kernels are recorded only on GPUs."
             if other
-            else "No GPU plane is in this profile: the run used the CPU only, or the GPU was not traced."
+            else "This profile has no GPU plane: the run used only the CPU, or the GPU was not traced."
         )
     elif not len(out.kernels):
-        missing["kernels"] = "A device is named in this profile, but no kernel with launch details was recorded on it."
+        missing["kernels"] = "This profile names a device, but no kernels with launch details were recorded on it."
     # A run of an eager op is no step that a program marked.
     eager = not (out.markers["device"] >= 0).any() and all(name.startswith("EagerKernelExecute ") for name in out.group_names.values())
     if not len(out.markers) or eager:
@@ -226,14 +226,14 @@ def _missing(placed: Placed, out: act.Activity) -> dict[str, str]:
     # Asked of the events, so that the table need not be made for it.
     if not has_allocations(placed):
         missing["memory"] = (
-            "No allocator events are in this profile. TensorFlow records those of its GPU allocator, and on the CPU only large ones; "
+            "This profile has no allocator events. TensorFlow records those of its GPU allocator, and on the CPU only large ones; "
             "XLA programs allocate once, ahead of time."
         )
     if not len(out.iterators):
         missing["input"] = (
-            "The input comes through the iterator that nbprof.steps was given, not through tf.data: see the input pipeline."
+            "The input comes from the iterator passed to nbprof.steps, not from tf.data: see the input pipeline."
             if act.NEXT_ITEM in set(map(str, placed.trace.names))
-            else "No calls of tf.data iterators are in this profile: the input does not come from a tf.data pipeline, "
+            else "This profile has no calls of tf.data iterators: the input does not come from a tf.data pipeline, "
             "or it ran before the capture."
         )
     return missing

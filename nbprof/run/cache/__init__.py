@@ -1,1 +1,1 @@
-"""What was decoded and computed, kept on disk by the content of the files. `nbprof.cache` is what a person calls."""
+"""What was decoded and computed, kept on disk by the content of the files. `nbprof.cache` is the public interface."""

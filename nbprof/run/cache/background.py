@@ -1,4 +1,4 @@
-"""Writes to the cache beside the work of the person, on one thread: once a run is left alone for a moment, or as the process ends."""
+"""Writes to the cache in the background, on one thread: once a run is idle for a moment, or as the process ends."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ AT_EXIT_S = 5.0
 
 
 class Flushable(Protocol):
-    """What has something to write."""
+    """Something with data to write."""
 
     @property
     def busy(self) -> bool:
-        """Whether somebody waits for it: then it is not its turn."""
+        """Whether a caller is waiting for it: then it is not written yet."""
 
     def flush(self, stop: Callable[[], bool]) -> None:
         """Writes; gives up when `stop` says so."""
@@ -103,12 +103,12 @@ _desk = _Desk()
 
 
 def write(one: Flushable, seconds: float) -> None:
-    """Has something flushed when it was left alone for some seconds."""
+    """Flushes something once it has been idle for some seconds."""
     _desk.write(one, seconds)
 
 
 def finish(seconds: float = AT_EXIT_S) -> bool:
-    """Waits until all is written that is due; False if that takes longer than `seconds`."""
+    """Waits until everything due is written; False if that takes longer than `seconds`."""
     return _desk.finish(seconds)
 
 

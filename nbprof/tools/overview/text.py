@@ -25,7 +25,7 @@ def lines(payload: dict[str, Any], most: int) -> list[str]:
 
 
 def verdict(overview: dict[str, Any]) -> str:
-    """`Input-bound: 61% of each step waits for data (confidence high)`."""
+    """`Input-bound: 61% of step time is spent waiting for data (confidence high)`."""
     word, text = overview["verdict"]["word"], overview["verdict"]["text"]
     level = overview["confidence"]["level"]
     return f"{word}: {text}" + (f" (confidence {level})" if level != "none" else "") if text else word
