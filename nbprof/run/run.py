@@ -316,7 +316,7 @@ class Run(Frames):
     @persisted
     def memory_timeline(self) -> pd.DataFrame:
         """Allocator events in time order."""
-        out = memory.timeline(self.activity)
+        out = memory.numbered(memory.timeline(self.activity), self.steps, self.hosts)[memory.COLUMNS]
         # Only this frame is made of it, and it is as large.
         self.activity.forget("allocations")
         return out

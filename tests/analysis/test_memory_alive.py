@@ -26,7 +26,7 @@ EVENTS = st.lists(st.tuples(st.booleans(), st.integers(0, 4), st.integers(1, 5),
 def walked(rows: pd.DataFrame, last: int, step: int | None) -> dict[int, int]:
     """Address and bytes of the blocks alive behind an event."""
     alive = {}
-    for address, event, size, of in zip(*(rows[c].iloc[: last + 1] for c in ("address", "event", "allocated_bytes", "step")), strict=True):
+    for address, event, size, of in zip(*(rows[c].iloc[: last + 1] for c in ("address", "event", "allocated_bytes", "group")), strict=True):
         alive.pop(address, None)
         if event == "allocation":
             alive[address] = (size, of)
@@ -46,7 +46,7 @@ def frame(events) -> pd.DataFrame:
             "requested_bytes": [e[2] for e in events],
             "allocated_bytes": [e[2] if e[0] else -e[2] for e in events],
             "op": [f"op{e[2]}" for e in events],
-            "step": [e[3] for e in events],
+            "group": [e[3] for e in events],
             "region_type": "",
             "data_type": "",
             "shape": "",
@@ -69,7 +69,7 @@ def test_blocks_at_every_moment_are_those_of_a_walk(events, whole):
     for last in range(len(events)):
         table = memory_alive.at(rows, float(last), "m", whole=whole)
         told = table[~table["op"].isin([memory_alive.UNUSED, memory_alive.EARLIER])]
-        alive = walked(rows, last, None if whole else rows["step"].iloc[last])
+        alive = walked(rows, last, None if whole else rows["group"].iloc[last])
         assert sorted(np.repeat(told["allocated_bytes"], told["occurrences"]).tolist()) == sorted(alive.values())
         rest = table["allocated_bytes"][table["op"].isin([memory_alive.UNUSED, memory_alive.EARLIER])].sum()
         assert rest == max(rows["heap_bytes"].iloc[last] - sum(alive.values()), 0)
@@ -86,7 +86,7 @@ def test_moments_tell_the_same_as_one_at_a_time(events, most, data):
         now = found.moment <= slot
         count = np.bincount(found.block[now], weights=found.change[now], minlength=len(found.blocks))
         told = np.repeat(found.blocks["allocated_bytes"], count.astype(int)).tolist()
-        alive = sorted(walked(rows, position, rows["step"].iloc[position]).values())
+        alive = sorted(walked(rows, position, rows["group"].iloc[position]).values())
         assert len(told) + found.smaller_count[slot] == len(alive)
         assert sum(told) + found.smaller_bytes[slot] == sum(alive)
         if not found.smaller_count.any():
@@ -252,7 +252,7 @@ def test_a_deallocation_without_a_size_has_that_of_its_block(tmp_path):
     assert timeline["allocated_bytes"].iloc[:2].tolist() == [100, -100]
     assert timeline["requested_bytes"].iloc[1] == 90
     assert timeline["allocated_bytes"].isna().tolist() == [False, False, True], "of the last nothing is known"
-    assert profile(tmp_path, data).memory.timeline["allocated_bytes"].dtype == np.int64, "plain where all is stated"
+    assert profile(tmp_path, data).run.memory_timeline["allocated_bytes"].dtype == np.int64, "plain where all is stated"
 
 
 def test_a_moment_can_be_asked_for(tmp_path):

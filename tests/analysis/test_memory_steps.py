@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
+from nbprof.schema.frames import dtypes
+from tests.support.frames import public
 from tests.support.kineto import Kineto, profile
 
 
@@ -35,3 +37,18 @@ def test_without_steps_none_has_a_number(tmp_path):
     p = profile(tmp_path, file)
     assert p.memory.timeline["step"].isna().all()
     assert p.memory.summary["peak_step"].isna().all()
+
+
+def test_the_run_has_the_numbers_of_steps_too_and_the_types_that_the_schema_promises(tmp_path):
+    k = Kineto()
+    for i in range(2):
+        k.step(40 + i, 100 * i, 100)
+        k.memory(100 * i + 10, 64, 4096 + 64 * i, 64 * (i + 1))
+    p = profile(tmp_path, k)
+    assert p.run.memory_timeline["step"].tolist() == [40, 41]
+    for name in ("memory.timeline", "memory.summary"):
+        frame = public(p, name)
+        for column, kind in dtypes(name).items():
+            if kind in ("int64", "Int64", "float64"):
+                assert str(frame[column].dtype) == kind, column
+    assert p.memory.timeline[["stack_bytes", "free_bytes"]].isna().all(axis=None)

@@ -60,7 +60,7 @@ def test_memory(name):
     events, peak, lifetime, step, fragmentation = MEMORY[name]
     row = profile(name).run.memory_summary.set_index("memory_id").loc["GPU_0_bfc"]
     assert (row["allocations"], row["deallocations"]) == (events, events)
-    assert (row["peak_bytes"], row["lifetime_peak_bytes"], row["peak_step"]) == (peak, lifetime, step)
+    assert (row["peak_bytes"], row["lifetime_peak_bytes"], row["peak_group"]) == (peak, lifetime, step)
     assert row["peak_fragmentation"] == pytest.approx(fragmentation, abs=1e-9)
 
 

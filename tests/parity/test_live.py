@@ -318,14 +318,14 @@ def test_memory_profile(live):
         same(rows["region_type"], [x["regionType"] for x in of], "region")
         same(rows["data_type"], [x["dataType"] for x in of], "data type")
         same(rows["shape"], [x["tensorShape"] for x in of], "shape")
-        same(rows["step"], [int(x["stepId"]) for x in of], "step")
+        same(rows["group"], [int(x["stepId"]) for x in of], "step")
         same(rows["heap_bytes"], [int(x["heapAllocatedBytes"]) for x in state], "heap")
         same(rows["stack_bytes"], [int(x["stackReservedBytes"]) for x in state], "stack")
         same(rows["free_bytes"], [int(x["freeMemoryBytes"]) for x in state], "free")
         alive = p.memory.peak[p.memory.peak["memory_id"] == one["memory_id"]]
         assert (alive["allocated_bytes"] * alive["occurrences"]).sum() == one["peak_bytes"]
         # Of equal peaks in two steps XProf takes the figures of one and lists the blocks of the other's step; ours are of one moment.
-        if rows.loc[rows["in_use_bytes"] == one["peak_bytes"], "step"].iloc[-1] != one["peak_step"]:
+        if rows.loc[rows["in_use_bytes"] == one["peak_bytes"], "group"].iloc[-1] != one["peak_group"]:
             continue
         blocks = [
             peer["memoryProfileSnapshots"][int(a["snapshotIndex"])]["activityMetadata"]

@@ -92,7 +92,7 @@ def peaks(name: str) -> pd.DataFrame:
 
 def same_events(mine: pd.DataFrame, theirs: pd.DataFrame, what: str, sizes: bool = True) -> None:
     same(mine["event"].str.upper(), theirs["memoryActivity"], f"{what} event")
-    same(mine["step"], theirs["stepId"], f"{what} step")
+    same(mine["group"], theirs["stepId"], f"{what} step")
     same(mine["address"], theirs["address"], f"{what} address")
     for key, column in STATE.items():
         same(mine[column].fillna(0), theirs[key], f"{what} {column}", rel=1e-5 if key == "fragmentation" else 0)

@@ -52,7 +52,7 @@ def at(rows: pd.DataFrame, time_ms: float, memory_id: str | None = None, *, whol
 
 def _at(rows: pd.DataFrame, mine: Int64s, last: int, whole: bool = False) -> pd.DataFrame:
     event = rows.iloc[mine[last]]
-    step = None if whole or from_the_begin(rows[["stack_bytes", "requested_bytes"]].iloc[mine]) else int(event["step"])
+    step = None if whole or from_the_begin(rows[["stack_bytes", "requested_bytes"]].iloc[mine]) else int(event["group"])
     return _alive(rows, mine[: last + 1], step, event["heap_bytes"], event["stack_bytes"])
 
 
@@ -112,7 +112,7 @@ def _alive(rows: pd.DataFrame, until: Int64s, step: int | None, heap: Any, stack
     else:
         live = rows.iloc[until[last_at_address(address.to_numpy(np.int64), allocating(rows)[until])]]
         if step is not None:
-            live = live[live["step"].to_numpy() == step]
+            live = live[live["group"].to_numpy() == step]
     table = live[_ALIKE]
     extra: list[list[Any]] = []
     unmapped = 0 if pd.isna(heap) else int(heap) - int(table["allocated_bytes"].sum())
@@ -173,7 +173,7 @@ def moments(group: pd.DataFrame, positions: Int64s, most: int = 10_000) -> Momen
     """
     if not len(group) or not len(positions) or group["address"].isna().any():
         return None
-    step = np.zeros(len(group), np.int64) if from_the_begin(group) else group["step"].to_numpy(np.int64)
+    step = np.zeros(len(group), np.int64) if from_the_begin(group) else group["group"].to_numpy(np.int64)
     known, rank = np.unique(step[positions], return_inverse=True)
     sort = np.lexsort((positions, rank.reshape(-1)))
     at = positions[sort]

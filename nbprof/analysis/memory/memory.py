@@ -11,12 +11,13 @@ from nbprof.analysis.memory.alive import allocating
 from nbprof.core.trace import Int32s, Int64s, Note
 from nbprof.schema import frames
 
-COLUMNS = [*frames.names("memory.timeline"), "order", "address", "lifetime_peak_bytes", "capacity_bytes", "host"]
-"""Columns of the timeline; those from `order` on are internal, and `step` is a group there: `numbered` gives the step numbers."""
+INTERNAL = ["order", "address", "lifetime_peak_bytes", "capacity_bytes", "host", "group"]
+"""Columns of the timeline for internal use; `group` is the recorder's ident of the step, of which `numbered` gives the number."""
+COLUMNS = [*frames.names("memory.timeline"), *INTERNAL]
 
 
 def timeline(activity: Activity) -> pd.DataFrame:
-    """One row per allocation or deallocation, in time order: the columns of `p.memory.timeline`.
+    """One row per allocation or deallocation, in time order: the columns of `p.memory.timeline` but for `step`, and `INTERNAL`.
 
     A deallocation states the op, region, type and shape of the allocation that it frees, and its sizes where it has none of its own.
     An event outside any step counts for the step after the last one seen, as in TensorFlow Profiler.
@@ -25,7 +26,7 @@ def timeline(activity: Activity) -> pd.DataFrame:
     texts = activity.texts.values if len(activity.texts.codes) else np.array([""], object)
     ops = activity.ops.values if len(activity.ops.codes) else np.array([""], object)
     if not len(a):
-        return pd.DataFrame(columns=COLUMNS)
+        return pd.DataFrame(columns=[column for column in COLUMNS if column != "step"])
     op, region, kind, shape = (a[c].to_numpy().copy() for c in ("op", "region", "data_type", "shape"))
     memory, is_alloc = a["memory"].to_numpy(), a["allocation"].to_numpy()
     source = _freed(memory, _addresses(a["address"]), is_alloc)
@@ -42,7 +43,6 @@ def timeline(activity: Activity) -> pd.DataFrame:
             "requested_bytes": requested,
             "allocated_bytes": allocated * np.where(is_alloc, 1, -1),
             "op": text_column(ops, op),
-            "step": _step(memory, a["group"].to_numpy()),
             "region_type": text_column(texts, region),
             "data_type": text_column(texts, kind),
             "shape": text_column(texts, shape),
@@ -56,18 +56,19 @@ def timeline(activity: Activity) -> pd.DataFrame:
             "lifetime_peak_bytes": a["lifetime_peak"],
             "capacity_bytes": pd.arrays.IntegerArray(capacity, capacity < 0),
             "host": a["host"],
+            "group": _step(memory, a["group"].to_numpy()),
         },
         copy=False,
     )
 
 
 def numbered(rows: pd.DataFrame, steps: pd.DataFrame, hosts: list[str]) -> pd.DataFrame:
-    """The timeline with the numbers that `p.steps` has in `step`, in place of the recorder's groups; NA for events of no listed step.
+    """The timeline with the numbers that `p.steps` has in `step`; NA for events of no listed step.
 
     Parameters
     ----------
     rows : DataFrame
-        From `timeline`, or some rows of it; `host` and `step` are used.
+        From `timeline`, or some rows of it; `host` and `group` are used.
     steps : DataFrame
         `Run.steps`.
     hosts : list of str
@@ -78,7 +79,7 @@ def numbered(rows: pd.DataFrame, steps: pd.DataFrame, hosts: list[str]) -> pd.Da
     of = pd.Index(hosts).get_indexer(pd.Index(steps["host"]))
     steps, of = steps[of >= 0], of[of >= 0]
     listed = pd.MultiIndex.from_arrays([of, steps["group"].to_numpy(np.int64)])
-    at = listed.get_indexer(pd.MultiIndex.from_arrays([rows[name].to_numpy(np.int64, na_value=-1) for name in ("host", "step")]))
+    at = listed.get_indexer(pd.MultiIndex.from_arrays([rows[name].to_numpy(np.int64, na_value=-1) for name in ("host", "group")]))
     number = np.append(steps["step"].to_numpy(np.int64), 0)[at]
     return rows.assign(step=pd.arrays.IntegerArray(number, at < 0))
 
@@ -140,7 +141,7 @@ def _step(memory: Int32s, stated: Int64s) -> Int64s:
     return out
 
 
-SUMMARY = [*frames.names("memory.summary"), "peak_step", "peak_host"]
+SUMMARY = [*frames.names("memory.summary"), "peak_group", "peak_host"]
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
@@ -182,7 +183,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
                 "peak_heap_bytes": heap,
                 "peak_free_bytes": free,
                 "peak_fragmentation": float(peak["fragmentation"]),
-                "peak_step": int(peak["step"]),
+                "peak_group": int(peak["group"]),
                 "peak_host": int(peak["host"]),
             }
         )

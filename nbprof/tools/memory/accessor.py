@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof.core.errors import NbprofError
+from nbprof.schema import frames
 from nbprof.tools.accessor import View
 
 if TYPE_CHECKING:
@@ -38,17 +39,17 @@ class Memory(View):
         from nbprof.analysis.memory import memory
 
         run = self._profile.run
-        rows = run.memory_summary.rename(columns={"peak_step": "step", "peak_host": "host"})
-        return memory.numbered(rows, run.steps, run.hosts).drop(columns="host").rename(columns={"step": "peak_step"})
+        rows = run.memory_summary.rename(columns={"peak_group": "group", "peak_host": "host"})
+        summary = memory.numbered(rows, run.steps, run.hosts).drop(columns=["host", "group"]).rename(columns={"step": "peak_step"})
+        return _with_na(summary, "memory.summary")
 
     @property
     def timeline(self) -> pd.DataFrame:
         """Allocations and deallocations in time order, each with the allocator's state after it."""
         from nbprof.analysis.memory import memory
 
-        run = self._profile.run
-        timeline = memory.numbered(run.memory_timeline, run.steps, run.hosts)
-        return timeline.drop(columns=["order", "address", "lifetime_peak_bytes", "capacity_bytes", "host"])
+        timeline: pd.DataFrame = self._profile.run.memory_timeline
+        return _with_na(timeline.drop(columns=memory.INTERNAL), "memory.timeline")
 
     @property
     def peak(self) -> pd.DataFrame:
@@ -107,3 +108,8 @@ class Memory(View):
     def figure(self, **options: Any) -> Model:
         """A Bokeh figure: stack, heap and free over time, fragmentation on the right axis."""
         return self._figure("memory", **options)
+
+
+def _with_na(rows: pd.DataFrame, frame: str) -> pd.DataFrame:
+    """The rows with those types of the schema that can say NA: what one allocator states another may not."""
+    return rows.astype({name: kind for name, kind in frames.dtypes(frame).items() if kind == "Int64"})

@@ -9,7 +9,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.analysis.memory import alive as memory_alive
-from nbprof.analysis.memory import memory
 from nbprof.dialects.xplane.memory import DATA_TYPES
 from nbprof.display import wording
 from nbprof.display.codec import Delta, coded, short
@@ -66,8 +65,7 @@ def of_id(frame: pd.DataFrame, memory_id: object) -> pd.DataFrame:
 
 
 def _one(run: Run, row: dict[Any, Any], most: int) -> dict[str, Any]:
-    rows = of_id(run.memory_timeline, row["memory_id"])
-    full = memory.numbered(rows, run.steps, run.hosts)
+    full = of_id(run.memory_timeline, row["memory_id"])
     alive = of_id(run.memory_peak, row["memory_id"])
     use = floats(full["in_use_bytes"]) if len(full) else np.zeros(0)
     drawn = sample(use)
@@ -93,7 +91,7 @@ def _one(run: Run, row: dict[Any, Any], most: int) -> dict[str, Any]:
         "shape": coded(kept["shape"].tolist()),
         **{key: short(floats(kept[key])) for key in ("stack_bytes", "heap_bytes", "free_bytes", "fragmentation", "in_use_bytes")},
         "peak": _alive(_typed(_shares(alive.head(MOST_ALIVE), peak))),
-        "moments": _moments(rows, drawn, most),
+        "moments": _moments(full, drawn, most),
         "ops": table(_most(of_id(run.memory_ops, row["memory_id"])), "memory.ops", _OPS),
     }
 

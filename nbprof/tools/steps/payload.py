@@ -106,7 +106,7 @@ def _left_out(steps: pd.DataFrame) -> str:
     early = cut & (counted.cumsum() == 0) & counted.transform("any")
     for which, rows, why in (
         ("first", early, "what came before is not recorded"),
-        ("last", cut & ~early, "cut by the end of the recording"),
+        ("last", cut & ~early, "cut off by the end of the recording"),
     ):
         count = _of_each(rows, steps)
         if count:
