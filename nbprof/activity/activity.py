@@ -128,6 +128,7 @@ OP_PARTS = {
     "xprof": "?",
     "runs": "f8",
     "xprof_runs": "f8",
+    "xprof_flops": "f8",
     "host": "i4",
 }
 
@@ -333,7 +334,8 @@ class Activity:
     op_parts : what an op is made of on the device, a kernel or an op of a compiled program: the program's ident (0: none), its name
         and category there, the line of code, what the events call the program, the framework's op that the compiler noted, the op as XLA
         writes it ('' where it is to be written from the program), the name that it shares with its duplicates, whether it is an op of a
-        compiled program at all; the FLOPs and bytes of all runs (NaN: not known), of FLOPs also with narrow ones counted by their width,
+        compiled program at all; the FLOPs and bytes of all runs (NaN: not known), of FLOPs also those that XProf counts and with narrow
+        ones counted by their width,
         of bytes also those of main memory alone; how often it ran; whether XProf counts it, how many runs XProf takes one for (it counts
         the kernels of an op), and a host that ran it. Of TPUs also the bytes that all runs moved in memories on the chip, in columns by the
         names of `nbprof.activity.given_peaks.ON_CHIP`

@@ -54,6 +54,11 @@ def measured(activity: Activity, *, as_xprof: bool = False) -> tuple[pd.DataFram
     factor = parts["xprof_runs"].to_numpy(np.float64) if as_xprof else np.ones(len(parts))
     count = np.bincount(part, minlength=len(parts))
     out = parts.rename(columns={"normalized_flops": "normalized", "bytes": "moved", "memory_bytes": "memory"})
+    if as_xprof:
+        out["normalized"] += out["xprof_flops"] - out["flops"]
+        out["flops"] = out["xprof_flops"]
+        # What nobody knows is 0 there.
+        out.loc[unknown(out) & (out["category"] == "custom-call"), ["flops", "normalized", "moved", "memory"]] = 0.0
     for name in ("flops", "normalized", "moved", "memory"):
         out[name] = out[name] * factor
     out["memory"] = _of_main_memory(activity, out, as_xprof)

@@ -7,7 +7,7 @@ beside a fused multiply-add: 3 for an addition, 190 for a tanh in float32.
 
 Where this differs: a matrix product that cuBLAS runs by its older interface (`__cublas$gemm`), attention of cuDNN, and a kernel of Pallas
 whose cost is stated have their FLOPs and bytes here, 0 in XProf. So have custom calls of which nobody knows what they do, which are NaN
-here (`nbprof.hlo.library_calls`).
+(`nbprof.hlo.library_calls`). Of convolutions of cuDNN for gradients XProf takes the operands for input and kernel, which they are not.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ _OLDER_CUBLAS = "__cublas$gemm"
 _NEWER_CUBLAS = "__cublas$lt$matmul"
 _CUBLAS = (_OLDER_CUBLAS, _NEWER_CUBLAS)
 _CUDNN = "__cudnn$conv"
+_OF_INPUT, _OF_FILTER = "__cudnn$convBackwardInput", "__cudnn$convBackwardFilter"
+_GRADIENTS = (_OF_INPUT, _OF_FILTER)
 _IN_XPROF = (_NEWER_CUBLAS, _CUDNN)
 _FMA = 2
 _NARROW = {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "s2": 4, "u2": 4, "pred": 0}
@@ -58,6 +60,8 @@ class Cost:
         What XProf counts of them for the device's main memory: what an op other than a fusion writes as a tuple is not among it.
     in_xprof : bool
         Whether XProf counts it at all.
+    xprof_flops : float
+        The FLOPs of an op that it counts.
     """
 
     flops: float = 0.0
@@ -65,6 +69,7 @@ class Cost:
     bytes: float = 0.0
     memory_bytes: float = 0.0
     in_xprof: bool = True
+    xprof_flops: float = 0.0
 
 
 @dataclass
@@ -109,10 +114,18 @@ class Costs:
         try:
             run, factor = self._run(place), self._width_factor(place)
             called = self._program.opcodes[place] == "custom-call"
-            counted = not called or self._program.instruction(place).target.startswith(_IN_XPROF)
+            target = self._program.instruction(place).target if called else ""
+            counted = not called or target.startswith(_IN_XPROF)
+            theirs = self._xprof_convolution(place) if target.startswith(_GRADIENTS) else run.flops
         except (ReadError, IndexError):
             return None
-        return Cost(run.flops, run.flops / factor, run.bytes, run.memory, counted)
+        return Cost(run.flops, run.flops / factor, run.bytes, run.memory, counted, theirs)
+
+    def _xprof_convolution(self, place: int) -> float:
+        """XProf's FLOPs of a convolution for a gradient: as if the operands were input and kernel, and the result the output."""
+        out, operands = self._program.shape(place), self._operands(place)
+        made = out.parts[0] if out.is_tuple and out.parts else out
+        return convolution_flops(operands[0], operands[1], made, hlo_details.read(self._program, place))
 
     def _width_factor(self, place: int) -> int:
         """By how much narrow operands make the device faster."""
@@ -250,7 +263,10 @@ class Costs:
         if one.target.startswith(_CUBLAS) and operands:
             flops = dot_flops(made, operands[0], _gemm(details))
         elif one.target.startswith(_CUDNN) and len(operands) > 1:
-            flops = convolution_flops(operands[0], operands[1], made, details)
+            # Dimensions and window are those of the forward convolution, whatever of it is made.
+            of = (made, operands[1], operands[0]) if one.target.startswith(_OF_INPUT) else (*operands[:2], made)
+            of = (operands[0], made, operands[1]) if one.target.startswith(_OF_FILTER) else of
+            flops = convolution_flops(*of, details)
         elif (products := library_calls.attention_flops(one.target, details.backend, operands)) is not None:
             # Besides what it makes it keeps what the backward pass needs; the last part is room to work in.
             moved = float(sum(map(size, operands)) + sum(map(size, out.parts[:-1] if out.is_tuple else (out,))))

@@ -93,3 +93,18 @@ def test_what_nobody_knows_is_not_zero(target):
 def test_what_only_tells_the_compiler_something_costs_nothing():
     found = cost("a = f32[8]", 'f32[8] custom-call(a), custom_call_target="Sharding"')
     assert (found.flops, found.bytes) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("operands", "made", "target"),
+    [
+        ("a = f32[2,16,16,3]; b = f32[3,3,3,4]", "f32[2,8,8,4]", "convForward"),
+        ("a = f32[2,8,8,4]; b = f32[3,3,3,4]", "f32[2,16,16,3]", "convBackwardInput"),
+        ("a = f32[2,16,16,3]; b = f32[2,8,8,4]", "f32[3,3,3,4]", "convBackwardFilter"),
+    ],
+)
+def test_gradients_of_a_convolution_take_as_much_as_the_convolution(operands, made, target):
+    window = "window={size=3x3 stride=2x2 pad=0_1x0_1}, dim_labels=b01f_01io->b01f"
+    found = cost(operands, f'({made},u8[0]) custom-call(a,b), {window}, custom_call_target="__cudnn${target}"')
+    # Of 8 places of each of 3 rows of the kernel one lies on the padding.
+    assert found.flops == 2 * 2 * 3 * 4 * (3 * 8 - 1) ** 2

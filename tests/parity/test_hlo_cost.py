@@ -103,7 +103,7 @@ def held_against(programs, folder, least):
     found = asked(programs, folder)
     for (name, op), (theirs, category) in found.items():
         cost = costs[name].of(op)
-        ours = [cost.flops, cost.bytes, cost.memory_bytes, cost.normalized_flops]
+        ours = [cost.xprof_flops, cost.bytes, cost.memory_bytes, cost.normalized_flops + (cost.xprof_flops - cost.flops)]
         if category == "custom-call" and np.isnan(ours).all():
             # XProf has 0 for what nobody knows.
             ours = [0.0] * 4

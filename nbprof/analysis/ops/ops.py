@@ -205,7 +205,7 @@ def _on_device(activity: Activity, rows: pd.DataFrame, as_xprof: bool) -> pd.Dat
         if len(parts):
             sums = np.zeros(size)
             # One part that states nothing leaves the op's rate unknown; XProf has 0 for it.
-            values = parts[column].to_numpy(np.float64)
+            values = parts["xprof_flops" if as_xprof and column == "flops" else column].to_numpy(np.float64)
             if as_xprof:
                 values = np.nan_to_num(values * parts["xprof_runs"].to_numpy(np.float64))
             np.add.at(sums, op_of_part[used], values[used])

@@ -79,7 +79,7 @@ def cpu_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.DataFra
     for column in ("flops", "normalized_flops", "bytes", "memory_bytes"):
         parts[column] *= runs
     # XProf counts nothing here.
-    parts = parts.assign(expression="", hlo=True, xprof=False, xprof_runs=0.0, runs=runs.astype(np.float64))
+    parts = parts.assign(expression="", hlo=True, xprof=False, xprof_runs=0.0, xprof_flops=parts["flops"], runs=runs.astype(np.float64))
     table = pd.DataFrame(
         {
             "event": rows,

@@ -182,6 +182,7 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[pd.Data
     for column, stat in (("flops", "flops"), ("bytes", "bytes_accessed")):
         parts[column] = _sums(placed, stat, rows, part, len(seen))
     parts["normalized_flops"], parts["memory_bytes"], parts["xprof_runs"] = parts["flops"], parts["bytes"], 1.0
+    parts["xprof_flops"] = parts["flops"]
     parts["host"], parts["runs"] = placed.host[first], np.bincount(part, minlength=len(parts)).astype(np.float64)
     _count(placed, parts, ops, [ops.hlo(key // width) for key in seen.tolist()], part, rows)
     return table, parts.astype(act.OP_PARTS)[list(act.OP_PARTS)]
@@ -198,7 +199,7 @@ def _count(placed: Placed, parts: pd.DataFrame, ops: OpTexts, found: list[HloOp 
     most = on.groupby(list(on)).size().groupby(["part", "host", "device"]).max().groupby("part").sum()
     runs = most.reindex(range(len(parts)), fill_value=0).to_numpy(np.int64)
     events = np.bincount(part, minlength=len(parts))
-    filled = ("flops", "bytes", "normalized_flops", "memory_bytes", "runs", "xprof_runs")
+    filled = ("flops", "bytes", "normalized_flops", "memory_bytes", "runs", "xprof_runs", "xprof_flops")
     columns = {name: parts[name].to_numpy(np.float64, copy=True) for name in filled}
     for i, hlo in enumerate(found):
         if hlo is not None:
@@ -206,6 +207,7 @@ def _count(placed: Placed, parts: pd.DataFrame, ops: OpTexts, found: list[HloOp 
         if hlo is None or not np.isnan(columns["flops"][i]) or (cost := ops.programs.cost(hlo.host, hlo.program, hlo.name)) is None:
             continue
         columns["flops"][i], columns["normalized_flops"][i] = cost.flops * runs[i], cost.normalized_flops * runs[i]
+        columns["xprof_flops"][i] = cost.xprof_flops * runs[i]
         columns["bytes"][i], columns["memory_bytes"][i] = cost.bytes * runs[i], cost.memory_bytes * runs[i]
         columns["xprof_runs"][i] = events[i] / runs[i] if cost.in_xprof else 0.0
     for name, values in columns.items():

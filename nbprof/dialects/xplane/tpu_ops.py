@@ -114,6 +114,7 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.Data
     made["runs"] = np.bincount(part[name], minlength=len(made)).astype(np.float64)
     made["host"] = placed.host[rows[np.unique(part[name], return_index=True)[1]]]
     _count_custom_calls(made, out)
+    made["xprof_flops"] = made["flops"]
     return table, made.astype(act.OP_PARTS)[[*act.OP_PARTS, *(column for column in by_memory if column in ON_CHIP)]]
 
 
