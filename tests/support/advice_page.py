@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nbprof.analysis.advice.advice import MOST, WORTH_PERCENT, every
+from nbprof.analysis.advice.checks import MOST_GAIN, MOST_UNKNOWN
 from nbprof.analysis.ascend.rules import every as every_of_ascend
 from nbprof.analysis.rule import Rule, Threshold
 
@@ -19,7 +20,8 @@ HEAD = f"""# What advice looks at
 evidence in numbers of this profile, the code that changes it in the framework that was used, and the view that shows it.
 
 - A gain is an upper bound: what a step would save if the cost went away entirely. Gains do not add up. Where none can be stated (memory,
-  a batch that is too small), the finding comes after those that state one.
+  a batch that is too small), the finding comes after those that state one. None is stated of over {MOST_GAIN:g} % of a step, nor where nothing
+  was recorded of over {MOST_UNKNOWN:g} % of it: what is left then says nothing of the step.
 - A rule without evidence in the profile is silent, and so is one that would save less than {WORTH_PERCENT:g} % of a step.
 - Of two findings that ask for the same change only one is shown.
 - Without steps there is no step time to weigh a cost against; then only what the runtime itself reported is listed.

@@ -12,6 +12,7 @@ from nbprof.analysis.advice.checks import (
     EXPENSIVE_FUNCTION,
     INPUT_HIGH,
     LITTLE_16_BIT,
+    MOST_UNKNOWN,
     MUCH_EAGER,
     OUTSIDE_COMPILATION,
     PART_HIGH,
@@ -297,13 +298,14 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     share, time = facts.percent["other"], facts.mean["other"]
     if share < limit["least"]:
         return None
+    gain = time if share <= MOST_UNKNOWN else float("nan")
     if facts.torch:
         text = (
             f"**{share:.0f}%** of a step (**{time:.2f} ms**) is in no recorded op, launch or copy: Python between ops, logging or I/O. "
             "with_stack=True makes Python itself slower."
         )
         fix = "-model = Model().to(device)\n+model = torch.compile(Model().to(device))"
-        return Found(text, gain_ms=time, fix=fix, title="Spend less of the step in Python")
+        return Found(text, gain_ms=gain, fix=fix, title="Spend less of the step in Python")
     text = f"**{share:.0f}%** of a step (**{time:.2f} ms**) is in no recorded op: Python between ops, callbacks, logging or I/O."
     if facts.maybe_input:
         text += " It may also be input that was not recorded, such as NumPy arrays made in the loop."
@@ -316,7 +318,7 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
             "+@tf.function\n+def epoch(ds):\n+    for batch in ds:\n+        train_step(batch)\n"
             "-for batch in ds:\n-    train_step(batch)\n+epoch(ds)"
         )
-    return Found(text, gain_ms=time, fix=fix, title="Run several steps in one call")
+    return Found(text, gain_ms=gain, fix=fix, title="Run several steps in one call")
 
 
 RULES: tuple[AdviceRule, ...] = (
