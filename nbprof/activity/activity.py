@@ -368,6 +368,7 @@ class Activity:
     xprof : whether XProf can read the file
     missing : why a view is empty, by view
     notes : what the receipt says about how the events hang together
+    xprof_bytes_per_second : the peak of main memory that XProf takes for the GPUs'; NaN where it is that of `devices`
     given_peaks : peaks of the devices that a person gave, by the names of `nbprof.activity.given_peaks.KEYS`; they stand in `devices` too
     tables : what Ascend's profilers state in tables, by kind, see `nbprof.core.trace.Table`; {} of any other format
     traits : what the program was seen to use or do that advice is about: "DataParallel", "gloo: 12", "out of memory: 1",
@@ -422,6 +423,7 @@ class Activity:
     missing: dict[str, str]
     notes: list[Note]
     given_peaks: dict[str, float]
+    xprof_bytes_per_second: float
     tables: dict[str, list[Any]]
     traits: set[str]
     framework: str
@@ -523,6 +525,7 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "missing": dict,
     "notes": list,
     "given_peaks": dict,
+    "xprof_bytes_per_second": lambda: float("nan"),
     "tables": dict,
     "traits": set,
     "framework": str,

@@ -134,7 +134,7 @@ def _public(activity: Activity, found: pd.DataFrame, whole: int, *, impossible: 
             "cumulative_fraction": share.cumsum(),
             **rates(
                 found,
-                *ops.peaks(activity),
+                *ops.peaks(activity, impossible),
                 ops.on_chip_peaks(activity),
                 impossible=impossible,
                 main=ops.HBM if impossible else ops.main_memory(activity),

@@ -99,7 +99,9 @@ def overview(
     out["hosts"] = len(activity.hosts)
     out["devices"] = len(activity.devices)
     kinds = list(dict.fromkeys(map(str, activity.devices["name"])))
-    out["device_kind"] = ", ".join(kinds) if kinds else "CPU"
+    # Some recorders name one device of several alike ones; the others are only said to be GPUs.
+    named = [kind for kind in kinds if kind not in set(activity.devices["kind"].astype(str))]
+    out["device_kind"] = ", ".join(named or kinds) or "CPU"
     out["framework"] = activity.framework
     out["warmup_steps"] = int(steps["warmup"].astype(bool).sum()) if len(steps) else 0
     out["steps"] = len(steps)
@@ -313,7 +315,7 @@ def _verdict(
         # It is hardly the bottleneck if so much of the step passes without it.
         why = f"kernels run on the device. Next is {_label(second)} with {shares[second]:.0f}%, in which the device does not compute"
     detail = f"That is {time:.2f} ms of the {step:.2f} ms per step: {why}."
-    if bound not in ("device_compute", "host_compute") and left > 0:
+    if bound not in ("device_compute", "host_compute") and top <= (checks.MOST_UNKNOWN if bound == "other" else checks.MOST_GAIN):
         verb = "wait" if bound == "input" else "time"
         detail += f" Without this {verb}, a step would take {left:.2f} ms, {step / left:.1f}× faster than now."
     if bound in ("input", "output") and busy is not None and busy + top > 100 and (activity.devices["kind"] == "TPU").any():

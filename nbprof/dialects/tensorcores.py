@@ -92,7 +92,11 @@ _XPROF_NVIDIA = (
     "xmma_sparse_gemm",
     "xmma_warp_specialized_implicit_gemm",
 )
-_XPROF_AMD = ("mfma", "wmma", "_xdl", "gtcx", "gemm_fusion", "miopenSp3AsmConvRage", "Custom_Cijk_")
+_XPROF_AMD = (
+    *("mfma", "wmma", "_xdl", "gtcx", "gemm_fusion", "miopenSp3AsmConvRage", "Custom_Cijk_"),
+    # The shapes of tiles in ck_tile's templates: its helpers have none.
+    *("TileGemmShape<", "TileFlatmmShape<", "TileFmhaShape<", "TileFmhaBwdShape<", "TileSageAttnShape<"),
+)
 _AMD_TILE = re.compile(r"_MI\d+x\d+x\d+")
 
 

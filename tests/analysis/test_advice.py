@@ -15,6 +15,7 @@ from nbprof.analysis.advice import tf_data as tf_data_advice
 from nbprof.analysis.advice.advice import advice
 from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.input.tf_data import NODES, PIPELINES
+from nbprof.analysis.ops.torch_runtime import Runtime
 from nbprof.profiles.load import load
 from tests.support.build import profile
 from tests.support.profiles import real
@@ -253,6 +254,23 @@ def test_severity_of_input_follows_the_checks(share, severity):
 def test_unexplained_time_may_be_input_that_was_not_recorded():
     assert "NumPy" in found({"other": 40.0}).loc["other", "evidence"]
     assert "NumPy" not in found({"other": 40.0, "input": 6.0}).loc["other", "evidence"]
+
+
+def test_no_gain_is_the_whole_step():
+    """What is left of a step is no figure of it where hardly anything is, or where hardly anything was recorded."""
+    assert found({"other": 90.0}).loc["other", "gain_ms_per_step"] == 90.0
+    assert np.isnan(found({"other": 90.1}).loc["other", "gain_ms_per_step"])
+    assert np.isnan(found({"other": 95.0}, runtime=Runtime()).loc["other", "gain_ms_per_step"])
+    both = found({"output": 99.5, "device_collectives": 0.5})
+    assert both.index[0] == "output", "it is the first all the same"
+    assert np.isnan(both.loc["output", "gain_ms_per_step"])
+    assert found({"output": 98.9}).loc["output", "gain_ms_per_step"] == pytest.approx(98.9)
+
+
+def test_a_step_of_which_nothing_is_known_is_not_said_to_become_faster():
+    p = load(real("findings/D13-small"))
+    assert "faster" not in p.overview["verdict_detail"]
+    assert p.advice.set_index("rule").loc[["other"], "gain_ms_per_step"].isna().all()
 
 
 def test_at_most_five_findings_the_largest_gain_first():

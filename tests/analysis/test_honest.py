@@ -29,6 +29,28 @@ def gpu_without_steps_line(host_name="host-a", offset=0, kernel_ms=4):
     return xspace(gpu, host, hostname=host_name)
 
 
+def test_a_device_that_the_file_does_not_name_is_no_other_kind(tmp_path):
+    """Some recorders state the facts of one GPU of several alike ones."""
+    named = PlaneWriter("/device:GPU:0", {"device_vendor": "AMD", "compute_cap_major": 9, "compute_cap_minor": 5})
+    planes = [named, *(PlaneWriter(f"/device:GPU:{i}") for i in range(1, 8))]
+    for plane in planes:
+        plane.line("Stream #1(Kernel)", [plane.event("k", 0, MS, correlation_id=1)], line_id=1)
+    p = profile(tmp_path, xspace(*planes))
+    assert p.overview["device_kind"] == "AMD GPU (gfx95x)"
+    assert dict(p.overview["run_facts"])["Device"] == "AMD GPU (gfx95x), 8 devices"
+
+
+def test_a_step_that_is_all_but_empty_is_not_said_to_become_faster(tmp_path):
+    """Of 100 ms one op of 1 ms is recorded: what is left of them says nothing of the step."""
+    host = PlaneWriter("/host:CPU")
+    marks = [host.event("train", 100 * i * MS, 100 * MS, step_num=i, _r=1) for i in range(6)]
+    ops = [host.event("dense/MatMul:MatMul", (100 * i + 9) * MS, MS) for i in range(6)]
+    host.line("python", [event for pair in zip(marks, ops, strict=True) for event in pair])
+    p = profile(tmp_path, xspace(host))
+    assert p.overview["bound"] == "other"
+    assert "faster" not in p.overview["verdict_detail"]
+
+
 def test_device_steps_are_found_without_a_steps_line(tmp_path):
     steps = profile(tmp_path, gpu_without_steps_line()).steps.frame
     assert steps["step"].tolist() == [0, 1, 2, 3, 4]

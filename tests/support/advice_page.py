@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nbprof.analysis.advice.advice import MOST, WORTH_PERCENT, every
+from nbprof.analysis.advice.checks import MOST_GAIN, MOST_UNKNOWN
 from nbprof.analysis.ascend.rules import every as every_of_ascend
 from nbprof.analysis.rule import Rule, Threshold
 
@@ -19,7 +20,8 @@ HEAD = f"""# Advice rules
 evidence in figures of this profile, the code for the change in the framework used, and the tab with the details.
 
 - A gain is an upper bound: the time a step would save if the cost disappeared entirely. Gains do not add up. Findings without one (memory,
-  a batch that is too small) come last.
+  a batch that is too small) come last. No gain is stated above {MOST_GAIN:g} % of step time, nor if nothing was recorded in more than
+  {MOST_UNKNOWN:g} % of it: what remains then says little about the step.
 - A rule without evidence in the profile reports nothing, nor does one that would save less than {WORTH_PERCENT:g} % of step time.
 - Of two findings that advise the same change, only one is shown.
 - Without steps there is no step time to compare a cost with; then only what the runtime itself reported is listed.

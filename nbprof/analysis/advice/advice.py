@@ -14,6 +14,7 @@ import pandas as pd
 
 from nbprof.analysis.advice import device, hlo, host_buffer, npu, step, training
 from nbprof.analysis.advice import input as input_rules
+from nbprof.analysis.advice.checks import MOST_GAIN
 from nbprof.analysis.advice.evidence import Evidence
 from nbprof.analysis.advice.facts import AdviceRule, Facts
 from nbprof.analysis.ops.torch_runtime import Runtime
@@ -51,13 +52,15 @@ def advice(
     percent: dict[str, float] = dict(zip(summary["category"].astype(str), shares, strict=True))
     # Of all steps, as the shares are: the means are of the steps of the hosts that recorded a category.
     mean = {category: share * float(overview["step_time_ms"]) / 100 for category, share in percent.items()}
-    return frame(_findings(Facts(overview, mean, percent, pipelines, nodes, kernels, runtime, evidence)))
+    found = _findings(Facts(overview, mean, percent, pipelines, nodes, kernels, runtime, evidence))
+    return frame(found, MOST_GAIN * mean["step_time"] / 100)
 
 
-def frame(found: Iterable[Finding]) -> pd.DataFrame:
-    """The findings with the largest gains, as the frame `p.advice`."""
+def frame(found: Iterable[Finding], most: float = float("inf")) -> pd.DataFrame:
+    """The findings with the largest gains, as the frame `p.advice`. A gain above `most` ms, nearly the whole step, is not stated."""
     by_gain = sorted(found, key=lambda f: -1.0 if np.isnan(f.gain_ms_per_step) else f.gain_ms_per_step, reverse=True)
-    return pd.DataFrame(by_gain[:MOST], columns=list(Finding._fields))
+    rows = [one._replace(gain_ms_per_step=float("nan")) if one.gain_ms_per_step > most else one for one in by_gain[:MOST]]
+    return pd.DataFrame(rows, columns=list(Finding._fields))
 
 
 def without_steps(evidence: Evidence) -> list[Finding]:

@@ -25,6 +25,10 @@ NONE_PERCENT = 0.05
 MUCH_EAGER = 10.0
 EXPENSIVE_FUNCTION = 20.0
 OUTSIDE_COMPILATION = 5.0
+MOST_GAIN = 99.0
+"""Percent of a step: a cost that is more of it leaves nothing by which to say how long a step would take without it."""
+MOST_UNKNOWN = 90.0
+"""The same of time of which nothing was recorded: what little is known of such a step is not what is left of it."""
 COLUMNS = ["check", "percent", "level", "statement", "view"]
 
 NO_STEPS = "No step time was measured, so the bottleneck is unknown."

@@ -12,6 +12,7 @@ from nbprof.analysis.advice.checks import (
     EXPENSIVE_FUNCTION,
     INPUT_HIGH,
     LITTLE_16_BIT,
+    MOST_UNKNOWN,
     MUCH_EAGER,
     OUTSIDE_COMPILATION,
     PART_HIGH,
@@ -304,13 +305,14 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     share, time = facts.percent["other"], facts.mean["other"]
     if share < limit["least"]:
         return None
+    gain = time if share <= MOST_UNKNOWN else float("nan")
     if facts.torch:
         text = (
             f"**{share:.0f}%** of step time (**{time:.2f} ms**) is outside any recorded op, launch or copy: Python, logging or I/O. "
             "with_stack=True itself slows Python down."
         )
         fix = "-model = Model().to(device)\n+model = torch.compile(Model().to(device))"
-        return Found(text, gain_ms=time, fix=fix, title="Spend less time in Python")
+        return Found(text, gain_ms=gain, fix=fix, title="Spend less time in Python")
     text = f"**{share:.0f}%** of step time (**{time:.2f} ms**) is outside any recorded op: Python, callbacks, logging or I/O."
     if facts.maybe_input:
         text += " It may also be unrecorded input, such as NumPy arrays made in the loop."
@@ -323,7 +325,7 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
             "+@tf.function\n+def epoch(ds):\n+    for batch in ds:\n+        train_step(batch)\n"
             "-for batch in ds:\n-    train_step(batch)\n+epoch(ds)"
         )
-    return Found(text, gain_ms=time, fix=fix, title="Run several steps in one call")
+    return Found(text, gain_ms=gain, fix=fix, title="Run several steps in one call")
 
 
 RULES: tuple[AdviceRule, ...] = (

@@ -215,7 +215,7 @@ def _on_device(activity: Activity, rows: pd.DataFrame, as_xprof: bool) -> pd.Dat
     of_kernels = np.bincount(op, np.where(tells >= 0, time, 0), size)[out["code"]]
     on_tensor_cores = np.bincount(op, np.where(tells == 1, time, 0), size)[out["code"]]
     out["tensor_core_fraction"] = np.divide(on_tensor_cores, of_kernels, out=np.full(len(out), np.nan), where=of_kernels > 0)
-    return _rates(out, *peaks(activity), HBM if as_xprof else main_memory(activity), as_xprof)
+    return _rates(out, *peaks(activity, as_xprof), HBM if as_xprof else main_memory(activity), as_xprof)
 
 
 def _runs(host: Int64s, part: Int64s, op_of_part: Int64s, count: int) -> Int64s:
@@ -239,9 +239,15 @@ def _rates(ops: pd.DataFrame, peak_flops: float, peak_bytes: float, memory: str,
     return ops
 
 
-def peaks(activity: Activity) -> tuple[float, float]:
-    """Peak FLOP/s and bytes per second of a device; NaN if unknown or different between devices."""
-    return _one(activity, "peak_flops_per_second"), _one(activity, "memory_bytes_per_second")
+def peaks(activity: Activity, as_xprof: bool = False) -> tuple[float, float]:
+    """Peak FLOP/s and bytes per second of a device; NaN if unknown or different between devices.
+
+    XProf uses the bandwidth that the file states, which for AMD devices may be half the real one.
+    """
+    moving = _one(activity, "memory_bytes_per_second")
+    if as_xprof and "bytes" not in activity.given_peaks and activity.xprof_bytes_per_second > 0:
+        moving = activity.xprof_bytes_per_second
+    return _one(activity, "peak_flops_per_second"), moving
 
 
 def main_memory(activity: Activity) -> str:

@@ -75,9 +75,10 @@ def _of_steps(steps: ProgramSteps, host: int) -> dict[str, set[str]]:
     in_step = pd.DataFrame({"kind": kind[at[inside]], "function": function.to_numpy(), "step": at[inside]}).drop_duplicates()
     many = pd.Series(kind).value_counts()
     out: dict[str, set[str]] = {str(name): {str(name)} for name in many.index}
-    for (name, called), count in in_step.groupby(["kind", "function"]).size().items():
+    ran = in_step.groupby(["kind", "function"], as_index=False).size()
+    for name, called, count in zip(*(ran[column].tolist() for column in ("kind", "function", "size")), strict=True):
         if count >= PART_OF_STEP * many[name]:
-            out[str(name)].add(str(called))
+            out[name].add(called)
     return out
 
 

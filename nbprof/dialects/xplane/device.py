@@ -102,6 +102,10 @@ def devices(trace: Trace, out: act.Activity) -> list[int]:
             }
         )
     out.devices = pd.DataFrame(rows, columns=act.DEVICES)
+    # What XProf takes for the peak of main memory: what all GPUs that state it state alike.
+    stated = {trace.planes[number].stats.get("memory_bandwidth") for number in gpus} - {None}
+    if len(stated) == 1 and isinstance(only := stated.pop(), (int, float)):
+        out.xprof_bytes_per_second = float(only)
     return gpus
 
 

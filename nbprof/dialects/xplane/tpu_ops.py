@@ -108,6 +108,9 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.Data
     for column, stat in (("flops", "flops"), ("bytes", "bytes_accessed")):
         made[column] = np.bincount(part[name], _stated(trace, stat, rows, name, seen), len(made))
     made["normalized_flops"], made["xprof_runs"] = made["flops"], 1.0
+    # XProf 2.24 counts what stands with the name alone.
+    named = np.bincount(part[name], np.nan_to_num(_stated(trace, "flops", rows, name, seen, of_events=False)), len(made))
+    made["xprof_runs"] = np.divide(named, made["flops"], out=np.ones(len(made)), where=made["flops"].to_numpy(np.float64) > 0)
     by_memory = _by_memory(trace, seen)
     for column, each in by_memory.items():
         made[column] = np.bincount(part[name], each[name], len(made))
@@ -160,13 +163,13 @@ def _by_memory(trace: Trace, seen: Int64s) -> dict[str, npt.NDArray[np.float64]]
     return out
 
 
-def _stated(trace: Trace, stat: str, rows: Int64s, name: Int64s, seen: Int64s) -> npt.NDArray[np.float64]:
+def _stated(trace: Trace, stat: str, rows: Int64s, name: Int64s, seen: Int64s, *, of_events: bool = True) -> npt.NDArray[np.float64]:
     """A number of each run: what the event states itself, as custom calls do, else what stands with its name; NaN for neither."""
     known = trace.name_args.get(stat, {})
     each = [known.get(code) for code in seen.tolist()]
     values = np.array([float(v) if isinstance(v, (int, float)) else np.nan for v in each])[name]
     column = trace.args.get(stat)
-    if column is not None:
+    if column is not None and of_events:
         own = np.full(len(trace.events), np.nan)
         own[column.event] = column.floats()
         values = np.where(np.isnan(own[rows]), values, own[rows])
