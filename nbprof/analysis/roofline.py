@@ -144,8 +144,8 @@ def frame(
         }
     )
     out["roof_fraction"] = out[["compute_fraction", "bandwidth_fraction"]].max(axis=1, skipna=False)
-    under = np.fmin(intensity * roof.bytes_per_second, roof.flops_per_second)
-    out["roof_flops_per_second"] = under.mask(hlo.unknown(found))
+    out["roof_flops_per_second"] = np.fmin(intensity * roof.bytes_per_second, roof.flops_per_second)
+    out.loc[hlo.unknown(found).to_numpy(), "roof_flops_per_second"] = np.nan
     seconds = found["total"].where(found["total"] > 0) / 1e12
     used = hlo.on_chip_use(found, roof.on_chip)
     for level in (level for level in ON_CHIP if level not in UNCOUNTED):

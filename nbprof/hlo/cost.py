@@ -263,10 +263,14 @@ class Costs:
         if one.target.startswith(_CUBLAS) and operands:
             flops = dot_flops(made, operands[0], _gemm(details))
         elif one.target.startswith(_CUDNN) and len(operands) > 1:
+            first, second = operands[0], operands[1]
             # Dimensions and window are those of the forward convolution, whatever of it is made.
-            of = (made, operands[1], operands[0]) if one.target.startswith(_OF_INPUT) else (*operands[:2], made)
-            of = (operands[0], made, operands[1]) if one.target.startswith(_OF_FILTER) else of
-            flops = convolution_flops(*of, details)
+            if one.target.startswith(_OF_INPUT):
+                flops = convolution_flops(made, second, first, details)
+            elif one.target.startswith(_OF_FILTER):
+                flops = convolution_flops(first, made, second, details)
+            else:
+                flops = convolution_flops(first, second, made, details)
         elif (products := library_calls.attention_flops(one.target, details.backend, operands)) is not None:
             # Besides what it makes it keeps what the backward pass needs; the last part is room to work in.
             moved = float(sum(map(size, operands)) + sum(map(size, out.parts[:-1] if out.is_tuple else (out,))))

@@ -40,7 +40,7 @@ def attention_flops(target: str, config: bytes, operands: Sequence[Shape]) -> fl
     """
     if not target.startswith(_ATTENTION) or len(operands) < 3:
         return None
-    stated = _json(config).get("cudnn_fmha_backend_config")
+    stated: Any = _json(config).get("cudnn_fmha_backend_config")
     try:
         scores = [int(size) for size in stated["intermediate_tensor_shape"]["dimensions"]]
         batch, heads, queries, keys = scores

@@ -126,12 +126,17 @@ def _count_custom_calls(made: pd.DataFrame, out: act.Activity) -> None:
 
     Every kernel reads or writes something: where a custom call states 0 bytes, its FLOPs are no count of it either.
     """
-    for row in np.flatnonzero((made["category"] == "custom-call") & (made["bytes"] == 0)).tolist():
-        host, program, name, runs = (made.at[row, key] for key in ("host", "program", "name", "runs"))
-        cost = out.programs.cost(int(host), int(program), str(name))
-        each = (np.nan,) * 4 if cost is None else (cost.flops, cost.normalized_flops, cost.bytes, cost.memory_bytes)
-        made.loc[row, ["flops", "normalized_flops", "bytes", "memory_bytes"]] = [one * runs for one in each]
-        made.at[row, "xprof_runs"] = 0.0
+    rows = np.flatnonzero((made["category"] == "custom-call") & (made["bytes"] == 0))
+    columns = ("flops", "normalized_flops", "bytes", "memory_bytes")
+    values = {name: made[name].to_numpy(np.float64, copy=True) for name in (*columns, "xprof_runs")}
+    keys = zip(*(made[key].iloc[rows].tolist() for key in ("host", "program", "name", "runs")), strict=True)
+    for row, (host, program, name, runs) in zip(rows.tolist(), keys, strict=True):
+        cost = out.programs.cost(host, program, name)
+        for column in columns:
+            values[column][row] = np.nan if cost is None else getattr(cost, column) * runs
+        values["xprof_runs"][row] = 0.0
+    for column, counted in values.items():
+        made[column] = counted
 
 
 def _by_memory(trace: Trace, seen: Int64s) -> dict[str, npt.NDArray[np.float64]]:

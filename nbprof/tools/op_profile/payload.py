@@ -164,8 +164,8 @@ def statement(run: Run) -> str:
         if value == value
     ]
     does = "waits for work that was started before it" if str(kind).endswith("-done") else f"uses {' and '.join(used)}"
-    lost = wording.percent(100 * float(wasted) / whole)
-    return f"{most} **{_plain(name)}** wastes the most, **{lost}** of all op time: it takes {share} and {does}."
+    saved = wording.percent(100 * float(wasted) / whole)
+    return f"{most} **{_plain(name)}** wastes the most, **{saved}** of all op time: it takes {share} and {does}."
 
 
 def by_category(part: dict[str, Any], most: int) -> list[dict[str, Any]]:
