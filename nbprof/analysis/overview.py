@@ -64,7 +64,7 @@ def overview(
     summary: pd.DataFrame,
     ops: pd.DataFrame,
     in_steps: pd.DataFrame,
-    eager_us: dict[str, float],
+    eager_us: dict[str, tuple[float, float]],
     kernels: pd.DataFrame,
     memory: pd.DataFrame,
     dropped: int,
@@ -74,7 +74,8 @@ def overview(
     """The mapping `p.overview`: FRAMES.md's keys, the verdict with its evidence, the checks, and the facts of the run.
 
     `half` is the percent of device compute in 16 bit, `busy` comes from the function of that name, `tf_data` says whether tf.data worked,
-    `in_steps` are the ops without what was launched before the recording began, `eager_us` the self time of eager runs by side.
+    `in_steps` are the ops without what was launched before the recording began, `eager_us` the self time of eager runs, and
+    of all, by side.
 
     Percentages are 0…100; None where the profile does not hold them. `host_op_percent` and `device_op_percent` count runs of ops, as
     TensorFlow Profiler does; the eager shares are of op self time.
@@ -238,15 +239,13 @@ def _known(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _ops(ops: pd.DataFrame, activity: Activity, eager_us: dict[str, float]) -> dict[str, float | None]:
+def _ops(ops: pd.DataFrame, activity: Activity, eager_us: dict[str, tuple[float, float]]) -> dict[str, float | None]:
     out: dict[str, float | None] = {}
     count = ops.groupby("where")["occurrences"].sum()
     total = float(count.sum())
     for where, recorded in (("host", activity.has_host_ops), ("device", activity.has_device)):
-        side = ops[ops["where"] == where]
-        self_time = float(side["self_us"].sum())
         out[f"{where}_op_percent"] = 100 * float(count.get(where, 0)) / total if total and recorded else None
-        eager = min(eager_us[where], self_time)
+        eager, self_time = eager_us[where]
         calls, time = activity.eager_calls
         if where == "host" and calls > count.get(where, 0):
             # Most of the program is eager ops of which only the calls were recorded.

@@ -121,13 +121,13 @@ def in_steps(activity: Activity, host_rows: pd.DataFrame, host_idle: int) -> pd.
     return table(sides(activity, activity.device_ops[backlog.apart(activity, activity.device_ops)], host_rows, host_idle), with_idle=False)
 
 
-def eager_us(activity: Activity, host_rows: pd.DataFrame) -> dict[str, float]:
-    """Self time of runs that were eager, by side; an op of which some runs were compiled counts with the others alone."""
-    on_device = activity.device_ops
-    return {
-        where: float(rows.loc[rows["eager"].to_numpy(np.bool_), "own"].sum()) / 1e6
-        for where, rows in (("device", on_device), ("host", host_rows))
-    }
+def eager_us(activity: Activity, host_rows: pd.DataFrame) -> dict[str, tuple[float, float]]:
+    """Self time of runs that were eager, and of all, by side; of an op of which some runs were compiled the others alone are eager."""
+    out = {}
+    for where, rows in (("device", activity.device_ops), ("host", host_rows)):
+        own = rows["own"].to_numpy(np.int64)
+        out[where] = float(own[rows["eager"].to_numpy(np.bool_)].sum()) / 1e6, float(own.sum()) / 1e6
+    return out
 
 
 def sides(activity: Activity, device_rows: pd.DataFrame, host_rows: pd.DataFrame, host_idle: int, *, as_xprof: bool = False) -> list[Side]:
