@@ -88,7 +88,7 @@ def test_the_end_of_the_cell_waits_for_the_device(jax, record, recorded):
     p = recorded(cell)
     assert kept[0][0].is_ready()
     assert len(p.steps.frame) == 5
-    assert "one step here may be several steps of training" in str(p.receipt)
+    assert "one step here may be several training steps" in str(p.receipt)
 
 
 def test_what_is_compiled_behind_a_loop_is_none_of_its_steps(jax, recorded):

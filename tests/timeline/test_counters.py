@@ -84,5 +84,5 @@ def test_at_the_end_of_time() -> None:
 
 def test_no_samples_and_too_many_tiles() -> None:
     assert answered(counted([]), 0, 0, 10) == []
-    with pytest.raises(NbprofError, match="tiles of counters"):
+    with pytest.raises(NbprofError, match="counter tiles"):
         answered(counted([(0, 1.0), (10**12, 2.0)]), 0, 0, 10**9)

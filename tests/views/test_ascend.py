@@ -88,7 +88,7 @@ def test_what_was_not_recorded_says_how_to_record_it() -> None:
     assert "training_trace" in part["iterations_missing"]
     told = {one["id"]: one["missing"] for one in part["sections"]}
     assert told.pop("api") == ""
-    assert all("record" in text or "it is there for graphs" in text or "not known" in text or "known by" in text for text in told.values())
+    assert all("record" in text or "it exists only for graphs" in text or "unknown" in text or "known only by" in text for text in told.values())
     assert codec.pack(part)
 
 
@@ -151,7 +151,7 @@ def test_figures(story: profiles.Profile) -> None:
         story.ascend.iterations.figure(device=3)
     nothing = run({})
     for draw in (ascend_figures.iterations, ascend_figures.op_types, ascend_figures.pmu):
-        with pytest.raises(NbprofError, match="in the profile"):
+        with pytest.raises(NbprofError, match="The profile has"):
             draw(nothing)
 
 
