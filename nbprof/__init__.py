@@ -1,6 +1,6 @@
 """nbprof: the ML profiler that lives in the notebook.
 
-`%load_ext nbprof`, then `%%nbprof` above a training cell; or `nbprof.load(path)` for a profile that exists.
+`%load_ext nbprof`, then `%%nbprof` above a training cell; or `nbprof.load(path)` for an existing profile.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The cache: a profile that was opened before opens again almost at once.
+"""The cache: a profile that has been opened before opens again almost instantly.
 
 What was decoded and computed is kept in the platform's cache directory, beside nothing that is yours, and found again by the content of
 the profile: a file that changed is read anew, one that was only touched, moved or copied is not. Entries of other versions of nbprof are
@@ -29,7 +29,7 @@ class Info:
     folder : str
     enabled : bool
     runs : int
-        How many runs it has something of.
+        Number of runs that it has data of.
     bytes : int
     limit : int
         How many bytes it may hold.
@@ -51,14 +51,14 @@ class Info:
 
 
 def info() -> Info:
-    """Where the cache is, what it holds and how much it may hold."""
+    """Where the cache is, what it has and how large it may get."""
     folder = Folder(location())
     entries = folder.entries()
     return Info(str(folder.path), enabled(), len(entries), sum(e.bytes for e in entries), folder.limit())
 
 
 def clear() -> int:
-    """Empties the cache and returns how many bytes that freed. Profiles that are open stay as they are."""
+    """Empty the cache and return how many bytes that freed. Open profiles are not affected."""
     from nbprof.run.cache import background
 
     background.finish()

@@ -9,7 +9,7 @@ __all__ = ["SCHEMA"]
 
 
 class _Frames(dict[str, list[Col]]):
-    """Frames by their name; the name of a view alone stands for its main frame, as "steps" for "steps.frame"."""
+    """Frames by their name; the name of a view alone stands for its main frame: "steps" is "steps.frame"."""
 
     def __missing__(self, name: str) -> list[Col]:
         if f"{name}.frame" in self:

@@ -1,4 +1,4 @@
-"""``nbprof.keras.Callback``: some batches of a training that no notebook runs."""
+"""``nbprof.keras.Callback``: record some batches of a training outside a notebook."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ __all__ = ["Callback"]
 
 
 class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
-    """Record some batches of each `fit`, `evaluate` or `predict` that it is given to, and say where the run lies.
+    """Record some batches of each `fit`, `evaluate` or `predict` that it is passed to, and print where the run is.
 
     For scripts; in a notebook, ``%%nbprof --steps 10:15`` above the cell does the same and shows the result. It works with each backend
     of Keras, has no method that is called for each batch, and so changes nothing in how batches are dispatched.
 
-    A recording that is open already is left alone: the batches are part of that one.
+    A recording that is already running is left alone: the batches are part of it.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
 
     @property
     def result(self) -> Profile | None:
-        """The profile of the last run; None before there is one."""
+        """The profile of the last run; None if there is none yet."""
         from nbprof.profiles.load import load
 
         return load(self.runs[-1]) if self.runs else None

@@ -31,14 +31,14 @@ __all__ = ["TraceHandler", "schedule", "trace_handler"]
 def schedule(*, wait: int = 1, warmup: int = 1, active: int = 3, repeat: int = 1, skip_first: int = 0) -> Callable[[int], Any]:
     """Which steps ``torch.profiler.profile(schedule=...)`` records: not `wait`, then, warmed up by `warmup`, `active`; all `repeat` times.
 
-    Unlike ``torch.profiler.schedule`` it records once by default, not again and again to the end of the training.
+    Unlike ``torch.profiler.schedule``, it records once by default, not repeatedly to the end of the training.
 
     Parameters
     ----------
     wait : int
         Steps of each cycle that are not recorded.
     warmup : int
-        Steps of each cycle in which the recorder warms up; what it sees is dropped.
+        Steps of each cycle in which the profiler warms up; their events are dropped.
     active : int
         Steps of each cycle that are recorded.
     repeat : int

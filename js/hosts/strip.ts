@@ -1,5 +1,5 @@
 /**
- * The live strip of a profiled cell in JupyterLab: what the cell does while it runs, and the button that ends the
+ * The live status of a profiled cell in JupyterLab: what the cell does while it runs, and the button that ends the
  * recording. What a saved notebook holds of it, where a kernel was ended in the middle, is a line of text.
  */
 

@@ -1,4 +1,4 @@
-"""How a run is recorded: from a cell, a block or a range of steps to a folder that TensorBoard can open, too.
+"""How is a run recorded? From a cell, a block or a range of steps to a folder that TensorBoard can open, too.
 
 Nothing is imported here: opening a profile only needs to know how it was recorded, and a session pulls in half of asyncio.
 

@@ -187,11 +187,11 @@ class StepClock:
             self._batches_seen += batches
         if not self._mine():
             if self.batches_of:
-                # Inside a marker of the person, batches are no steps, but they still count.
+                # Inside a marker of the user, batches are no steps, but they still count.
                 self._leave_window()
             return
         if self.root_inside or self._roots:
-            # The person's own marker was inside (or is around): that one is the step, and it has been counted.
+            # The user's own marker was inside (or is around): that one is the step, and it has been counted.
             self._drop()
             self._leave_window()
         else:
@@ -209,7 +209,7 @@ class StepClock:
         if self._mine():
             self._drop()
 
-    # Steps that a person marks.
+    # Steps that a user marks.
 
     def root_begins(self, *, of_framework: bool = False, found: str = "") -> int:
         """A user's marker is about to open; returns its step number where it is the outermost of its thread, else 0.

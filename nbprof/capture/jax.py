@@ -119,10 +119,10 @@ class JaxBackend:
         return self._notes
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
-        """Notice the person's own ``StepTraceAnnotation`` and the person's own use of the profiler."""
+        """Notice the user's own ``StepTraceAnnotation`` and the user's own use of the profiler."""
         annotation = self._jax.profiler.StepTraceAnnotation
         enter, leave = annotation.__enter__, annotation.__exit__
-        # Our own markers are plain annotations, so every step annotation met here is the person's.
+        # Our own markers are plain annotations, so every step annotation met here is the user's.
 
         @wraps(enter)
         def opened(self: Any) -> Any:
@@ -152,7 +152,7 @@ class JaxBackend:
         def stop_trace(*args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
             if self._recording and not self._ours:
-                # What runs is nbprof's; the person would meet this without it.
+                # What runs is nbprof's; the user would meet this without it.
                 raise RuntimeError("No profile started")
             return stop(*args, **kwargs)
 
@@ -222,7 +222,7 @@ class JaxBackend:
                 try:
                     self._begin(folder, arguments)
                 except Exception as error:
-                    # Nothing of ours may fail what the person calls.
+                    # Nothing of ours may fail what the user calls.
                     self._failure = f"JAX's profiler did not start: {type(error).__name__}: {error}"
             return found
 
@@ -251,7 +251,7 @@ class JaxBackend:
         def wait() -> None:
             with contextlib.suppress(Exception):
                 for array in self._jax.live_arrays():
-                    # A program that failed is the person's to see, and a buffer may be given away meanwhile.
+                    # A program that failed is the user's to see, and a buffer may be given away meanwhile.
                     with contextlib.suppress(Exception):
                         array.block_until_ready()
             done.set()

@@ -71,7 +71,7 @@ def _around(
 
     @wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # The person's traceback shows the person's callbacks, not the hook they were called through.
+        # The user's traceback shows the user's callbacks, not the hook they were called through.
         __tracebackhide__ = True
         if before is not None:
             _safely(clock, before, args)

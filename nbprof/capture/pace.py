@@ -73,7 +73,7 @@ class Waits:
         @wraps(original)
         def following(iterator: Any) -> Any:
             __tracebackhide__ = True
-            # Not the context manager: this runs for every batch, and its frames would stand in the person's traceback.
+            # Not the context manager: this runs for every batch, and its frames would stand in the user's traceback.
             if self._since or self.thread not in (0, threading.get_ident()):
                 return original(iterator)
             self._since = began = self._now()

@@ -57,7 +57,7 @@ class Session:
     Attributes
     ----------
     messages : list of str
-        Sentences for the person that concern the start (an old recording was stopped, nothing can be recorded).
+        Sentences for the user that concern the start (an old recording was stopped, nothing can be recorded).
     recording : Recording or None
         After `stop`, what was recorded.
     failure : str
@@ -210,7 +210,7 @@ class Session:
         except CaptureError as error:
             self.failure = str(error)
         except Exception as error:
-            # Nothing of ours may fail the person's import.
+            # Nothing of ours may fail the user's import.
             self.failure = f"{TITLES[module.__name__]} could not be recorded: {type(error).__name__}: {error}"
 
     def _npu_is_here(self, module: ModuleType) -> None:
@@ -223,7 +223,7 @@ class Session:
             if join is not None:
                 join(self.windows, self._patches, self._give_way)
         except Exception as error:
-            # Nothing of ours may fail the person's import.
+            # Nothing of ours may fail the user's import.
             self.windows.notes.append(f"the NPU could not be recorded: {module.__name__}: {type(error).__name__}: {error}")
 
     def _keras_is_here(self, module: ModuleType) -> None:

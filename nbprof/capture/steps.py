@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class _Root:
-    """One marker of the person, from ``nbprof.step`` or ``nbprof.steps``."""
+    """One marker of the user, from ``nbprof.step`` or ``nbprof.steps``."""
 
     def __init__(self, name: str, number: int | None, found: str) -> None:
         self.name = name
@@ -55,7 +55,7 @@ class _Root:
         try:
             act(self.clock)
         except Exception as error:
-            # A fault in the marking must not break the person's loop.
+            # A fault in the marking must not break the user's loop.
             self.clock.fault = f"{type(error).__name__}: {error}"
             self.clock.abandon()
 

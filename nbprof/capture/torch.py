@@ -243,7 +243,7 @@ class TorchBackend:
         steps.begin()
 
     def _hook_npu(self, patches: Patches, give_way: Callable[[], None]) -> None:
-        """Let the person's own profiler of ``torch_npu`` come first; it may be imported later than PyTorch."""
+        """Let the user's own profiler of ``torch_npu`` come first; it may be imported later than PyTorch."""
         npu = torch_npu.module()
         if npu is not None and not self._npu_hooked:
             self._npu_hooked = True
@@ -270,7 +270,7 @@ class TorchBackend:
 
 
 def _somebody_records(torch: Any) -> bool:
-    """Whether a profiler of the person has begun and not ended, in whatever thread; one that only prepares itself counts.
+    """Whether a profiler of the user has begun and not ended, in whatever thread; one that only prepares itself counts.
 
     PyTorch does not tell of it, lets a second one begin, and crashes when the first is exported.
     """

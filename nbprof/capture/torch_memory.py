@@ -21,7 +21,7 @@ class AllocatorHistory:
 
     @classmethod
     def begin(cls, torch: Any, *, stacks: bool) -> AllocatorHistory | None:
-        """Begin as soon as CUDA is in use, which nbprof does not cause; None where there is no CUDA or the person remembers it already."""
+        """Begin as soon as CUDA is in use, which nbprof does not cause; None where there is no CUDA or the user remembers it already."""
         cuda = getattr(torch, "cuda", None)
         if cuda is None or not getattr(getattr(torch, "version", None), "cuda", None) or not cuda.is_available():
             return None
@@ -45,7 +45,7 @@ class AllocatorHistory:
             self._trouble.append(f"the history of the CUDA allocator could not be recorded: {type(error).__name__}: {error}")
 
     def end(self, path: Path) -> list[str]:
-        """Write what is remembered to `path`, and remember no more; returns what the person should know."""
+        """Write what is remembered to `path`, and remember no more; returns what the user should know."""
         self._over = True
         if not self._on:
             return self._trouble

@@ -92,7 +92,7 @@ class NpuProfile:
         self.notes += [remedies.OF_TORCH_NPU.format(line) for line in said]
 
     def end(self, marks: Sequence[Mark]) -> list[str]:
-        """End it, have the data analysed, and put the steps in; returns what the person should know.
+        """End it, have the data analysed, and put the steps in; returns what the user should know.
 
         Raises
         ------

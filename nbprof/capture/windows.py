@@ -232,7 +232,7 @@ class Windows:
         )
 
     def _fail(self, error: Exception) -> None:
-        # Whatever it is, the person's cell goes on.
+        # Whatever it is, the user's cell goes on.
         known = isinstance(error, (CaptureError, OSError))
         said = str(error) if known else f"the recording failed: {type(error).__name__}: {error}"
         self.failure = said + remedies.place(said)
@@ -262,7 +262,7 @@ class Windows:
         Parameters
         ----------
         why : str
-            A bound that was reached, or what the person did: the beginning of a sentence that goes into the notes.
+            A bound that was reached, or what the user did: the beginning of a sentence that goes into the notes.
         """
         with self._change:
             if not self.recording:

@@ -54,4 +54,4 @@ class RawError(ReadError):
 
 
 class CaptureError(NbprofError):
-    """A recording could not be started or stopped; the person's own code is not to blame."""
+    """A recording could not be started or stopped; the user's own code is not to blame."""

@@ -143,7 +143,7 @@ def too_large(label: str, limit: int) -> ReadError:
 
 
 def size_text(count: int) -> str:
-    """A number of bytes as a person reads it."""
+    """A number of bytes, human-readable."""
     for unit, width in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if count >= 1 << width:
             return f"{count / (1 << width):.4g} {unit}"
@@ -151,7 +151,7 @@ def size_text(count: int) -> str:
 
 
 def printable(name: str) -> str:
-    """A file name as it may stand in a message: bytes that are no UTF-8, and control characters, become a replacement sign."""
+    """A file name for use in a message: invalid UTF-8 and control characters become a replacement character."""
     return name if name.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in name)
 
 
@@ -322,7 +322,7 @@ def could_not_open(error: Exception, path: Path) -> ReadError:
 
 
 def no_file(mode: int, label: str) -> ReadError:
-    """The sentence for what lies at a path and is no file."""
+    """The message for a path that is not a file."""
     kinds = (
         (stat.S_ISDIR, "a folder"),
         (stat.S_ISFIFO, "a named pipe"),

@@ -1,4 +1,4 @@
-"""How the events of a lane lie in one another: parent, depth and self time, for all lanes at once."""
+"""How the events of a lane are nested: parent, depth and self time, for all lanes at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that lie packed (gzip, bzip2, xz), read into memory; and the errors of what is packed or archived."""
+"""Compressed files (gzip, bzip2, xz), read into memory, and the errors of compressed and archived files."""
 
 from __future__ import annotations
 

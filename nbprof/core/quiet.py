@@ -1,4 +1,4 @@
-"""Work on threads of our own, which must write nothing into the notebook of a person: it would stand below the cell that runs."""
+"""Work on nbprof's own threads, which must write nothing into the user's notebook: it would appear below the running cell."""
 
 from __future__ import annotations
 

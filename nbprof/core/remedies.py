@@ -1,4 +1,4 @@
-"""What can stand in the way of a recording, each with its remedy: the sentences, in one place.
+"""What can prevent a recording, each with its remedy: all the messages in one place.
 
 Where a GPU cannot be recorded the host still is, and every sentence says so.
 """

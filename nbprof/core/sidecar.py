@@ -1,3 +1,3 @@
-"""What the file is called that nbprof writes beside those that it recorded."""
+"""Name of the file that nbprof writes next to its recordings."""
 
 SIDECAR = "nbprof.json"

@@ -1,4 +1,4 @@
-"""The step-time categories in stack order, with the colours they have in every drawing: the twin of CATEGORIES in js/lib/payload.ts."""
+"""The step-time categories in stack order, with their colours in every drawing: the counterpart of CATEGORIES in js/lib/payload.ts."""
 
 from __future__ import annotations
 

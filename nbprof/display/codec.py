@@ -1,4 +1,4 @@
-"""The payload as compact bytes and back: the twin of js/lib/codec.ts.
+"""The payload as compact bytes and back: the counterpart of js/lib/codec.ts.
 
 The container: the length of the header (4 bytes, little endian), the header (UTF-8 JSON), zero padding to a multiple of 8, then the
 arrays, each aligned to 8. What is saved is packed by gzip; an answer to a page that waits is not, which the first two bytes tell. In

@@ -1,4 +1,4 @@
-"""Numbers and names as a person reads them: units, digits, dashes for what was not measured."""
+"""Human-readable numbers and names: units, digits, dashes for what was not measured."""
 
 from __future__ import annotations
 

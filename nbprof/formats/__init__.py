@@ -1,1 +1,1 @@
-"""What do the bytes say? A folder for each file format; none of them knows what a name means."""
+"""What do the bytes say? One folder per file format; none of them knows what a name means."""

@@ -64,7 +64,7 @@ class Kind:
     format : str
         Name of its `Format`, `archive`, or the empty text for what nbprof does not read.
     what : str
-        A noun phrase for a person.
+        A noun phrase for the user.
     remedy : str
         What to do instead, as a sentence; the empty text where there is nothing to say.
     packed : str
@@ -221,7 +221,7 @@ def _unknown(*_: object) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Format:
-    """A file format: how its files are known, which of them are a run, what reads them and what tells their meaning.
+    """A file format: how its files are recognized, which of them make a run, what reads them and what interprets them.
 
     Its module is imported whenever files are looked for, so it imports no reader.
 

@@ -1,4 +1,4 @@
-"""The formats that nbprof reads: a format is one folder beside this, and one line here."""
+"""The formats that nbprof reads: each is one folder next to this module, and one line here."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How does a person ask in a cell? The magics, the cell that is recorded, its live status."""
+"""How do users record from a cell? The magics, the recorded cell, its live status."""

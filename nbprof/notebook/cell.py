@@ -1,4 +1,4 @@
-"""One profiled cell: the recording, the live strip, and the dashboard that takes its place."""
+"""One profiled cell: the recording, the live status, and the dashboard that takes its place."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Show:
 class Cell:
     """Records one cell and shows its profile.
 
-    Nothing here raises on account of nbprof: what goes wrong is one sentence, and the person's code runs and fails as it would have.
+    Nothing here raises on account of nbprof: what goes wrong is one sentence, and the user's code runs and fails as it would have.
 
     Parameters
     ----------

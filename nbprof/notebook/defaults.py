@@ -1,7 +1,7 @@
-"""Options that hold where none were typed: those of the environment, and over them those of ``%nbprof defaults``.
+"""Default options: those of the environment, overridden by those of ``%nbprof defaults``.
 
-Both are lines of options as they stand behind ``%%nbprof``. JupyterLab's settings come as the environment variable of the kernel, so that
-nothing of nbprof need be imported for them.
+Both are lines of options as they follow ``%%nbprof``. JupyterLab's settings come as the kernel's environment variable, so nbprof need not
+be imported for them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def choose(given: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def instead(given: Sequence[str] | None) -> Iterator[None]:
-    """Take `given` for what the environment says, in the block: who pressed the button has said what holds now; None says nothing."""
+    """In the block, use `given` instead of the environment, because the button passes the current options; None changes nothing."""
     if given is None:
         yield
         return

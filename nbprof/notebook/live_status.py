@@ -1,4 +1,4 @@
-"""The live strip: what a profiled cell is doing, in its output, while it runs; and the button that ends the recording.
+"""The live status: what a profiled cell is doing, shown in its output while it runs, and the button that stops the recording.
 
 A thread of its own looks at the recording and writes one output over and over. JupyterLab draws it with nbprof's extension and sends the
 button back over a comm, which it answers beside the running cell; other front ends show the same as a line of text.
@@ -45,12 +45,12 @@ class Place(Protocol):
 
 @dataclass(frozen=True)
 class Item:
-    """One thing that the strip says.
+    """One item of the live status.
 
     Parameters
     ----------
     text : str
-        As it stands in a line of text, as ``12.4 ms per step``.
+        As part of a line of text, such as ``12.4 ms per step``.
     name, value : str
         The same in two parts, as ``step time`` and ``12.4 ms``.
     share : float or None
@@ -96,7 +96,7 @@ def phase(session: Session, stopping: bool = False) -> tuple[str, str]:
 
 
 def items(session: Session, pace: Pace, reading: Reading, elapsed: float) -> list[Item]:
-    """What the strip says beside the phase; what is not known is left out."""
+    """What the live status says besides the phase; unknown values are omitted."""
     clock = session.clock
     said = []
     if clock.seen:
@@ -183,7 +183,7 @@ def bundle(ident: str, kind: str, head: str, said: list[Item], *, stops: bool) -
 
 
 class Strip:
-    """Shows a recording until it is told to end. Nothing here raises, and nothing here is waited for by the cell.
+    """Shows a recording until it is told to end. Nothing here raises, and the cell waits for nothing here.
 
     Parameters
     ----------

@@ -194,7 +194,7 @@ class NbprofMagics(Magics):
         body = shell.compile(tree, name, "exec")
         prepared.begin()
         try:
-            exec(body, shell.user_ns)  # noqa: S102 - running the person's cell is the task
+            exec(body, shell.user_ns)  # noqa: S102 - running the user's cell is the task
             value = eval(last, shell.user_ns) if last is not None else None  # noqa: S307
         except BaseException as error:
             prepared.finish(error)

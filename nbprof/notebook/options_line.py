@@ -100,7 +100,7 @@ def parser(prog: str = "%%nbprof") -> Parser:
 
 
 def _or(kind: Callable[[str], Any], word: str) -> Callable[[str], Any]:
-    """A type of argparse: a number, or a word that stands for none, so that what is typed can undo a default."""
+    """A type of argparse: a number, or a word for no value, so that a typed option can undo a default."""
 
     def read(text: str) -> Any:
         return None if text == word else kind(text)

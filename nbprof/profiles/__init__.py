@@ -1,1 +1,1 @@
-"""What does a person hold? A `Profile` or a `Comparison`: frames to work with, widgets to look at, a report to share."""
+"""What do users work with? A `Profile` or a `Comparison`: frames, widgets and a report to share."""

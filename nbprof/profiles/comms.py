@@ -27,7 +27,7 @@ _MOST_ID = 64
 _MOST_WAITING = 64
 """Requests of all outputs that wait for the thread: a view has a few in flight."""
 _BUSY = "Too many requests are waiting. Try again in a moment."
-# What may take longer than a person waits for the picture to move, so that tiles need not wait for it.
+# What may take longer than a user waits for the picture to move, so that tiles need not wait for it.
 _SLOW = {HELLO, "search", "range", "many", "locate", "gaps", "open"}
 
 Answer = Callable[[], bytes]

@@ -1,4 +1,4 @@
-"""What a person holds of two runs: a `Comparison`, from `nbprof.compare(a, b)`."""
+"""A `Comparison` of two runs, from `nbprof.compare(a, b)`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def compare(
     progress: Callable[[str], None] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Comparison:
-    """Is the second run faster than the first, is that more than chance, and what changed?
+    """Compare two runs: is the second one faster, is that more than chance, and what changed?
 
     Parameters
     ----------
@@ -44,19 +44,19 @@ def compare(
     *others
         More runs, at most six in all: the pickers of the view have each pair. The frames are of the first two.
     progress : callable, optional
-        Called with a sentence as reading goes on; try `print`.
+        Called with progress messages while reading; try `print`.
     storage_options : dict, optional
         For fsspec.
 
     Returns
     -------
     Comparison
-        In a notebook it displays as the dashboard of the second run, at its tab Compare. `nbprof.last` stays what it was.
+        In a notebook it displays as the dashboard of the second run, at its tab Compare. `nbprof.last` does not change.
 
     Raises
     ------
     ReadError
-        One of the runs is not there, is no profile or is damaged.
+        One of the runs does not exist, is not a profile or is damaged.
     NbprofError
         More than six runs.
 
@@ -80,7 +80,7 @@ class Comparison:
     Parameters
     ----------
     profiles : sequence of Profile
-        The one before, the one after, and more that the pickers of the view have.
+        The one before, the one after, and further ones for the pickers of the view.
 
     Attributes
     ----------
@@ -107,18 +107,18 @@ class Comparison:
     def verdict(self) -> pd.DataFrame:
         """One row: the answer and the difference of the step times.
 
-        Of the steps that averages are of (`counted`), in time order; of several hosts the mean of each step. The change is **real** where
-        the 95 % interval of Welch leaves 0 out, also when it is made with the effective number of steps (they may resemble the one
-        before: else `serial`). The means without the fastest and the slowest fifth are compared too (Yuen): if these differ and the
-        means do not, the `typical` step has changed; if they do not, the change lies in `some` steps. `same`: equal times, as of one
-        file opened twice. `chance` and `none`: the interval has 0 in it; `chance` where the change is 5 % of a step or more. `unknown`:
-        one step on a side, or none.
+        Of the steps that averages are of (`counted`), in time order; of several hosts the mean of each step. The change is **real** if the
+        95 % Welch interval excludes 0, also when it is made with the effective number of steps (they may resemble the one before: else
+        `serial`). The means without the fastest and the slowest fifth are compared too (Yuen): if these differ and the means do not, the
+        `typical` step has changed; if they do not, the change lies in `some` steps. `same`: equal times, as when one file is opened twice.
+        `chance` and `none`: the interval includes 0; `chance` if the change is 5 % of a step or more. `unknown`: one step on a side, or
+        none.
         """
         return pd.DataFrame([compare_verdict.record(self._found, *self._sides[:2])])
 
     @property
     def evidence(self) -> pd.DataFrame:
-        """What speaks for the comparison (`ok`), and what differs or is not known: device, framework, hosts, batch, precision, steps."""
+        """What supports the comparison (`ok`), and what differs or is unknown: device, framework, hosts, batch, precision, steps."""
         return pd.DataFrame(self._found.evidence, columns=["ok", "text"])
 
     @property
@@ -128,22 +128,22 @@ class Comparison:
 
     @property
     def figures(self) -> pd.DataFrame:
-        """Step time, waiting for input, device busy, examples and steps a second, peak memory; those that neither run has are left out."""
+        """Step time, input wait, device busy, examples and steps per second, peak memory; those that neither run has are omitted."""
         return analysis.figures(*self._sides[:2])
 
     @property
     def steps(self) -> pd.DataFrame:
-        """Every step of both runs, one row each: those before, then those after, with those that count marked (`counted`)."""
+        """Every step of both runs, one row each: first those of `before`, then those of `after`; `counted` marks those in averages."""
         return analysis.steps(*self._sides[:2])
 
     @property
     def categories(self) -> pd.DataFrame:
-        """`step_time` and each category in ms a step, with the 95 % Welch interval of each change for itself."""
+        """`step_time` and each category in ms per step, each change with its own 95 % Welch interval."""
         return self._categories.copy()
 
     @property
     def ops(self) -> pd.DataFrame:
-        """Self time of each op before and after, largest change first; in µs a step, where both runs have steps.
+        """Self time of each op before and after, largest change first; in µs per step, if both runs have steps.
 
         The same are ops whose side, type and name are, or whose names differ only in the numbers that frameworks put behind copies of a
         name, where just one on each side is left (`renamed`). Time is divided by all steps of the run, as in the overview, so warm-up is
@@ -153,11 +153,11 @@ class Comparison:
 
     @property
     def kernels(self) -> pd.DataFrame:
-        """Time of each GPU kernel before and after, by its name; else as `ops`."""
+        """Time of each GPU kernel before and after, by name; otherwise like `ops`."""
         return analysis.kernels(*self._sides[:2])
 
     def payload(self, events: int | None = None) -> dict[str, Any]:
-        """What is drawn: the dashboard of the second run with so many events of its trace, and its tab Compare."""
+        """What is drawn: the dashboard of the second run with up to `events` events of its trace, and its tab Compare."""
         from nbprof.tools.compare import payload as view
 
         runs = [profile.run for profile in self.profiles]
@@ -181,18 +181,18 @@ class Comparison:
         return compare_figure.compare(self._categories, [side.label for side in self._sides[:2]], **options)
 
     def save(self, path: str | Path, *, events: int | None = None) -> Path:
-        """Writes the comparison: one HTML file that needs no network and no kernel. A file of that name is replaced.
+        """Write the comparison to one HTML file that needs no network and no kernel. An existing file is replaced.
 
         Parameters
         ----------
         path : str or path
         events : int, optional
-            How many events of the trace of the second run it holds; 20,000 when left out.
+            Number of trace events of the second run to include; 20,000 by default.
 
         Raises
         ------
         NbprofError
-            The file could not be written, or `events` is no number of events.
+            The file could not be written, or `events` is not a number of events.
         """
         from nbprof.profiles.report import comparison as report
 
@@ -214,18 +214,18 @@ class Comparison:
         Parameters
         ----------
         views : list of str, optional
-            Tabs of the second run to show beside Compare; all when left out, `["compare"]` for none.
+            Tabs of the second run to show besides Compare; all by default, `["compare"]` for none.
         height : int, optional
             Height of the live view in px.
         live : bool
-            False: picture, text and HTML without script.
+            False: picture, text and HTML without scripts.
         events : int, optional
-            How many events of the trace the output holds.
+            Number of trace events in the output.
 
         Raises
         ------
         NbprofError
-            An unknown view, or `events` is no number of events.
+            An unknown view, or `events` is not a number of events.
         """
         from nbprof.profiles.report import comparison as report
         from nbprof.tools.compare import payload as view

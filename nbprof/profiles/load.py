@@ -1,4 +1,4 @@
-"""How a person comes by a `Profile`: `load` of what lies somewhere, or a recording that has just ended; `last` is the newest."""
+"""How to get a `Profile`: `load` an existing one, or open a recording that has just ended; `last` is the newest."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def set_last(profile: Profile) -> None:
 
 
 def last() -> Profile | None:
-    """The last profile that was recorded or loaded; None before there is one."""
+    """The last profile that was recorded or loaded; None if there is none yet."""
     return _last[0] if _last else None
 
 
@@ -43,10 +43,10 @@ def load(
     limit_bytes: int = LIMIT_BYTES,
     peaks: Mapping[str, float] | None = None,
 ) -> Profile:
-    """A profile that exists, from wherever it lies: a file, a run, a logdir, an archive or a URL.
+    """Load an existing profile from a file, a run, a logdir, an archive or a URL.
 
-    What a file is, is decided by its content: XSpace (`*.xplane.pb`) of TensorFlow, JAX and PyTorch/XLA, and Chrome traces in JSON, of
-    PyTorch (`*.pt.trace.json`) and of others, also packed (`.gz`).
+    The content of a file decides what it is: XSpace (`*.xplane.pb`) of TensorFlow, JAX and PyTorch/XLA, and Chrome traces in JSON, from
+    PyTorch (`*.pt.trace.json`) and others, also compressed (`.gz`).
 
     Parameters
     ----------
@@ -60,11 +60,11 @@ def load(
         Which run, where there are several: its name, or as much of its beginning as makes it clear; or its number, 0 the newest, -1 the
         oldest.
     progress : callable, optional
-        Called with a sentence as reading and downloading go on; try `print`.
+        Called with progress messages while reading and downloading; try `print`.
     storage_options : dict, optional
-        For fsspec: credentials, end points. They are in no message.
+        For fsspec: credentials, endpoints. They appear in no message.
     limit_bytes : int
-        The most that a packed file may unpack to. It keeps a damaged or hostile file from filling the memory.
+        The most that a compressed file may decompress to. It keeps a damaged or malicious file from filling the memory.
     peaks : dict, optional
         What one device can do in a second, for the roofline and all utilizations, where the profile does not tell it or tells it wrong:
         `{"flops": 312e12, "bytes": 2.0e12}`, operations at 16 bits and bytes of its main memory; either may be left out. Also `cmem_read`,
@@ -73,14 +73,14 @@ def load(
     Returns
     -------
     Profile
-        It displays as the dashboard; `nbprof.last` is the same one.
+        It displays as the dashboard; `nbprof.last` is the same profile.
 
     Raises
     ------
     ReadError
-        Nothing is there, or it is no profile, or it is damaged; says where and what to do.
+        Nothing is there, it is not a profile, or it is damaged; the message says where and what to do.
     NbprofError
-        One of `peaks` makes no sense.
+        One of `peaks` is invalid.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def read(
     limit_bytes: int = LIMIT_BYTES,
     peaks: Mapping[str, float] | None = None,
 ) -> Profile:
-    """As `load`, but `nbprof.last` stays what it was."""
+    """Like `load`, but `nbprof.last` does not change."""
     given = None if peaks is None else checked(peaks)
     ways = Ways(storage_options or {}, limit_bytes, progress)
     files = exported(lambda: find(source, run, ways), progress)
@@ -114,7 +114,7 @@ def read(
 
 
 def captured(files: RunFiles) -> CaptureInfo | None:
-    """How a run was recorded, from what nbprof wrote beside it."""
+    """How a run was recorded, from what nbprof wrote next to it."""
     if files.sidecar is None:
         return None
     try:
@@ -125,7 +125,7 @@ def captured(files: RunFiles) -> CaptureInfo | None:
 
 
 def open_recording(recording: Recording, progress: Callable[[str], None] | None = None) -> Profile:
-    """The profile of a recording that was just stopped; becomes `nbprof.last`."""
+    """The profile of a recording that was just stopped; it becomes `nbprof.last`."""
     files = exported(lambda: find(recording.path), progress)
     profile = Profile(Run.read(files, capture=recording.info, progress=progress, keep=not recording.temporary))
     # Here it is counted; who opens its files later, where others were counted too, knows it by their name.

@@ -1,4 +1,4 @@
-"""What a person holds: a `Profile`, a run with an accessor for each of its views."""
+"""A `Profile`: a run with an accessor for each of its views."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class Profile:
 
     @property
     def roofline(self) -> Roofline:
-        """How near each op of the compiled XLA programs comes to what the device can do."""
+        """How close each op of the compiled XLA programs comes to what the device can do."""
         return Roofline(self)
 
     @property
@@ -161,12 +161,12 @@ class Profile:
 
     @property
     def device_time(self) -> DeviceTime:
-        """What devices did with their time, and what they waited for."""
+        """How devices spent their time, and what they waited for."""
         return DeviceTime(self)
 
     @property
     def ascend(self) -> Ascend:
-        """What Ascend's profiler measured on an NPU: iterations, ops, counters, waits, fusion, calls of the host, rules."""
+        """What Ascend's profiler measured on an NPU: iterations, ops, counters, waits, fusion, host calls, rules."""
         return Ascend(self)
 
     @property
@@ -176,7 +176,7 @@ class Profile:
 
     @property
     def advice(self) -> pd.DataFrame:
-        """What to change: at most five findings, the largest gain first; without steps only what a TPU's runtime wrote of its memory.
+        """What to change: at most five findings, largest gain first; without steps, only what a TPU's runtime wrote about its memory.
 
         Each has its evidence in numbers, the code that changes it, and the view that shows it. They follow from the conditions of
         `overview["checks"]`, the tf.data analysis, kernels, compiled programs and memory; PyTorch's also from its DataLoader, optimizer,
@@ -190,29 +190,29 @@ class Profile:
 
     @property
     def hosts(self) -> list[str]:
-        """Machines that recorded."""
+        """The machines that were recorded."""
         return list(self.run.hosts)
 
     @property
     def devices(self) -> pd.DataFrame:
-        """One row a device, and one for each SparseCore of a TPU that recorded (`core`)."""
+        """One row per device, and one for each recorded SparseCore of a TPU (`core`)."""
         return self.run.devices_and_cores.copy()
 
     @property
     def receipt(self) -> Any:
-        """What was read, skipped or looks wrong; `print(p.receipt)`."""
+        """What was read, skipped or looks wrong: `print(p.receipt)`."""
         return self.run.receipt
 
     @property
     def path(self) -> str:
-        """Folder of the recorded files."""
+        """The folder of the recorded files."""
         return self.run.source.path
 
     @property
     def runs(self) -> pd.DataFrame:
-        """The windows that were recorded of the same cell (`--every`), this one among them; one row without `--every`.
+        """The windows recorded from the same cell (`--every`), including this one; one row without `--every`.
 
-        One row a window in time order: `run`, the name of its folder; `first_step` and `last_step`, counted from 1, missing where no step
+        One row per window in time order: `run`, the name of its folder; `first_step` and `last_step`, counted from 1, missing where no step
         was marked; `shown`, whether it is this profile; `path`, which `nbprof.load` takes.
         """
         own = Path(self.path)
@@ -223,7 +223,7 @@ class Profile:
         return pd.DataFrame(rows, columns=names("runs")).astype({"first_step": "Int64", "last_step": "Int64"})
 
     def payload(self, events: int | None = None) -> dict[str, Any]:
-        """What the dashboard draws: small numbers, texts and typed arrays, with so many events of the trace (20,000)."""
+        """What the dashboard draws: small numbers, strings and typed arrays, with up to `events` trace events (20,000)."""
         from nbprof.tools import dashboard as payload
 
         most = payload.budget(events)
@@ -232,14 +232,14 @@ class Profile:
         return self._payload[1]
 
     def widget(self, **options: Any) -> DashboardWidget:
-        """A live anywidget of the dashboard; `widget.selected` are the selected steps, to read and to set.
+        """A live anywidget of the dashboard; `widget.selected` holds the selected steps, to read or to set.
 
         Parameters
         ----------
         views : list of str, optional
-            Tabs to show; all when left out.
+            Tabs to show; all by default.
         height : int, optional
-            Height in px; the natural one when left out.
+            Height in px; the natural height by default.
         selected : (int, int), optional
             First and last step number of the selection.
         events : int, optional
@@ -248,7 +248,7 @@ class Profile:
         Raises
         ------
         NbprofError
-            An unknown option or view, or a value that makes no sense.
+            An unknown option or view, or an invalid value.
         """
         from nbprof.profiles.widget import DashboardWidget
 
@@ -269,22 +269,22 @@ class Profile:
         Parameters
         ----------
         views : list of str, optional
-            Tabs to show; all when left out.
+            Tabs to show; all by default.
         height : int, optional
             Height of the live view in px.
         live : bool
-            False: picture, text and HTML without script.
+            False: picture, text and HTML without scripts.
         events : int, optional
             How many events of the trace the output holds, as `save` takes it.
         payload : dict, optional
-            What is drawn in place of `payload(events)`.
+            What to draw instead of `payload(events)`.
         drawn : bool
             False: no picture of the steps where no script runs.
 
         Raises
         ------
         NbprofError
-            An unknown view, or `events` is no number of events.
+            An unknown view, or `events` is not a number of events.
         """
         from nbprof.profiles.report import mimebundle
 
@@ -298,7 +298,7 @@ class Profile:
         return text.summary(self.payload())
 
     def save(self, path: str | Path, *, events: int | None = None) -> Path:
-        """Writes the report: one HTML file that needs no network and no kernel. A file of that name is replaced.
+        """Write the report to one HTML file that needs no network and no kernel. An existing file is replaced.
 
         Parameters
         ----------
@@ -310,7 +310,7 @@ class Profile:
         Raises
         ------
         NbprofError
-            The file could not be written, or `events` is no number of events.
+            The file could not be written, or `events` is not a number of events.
         """
         from nbprof.profiles.report import html
 

@@ -42,7 +42,7 @@ class DashboardWidget(anywidget.AnyWidget):
     views : iterable of str, optional
         Tabs to show, by the ids and words of `nbprof.tools.names`.
     height : int, optional
-        Height in px; the natural one when left out.
+        Height in px; the natural height by default.
     selected : (int, int), optional
         First and last step number of the selection.
     events : int, optional
@@ -51,7 +51,7 @@ class DashboardWidget(anywidget.AnyWidget):
     Raises
     ------
     NbprofError
-        An unknown option or view, a value that makes no sense, or a front end that was never built.
+        Unknown option or view, invalid value, or the front end has not been built.
     """
 
     _esm: Any = traitlets.Unicode().tag(sync=True)
@@ -97,7 +97,7 @@ class DashboardWidget(anywidget.AnyWidget):
         self.on_msg(self._asked)
 
     def _asked(self, _: Any, message: Any, __: Any) -> None:
-        """The view wants more of the trace than the payload has."""
+        """The view requests more of the trace than the payload has."""
         deliver(message, lambda request: answer(self._run, request), self.send)
 
     @traitlets.validate("selected")
@@ -123,7 +123,7 @@ class DashboardWidget(anywidget.AnyWidget):
         return int(proposal["value"])
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """The live view, and beside it what viewers without a kernel can show."""
+        """The live view, and what viewers without a kernel can show."""
         live = super()._repr_mimebundle_(**kwargs)
         if live is None:
             return None

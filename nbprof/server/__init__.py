@@ -1,4 +1,4 @@
-"""How does JupyterLab ask with no kernel? The Jupyter Server extension that opens the profiles in its file browser."""
+"""How does JupyterLab open a profile without a kernel? The Jupyter Server extension behind its file browser."""
 
 from __future__ import annotations
 

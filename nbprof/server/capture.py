@@ -1,4 +1,4 @@
-"""Recording workers from JupyterLab: each recording in a process of its own, for as long as somebody waits for it."""
+"""Recording workers from JupyterLab: each recording in a separate process, as long as a client waits for it."""
 
 from __future__ import annotations
 

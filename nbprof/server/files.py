@@ -1,4 +1,4 @@
-"""What a person does with the files of a run in JupyterLab: renaming, deleting and downloading it, all its files together."""
+"""Renaming, deleting and downloading runs in JupyterLab, each with all its files."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class DeleteHandler(FileHandler):
         for path in run.paths:
             await self.done(manager.delete(path), "deleted", path)
         if run.alone:
-            # What is left is of no run; the person sees the folder.
+            # What is left is of no run; the user sees the folder.
             with contextlib.suppress(RefusedError):
                 await self.done(manager.delete(run.path), "deleted", run.path)
 
@@ -177,7 +177,7 @@ class DownloadHandler(FileHandler):
                 raise
 
     def _cut(self, error: Exception) -> None:
-        """Ends an answer so that nobody takes it for whole."""
+        """End an answer so that it cannot be mistaken for a complete one."""
         self.log.warning("nbprof: a download was cut off: %s", error)
         self.request.connection.stream.close()  # type: ignore[union-attr]
 

@@ -1,4 +1,4 @@
-"""The runs of a folder: found in a process, chosen by the person, and told apart from what they were before."""
+"""The runs of a folder: found in a process, selected by the user, and checked for changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the search for runs finds, and the lines in which a front end is told of it."""
+"""What the search for runs finds, and the lines that report it to a front end."""
 
 from __future__ import annotations
 

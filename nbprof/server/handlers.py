@@ -34,7 +34,7 @@ _BEAT_S = 1.0
 
 
 class Handler(APIHandler):
-    """What the handlers share: requests and errors as JSON, and the end of work that nobody waits for."""
+    """What the handlers share: requests and errors as JSON, and cancelling work that no client waits for."""
 
     auth_resource = "contents"
 

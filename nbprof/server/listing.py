@@ -1,4 +1,4 @@
-"""The list of runs, as JupyterLab's sidebar asks for it: told as the runs are found, and once more as they become known."""
+"""The list of runs for JupyterLab's sidebar: reported as the runs are found, and again as their facts become known."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Pool:
         return [p for p in [*running, *self._looking, *([self._spare] if self._spare else [])] if p.alive]
 
     async def open(self, place: Place, tell: Tell) -> bytes:
-        """The packed payload of a profile. When nobody waits for it any more, the work is ended.
+        """The packed payload of a profile. The work ends when no client waits for it any more.
 
         Raises
         ------
@@ -175,7 +175,7 @@ class Pool:
         self._spare, self._spare_since = process, time.monotonic()
 
     async def ask(self, place: Place, request: bytes) -> bytes:
-        """A packed answer of the timeline; the profile is opened again where it was let go.
+        """A packed answer of the timeline; the profile is opened again if it was closed.
 
         Raises
         ------

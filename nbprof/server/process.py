@@ -167,7 +167,7 @@ class Process:
             pipes.write(self._in, head, body)
 
     def end(self, why: str) -> None:
-        """Ends it at once, whatever it does; who waits for an answer is told why."""
+        """End it at once, whatever it is doing; waiting clients are told why."""
         if self.why:
             return
         self.why = why

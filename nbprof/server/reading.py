@@ -1,4 +1,4 @@
-"""How much of the files of a run is read, told while they are."""
+"""Progress of reading the files of a run."""
 
 from __future__ import annotations
 

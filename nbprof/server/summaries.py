@@ -1,4 +1,4 @@
-"""Analyses the runs of the list that nobody has opened yet: one at a time, in a process that gives way to everything else."""
+"""Analyses listed runs that have not been opened yet: one at a time, in a low-priority process."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class Summaries:
         return facts
 
     def _busy(self) -> bool:
-        """Whether somebody waits for a profile."""
+        """Whether a client waits for a profile."""
         return any(not one.task.done() for one in self._pool.opened)
 
     def _ready(self) -> Process:

@@ -1,4 +1,4 @@
-"""What the list of runs tells of one that was analysed: a few facts, kept in nbprof's cache beside the state of the files.
+"""What the list of runs shows of an analysed run: a few facts, kept in nbprof's cache with the state of the files.
 
 A profile that was opened, or that the list itself had analysed, is known at once the next time. What another version of nbprof found is not
 used.
@@ -60,7 +60,7 @@ def noted(name: str) -> dict[str, Any] | None:
 
 
 def note(name: str, facts: dict[str, Any]) -> None:
-    """Keeps facts; that it fails is no error."""
+    """Keep facts; a failure is not an error."""
     folder = _folder()
     if folder is not None:
         folder.note(name, facts)

@@ -125,7 +125,7 @@ class Desk:
         return codec.pack(comparison.payload())
 
     def summary(self, head: dict[str, Any]) -> bytes:
-        """What the list of runs tells of a profile, which is let go at once."""
+        """What the list of runs shows of a profile, which is closed at once."""
         from nbprof.profiles.load import captured
         from nbprof.run.run import Run
         from nbprof.server import summary
@@ -153,7 +153,7 @@ class Desk:
         return answer(self._run, json.loads(body))
 
     def _shown(self, text: str) -> str:
-        """The person knows the file by its path in the file browser."""
+        """The user knows the file by its path in the file browser."""
         real, shown = self._names
         return text.replace(real, shown) if real else text
 

@@ -1,1 +1,1 @@
-"""What is in each tab of the dashboard? One folder a tab, with all of it that is not analysis: the twin of `js/views`."""
+"""What is in each tab of the dashboard? One folder per tab, with everything but the analysis: the counterpart of `js/views`."""

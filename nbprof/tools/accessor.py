@@ -1,4 +1,4 @@
-"""What every accessor of a Profile can do: hand out its frame, and show itself."""
+"""What every accessor of a Profile can do: return its frame and display itself."""
 
 from __future__ import annotations
 

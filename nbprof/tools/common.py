@@ -1,4 +1,4 @@
-"""What the tools share: words that depend on who wrote the profile, figures, the lines of a diff, long timelines made short."""
+"""What the tools share: wording that depends on the framework, figures, the lines of a diff, downsampled timelines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole dashboard as one payload: the parts of the views and what stands around them."""
+"""The whole dashboard as one payload: the parts of the views and what surrounds them."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def dashboard(run: Run, views: Iterable[str] | None = None, events: int | None =
     ----------
     run : Run
     views : iterable of str, optional
-        The tabs to show, by the ids and words of `nbprof.tools.names`. When not given, those that have something to show. Data of tabs that
+        The tabs to show, by the ids and words of `nbprof.tools.names`. By default, those that have something to show. Data of tabs that
         are not shown are left out, but for the overview and the steps, on which the static report stands.
     events : int, optional
-        How many events of the trace to hold; 20,000 when not given, 0 for none of them.
+        How many events of the trace to hold; 20,000 by default, 0 for none.
 
     Raises
     ------
     NbprofError
-        A view that does not exist, or a number of events that is none.
+        Unknown view, or `events` is not a number of events.
     """
     most = budget(events)
     asked, tools = chosen(views), register.tools()
@@ -58,7 +58,7 @@ def dashboard(run: Run, views: Iterable[str] | None = None, events: int | None =
 
 
 def budget(events: Any) -> int:
-    """How many events of the trace a report holds, from what a person gave for it: None, or a whole number of any type (`1e5`).
+    """How many trace events a report has, from what the user gave: None, or a whole number of any type (`1e5`).
 
     Raises
     ------
@@ -109,12 +109,12 @@ def chosen(views: Iterable[str] | None) -> list[str]:
 
 
 def _left_out(tool: Tool) -> dict[str, Any]:
-    """A part that was not asked for: empty, and saying so."""
+    """A part that was not requested: empty, with a note."""
     return {**tool.nothing(), "empty": {"title": "Not in this report", "text": "This view was left out when the report was made."}}
 
 
 def meta(run: Run, shown: list[str], most: int = MOST_EVENTS) -> dict[str, Any]:
-    """What stands around the views: header, tabs, notice, footer, receipt."""
+    """What surrounds the views: header, tabs, notice, footer, receipt."""
     source, receipt, tools = run.source, run.receipt, register.tools()
     shown = sorted(shown, key=lambda tab: not tools[tab].first(run))
     return {

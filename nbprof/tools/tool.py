@@ -1,4 +1,4 @@
-"""What a tab is made of: the one contract of the folders beside this module."""
+"""What a tab consists of: the common contract of the folders next to this module."""
 
 from __future__ import annotations
 

@@ -97,5 +97,5 @@ def test_hostile_names_and_the_report_without_script(tmp_path):
     board = profile(tmp_path, file, names=(f"{HOSTILE.replace('/', '')}.json",)).payload()
     assert "device_time" in [tab["id"] for tab in board["meta"]["tabs"]]
     html = static.static_html(board)
-    assert "What devices did" in html
+    assert "Device time" in html
     assert "<img src=x" not in html

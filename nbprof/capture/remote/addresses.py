@@ -60,7 +60,7 @@ def parse(given: str | Iterable[str]) -> tuple[list[Address], list[str]]:
 
 
 def _texts(given: Any) -> list[str]:
-    """One text or many, as a list; whatever else a person may hand over is refused."""
+    """One text or many, as a list; whatever else a user may hand over is refused."""
     if isinstance(given, str):
         return [given]
     if isinstance(given, (bytes, bytearray)) or not isinstance(given, Iterable):

@@ -38,7 +38,7 @@ class Failure:
 
 
 def explain(refusal: Refusal, address: Address, root: str, waited_s: float) -> Failure:
-    """What gRPC's status means for the person.
+    """What gRPC's status means for the user.
 
     Parameters
     ----------

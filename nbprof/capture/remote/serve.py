@@ -81,7 +81,7 @@ class StandingMarks:
         try:
             keras.hook(module, self.clock, self._patches)
         except Exception as error:
-            # Nothing of ours may fail the person's import.
+            # Nothing of ours may fail the user's import.
             self.clock.fault = f"Keras steps could not be marked: {type(error).__name__}: {error}"
 
 

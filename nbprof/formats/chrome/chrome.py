@@ -24,7 +24,7 @@ _SUFFIXES = (".gz", ".json", ".trace", ".pt")
 
 
 def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = None, limit_bytes: int = LIMIT_BYTES) -> Trace:
-    """The events of one run, which may be several files, one a host or rank.
+    """The events of one run, which may have several files, one per host or rank.
 
     Parameters
     ----------

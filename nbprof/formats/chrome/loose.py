@@ -1,4 +1,4 @@
-"""Reads one JSON value at a time, and puts up with what profilers write that is no JSON.
+"""Reads one JSON value at a time, tolerating the invalid JSON that profilers write.
 
 Quotes inside names, lone backslashes, `N/A`, `inf`, commas too many: what has one sensible reading gets it. It is the slow path
 for the few events that the columns of `scan` refuse, and for the metadata around the events.

@@ -1,4 +1,4 @@
-"""Which traces of a folder are ranks of one recording, and not two recordings one after the other.
+"""Which traces in a folder are ranks of one recording, and not successive recordings.
 
 - `torch.profiler.tensorboard_trace_handler` writes `<worker>.<time>.pt.trace.json[.gz]` at each cycle of its schedule. Two files of one
   worker, or of one rank, are two runs. Files of several workers are ranks of one run if they say so (`distributedInfo` with the same world

@@ -1,4 +1,4 @@
-"""Reads the CSV files of Ascend's profilers into typed columns: exact times, ids without the numbers that stand for none.
+"""Reads the CSV files of Ascend's profilers into typed columns: exact times, ids without placeholder numbers.
 
 What the exporters and the hands after them leave in such files is expected: times with a TAB behind or quotes around, lines that end in LF
 and CRLF in one file, rows shorter or longer than the header, texts where numbers are due, several headers in one file. Each is counted, and

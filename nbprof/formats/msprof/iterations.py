@@ -1,4 +1,4 @@
-"""When the iterations began and ended that a table of Ascend's profilers tells of."""
+"""Start and end of the iterations in a table of Ascend's profilers."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How a profile travels: the output of a cell, the page to send to someone."""
+"""How a profile is shared: the output of a cell, and a page to send to someone."""

@@ -18,7 +18,7 @@ def script() -> str:
     Raises
     ------
     NbprofError
-        It was never built.
+        It has not been built.
     """
     try:
         return PATH.read_text(encoding="utf-8")

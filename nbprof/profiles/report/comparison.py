@@ -1,4 +1,4 @@
-"""How a comparison travels: as the output of a cell, and as one HTML file."""
+"""How a comparison is shared: as the output of a cell, and as one HTML file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ROWS = 10
 
 
 def page(payload: dict[str, Any]) -> str:
-    """One self-contained HTML document: opened from a file, it asks no host for anything.
+    """One self-contained HTML document: opened from a file, it makes no network request.
 
     Parameters
     ----------

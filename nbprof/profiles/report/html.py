@@ -128,7 +128,7 @@ def fragment(packed: bytes, static: str, *, version: str, height: int = 0, live:
 
 
 def page(run: Run, payload: dict[str, Any]) -> str:  # noqa: ARG001  called like every display of a profile
-    """One self-contained HTML document: opened from a file, it asks no host for anything.
+    """One self-contained HTML document: opened from a file, it makes no network request.
 
     Parameters
     ----------

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 class Allocator(View):
     """PyTorch's caching allocator, from a snapshot (`torch.cuda.memory._dump_snapshot`).
 
-    A snapshot is a profile of its own (`nbprof.load("snapshot.pickle")`), or lies beside a trace of the same run, as recordings of nbprof
-    with allocations leave it. Nothing of the pickle is run: a reader of our own takes plain data only.
+    A snapshot is a separate profile (`nbprof.load("snapshot.pickle")`), or is next to a trace of the same run, as nbprof's recordings with
+    allocations create it. None of the pickle is run: nbprof's reader only accepts plain data.
 
     - reserved = allocated + pending + free: all segments; blocks in use; blocks that were freed while another stream used them.
-    - stranded: free memory that blocks in use keep from being given back, in their segments, or in their pages of expandable ones;
-      PyTorch's `inactive_split_bytes`. Fragmentation is stranded by reserved.
-    - The history has what was asked for; the snapshot also what blocks take, rounded up. The timeline is of the former.
-    - A state of the past is replayed: from what the snapshot states, entries are taken back. Sizes are rounded as the allocator does.
+    - stranded: free memory whose release is blocked by blocks in use, in their segments, or in their pages of expandable segments;
+      PyTorch's `inactive_split_bytes`. Fragmentation is stranded divided by reserved.
+    - The history has the requested sizes; the snapshot also the rounded-up sizes of blocks. The timeline uses the former.
+    - A past state is replayed: entries are undone, starting from the snapshot. Sizes are rounded as the allocator does.
 
     Sources: c10/cuda/CUDACachingAllocator.cpp and torch.cuda.memory_stats of PyTorch 2.x.
     """
@@ -39,37 +39,39 @@ class Allocator(View):
 
     @property
     def summary(self) -> pd.DataFrame:
-        """One row a device: reserved, allocated, free, stranded, fragmentation at the snapshot, and the peaks of the history."""
+        """One row per device: reserved, allocated, free, stranded, fragmentation at the snapshot, and the peaks of the history."""
         return self._frame("summary")
 
     @property
     def segments(self) -> pd.DataFrame:
-        """One row a segment of the snapshot: its blocks in use, pending and free, which add up to its size, and what of it is stranded."""
+        """One row per segment of the snapshot: its blocks in use, pending and free, which add up to its size, and its stranded part."""
         return self._frame("segments")
 
     @property
     def blocks(self) -> pd.DataFrame:
-        """One row a block of the snapshot, free ones too; the blocks of a segment fill it."""
+        """One row per block of the snapshot, including free ones; the blocks of a segment fill it."""
         return self._frame("blocks")
 
     @property
     def timeline(self) -> pd.DataFrame:
-        """One row an entry of the history, with what was reserved, allocated and active after it; it ends at what the snapshot states."""
+        """One row per entry of the history, with the bytes reserved, allocated and active after it; it ends with the state of the
+        snapshot.
+        """
         return self._frame("timeline")
 
     @property
     def stranded(self) -> pd.DataFrame:
-        """Which blocks keep free memory from being given back, by the stack that allocated them; the most first."""
+        """Which blocks prevent the release of free memory, by the stack that allocated them; most first."""
         return self._frame("stranded")
 
     @property
     def holders(self) -> pd.DataFrame:
-        """Blocks in use by the line of the program that allocated them, the innermost of your own code; the most bytes first."""
+        """Blocks in use by the line of the program that allocated them, the innermost of your own code; most bytes first."""
         return self._frame("holders")
 
     @property
     def oom(self) -> pd.DataFrame:
-        """One row a time the memory ran out: the moment in figures, what happened in sentences, and what to do."""
+        """One row for each time the memory ran out: the figures at that moment, what happened, and what to do."""
         return self._frame("oom")
 
     @property
@@ -80,23 +82,23 @@ class Allocator(View):
 
     @property
     def notes(self) -> list[str]:
-        """What could not be read of the snapshots, or is not known from them, a sentence each."""
+        """What could not be read from the snapshots, or is unknown, one sentence each."""
         return list(self._profile.run.allocator.notes)
 
     def at(self, time_ms: float, device: int | None = None) -> pd.DataFrame:
-        """Blocks at any moment of the history, as `blocks` has them for the snapshot.
+        """Blocks at any moment of the history, in the columns of `blocks`.
 
         Parameters
         ----------
         time_ms : float
             As in `timeline`: all entries up to it have happened.
         device : int, optional
-            The first when left out.
+            The first by default.
 
         Raises
         ------
         NbprofError
-            There is no snapshot or no such device, or `time_ms` is no number.
+            There is no snapshot or no such device, or `time_ms` is not a number.
         """
         from nbprof.analysis.allocator import allocator
 
@@ -118,7 +120,7 @@ class Allocator(View):
         return allocator.blocks(state, replay.device, run.allocator.stacks, shown.categories)
 
     def text(self) -> str:
-        """A few lines: the figures of each device, what keeps free memory, and why memory ran out."""
+        """A few lines: the figures of each device, what strands free memory, and why memory ran out."""
         from nbprof.tools.allocator import payload as drawn
 
         return drawn.text(self._profile.run)

@@ -53,7 +53,8 @@ class Part:
 class Iterations(Part):
     """Where the time of each iteration of a graph goes: the iteration trace of TensorFlow and MindSpore.
 
-    `frame` has one row an iteration, by recording, device, model and time. An iteration lasts from the end of the one before to its own:
+    `frame` has one row per iteration, by recording, device, model and time. An iteration lasts from the end of the previous one to its own
+    end:
 
         iteration_ms = data_aug_ms + fp_to_bp_ms + grad_refresh_ms,   grad_refresh_ms = all_reduce_ms + update_ms
 
@@ -61,9 +62,9 @@ class Iterations(Part):
     file calls `Iteration Time`, of which `summary` says in `convention` what it counts: "end to end" (with Data Aug Bound), "own start" (a
     mark before FP Start), "from FP Start", or '' for something else.
 
-    - `data_aug_ms` is missing of the first iteration, and where an iteration begins before the one before has ended.
+    - `data_aug_ms` is missing for the first iteration, and where an iteration begins before the previous one has ended.
     - `all_reduce_ms`: all-reduces of gradients after BP End, each moment once; `hidden_all_reduce_ms`: those behind the backward pass.
-    - Averages leave out the first two of four or more iterations, the first of two or three (`warmup`).
+    - Averages exclude the first two of four or more iterations, the first of two or three (`warmup`).
     - `main`: of the model that most iterations of the device are of. Others initialise or validate.
     """
 
@@ -78,7 +79,7 @@ class Iterations(Part):
         Parameters
         ----------
         device, model : int, optional
-            The first device, and its main model, when left out.
+            By default, the first device and its main model.
         **options
             Passed to `bokeh.plotting.figure`.
 
@@ -93,7 +94,7 @@ class Iterations(Part):
 
 
 class OpTypes(Part):
-    """Time by type of op and kind of core, most first, without communication: op_statistic, else op_summary put together."""
+    """Time by op type and kind of core, most first, without communication: from op_statistic, else aggregated from op_summary."""
 
     @property
     def cores(self) -> pd.DataFrame:
@@ -101,7 +102,7 @@ class OpTypes(Part):
         return self._profile.run.ascend.cores.copy()
 
     def figure(self, most: int = 15, **options: Any) -> Model:
-        """A Bokeh bar chart of the types that take the most, in the colour of the kind of core."""
+        """A Bokeh bar chart of the types that take the most time, in the colour of the kind of core."""
         from nbprof.tools.ascend import figures as ascend_figures
 
         return ascend_figures.op_types(self._profile.run, most, **options)
@@ -111,7 +112,7 @@ class Ops(Part):
     """Tasks of the devices: op_summary, or kernel_details of PyTorch. `wait_us` counts on the task's own stream."""
 
     def by(self, column: str = "op_type") -> pd.DataFrame:
-        """Tasks put together, most time first.
+        """Tasks grouped by a column, most time first.
 
         Parameters
         ----------
@@ -135,13 +136,13 @@ class Ops(Part):
 class Pmu(Part):
     """Hardware counters of the cores by task: which pipe an op keeps busy, and what it waits for.
 
-    What there is depends on the group that was recorded (`aic_metrics`), see `groups`. Of ops on both kinds of cores each pipe has the
-    larger of both. `bound_by` is the pipe that is busy most; the op is bound by it where `bound_fraction` is above 0.8.
+    The columns depend on the recorded group (`aic_metrics`), see `groups`. For ops on both kinds of cores, each pipe has the larger value.
+    `bound_by` is the busiest pipe; the op is bound by it where `bound_fraction` is above 0.8.
     """
 
     @property
     def groups(self) -> list[str]:
-        """Groups of counters that were recorded, by the names of `aic_metrics`: PipeUtilization, Memory, L2Cache …; [] where none was."""
+        """The recorded groups of counters, by the names of `aic_metrics`: PipeUtilization, Memory, L2Cache …; [] if there are none."""
         return list(self._profile.run.ascend.pmu_groups)
 
     @property
@@ -150,38 +151,38 @@ class Pmu(Part):
         return self._profile.run.ascend.pmu_types.copy()
 
     def figure(self, most: int = 12, **options: Any) -> Model:
-        """A Bokeh heat map: types of ops that take the most, by pipe."""
+        """A Bokeh heat map: the op types that take the most time, by pipe."""
         from nbprof.tools.ascend import figures as ascend_figures
 
         return ascend_figures.pmu(self._profile.run, most, **options)
 
 
 class Waits(Part):
-    """How long streams stood still between their tasks: one row a stream, and one for all streams of a device (`stream` missing).
+    """Idle time of streams between their tasks: one row per stream, and one for all streams of a device (`stream` missing).
 
-    `wait_us` is the time between the first and the last task in which none ran; `input_wait_us` what of it lies in a Data Aug Bound.
+    `wait_us` is the time between the first and the last task in which none ran; `input_wait_us` its part within a Data Aug Bound.
     Communication has no stream, and keeps the device busy.
     """
 
 
 class Fusion(Part):
-    """Ops of the compiled graph, with the ops that each was made of, the most first; what ran of each is found by its name."""
+    """Ops of the compiled graph, with the ops that each was fused from, most first; their tasks are found by name."""
 
 
 class Api(Part):
-    """Calls of the host by layer of the software, summed up. Layers lie inside one another: `fraction` is of the layer's own calls."""
+    """Host calls by software layer, summed up. Layers are nested: `fraction` is of the layer's own calls."""
 
 
 class Rules(Part):
     """The rules of Ascend's own tools, each with its result, findings first.
 
-    `state` is "found", "not found", or "not known" where what the rule needs was not recorded, which `evidence` then says. Limits are those
+    `state` is "found", "not found", or "not known" if what the rule needs was not recorded; `evidence` then says so. Limits are those
     of msprof, msprof-analyze and msadvisor. `source` is "prof_rule" for what msprof itself wrote until 2024.
     """
 
     @property
     def found(self) -> pd.DataFrame:
-        """The rules that found something alone, those first that concern the most time."""
+        """Only the rules that found something, those that affect the most time first."""
         frame = self.frame
         return frame[frame["state"] == "found"].reset_index(drop=True)
 
@@ -217,22 +218,22 @@ class Ascend(View):
 
     @property
     def pmu(self) -> Pmu:
-        """Counters of the cores."""
+        """Core counters."""
         return Pmu(self._profile, "pmu")
 
     @property
     def waits(self) -> Waits:
-        """How long streams stood still between their tasks."""
+        """Idle time of streams between their tasks."""
         return Waits(self._profile, "waits")
 
     @property
     def fusion(self) -> Fusion:
-        """Ops of the compiled graph, with the ops that each was made of."""
+        """Ops of the compiled graph, with the ops that each was fused from."""
         return Fusion(self._profile, "fusion")
 
     @property
     def api(self) -> Api:
-        """Calls of the host by layer of the software, summed up."""
+        """Host calls by software layer, summed up."""
         return Api(self._profile, "api")
 
     @property
@@ -242,21 +243,21 @@ class Ascend(View):
 
     @property
     def verdict(self) -> dict[str, Any]:
-        """What limits the iterations: `bound`, `verdict`, `text`, `detail`; without iterations, whether the device stood still."""
+        """What limits the iterations: `bound`, `verdict`, `text`, `detail`; without iterations, whether the device was idle."""
         return dict(self._profile.run.ascend.verdict)
 
     @property
     def kinds(self) -> list[str]:
-        """Kinds of tables that the profile has: op_summary, step_trace …; [] where no profiler of Ascend wrote it."""
+        """Kinds of tables in the profile: op_summary, step_trace …; [] if no Ascend profiler wrote it."""
         return list(self._profile.run.ascend.kinds)
 
     def table(self, kind: str) -> pd.DataFrame:
-        """One kind of table as the files have it, with `host` (the recording) and `device`.
+        """One kind of table as in the files, with `host` (the recording) and `device`.
 
         Raises
         ------
         NbprofError
-            The profile has no such table; says which it has.
+            The profile has no such table; the message says which it has.
         """
         tables = self._profile.run.ascend.tables
         if kind not in tables:

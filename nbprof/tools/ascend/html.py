@@ -46,7 +46,7 @@ def _style(col: Col) -> str:
 
 
 def told(col: Col, value: Any) -> str:
-    """A value of a column as a person reads it."""
+    """A value of a column, human-readable."""
     if col.kind in ("text", "code"):
         return wording.one_line(cut(str(value)))
     if col.kind == "bool":

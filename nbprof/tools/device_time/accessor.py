@@ -1,4 +1,4 @@
-"""`p.device_time`: what devices did with their time, and what they waited for."""
+"""`p.device_time`: how devices spent their time, and what they waited for."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 class DeviceTime(View):
-    """What devices did with their time: computing, communicating, copying, nothing, and what held them up.
+    """How devices spent their time: computing, communicating, copying or idle, and what held them up.
 
-    The analyses are those of Holistic Trace Analysis (HTA), for every profile with work of a device: PyTorch on CUDA, ROCm and others,
+    The analyses are those of Holistic Trace Analysis (HTA), for every profile with device work: PyTorch on CUDA, ROCm and others,
     TensorFlow and JAX on GPUs and TPUs. Times are whole picoseconds until they are shown.
 
-    - Work is every kernel, copy and fill on any stream; of a TPU every op of a core. Waits that a recorder draws on streams are no work.
+    - Work is every kernel, copy and fill on any stream; on a TPU, every op of a core. Waits that a profiler draws on streams are not work.
     - `class` is `communication` for collectives (by name, by the arguments of the kernel, or by the op that launched it), `memory` for
       copies and fills, else `compute`.
-    - Rows with a missing `step` are of the whole recording; from the first work of the device to its last. Other rows are of the steps of
-      `p.steps`, at whose borders work is cut.
-    - `rank` is that of the file's `distributedInfo`, else the number in its name (`rank3`), else missing.
+    - Rows with a missing `step` cover the whole recording, from the first work of the device to its last. Other rows cover the steps
+      of `p.steps`, at whose borders work is cut.
+    - `rank` is from the file's `distributedInfo`, else the number in its name (`rank3`), else missing.
 
     Where HTA 0.5 differs: it rounds to microseconds; puts the sum of a kernel in place of its mean, least and largest time where there are
     more kernels than it is to list; knows the launches of CUDA alone, and not those of graphs; counts waits of `cuda_sync` as work; finds
@@ -49,28 +49,28 @@ class DeviceTime(View):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """Temporal breakdown: one row a device for the whole recording, then one for each step.
+        """Temporal breakdown: one row per device for the whole recording, then one for each step.
 
         Each moment counts once: as computation where any kernel computes, else as communication, else as memory, else as idle; so the four
-        add up to `time_ms`. How much of each ran beside another is in `overlap`.
+        add up to `time_ms`. `overlap` says how much of each overlapped another.
         """
         return self._frame("device_time")
 
     @property
     def overlap(self) -> pd.DataFrame:
-        """How long each class ran in all, and how long two of them ran at once, in the rows of `frame`.
+        """Total time of each class, and how long two of them overlapped, in the rows of `frame`.
 
-        `communication_overlap_percent` is the part of communication that computation hid; missing where nothing communicated.
+        `communication_overlap_percent` is the part of communication hidden by computation; missing if nothing communicated.
         """
         return self._frame("device_overlap")
 
     @property
     def idle(self) -> pd.DataFrame:
-        """Why streams stood still: the gaps between two works of a stream, and of the whole device (`stream` empty), by category.
+        """Idle time breakdown: the gaps between two pieces of work on a stream, and on the whole device (`stream` empty), by category.
 
-        `host_wait`: the next work was launched after the gap began. Else `kernel_wait` where the gap is shorter than 30 µs, which is what
-        one kernel takes to follow another. Else `other`: the work was queued and waited for an event, another stream or another rank;
-        also where its launch was not recorded. A stream of which no launch is known has no row for `host_wait`.
+        `host_wait`: the next work was launched after the gap began. Else `kernel_wait` if the gap is shorter than 30 µs, the usual time
+        between two kernels. Else `other`: the work was queued and waited for an event, another stream or another rank; also where its
+        launch was not recorded. A stream without known launches has no row for `host_wait`.
         """
         return self._frame("device_idle")
 
@@ -78,7 +78,7 @@ class DeviceTime(View):
     def idle_causes(self) -> pd.DataFrame:
         """What the host did while a device waited for its next launch, most time first; each moment counts once.
 
-        `in no op or call` is the program's own code between ops, or what was not recorded.
+        `in no op or call` is the program's own code between ops, or time that was not recorded.
         """
         return self._frame("device_idle_causes")
 
@@ -89,12 +89,12 @@ class DeviceTime(View):
 
     @property
     def queue(self) -> pd.DataFrame:
-        """How many works wait on each stream: launched, and not begun. Means and medians are over time."""
+        """How many launches are queued on each stream: launched but not started. Means and medians are over time."""
         return self._frame("device_queue")
 
     @property
     def queue_series(self) -> pd.DataFrame:
-        """The length of the queue of each stream whenever it changes: one more at each launch, one less as a work begins."""
+        """The length of the queue of each stream whenever it changes: plus one at each launch, minus one as the work starts."""
         return self._profile.run.device_time.queue_series()
 
     @property
@@ -104,33 +104,33 @@ class DeviceTime(View):
 
     @property
     def each_launch(self) -> pd.DataFrame:
-        """One row a launch, in time order. What a graph launches is one row: its first kernel, and the time of all."""
+        """One row per launch, in time order. A graph launch is one row: its first kernel, and the time of all of them."""
         return self._profile.run.device_time.each_launch()
 
     @property
     def bandwidth(self) -> pd.DataFrame:
-        """How fast copies of each kind moved bytes. What the file states of a copy is used, else its size by its time."""
+        """Bandwidth of each kind of copy, as stated in the file, else size divided by time."""
         return self._frame("device_bandwidth")
 
     @property
     def bandwidth_series(self) -> pd.DataFrame:
-        """The rate of all copies of a kind that run at a time, whenever it changes: each adds its own from its begin to its end."""
+        """The total rate of concurrent copies of a kind, whenever it changes: each copy adds its own rate from its start to its end."""
         return self._profile.run.device_time.bandwidth_series()
 
     @property
     def collectives(self) -> pd.DataFrame:
         """Collectives by kind, group and size: waiting, the time of the collective itself, algorithm and bus bandwidth.
 
-        The calls of several ranks are one collective by its number in its process group; where that was not recorded, by its place among
-        those of its step. Ranks leave together, so the shortest call is what the collective took, and the rest of the others is waiting;
-        clocks need not agree. Bandwidth is that of NCCL's tests: size by that time, and for the bus 2(n-1)/n of it for an all-reduce,
-        (n-1)/n for all-gather, reduce-scatter and all-to-all of n ranks. It is missing where only one rank is here.
+        The calls of several ranks are matched by the collective's number in its process group or, if that was not recorded, by its position
+        in its step. Ranks leave together, so the shortest call is the duration of the collective, and any further time of the others is
+        waiting; clocks need not agree. Bandwidth is computed as in NCCL's tests: size divided by that time, and for the bus 2(n-1)/n of it
+        for an all-reduce, (n-1)/n for all-gather, reduce-scatter and all-to-all of n ranks. It is missing if the profile has only one rank.
         """
         return self._frame("device_collectives")
 
     @property
     def each_collective(self) -> pd.DataFrame:
-        """One row a collective and rank, in time order of each rank; `match` is the same number for all ranks of one collective."""
+        """One row per collective and rank, in time order for each rank; `match` is the same number for all ranks of one collective."""
         return self._profile.run.device_time.each_collective()
 
     @property
@@ -140,11 +140,11 @@ class DeviceTime(View):
 
     @property
     def critical_path(self) -> pd.DataFrame:
-        """The critical path of the step of median length, by what it runs through; of the whole recording where there are no steps.
+        """The critical path of the step of median length, by kind of segment; of the whole recording if there are no steps.
 
-        It is walked backwards from the end of the step: a work waited for its launch where that began after the work before it had ended,
+        It is followed backwards from the end of the step: a work waited for its launch where that began after the work before it had ended,
         else for that work, or for one of another stream that ended within 30 µs before; a call that waits for the device, for the work that
-        ended last in it; a thread without work, for the thread that worked last. The pieces add up to the step.
+        ended last in it; a thread without work, for the thread that worked last. The segments add up to the step.
 
         `kind`: `compute` `communication` `memory` on a device; `launch_delay` from the end of the call to the begin of its work;
         `kernel_wait` between two works; on the host `launch`, `allocate` (device memory is asked for or given back), `wait` (for the
@@ -158,9 +158,9 @@ class DeviceTime(View):
         Parameters
         ----------
         step : int, optional
-            Number of the step; that of median length when left out.
+            Number of the step; by default the one of median length.
         host : str, optional
-            One of `p.hosts`; the first that has steps when left out.
+            One of `p.hosts`; by default the first that has steps.
 
         Raises
         ------
@@ -171,14 +171,14 @@ class DeviceTime(View):
         return out.drop(columns=[c for c in out.columns if c.startswith("_")])
 
     def critical_path_pieces(self, step: int | None = None, host: str | None = None) -> pd.DataFrame:
-        """The pieces of the critical path of a step one after another, from its begin to its end.
+        """The segments of the critical path of a step in order, from its start to its end.
 
         Parameters
         ----------
         step : int, optional
-            Number of the step; that of median length when left out.
+            Number of the step; by default the one of median length.
         host : str, optional
-            One of `p.hosts`; the first that has steps when left out.
+            One of `p.hosts`; by default the first that has steps.
 
         Raises
         ------
@@ -198,7 +198,7 @@ class DeviceTime(View):
         Parameters
         ----------
         what : str
-            "frame" (what each device did, a bar a device), "idle", "queue", "bandwidth", "stragglers" or "critical_path".
+            "frame" (the time of each device, one bar per device), "idle", "queue", "bandwidth", "stragglers" or "critical_path".
         **options
             Passed to `bokeh.plotting.figure`.
 

@@ -1,4 +1,4 @@
-"""What devices did, in plain HTML, in percent of their time, and why they stood still."""
+"""How devices spent their time, in plain HTML, in percent."""
 
 from __future__ import annotations
 

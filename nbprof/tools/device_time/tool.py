@@ -1,4 +1,4 @@
-"""The tab Device time: what devices did, and what they waited for."""
+"""The tab Device time: how devices spent their time, and what they waited for."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Hlo(OfPrograms):
     """Time by op of compiled XLA programs, as XProf's HLO stats.
 
-    `frame` has one row an op of a program, most self time first (equal ones by program and name). The same name in two programs is two ops.
+    `frame` has one row per op of a program, most self time first (ties by program and name). The same name in two programs is two ops.
 
     - `category` is XLA's: the kind of a fusion ("loop fusion", "input fusion", "output fusion", "custom fusion"), "non-fusion
       elementwise", "data formatting" (copy, transpose, reshape), "convolution" with its dilations, else the opcode.
@@ -38,7 +38,7 @@ class Hlo(OfPrograms):
     """
 
     def as_xprof(self) -> pd.DataFrame:
-        """The rows of XProf 2.24.2, exactly, for comparing; what is not known is 0. Equal self times are in another order there."""
+        """The exact rows of XProf 2.24.2, for comparison; unknown values are 0. XProf orders equal self times differently."""
         return self._profile.run.programs.xprof_hlo.copy()
 
     def by(self, column: str = "category") -> pd.DataFrame:

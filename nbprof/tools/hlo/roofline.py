@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class Roofline(Framed):
     """How near each op of the compiled programs comes to what the device can do: the roofline model.
 
-    `frame` has one row an op, most self time first. `operational_intensity` is FLOPs (8-bit ones as half, 4-bit ones as a quarter) by bytes
-    of main memory; the roof at an intensity is the lower of the peak FLOP/s and the intensity times the peak bytes a second.
-    `roof_fraction` is how near the op comes to it, by the resource that it uses best, `bound_by`. Caches let an op exceed the roof.
+    `frame` has one row per op, most self time first. `operational_intensity` is FLOPs (8-bit ones as half, 4-bit ones as a quarter) divided
+    by bytes of main memory; the roof at an intensity is the lower of the peak FLOP/s and the intensity times the peak bytes a second.
+    `roof_fraction` is how close the op comes to it, by the resource that it uses best, `bound_by`. Caches let an op exceed the roof.
 
     The peaks are those of the profile: a TPU states them, a GPU's follow from its architecture, units and clock. Where they are not known,
     or for other ones: `p.roofline(peak_flops=312e12, peak_bytes=2.0e12)`, or `nbprof.load(path, peaks={...})` for all views. Of memories on
@@ -78,7 +78,7 @@ class Roofline(Framed):
 
     @property
     def steps(self) -> pd.DataFrame:
-        """The ops of each step as one, over the time of the step: one row a step of a host, empty where there are no steps.
+        """The ops of each step as one, over the time of the step: one row per step of a host, empty where there are no steps.
 
         A run of an op belongs to the step in which it begins on the device. Rates are of one device, over the whole step; what one run
         computes and moves is the mean of all runs of the op. XProf has such rows for TPUs whose file ties ops to steps.

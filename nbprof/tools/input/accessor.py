@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class InputPipeline(Framed):
     """Where the time for input goes: in the steps, and on the host.
 
-    TensorFlow Profiler's input pipeline analyzer, and its twin for PyTorch. `frame` has one row an input op of the host: iterators of
+    TensorFlow Profiler's input pipeline analyzer, and its twin for PyTorch. `frame` has one row per input op of the host: iterators of
     tf.data, stages of other pipelines that state `_ipl_stage_id` and `_ipl_stage_cat`, infeed enqueues and copies to the device; total and
     self time as in `Profile.ops`. Percentages are of the self time of all input ops (0…100; XProf has 0…1), so that those of total time
     add up to more than 100 where iterators lie in each other.
@@ -27,7 +27,7 @@ class InputPipeline(Framed):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row an input op of the host, self time descending, then by name.
+        """One row per input op of the host, self time descending, then by name.
 
         `total_ms` sums the durations of its runs, `self_ms` leaves out the ops inside them on the thread; `total_percent` and
         `self_percent` are parts of the self time of all rows.
@@ -77,7 +77,7 @@ class TfData(View):
 
     @property
     def pipelines(self) -> pd.DataFrame:
-        """Pipelines of all hosts, that with the longest call first.
+        """Pipelines of all hosts, the one with the longest call first.
 
         `bottleneck` (with `bottleneck_path`, and its self time `bottleneck_us`) is that of the longest call; `advice` says what helps it
         and `fix` gives the code. `slow_calls` took over 50 µs.
@@ -86,7 +86,7 @@ class TfData(View):
 
     @property
     def nodes(self) -> pd.DataFrame:
-        """Iterators of the pipelines, the times of all calls together.
+        """Iterators of the pipelines, with the times of all calls summed up.
 
         `bottleneck` marks the blocking iterator with the most self time over all calls, `critical` the path from the root through it to a
         source. One call alone is in `call`.
@@ -95,7 +95,7 @@ class TfData(View):
 
     @property
     def calls(self) -> pd.DataFrame:
-        """One row a call of a root, by pipeline the longest first (`rank` 0): its begin, duration, and bottleneck with its self time."""
+        """One row per call of a root, by pipeline, longest first (`rank` 0): its begin, duration, and bottleneck with its self time."""
         return self._profile.run.tf_data.calls.copy()
 
     @property
@@ -117,7 +117,7 @@ class TfData(View):
         rank : int
             0 for the longest call of the pipeline, 1 for the next …
         host : str, optional
-            Of which host; when left out, of the one whose pipeline of that name is the slowest.
+            Which host; by default the one whose pipeline of that name is the slowest.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""The tab Steps & input: what a step is made of, and whether it waits for data."""
+"""The tab Steps & input: what a step consists of, and whether it waits for data."""
 
 from __future__ import annotations
 

@@ -29,14 +29,14 @@ class Kernels(Framed):
     - `occupancy_percent` is the one recorded (`occupancy_source` "recorded"), else computed from the launch shape and the limits of the
       device's compute capability (CUDA C++ programming guide). TensorFlow and JAX state the theoretical occupancy, PyTorch an estimate of
       the achieved one, which a grid with too few blocks lowers; what is computed is of the same kind. XProf shows 0 where none was
-      recorded. AMD's is not known.
+      recorded. AMD's is unknown.
     - Shared memory of TensorFlow 2.3/2.4 (`shm`) and of AMD (`group_mem`) is one number for both kinds, in `static_shared_bytes`. XProf
       shows 0 for both.
     """
 
     @property
     def devices(self) -> pd.DataFrame:
-        """One row a GPU: the part of its steps with a kernel, the estimated efficiency of its multiprocessors, occupancy, TensorCores.
+        """One row per GPU: the part of its steps with a kernel, the estimated efficiency of its multiprocessors, occupancy, TensorCores.
 
         `sm_efficiency_percent` is the mean over the steps of min(1, blocks of the running kernels by multiprocessor): 100 when each
         multiprocessor has a block all the time. It needs the grids and the number of multiprocessors, which not every file states. Source:
@@ -45,7 +45,7 @@ class Kernels(Framed):
         return self._profile.run.kernel_devices.copy()
 
     def by_name(self) -> pd.DataFrame:
-        """One row a kernel, total time descending: ops, launches, times, part of all kernel time and of it on TensorCores.
+        """One row per kernel, total time descending: ops, launches, times, part of all kernel time and of it on TensorCores.
 
         `tensor_core_percent` is time on TensorCores in percent of the time of kernels whose names tell whether they use them;
         `occupancy_percent` is weighted by time.
@@ -55,13 +55,13 @@ class Kernels(Framed):
         return kernels.by_name(self._profile.run.kernels)
 
     def by_op(self) -> pd.DataFrame:
-        """One row an op, total time descending, with the columns of `by_name`; kernels without an op are the row of the empty name."""
+        """One row per op, total time descending, with the columns of `by_name`; kernels without an op are the row of the empty name."""
         from nbprof.analysis import kernels
 
         return kernels.by_op(self._profile.run.kernels)
 
     def as_xprof(self) -> pd.DataFrame:
-        """The rows of XProf 2.24.2, exactly, for comparing: its TensorCore rule, op names, launch shapes, order and first 1,000 rows.
+        """The exact rows of XProf 2.24.2, for comparison: its TensorCore rule, op names, launch shapes, order and first 1,000 rows.
 
         Columns are those of `frame` but for `occupancy_source`; what a file does not state is 0, as there. Empty for PyTorch's files, which
         XProf cannot read.

@@ -1,4 +1,4 @@
-"""What ran on the accelerator: one row a kernel, op and launch shape."""
+"""What ran on the accelerator: one row per kernel, op and launch shape."""
 
 from __future__ import annotations
 

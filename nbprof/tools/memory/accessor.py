@@ -20,7 +20,7 @@ class Memory(View):
 
     Sources: the events MemoryAllocation and MemoryDeallocation that the allocators of TensorFlow, JAX and XLA write, and `[memory]` of
     PyTorch. Each states the allocator after it: stack (reserved) and heap bytes in use, bytes free, and fragmentation, which is the part
-    of the free bytes outside the largest free block. What an allocator does not state is NA, never 0; XProf shows 0 there. Where no bytes
+    of the free bytes outside the largest free block. What an allocator does not report is NA, never 0; XProf shows 0 there. Where no bytes
     in use are stated (PyTorch before 1.11) they are added up from the blocks, from the least start that never goes below 0.
 
     - In use is stack and heap together. The peak is its maximum; of equal ones the last, as in XProf.
@@ -35,7 +35,7 @@ class Memory(View):
 
     @property
     def summary(self) -> pd.DataFrame:
-        """One row an allocator, largest peak first: counts, capacity (in use and free at the peak), lifetime peak, the peak in parts."""
+        """One row per allocator, largest peak first: counts, capacity (in use and free at the peak), lifetime peak, the peak in parts."""
         from nbprof.analysis.memory import memory
 
         run = self._profile.run
@@ -66,7 +66,7 @@ class Memory(View):
 
     @property
     def ops(self) -> pd.DataFrame:
-        """Bytes that each op took and gave back itself, the largest increase first; events in no op are a row with an empty op.
+        """Bytes that each op itself allocated and freed, largest increase first; events in no op are a row with an empty op.
 
         An event counts for the innermost op around it, a deallocation too. The increase is what PyTorch's `key_averages()` calls self
         memory usage, and its TensorBoard plugin self size increase.
@@ -75,21 +75,21 @@ class Memory(View):
         return ops.copy()
 
     def at(self, time_ms: float, memory_id: str | None = None, *, whole: bool = False) -> pd.DataFrame:
-        """Blocks alive at any moment, as `peak` has them for the peak.
+        """Blocks alive at any moment, in the columns of `peak`.
 
         Parameters
         ----------
         time_ms : float
             After the start of the profile, as in `timeline`. Before an allocator's first event nothing is known of it: it has no rows.
         memory_id : str, optional
-            Only this allocator; all when left out, in the order of their names.
+            Only this allocator; by default all, ordered by name.
         whole : bool
             Blocks of earlier steps one by one as well, as far as the recording goes back; the guide has them in the row of unused memory.
 
         Raises
         ------
         NbprofError
-            There is no such allocator, or `time_ms` is no number.
+            There is no such allocator, or `time_ms` is not a number.
         """
         from nbprof.analysis.memory import alive as memory_alive
 

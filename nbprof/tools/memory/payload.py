@@ -112,7 +112,7 @@ def _most(ops: pd.DataFrame) -> pd.DataFrame:
 
 
 def _moments(full: pd.DataFrame, kept: npt.NDArray[np.int64], most: int) -> dict[str, Any] | None:
-    """What was alive at each drawn point, so that its table can be shown where a person clicks; None where blocks cannot be told apart.
+    """What was alive at each drawn point, so that its table can be shown where a user clicks; None where blocks cannot be told apart.
 
     `point` is by moment the index of its point in the arrays of the timeline. The blocks alive at a moment are the sums of `change` up to
     and with that moment, by `block`, which is a row of `blocks`: count 2 of a row is two such blocks. What the point has in use in its

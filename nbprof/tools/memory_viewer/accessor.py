@@ -87,21 +87,21 @@ class ModuleMemory:
 
     @property
     def notes(self) -> list[str]:
-        """What of the program could not be followed, a sentence each; empty where everything could."""
+        """What could not be followed in the program, one sentence each; empty if everything could."""
         return list(self._view.notes)
 
     @property
     def peak_bytes(self) -> int:
-        """Most memory that the program holds at a time in this memory space."""
+        """The most memory that the program holds at one time in this memory space."""
         return self._view.peak_bytes
 
     @property
     def peak_unpadded_bytes(self) -> int:
-        """What the values alive at that point would take without padding to tiles."""
+        """What the values alive at that point would need without padding to tiles."""
         return self._view.peak_unpadded_bytes
 
     def text(self) -> str:
-        """A few lines: the peak with and without padding, what it is made of, and the largest buffers."""
+        """A few lines: the peak with and without padding, its parts, and the largest buffers."""
         from nbprof.tools.memory_viewer import payload as drawn
 
         return drawn.text(self.module, self._view, _TOLD)
@@ -133,7 +133,7 @@ class MemoryViewer(View, Mapping[str, ModuleMemory]):
 
     - A program goes by its name with its ident, as XProf writes it: `p.memory_viewer["jit_step(8)"]`. Without the ident it is found where
       only one has that name.
-    - The timeline has one row a program point: the memory before the event of the heap, and the instruction at which it happens.
+    - The timeline has one row per program point: the memory before the event of the heap, and the instruction at which it happens.
     - The peak is the largest of these, the first of equal ones. `at_peak` lists what is alive then. The event that makes it is
       `peak_position`; the timeline shows it in the row after that one.
     - Unpadded is what the values take: elements by bytes of an element, 8 bytes a part for a tuple's table of its parts. Padding is what
@@ -150,7 +150,7 @@ class MemoryViewer(View, Mapping[str, ModuleMemory]):
 
     @property
     def modules(self) -> pd.DataFrame:
-        """One row a compiled program, the largest peak first. One whose memory is not known is there too, and says why (`note`).
+        """One row per compiled program, the largest peak first. One with unknown memory is listed, too, and says why (`note`).
 
         A program that several machines recorded is one row; different ones of one name are told apart by their machine. `time_ms` is the
         time of its ops on devices, without the ops inside, all devices together.

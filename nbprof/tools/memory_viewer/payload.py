@@ -48,7 +48,7 @@ def payload(run: Run) -> dict[str, Any]:
         buffers -= sum(space["buffers"]["rows"] for space in one["spaces"])
         modules.append(one)
     part = {"empty": None, "modules": modules, "left_out": _left_out(frame, known.iloc[len(modules) :])}
-    # What only prepares the run may need the most memory, and is not what a person looks for.
+    # What only prepares the run may need the most memory, and is not what a user looks for.
     ran = known["module"].isin(set(run.programs.hlo["program"])).to_numpy()[: len(modules)]
     return {**part, "chosen": [int(ran.argmax()), 0]} if ran.any() and not ran[0] else part
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class OpProfile(OfPrograms):
     """Where the time of compiled programs goes, as a tree: XProf's op profile.
 
-    `frame` has one row a node, before its children, most time first: all programs, a program, a category, ops that the compiler made of
+    `frame` has one row per node, before its children, most time first: all programs, a program, a category, ops that the compiler made of
     the same code ("… and its duplicate(s)"), an op, and the ops inside a fusion (`kind`). Idle is left out; see `tree`.
 
     - `time_us`: self time of the node's ops on all devices; `time_fraction`: of the root's.
@@ -30,7 +30,7 @@ class OpProfile(OfPrograms):
       some compute and others move bytes, and less where one is above a peak, which the sums have and its own figure leaves out.
     - Ops inside a fusion have no time of their own; their FLOPs are counted from the program. A fusion has at most 100 of them here.
 
-    On the CPU (programs that XLA compiled for it) the time is that of its threads, and what it could do at most is not known.
+    On the CPU (programs that XLA compiled for it) the time is that of its threads, and its peak rates are unknown.
 
     XProf 2.24.2 has nothing for the CPU, shows at most 100 children of a node, by default without idle too, and cuts utilization at 1.
     """
@@ -86,7 +86,7 @@ class OpProfile(OfPrograms):
         return frame[frame["kind"] == "op"].sort_values(sort, ascending=False, kind="stable").head(count).reset_index(drop=True)
 
     def figure(self, by: str = "program", **options: Any) -> Model:
-        """A Bokeh figure of the upper levels of the tree: a bar a node, as long as its time, the part that is wasted pale."""
+        """A Bokeh figure of the upper levels of the tree: one bar per node, as long as its time, with the wasted part pale."""
         from nbprof.tools.op_profile import figure as op_profile_figure
 
         return op_profile_figure.op_profile(self.tree(by), **options)

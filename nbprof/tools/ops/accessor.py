@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Ops(Framed):
     """Time by framework op, on the device and on the host: the TensorFlow stats of the TensorFlow guide.
 
-    `frame` has one row an op of each side, device first, most self time first (equal ones by name):
+    `frame` has one row per op of each side, device first, most self time first (equal ones by name):
 
     - `occurrences`: runs. On a device the runs of the op's most frequent kernel (or op of a compiled program), as an op launches several;
       those of all hosts add up.
@@ -46,7 +46,7 @@ class Ops(Framed):
 
     @property
     def with_idle(self) -> pd.DataFrame:
-        """The ops with the IDLE row of each side, which shares count then.
+        """The ops with the IDLE row of each side, which shares then include.
 
         Idle is, by host thread, the time from the begin of its first op to the end of its last less all self time; by device, from the
         first event to the last less all ops. It is at least 0: ops that run at once on several streams of a device are each taken off.
@@ -55,11 +55,11 @@ class Ops(Framed):
         return self._profile.run.ops_with_idle.copy()
 
     def by_type(self) -> pd.DataFrame:
-        """Ops of a type added up, with how many there are: the table's By type. Idle is left out."""
+        """Ops summed up by type, with their number: the table's By type. Idle is excluded."""
         return ops.by_type(self._profile.run.ops)
 
     def by_scope(self, level: int | None = 1) -> pd.DataFrame:
-        """Ops of a name scope added up, with how many there are. Idle is left out.
+        """Ops summed up by name scope, with their number. Idle is excluded.
 
         The scope of `encoder/layer_0/MatMul` is `encoder/layer_0`, of a tf.data iterator `Iterator::Root::Map` it is `Iterator::Root`, of
         an op without one ''.
@@ -101,7 +101,7 @@ class Ops(Framed):
         return ops.distribution(run.ops_with_idle if idle else run.ops, where, by)
 
     def as_xprof(self, with_idle: bool = False) -> pd.DataFrame:
-        """The rows of XProf 2.24.2, exactly, for comparing: its table without idle, or with.
+        """The exact rows of XProf 2.24.2, for comparison: its table without idle, or with.
 
         Columns are those of `frame`; what XProf does not know is 0, or "Unknown". A side has 500 rows at most, the idle one among them.
         Empty for files that XProf cannot read.

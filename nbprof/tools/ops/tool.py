@@ -1,4 +1,4 @@
-"""The tab Ops: time by op of the framework."""
+"""The tab Ops: time by framework op."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ class Pods(Framed):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row a step and worker; the columns are those of `nbprof.frames.SCHEMA`.
+        """One row per step and worker; the columns are those of `nbprof.frames.SCHEMA`.
 
         Which steps of two hosts are the same follows from when they ran: the host whose recording spans the shortest time is the chief, and
         every other one is shifted by the number of steps under which its steps overlap longest with the chief's (of equal ones none, 1, 2 …
@@ -29,7 +29,7 @@ class Pods(Framed):
 
     @property
     def summary(self) -> pd.DataFrame:
-        """One row a step: how many workers, the slowest of them, and the spread.
+        """One row per step: how many workers, the slowest of them, and the spread.
 
         The spread is (slowest - fastest) / slowest in percent, and NA of one worker. XProf shows no such table.
         """
@@ -38,7 +38,7 @@ class Pods(Framed):
 
     @property
     def cores(self) -> pd.DataFrame:
-        """One row a step and core of a TPU: what the core did, by TensorFlow Profiler's breakdown for TPUs; empty without TPUs.
+        """One row per step and core of a TPU: what the core did, by TensorFlow Profiler's breakdown for TPUs; empty without TPUs.
 
         An op of the `XLA Ops` line counts where no op inside it runs, in the step in which it begins, by its name and category in the
         program: `infeed`, `outfeed`, `send`, `recv`; any collective is all-reduce; transfers between the device and the memory of the host

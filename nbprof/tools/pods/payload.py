@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def payload(run: Run) -> dict[str, Any]:
-    """The `Pods` part: every step's slowest worker, the bars that a report can carry, and one row a worker."""
+    """The `Pods` part: every step's slowest worker, the bars that a report can carry, and one row per worker."""
     if not several(run):
         beside = cores.payload(run, _of_hosts(run, np.zeros(0, np.int64)), np.zeros(0, np.int64)) if cores.several(run) else None
         return {**nothing(_why_not(run)), **({"cores": beside} if beside else {})}
@@ -223,7 +223,7 @@ def _columns(grid: Grid) -> tuple[str, ...]:
 
 
 def _by_worker(grid: Grid) -> pd.DataFrame:
-    """One row a worker: means over the counted steps, slowest first."""
+    """One row per worker: means over the counted steps, slowest first."""
     time = grid.time[grid.counted]
     with np.errstate(invalid="ignore", divide="ignore"):
         over = 100 * (time / grid.median[grid.counted][:, None] - 1)

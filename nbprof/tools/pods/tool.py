@@ -1,4 +1,4 @@
-"""The tab Pods: the workers of a job beside each other."""
+"""The tab Pods: the workers of a job side by side."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class Steps(Framed):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row a step of each host, in time order; the columns are those of `nbprof.frames.SCHEMA`.
+        """One row per step of each host, in time order; the columns are those of `nbprof.frames.SCHEMA`.
 
         **Which events are a step's.** Files state it (`group_id`); where one does not, events are joined as TensorFlow Profiler does: by
         nesting on a thread, by ids of producers and consumers, by the correlation of a launch with its kernel, by elements of tf.data, and
@@ -60,7 +60,7 @@ class Steps(Framed):
 
     @property
     def summary(self) -> pd.DataFrame:
-        """One row a category, and `step_time` first: mean, sample standard deviation (n - 1), least, most, and part of all step time.
+        """One row per category, and `step_time` first: mean, sample standard deviation (n - 1), least, most, and part of all step time.
 
         Of the steps that are `counted`: not those that warm up (a leading step over 4 times the median of those after it), that the
         recording cut off, or that are of another kind (`test` between `train`): averaged is training, unless steps of
@@ -85,9 +85,9 @@ class Steps(Framed):
         return backlog.copy()
 
     def as_xprof(self) -> pd.DataFrame:
-        """The step table of XProf 2.24, by its rules exactly: for comparing figures of the two tools.
+        """The step table of XProf 2.24, by its exact rules, for comparing the two tools.
 
-        One row a step of each host, by group: `host`, `step` (the group), `name`, `start_ms`, `step_time_ms` and the categories, as in
+        One row per step of each host, by group: `host`, `step` (the group), `name`, `start_ms`, `step_time_ms` and the categories, as in
         `frame`. Of a profile with a device only the device's work counts, and a step is called by its group; a step needs compute; of more
         than five steps the first and the last are dropped, but not on TPUs. Categories that were not recorded are 0, as there. Empty for
         files that XProf cannot read. Not equal is one case: where a program on a GPU has marks and loops in its graphs, XProf makes a step
@@ -97,5 +97,5 @@ class Steps(Framed):
         return steps.copy()
 
     def figure(self, **options: Any) -> Model:
-        """A Bokeh figure: one stacked bar a step."""
+        """A Bokeh figure: one stacked bar per step."""
         return self._figure("steps", **options)

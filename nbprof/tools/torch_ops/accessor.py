@@ -12,7 +12,7 @@ from nbprof.tools.accessor import Framed
 class TorchOps(Framed):
     """What `torch.profiler`'s `key_averages()` tells, of any file, with the modules and the backward pass.
 
-    `frame` has one row an op, annotation or runtime call (`kind`), the one with the most self time first: of the device where the file has
+    `frame` has one row per op, annotation or runtime call (`kind`), the one with the most self time first: of the device where the file has
     one, else of the host. Times are µs: `self` without, `total` with what ran in it. On files without a device those columns are NA.
 
     Which runs are one: an op whose only inner run has its own name counts once with it, as `key_averages()` counts. Otherwise an op in

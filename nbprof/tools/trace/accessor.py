@@ -24,13 +24,13 @@ class TraceView(View):
 
     @property
     def lanes(self) -> pd.DataFrame:
-        """One row a recorded lane, in the order of the file, with the number of its events; `tracks` has those that are drawn."""
+        """One row per recorded lane, in the order of the file, with the number of its events; `tracks` has those that are drawn."""
         lanes = self._profile.run.trace.lanes
         return lanes[["lane", "host", "process", "thread", "kind", "device", "events"]].copy()
 
     @property
     def tracks(self) -> pd.DataFrame:
-        """One row a lane as the timeline draws them, in its order: recorded ones with events, derived ones, and counters."""
+        """One row per lane as the timeline draws them, in its order: recorded ones with events, derived ones, and counters."""
         rows = [(t.id, t.host, t.process, t.name, t.kind, t.events, t.derived) for t in self._profile.run.timeline.tracks.lanes]
         columns = ["lane", "host", "process", "name", "kind", "events", "derived"]
         return pd.DataFrame(rows, columns=columns).astype({"lane": "int64", "events": "int64", "derived": "bool"})
@@ -62,7 +62,7 @@ class TraceView(View):
         Returns
         -------
         DataFrame
-            One row an event: `host` `process` `lane` `name` (in full), `start_us` after the start of the profile, `duration_us`,
+            One row per event: `host` `process` `lane` `name` (in full), `start_us` after the start of the profile, `duration_us`,
             `depth` (how many events of its lane it lies in), `self_us` (without what lies in it), `event` (its number in the
             profile), and the args.
 
@@ -120,7 +120,7 @@ class TraceView(View):
         Returns
         -------
         DataFrame
-            One row a name: `name`, `count`, `self_us`, `total_us` (with what lies in it), `percent` (`self_us` of the range; lanes run at
+            One row per name: `name`, `count`, `self_us`, `total_us` (with what lies in it), `percent` (`self_us` of the range; lanes run at
             the same time, so the sum may pass 100).
 
         Examples
