@@ -53,7 +53,8 @@ class Steps(Framed):
         a collective. What XLA compiles on the host (`backend_compile`, `...Client::Compile`) is compilation here, host compute there; of
         steps that are runs of a program, only what is compiled while no program runs, of the programs that at least half of these steps
         run. Steps have the names of their markers (`train 500`), there those of their groups. No step is dropped for being the first or the
-        last: a step without any compute at either end is, as the recording cut it off, and the receipt says how many. Where a GPU is named but
+        last: a step without any compute at either end is, as the recording cut it off, and the receipt says how many. Where a GPU is named
+        but
         recorded nothing, XProf has no steps; here are those of the host.
         """
         return super().frame
