@@ -346,7 +346,7 @@ def test_a_broken_variable_is_told(shell, monkeypatch):
         ("--nonsense", "NBPROF_OPTIONS"),
         ('--logdir "x', "NBPROF_OPTIONS"),
         ("-h", "NBPROF_OPTIONS"),
-        ("--steps 9:3", "by default"),
+        ("--steps 9:3", "the default options are"),
     ):
         monkeypatch.setenv(defaults.VARIABLE, text)
         error = shell.run_cell("%%nbprof\n1").error_in_exec
