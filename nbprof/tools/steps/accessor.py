@@ -43,12 +43,12 @@ class Steps(Framed):
 
         **Other than XProf 2.24** (`as_xprof()` gives its table): there host work is no part of the steps of a profile with a device, so
         kernel launch, host compute and waiting for input are 0 and all of it is called other; here it is, as in the guide. Copies under
-        their names of TensorFlow 2.3/2.4 (`MemcpyH2D`) are copies here, compute there; bfloat16 is 16 bit, RCCL is a collective. What
-        XLA compiles on the host (`backend_compile`, `...Client::Compile`) is compilation here, host compute there; of steps that are runs
-        of a program, only what is compiled while no program runs, of the programs that at least half of these steps run. Steps
-        have the names of their markers (`train 500`), there those of their groups. No step is dropped for being the first or the last: a
-        step without any compute at either end is, as the recording cut it off, and the receipt says how many. Where a GPU is named but
-        recorded nothing, XProf has no steps; here are those of the host.
+        their names of TensorFlow 2.3/2.4 (`MemcpyH2D`) and of ROCm, and fills, are copies here, compute there; bfloat16 is 16 bit, RCCL is
+        a collective. What XLA compiles on the host (`backend_compile`, `...Client::Compile`) is compilation here, host compute there; of
+        steps that are runs of a program, only what is compiled while no program runs, of the programs that at least half of these steps
+        run. Steps have the names of their markers (`train 500`), there those of their groups. No step is dropped for being the first or the
+        last: a step without any compute at either end is, as the recording cut it off, and the receipt says how many. Where a GPU is named
+        but recorded nothing, XProf has no steps; here are those of the host.
         """
         return super().frame
 
