@@ -88,7 +88,9 @@ def test_what_was_not_recorded_says_how_to_record_it() -> None:
     assert "training_trace" in part["iterations_missing"]
     told = {one["id"]: one["missing"] for one in part["sections"]}
     assert told.pop("api") == ""
-    assert all("record" in text or "it exists only for graphs" in text or "unknown" in text or "known only by" in text for text in told.values())
+    assert all(
+        "record" in text or "it exists only for graphs" in text or "unknown" in text or "known only by" in text for text in told.values()
+    )
     assert codec.pack(part)
 
 
