@@ -232,7 +232,7 @@ def test_main_memory_goes_by_what_it_is(tmp_path, vendor, major, minor, memory):
 def test_peaks_of_a_device_that_is_not_known_are_asked_for_and_may_be_given(tmp_path):
     p = run(tmp_path, kernel(0, "k1", "add_fusion"), stats={"device_vendor": "Tomorrow"})
     mine = p.roofline
-    assert "Pass the device's peaks to p.roofline(peak_flops=..., peak_bytes=...)" in mine.missing
+    assert "pass the device's peaks to p.roofline(peak_flops=..., peak_bytes=...)" in mine.missing
     assert mine.frame[["roof_fraction", "roof_flops_per_second"]].isna().all(axis=None)
     assert mine.frame["flops_per_second"].notna().all()
     assert mine.frame["bound_by"].tolist() == [""]
@@ -308,4 +308,4 @@ def test_figures(tmp_path):
     roof = next(data for data in columns(plot) if "op" not in data and p.roofline.peaks.ridge_point in data["x"])
     assert max(roof["y"]) == pytest.approx(p.roofline.peaks.flops_per_second / 1e9)
     unknown = run(tmp_path / "unknown", kernel(0, "k1", "add_fusion"), stats={"device_vendor": "Tomorrow"}).roofline.figure()
-    assert "Pass the device's peaks" in unknown.title.text
+    assert "pass the device's peaks" in unknown.title.text

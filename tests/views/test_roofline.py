@@ -154,4 +154,4 @@ def test_rates_on_the_cpu_are_over_the_time_of_its_ops(peaks, notes):
     p = load("tests/data/xspace/jax_loop.xplane.pb", peaks=peaks)
     part = roofline.payload(p.run)
     assert [one["note"] for one in part["figures"] if one["key"] in ("flop_rate", "memory_bandwidth")] == notes
-    assert part["missing"] == ("" if peaks else "The peak FLOP/s and memory bandwidth of the CPU are not known.")
+    assert part["missing"] == ("" if peaks else "The peak FLOP/s and memory bandwidth of the CPU are unknown.")

@@ -99,7 +99,7 @@ def payload(run: Run, made: Made | None = None) -> dict[str, Any]:
         "roofs": _roofs(peaks),
         "marks": [mark for mark in (_mark("Whole profile", total), _mark("Average step", roofline.average(steps))) if mark],
         "device": wording.one_line(peaks.device),
-        "missing": peaks.missing.partition(": give")[0] + "." if peaks.missing else "",
+        "missing": peaks.missing.partition(": pass")[0] + "." if peaks.missing else "",
         "code": CODE if peaks.missing else "",
     }
 
