@@ -326,6 +326,7 @@ class Activity:
         SparseCore beside it, `kind` an index into `CORE_KINDS`, `op` the same number for the same op on each core
     sparse_steps : steps of SparseCores, by themselves
     rebuilt : int64, events of those device markers that were made of grouped events, which XProf does not do
+    xprof_markers : the markers of hosts whose steps end later than marked, as the file has them and XProf takes them
     work : spans classified for the step breakdown
     backlog : device work that was launched before the recording began: it counts for no step
     xprof_work : the same spans, classified by the rules of XProf 2.24
@@ -382,6 +383,7 @@ class Activity:
     core_spans: pd.DataFrame
     sparse_steps: pd.DataFrame
     rebuilt: Int64s
+    xprof_markers: pd.DataFrame
     work: pd.DataFrame
     backlog: pd.DataFrame
     xprof_work: pd.DataFrame
@@ -484,6 +486,7 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "core_spans": _empty(CORE_SPANS),
     "sparse_steps": _empty(SPARSE_STEPS),
     "rebuilt": lambda: np.zeros(0, np.int64),
+    "xprof_markers": _empty(MARKERS),
     "work": _empty(WORK),
     "backlog": _empty(WORK),
     "xprof_work": _empty(WORK),

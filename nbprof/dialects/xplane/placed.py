@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int32s, Trace
+from nbprof.dialects.xplane import ahead
 from nbprof.dialects.xplane.grouping import Groups, group
 from nbprof.dialects.xplane.programs import ProgramSteps, find
 
@@ -60,8 +61,10 @@ class Placed:
 
     @cached_property
     def program_steps(self) -> ProgramSteps | None:
-        """Steps that no program marked, found by runs of compiled programs; None where there are none."""
-        return find(self.trace, self.groups, self.host, self.lane_kind)
+        """Steps that no program marked, or that end later than marked, found by runs of compiled programs; None where there are none."""
+        given = self.trace, self.groups, self.host, self.lane_kind
+        found, dispatched = find(*given), ahead.find(*given)
+        return dispatched if found is None else found.beside(dispatched)
 
     @cached_property
     def step_group(self) -> Int32s:

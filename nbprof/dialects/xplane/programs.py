@@ -78,6 +78,8 @@ class ProgramSteps:
         Hosts whose runs were seen on GPUs.
     runs : DataFrame
         ``host module start end`` of every run of a program on these hosts.
+    marked : frozenset of int
+        Hosts that mark their steps; here is when these really ended.
     of_cores : DataFrame
         The same of each core of a TPU: ``host device group event start end``. Cores run apart where nothing makes them wait for each other.
     """
@@ -88,10 +90,13 @@ class ProgramSteps:
     of_cores: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({name: np.zeros(0, np.int64) for name in MARKERS}))
     runs: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({name: [] for name in ("host", "module", "start", "end")}))
 
+    marked: frozenset[int] = frozenset()
+
     @property
     def first(self) -> set[tuple[int, int]]:
         """(host, group) of the first step of each host, which lacks what the loop did before its run."""
-        begins = self.table[self.table.groupby("host")["group"].transform("size") > 1].drop_duplicates("host")
+        several = self.table.groupby("host")["group"].transform("size") > 1
+        begins = self.table[several & ~self.table["host"].isin(list(self.marked))].drop_duplicates("host")
         return set(zip(begins["host"].tolist(), begins["group"].tolist(), strict=True))
 
     @property
@@ -107,9 +112,21 @@ class ProgramSteps:
             rows = np.flatnonzero(host == at)
             start = trace.events.start[rows]
             step = np.searchsorted(end, start, side="right")
-            inside = (step < len(end)) & (start >= begin[0])
+            inside = (step < len(end)) & (start >= np.append(begin, 0)[step])
             out[rows] = np.where(inside, np.append(group, -1)[step], -1)
         return out
+
+    def beside(self, other: ProgramSteps | None) -> ProgramSteps:
+        """These, and those of other hosts."""
+        if other is None:
+            return self
+        return ProgramSteps(
+            *(pd.concat([self.table, other.table], ignore_index=True), list(dict.fromkeys([*self.notes, *other.notes]))),
+            on_device=self.on_device | other.on_device,
+            of_cores=pd.concat([self.of_cores, other.of_cores], ignore_index=True),
+            runs=pd.concat([self.runs, other.runs], ignore_index=True),
+            marked=self.marked | other.marked,
+        )
 
     def _of(self, host: int) -> tuple[Int64s, Int64s, Int64s]:
         mine = self.table[self.table["host"] == host]
@@ -148,7 +165,9 @@ def find(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind:
     cores = _runs_of_cores(trace, host, lanes)
     of_cores = _of_all_cores(cores)
     others = sorted(set(open_) - set(of_cores["host"].tolist()))
-    runs, on_device = _runs(trace, host, lane_kind, others) if "hlo_module" in trace.args and others else (of_cores.iloc[:0], set())
+    runs, on_device = (
+        runs_of_programs(trace, host, lane_kind, others) if "hlo_module" in trace.args and others else (of_cores.iloc[:0], set())
+    )
     runs = pd.concat([runs, of_cores], ignore_index=True)
     parts, notes = [], []
     for at in open_:
@@ -181,7 +200,7 @@ def function_of(module: str) -> str:
     return re.sub(r"\A(?:jit|pmap|pjit|xmap)_(?=.)", "", module)
 
 
-def _runs(
+def runs_of_programs(
     trace: Trace, host: npt.NDArray[np.integer], lane_kind: npt.NDArray[np.object_], hosts: list[int]
 ) -> tuple[pd.DataFrame, set[int]]:
     """Runs of programs on some hosts, by end: ``host module run event start end turns``; and the hosts where devices recorded them.
@@ -249,7 +268,7 @@ def _runs_of_cores(trace: Trace, host: npt.NDArray[np.integer], lanes: Int64s) -
 
 
 def _of_all_cores(cores: pd.DataFrame) -> pd.DataFrame:
-    """Runs on all cores of a host, from the first that begins to the last that ends: as `_runs`."""
+    """Runs on all cores of a host, from the first that begins to the last that ends: as `runs_of_programs`."""
     out = cores.groupby(_RUN, sort=False).agg(event=("event", "first"), start=("start", "min"), end=("end", "max")).reset_index()
     return out.assign(turns=1).sort_values(["host", "end"], kind="stable", ignore_index=True)
 
@@ -328,13 +347,13 @@ def _steps(runs: pd.DataFrame, called: dict[str, int], above: int, may_loop: Cal
     steps = pd.DataFrame({"host": used["host"], "group": above + np.arange(len(used)), "event": used["event"], "begin": begin, "end": end})
     steps["name"] = [f"{function_of(m)} {n}" for n, m in enumerate(used["module"], 1)]
     several = "the programs " + " and ".join(names) if len(names) > 1 else f"the program {main}"
-    how = f"steps: runs of {several}, each from the end of the run before to its own end"
+    how = f"steps: runs of {several}, each from the end of the previous run to its own end"
     if len(used) > 1:
-        how += "; the first is shown, but not averaged: what the loop did before that run is not recorded"
+        how += "; the first is shown but not averaged, because what the loop did before that run was not recorded"
     if function_of(main) == "_fun":
-        how += "; JAX gives programs of pmap this name"
+        how += "; JAX gives pmap programs this name"
     if (used.loc[used["module"] == main, "turns"] > 1).mean() > 0.5 and may_loop(main):
-        how += "; the program loops inside, so that one step here may be several steps of training"
+        how += "; the program contains a loop, so one step here may be several training steps"
     return steps, how
 
 

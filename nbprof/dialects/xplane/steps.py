@@ -64,7 +64,32 @@ def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple
         steps = placed.program_steps.table
         names.update(zip(zip(steps["host"].tolist(), steps["group"].tolist(), strict=True), steps["name"].tolist(), strict=True))
     cut = placed.program_steps.first if placed.program_steps is not None else set()
+    table = _until_run(placed, table)
     return table, names, cut, np.concatenate([made, over, found["event"].to_numpy(np.int64)])
+
+
+def marks(placed: Placed) -> pd.DataFrame:
+    """The marks of steps that end later than marked, as the file has them."""
+    steps, groups = placed.program_steps, placed.groups
+    if steps is None or not steps.marked:
+        return act.table(act.MARKERS)
+    rows = np.array([root for (host, group), root in groups.roots.items() if host in steps.marked], np.int64)
+    return act.joined([act.spans(placed.trace.events, rows, placed.host, groups.group)], act.MARKERS)
+
+
+def _until_run(placed: Placed, table: pd.DataFrame) -> pd.DataFrame:
+    """The markers, with the times of steps that end later than marked."""
+    steps = placed.program_steps
+    if steps is None or not steps.marked:
+        return table
+    times = steps.table.set_index(["host", "group"])[["begin", "end"]]
+    found = times.reindex(pd.MultiIndex.from_frame(table[["host", "group"]]))
+    moved = found["end"].notna().to_numpy() & table["host"].isin(list(steps.marked)).to_numpy()
+    for column, key in (("start", "begin"), ("end", "end")):
+        values = table[column].to_numpy(np.int64).copy()
+        values[moved] = found[key].to_numpy()[moved].astype(np.int64)
+        table = table.assign(**{column: values})
+    return table
 
 
 def _program_markers(placed: Placed) -> pd.DataFrame:
@@ -72,7 +97,7 @@ def _program_markers(placed: Placed) -> pd.DataFrame:
     steps = placed.program_steps
     if steps is None:
         return act.table(act.MARKERS)
-    table = steps.table.rename(columns={"begin": "start"})
+    table = steps.table[~steps.table["host"].isin(list(steps.marked))].rename(columns={"begin": "start"})
     # Each core has the steps of its host, so that what it did in them can be told from what the others did.
     cores = steps.of_cores[["host", "device"]].drop_duplicates()
     others = table[~table["host"].isin(cores["host"])]

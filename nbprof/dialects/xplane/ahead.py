@@ -1,0 +1,94 @@
+"""Steps that a program marks, but only dispatches: JAX returns before the work is done.
+
+Where nothing waits for the result, a marked step on the CPU takes microseconds until the runtime's queue is full; its programs run later.
+Such a step lasts until the programs that it dispatched have run, and begins where the one before it ended, as the steps of a device do. The
+mean is then what the loop takes; `as_xprof()` has the marks as they are, as XProf does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.core.factorize import heads, starting
+from nbprof.core.trace import Int64s, Trace
+from nbprof.dialects.xplane.grouping import Groups, inherit
+from nbprof.dialects.xplane.programs import LAUNCH, ProgramSteps, function_of, runs_of_programs
+
+NOTE = "steps: dispatched ahead of the work, so each lasts until the programs that it dispatched have run"
+
+
+def find(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind: npt.NDArray[np.object_]) -> ProgramSteps | None:
+    """The steps of hosts without a device whose marks end before most of their work does, or None."""
+    if "hlo_module" not in trace.args or not groups.roots:
+        return None
+    with_device = set(np.unique(host[(lane_kind == "device")[trace.events.lane]]).tolist())
+    hosts = sorted({at for at, _ in groups.roots} - with_device)
+    runs, _ = runs_of_programs(trace, host, lane_kind, hosts)
+    launches = _calls(trace)
+    parts = [
+        steps
+        for at in hosts
+        if (steps := _of_host(trace, groups, at, runs[runs["host"] == at], launches[host[launches] == at])) is not None
+    ]
+    if not parts:
+        return None
+    table = pd.concat(parts, ignore_index=True)
+    ran = runs.loc[runs["host"].isin(table["host"]), ["host", "module", "start", "end"]]
+    return ProgramSteps(table, [NOTE], runs=ran, marked=frozenset(table["host"].tolist()))
+
+
+def _calls(trace: Trace) -> Int64s:
+    """Calls of compiled functions, each once: JAX records some within themselves."""
+    events = trace.events
+    calls = starting(heads(trace.names), LAUNCH)[events.name]
+    within = inherit(events.parent, events.depth, np.where(calls, events.name, -1).astype(np.int64))
+    around = np.where(events.parent >= 0, within[events.parent], -1)
+    return np.flatnonzero(calls & (around != events.name))
+
+
+def _of_host(trace: Trace, groups: Groups, at: int, runs: pd.DataFrame, launches: Int64s) -> pd.DataFrame | None:
+    """The steps of one host, in order of time; None where they are as they are marked, or where it cannot be told what they dispatched."""
+    events = trace.events
+    marks = {group: root for (of, group), root in groups.roots.items() if of == at and not groups.names[of, group].isdigit()}
+    group = np.array(sorted(marks, key=lambda one: int(events.start[marks[one]])), np.int64)
+    if not len(group) or not len(runs):
+        return None
+    root = np.array([marks[one] for one in group.tolist()], np.int64)
+    begin, end = events.start[root], events.end[root]
+    ran, event = _last_runs(trace, groups, group, runs, launches)
+    known = ran >= 0
+    if not known.any() or 2 * int((ran > end)[known].sum()) <= int(known.sum()):
+        return None
+    end = np.maximum.accumulate(np.maximum(end, ran))
+    begin = np.maximum(begin, np.append(begin[0], end[:-1]))
+    if (end <= begin).any():
+        # A step that dispatched nothing while others ran: there is no time that would be its own.
+        return None
+    names = [groups.names[at, one] for one in group.tolist()]
+    return pd.DataFrame({"host": at, "group": group, "event": event, "begin": begin, "end": end, "name": names})
+
+
+def _last_runs(trace: Trace, groups: Groups, group: Int64s, runs: pd.DataFrame, launches: Int64s) -> tuple[Int64s, Int64s]:
+    """By step: when the last of the runs ended that it dispatched (-1: none is known), and an event of that run.
+
+    The n-th call of a function is the n-th run of its program, where there are as many of the one as of the other.
+    """
+    events = trace.events
+    ended, event = np.full(len(group), -1, np.int64), np.full(len(group), -1, np.int64)
+    order = np.argsort(group)
+    function = runs["module"].map(function_of)
+    launches = launches[np.argsort(events.start[launches], kind="stable")]
+    for code in np.unique(events.name[launches]).tolist():
+        calls = launches[events.name[launches] == code]
+        mine = runs[function == str(trace.names[code])[len(LAUNCH) : -1]].sort_values("start", kind="stable")
+        if len(mine) != len(calls):
+            continue
+        step = np.searchsorted(group, groups.group[calls], sorter=order)
+        inside = (step < len(group)) & (group[order[np.minimum(step, len(group) - 1)]] == groups.group[calls])
+        of_step, last = order[step[inside]], mine["end"].to_numpy(np.int64)[inside]
+        later = last > ended[of_step]
+        np.maximum.at(ended, of_step, last)
+        event[of_step[later]] = mine["event"].to_numpy(np.int64)[inside][later]
+    return ended, event
