@@ -33,7 +33,9 @@ class Steps(Framed):
 
         **Step time** is the longest marker on a device (the `Steps` line; without one, stretches of device events of one group), or the
         longest marker on the host where that includes it; without a device the marker on the host. The step of a host with several TPU
-        cores is that of the slowest of them, and only steps that all cores have count.
+        cores is that of the slowest of them, and only steps that all cores have count. JAX on the CPU returns before the work is done: if
+        most marks end before the programs that they dispatched, a step lasts from the end of the previous one, or its mark, until its
+        programs have run (the n-th call of a function is the n-th run of its program), and the receipt says so.
 
         **Where it goes.** Each piece of work has a class. Where pieces overlap, the first of these counts: waiting of a device for the host
         or another device, device compute, output (copies to the host), device to device, input (waiting for the next batch), collectives,
