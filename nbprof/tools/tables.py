@@ -42,7 +42,7 @@ DERIVED = {
             1,
         ),
         Col("gbytes_per_second", "float64", "", "GB/s", "Bytes read and written per second, in 10⁹, over the total time.", "number", 1),
-        Col("per_step_ms", "float64", "ms", "ms / step", "Time a step.", "number", 2),
+        Col("per_step_ms", "float64", "ms", "ms / step", "Time per step.", "number", 2),
         Col("block", "string", "", "Block", "Threads of one block: x × y × z.", "text", None),
         Col("grid", "string", "", "Grid", "Blocks of one launch: x × y × z.", "text", None),
     )

@@ -130,7 +130,7 @@ def test_names(viewer):
         viewer["zzz"]
     with pytest.raises(ReadError, match=r"jit_bare\(10\) has no buffer assignment"):
         viewer["jit_bare(10)"]
-    with pytest.raises(ReadError, match=r"jit_cut\(11\) is damaged in the profile \(byte .*record it again"):
+    with pytest.raises(ReadError, match=r"jit_cut\(11\) is damaged in the profile \(byte .*record again"):
         viewer["jit_cut"]
 
 

@@ -276,8 +276,8 @@ def test_many_copies_are_one_line(tmp_path):
     k.op("aten::mm", 0, 20)
     lines = str(profile(tmp_path, *[k] * 12).receipt).splitlines()
     (copies,) = (line for line in lines if "same events" in line)
-    assert copies.startswith("! 11 files hold the same events as host0: host1, host2, host3, host4, host5, host6, host7, host8 and 3 more.")
-    assert len([line for line in lines if "Several files are of rank 0" in line]) == 1
+    assert copies.startswith("! 11 files have the same events as host0: host1, host2, host3, host4, host5, host6, host7, host8 and 3 more.")
+    assert len([line for line in lines if "Several files have rank 0" in line]) == 1
 
 
 # Steps.
@@ -390,7 +390,7 @@ def test_steps_cut_by_the_end_of_the_recording_are_shown_and_not_averaged(tmp_pa
     assert p.steps.frame["cut"].tolist() == [False, False, False, True]
     assert p.steps.frame["counted"].tolist() == [True, True, True, False]
     assert p.payload()["steps"]["left_out"] == "Averages exclude the last step (cut off by the end of the recording)."
-    assert "The last step ended with the recording (7 device events against 10 in the step before)" in receipt(p)
+    assert "The last step was cut off by the end of the recording (7 device events against 10 in the previous step)" in receipt(p)
 
 
 def test_optimizer_steps_end_steps_where_nothing_else_marks_them(tmp_path):

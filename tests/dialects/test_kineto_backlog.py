@@ -56,7 +56,7 @@ def test_no_figure_a_step_holds_it(tmp_path):
     assert top.loc[OLD, ["self_ms", "ms_per_step"]].tolist() == pytest.approx([0.090, 0.0])
     assert (p.overview["step_time_ms"], p.overview["device_busy_percent"]) == pytest.approx((0.040, 100.0))
     assert set(p.run.kernels_in_steps["kernel"]) == {GEMM}
-    assert "0.04 ms a step" in [figure["note"] for figure in p.payload()["kernels"]["figures"]]
+    assert "0.04 ms per step" in [figure["note"] for figure in p.payload()["kernels"]["figures"]]
 
 
 def test_allocations_are_of_the_step_that_the_host_was_in(tmp_path):

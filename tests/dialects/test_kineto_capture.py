@@ -64,7 +64,7 @@ def test_a_capture_that_the_recording_saw_one_end_of(tmp_path, begins, ends, ms)
 def test_launches_outside_of_a_capture_are_lost(tmp_path):
     k = capturing()
     k.call("cudaLaunchKernel", 990, 5)
-    assert "1 of 5 launches (20 %) have no work on the device in this profile" in str(profile(tmp_path, k).receipt)
+    assert "1 of 5 launches (20 %) have no device activity in this profile" in str(profile(tmp_path, k).receipt)
 
 
 def test_a_real_capture():

@@ -43,7 +43,9 @@ def test_of_several_ranks_the_one_is_named(tmp_path):
     p = profile(tmp_path, loop(*[TRAINING] * 4, rank=0), loop(*[TRAINING] * 3, TRAINING[:4], rank=1))
     steps = p.run.steps
     assert steps.loc[steps["cut"], ["host", "step"]].values.tolist() == [["rank 1", 3]]
-    assert "The last step of rank 1 ended with the recording (it ran the first 4 of the 6 ops of the step before)" in str(p.receipt)
+    assert "The last step of rank 1 was cut off by the end of the recording (it ran the first 4 of the previous step's 6 ops)" in str(
+        p.receipt
+    )
     assert p.payload()["steps"]["left_out"] == "Averages exclude the last step of rank 1 (cut off by the end of the recording)."
     assert p.steps.summary.set_index("category").loc["step_time", "max_ms"] == pytest.approx(0.1)
 

@@ -79,5 +79,5 @@ def test_a_worker_is_recorded_and_its_dashboard_opens_and_what_is_missing_is_nam
     page.get_by_role("tab", name="Capture").click()
     assert "1 of 2 workers was recorded." in page.locator(".nbprof-capture .head").inner_text()
     assert row.get_attribute("data-state") == "recorded"
-    assert "Nothing listens there" in page.locator(".workers [data-address='localhost:1']").inner_text()
+    assert "Nothing listens on this port" in page.locator(".workers [data-address='localhost:1']").inner_text()
     assert page.problems == []

@@ -142,4 +142,4 @@ def test_the_time_of_the_top_ops_beside_that_of_a_step_is_of_one_device():
     assert summed[:4].sum() > 3 * p.overview["step_time_ms"]
     # The first step, left out of the average, is six times as long.
     assert shown.sum() < p.steps.frame["step_time_ms"].mean()
-    assert "a mean of 4 devices" in next(head["help"] for head in top["columns"] if head["key"] == "ms_per_step")
+    assert "mean of 4 devices" in next(head["help"] for head in top["columns"] if head["key"] == "ms_per_step")

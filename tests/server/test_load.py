@@ -97,5 +97,5 @@ async def test_more_than_can_wait_are_told_so_and_the_others_are_answered(large,
     question = {"path": "logs/large.xplane.pb", "version": reply.version, "request": {"ask": "open"}}
     answers = await asyncio.gather(*(post("ask", question) for _ in range(60)))
     assert {status for status, _ in answers} == {200, 503}
-    assert all(b"Ask again in a moment." in body for status, body in answers if status == 503)
+    assert all(b"Try again in a moment." in body for status, body in answers if status == 503)
     assert (await post("ask", question))[0] == 200

@@ -166,7 +166,7 @@ def test_where_to_begin_is_said_with_its_numbers(tmp_path):
     frame = p.op_profile.frame
     first = frame[frame["kind"] == "op"].sort_values("wasted_us", ascending=False).iloc[0]
     said = op_profile.statement(p.run)
-    assert said.startswith("Most of the time goes to **loop fusion**: 100.0%.")
+    assert said.startswith("Most time goes to **loop fusion**: 100.0%.")
     assert f"**{first['name']}** wastes the most, **{100 * first['wasted_us'] / frame['time_us'].iloc[0]:.1f}%**" in said
     assert " of the memory bandwidth" in said
 

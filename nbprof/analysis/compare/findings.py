@@ -41,12 +41,12 @@ def sentence(rows: pd.DataFrame, found: Verdict) -> str:
         return ""
     which = f"The finding **{gone['title'].iloc[0]}** is gone" if len(gone) == 1 else f"**{len(gone)}** findings are gone"
     most = gone["before_ms"].max()
-    promised = "" if np.isnan(most) else f", which predicted up to **−{most:.2f} ms** a step" if len(gone) == 1 else (
-        f", the largest of which predicted up to **−{most:.2f} ms** a step"
+    promised = "" if np.isnan(most) else f", which predicted up to **−{most:.2f} ms** per step" if len(gone) == 1 else (
+        f", the largest of which predicted up to **−{most:.2f} ms** per step"
     )  # fmt: skip
     change = found.difference.change
     if np.isnan(change) or found.kind == "unknown":
-        return f"{which}{promised}; what it saved is not known without step times on both sides."
+        return f"{which}{promised}; what that saved is unknown without step times of both runs."
     real = found.kind in ("real", "some", "typical")
     word = "changed by" if real else "changed by no more than chance explains:"
     sign = "−" if change < 0 else "+"

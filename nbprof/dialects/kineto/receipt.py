@@ -55,13 +55,13 @@ def _ranks(hosts: Hosts) -> list[Note]:
     twice = sorted({r for r in hosts.ranks if r is not None and hosts.ranks.count(r) > 1})
     for rank in twice:
         files = [f for f, r in zip(hosts.files, hosts.ranks, strict=True) if r == rank]
-        out.append(_warning(f"Several files are of rank {rank}: {join_some(files, 8)}. Each is shown as a host of its own."))
+        out.append(_warning(f"Several files have rank {rank}: {join_some(files, 8)}. Each is shown as a separate host."))
     for first, copies in hosts.identical().items():
         if len(copies) == 1:
-            out.append(_warning(f"{copies[0]} holds the same events as {first}: it is a copy, and counted twice."))
+            out.append(_warning(f"{copies[0]} has the same events as {first}: it is a copy, and its events count twice."))
         else:
-            count = f"{len(copies):,} files hold the same events as {first}"
-            out.append(_warning(f"{count}: {join_some(copies, 8)}. They are copies, and each is counted."))
+            count = f"{len(copies):,} files have the same events as {first}"
+            out.append(_warning(f"{count}: {join_some(copies, 8)}. They are copies, and the events of each count."))
     return out
 
 
@@ -74,18 +74,18 @@ def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
     starts_work = np.array([k in _STARTS for k in kinds], np.bool_)[name]
     if not len(work):
         count = int(starts_work.sum())
-        text = f"{_many(count, 'launch', 'launches')} and no work on a device: it was not recorded."
+        text = f"{_many(count, 'launch', 'launches')} but no device activity was recorded."
         return [*out, _warning(f"{text} Add ProfilerActivity.CUDA to the activities.")] if count else out
     out += sanity.lost_launches(launches, starts_work)
     moves = np.array([k in _MOVES for k in kinds], np.bool_)[name] & (launches["target"] < 0).to_numpy()
     if moves.any():
-        calls = _many(int(moves.sum()), "call that copies or fills", "calls that copy or fill")
-        out.append(_info(f"{calls} left nothing on the device: one of no bytes, or from host to host, leaves none; else it was lost."))
+        calls = _many(int(moves.sum()), "call that copies or fills has", "calls that copy or fill have")
+        out.append(_info(f"{calls} no device activity: it had 0 bytes or was host to host, or was dropped."))
     # The runtime of MTIA records no calls that copy.
     copied = np.array([str(name) == torchnames.MTIA_COPY for name in trace.names], np.bool_)[trace.events.name[work]]
     if copied.any():
         which = _many(int(copied.sum()), "copy of an MTIA states", "copies of MTIA devices state")
-        out.append(_info(f"{which} no launch: each is of the step in which it began."))
+        out.append(_info(f"{which} no launch: each belongs to the step in which it started."))
     alone = int(((links.launch < 0) & ~links.earlier & ~copied).sum())
     if alone and not len(links.calls):
         out.append(_info("The profile has no runtime calls: launch times are unknown, and device work belongs to steps by its own time."))

@@ -132,8 +132,8 @@ def _of_host(links: Links, host: int) -> Steps | None:
     if broken and not cut:
         cut, last = 1, broken
     if cut:
-        text = f"{'The last step' if cut == 1 else f'The last {cut} steps'}{where}"
-        notes.append(Note("warning", f"{text} ended with the recording ({last}): shown, but not averaged."))
+        text = f"The last step{where} was" if cut == 1 else f"The last {cut} steps{where} were"
+        notes.append(Note("warning", f"{text} cut off by the end of the recording ({last}): shown, but not averaged."))
     ended = {(host, int(g)) for g in group[len(group) - cut :]}
     return Steps(np.full(len(start), host), group, marks, start, end, begun, done, labels, ended, notes)
 

@@ -109,7 +109,7 @@ class Builder:
         for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
             letter = chr(code)
             if code in (0, 255):
-                self.receipt.skip("left out: without a valid phase (ph).", count)
+                self.receipt.skip("left out: no valid phase (ph).", count)
             elif letter in _OTHERS:
                 # Nothing of what ran is missing without them.
                 self.receipt.info(f"Not shown, as no figure is made of them: {_OTHERS[letter]} (ph {letter}), {count:,}.")

@@ -155,7 +155,7 @@ def _figures(frame: pd.DataFrame, total: dict[str, float | str], peaks: Peaks) -
     note = "; ".join(
         text
         for text in (
-            f"{wording.percent(chip)} by memory on the chip" if chip else "",
+            f"{wording.percent(chip)} by on-chip memory" if chip else "",
             f"{wording.percent(unknown)} unknown" if unknown > 0.05 and memory is not None else "",
         )
         if text

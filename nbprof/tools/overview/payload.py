@@ -169,7 +169,7 @@ def _bandwidth(run: Run) -> dict[str, Any]:
     percent, rate = run.overview.get("memory_bandwidth_utilization_percent"), run.overview.get("memory_bytes_per_second")
     known = wording.real(percent) is not None
     peak = wording.real(run.devices["memory_bytes_per_second"].max())
-    note = f"{wording.size(rate)}/s of {wording.size(peak)}/s a device{_unknown(run)}" if known else "not recorded"
+    note = f"{wording.size(rate)}/s of {wording.size(peak)}/s per device{_unknown(run)}" if known else "not recorded"
     return figure("memory_bandwidth", "Memory bandwidth", percent, "%", 1, note, **bar(("device_compute", percent)))
 
 

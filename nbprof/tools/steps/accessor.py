@@ -17,12 +17,12 @@ class Steps(Framed):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row a step of each host, in time order; the columns are those of `nbprof.frames.SCHEMA`.
+        """One row per step of each host, in time order; the columns are those of `nbprof.frames.SCHEMA`.
 
         **Which events are a step's.** Files state it (`group_id`); where one does not, events are joined as TensorFlow Profiler does: by
         nesting on a thread, by ids of producers and consumers, by the correlation of a launch with its kernel, by elements of tf.data, and
         every root (`_r`, TraceContext; where nothing is marked, an iteration of a loop in a graph) gives its group to all below it. On
-        the CPU an eager op that no mark is around is no step. PyTorch marks steps itself.
+        the CPU an eager op that no mark is around is no step.
         Where a JAX program marks none, its steps are the runs of the compiled program that takes most of the time (of the calls of
         `jax.numpy` none; where several such runs precede one of an update, of the update), each from the end of the run before, on its last
         device, to its own end, so that the host's time between two runs is part of the later step; the receipt says so. The first begins
@@ -30,6 +30,12 @@ class Steps(Framed):
         own, as an evaluation is, has steps of its own; one that runs with at least half of the runs is part of each step.
         On TPUs the same goes by the `XLA Modules` line of the cores, where no core has a `Steps` line. XProf has no steps there. Copies
         of a TPU between its memory and the host's are input and output.
+
+        PyTorch marks steps itself (`ProfilerStep`; without them the steps of the optimizer, or the batches of a DataLoader). Device work
+        belongs to the step that launched it, by its correlation id; if no launch is recorded, to the step in which it started. A step
+        starts at its mark, or when the last work of the previous step has ended, whichever is later, and ends at the end of its mark or of
+        the last work that it launched. What was launched before the recording started is in no step (`p.steps.backlog`); the first step
+        starts when it has ended.
 
         **Step time** is the longest marker on a device (the `Steps` line; without one, stretches of device events of one group), or the
         longest marker on the host where that includes it; without a device the marker on the host. The step of a host with several TPU
@@ -69,10 +75,21 @@ class Steps(Framed):
         summary: pd.DataFrame = self._profile.run.steps_summary
         return summary.copy()
 
-    def as_xprof(self) -> pd.DataFrame:
-        """The step table of XProf 2.24, by its rules exactly: for comparing figures of the two tools.
+    @property
+    def backlog(self) -> pd.DataFrame:
+        """Device work that was launched before the recording started, one row per host that has some (PyTorch).
 
-        One row a step of each host, by group: `host`, `step` (the group), `name`, `start_ms`, `step_time_ms` and the categories, as in
+        The host runs ahead of the device, so when a recording starts the device still works on what earlier steps launched. That is work
+        whose launch is not in the file and whose correlation id is below those of all launches there. It is in no step, no mean and no
+        advice; `p.ops` and `p.kernels`, which cover the whole recording, include it. The categories add up to `time_ms`.
+        """
+        backlog: pd.DataFrame = self._profile.run.backlog
+        return backlog.copy()
+
+    def as_xprof(self) -> pd.DataFrame:
+        """The step table of XProf 2.24, by its exact rules, for comparing the two tools.
+
+        One row per step of each host, by group: `host`, `step` (the group), `name`, `start_ms`, `step_time_ms` and the categories, as in
         `frame`. Of a profile with a device only the device's work counts, and a step is called by its group; a step needs compute; of more
         than five steps the first and the last are dropped, but not on TPUs. Categories that were not recorded are 0, as there. Empty for
         files that XProf cannot read. Not equal is one case: where a program on a GPU has marks and loops in its graphs, XProf makes a step
@@ -82,5 +99,5 @@ class Steps(Framed):
         return steps.copy()
 
     def figure(self, **options: Any) -> Model:
-        """A Bokeh figure: one stacked bar a step."""
+        """A Bokeh figure: one stacked bar per step."""
         return self._figure("steps", **options)
