@@ -219,8 +219,16 @@ RULES = {
     "other": [
         ({"parts": {"other": 15.0}}, True),
         ({"parts": {"other": 14.99}}, False),
-        (torch({"other": 15.0}), True),
-        (torch({"other": 14.99}), False),
+        (torch({"other": 25.0}), True),
+        (torch({"other": 24.99}), False),
+        (jax(parts={"other": 15.0}, evidence=Evidence(programs_per_step=9.9)), True),
+        (jax(parts={"other": 15.0}, evidence=Evidence(programs_per_step=10.0)), False),
+    ],
+    "jit": [
+        (jax(parts={"other": 15.0}, evidence=Evidence(programs_per_step=10.0)), True),
+        (jax(parts={"other": 15.0}, evidence=Evidence(programs_per_step=9.9)), False),
+        (jax(parts={"other": 14.9}, evidence=Evidence(programs_per_step=60.0)), False),
+        ({"parts": {"other": 15.0}, "evidence": Evidence(programs_per_step=60.0)}, False),
     ],
     "batch_per_core": [
         (jax(evidence=work({"own": 10.0}, rest=90.0, products=[product(9, 512, 512, 9)])), True),

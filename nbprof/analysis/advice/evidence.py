@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import Activity
+from nbprof.analysis import hlo
 from nbprof.analysis.advice import programs as advice_programs
 from nbprof.analysis.advice.programs import Work
 from nbprof.analysis.memory import viewer as memory_viewer
@@ -94,6 +95,8 @@ class Evidence:
         Median time between one step and the next; of steps of one kind on one host.
     compiling : int, optional
         How many of the steps that averages use compiled anything.
+    programs_per_step : float, optional
+        Runs of compiled programs per step of a host, for JAX.
     placed : Placed, optional
     spread : Spread, optional
         Of device compute.
@@ -112,6 +115,7 @@ class Evidence:
     device_bytes: int | None = None
     between_ms: float | None = None
     compiling: int | None = None
+    programs_per_step: float | None = None
     placed: Placed | None = None
     spread: Spread | None = None
     npu_rules: pd.DataFrame | None = None
@@ -168,12 +172,22 @@ def gather(
         device_bytes=int(sizes.min()) if len(sizes) else None,
         between_ms=_between(steps),
         compiling=int(counted(steps)["compile_ms"].gt(0).sum()) if len(steps) else None,
+        programs_per_step=_programs_per_step(activity, steps),
         placed=_placed(activity, ops, kernels, len(steps)),
         spread=_spread(pods),
         npu_rules=npu_rules,
         texts=tuple(texts),
         tpu_start_s=started,
     )
+
+
+def _programs_per_step(activity: Activity, steps: pd.DataFrame) -> float | None:
+    """How many programs a host runs per step on each device; a program ran as often as its most frequent op. None without programs."""
+    parts = hlo.ran(activity)[0]
+    if activity.framework != "JAX" or not len(parts) or not len(steps):
+        return None
+    runs = parts.groupby(["host", "program", "module"])["runs"].max().groupby("host").sum()
+    return float(runs.sum()) / len(steps) / max(len(activity.devices) / len(activity.hosts), 1.0)
 
 
 def _between(steps: pd.DataFrame) -> float | None:

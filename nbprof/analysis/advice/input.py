@@ -76,7 +76,15 @@ def _to_blame(facts: Facts) -> tuple[pd.Series, pd.DataFrame] | None:
     main = _pipeline(facts, INPUT_SHARE)
     if main is None or _of_arrays(main[1]) or _work(facts, main[1]) < _COPIES["pipeline"] * facts.mean["input"]:
         return None
-    return main
+    # An eager loop spends most of a wait in Python and in the op that asks for the element; that is there with a perfect pipeline, too.
+    waited = _waited(facts, main[1])
+    return None if waited is not None and 100 * waited < INPUT_SHARE["moderate"] * facts.mean["step_time"] else main
+
+
+def _waited(facts: Facts, nodes: pd.DataFrame) -> float | None:
+    """How long the steps waited for the pipeline itself to return an element, ms per step; None if its root was not recorded."""
+    root = nodes[nodes["parent"].isna()]
+    return float(root["total_ms"].sum()) / max(int(facts.overview["steps"]), 1) if len(root) else None
 
 
 def _of_arrays(nodes: pd.DataFrame) -> bool:

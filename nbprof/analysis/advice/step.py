@@ -37,6 +37,7 @@ from nbprof.analysis.rule import (
     ESTIMATED,
     GPU_GUIDE_CHOICE,
     INFERRED,
+    JAX,
     OURS,
     PYTORCH,
     TENSORFLOW,
@@ -301,9 +302,25 @@ def _waits(facts: Facts, limit: Threshold) -> Found | None:
     return Found(text)
 
 
+_MANY_PROGRAMS = Threshold("≥ {programs:g} programs per step, ≥ {least:g} % of step time between them", programs=10.0, least=PART_HIGH)
+
+
+def _jit(facts: Facts, limit: Threshold) -> Found | None:
+    """A JAX step that is many programs: what is not in a jit runs op by op."""
+    programs, share, time = facts.evidence.programs_per_step, facts.percent["other"], facts.mean["other"]
+    if not facts.jax or programs is None or programs < limit["programs"] or share < limit["least"]:
+        return None
+    text = (
+        f"A step runs **{programs:,.0f}** compiled programs one after the other, most of them of a single op, and **{share:.0f}%** of step "
+        f"time (**{time:.2f} ms**) passes between them, in Python and dispatch. In one jit they are one program."
+    )
+    return Found(text, "high", time if share <= MOST_UNKNOWN else float("nan"))
+
+
 def _other(facts: Facts, limit: Threshold) -> Found | None:
     share, time = facts.percent["other"], facts.mean["other"]
-    if share < limit["least"]:
+    # A recording of PyTorch itself takes up to 20 % of a step of small ops, and that is in no op either.
+    if share < limit["torch" if facts.torch else "least"] or _jit(facts, _MANY_PROGRAMS) is not None:
         return None
     gain = time if share <= MOST_UNKNOWN else float("nan")
     if facts.torch:
@@ -407,7 +424,13 @@ RULES: tuple[AdviceRule, ...] = (
         refuted_by="the step takes as long without the calls that wait",
     ),
     Rule(
-        "other", _other, Threshold("≥ {least:g} % of step time", least=PART_HIGH), XPROF, TRACE, ALL,
+        "jit", _jit, _MANY_PROGRAMS, OURS, TRACE, JAX, "Steps that run many compiled programs, with time between them",
+        "Compile the whole step into one program",
+        "-def train_step(state, batch):\n+@partial(jax.jit, donate_argnums=0)\n+def train_step(state, batch):",
+        refuted_by="the step takes as long in one jit",
+    ),
+    Rule(
+        "other", _other, Threshold("≥ {least:g} % of step time (PyTorch: {torch:g} %)", least=PART_HIGH, torch=25.0), XPROF, TRACE, ALL,
         "Time outside any recorded op, launch or copy", on_npu=True,
         certainty=INFERRED, refuted_by="the time remains without Python code between the ops: then something else runs",
     ),
