@@ -154,7 +154,7 @@ def _(mended: bool) -> Loop:
             yield pair
 
     step = jax.jit(update)
-    return fit(step, weights(256, 256, 10), lambda: nbprof.steps(batches()), lambda _, value: value.block_until_ready())
+    return fit(step, weights(*MLP), lambda: nbprof.steps(batches()), lambda _, value: value.block_until_ready())
 
 
 @planted("jax/batch made in the loop, marked", "each batch is made on the host when it is asked for", INPUT, "input_ahead")
@@ -167,7 +167,7 @@ def _(mended: bool) -> Loop:
                 busy(0.015)
             yield x, y
 
-    return fit(jax.jit(update), weights(256, 128, 10), lambda: nbprof.steps(batches()), lambda _, value: value.block_until_ready())
+    return fit(jax.jit(update), weights(*MLP), lambda: nbprof.steps(batches()), lambda _, value: value.block_until_ready())
 
 
 @planted("jax/shapes change", "the last dimension of the batch changes, so that each step compiles", COMPILE, "compile", steps=12)
@@ -177,14 +177,14 @@ def _(mended: bool) -> Loop:
     def batches() -> Iterator[Any]:
         while True:
             count[0] += 0 if mended else 1
-            yield np.ones((count[0], 64), np.float32), np.zeros(count[0], np.int32)
+            yield np.ones((count[0], 256), np.float32), np.zeros(count[0], np.int32)
 
-    return fit(step, weights(64, 64, 10), lambda: nbprof.steps(batches()))
+    return fit(step, weights(256, 1024, 1024, 10), lambda: nbprof.steps(batches()))
 
 
 @planted("jax/static argument changes", "a Python value that changes is a static argument", COMPILE, "compile", steps=12)
 def _(mended: bool) -> Loop:
-    some, count, kept = ready(64, 64), [0.0], [weights(64, 64, 10)]
+    some, count, kept = ready(128, 256), [0.0], [weights(256, 1024, 1024, 10)]
     step = jax.jit(lambda p, x, y, rate: (jax.tree.map(lambda a: a * rate, update(p, x, y)[0]), None), static_argnums=() if mended else 3)
 
     def loop(steps: int) -> None:
@@ -200,18 +200,18 @@ def _(mended: bool) -> Loop:
 
 @planted("jax/jit in the loop", "the step is wrapped in jax.jit again in each round", COMPILE, "compile", steps=12)
 def _(mended: bool) -> Loop:
-    some, once = ready(64, 64), jax.jit(update)
+    some, once = ready(128, 256), jax.jit(update)
     return fit(
         lambda p, x, y: (once if mended else jax.jit(lambda *a: update(*a)))(p, x, y),
-        weights(64, 64, 10),
+        weights(256, 1024, 1024, 10),
         lambda: nbprof.steps(cycle(some)),
     )
 
 
-@planted("jax/no jit", "the step is not compiled", HOST, "eager", "single_ops", "host_bound", steps=12)
+@planted("jax/no jit", "the step is not compiled", HOST, "jit", steps=12)
 def _(mended: bool) -> Loop:
-    some = ready(64, 64)
-    return fit(jax.jit(update) if mended else update, weights(64, 64, 64, 10), lambda: nbprof.steps(cycle(some)))
+    some = ready(256, 256)
+    return fit(jax.jit(update) if mended else update, weights(256, 256, 256, 10), lambda: nbprof.steps(cycle(some)))
 
 
 @planted("jax/python in the step, marked", "each step writes a log in Python", PYTHON, "other", "host_bound", "between_steps")

@@ -12,7 +12,7 @@ import torch
 from programs import COMPUTE, HOST, INPUT, PYTHON, Loop, busy, control, planted
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 torch.manual_seed(0)
 
@@ -111,15 +111,21 @@ def _() -> Loop:
 
 @control("torch/loader that keeps up", COMPUTE)
 def _() -> Loop:
-    data = TensorDataset(torch.randn(4096, 256), torch.randint(0, 10, (4096,)))
-    loader = DataLoader(data, batch_sampler=torch.utils.data.BatchSampler(torch.utils.data.RandomSampler(data), 256, True))
-    model = mlp(768)
+    class Batches(Dataset[Any]):
+        """Gives a batch by one slice, so that nothing is stacked item by item."""
 
-    def batches() -> Iterator[Any]:
-        while True:
-            yield from loader
+        def __init__(self) -> None:
+            self.x, self.y = torch.randn(4096, 256), torch.randint(0, 10, (4096,))
 
-    return fit(model, batches)
+        def __len__(self) -> int:
+            return 100_000
+
+        def __getitem__(self, at: int) -> Any:
+            rows = slice(256 * (at % 16), 256 * (at % 16 + 1))
+            return self.x[rows], self.y[rows]
+
+    loader = DataLoader(Batches(), batch_size=None)
+    return fit(mlp(768), lambda: iter(loader))
 
 
 @control("torch/validation after the loop", COMPUTE)
@@ -155,7 +161,7 @@ def _(mended: bool) -> Loop:
 @planted("torch/expensive items in the process", "items are decoded in the training process", INPUT, "loader_in_process")
 def _(mended: bool) -> Loop:
     loader = DataLoader(Items((256,), work=0.0 if mended else 0.001), 16)
-    return fit(mlp(), lambda: iter(loader))
+    return fit(mlp(768), lambda: iter(loader))
 
 
 @planted("torch/generator", "a generator makes each batch when it is asked for", INPUT, "loader_none")
@@ -183,7 +189,7 @@ def _(mended: bool) -> Loop:
                 yield np.ones(256, np.float32), i % 10
 
     loader = DataLoader(Stream(), 16)
-    return fit(mlp(), lambda: iter(loader))
+    return fit(mlp(768), lambda: iter(loader))
 
 
 # The host.
@@ -191,15 +197,15 @@ def _(mended: bool) -> Loop:
 
 @planted("torch/python between the steps", "each step writes a log in Python", PYTHON, "other", "between_steps")
 def _(mended: bool) -> Loop:
-    return fit(mlp(128, 1), ready(64, 256), extra=lambda _: None if mended else busy(0.015))
+    return fit(mlp(512), ready(256, 256), extra=lambda _: None if mended else busy(0.015))
 
 
 @planted("torch/sleep in the step", "each step waits for something outside", PYTHON, "other", "between_steps")
 def _(mended: bool) -> Loop:
-    return fit(mlp(128, 1), ready(64, 256), extra=lambda _: None if mended else time.sleep(0.015))
+    return fit(mlp(512), ready(256, 256), extra=lambda _: None if mended else time.sleep(0.015))
 
 
-@planted("torch/loop over time steps", "an RNN is a Python loop over its time steps", HOST | COMPUTE)
+@planted("torch/loop over time steps", "an RNN is a Python loop over its time steps", HOST | COMPUTE, also=("other",))
 def _(mended: bool) -> Loop:
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -217,7 +223,7 @@ def _(mended: bool) -> Loop:
     return fit(Net(), ready(8, 60, 32))
 
 
-@planted("torch/loop over parameters", "the update is a Python loop over many small parameters", HOST | COMPUTE)
+@planted("torch/loop over parameters", "the update is a Python loop over many small parameters", HOST | COMPUTE, also=("other",))
 def _(mended: bool) -> Loop:
     model = nn.Sequential(*(nn.Linear(16, 16) for _ in range(60)), nn.Linear(16, 10))
     optim = torch.optim.Adam(model.parameters(), foreach=mended)
@@ -232,7 +238,7 @@ def _(mended: bool) -> Loop:
     return loop
 
 
-@planted("torch/tiny batches", "a batch is too small for what a step costs besides", HOST | COMPUTE)
+@planted("torch/tiny batches", "a batch is too small for what a step costs besides", HOST | COMPUTE, also=("other",))
 def _(mended: bool) -> Loop:
     return fit(mlp(64, 6), ready(256 if mended else 2, 256))
 

@@ -223,6 +223,7 @@ RULES = {
         (torch({"other": 24.99}), False),
         (jax(parts={"other": 15.0}, evidence=Evidence(programs_per_step=9.9)), True),
         (jax(parts={"other": 15.0}, evidence=Evidence(programs_per_step=10.0)), False),
+        ({"parts": {"other": 50.0}, "eager_host_percent": 10.1}, False),
     ],
     "jit": [
         (jax(parts={"other": 15.0}, evidence=Evidence(programs_per_step=10.0)), True),

@@ -302,6 +302,7 @@ def _waits(facts: Facts, limit: Threshold) -> Found | None:
     return Found(text)
 
 
+_EAGER = Threshold("> {over:g} % of op time on host or device", over=MUCH_EAGER)
 _MANY_PROGRAMS = Threshold("≥ {programs:g} programs per step, ≥ {least:g} % of step time between them", programs=10.0, least=PART_HIGH)
 
 
@@ -321,6 +322,9 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     share, time = facts.percent["other"], facts.mean["other"]
     # A recording of PyTorch itself takes up to 20 % of a step of small ops, and that is in no op either.
     if share < limit["torch" if facts.torch else "least"] or _jit(facts, _MANY_PROGRAMS) is not None:
+        return None
+    # Between eager ops there is Python: the finding on these says what to change.
+    if not facts.torch and _eager(facts, _EAGER) is not None:
         return None
     gain = time if share <= MOST_UNKNOWN else float("nan")
     if facts.torch:
@@ -379,7 +383,7 @@ RULES: tuple[AdviceRule, ...] = (
         certainty=ESTIMATED, refuted_by="the kernels take as long in 16 bit or TF32, or already use TensorCores",
     ),
     Rule(
-        "eager", _eager, Threshold("> {over:g} % of op time on host or device", over=MUCH_EAGER), XPROF, OPS, TENSORFLOW_JAX,
+        "eager", _eager, _EAGER, XPROF, OPS, TENSORFLOW_JAX,
         "Ops that ran eagerly, one by one",
         refuted_by="the step takes as long when it is compiled into one function",
     ),

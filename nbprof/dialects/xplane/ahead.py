@@ -14,7 +14,7 @@ import pandas as pd
 from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects.xplane.grouping import Groups, inherit
-from nbprof.dialects.xplane.programs import LAUNCH, ProgramSteps, function_of, runs_of_programs
+from nbprof.dialects.xplane.programs import LAUNCH, ProgramSteps, called, function_of, runs_of_programs
 
 NOTE = "steps: dispatched ahead of the work, so each lasts until the programs that it dispatched have run"
 
@@ -82,7 +82,7 @@ def _last_runs(trace: Trace, groups: Groups, group: Int64s, runs: pd.DataFrame, 
     launches = launches[np.argsort(events.start[launches], kind="stable")]
     for code in np.unique(events.name[launches]).tolist():
         calls = launches[events.name[launches] == code]
-        mine = runs[function == str(trace.names[code])[len(LAUNCH) : -1]].sort_values("start", kind="stable")
+        mine = runs[function == called(str(trace.names[code]))].sort_values("start", kind="stable")
         if len(mine) != len(calls):
             continue
         step = np.searchsorted(group, groups.group[calls], sorter=order)

@@ -195,6 +195,11 @@ def _marked(groups: Groups, host: npt.NDArray[np.integer]) -> set[int]:
     return (grouped - named) | {at for (at, _), name in groups.names.items() if not name.startswith("EagerKernelExecute ")}
 
 
+def called(launch: str) -> str:
+    """The function that an event `PjitFunction(f)` calls, as XLA writes it in the name of its program: `<lambda>` is `_lambda_`."""
+    return re.sub(r"\W", "_", launch[len(LAUNCH) : -1])
+
+
 def function_of(module: str) -> str:
     """What the function of a compiled program is called: ``jit_train_step`` and ``pmap_train_step`` are ``train_step``."""
     return re.sub(r"\A(?:jit|pmap|pjit|xmap)_(?=.)", "", module)
@@ -320,11 +325,11 @@ def _execute_calls(trace: Trace, host: npt.NDArray[np.integer], rows: Int64s) ->
 def _first_call(trace: Trace, host: npt.NDArray[np.integer], at: int) -> dict[str, int]:
     """By function: when it was first called on a host, ps."""
     events = trace.events
-    called = starting(heads(trace.names), LAUNCH)
-    rows = np.flatnonzero(called[events.name] & (host == at))
+    calls = starting(heads(trace.names), LAUNCH)
+    rows = np.flatnonzero(calls[events.name] & (host == at))
     rows = rows[np.argsort(events.start[rows], kind="stable")]
     code, first = np.unique(events.name[rows], return_index=True)
-    return {str(trace.names[c])[len(LAUNCH) : -1]: int(events.start[rows[i]]) for c, i in zip(code.tolist(), first.tolist(), strict=True)}
+    return {called(str(trace.names[c])): int(events.start[rows[i]]) for c, i in zip(code.tolist(), first.tolist(), strict=True)}
 
 
 def _steps(runs: pd.DataFrame, called: dict[str, int], above: int, may_loop: Callable[[str], bool]) -> tuple[pd.DataFrame | None, str]:
