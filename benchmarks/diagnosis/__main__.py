@@ -65,18 +65,19 @@ def main() -> None:
         if isinstance(value, Share) and value.bad:
             print(f"\nnot {key}:\n" + "\n".join(f"  {bad}" for bad in value.bad))
     if args.store:
-        store(args.store, figures, measured)
+        store(args.store, figures)
 
 
-def store(path: Path, figures: dict[str, Share | float | None], measured: dict[str, Any]) -> None:
-    """Writes the figures, and says which are worse than those of the file."""
+def store(path: Path, figures: dict[str, Share | float | None]) -> None:
+    """Writes the figures and what was wrong, and says which figures are worse than those of the file."""
     numbers = {key: value.percent if isinstance(value, Share) else value for key, value in figures.items()}
     before = json.loads(path.read_text())["figures"] if path.exists() else {}
     for key, value in numbers.items():
         old = before.get(key)
         if value is not None and old is not None and (value > old if key == "step_error_percent" else value < old):
             print(f"\nworse than before: {key} {old:.1f} → {value:.1f}")
-    path.write_text(json.dumps({"version": nbprof.__version__, "figures": numbers, "programs": measured}, indent=1) + "\n")
+    wrong = {key: value.bad for key, value in figures.items() if isinstance(value, Share) and value.bad}
+    path.write_text(json.dumps({"version": nbprof.__version__, "figures": numbers, "wrong": wrong}, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -275,7 +275,7 @@ def test_a_step_of_which_nothing_is_known_is_not_said_to_become_faster():
 
 def test_at_most_five_findings_the_largest_gain_first():
     parts = {"input": 20.0, "kernel_launch": 19.0, "device_collectives": 18.0, "output": 17.0, "other": 16.0}
-    all_of_it = found(parts, eager_host_percent=90.0)
+    all_of_it = found(parts, peak_memory_bytes=95, memory_capacity_bytes=100)
     assert all_of_it.index.tolist() == ["input_outside_tf_data", "kernel_launch", "collectives", "output", "other"]
     assert all_of_it["gain_ms_per_step"].is_monotonic_decreasing
 

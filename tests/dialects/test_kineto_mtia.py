@@ -67,7 +67,7 @@ def test_nothing_is_said_that_only_holds_for_gpus(tmp_path):
     receipt = str(p.receipt)
     for wrong in ("no launch in this profile", "CPU only", "before the one before"):
         assert wrong not in receipt
-    assert "6 copies of MTIA devices state no launch: each is of the step in which it began." in receipt
+    assert "6 copies of MTIA devices state no launch: each belongs to the step in which it started." in receipt
     assert p.payload()["kernels"]["chip"] == "MTIA"
 
 
