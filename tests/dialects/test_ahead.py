@@ -23,7 +23,7 @@ def loop(mark_ms=1.0, run_ms=10.0, every_ms=1.0, *, nested=True, wait=False, idl
         if nested:
             host.calls.append(host.plane.event(f"PjitFunction({function})", int((at + 0.2) * MS), int(0.1 * MS)))
         ran = max(ran, at + 0.5)
-        host.ran(f"jit_{function.replace('<', '_').replace('>', '_')}", ran, ran + run_ms)
+        host.ran(f"jit_{function.replace('<', '_').replace('>', '')}", ran, ran + run_ms)
         ran += run_ms
         assert not wait or ran <= at + mark_ms
     return host

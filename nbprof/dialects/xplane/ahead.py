@@ -14,7 +14,7 @@ import pandas as pd
 from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects.xplane.grouping import Groups, inherit
-from nbprof.dialects.xplane.programs import LAUNCH, ProgramSteps, called, function_of, runs_of_programs
+from nbprof.dialects.xplane.programs import LAUNCH, ProgramSteps, called, function_of, plain, runs_of_programs
 
 NOTE = "steps: dispatched ahead of the work, so each lasts until the programs that it dispatched have run"
 
@@ -78,7 +78,7 @@ def _last_runs(trace: Trace, groups: Groups, group: Int64s, runs: pd.DataFrame, 
     events = trace.events
     ended, event = np.full(len(group), -1, np.int64), np.full(len(group), -1, np.int64)
     order = np.argsort(group)
-    function = runs["module"].map(function_of)
+    function = runs["module"].map(function_of).map(plain)
     launches = launches[np.argsort(events.start[launches], kind="stable")]
     for code in np.unique(events.name[launches]).tolist():
         calls = launches[events.name[launches] == code]

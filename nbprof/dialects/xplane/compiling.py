@@ -16,7 +16,7 @@ from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int64s
 from nbprof.dialects.xplane.grouping import inherit
 from nbprof.dialects.xplane.placed import Placed
-from nbprof.dialects.xplane.programs import LAUNCH, PART_OF_STEP, ProgramSteps, called, function_of
+from nbprof.dialects.xplane.programs import LAUNCH, PART_OF_STEP, ProgramSteps, function_of
 
 COMPILES = ("XlaCompile", "TfrtCpuClient::Compile", "PjRtCpuClient::Compile", "PjRtStreamExecutorClient::Comp", "backend_compile")
 """What XLA's compiling of a program is called, in TensorFlow and in JAX; its parts lie inside."""
@@ -61,7 +61,8 @@ def _functions(placed: Placed, rows: Int64s) -> list[str]:
         around = around[(placed.host[around] == placed.host[row]) & (events.end[around] >= events.end[row])]
         if len(around):
             of_row[at] = code[around[-1]]
-    return [called(str(trace.names[one])) if one >= 0 else "" for one in of_row.tolist()]
+    # A lambda's name is that of any other, so it is nobody's own.
+    return [str(trace.names[one])[len(LAUNCH) : -1] if one >= 0 else "" for one in of_row.tolist()]
 
 
 def _of_steps(steps: ProgramSteps, host: int) -> dict[str, set[str]]:

@@ -196,8 +196,13 @@ def _marked(groups: Groups, host: npt.NDArray[np.integer]) -> set[int]:
 
 
 def called(launch: str) -> str:
-    """The function that an event `PjitFunction(f)` calls, as XLA writes it in the name of its program: `<lambda>` is `_lambda_`."""
-    return re.sub(r"\W", "_", launch[len(LAUNCH) : -1])
+    """The function that an event `PjitFunction(f)` calls, as `plain` writes it."""
+    return plain(launch[len(LAUNCH) : -1])
+
+
+def plain(function: str) -> str:
+    """A function's name without what XLA cannot have in the name of its program: `<lambda>` is `jit__lambda` there."""
+    return re.sub(r"\W", "_", function).strip("_")
 
 
 def function_of(module: str) -> str:
@@ -347,7 +352,7 @@ def _steps(runs: pd.DataFrame, called: dict[str, int], above: int, may_loop: Cal
     names = [main, *_loops(runs["module"], main, able, {name: float(spans[name].median()) for name in able})]
     used = runs[runs["module"].isin(names)].reset_index(drop=True)
     end = used["end"].to_numpy(np.int64)
-    first = min(int(used["start"].iloc[0]), called.get(function_of(str(used["module"].iloc[0])), int(used["start"].iloc[0])))
+    first = min(int(used["start"].iloc[0]), called.get(plain(function_of(str(used["module"].iloc[0]))), int(used["start"].iloc[0])))
     begin = np.append(first, end[:-1])
     steps = pd.DataFrame({"host": used["host"], "group": above + np.arange(len(used)), "event": used["event"], "begin": begin, "end": end})
     steps["name"] = [f"{function_of(m)} {n}" for n, m in enumerate(used["module"], 1)]
