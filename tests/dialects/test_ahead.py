@@ -68,3 +68,19 @@ def test_marks_stay_where_calls_and_runs_are_not_as_many(tmp_path):
 def test_marks_stay_where_a_step_dispatched_nothing(tmp_path):
     p = profile(tmp_path, loop(idle=1).data())
     assert [time for _, _, time in times(p)] == [1.0] * COUNT
+
+
+def test_what_a_marked_step_compiles_is_compilation_of_that_step(tmp_path):
+    """Whatever the function is called; what is compiled behind the loop, while its runs go on, is of no step."""
+    host = Cpu()
+    for i in range(COUNT):
+        at = i * 20
+        host.calls.append(host.plane.event("train", at * MS, 12 * MS, _r=1, step_num=i + 1))
+        host.calls.append(host.plane.event("PjitFunction(<lambda>)", at * MS, 11 * MS))
+        host.calls.append(host.plane.event("backend_compile", (at + 1) * MS, 9 * MS))
+        host.ran("jit__lambda", at + 11, at + 18)
+    host.calls.append(host.plane.event("PjitFunction(summed)", 74 * MS, 3 * MS))
+    host.calls.append(host.plane.event("backend_compile", 74 * MS, 3 * MS))
+    p = profile(tmp_path, host.data())
+    assert [time for _, _, time in times(p)] == [18.0] * COUNT
+    assert p.steps.frame["compile_ms"].tolist() == pytest.approx([9.0] * COUNT)

@@ -35,8 +35,10 @@ def waited(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
     called = _functions(placed, piece["event"].to_numpy(np.int64))
     own = {(host, kind): names for host in steps.hosts.tolist() for kind, names in _of_steps(steps, host).items()}
     kinds = piece["name"].str.rpartition(" ")[0]
-    of_step = [not name or name in own[key] for name, key in zip(called, zip(piece["host"].tolist(), kinds, strict=True), strict=True)]
-    piece = piece[np.array(of_step, np.bool_)]
+    by_name = [not name or name in own[key] for name, key in zip(called, zip(piece["host"].tolist(), kinds, strict=True), strict=True)]
+    # A mark says itself what its step compiled.
+    in_mark = placed.groups.group[piece["event"].to_numpy(np.int64)] >= 0
+    piece = piece[np.where(piece["host"].isin(list(steps.marked)), in_mark, np.array(by_name, np.bool_))]
     piece = piece.assign(start=piece[["start", "begin"]].max(axis=1), end=piece[["end", "end_step"]].min(axis=1))
     parts = [_outside(mine, *_busy(steps, int(str(host)))) for host, mine in piece.groupby("host", sort=False)]
     return act.joined([of_host, *(part[list(work.columns)] for part in parts)], act.WORK)
