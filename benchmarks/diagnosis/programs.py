@@ -18,7 +18,6 @@ HOST = frozenset(("other", "host_compute", "kernel_launch"))
 INPUT = frozenset(("input",))
 COMPILE = frozenset(("compile",))
 PYTHON = frozenset(("other",))
-OUTPUT = frozenset(("output", "other"))
 
 
 class Loop(Protocol):

@@ -61,6 +61,9 @@ def test_what_became_of_the_advice_is_told(mended):
         "map_serial": "new",
         "prefetch_missing": "new",
     }
+    other = nbprof.compare(mended.before, DATA / "jax_cpu.xplane.pb")
+    assert "gone" in set(other.findings["state"])
+    assert other.payload(0)["compare"]["pairs"][0]["findings_text"] == "", "another framework has other rules"
     same = nbprof.compare(mended.before, mended.before)
     assert set(same.findings["state"]) == {"still found"}
     assert same.payload(0)["compare"]["pairs"][0]["findings_text"] == ""

@@ -30,24 +30,25 @@ def findings(before: Side, after: Side) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS).astype({"before_ms": "float64", "after_ms": "float64"})
 
 
-def sentence(rows: pd.DataFrame, found: Verdict) -> str:
-    """What the findings that are gone promised, and what came of it; '' where none is gone.
+def sentence(rows: pd.DataFrame, found: Verdict, before: Side, after: Side) -> str:
+    """What the findings that are gone predicted, and what came of it; '' if none is gone.
 
     The change of the step is of all that changed between the runs, so it is compared with the findings together. Gains are upper bounds and
-    overlap: the largest is what they promised.
+    overlap: the largest is what they predicted.
     """
     gone = rows[rows["state"] == GONE]
-    if not len(gone):
+    # Another framework has other rules: a finding that it lacks was not mended.
+    if not len(gone) or before.overview.get("framework") != after.overview.get("framework"):
         return ""
     which = f"The finding **{gone['title'].iloc[0]}** is gone" if len(gone) == 1 else f"**{len(gone)}** findings are gone"
     most = gone["before_ms"].max()
-    promised = "" if np.isnan(most) else f", which predicted up to **−{most:.2f} ms** per step" if len(gone) == 1 else (
+    predicted = "" if np.isnan(most) else f", which predicted up to **−{most:.2f} ms** per step" if len(gone) == 1 else (
         f", the largest of which predicted up to **−{most:.2f} ms** per step"
     )  # fmt: skip
     change = found.difference.change
     if np.isnan(change) or found.kind == "unknown":
-        return f"{which}{promised}; what that saved is unknown without step times of both runs."
+        return f"{which}{predicted}; what that saved is unknown without step times of both runs."
     real = found.kind in ("real", "some", "typical")
     word = "changed by" if real else "changed by no more than chance explains:"
     sign = "−" if change < 0 else "+"
-    return f"{which}{promised}; the step {word} **{sign}{abs(change):.2f} ms**."
+    return f"{which}{predicted}; the step {word} **{sign}{abs(change):.2f} ms**."

@@ -93,7 +93,7 @@ def pair(before: Side, after: Side) -> dict[str, Any]:
         "figures": [_figure(row, after, digits) for row in analysis.figures(before, after).to_dict("records")],
         "categories": [_category(row) for row in categories.to_dict("records")],
         "findings": [_finding(row) for row in findings.to_dict("records")],
-        "findings_text": compare_findings.sentence(findings, found),
+        "findings_text": compare_findings.sentence(findings, found, before, after),
         "per_step": analysis.per_step(before, after),
         "ops": _table(ops, "ops", _OPS),
         "ops_left_out": max(0, len(ops) - MOST_ROWS),
