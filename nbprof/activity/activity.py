@@ -25,6 +25,15 @@ def text_column(values: npt.NDArray[np.object_], codes: npt.NDArray[np.integer[A
     return out
 
 
+def device_names(devices: pd.DataFrame) -> str:
+    """The models of the devices, each once; "" without devices.
+
+    Some profilers name one of several identical devices and call the others only GPU; these are no model of their own.
+    """
+    names = list(dict.fromkeys(map(str, devices["name"].dropna())))
+    return ", ".join([name for name in names if name not in set(devices["kind"].astype(str))] or names)
+
+
 def table(columns: dict[str, str]) -> pd.DataFrame:
     """An empty frame of the given column types."""
     return pd.DataFrame({name: np.zeros(0, dtype) for name, dtype in columns.items()})

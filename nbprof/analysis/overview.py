@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import CATEGORIES, Activity
+from nbprof.activity.activity import CATEGORIES, Activity, device_names
 from nbprof.analysis.advice import checks
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.steps import step_count
@@ -99,10 +99,7 @@ def overview(
         out[key] = int(largest[column].iloc[0]) if largest[column].notna().any() else None
     out["hosts"] = len(activity.hosts)
     out["devices"] = len(activity.devices)
-    kinds = list(dict.fromkeys(map(str, activity.devices["name"])))
-    # Some recorders name one device of several alike ones; the others are only said to be GPUs.
-    named = [kind for kind in kinds if kind not in set(activity.devices["kind"].astype(str))]
-    out["device_kind"] = ", ".join(named or kinds) or "CPU"
+    out["device_kind"] = device_names(activity.devices) or "CPU"
     out["framework"] = activity.framework
     out["warmup_steps"] = int(steps["warmup"].astype(bool).sum()) if len(steps) else 0
     out["steps"] = len(steps)

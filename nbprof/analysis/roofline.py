@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import Activity
+from nbprof.activity.activity import Activity, device_names
 from nbprof.activity.given_peaks import ON_CHIP
 from nbprof.analysis import hlo
 from nbprof.analysis.ops import ops
@@ -92,7 +92,7 @@ def peaks(activity: Activity, flops: float | None = None, moved: float | None = 
             raise NbprofError(f"{name} is {value!r}; expected a rate per second above 0")
     own = ops.peaks(activity)
     devices = activity.devices
-    names = ", ".join(dict.fromkeys(str(name) for name in devices["name"].dropna())) if len(devices) else ""
+    names = device_names(devices)
     return Peaks(
         names,
         own[0] if flops is None else float(flops),
