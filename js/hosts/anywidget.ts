@@ -1,6 +1,6 @@
 /** The dashboard as a live widget: traits `packed`, `selected`, `views`, `height`. */
 
-import { reason } from "../lib/dom.js";
+import { h, reason } from "../lib/dom.js";
 import { Line } from "../lib/live.js";
 import type { TabId } from "../lib/payload.js";
 import type { Selection } from "../lib/store.js";
@@ -27,11 +27,27 @@ const CLOSED = "The widget is closed; its last state is shown.";
 const toSelection = (pair: number[] | null | undefined): Selection | null =>
   pair && pair.length >= 2 ? { first: pair[0] as number, last: pair[1] as number } : null;
 
+/**
+ * A dashboard has no width of its own: beside other widgets it takes an equal share of the row, unless its layout has a width.
+ * A style sheet, for ipywidgets empties the element's own style of what the layout does not set.
+ */
+const STRETCH = `
+.nbprof-widget { min-width: min(320px, 100%) }
+.nbprof-widget:not([style^="width:"], [style*=" width:"]) { flex-grow: 1 }
+`;
+
+function stretch(el: HTMLElement): void {
+  el.classList.add("nbprof-widget");
+  const { head } = el.ownerDocument;
+  if (!head.querySelector("style[data-nbprof-widget]")) head.append(h("style", { "data-nbprof-widget": "" }, STRETCH));
+}
+
 /** Draws the model into `el` and keeps both in step; returns what ends it. */
 export function render({ model, el, signal }: { model: Model; el: HTMLElement; signal?: AbortSignal }): () => void {
   let board: Dashboard | null = null;
   let version = 0;
 
+  stretch(el);
   // The kernel answers when it can: at once, or in a front end without threads for it after the cell that runs.
   const line = new Line();
   const letters = new Letters((message) => model.send(message));
@@ -48,6 +64,7 @@ export function render({ model, el, signal }: { model: Model; el: HTMLElement; s
     model.set("selected", pair);
     model.save_changes();
   };
+  const select = (): void => board?.setSelection(toSelection(model.get("selected")));
   const draw = async (): Promise<void> => {
     const mine = ++version;
     const packed = model.get("packed");
@@ -64,13 +81,17 @@ export function render({ model, el, signal }: { model: Model; el: HTMLElement; s
         onSelection,
       });
       // A newer payload, or the end, came while this one was being opened.
-      if (mine === version) board = next;
-      else next.destroy();
+      if (mine !== version) {
+        next.destroy();
+        return;
+      }
+      board = next;
+      // Another selection may have come too.
+      select();
     } catch (error) {
       if (mine === version) el.textContent = reason(error);
     }
   };
-  const select = (): void => board?.setSelection(toSelection(model.get("selected")));
   const redraw = (): void => void draw();
   const events: [string, () => void][] = [
     ["change:packed", redraw],

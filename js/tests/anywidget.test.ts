@@ -92,8 +92,16 @@ class FakeModel {
   }
 }
 
+/** As much of an element as is used where nothing is drawn. */
+const stub = (): HTMLElement =>
+  ({
+    textContent: "",
+    classList: { add: () => {} },
+    ownerDocument: { head: { querySelector: () => ({}) } },
+  }) as unknown as HTMLElement;
+
 const start = (model: FakeModel, signal?: AbortSignal) => {
-  const el = { textContent: "" } as HTMLElement;
+  const el = stub();
   return { el, end: render({ model: model as unknown as Model, el, ...(signal && { signal }) }) };
 };
 
@@ -176,6 +184,14 @@ describe("a widget", () => {
     expect(boards[1]?.board.destroy).not.toHaveBeenCalled();
     await model.change("selected", [1, 2]);
     expect(boards[1]?.board.setSelection).toHaveBeenCalledWith({ first: 1, last: 2 });
+  });
+
+  it("has the selection that was set while it was being opened", async () => {
+    const model = new FakeModel();
+    start(model);
+    await model.change("selected", [1, 2]);
+    await only().stand();
+    expect(only().board.setSelection).toHaveBeenLastCalledWith({ first: 1, last: 2 });
   });
 
   it("passes a selection on once, and not back to where it came from", async () => {

@@ -70,10 +70,12 @@ def overview(
     dropped: int,
     *,
     tf_data: bool,
+    input_traced: bool,
 ) -> dict[str, Any]:
     """The mapping `p.overview`: FRAMES.md's keys, the verdict with its evidence, the checks, and the facts of the run.
 
     `half` is the percent of device compute in 16 bit, `busy` comes from the function of that name, `tf_data` says whether tf.data worked,
+    `input_traced` whether the profile can tell how long steps wait for input,
     `in_steps` are the ops without what was launched before the recording began, `eager_us` the self time of eager runs, and
     of all, by side.
 
@@ -86,7 +88,7 @@ def overview(
         **_verdict(activity, steps, mean, percent, dropped, busy),
         "step_time_ms": _known(mean["step_time"]),
         "step_time_sd_ms": _known(summary.set_index("category")["sd_ms"]["step_time"]),
-        "input_percent": _known(percent["input"]),
+        "input_percent": _known(percent["input"]) if input_traced else None,
     }
     out["device_busy_percent"] = busy
     out["device_idle_percent"] = None if busy is None else max(0.0, 100.0 - busy)
@@ -107,7 +109,7 @@ def overview(
     shares = {str(key): _known(value) for key, value in percent.items()} if len(steps) else {}
     functions = checks.functions(activity, steps)
     out["tf_functions"] = functions
-    out["checks"] = checks.checks(shares, out, functions, tf_data=tf_data, framework=activity.framework)
+    out["checks"] = checks.checks(shares, out, functions, tf_data=tf_data, input_traced=input_traced, framework=activity.framework)
     out["top_ops_where"] = "device" if (ops["where"] == "device").any() else "host"
     shown, of_steps = (frame[frame["where"] == out["top_ops_where"]] for frame in (ops, in_steps))
     out["top_ops"] = _top_ops(shown, of_steps, kernels, len(steps))

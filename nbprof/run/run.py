@@ -391,6 +391,7 @@ class Run(Frames):
             self.memory_summary,
             self.receipt.dropped,
             tf_data=bool(self.input_ops["category"].isin(input_pipeline.READING).any()) and self.activity.framework != "PyTorch",
+            input_traced=input_pipeline.traced(self.activity, steps, self.input_ops),
         )
         if out["bound"] == "other" and ITERATIONS in self.activity.traits and self.ascend.verdict["text"]:
             out |= ascend_verdict.of_marks(out, self.ascend.verdict)

@@ -44,6 +44,9 @@ class Check(NamedTuple):
     view: str
 
 
+UNTRACED = "Input was not traced: the profile has no input pipeline, no data loader and no nbprof.steps() loop."
+
+
 def level(percent: float | None, moderate: float, high: float = np.inf) -> str:
     """`high`, `moderate` or `no`; `unknown` if not measured."""
     if percent is None or np.isnan(percent):
@@ -97,6 +100,7 @@ def checks(
     functions: pd.DataFrame,
     *,
     tf_data: bool,
+    input_traced: bool = True,
     framework: str = "",
 ) -> pd.DataFrame:
     """One row per check: the frame `p.overview["checks"]`.
@@ -111,12 +115,14 @@ def checks(
         From `functions`.
     tf_data : bool
         Whether tf.data did any work in the profile.
+    input_traced : bool
+        Whether the profile can tell how long steps wait for input.
     framework : str
         PyTorch and JAX have their own wording.
     """
     torch = "torch" in framework.lower()
     steps = percent.get("input") is not None and not np.isnan(percent["input"] or 0.0)
-    rows = [*_of_steps(percent, tf_data)] if steps else [Check(c, np.nan, "unknown", NO_STEPS, "overview") for c in _OF_STEPS]
+    rows = [*_of_steps(percent, tf_data, input_traced)] if steps else [Check(c, np.nan, "unknown", NO_STEPS, "overview") for c in _OF_STEPS]
     half = facts.get("compute_16bit_percent")
     found = "unknown" if half is None else "moderate" if half < LITTLE_16_BIT else "no"
     share = f"Only {half:.1f}%" if half and half >= NONE_PERCENT else "None"
@@ -141,7 +147,7 @@ def checks(
 _OF_STEPS = ("input", "all_others_as_input", "output", "device_collectives", "kernel_launch", "all_others")
 
 
-def _of_steps(percent: Mapping[str, float | None], tf_data: bool) -> list[Check]:
+def _of_steps(percent: Mapping[str, float | None], tf_data: bool, input_traced: bool) -> list[Check]:
     share = {key: np.nan if value is None else float(value) for key, value in percent.items()}
     waits, other = share["input"], share["other"]
     how = input_class(waits, other)[1]
@@ -158,6 +164,8 @@ def _of_steps(percent: Mapping[str, float | None], tf_data: bool) -> list[Check]
         _part("output", share["output"], INPUT_MODERATE, INPUT_HIGH, "goes to copying results to the host"),
         _part("device_collectives", share["device_collectives"], PART_MODERATE, PART_HIGH, "is communication between devices"),
     ]
+    if not input_traced:
+        rows[0] = Check("input", np.nan, "unknown", UNTRACED, "input")
     launch = _part("kernel_launch", share["kernel_launch"], PART_MODERATE, PART_HIGH, "goes to preparing and launching kernels")
     if tf_data and launch.level in ("high", "moderate"):
         text = "tf.data threads may interfere: try the environment variable TF_GPU_THREAD_MODE=gpu_private."

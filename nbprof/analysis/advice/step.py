@@ -327,26 +327,13 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     if not facts.torch and _eager(facts, _EAGER) is not None:
         return None
     gain = time if share <= MOST_UNKNOWN else float("nan")
-    if facts.torch:
-        text = (
-            f"**{share:.0f}%** of step time (**{time:.2f} ms**) is outside any recorded op, launch or copy: Python, logging or I/O. "
-            "with_stack=True itself slows Python down."
-        )
-        fix = "-model = Model().to(device)\n+model = torch.compile(Model().to(device))"
-        return Found(text, gain_ms=gain, fix=fix, title="Spend less time in Python")
-    text = f"**{share:.0f}%** of step time (**{time:.2f} ms**) is outside any recorded op: Python, callbacks, logging or I/O."
+    text = f"**{share:.0f}%** of step time (**{time:.2f} ms**) is outside any recorded op, launch or copy: Python, logging or I/O."
     if facts.maybe_input:
-        text += " It may also be unrecorded input, such as NumPy arrays made in the loop."
-    if facts.jax:
-        fix = "-for batch in batches:\n-    state = step(state, batch)\n+state, losses = jax.lax.scan(step, state, batches)"
-    elif facts.keras:
-        fix = " model.compile(optimizer, loss,\n+              steps_per_execution=10)"
-    else:
-        fix = (
-            "+@tf.function\n+def epoch(ds):\n+    for batch in ds:\n+        train_step(batch)\n"
-            "-for batch in ds:\n-    train_step(batch)\n+epoch(ds)"
-        )
-    return Found(text, gain_ms=gain, fix=fix, title="Run several steps in one call")
+        text += " It may also be input that was not traced: nbprof.steps(batches) times the wait for each batch."
+    # What runs there is unknown, so that any change to the code would be a guess.
+    option = "--stacks" if facts.torch else "--python"
+    text += f" A recording with {option} shows which Python calls take it, though it slows Python down."
+    return Found(text, gain_ms=gain, fix=f"-%%nbprof\n+%%nbprof {option}")
 
 
 RULES: tuple[AdviceRule, ...] = (
@@ -435,7 +422,7 @@ RULES: tuple[AdviceRule, ...] = (
     ),
     Rule(
         "other", _other, Threshold("≥ {least:g} % of step time (PyTorch: {torch:g} %)", least=PART_HIGH, torch=25.0), XPROF, TRACE, ALL,
-        "Time outside any recorded op, launch or copy", on_npu=True,
+        "Time outside any recorded op, launch or copy", "Record the Python calls outside of ops", on_npu=True,
         certainty=INFERRED, refuted_by="the time remains without Python code between the ops: then something else runs",
     ),
 )  # fmt: skip

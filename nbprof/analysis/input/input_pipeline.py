@@ -219,6 +219,11 @@ def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, rows: 
     waits, other = (_ratio(used, f"{c}_ms") for c in ("input", "other"))
     place, how = checks.input_class(waits, other)
     out |= {"bound": place, "level": how, "statement": checks.input_statement(waits, other)}
+    if out["input_percent"] is not None and not traced(activity, used, table):
+        out |= dict.fromkeys(_SHARES)
+        if how != "potential":
+            place = "unknown"
+            out |= {"bound": place, "level": place, "statement": checks.UNTRACED}
     time = {str(kind): float(us) for kind, us in (table.groupby("category")["self_ms"].sum() * 1000).items()}
     ratio, source = _enqueue_ratio(activity, used, rows)
     parts = scaled(time, ratio)
@@ -244,6 +249,16 @@ def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, rows: 
             "before the step needs them."
         )
     return out
+
+
+def traced(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame) -> bool:
+    """Whether the profile can tell how long steps wait for input.
+
+    A Python generator leaves no event, so that a step without input is one whose input is unknown, unless input work was recorded
+    somewhere (`table`), or a device states its infeed.
+    """
+    states = ITERATIONS in activity.traits or (activity.devices["kind"] == "TPU").any()
+    return bool(states or len(table) or steps["input_ms"].sum() > 0)
 
 
 def copy_level(percent: float) -> str:
@@ -294,14 +309,16 @@ def _ratio(used: pd.DataFrame, column: str) -> float | None:
     return 100 * float(used[column].sum()) / float(used["step_time_ms"].sum())
 
 
+_SHARES = ("input_percent", "mean_percent", "sd_percent", "min_percent", "max_percent")
+
+
 def _shares_of_steps(used: pd.DataFrame) -> dict[str, float | None]:
     """Input in percent of step time: of all steps together, and over the steps."""
-    names = ("input_percent", "mean_percent", "sd_percent", "min_percent", "max_percent")
     if not len(used) or used["input_ms"].isna().any():
-        return dict.fromkeys(names)
+        return dict.fromkeys(_SHARES)
     each = 100 * used["input_ms"].to_numpy(np.float64) / used["step_time_ms"].to_numpy(np.float64)
     sd = float(each.std(ddof=1)) if len(each) > 1 else None
-    return dict(zip(names, (_ratio(used, "input_ms"), float(each.mean()), sd, float(each.min()), float(each.max())), strict=True))
+    return dict(zip(_SHARES, (_ratio(used, "input_ms"), float(each.mean()), sd, float(each.min()), float(each.max())), strict=True))
 
 
 _OF_GRAPH = (

@@ -136,7 +136,7 @@ def _average(run: Run) -> dict[str, Any]:
 
 def _waiting(run: Run) -> dict[str, Any]:
     percent, mean = wording.real(run.overview.get("input_percent")), wording.real(run.overview.get("step_time_ms"))
-    note = "no steps" if mean is None else "not recorded"
+    note = "no steps" if mean is None else "input was not traced"
     if percent is not None:
         note = f"{wording.number(percent * mean / 100, 2)} ms per step" if mean is not None else ""
     hot = {"hot": True} if run.overview.get("bound") == "input" else {}
