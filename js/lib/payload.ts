@@ -155,6 +155,8 @@ export interface Overview {
   no_advice: string;
   /** That other processes took cores while it was recorded, in a sentence. */
   contention?: string;
+  /** What a second run without input gave (`--probe`), and how it was made. */
+  probe?: { text: string; detail: string } | null;
   /** Set where only this part is shown: `p.advice` in a cell. */
   only?: "advice";
   /** rank, op, ms_per_step, percent, cumulative_percent; where known gflops_per_second */

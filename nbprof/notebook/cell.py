@@ -49,6 +49,10 @@ class Show:
         Events of the trace that the output holds; 20,000 when left out.
     against : str
         The run from before that it is compared with: a variable that holds its profile, or a path; empty for none.
+    probe : str
+        ``input`` runs the cell again with its input taken out; empty for no second run.
+    in_place : bool
+        Run it again also where something that it can change cannot be put back.
     """
 
     out: str = ""
@@ -57,6 +61,8 @@ class Show:
     height: int | None = None
     events: int | None = None
     against: str = ""
+    probe: str = ""
+    in_place: bool = False
 
     def __post_init__(self) -> None:
         if self.out and (not self.out.isidentifier() or keyword.iskeyword(self.out)):
@@ -198,6 +204,8 @@ class Cell:
             profile = open_recording(recording, progress=self._reading)
             if self._show.out:
                 self._shell.user_ns[self._show.out] = profile
+            if self._show.probe:
+                self._probe(recording, profile)
             if not self._show.quiet:
                 self.present(profile)
         except KeyboardInterrupt:
@@ -206,6 +214,18 @@ class Cell:
             self._say(f"the run could not be read: {error}")
         except Exception as error:
             self._say(f"the run was recorded, but could not be shown ({type(error).__name__}: {error}): {again}")
+
+    def _probe(self, recording: Recording, profile: Profile) -> None:
+        """Run the cell again without its input; what that gave is kept beside the files of the run."""
+        from nbprof.notebook.probe import probe
+
+        if not self._show.quiet:
+            self._slot.line("nbprof: running the cell again with its input taken out")
+        # By `%%nbprof` it is the whole cell, by `%nbprof` what stands behind the options.
+        source = self._source.partition("\n")[2] if self._source.startswith("%%nbprof") else self._source
+        recording.info.probe = probe(self._shell, self._options, source, profile, in_place=self._show.in_place)
+        with contextlib.suppress(OSError):
+            recording.write()
 
     def present(self, profile: Profile) -> None:
         """Put the dashboard where the line was, with the comparison first where one was asked for."""

@@ -47,6 +47,10 @@ def parser(prog: str = "%%nbprof") -> Parser:
     add = made.add_argument
     add("-o", "--out", metavar="NAME", default="", help="variable that receives the profile after the cell")
     add("--against", metavar="RUN", default="", help="compare with a run from before: a variable that holds its profile, or a path")
+    what = "run the cell again with its input taken out, and show what a step then takes beside what the profile predicts"
+    add("--probe", metavar="WHAT", default="", choices=("", "input"), help=what)
+    what = "also run it again where something that it can change cannot be put back"
+    add("--probe-in-place", action="store_true", help=what)
     add("-q", "--quiet", action="store_true", help="show nothing, and keep the files only with --logdir")
     add(
         "--backend",
@@ -163,7 +167,8 @@ def choices(words: Sequence[str]) -> tuple[Options, Show]:
             peaks=given.peaks,
         )
         views = [view.strip() for view in given.views.split(",") if view.strip() not in ("", "all")]
-        return options, Show(given.out, given.quiet, views or None, given.height, count(given.events), given.against)
+        shown = given.out, given.quiet, views or None, given.height, count(given.events), given.against
+        return options, Show(*shown, probe="input" if given.probe_in_place else given.probe, in_place=given.probe_in_place)
     except CaptureError as error:
         also = f"; the default options are {defaults.line(held)} (%nbprof defaults, or the settings of JupyterLab)" if held else ""
         raise UsageError(f"%%nbprof: {error}{also}") from None

@@ -412,6 +412,8 @@ class Run(Frames):
             if out["confidence"] != "none":
                 out["confidence"] = {"high": "medium"}.get(out["confidence"], "low")
                 out["confidence_evidence"] = [*out["confidence_evidence"], (False, others)]
+        if self.capture is not None and self.capture.probe:
+            out["probe"] = dict(self.capture.probe)
         warnings = sum(n.level == "warning" for n in self.receipt.lines)
         out["run_facts"] = facts(self.source, self.capture, out, self.devices, self.hosts, warnings)
         return out

@@ -58,6 +58,9 @@ class CaptureInfo:
     contention : dict
         What other processes took of the cores meanwhile, as `nbprof.capture.contention` measured it: `cores`, `own_cores`, `other_cores`,
         `waited_percent`; empty where it is not known.
+    probe : dict
+        What a second run without input gave (``--probe``): the sentences `text` and `detail`, and `measured_ms` and `predicted_ms` of a
+        step, which may be None; empty where there was none.
     """
 
     backend: str = ""
@@ -79,6 +82,7 @@ class CaptureInfo:
     group: str = ""
     warnings: list[str] = field(default_factory=list)
     contention: dict[str, float] = field(default_factory=dict)
+    probe: dict[str, Any] = field(default_factory=dict)
 
     @property
     def warmup(self) -> int | None:
@@ -114,6 +118,9 @@ class CaptureInfo:
             for key, value in fit.get("contention", {}).items()
             if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
         }
+        kinds: dict[str, Any] = {"text": str, "detail": str, "measured_ms": (float, type(None)), "predicted_ms": (float, type(None))}
+        told = fit.get("probe", {})
+        fit["probe"] = told if told.keys() == kinds.keys() and all(isinstance(told[key], kind) for key, kind in kinds.items()) else {}
         window = fit.get("window", [])
         fit["window"] = window if len(window) == 2 and all(isinstance(step, int) for step in window) else []
         return cls(**fit)

@@ -38,6 +38,7 @@ def payload(run: Run) -> dict[str, Any]:
         "figures": figures(run),
         "advice": advice,
         "contention": facts.get("contention") or "",
+        "probe": {key: facts["probe"][key] for key in ("text", "detail")} if facts.get("probe") else None,
         "no_advice": "" if advice else _no_advice(run),
         "top_ops": _top_ops(run),
         "top_ops_where": "host" if facts.get("top_ops_where") == "host" else "device",

@@ -60,6 +60,9 @@ def advice(overview: dict[str, Any]) -> str:
     html = markup.heading("Next steps", "largest expected gain first; gains do not add up" if overview["advice"] else "")
     if overview.get("contention"):
         html += markup.paragraph(f"<b>{markup.text(overview['contention'])}</b>")
+    if probe := overview.get("probe"):
+        detail = f'<br><span style="{markup.SOFT}">{markup.text(probe["detail"])}</span>' if probe["detail"] else ""
+        html += markup.paragraph(f"<b>{markup.text(probe['text'])}</b>{detail}")
     if not overview["advice"]:
         return html + markup.paragraph(markup.text(overview["no_advice"]))
     for item in overview["advice"]:

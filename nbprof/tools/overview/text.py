@@ -78,15 +78,15 @@ def _figures(overview: dict[str, Any]) -> str:
 
 
 def _advice(overview: dict[str, Any]) -> list[str]:
-    contention = [f"{'Note':<19} {overview['contention']}"] if overview.get("contention") else []
-    return contention + [f"{'Do first':<19} {_finding(item)}" for item in overview["advice"][:1]]
+    notes = [text for text in (overview.get("contention"), (overview.get("probe") or {}).get("text")) if text]
+    return [f"{'Note':<19} {text}" for text in notes] + [f"{'Do first':<19} {_finding(item)}" for item in overview["advice"][:1]]
 
 
 def _findings(overview: dict[str, Any]) -> list[str]:
     """All of them, a line each."""
-    contention = [overview["contention"]] if overview.get("contention") else []
+    notes = [text for text in (overview.get("contention"), (overview.get("probe") or {}).get("text")) if text]
     findings = [f"{item['severity'].capitalize()}: {_finding(item)}" for item in overview["advice"]]
-    return contention + (findings or [overview["no_advice"]])
+    return notes + (findings or [overview["no_advice"]])
 
 
 def _finding(item: dict[str, Any]) -> str:

@@ -1,0 +1,73 @@
+"""Which variables of a notebook does a cell read that it has not set itself?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from types import CodeType
+
+
+def names_read(tree: ast.Module, inner: Callable[[str], set[str]]) -> set[str]:
+    """The names that a cell reads before it sets them: what an earlier cell, or an earlier run of this one, left there.
+
+    Parameters
+    ----------
+    tree : ast.Module
+        The cell.
+    inner : callable
+        The names that are read when the value of a name is called.
+    """
+    reads: set[str] = set()
+    _block(tree.body, set(), reads, inner)
+    return reads
+
+
+def names_in(code: CodeType) -> set[str]:
+    """All global names, and names of attributes, in a function and those inside it."""
+    return set(code.co_names).union(*(names_in(part) for part in code.co_consts if isinstance(part, CodeType)))
+
+
+def _block(body: list[ast.stmt], known: set[str], reads: set[str], inner: Callable[[str], set[str]]) -> None:
+    """Adds to `reads`, and to `known` what is set in any case; a loop is taken to run at least once, as it did before."""
+    for statement in body:
+        nested = [part for name in ("body", "orelse", "finalbody") if isinstance(part := getattr(statement, name, None), list)]
+        if not nested or isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            _reads(statement, known, reads, inner)
+            known |= _set_by(statement)
+            continue
+        for part in ast.iter_child_nodes(statement):
+            if not isinstance(part, (ast.stmt, ast.ExceptHandler, ast.match_case)):
+                _reads(part, known, reads, inner)
+                known |= set(_stored(part))
+        branches = [*getattr(statement, "handlers", []), *getattr(statement, "cases", [])]
+        for part in (child for branch in branches for child in ast.iter_child_nodes(branch) if not isinstance(child, ast.stmt)):
+            _reads(part, known, reads, inner)
+        for part in [*nested, *(branch.body for branch in branches)]:
+            certain = part is nested[0] and isinstance(statement, (ast.For, ast.AsyncFor, ast.With, ast.AsyncWith, ast.Try))
+            _block(part, known if certain else set(known), reads, inner)
+
+
+def _reads(part: ast.AST, known: set[str], reads: set[str], inner: Callable[[str], set[str]]) -> None:
+    for node in ast.walk(part):
+        name = ""
+        if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Load, ast.Del)):
+            name = node.id
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            name = node.target.id
+        if name and name not in known:
+            reads.add(name)
+            reads |= inner(name) - known
+
+
+def _set_by(statement: ast.stmt) -> set[str]:
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return {statement.name}
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
+    if isinstance(statement, ast.Assign):
+        return {name for target in statement.targets for name in _stored(target)}
+    return set(_stored(statement.target)) if isinstance(statement, ast.AnnAssign) and statement.value else set()
+
+
+def _stored(part: ast.AST) -> Iterator[str]:
+    return (node.id for node in ast.walk(part) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))

@@ -1,0 +1,201 @@
+"""`%%nbprof --probe input`: the cell once more with its input taken out, and what a step then takes."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from nbprof.capture.probe.inputs import Inputs
+from nbprof.capture.probe.reads import names_in, names_read
+from nbprof.capture.probe.state import State
+from nbprof.capture.shield import shielded
+from nbprof.core.errors import CaptureError, NbprofError
+from nbprof.display import wording
+
+if TYPE_CHECKING:
+    from nbprof.capture.options import Options
+    from nbprof.profiles.profile import Profile
+    from nbprof.run.run import Run
+
+KINDS = ("input",)
+_AGAIN = "The cell was not run again"
+
+
+class _NoProbe(Exception):  # noqa: N818 - a sentence, not an error
+    """Why there is no figure."""
+
+
+def probe(shell: Any, options: Options, source: str, profile: Profile, *, in_place: bool) -> dict[str, Any]:
+    """Run a cell again with its input taken out, and tell what a step takes.
+
+    Parameters
+    ----------
+    shell : InteractiveShell
+        Where the cell has run.
+    options : Options
+        What was recorded; the second recording is made alike, and not kept.
+    source : str
+        The text of the cell, without the line of the magic.
+    profile : Profile
+        What the first run recorded.
+    in_place : bool
+        Also run it where something that it can change cannot be put back.
+
+    Returns
+    -------
+    dict
+        `text` and `detail`, sentences; `measured_ms` and `predicted_ms`, floats or None.
+    """
+    predicted, why = _predicted(profile.run)
+    out: dict[str, Any] = {"text": "", "detail": "", "measured_ms": None, "predicted_ms": predicted}
+    try:
+        measured, used, inputs, notes = _second_run(shell, options, source, profile, in_place=in_place)
+    except _NoProbe as reason:
+        return {**out, "text": f"The input was not probed: {reason}"}
+    said = f"{wording.number(predicted, 2)} ms predicted" if predicted is not None else f"not predicted: {why}"
+    recorded = wording.number(profile.run.overview_of_files["step_time_ms"], 2)
+    out["measured_ms"] = measured
+    out["text"] = f"With a perfect input pipeline a step takes {wording.number(measured, 2)} ms (measured), {said}."
+    out["detail"] = (
+        f"As recorded it takes {recorded} ms. For the measurement the cell ran a second time, with each input replaced by its first batch, "
+        f"repeated: {'; '.join(inputs.replaced)}. {used} averaged. {' '.join(notes)}"
+    )
+    return out
+
+
+def _predicted(run: Run) -> tuple[float | None, str]:
+    """The mean of the recorded steps less that of their input."""
+    mean = run.steps_summary.set_index("category")["mean_ms"]
+    step, waiting = wording.real(mean.get("step_time")), wording.real(mean.get("input"))
+    if step is None:
+        return None, "no steps were recorded"
+    return (step - waiting, "") if waiting is not None else (None, "how long steps wait for input was not recorded")
+
+
+def _second_run(shell: Any, options: Options, source: str, profile: Profile, *, in_place: bool) -> tuple[float, str, Inputs, list[str]]:
+    tree, run = _compiled(shell, source)
+    capture = profile.run.capture
+    if capture is not None and capture.cell_failed:
+        raise _NoProbe("the cell did not run to its end.")
+    namespace = shell.user_ns
+    hidden = set(getattr(shell, "user_ns_hidden", ()))
+
+    def inner(name: str) -> set[str]:
+        code = getattr(namespace.get(name), "__code__", None)
+        return names_in(code) if code is not None and getattr(namespace[name], "__globals__", None) is namespace else set()
+
+    state = State(namespace, names_read(tree, inner) - hidden)
+    try:
+        _check(state, in_place=in_place)
+        inputs = Inputs(max(capture.elapsed_s if capture is not None else 0.0, 1.0), lambda value: _name_of(namespace, value, hidden))
+        again = _record(options, source, inputs, run)
+    finally:
+        with shielded():
+            failed = state.restore()
+    measured, used = _measured(again.run, inputs)
+    notes = ["Its output is not shown."]
+    if state.uncopied or failed:
+        notes.append(f"What it changed stays changed in {', '.join(state.uncopied + failed)}; all else was put back.")
+    else:
+        notes.append("Variables, models, optimizers and random number generators were put back; files that it wrote were not.")
+    return measured, used, inputs, notes
+
+
+def _compiled(shell: Any, source: str) -> tuple[ast.Module, Any]:
+    text = shell.transform_cell(source)
+    name = shell.compile.cache(text, shell.execution_count, raw_code=source)
+    try:
+        tree = shell.transform_ast(shell.compile.ast_parse(text, filename=name))
+        code = shell.compile(tree, name, "exec")
+    except SyntaxError:
+        raise _NoProbe("a cell with a top-level await cannot be run again.") from None
+    return tree, lambda: exec(code, shell.user_ns)  # noqa: S102 - running the user's cell is the task
+
+
+def _check(state: State, *, in_place: bool) -> None:
+    if state.consumed:
+        names = ", ".join(f"`{name}`" for name in state.consumed)
+        raise _NoProbe(f"the first run has used up {names}. Make the iterator in the cell itself. {_AGAIN}.")
+    if state.uncopied and not in_place:
+        raise _NoProbe(
+            f"{', '.join(state.uncopied[:5])} could not be put back after a second run. {_AGAIN}; `--probe-in-place` runs it all the same."
+        )
+
+
+def _record(options: Options, source: str, inputs: Inputs, run: Any) -> Profile:
+    """The second recording, read."""
+    from nbprof.capture.session import Session
+    from nbprof.profiles.load import last, open_recording, set_last
+
+    session = Session(replace(options, save=False, logdir=None), source=source)
+    inputs.step = lambda: session.clock.seen + 1
+    failure: BaseException | None = None
+    with inputs, _unseen():
+        try:
+            session.start()
+        except CaptureError as error:
+            raise _NoProbe(f"{error}. {_AGAIN}.") from None
+        try:
+            run()
+        except BaseException as error:
+            failure = error
+        finally:
+            recording = session.stop(failure)
+    if isinstance(failure, KeyboardInterrupt):
+        raise _NoProbe("the second run was interrupted. What it changed was put back.")
+    if failure is not None:
+        first = str(failure).strip().partition("\n")[0][:300]
+        raise _NoProbe(f"the second run failed: {type(failure).__name__}: {first}. What it changed was put back.")
+    if inputs.empty:
+        raise _NoProbe(f"{', '.join(inputs.empty)} gave no batch in the second run.")
+    if not inputs.replaced:
+        raise _NoProbe("the cell reads no dataset of tf.data and no DataLoader; `nbprof.steps(batches)` marks other inputs.")
+    if recording is None:
+        raise _NoProbe(f"the second run was not recorded: {session.failure}.")
+    before = last()
+    try:
+        return open_recording(recording)
+    except NbprofError as error:
+        raise _NoProbe(f"the second run could not be read: {error}") from None
+    finally:
+        if before is not None:
+            set_last(before)
+
+
+def _measured(run: Run, inputs: Inputs) -> tuple[float, str]:
+    """The mean of the steps that averages use, without those that read a first batch; and how many they are."""
+    frame = run.steps
+    if not len(frame):
+        raise _NoProbe("no steps were found in the second run.")
+    used = frame[frame["counted"].astype(bool) & ~frame["step"].isin(inputs.prepared)]
+    if not len(used):
+        raise _NoProbe("each step of the second run read the first batch of an input, or is warm-up: record more steps.")
+    return float(
+        used["step_time_ms"].mean()
+    ), f"{len(used):,} of {wording.plural(len(frame), 'step')} of it {'are' if len(used) > 1 else 'is'}"
+
+
+def _name_of(namespace: dict[str, Any], value: Any, hidden: set[str]) -> str:
+    return next((name for name, held in namespace.items() if held is value and not name.startswith("_") and name not in hidden), "")
+
+
+@contextmanager
+def _unseen() -> Iterator[None]:
+    """Show nothing of what a run prints, displays and plots."""
+    from IPython.utils.capture import capture_output
+
+    plots = sys.modules.get("matplotlib.pyplot")
+    before = set(plots.get_fignums()) if plots is not None else set()
+    try:
+        with capture_output():
+            yield
+    finally:
+        plots = sys.modules.get("matplotlib.pyplot")
+        if plots is not None:
+            with suppress(Exception):
+                for number in set(plots.get_fignums()) - before:
+                    plots.close(number)
