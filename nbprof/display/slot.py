@@ -22,8 +22,9 @@ FIRST_LINE_S = 10.0
 class Slot:
     """The one place among a cell's outputs where nbprof writes.
 
-    A line of text first, then the dashboard, by display id. A cell that clears its output takes the place away with it; then what comes
-    next is displayed anew.
+    The live status first; when the cell has ended, a line stays there, and the place moves behind what the cell itself has shown: the
+    dashboard follows there, by display id. A cell that clears its output takes the place away with it; then what comes next is displayed
+    anew.
 
     Parameters
     ----------
@@ -79,10 +80,11 @@ class Slot:
         stream.write(f"\r\x1b[K{text}\n")
         stream.flush()
 
-    def line(self, text: str) -> None:
-        """Show a line that something else will follow."""
-        if self._publisher is not None:
-            self._put(*_line(text))
+    def move(self, text: str) -> None:
+        """Leave a line of text where the place was; what follows comes last among the outputs."""
+        if self._id is not None:
+            self.draw(_line(text)[0])
+            self._id = None
 
     def final(self, data: dict[str, Any], metadata: dict[str, Any]) -> None:
         """Show what stays."""

@@ -1,11 +1,10 @@
-"""One profiled cell: the recording, the live status, and the dashboard that takes its place."""
+"""One profiled cell: the recording, the live status, and the dashboard below what the cell has shown."""
 
 from __future__ import annotations
 
 import contextlib
 import keyword
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
     from nbprof.profiles.comparison import Comparison
     from nbprof.profiles.profile import Profile
     from nbprof.sources.recording import Recording
-
-REPAINT_S = 0.25
-"""The line about reading is updated at most four times a second."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +101,6 @@ class Cell:
         self._slot = Slot(shell)
         self._session: Session | None = None
         self._strip: Strip | None = None
-        self._painted = 0.0
         # Now, for the cell may put another profile into that variable.
         self._before = self._find(show.against) if show.against else None
 
@@ -173,11 +168,28 @@ class Cell:
         session, self._session = self._session, None
         if session is None:
             return
+        try:
+            self._cell_ended(session)
+            self._finish(session, error)
+        finally:
+            self._end_strip()
+
+    def _cell_ended(self, session: Session) -> None:
+        """From here on the live status is of what nbprof does, below what the cell has shown."""
+        if self._strip is None:
+            return
+        title = session.backend.title if session.backend is not None else ""
+        # Who interrupts now means the cell, which has ended.
+        with contextlib.suppress(Exception, KeyboardInterrupt):
+            self._strip.say(f"{title} writes the recording" if session.windows.recording else "finishing the recording")
+
+    def _end_strip(self) -> None:
         live_status, self._strip = self._strip, None
         if live_status is not None:
-            # Who interrupts now means the cell, which has ended.
             with contextlib.suppress(Exception, KeyboardInterrupt):
                 live_status.end()
+
+    def _finish(self, session: Session, error: BaseException | None) -> None:
         try:
             recording = session.stop(error)
         except KeyboardInterrupt:
@@ -201,7 +213,7 @@ class Cell:
         if recording.temporary:
             again = "run the cell again"
         try:
-            profile = open_recording(recording, progress=self._reading)
+            profile = open_recording(recording, progress=self._stage)
             if self._show.out:
                 self._shell.user_ns[self._show.out] = profile
             if self._show.probe:
@@ -219,8 +231,7 @@ class Cell:
         """Run the cell again without its input; what that gave is kept beside the files of the run."""
         from nbprof.notebook.probe import probe
 
-        if not self._show.quiet:
-            self._slot.line("nbprof: running the cell again with its input taken out")
+        self._stage("running the cell again with its input taken out")
         # By `%%nbprof` it is the whole cell, by `%nbprof` what stands behind the options.
         source = self._source.partition("\n")[2] if self._source.startswith("%%nbprof") else self._source
         recording.info.probe = probe(self._shell, self._options, source, profile, in_place=self._show.in_place)
@@ -228,7 +239,7 @@ class Cell:
             recording.write()
 
     def present(self, profile: Profile) -> None:
-        """Put the dashboard where the line was, with the comparison first where one was asked for."""
+        """Show the dashboard, with the comparison first where one was asked for."""
         show = self._show
         shown: Profile | Comparison = profile
         if self._before is not None:
@@ -238,11 +249,14 @@ class Cell:
                 shown = compare(self._before, profile)
             except NbprofError as error:
                 sys.stderr.write(f"nbprof: --against {show.against}: {error}\n")
-        self._slot.final(*shown.mimebundle(views=show.views, height=show.height, live=True, events=show.events))
+        profile.payload(show.events, self._stage)
+        bundle = shown.mimebundle(views=show.views, height=show.height, live=True, events=show.events)
+        self._end_strip()
+        self._slot.final(*bundle)
 
-    def _reading(self, text: str) -> None:
-        if not self._show.quiet and self._due():
-            self._slot.line(f"nbprof: {text}")
+    def _stage(self, text: str) -> None:
+        if self._strip is not None:
+            self._strip.say(text)
 
     def _stepped(self, clock: StepClock) -> None:  # noqa: ARG002  the strip knows it
         live_status = self._strip
@@ -251,14 +265,8 @@ class Cell:
             with contextlib.suppress(Exception):
                 live_status.stepped()
 
-    def _due(self) -> bool:
-        now = time.monotonic()
-        if now - self._painted < REPAINT_S:
-            return False
-        self._painted = now
-        return True
-
     def _say(self, text: str) -> None:
+        self._end_strip()
         sentence = f"nbprof: {text}"
         if self._show.quiet:
             sys.stderr.write(f"{sentence}\n")

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from nbprof.capture.detect import either
 from nbprof.capture.meters import Meters, Reading
 from nbprof.capture.pace import Pace
+from nbprof.display import wording
 
 if TYPE_CHECKING:
     from nbprof.capture.session import Session
@@ -41,6 +42,9 @@ class Place(Protocol):
 
     def draw(self, data: dict[str, Any]) -> None:
         """Show a mime bundle in place of the one before, from any thread."""
+
+    def move(self, text: str) -> None:
+        """Leave a line of text there; what is shown next comes last among the outputs."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +213,7 @@ class Strip:
         self._began = now()
         self._over = threading.Event()
         self._stopping = False
+        self._stage: str | None = None
         self._faults = 0
         # Held while something is shown: nothing is after `end`.
         self._lock = threading.Lock()
@@ -234,6 +239,21 @@ class Strip:
         except Exception as error:
             self._trouble(error)
 
+    def last_line(self) -> str:
+        """What is left of it once the cell has ended."""
+        steps, took = self._session.clock.seen, span(self._now() - self._began)
+        return f"nbprof: the cell ran {wording.plural(steps, 'step')} in {took}" if steps else f"nbprof: the cell ran for {took}"
+
+    def say(self, stage: str) -> None:
+        """The cell has ended: show what nbprof does now, below what the cell has shown, from the next picture on."""
+        if self._stage is not None:
+            self._stage = stage
+            return
+        with self._lock:
+            self._place.move(self.last_line())
+            self._began, self._stage = self._now(), stage
+        self.paint()
+
     def stepped(self) -> None:
         """A step has ended, on the thread that calls this."""
         self.pace.stepped()
@@ -258,7 +278,7 @@ class Strip:
     def stops(self) -> bool:
         """Whether there is a recording to end."""
         windows = self._session.windows
-        return not self._stopping and not windows.over and (windows.recording or bool(windows.recordings))
+        return self._stage is None and not self._stopping and not windows.over and (windows.recording or bool(windows.recordings))
 
     def stop(self) -> bool:
         """End the recording, at the end of the step that runs, and not the cell. Returns at once; False where there is none to end."""
@@ -299,8 +319,12 @@ class Strip:
             self._read = now
             self._reading = self._meters.read()
         session = self._session
-        kind, head = phase(session, self._stopping)
-        said = items(session, self.pace, self._reading, now - self._began)
+        if self._stage is None:
+            kind, head = phase(session, self._stopping)
+            said = items(session, self.pace, self._reading, now - self._began)
+        else:
+            value = span(now - self._began)
+            kind, head, said = "end", self._stage, [Item(value, "", value, about="Since the cell ended.")]
         data = bundle(self.ident, kind, head, said, stops=self.stops)
         if data != self._last:
             self._last = data

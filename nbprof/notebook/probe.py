@@ -70,7 +70,8 @@ def probe(shell: Any, options: Options, source: str, profile: Profile, *, in_pla
 def _predicted(run: Run) -> tuple[float | None, str]:
     """The mean of the recorded steps less that of their input."""
     mean = run.steps_summary.set_index("category")["mean_ms"]
-    step, waiting = wording.real(mean.get("step_time")), wording.real(mean.get("input"))
+    step = wording.real(mean.get("step_time"))
+    waiting = None if run.overview_of_files["input_percent"] is None else wording.real(mean.get("input"))
     if step is None:
         return None, "no steps were recorded"
     return (step - waiting, "") if waiting is not None else (None, "how long steps wait for input was not recorded")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -222,13 +223,13 @@ class Profile:
         rows = rows or [(own.name, *nothing, True, str(own))]
         return pd.DataFrame(rows, columns=names("runs")).astype({"first_step": "Int64", "last_step": "Int64"})
 
-    def payload(self, events: int | None = None) -> dict[str, Any]:
+    def payload(self, events: int | None = None, progress: Callable[[str], None] | None = None) -> dict[str, Any]:
         """What the dashboard draws: small numbers, strings and typed arrays, with up to `events` trace events (20,000)."""
         from nbprof.tools import dashboard as payload
 
         most = payload.budget(events)
         if self._payload is None or self._payload[0] != most:
-            self._payload = most, payload.dashboard(self.run, events=most)
+            self._payload = most, payload.dashboard(self.run, events=most, progress=progress)
         return self._payload[1]
 
     def widget(self, **options: Any) -> DashboardWidget:

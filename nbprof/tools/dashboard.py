@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,9 @@ _MOST_SHOWN = 60
 """Letters of a wrong value in the sentence about it."""
 
 
-def dashboard(run: Run, views: Iterable[str] | None = None, events: int | None = None) -> dict[str, Any]:
+def dashboard(
+    run: Run, views: Iterable[str] | None = None, events: int | None = None, progress: Callable[[str], None] | None = None
+) -> dict[str, Any]:
     """The `Payload` of js/lib/payload.ts, ready for `nbprof.display.codec.pack`.
 
     Parameters
@@ -38,6 +40,8 @@ def dashboard(run: Run, views: Iterable[str] | None = None, events: int | None =
         are not shown are left out, but for the overview and the steps, on which the static report stands.
     events : int, optional
         How many events of the trace to hold; 20,000 by default, 0 for none.
+    progress : callable, optional
+        Called with what is being analysed, and how far it is.
 
     Raises
     ------
@@ -50,7 +54,9 @@ def dashboard(run: Run, views: Iterable[str] | None = None, events: int | None =
     if not views and (alone := register.alone(run)):
         shown = alone.tabs
     payload: dict[str, Any] = {}
-    for tab, tool in tools.items():
+    for done, (tab, tool) in enumerate(tools.items(), 1):
+        if progress is not None and (tab in asked or tool.always):
+            progress(f"analysing, {done} of {len(tools)}: {NAMES[tab].label}")
         payload |= tool.beside(run)
         payload[tab] = tool.payload(run, most) if tab in asked or tool.always else _left_out(tool)
     # Last, because it states how long the analysis took.

@@ -16,6 +16,15 @@ ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 90
 
 
+LEFT = "nbprof: the cell ran"
+
+
+def _kind(data: dict) -> str:
+    if "application/vnd.nbprof.v1+json" in data:
+        return "dashboard"
+    return "line" if data["text/plain"].startswith(LEFT) else "display"
+
+
 @dataclass
 class Result:
     """What one cell left behind."""
@@ -27,9 +36,21 @@ class Result:
     value: str | None = None
     stdout: str = ""
     stderr: str = ""
-    displays: list[dict] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     errors: int = 0
+    shown: list[dict | str] = field(default_factory=list)
+    """All that stays, in order: what was displayed, and `stdout`, `stderr`, `result`, `error`."""
+
+    @property
+    def displays(self) -> list[dict]:
+        """What was displayed, but for the line that the live status leaves."""
+        return [data for data in self.shown if isinstance(data, dict) and not data["text/plain"].startswith(LEFT)]
+
+    @property
+    def order(self) -> list[str]:
+        """`line`, `dashboard`, `display`, `stdout`, `result`, `error`, each once where it is repeated; frameworks warn on stderr at any time."""
+        kinds = [kind if isinstance(kind, str) else _kind(kind) for kind in self.shown if kind != "stderr"]
+        return [kind for before, kind in zip([None, *kinds], kinds, strict=False) if kind != before]
 
     @property
     def dashboards(self) -> list[dict]:
@@ -72,25 +93,28 @@ class Kernel:
                 break
             if kind == "stream":
                 setattr(result, content["name"], getattr(result, content["name"]) + content["text"])
+                result.shown.append(content["name"])
                 if interrupt_at and interrupt_at in result.stdout:
                     interrupt_at = ""
                     self.manager.interrupt_kernel()
             elif kind == "execute_result":
                 result.value = content["data"]["text/plain"]
+                result.shown.append("result")
             elif kind == "clear_output":
-                result.displays.clear()
+                result.shown.clear()
                 places.clear()
             elif kind in ("display_data", "update_display_data"):
                 place = content["transient"].get("display_id")
                 result.lines.append(content["data"]["text/plain"])
                 if kind == "display_data":
-                    result.displays.append(content["data"])
+                    result.shown.append(content["data"])
                     places[place] = content["data"]
                 elif place in places:
                     places[place].clear()
                     places[place].update(content["data"])
             elif kind == "error":
                 result.errors += 1
+                result.shown.append("error")
         # On a busy machine replies to what was asked while the kernel started may come first.
         while (answer := self.client.get_shell_msg(timeout=20))["parent_header"].get("msg_id") != request:
             pass

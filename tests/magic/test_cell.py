@@ -9,7 +9,7 @@ from tests.support.tracebacks import own
 MIMES = {"application/vnd.nbprof.v1+json", "text/html", "image/png", "text/plain"}
 
 
-def test_the_dashboard_takes_the_place_of_the_live_strip(kernel):
+def test_the_dashboard_takes_the_place_of_the_live_status(kernel):
     result = kernel.run("%%nbprof -o p\nhistory = model.fit(data, epochs=3, verbose=0, callbacks=[Slow()])")
     assert result.status == "ok", result.traceback
     assert len(result.displays) == 1
@@ -26,6 +26,15 @@ def test_the_dashboard_takes_the_place_of_the_live_strip(kernel):
     assert (kernel.folder / "nbprof-results" / ".gitignore").read_text() == "*\n"
     assert list((kernel.folder / "nbprof-results").glob("plugins/profile/*/*.xplane.pb"))
     assert not list((kernel.folder / "nbprof-results").glob(".recording-*"))
+
+
+def test_what_the_cell_shows_stands_before_the_dashboard(kernel):
+    result = kernel.run("%%nbprof\nmodel.fit(data, verbose=0)\nprint('lost')\ndisplay(1)\n6 * 7")
+    assert result.order == ["line", "stdout", "display", "result", "dashboard"]
+    failed = kernel.run("%%nbprof\nmodel.fit(data, verbose=0)\nprint('before')\n1 / 0")
+    assert failed.order == ["line", "stdout", "error", "dashboard"]
+    quiet = kernel.run("%%nbprof -q\nmodel.fit(data, verbose=0)\nprint('lost')")
+    assert quiet.order == ["stdout"]
 
 
 def test_against_a_run_from_before_shows_the_comparison_first(kernel):
@@ -48,7 +57,8 @@ def test_progress_is_painted_at_most_four_times_a_second(kernel):
     kernel.run("import time; started = time.perf_counter()")
     result = kernel.run("%%nbprof\nmodel.fit(data, epochs=40, verbose=0)")
     elapsed = float(kernel.ask("time.perf_counter() - started"))
-    assert len(result.lines) <= 4 * elapsed + 3
+    # And one for the line that stays, the first of what follows the cell, and the dashboard.
+    assert len(result.lines) <= 4 * elapsed + 5
 
 
 def test_the_value_of_the_last_expression_stays_out_n(kernel):

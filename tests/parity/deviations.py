@@ -129,7 +129,7 @@ INPUT: list[Deviation] = [
         "input_pipeline_analyzer",
         "level",
         XPROF,
-        _UNMARKED,
+        ("jax/tpu-v6e-inference",),
         _BY_PROGRAM,
         "dialects/test_program_steps.py::test_runs_of_a_program_on_several_gpus_are_steps",
     ),

@@ -298,6 +298,7 @@ def test_loops_over_a_dataset_inside_a_function_are_input(tmp_path):
 def test_one_step_has_no_deviation(tmp_path):
     host = PlaneWriter("/host:CPU")
     host.line("t", [host.event("train", 0, 10 * MS, step_num=1, _r=1), host.event("dense/MatMul:MatMul", 0, 5 * MS)])
+    host.line("loader", [host.event("Iterator::Batch", 20 * MS, 5 * MS)])
     p = made(tmp_path, xspace(host))
     s = p.input_pipeline.summary
     assert (s["sd_percent"], s["mean_percent"], s["steps"]) == (None, 0.0, 1)
