@@ -103,7 +103,7 @@ class Windows:
         self._started_at = datetime.now().astimezone()
         self._began, self._seen_before, self._marked_before = 0.0, 0, 0
         self._contention: Contention | None = None
-        self._label = ""
+        self.label = ""
         self._of_start: list[str] = []
         self._group = uuid.uuid4().hex if options.every else ""
 
@@ -214,7 +214,7 @@ class Windows:
     def _describe(self, backend: Backend, elapsed: float, contention: dict[str, float]) -> CaptureInfo:
         clock = self.clock
         marked = clock.marked - self._marked_before
-        self._label = self._label or f"run {next(_numbers)}"
+        self.label = self.label or f"run {next(_numbers)}"
         return CaptureInfo(
             backend=backend.name,
             framework=backend.versions(),
@@ -223,7 +223,7 @@ class Windows:
             steps_seen=clock.seen,
             steps_marked=marked,
             notes=[*describe.how_steps_were_found(clock), *self.notes],
-            label=self._label,
+            label=self.label,
             precision=describe.precision(),
             options=asdict(self.options),
             window=[self._seen_before + 1, clock.seen] if marked else [],

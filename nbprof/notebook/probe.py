@@ -56,6 +56,11 @@ def probe(shell: Any, options: Options, source: str, profile: Profile, *, in_pla
         measured, used, inputs, notes = _second_run(shell, options, source, profile, in_place=in_place)
     except _NoProbe as reason:
         return {**out, "text": f"The input was not probed: {reason}"}
+    # Whatever goes wrong, the first run is shown.
+    except KeyboardInterrupt:
+        return {**out, "text": "The input was not probed: it was interrupted. What the second run changed was put back."}
+    except Exception as error:
+        return {**out, "text": f"The input was not probed: {type(error).__name__}: {error}"}
     said = f"{wording.number(predicted, 2)} ms predicted" if predicted is not None else f"not predicted: {why}"
     recorded = wording.number(profile.run.overview_of_files["step_time_ms"], 2)
     out["measured_ms"] = measured
@@ -89,14 +94,15 @@ def _second_run(shell: Any, options: Options, source: str, profile: Profile, *, 
         code = getattr(namespace.get(name), "__code__", None)
         return names_in(code) if code is not None and getattr(namespace[name], "__globals__", None) is namespace else set()
 
-    state = State(namespace, names_read(tree, inner) - hidden)
+    state = None
     try:
+        state = State(namespace, names_read(tree, inner) - hidden)
         _check(state, in_place=in_place)
         inputs = Inputs(max(capture.elapsed_s if capture is not None else 0.0, 1.0), lambda value: _name_of(namespace, value, hidden))
         again = _record(options, source, inputs, run)
     finally:
         with shielded():
-            failed = state.restore()
+            failed = state.restore() if state is not None else []
     measured, used = _measured(again.run, inputs)
     notes = ["Its output is not shown."]
     if state.uncopied or failed:
@@ -119,11 +125,10 @@ def _compiled(shell: Any, source: str) -> tuple[ast.Module, Any]:
 
 def _check(state: State, *, in_place: bool) -> None:
     if state.consumed:
-        names = ", ".join(f"`{name}`" for name in state.consumed)
-        raise _NoProbe(f"the first run has used up {names}. Make the iterator in the cell itself. {_AGAIN}.")
+        raise _NoProbe(f"the first run has used up {', '.join(state.consumed)}. Make the iterator in the cell itself. {_AGAIN}.")
     if state.uncopied and not in_place:
         raise _NoProbe(
-            f"{', '.join(state.uncopied[:5])} could not be put back after a second run. {_AGAIN}; `--probe-in-place` runs it all the same."
+            f"{', '.join(state.uncopied[:5])} could not be put back after a second run. {_AGAIN}; --probe-in-place runs it all the same."
         )
 
 
@@ -133,6 +138,8 @@ def _record(options: Options, source: str, inputs: Inputs, run: Any) -> Profile:
     from nbprof.profiles.load import last, open_recording, set_last
 
     session = Session(replace(options, save=False, logdir=None), source=source)
+    # It is none of the runs that are counted.
+    session.windows.label = "probe"
     inputs.step = lambda: session.clock.seen + 1
     failure: BaseException | None = None
     with inputs, _unseen():
@@ -150,11 +157,12 @@ def _record(options: Options, source: str, inputs: Inputs, run: Any) -> Profile:
         raise _NoProbe("the second run was interrupted. What it changed was put back.")
     if failure is not None:
         first = str(failure).strip().partition("\n")[0][:300]
-        raise _NoProbe(f"the second run failed: {type(failure).__name__}: {first}. What it changed was put back.")
+        what = type(failure).__name__ + (f": {first}" if first else "")
+        raise _NoProbe(f"the second run failed: {what}. What it changed was put back.")
     if inputs.empty:
         raise _NoProbe(f"{', '.join(inputs.empty)} gave no batch in the second run.")
     if not inputs.replaced:
-        raise _NoProbe("the cell reads no dataset of tf.data and no DataLoader; `nbprof.steps(batches)` marks other inputs.")
+        raise _NoProbe("the cell reads no dataset of tf.data and no DataLoader; nbprof.steps(batches) marks other inputs.")
     if recording is None:
         raise _NoProbe(f"the second run was not recorded: {session.failure}.")
     before = last()

@@ -69,7 +69,8 @@ class Profile:
         one takes 35 % or more of it, and how sure that is: high where it is the largest part of 90 % of steps, there are 10 or more, their
         sd is at most 25 % of the mean and nothing was dropped; one failure is medium, more are low. `contention`, where it is there, says
         that other processes took cores while nbprof recorded (20 % or more of them, while its own threads waited for one for 10 % or more
-        of the time in which they were ready to run); that is one failure more.
+        of the time in which they were ready to run); that is one failure more. `probe`, where there was one (`%%nbprof --probe input`), has
+        `measured_ms` and `predicted_ms` of a step without its input, and `text` and `detail`, which say how that was measured.
 
         `step_time_ms` `step_time_sd_ms` (n - 1; None of one step) and `input_percent` (sum of input by sum of step times) are of the steps
         that averages use: no warm-up, not cut, of one kind (training, unless steps of another kind take over 4 times as long).

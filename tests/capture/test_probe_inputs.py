@@ -36,7 +36,7 @@ def test_a_dataset_gives_its_first_batch_as_often_as_it_has_batches(tf):
     with inputs(data=data) as probe:
         assert [batch.numpy().tolist() for batch in data] == [[0, 1]] * 4
         assert [batch.tolist() for batch in data.as_numpy_iterator()] == [[0, 1]] * 4
-    assert list(probe.replaced) == ["`data` (tf.data), 4 batches"]
+    assert list(probe.replaced) == ["data (tf.data), 4 batches"]
     assert tf.data.Dataset.__iter__ is before
     assert [batch.numpy().tolist() for batch in data] == [[0, 1], [2, 3], [4, 5], [6]]
 
@@ -66,8 +66,8 @@ def test_an_endless_dataset_and_one_whose_end_does_not_come(tf):
         assert len(list(itertools.islice(endless, 10))) == 10
         assert {item.numpy() for item in itertools.islice(generated, 3)} == {0}
     first, second = probe.replaced
-    assert first == "`endless` (tf.data), endless"
-    assert second.startswith("`generated` (tf.data), ")
+    assert first == "endless (tf.data), endless"
+    assert second.startswith("generated (tf.data), ")
 
 
 @pytest.mark.parametrize(("count", "left"), [(0, 0), (2, 1)])
@@ -94,7 +94,7 @@ def test_datasets_inside_fit_with_validation(tf, model):
     with inputs(data=data, validation=validation) as probe:
         model.fit(data, validation_data=validation, epochs=2, verbose=0)
     assert read == [0, 0]
-    assert list(probe.replaced) == ["`data` (tf.data), 8 batches", "`validation` (tf.data), 2 batches"]
+    assert list(probe.replaced) == ["data (tf.data), 8 batches", "validation (tf.data), 2 batches"]
 
 
 def test_the_first_batch_is_read_in_steps_that_are_told(tf):
@@ -132,7 +132,7 @@ def test_a_loader_gives_its_first_batch_as_often_as_it_has_batches(torch):
         assert len(iter(loader)) == 3
     assert first == again == [[0, 1, 2, 3]] * 3
     assert rows.read == 4
-    assert list(probe.replaced) == ["`loader` (DataLoader), 3 batches"]
+    assert list(probe.replaced) == ["loader (DataLoader), 3 batches"]
     assert torch.utils.data.DataLoader.__iter__ is before
     assert [at.tolist() for _, at in loader] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
 
@@ -181,7 +181,7 @@ def test_the_items_of_steps():
     batches = slow(3)
     with inputs(batches=batches) as probe:
         assert list(nbprof.steps(batches)) == [(0, [0])] * 3
-    assert list(probe.replaced) == ["`batches` (nbprof.steps), 3 batches"]
+    assert list(probe.replaced) == ["batches (nbprof.steps), 3 batches"]
     assert list(nbprof.steps(slow(2))) == [(0, [0]), (1, [1])]
 
 
@@ -210,7 +210,7 @@ def test_steps_over_a_loader_or_a_dataset_replace_it_once(torch, tf):
         assert [number for number, _ in nbprof.steps(enumerate(loader))] == [0, 1]
         assert [number for number, _ in nbprof.steps(zip(itertools.count(), data, strict=False))] == [0, 1]
         assert len(list(nbprof.steps(data))) == 2
-    assert list(probe.replaced) == ["`loader` (DataLoader), 2 batches", "`data` (tf.data), 2 batches"]
+    assert list(probe.replaced) == ["loader (DataLoader), 2 batches", "data (tf.data), 2 batches"]
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])

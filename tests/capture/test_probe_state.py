@@ -133,10 +133,10 @@ def test_arrays_and_random_numbers_are_as_before():
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ("thing = threading.Lock()", "`thing` (lock)"),
-        ("class Logger:\n    def __init__(self):\n        self.lock = threading.RLock()\nthing = Logger()", "`thing.lock` (RLock)"),
-        ("thing = {'counter': itertools.count()}", "`thing.counter` (count)"),
-        ("thing = FILE", "`thing` (an open file)"),
+        ("thing = threading.Lock()", "thing (lock)"),
+        ("class Logger:\n    def __init__(self):\n        self.lock = threading.RLock()\nthing = Logger()", "thing.lock (RLock)"),
+        ("thing = {'counter': itertools.count()}", "thing.counter (count)"),
+        ("thing = FILE", "thing (an open file)"),
     ],
 )
 def test_what_cannot_be_put_back_is_named(source, says, tmp_path):
@@ -165,7 +165,7 @@ def test_an_array_too_large_to_copy_is_named(monkeypatch):
     monkeypatch.setattr("nbprof.capture.probe.state.SHARE", 0.0)
     state = State(notebook("x = np.zeros(3)\nn = 1", np=np), {"x", "n"})
     state.restore()
-    assert state.uncopied == ["`x` (a copy needs more than half of the free memory)"]
+    assert state.uncopied == ["x (a copy needs more than half of the free memory)"]
 
 
 def test_interrupted_while_it_is_kept_all_is_as_before(monkeypatch):

@@ -49,14 +49,14 @@ def test_a_step_without_input_is_measured_beside_what_was_predicted(kernel):
     )
     assert (result.status, len(result.dashboards), result.stdout) == ("ok", 1, "once\n"), result.traceback
     probe = told(kernel, "p")
-    step = float(kernel.ask("p.overview['step_time_ms']"))
-    waiting = float(kernel.ask("p.steps.summary.set_index('category')['mean_ms']['input']"))
+    step = float(kernel.ask("float(p.overview['step_time_ms'])"))
+    waiting = float(kernel.ask("float(p.steps.summary.set_index('category')['mean_ms']['input'])"))
     assert probe["predicted_ms"] == pytest.approx(step - waiting)
     assert 0 < probe["measured_ms"] < step
     assert probe["text"] == (
         f"With a perfect input pipeline a step takes {probe['measured_ms']:.2f} ms (measured), {probe['predicted_ms']:.2f} ms predicted."
     )
-    assert "`slow` (tf.data), 10 batches" in probe["detail"]
+    assert "slow (tf.data), 10 batches" in probe["detail"]
     assert "9 of 10 steps of it are averaged" in probe["detail"]
     assert probe["text"] in result.displays[0]["text/html"]
     assert probe["text"] in result.displays[0]["text/plain"]
@@ -69,7 +69,7 @@ def test_a_step_without_input_is_measured_beside_what_was_predicted(kernel):
 
 def test_quietly_and_for_one_statement(kernel):
     result = kernel.run("%nbprof --quiet --probe input model.fit(slow, verbose=0)")
-    assert (result.status, result.displays, result.stderr) == ("ok", [], "")
+    assert (result.status, result.displays, "nbprof:" in result.stderr) == ("ok", [], False)
     assert told(kernel)["measured_ms"] > 0
 
 
@@ -80,7 +80,7 @@ def test_what_cannot_be_put_back_has_to_be_asked_for(kernel):
     assert (result.status, len(result.dashboards), kernel.ask("n")) == ("ok", 1, "True")
     probe = told(kernel)
     assert probe["text"] == (
-        "The input was not probed: `lock` (lock) could not be put back after a second run. The cell was not run again; `--probe-in-place` "
+        "The input was not probed: lock (lock) could not be put back after a second run. The cell was not run again; --probe-in-place "
         "runs it all the same."
     )
     assert (probe["measured_ms"], probe["predicted_ms"] > 0) == (None, True)
@@ -88,14 +88,14 @@ def test_what_cannot_be_put_back_has_to_be_asked_for(kernel):
     kernel.run(f"%%nbprof --probe-in-place\n{cell}")
     probe = told(kernel)
     assert probe["measured_ms"] > 0
-    assert "What it changed stays changed in `lock` (lock); all else was put back." in probe["detail"]
+    assert "What it changed stays changed in lock (lock); all else was put back." in probe["detail"]
 
 
 def test_an_iterator_that_the_first_run_has_used_up(kernel):
     kernel.run("left = batches()")
     kernel.run("%%nbprof --probe input\nfor x in nbprof.steps(left):\n    model.predict_on_batch(x_)".replace("x_", "np.ones((8, 4))"))
     assert told(kernel)["text"] == (
-        "The input was not probed: the first run has used up `left`. Make the iterator in the cell itself. The cell was not run again."
+        "The input was not probed: the first run has used up left. Make the iterator in the cell itself. The cell was not run again."
     )
 
 
@@ -104,7 +104,7 @@ def test_an_iterator_that_the_first_run_has_used_up(kernel):
     [
         ("raise ValueError('twice\\nno')", "the second run failed: ValueError: twice. What it changed was put back."),
         ("os.kill(os.getpid(), 2); time.sleep(5)", "the second run was interrupted. What it changed was put back."),
-        ("raise SystemExit", "the second run failed: SystemExit: . What it changed was put back."),
+        ("raise SystemExit", "the second run failed: SystemExit. What it changed was put back."),
     ],
 )
 def test_a_second_run_that_fails_leaves_nothing(kernel, happens, says):
@@ -173,5 +173,5 @@ def test_a_loop_in_jax_and_one_in_pytorch(kernel):
         "kept = net.weight.detach().clone()"
     )
     assert (result.status, told(kernel)["measured_ms"] > 0) == ("ok", True), told(kernel)
-    assert "`loader` (DataLoader), 6 batches" in told(kernel)["detail"]
+    assert "loader (DataLoader), 6 batches" in told(kernel)["detail"]
     assert kernel.ask("bool((kept == net.weight).all())") == "True"

@@ -85,7 +85,7 @@ function nextSteps(overview: Overview, context: ViewContext): HTMLElement {
     "section",
     heading("Next steps", some ? "largest expected gain first; gains do not add up" : ""),
     overview.contention && h("p.contention", h("b", overview.contention)),
-    overview.probe && h("p.contention", h("b", overview.probe.text), h("small.dim", overview.probe.detail)),
+    overview.probe && h("p.contention", h("b", overview.probe.text), h("span.dim", overview.probe.detail)),
     some
       ? h("ul.recs", ...overview.advice.map((advice) => adviceCard(advice, context, !overview.only)))
       : h("p.dim", overview.no_advice),

@@ -181,7 +181,7 @@ class Inputs:
 
     def _note(self, kind: str, source: Any, number: int | None) -> None:
         name = self._name_of(source)
-        called = f"`{name}` ({kind})" if name else _UNNAMED[kind]
+        called = f"{name} ({kind})" if name else _UNNAMED[kind]
         if number == 0:
             self.empty.append(called)
         else:

@@ -259,7 +259,7 @@ class State:
         return isinstance(found, type) and isinstance(value, found)
 
     def _refuse(self, path: str, value: Any, why: str) -> None:
-        self.uncopied.append(f"`{path}` ({why or type(value).__name__})")
+        self.uncopied.append(f"{path} ({why or type(value).__name__})")
 
     def _attributes(self, value: Any, path: str) -> None:
         held = getattr(value, "__dict__", None)
