@@ -399,6 +399,7 @@ def test_every_rule_has_a_case_in_which_it_speaks_and_one_in_which_it_is_silent(
     assert len(names) == len(set(names))
     assert set(RULES) == set(names)
     assert all(rule.refuted_by and rule.certainty in ("measured", "estimated", "inferred") for rule in every())
+    assert {rule.gain_is for rule in every()} == {"up to", "about", "at least", ""}
     for rule, cases in RULES.items():
         assert {speaks for _, speaks in cases} == {True, False}, rule
 
@@ -418,7 +419,7 @@ def test_a_rule_speaks_from_its_threshold_on(rule, asked, speaks):
     assert row["view"] in ("input", "ops", "op_profile", "hlo", "kernels", "memory", "memory_viewer", "pods", "trace")
     assert code(row["fix"]).body
     gain = row["gain_ms_per_step"]
-    assert np.isnan(gain) or WORTH_PERCENT <= gain <= 100.0
+    assert np.isnan(gain) or (WORTH_PERCENT <= gain <= 100.0 and row["gain_is"])
     text = " ".join(row[["title", "evidence", "fix"]])
     foreign = {
         "JAX": ("tf.", "torch", "Keras", "layers."),
@@ -588,8 +589,8 @@ def test_a_rule_is_added_in_one_module(monkeypatch):
     monkeypatch.setattr(advice_step, "RULES", (*advice_step.RULES, made))
     told = found({"host_compute": 40.0, "device_compute": 60.0}, OWN_LOOP).loc["made_up"]
     assert told.to_dict() == {
-        "severity": "medium", "title": "Make up less", "evidence": "**40%** of a step.", "gain_ms_per_step": 40.0, "fix": "-a()\n+b()",
-        "view": "ops", "link": "Ops", "certainty": "measured", "refuted_by": "",
+        "severity": "medium", "title": "Make up less", "evidence": "**40%** of a step.", "gain_ms_per_step": 40.0, "gain_is": "up to",
+        "fix": "-a()\n+b()", "view": "ops", "link": "Ops", "certainty": "measured", "refuted_by": "",
     }  # fmt: skip
     assert "made_up" not in found({"host_compute": 30.9, "device_compute": 69.1}, OWN_LOOP).index
     assert "| `made_up` | all | What was made up | ≥ 31 % of step time (high from 47 %) | nbprof |" in advice_page.page()
