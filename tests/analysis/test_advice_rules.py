@@ -10,8 +10,10 @@ from nbprof.analysis.advice import step as advice_step
 from nbprof.analysis.advice.advice import WORTH_PERCENT, every, without_steps
 from nbprof.analysis.advice.evidence import Evidence, Padding, Placed, Spread
 from nbprof.analysis.advice.programs import Product, Work
+from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.ops.torch_runtime import Calls, Runtime
 from nbprof.analysis.rule import ALL, JAX, OURS, PYTORCH, TENSORFLOW, Found, Rule, Target, Threshold
+from nbprof.analysis.steps.periodic import Periodic
 from tests.analysis.test_advice import OWN_LOOP, code, found
 from tests.support import advice_page
 
@@ -115,6 +117,18 @@ def host_ops(share=15.0, eager=50.0, idle=15.0, **more):
         "device_idle_percent": idle,
         "eager_host_percent": eager,
     }
+
+
+def rhythm(per_step, what="aten::linear", what_ms=15.0, category="host_compute", category_ms=30.0, chance=0.01):
+    """Every tenth step is 30 ms longer where `per_step` is 3."""
+    times = {"extra_ms": 10 * per_step, "category_ms": category_ms, "what_ms": what_ms}
+    found = Periodic(every=10, slow=4, steps=40, chance=chance, category=category, what=what, more=6.0, fewer=3.0, **times)
+    return torch() | {"evidence": Evidence(periodic=found)}
+
+
+def growing(steps=10, rising=0.9, each=1000.0, **more):
+    found = Growth("GPU:0", steps, rising, each, grown=10_000, peak=1_000_000, capacity=2_000_000, **more)
+    return torch() | {"evidence": Evidence(growth=found)}
 
 
 SMALL, WIDE = {"own": 50.0}, {"own": 50.0, "bandwidth_fraction": 0.5}
@@ -377,6 +391,26 @@ RULES = {
         (optimizer(3.0, 49.9), False),
         (optimizer(3.0, name="Shampoo"), False),
         (optimizer(3.0, name="RMSprop"), True),
+    ],
+    "periodic": [
+        (rhythm(3.0), True),
+        (rhythm(2.99), False),
+        (rhythm(3.0, chance=0.011), False),
+        (rhythm(3.0, what_ms=14.9), False),
+        (rhythm(3.0, what=""), False),
+        (rhythm(3.0, what="", what_ms=0.0, category="other", category_ms=15.0), True),
+        (rhythm(3.0, what="", what_ms=0.0, category="other", category_ms=14.9), False),
+        (rhythm(3.0, category="input"), False),
+        (rhythm(3.0, what="Optimizer.step#AdamW.step"), False),
+        (torch(), False),
+    ],
+    "memory_growth": [
+        (growing(), True),
+        (growing(steps=9), False),
+        (growing(rising=0.89), False),
+        (growing(each=999.0), False),
+        (growing(op="aten::addmm", shape="[8, 8]"), True),
+        (torch(), False),
     ],
     "gloo": [(torch(gloo=1), True), (torch(), False), (torch(gloo=1, amd=True), False)],
     "data_parallel": [({**torch(data_parallel=True), "devices": 2}, True), ({**torch(data_parallel=True), "devices": 1}, False)],
