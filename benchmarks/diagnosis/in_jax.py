@@ -231,6 +231,17 @@ def _(mended: bool) -> Loop:
     )
 
 
+@planted("jax/log now and then, marked", "every eighth step writes a log in Python", COMPUTE | PYTHON, "periodic", also=("other",))
+def _(mended: bool) -> Loop:
+    def extra(i: int, value: Any) -> None:
+        value.block_until_ready()
+        if i % 8 == 7 and not mended:
+            busy(0.05)
+
+    some = ready(256, 256)
+    return fit(jax.jit(update), weights(*MLP), lambda: nbprof.steps(cycle(some)), extra)
+
+
 @planted("jax/host callback", "each step calls back into Python", HOST | COMPUTE)
 def _(mended: bool) -> Loop:
     def slow(value: Any) -> Any:

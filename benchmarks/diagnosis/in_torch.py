@@ -205,6 +205,40 @@ def _(mended: bool) -> Loop:
     return fit(mlp(512), ready(256, 256), extra=lambda _: None if mended else time.sleep(0.015))
 
 
+@planted("torch/checkpoint now and then", "every eighth step writes a checkpoint", COMPUTE | PYTHON, "periodic", also=("other",))
+def _(mended: bool) -> Loop:
+    return fit(mlp(512), ready(256, 256), extra=lambda i: time.sleep(0.05) if i % 8 == 7 and not mended else None)
+
+
+@planted("torch/validation now and then", "every eighth step validates on much data", COMPUTE, "periodic")
+def _(mended: bool) -> Loop:
+    model, held = mlp(512), torch.randn(8192, 256)
+
+    def validate(i: int) -> None:
+        if i % 8 == 7 and not mended:
+            with torch.no_grad():
+                model(held).argmax(1).float().mean().item()
+
+    return fit(model, ready(256, 256), extra=validate)
+
+
+@planted("torch/outputs are kept", "a list keeps the outputs of each step", COMPUTE, "memory_growth")
+def _(mended: bool) -> Loop:
+    model, some, kept = mlp(512), ready(2048, 256), []
+    optim = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def loop(steps: int) -> None:
+        for x, y in islice(some(), steps):
+            optim.zero_grad()
+            out = model(x)
+            loss = functional.cross_entropy(out, y)
+            loss.backward()
+            optim.step()
+            kept.append(loss.item() if mended else out)
+
+    return loop
+
+
 @planted("torch/loop over time steps", "an RNN is a Python loop over its time steps", HOST | COMPUTE, also=("other",))
 def _(mended: bool) -> Loop:
     class Net(nn.Module):

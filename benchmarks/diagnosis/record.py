@@ -39,14 +39,15 @@ def recorded(program: Program, mended: bool) -> dict[str, Any]:
     return {
         "clock_ms": 1000 * seconds / steps,
         "step_ms": float(frame["step_time_ms"].mean()) if len(frame) else None,
+        "step_error_ms": float(frame["step_time_ms"].sem()) if len(frame) > 1 else 0.0,
         "steps": len(frame),
         "steps_run": steps,
         "bound": overview["bound"],
         "verdict": f"{overview['verdict']}: {overview['verdict_text']}",
         "confidence": overview["confidence"],
         "found": [
-            {"rule": str(rule), "gain_ms": None if gain != gain else float(gain), "title": str(title)}
-            for rule, gain, title in zip(advice["rule"], advice["gain_ms_per_step"], advice["title"], strict=True)
+            {"rule": str(rule), "gain_ms": None if gain != gain else float(gain), "gain_is": str(kind), "title": str(title)}
+            for rule, gain, kind, title in zip(*(advice[c] for c in ("rule", "gain_ms_per_step", "gain_is", "title")), strict=True)
         ],
     }
 

@@ -51,10 +51,11 @@ export interface Pair {
   figures: ComparedFigure[];
   /** The step itself first. */
   categories: ComparedCategory[];
-  /** What became of the advice: the findings of either run with the gain that each predicts at most. Reports of 0.2 and before lack them. */
+  /** What became of the advice: the findings of either run with the gain that each predicts. Reports of 0.2 and before lack them. */
   findings?: {
     title: string;
     state: "gone" | "still found" | "new";
+    gain_is?: string;
     before_ms: number | null;
     after_ms: number | null;
   }[];

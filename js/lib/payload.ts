@@ -130,8 +130,10 @@ export interface Figure {
 export interface Advice {
   severity: "high" | "medium" | "low";
   title: string;
-  /** Upper bound of the gain in ms per step, null when not known. */
+  /** Gain in ms per step, null when not known. */
   gain_ms: number | null;
+  /** What it is, empty where there is none. Reports of 0.2 and before lack it, and mean a bound. */
+  gain_is?: "up to" | "about" | "at least" | "";
   evidence: Marked;
   /** How sure it is, and what would refute it, as the end of "Wrong if …". Reports of 0.2 and before lack them. */
   certainty?: string;

@@ -340,6 +340,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
           severity: "high",
           title: "Run Dataset.map in parallel",
           gain_ms: 2.6,
+          gain_is: "about",
           evidence: "Map(decode_and_augment) takes **62.4 ms** of the **82.1 ms** spent on input (**76%**).",
           fix: [
             { kind: "removed", text: "ds = ds.map(decode_and_augment)" },

@@ -26,6 +26,10 @@ OURS = "nbprof"
 MEASURED, ESTIMATED, INFERRED = "measured", "estimated", "inferred"
 """How sure a finding is: its cost is the time of recorded events; it follows from names, shapes or peaks; or its cause was not recorded."""
 
+UP_TO, ABOUT, AT_LEAST = "up to", "about", "at least"
+"""What a gain is: a bound, as the change takes away no more than this recorded time; an estimate, as the host spends so long on it, but the
+change may leave some of it, or give the rest of the step its cores back; or a part of the gain, as what goes with it was not recorded."""
+
 FactsT = TypeVar("FactsT")
 FoundT = TypeVar("FoundT")
 
@@ -90,6 +94,7 @@ class Finding(NamedTuple):
     title: str
     evidence: str
     gain_ms_per_step: float
+    gain_is: str
     fix: str
     view: str
     link: str
@@ -107,7 +112,7 @@ class Found:
     severity : str
         `high`, `medium` or `low`.
     gain_ms : float
-        Time saved per step if the cost disappeared entirely; NaN if unknown.
+        The recorded time per step that the change could save; NaN if unknown. The rule's `gain_is` says whether it can be more.
     fix, title : str
         If they depend on what was found; otherwise the rule has them.
     target : Target, optional
@@ -147,6 +152,8 @@ class Rule(Generic[FactsT, FoundT]):
         `MEASURED`, `ESTIMATED` or `INFERRED`.
     refuted_by : str
         What an experiment would show if the finding were wrong, as the end of "Wrong if …".
+    gain_is : str
+        `UP_TO`, `ABOUT` or `AT_LEAST`; empty for a rule that states no gain.
     on_npu : bool
         For PyTorch rules: whether it also holds on an NPU. The others are about CUDA graphs, Tensor Cores and the like.
     advises : bool
@@ -170,6 +177,7 @@ class Rule(Generic[FactsT, FoundT]):
     fix: str = ""
     certainty: str = MEASURED
     refuted_by: str = ""
+    gain_is: str = UP_TO
     on_npu: bool = False
     advises: bool = True
     about: str = ""
@@ -190,6 +198,7 @@ class Rule(Generic[FactsT, FoundT]):
             title=found.title or self.title,
             evidence=found.evidence,
             gain_ms_per_step=found.gain_ms,
+            gain_is=self.gain_is,
             fix=found.fix or self.fix,
             view=view,
             link=link,

@@ -57,6 +57,12 @@ def duration(seconds: Any) -> str:
     return f"{number(seconds * 1000)} ms" if seconds < 1 else f"{number(seconds, 1)} s"
 
 
+def gain(finding: dict[str, Any]) -> str:
+    """`up to −1.20 ms per step`, or `about`, or `at least`; empty for a finding that states none."""
+    saved = real(finding["gain_ms"])
+    return "" if saved is None else f"{finding['gain_is']} {number(-saved, 2)} ms per step"
+
+
 def plural(count: int, one: str, many: str = "") -> str:
     """`1 step`, `32 steps`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

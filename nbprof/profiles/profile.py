@@ -183,8 +183,8 @@ class Profile:
         Each has its evidence in numbers, the code that changes it, and the view that shows it. They follow from the conditions of
         `overview["checks"]`, the tf.data analysis, kernels, compiled programs and memory; PyTorch's also from its DataLoader, optimizer,
         runtime calls and allocator, those of NPUs from `p.ascend.rules`. docs/advice.md lists every rule with its threshold and source. A
-        gain is an upper bound: what a step would save if the cost went away entirely. In a notebook the frame displays as the findings of
-        the dashboard, with the code to copy.
+        gain is recorded time that the change could save; `gain_is` says whether it can be more. In a notebook the frame displays as the
+        findings of the dashboard, with the code to copy.
         """
         from nbprof.tools.overview.accessor import Advice
 

@@ -25,10 +25,10 @@ from nbprof.analysis.ascend import verdict as ascend_verdict
 from nbprof.analysis.device_time import use as device_use
 from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.memory import alive as memory_alive
-from nbprof.analysis.memory import memory
+from nbprof.analysis.memory import growth, memory
 from nbprof.analysis.memory import ops as memory_ops
 from nbprof.analysis.ops import longest_calls, ops, torch_ops, torch_runtime, xprof_ops
-from nbprof.analysis.steps import backlog, pods, steps, tpu_cores, warmup, xprof_steps
+from nbprof.analysis.steps import backlog, periodic, pods, steps, tpu_cores, warmup, xprof_steps
 from nbprof.core import remedies
 from nbprof.core.files import RunFiles, SourceFile
 from nbprof.core.trace import Note, Receipt, Trace
@@ -432,6 +432,8 @@ class Run(Frames):
             texts=advice_host_buffer.speaks_of_it(map(str, self.trace.names)),
             started=advice_host_buffer.started(self.trace),
             npu_rules=self.ascend.rules if (self.activity.devices["kind"] == "NPU").any() else None,
+            rhythm=periodic.find(self.steps, self.trace),
+            growth=growth.find(self.steps, self.memory_timeline, self.hosts),
         )
 
     @persisted

@@ -10,8 +10,10 @@ from nbprof.analysis.advice import step as advice_step
 from nbprof.analysis.advice.advice import WORTH_PERCENT, every, without_steps
 from nbprof.analysis.advice.evidence import Evidence, Padding, Placed, Spread
 from nbprof.analysis.advice.programs import Product, Work
+from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.ops.torch_runtime import Calls, Runtime
 from nbprof.analysis.rule import ALL, JAX, OURS, PYTORCH, TENSORFLOW, Found, Rule, Target, Threshold
+from nbprof.analysis.steps.periodic import Periodic
 from tests.analysis.test_advice import OWN_LOOP, code, found
 from tests.support import advice_page
 
@@ -115,6 +117,18 @@ def host_ops(share=15.0, eager=50.0, idle=15.0, **more):
         "device_idle_percent": idle,
         "eager_host_percent": eager,
     }
+
+
+def rhythm(per_step, what="aten::linear", what_ms=15.0, category="host_compute", category_ms=30.0, chance=0.01):
+    """Every tenth step is 30 ms longer where `per_step` is 3."""
+    times = {"extra_ms": 10 * per_step, "category_ms": category_ms, "what_ms": what_ms}
+    found = Periodic(every=10, slow=4, steps=40, chance=chance, category=category, what=what, more=6.0, fewer=3.0, **times)
+    return torch() | {"evidence": Evidence(periodic=found)}
+
+
+def growing(steps=10, rising=0.9, each=1000.0, **more):
+    found = Growth("GPU:0", steps, rising, each, grown=10_000, peak=1_000_000, capacity=2_000_000, **more)
+    return torch() | {"evidence": Evidence(growth=found)}
 
 
 SMALL, WIDE = {"own": 50.0}, {"own": 50.0, "bandwidth_fraction": 0.5}
@@ -378,6 +392,26 @@ RULES = {
         (optimizer(3.0, name="Shampoo"), False),
         (optimizer(3.0, name="RMSprop"), True),
     ],
+    "periodic": [
+        (rhythm(3.0), True),
+        (rhythm(2.99), False),
+        (rhythm(3.0, chance=0.011), False),
+        (rhythm(3.0, what_ms=14.9), False),
+        (rhythm(3.0, what=""), False),
+        (rhythm(3.0, what="", what_ms=0.0, category="other", category_ms=15.0), True),
+        (rhythm(3.0, what="", what_ms=0.0, category="other", category_ms=14.9), False),
+        (rhythm(3.0, category="input"), False),
+        (rhythm(3.0, what="Optimizer.step#AdamW.step"), False),
+        (torch(), False),
+    ],
+    "memory_growth": [
+        (growing(), True),
+        (growing(steps=9), False),
+        (growing(rising=0.89), False),
+        (growing(each=999.0), False),
+        (growing(op="aten::addmm", shape="[8, 8]"), True),
+        (torch(), False),
+    ],
     "gloo": [(torch(gloo=1), True), (torch(), False), (torch(gloo=1, amd=True), False)],
     "data_parallel": [({**torch(data_parallel=True), "devices": 2}, True), ({**torch(data_parallel=True), "devices": 1}, False)],
     "out_of_memory": [(torch(out_of_memory=1), True), (torch(), False)],
@@ -399,6 +433,7 @@ def test_every_rule_has_a_case_in_which_it_speaks_and_one_in_which_it_is_silent(
     assert len(names) == len(set(names))
     assert set(RULES) == set(names)
     assert all(rule.refuted_by and rule.certainty in ("measured", "estimated", "inferred") for rule in every())
+    assert {rule.gain_is for rule in every()} == {"up to", "about", "at least", ""}
     for rule, cases in RULES.items():
         assert {speaks for _, speaks in cases} == {True, False}, rule
 
@@ -418,7 +453,7 @@ def test_a_rule_speaks_from_its_threshold_on(rule, asked, speaks):
     assert row["view"] in ("input", "ops", "op_profile", "hlo", "kernels", "memory", "memory_viewer", "pods", "trace")
     assert code(row["fix"]).body
     gain = row["gain_ms_per_step"]
-    assert np.isnan(gain) or WORTH_PERCENT <= gain <= 100.0
+    assert np.isnan(gain) or (WORTH_PERCENT <= gain <= 100.0 and row["gain_is"])
     text = " ".join(row[["title", "evidence", "fix"]])
     foreign = {
         "JAX": ("tf.", "torch", "Keras", "layers."),
@@ -588,8 +623,8 @@ def test_a_rule_is_added_in_one_module(monkeypatch):
     monkeypatch.setattr(advice_step, "RULES", (*advice_step.RULES, made))
     told = found({"host_compute": 40.0, "device_compute": 60.0}, OWN_LOOP).loc["made_up"]
     assert told.to_dict() == {
-        "severity": "medium", "title": "Make up less", "evidence": "**40%** of a step.", "gain_ms_per_step": 40.0, "fix": "-a()\n+b()",
-        "view": "ops", "link": "Ops", "certainty": "measured", "refuted_by": "",
+        "severity": "medium", "title": "Make up less", "evidence": "**40%** of a step.", "gain_ms_per_step": 40.0, "gain_is": "up to",
+        "fix": "-a()\n+b()", "view": "ops", "link": "Ops", "certainty": "measured", "refuted_by": "",
     }  # fmt: skip
     assert "made_up" not in found({"host_compute": 30.9, "device_compute": 69.1}, OWN_LOOP).index
     assert "| `made_up` | all | What was made up | ≥ 31 % of step time (high from 47 %) | nbprof |" in advice_page.page()

@@ -43,10 +43,11 @@ def test_programs_are_many_a_third_are_controls_and_their_rules_exist():
 
 
 def measured(bound="input", found=(), clock=10.0, steps=4, step=10.0, confidence="high"):
-    rows = [{"rule": rule, "gain_ms": gain, "title": rule} for rule, gain in found]
+    rows = [{"rule": rule, "gain_ms": gain, "gain_is": kind[0] if kind else "about", "title": rule} for rule, gain, *kind in found]
     return {
         "clock_ms": clock,
         "step_ms": step,
+        "step_error_ms": 0.1,
         "steps": steps,
         "steps_run": 4,
         "bound": bound,
@@ -86,7 +87,9 @@ def test_figures(score):
         "precision": (2, 4),
         "controls_silent": (0, 1),
         "gone_when_mended": (1, 1),
-        "within_bound": (1, 1),
+        "within_bound": (0, 0),
+        "at_least": (0, 0),
+        "close": (1, 1),
         "steps": (4, 5),
         "step_time": (4, 5),
     }
@@ -95,3 +98,19 @@ def test_figures(score):
     assert figures["step_error_percent"] == pytest.approx(10)
     assert "a/fine: +10.0 %" in figures["step_time"].bad
     assert "1 of 2 (50 %)" in score.table(figures)
+
+
+def test_a_gain_is_held_against_what_it_says_it_is(score):
+    from programs import INPUT, Program
+
+    plant = Program("a/slow", "slow", INPUT, frozenset(("right",)), frozenset(), None, 4)
+
+    def of(kind, said):
+        """The figures of a finding that says so, of a plant whose mend saves 6 ms, give or take 0.28."""
+        each = {"as_is": measured(found=[("right", said, kind)]), "mended": measured(clock=4.0)}
+        figures = score.score({"a/slow": plant}, {"a/slow": each})
+        return {key: figures[key].good for key in ("within_bound", "at_least", "close") if figures[key].of}
+
+    assert [of("up to", said) for said in (5.7, 5.73)] == [{"within_bound": 0}, {"within_bound": 1}]
+    assert [of("at least", said) for said in (6.3, 6.27)] == [{"at_least": 0}, {"at_least": 1}]
+    assert [of("about", said) for said in (3.9, 4.1, 8.9, 9.1)] == [{"close": 0}, {"close": 1}, {"close": 1}, {"close": 0}]

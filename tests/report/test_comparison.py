@@ -51,8 +51,9 @@ def test_what_became_of_the_advice_is_told(mended):
     assert rows["state"].to_dict() == {"map_serial": "gone", "prefetch_missing": "gone", "input_bottleneck": "new"}
     assert rows["before_ms"].dropna().tolist() == pytest.approx(mended.before.advice["gain_ms_per_step"].tolist())
     assert rows["after_ms"].dropna().tolist() == pytest.approx(mended.after.advice["gain_ms_per_step"].tolist())
+    assert rows["gain_is"].to_dict() == {"map_serial": "about", "prefetch_missing": "up to", "input_bottleneck": "about"}
     change = mended.verdict["change_ms"][0]
-    said = f"2 findings are gone, the largest of which predicted up to −{rows['before_ms'].max():.2f} ms per step; the step changed by −{-change:.2f} ms."
+    said = f"2 findings are gone, the largest of which predicted about −{rows['before_ms'].max():.2f} ms per step; the step changed by −{-change:.2f} ms."
     assert said in mended.text()
     assert said.replace("2 f", "**2** f", 1).split(",")[0] in mended.markdown()
     back = nbprof.compare(mended.after, mended.before)

@@ -93,7 +93,7 @@ def test_the_static_part_holds_the_answer_and_the_numbers():
         "Input-bound: 51% of step time is spent waiting for data",
         "Average step8.16 ms ± 0.44range 8.00–9.25",
         "Input4.1651.0%",
-        "Run Dataset.map in parallel up to −4.16 ms per step",
+        "Run Dataset.map in parallel about −4.16 ms per step",
         "Map takes 25.2 ms of the 33.2 ms spent in the pipeline",
         "ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)",
         "wgrad_alg0_engine<__half, 512>8,000.081,000.0",

@@ -19,8 +19,10 @@ HEAD = f"""# Advice rules
 `p.advice`, and *Next steps* in the dashboard, list what is worth changing: at most {MOST} findings, largest gain first. Each comes with
 evidence in figures of this profile, the code for the change in the framework used, and the tab with the details.
 
-- A gain is an upper bound: the time a step would save if the cost disappeared entirely. Gains do not add up. Findings without one (memory,
-  a batch that is too small) come last. No gain is stated above {MOST_GAIN:g} % of step time, nor if nothing was recorded in more than
+- A gain is recorded time per step, and the column *Gain* says what it is. *Up to* is a bound: the change takes away no more than this time.
+  *About* is an estimate: the host spends so long on it, or the step waits so long for it, but the change may leave some of that, or save
+  more where it frees cores for the rest of the step. *At least* is a part: what goes with the cost was not recorded, such as tracing before
+  a compilation. Gains do not add up. Findings without one (memory, a batch that is too small) come last. No gain is stated above {MOST_GAIN:g} % of step time, nor if nothing was recorded in more than
   {MOST_UNKNOWN:g} % of it: what remains then says little about the step.
 - A rule without evidence in the profile reports nothing, nor does one that would save less than {WORTH_PERCENT:g} % of step time.
 - Of two findings that advise the same change, only one is shown.
@@ -34,8 +36,8 @@ or *inferred* (what causes the time was not recorded). *Wrong if* is the experim
 
 *nbprof's threshold* means that the source names the cost but gives no number.
 
-| Rule | Applies to | What is checked | Threshold | Source | Certainty | Wrong if |
-|---|---|---|---|---|---|---|
+| Rule | Applies to | What is checked | Threshold | Source | Certainty | Gain | Wrong if |
+|---|---|---|---|---|---|---|---|
 """
 ASCEND = """
 ## On an NPU: `p.ascend.rules`
@@ -49,7 +51,12 @@ The rules of Ascend's own tools, computed from msprof's tables. *nbprof* as the 
 
 def page() -> str:
     """The text of the page."""
-    return HEAD + _rows(every(), lambda rule: f" {rule.certainty} | {rule.refuted_by} |") + ASCEND + _rows(every_of_ascend())
+    return (
+        HEAD
+        + _rows(every(), lambda rule: f" {rule.certainty} | {rule.gain_is or '–'} | {rule.refuted_by} |")
+        + ASCEND
+        + _rows(every_of_ascend())
+    )
 
 
 def _rows(rules: Iterable[Rule], more: Callable[[Rule], str] = lambda _: "") -> str:

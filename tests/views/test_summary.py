@@ -22,7 +22,7 @@ Average step        8.16 ms ± 0.44, range 8.00–9.25
   Other                  1.00 ms   12.3%  ████
 Top op on device    gradient_tape/sequential/conv2d/Conv2D/Conv2DBackpropFilter, 66.7% of device time
 Waiting for input 51.0%, Device busy 21.5%, Op runs on device 42.9%, 16-bit compute 66.7%, Peak memory 11.81 MiB
-Do first            Run Dataset.map in parallel (up to −4.16 ms per step)
+Do first            Run Dataset.map in parallel (about −4.16 ms per step)
 177 events, 0 dropped; worker-0.xplane.pb, 1.70 MiB"""
 
 

@@ -66,13 +66,13 @@ function times(part: Compare, pair: Pair, context: ViewContext): HTMLElement {
 function advised({ findings, findings_text: text }: Pair, context: ViewContext): HTMLElement | null {
   if (!findings?.length) return null;
   const head = headsOf(context.payload.meta, "comparison.findings");
-  const gain = (ms: number | null): string => (ms === null ? MISSING : `−${num(ms, 2)} ms`);
-  const rows = findings.map((one) =>
-    h("tr", h("td", one.title), h("td", one.state), ...cells("n", gain(one.before_ms), gain(one.after_ms))),
+  const gain = (kind: string, ms: number | null): string => (ms === null ? MISSING : `${kind} −${num(ms, 2)} ms`);
+  const rows = findings.map(({ title, state, gain_is: kind = "up to", before_ms, after_ms }) =>
+    h("tr", h("td", title), h("td", state), ...cells("n", gain(kind, before_ms), gain(kind, after_ms))),
   );
   return h(
     "section",
-    heading("What became of the advice", "predicted gain per step, at most"),
+    heading("What became of the advice", "predicted gain per step"),
     text && h("p", ...marked(text)),
     plainTable([head("title"), head("state"), head("before_ms", "n"), head("after_ms", "n")], rows),
   );

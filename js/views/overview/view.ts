@@ -69,7 +69,8 @@ export function adviceCard(advice: Advice, context: ViewContext, linked = true):
         "div.h",
         h("span", { class: `sev ${css}` }, word),
         h("b", advice.title),
-        advice.gain_ms !== null && h("span.gain", "up to ", h("b", `−${num(advice.gain_ms, 1)} ms`), " per step"),
+        advice.gain_ms !== null &&
+          h("span.gain", `${advice.gain_is ?? "up to"} `, h("b", `−${num(advice.gain_ms, 1)} ms`), " per step"),
       ),
       h("p.ev", ...marked(advice.evidence)),
       advice.certainty && h("p.sure", certaintyOf(advice)),

@@ -1,6 +1,6 @@
 """What to change, with evidence and code: at most five findings, largest gain first.
 
-No figure, no advice. A gain is an upper bound in ms per step: the time saved if the cost disappeared entirely.
+No figure, no advice. A gain is recorded time per step; its rule says whether that bounds what the change saves, or estimates it.
 Conditions are those of `nbprof.analysis.advice.checks`: the recommendations of TensorFlow Profiler's overview page.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.analysis.advice import device, hlo, host_buffer, npu, step, training
+from nbprof.analysis.advice import device, hlo, host_buffer, npu, over_steps, step, training
 from nbprof.analysis.advice import input as input_rules
 from nbprof.analysis.advice.checks import MOST_GAIN
 from nbprof.analysis.advice.evidence import Evidence
@@ -20,7 +20,7 @@ from nbprof.analysis.advice.facts import AdviceRule, Facts
 from nbprof.analysis.ops.torch_runtime import Runtime
 from nbprof.analysis.rule import JAX, PYTORCH, TENSORFLOW, TENSORFLOW_JAX, Finding
 
-TOPICS = (input_rules, step, hlo, training, device, host_buffer)
+TOPICS = (input_rules, step, hlo, training, device, over_steps, host_buffer)
 """The modules whose `RULES` run, in this order; findings with equal gain, or none, keep it."""
 MOST = 5
 WORTH_PERCENT = 1.0
@@ -99,8 +99,8 @@ def _merged(found: list[Finding], facts: Facts) -> list[Finding]:
     precise, cores = by_rule.get("mixed_precision"), by_rule.get("tensor_cores")
     if precise is None or cores is None or not facts.only_16_bit_cores:
         return found
-    gain = max(precise.gain_ms_per_step, cores.gain_ms_per_step)
-    joined = precise._replace(gain_ms_per_step=gain, evidence=f"{precise.evidence} {cores.evidence}")
+    more = max(precise, cores, key=lambda one: one.gain_ms_per_step)
+    joined = precise._replace(gain_ms_per_step=more.gain_ms_per_step, gain_is=more.gain_is, evidence=f"{precise.evidence} {cores.evidence}")
     high = [one.severity for one in (precise, cores) if one.severity == "high"]
     joined = joined._replace(severity="high" if high else precise.severity)
     return [joined if one is precise else one for one in found if one is not cores]

@@ -15,7 +15,9 @@ import pandas as pd
 from nbprof.analysis.advice.checks import INPUT_HIGH, PART_HIGH, PART_MODERATE
 from nbprof.analysis.advice.facts import IDLE_PERCENT, KERNELS, MEMORY, OPS, STEP_SHARE, TRACE, AdviceRule, Facts, named, several, short
 from nbprof.analysis.rule import (
+    ABOUT,
     ALL,
+    AT_LEAST,
     ESTIMATED,
     GPU_GUIDE_CHOICE,
     INFERRED,
@@ -333,7 +335,7 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         f"{TORCH_TB}; {GPU_GUIDE_CHOICE}", KERNELS, ALL, "Device utilization, with short kernels, little input time and free memory",
         "Give each step a larger batch", "-batch_size = 32\n+batch_size = 256  # as memory and accuracy permit",
-        certainty=INFERRED, refuted_by="twice the batch takes twice as long",
+        certainty=INFERRED, refuted_by="twice the batch takes twice as long", gain_is="",
     ),
     Rule(
         "few_blocks", _few_blocks, Threshold("≥ {empty:g} % of the device idle during kernels", empty=20.0),
@@ -349,7 +351,7 @@ RULES: tuple[AdviceRule, ...] = (
         GPU_GUIDE_CHOICE, OPS, TENSORFLOW, "Matrix products that ran on the host despite a GPU", "Run the model on the GPU",
         "+assert tf.config.list_physical_devices('GPU'), 'TensorFlow sees no GPU'\n+tf.debugging.set_log_device_placement(True)\n"
         "-with tf.device('/CPU:0'):\n+with tf.distribute.OneDeviceStrategy('/GPU:0').scope():\n     model = make_model()",
-        refuted_by="the products take as long on the GPU",
+        refuted_by="the products take as long on the GPU", gain_is=ABOUT,
     ),
     Rule(
         "host_bound", _host_bound,
@@ -359,18 +361,18 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         TPU_GUIDE_CHOICE, TRACE, TENSORFLOW_JAX, "Host time in ops, or preparing the next program execution, while the device is idle",
         "Reduce host work per step",
-        refuted_by="the device is idle for as long when the host only dispatches",
+        refuted_by="the device is idle for as long when the host only dispatches", gain_is=ABOUT,
     ),
     Rule(
         "compile", _compile, STEP_SHARE, OURS, TRACE, ALL, "Programs compiled in several of the steps that averages include",
         "Compile once, for one shape",
-        refuted_by="another recording of the same loop compiles nothing",
+        refuted_by="another recording of the same loop compiles nothing", gain_is=AT_LEAST,
     ),
     Rule(
         "fragmentation", _fragmented, Threshold("> {pieces:percent} of it, with ≥ {full:percent} of memory used", pieces=0.3, full=0.8),
         OURS, MEMORY, ALL, "Free memory outside the largest block at the peak; for PyTorch, reserved but not allocated memory",
         "Reduce memory fragmentation", on_npu=True,
-        refuted_by="peak reserved memory is the same with expandable segments",
+        refuted_by="peak reserved memory is the same with expandable segments", gain_is="",
     ),
     Rule(
         "uneven_workers", _uneven, Threshold("> {more:g} % more, ≥ {least:g} % of step time", more=5.0, least=PART_MODERATE),
@@ -381,6 +383,6 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "between_steps", _between, Threshold("> {over:g} % of loop time", over=10.0), GPU_GUIDE_CHOICE, TRACE, ALL,
         "Time between steps: callbacks, logging, checkpoints", "Do less between steps", on_npu=True,
-        refuted_by="the loop takes as long without callbacks, logging and checkpoints",
+        refuted_by="the loop takes as long without callbacks, logging and checkpoints", gain_is=ABOUT,
     ),
 )  # fmt: skip

@@ -14,8 +14,10 @@ from nbprof.analysis import hlo
 from nbprof.analysis.advice import programs as advice_programs
 from nbprof.analysis.advice.programs import Work
 from nbprof.analysis.memory import viewer as memory_viewer
+from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.memory.modules import Named
+from nbprof.analysis.steps.periodic import Periodic
 from nbprof.analysis.steps.steps import counted
 from nbprof.core.errors import ReadError
 from nbprof.hlo.hlo import Program
@@ -106,6 +108,8 @@ class Evidence:
         Event names and error messages about the runtime's memory.
     tpu_start_s : float, optional
         Start time of the TPU system, if recorded.
+    periodic : Periodic, optional
+    growth : Growth, optional
     """
 
     work: Work | None = None
@@ -121,6 +125,8 @@ class Evidence:
     npu_rules: pd.DataFrame | None = None
     texts: tuple[str, ...] = ()
     tpu_start_s: float | None = None
+    periodic: Periodic | None = None
+    growth: Growth | None = None
 
 
 def gather(
@@ -136,6 +142,8 @@ def gather(
     texts: Iterable[str] = (),
     started: float | None = None,
     npu_rules: pd.DataFrame | None = None,
+    rhythm: Periodic | None = None,
+    growth: Growth | None = None,
 ) -> Evidence:
     """The evidence of a profile.
 
@@ -155,6 +163,10 @@ def gather(
         Start time of the TPU system, in s.
     npu_rules : DataFrame, optional
         `p.ascend.rules.frame`, where the devices are NPUs.
+    rhythm : Periodic, optional
+        Of the steps.
+    growth : Growth, optional
+        Of memory.
     """
     reserved = None
     leads = leading(memory, activity.hosts, on_device=len(activity.device_extents) > 0)
@@ -178,6 +190,8 @@ def gather(
         npu_rules=npu_rules,
         texts=tuple(texts),
         tpu_start_s=started,
+        periodic=rhythm,
+        growth=growth,
     )
 
 

@@ -11,7 +11,7 @@ from math import ceil
 from nbprof.analysis.advice.evidence import MUCH_PADDING
 from nbprof.analysis.advice.facts import KERNELS, AdviceRule, Facts, named, short
 from nbprof.analysis.advice.programs import ELEMENTWISE_KINDS, MOSTLY_KNOWN, Product, Work
-from nbprof.analysis.rule import ALL, ESTIMATED, GPU_GUIDE_CHOICE, JAX, TPU, TPU_GUIDE_CHOICE, XLA, Found, Rule, Target, Threshold
+from nbprof.analysis.rule import ABOUT, ALL, ESTIMATED, GPU_GUIDE_CHOICE, JAX, TPU, TPU_GUIDE_CHOICE, XLA, Found, Rule, Target, Threshold
 
 LANES = 128
 """A TPU stores arrays in tiles of 8 rows by this many columns; a batch is best a multiple of 8, or of both."""
@@ -392,13 +392,13 @@ RULES: tuple[AdviceRule, ...] = (
         "Peak memory of a program, with and without tile padding", f"Choose shapes that fill tiles of {SUBLANES} by {LANES}",
         f"-x = x.reshape(batch, -1, 3)  # the last dimension is padded to {LANES}, the one before it to {SUBLANES}\n"
         f"+x = x.reshape(batch, -1)  # large dimensions last, multiples of {LANES}",
-        refuted_by="the peak is the same with sizes padded less",
+        refuted_by="the peak is the same with sizes padded less", gain_is="",
     ),
     Rule(
         "single_ops", _single_ops, Threshold("≥ {least:g} % of compute time, in several", least=_UNFUSED), TPU_GUIDE_CHOICE, _HLO, JAX,
         "Programs of a single elementwise op", "Put ops into one jit",
         "-y = jnp.tanh(x * w + b)  # each op is its own program\n+@jax.jit\n+def layer(x, w, b):\n+    return jnp.tanh(x * w + b)",
-        certainty=ESTIMATED, refuted_by="the ops take as long in one jit",
+        certainty=ESTIMATED, refuted_by="the ops take as long in one jit", gain_is=ABOUT,
     ),
     Rule(
         "unfused", _unfused, Threshold("≥ {least:g} % of compute time", least=_UNFUSED), TPU_GUIDE_CHOICE, _HLO, XLA,

@@ -105,11 +105,11 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "premapped_small", _too_small, ANY, "Cloud TPU troubleshooting", TRACE, TPU,
         "Messages that the premapped buffer is exhausted (RESOURCE_EXHAUSTED)", "Increase the premapped buffer",
-        refuted_by="the messages remain with a larger buffer",
+        refuted_by="the messages remain with a larger buffer", gain_is="",
     ),
     Rule(
         "premapped_large", _too_large, Threshold("> {start_s:g} s", start_s=15.0), TPU_GUIDE_CHOICE, TRACE, TPU,
         "Start time of the TPU system, if the size of the premapped buffer is known", "Reduce the premapped buffer",
-        refuted_by="the TPU system takes as long to start with a smaller buffer",
+        refuted_by="the TPU system takes as long to start with a smaller buffer", gain_is="",
     ),
 )  # fmt: skip

@@ -10,7 +10,21 @@ import pandas as pd
 from nbprof.analysis.advice import tf_data
 from nbprof.analysis.advice.checks import INPUT_HIGH
 from nbprof.analysis.advice.facts import INPUT, INPUT_SHARE, TRACE, AdviceRule, Facts
-from nbprof.analysis.rule import GPU_GUIDE, INFERRED, JAX, PYTORCH, TENSORFLOW, TORCH_GUIDE, TORCH_TB, XPROF, Found, Rule, Target, Threshold
+from nbprof.analysis.rule import (
+    ABOUT,
+    GPU_GUIDE,
+    INFERRED,
+    JAX,
+    PYTORCH,
+    TENSORFLOW,
+    TORCH_GUIDE,
+    TORCH_TB,
+    XPROF,
+    Found,
+    Rule,
+    Target,
+    Threshold,
+)
 
 _AHEAD = ("Prefetch", "MapAndBatch", "ParallelMap", "ParallelBatch", "ParallelInterleave", "DataService")
 # Iterators that only pass on elements of their input.
@@ -259,12 +273,12 @@ RULES: tuple[AdviceRule, ...] = (
         " batches = iter(loader)\n+ahead = jax.device_put(next(batches))\n-for batch in batches:\n-    state = step(state, batch)\n"
         "+for batch in batches:\n+    now, ahead = ahead, jax.device_put(batch)  # copied while the step runs\n"
         "+    state = step(state, now)",
-        refuted_by="the step takes as long when the first batch is repeated",
+        refuted_by="the step takes as long when the first batch is repeated", gain_is=ABOUT,
     ),
     Rule(
         "input_outside_tf_data", _outside_tf_data, INPUT_SHARE, XPROF, INPUT, TENSORFLOW,
         "Steps that wait for input without tf.data, or with a pipeline that Keras made from arrays", "Feed the model through tf.data",
-        certainty=INFERRED, refuted_by="the step takes as long when the first batch is repeated",
+        certainty=INFERRED, refuted_by="the step takes as long when the first batch is repeated", gain_is=ABOUT,
     ),
     Rule(
         "input_copies", _input_copies, _COPIES, XPROF, Target("trace", "Trace: copies to the device"), TENSORFLOW,
@@ -272,18 +286,18 @@ RULES: tuple[AdviceRule, ...] = (
         "Copy less to the device, ahead of time",
         "-ds = ds.map(lambda x, y: (tf.cast(x, tf.float32), y))\n+ds = ds.batch(n)  # as uint8: a quarter of the bytes; cast in the model\n"
         "+ds = ds.apply(tf.data.experimental.prefetch_to_device('/gpu:0'))",
-        refuted_by="the step takes as long with batches that are already on the device",
+        refuted_by="the step takes as long with batches that are already on the device", gain_is=ABOUT,
     ),
     Rule(
         "map_serial", _map_serial, INPUT_SHARE, f"{XPROF}; {GPU_GUIDE}", _CRITICAL_PATH, TENSORFLOW,
         "A pipeline whose bottleneck is a single-threaded map or interleave", "Run Dataset.map in parallel",
         "-ds = ds.map(fn)\n+ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)",
-        refuted_by="the step waits as long when the map runs in parallel",
+        refuted_by="the step waits as long when the map runs in parallel", gain_is=ABOUT,
     ),
     Rule(
         "input_bottleneck", _input_bottleneck, INPUT_SHARE, XPROF, _CRITICAL_PATH, TENSORFLOW,
         "The iterator with the most self time on the pipeline's critical path",
-        refuted_by="the step takes as long when the first batch is repeated",
+        refuted_by="the step takes as long when the first batch is repeated", gain_is=ABOUT,
     ),
     Rule(
         "prefetch_missing", _prefetch_missing, INPUT_SHARE, GPU_GUIDE, Target("input", "Steps & input: pipeline"), TENSORFLOW,
@@ -297,7 +311,7 @@ RULES: tuple[AdviceRule, ...] = (
         "+loader = DataLoader(dataset, batch_size=n, num_workers=4,\n+                    pin_memory=True, persistent_workers=True)\n"
         "-for batch in nbprof.steps(batches):\n+for batch in nbprof.steps(loader):",
         on_npu=True,
-        refuted_by="the step takes as long when the first batch is repeated",
+        refuted_by="the step takes as long when the first batch is repeated", gain_is=ABOUT,
     ),
     Rule(
         "loader_in_process", _loader_in_process, _CAUSE, TORCH_TB, INPUT, PYTORCH,
@@ -305,7 +319,7 @@ RULES: tuple[AdviceRule, ...] = (
         "-loader = DataLoader(dataset, batch_size=n)\n+loader = DataLoader(dataset, batch_size=n, num_workers=4,\n"
         "+                    pin_memory=True, persistent_workers=True)",
         on_npu=True,
-        refuted_by="the step takes as long when the first batch is repeated",
+        refuted_by="the step takes as long when the first batch is repeated", gain_is=ABOUT,
     ),
     Rule(
         "loader_workers", _loader_workers, _CAUSE, TORCH_TB, INPUT, PYTORCH,
@@ -313,7 +327,7 @@ RULES: tuple[AdviceRule, ...] = (
         "-loader = DataLoader(dataset, batch_size=n, num_workers=k)\n+loader = DataLoader(dataset, batch_size=n, num_workers=2 * k,\n"
         "+                    prefetch_factor=4, persistent_workers=True)",
         on_npu=True,
-        refuted_by="the step takes as long when the first batch is repeated",
+        refuted_by="the step takes as long when the first batch is repeated", gain_is=ABOUT,
     ),
     Rule(
         "pinned_memory", _pinned_memory, _CAUSE, TORCH_GUIDE, _TRACE_COPIES, PYTORCH,
@@ -321,7 +335,7 @@ RULES: tuple[AdviceRule, ...] = (
         "-loader = DataLoader(dataset, batch_size=n)\n+loader = DataLoader(dataset, batch_size=n, pin_memory=True)\n"
         "-x = x.to(device)\n+x = x.to(device, non_blocking=True)",
         on_npu=True,
-        refuted_by="the step takes as long with pin_memory=True",
+        refuted_by="the step takes as long with pin_memory=True", gain_is=ABOUT,
     ),
     Rule(
         "copies_exposed", _copies_exposed,

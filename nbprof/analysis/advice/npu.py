@@ -9,7 +9,7 @@ import pandas as pd
 
 from nbprof.analysis.advice.facts import Facts
 from nbprof.analysis.ascend.rules import FOUND, every
-from nbprof.analysis.rule import Finding, Found
+from nbprof.analysis.rule import ABOUT, UP_TO, Finding, Found
 
 PREFIX = "npu_"
 _REFUTED = "another recording of the same loop stays within the limit of the rule"
@@ -51,7 +51,8 @@ def findings(facts: Facts) -> list[Finding]:
     for _, row in found.iterrows():
         rule = known[str(row["rule"])]
         # What helps is a sentence there, and no code.
-        out.append(replace(rule, name=f"{PREFIX}{rule.name}", fix="", refuted_by=_REFUTED).finding(_found(row, facts)))
+        waits = ABOUT if row["about"] in _OF_ALL_TIME else UP_TO
+        out.append(replace(rule, name=f"{PREFIX}{rule.name}", fix="", refuted_by=_REFUTED, gain_is=waits).finding(_found(row, facts)))
     return out
 
 

@@ -33,7 +33,9 @@ from nbprof.analysis.advice.facts import (
     short,
 )
 from nbprof.analysis.rule import (
+    ABOUT,
     ALL,
+    AT_LEAST,
     ESTIMATED,
     GPU_GUIDE_CHOICE,
     INFERRED,
@@ -340,12 +342,12 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "kernel_launch", _launch, STEP_SHARE, XPROF, KERNELS, ALL,
         "Time the host spends preparing and launching kernels while the device is idle",
-        refuted_by="the step takes as long with fewer, larger kernels",
+        refuted_by="the step takes as long with fewer, larger kernels", gain_is=ABOUT,
     ),
     Rule(
         "allocator", _allocator, STEP_SHARE, TORCH_GUIDE, MEMORY, PYTORCH,
         "Driver calls that allocate or free memory", "Keep memory in PyTorch's caching allocator", on_npu=True,
-        refuted_by="the step takes as long when its tensors are allocated once, before the loop",
+        refuted_by="the step takes as long when its tensors are allocated once, before the loop", gain_is=ABOUT,
     ),
     Rule(
         "host_ops", _host_ops,
@@ -356,12 +358,12 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         TORCH_GUIDE, OPS, PYTORCH, "Host ops, mostly eager, while the device is idle", "Compile the model",
         "-model = Model().to(device)\n+model = torch.compile(Model().to(device))\n+optimizer = torch.optim.AdamW(..., fused=True)",
-        refuted_by="the step takes as long with torch.compile",
+        refuted_by="the step takes as long with torch.compile", gain_is=ABOUT,
     ),
     Rule(
         "mixed_precision", _precision, Threshold("< {below:g} % of device compute", below=LITTLE_16_BIT), XPROF, KERNELS, ALL,
         "Share of device compute in 16 bit, by kernel names and by the element types in compiled programs", "Use mixed precision",
-        certainty=ESTIMATED, refuted_by="the step takes as long in 16 bit",
+        certainty=ESTIMATED, refuted_by="the step takes as long in 16 bit", gain_is=ABOUT,
     ),
     Rule(
         "tensor_cores", _tensor_cores, Threshold("≥ {moderate:g} % of kernel time (high from {high:g} %)", moderate=10.0, high=30.0),
@@ -372,7 +374,7 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "eager", _eager, _EAGER, XPROF, OPS, TENSORFLOW_JAX,
         "Ops that ran eagerly, one by one",
-        refuted_by="the step takes as long when it is compiled into one function",
+        refuted_by="the step takes as long when it is compiled into one function", gain_is="",
     ),
     Rule(
         "tf_function", _functions,
@@ -382,12 +384,12 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         XPROF, TRACE, TENSORFLOW, "tf.functions traced or run eagerly in the steps that averages include", "Trace functions once",
         "-@tf.function\n+@tf.function(reduce_retracing=True)\n def train_step(batch):  # pass tensors, not Python numbers",
-        refuted_by="another recording of the same loop traces nothing",
+        refuted_by="another recording of the same loop traces nothing", gain_is=ABOUT,
     ),
     Rule(
         "outside_compilation", _outside, Threshold("> {over:g} % of op time", over=OUTSIDE_COMPILATION), XPROF, OPS, TPU,
         "Host ops that a compiled program waits for", "Keep the step inside one program",
-        refuted_by="the step takes as long without the host ops",
+        refuted_by="the step takes as long without the host ops", gain_is=ABOUT,
     ),
     Rule(
         "collectives", _part("device_collectives", "communication between devices", _overlap), STEP_SHARE, XPROF, TRACE, ALL,
@@ -397,7 +399,7 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "output", _output, COPIES_SHARE, XPROF, TRACE, ALL, "Copies from device to host that do not overlap compute",
         "Fetch results less often", on_npu=True,
-        refuted_by="the step takes as long when results stay on the device",
+        refuted_by="the step takes as long when results stay on the device", gain_is=ABOUT,
     ),
     Rule(
         "host_memory", _host_memory, COPIES_SHARE, OURS, TRACE, TPU,
@@ -412,17 +414,17 @@ RULES: tuple[AdviceRule, ...] = (
         TORCH_GUIDE, TRACE, PYTORCH,
         "Host calls that wait for the device and leave it without work", "Let the host run ahead of the device",
         "-total += loss.item()\n+total += loss.detach()  # and .item() once, after the loop", on_npu=True,
-        refuted_by="the step takes as long without the calls that wait",
+        refuted_by="the step takes as long without the calls that wait", gain_is="",
     ),
     Rule(
         "jit", _jit, _MANY_PROGRAMS, OURS, TRACE, JAX, "Steps that run many compiled programs, with time between them",
         "Compile the whole step into one program",
         "-def train_step(state, batch):\n+@partial(jax.jit, donate_argnums=0)\n+def train_step(state, batch):",
-        refuted_by="the step takes as long in one jit",
+        refuted_by="the step takes as long in one jit", gain_is=AT_LEAST,
     ),
     Rule(
         "other", _other, Threshold("≥ {least:g} % of step time (PyTorch: {torch:g} %)", least=PART_HIGH, torch=25.0), XPROF, TRACE, ALL,
         "Time outside any recorded op, launch or copy", "Record the Python calls outside of ops", on_npu=True,
-        certainty=INFERRED, refuted_by="the time remains without Python code between the ops: then something else runs",
+        certainty=INFERRED, refuted_by="the time remains without Python code between the ops: then something else runs", gain_is=ABOUT,
     ),
 )  # fmt: skip

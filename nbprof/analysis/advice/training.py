@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from nbprof.analysis.advice.checks import PART_HIGH, PART_MODERATE
 from nbprof.analysis.advice.facts import MEMORY, TRACE, AdviceRule, Facts
-from nbprof.analysis.rule import ALL, ANY, INFERRED, PYTORCH, TORCH_GUIDE, TORCH_TB, Found, Rule, Threshold
+from nbprof.analysis.rule import ABOUT, ALL, ANY, INFERRED, PYTORCH, TORCH_GUIDE, TORCH_TB, Found, Rule, Threshold
 
 # Classes of torch.optim: those that can update all parameters in one kernel, and those that can at least do many in one.
 _FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
@@ -89,13 +89,13 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "memory_full", _full, Threshold("≥ {part:percent} of memory", part=0.9), TORCH_TB, MEMORY, ALL, "Peak memory of the allocator",
         "Store fewer activations", on_npu=True,
-        refuted_by="the peak is lower in another recording of the same loop",
+        refuted_by="the peak is lower in another recording of the same loop", gain_is="",
     ),
     Rule(
         "data_parallel", _data_parallel, ANY, TORCH_TB, TRACE, PYTORCH, "torch.nn.DataParallel with several devices",
         "Use one process per device",
         "-model = torch.nn.DataParallel(model)\n+model = torch.nn.parallel.DistributedDataParallel(model)", on_npu=True,
-        certainty=INFERRED, refuted_by="DistributedDataParallel takes as long per step",
+        certainty=INFERRED, refuted_by="DistributedDataParallel takes as long per step", gain_is="",
     ),
     Rule(
         "optimizer_loop", _optimizer,
@@ -105,7 +105,7 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         TORCH_GUIDE, TRACE, PYTORCH, "Kernels launched by the optimizer, and device idle time meanwhile",
         "Use a fused or foreach optimizer", on_npu=True,
-        refuted_by="the step takes as long with a fused optimizer",
+        refuted_by="the step takes as long with a fused optimizer", gain_is=ABOUT,
     ),
     Rule(
         "gloo", _gloo, ANY, TORCH_TB, TRACE, PYTORCH, "Gloo calls on a machine with NVIDIA GPUs", "Use the NCCL backend",
@@ -116,6 +116,6 @@ RULES: tuple[AdviceRule, ...] = (
         "out_of_memory", _out_of_memory, ANY, TORCH_GUIDE, MEMORY, PYTORCH, "Out-of-memory errors of the allocator", "Free up memory",
         "-y = block(x)\n+y = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)\n-batch_size = 64\n+batch_size = 48",
         on_npu=True,
-        refuted_by="the same cell runs without such an error when nothing else uses the device",
+        refuted_by="the same cell runs without such an error when nothing else uses the device", gain_is="",
     ),
 )  # fmt: skip

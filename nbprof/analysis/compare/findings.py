@@ -22,6 +22,7 @@ def findings(before: Side, after: Side) -> pd.DataFrame:
             "rule": rule,
             "title": (was if rule in was.index else now).loc[rule, "title"],
             "state": NEW if rule not in was.index else STILL if rule in now.index else GONE,
+            "gain_is": (was if rule in was.index else now).loc[rule, "gain_is"],
             "before_ms": was.loc[rule, "gain_ms_per_step"] if rule in was.index else np.nan,
             "after_ms": now.loc[rule, "gain_ms_per_step"] if rule in now.index else np.nan,
         }
@@ -33,18 +34,18 @@ def findings(before: Side, after: Side) -> pd.DataFrame:
 def sentence(rows: pd.DataFrame, found: Verdict, before: Side, after: Side) -> str:
     """What the findings that are gone predicted, and what came of it; '' if none is gone.
 
-    The change of the step is of all that changed between the runs, so it is compared with the findings together. Gains are upper bounds and
-    overlap: the largest is what they predicted.
+    The change of the step is of all that changed between the runs, so it is compared with the findings together. Gains overlap: the largest
+    is what they predicted.
     """
     gone = rows[rows["state"] == GONE]
     # Another framework has other rules: a finding that it lacks was not mended.
     if not len(gone) or before.overview.get("framework") != after.overview.get("framework"):
         return ""
     which = f"The finding **{gone['title'].iloc[0]}** is gone" if len(gone) == 1 else f"**{len(gone)}** findings are gone"
-    most = gone["before_ms"].max()
-    predicted = "" if np.isnan(most) else f", which predicted up to **−{most:.2f} ms** per step" if len(gone) == 1 else (
-        f", the largest of which predicted up to **−{most:.2f} ms** per step"
-    )  # fmt: skip
+    stated = gone.sort_values("before_ms", ascending=False, kind="stable")
+    gain, kind = stated["before_ms"].iloc[0], stated["gain_is"].iloc[0]
+    who = "which" if len(gone) == 1 else "the largest of which"
+    predicted = "" if np.isnan(gain) else f", {who} predicted {kind} **−{gain:.2f} ms** per step"
     change = found.difference.change
     if np.isnan(change) or found.kind == "unknown":
         return f"{which}{predicted}; what that saved is unknown without step times of both runs."

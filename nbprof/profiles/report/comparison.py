@@ -133,8 +133,8 @@ def _findings(pair: dict[str, Any]) -> str:
     if not rows:
         return ""
     text = markup.paragraph(markup.marked(pair["findings_text"])) if pair["findings_text"] else ""
-    heads = ["Finding", "State", "Before ms", "After ms"]
-    return markup.table("What became of the advice", "predicted gain per step, at most", heads, rows, "llrr") + text
+    heads = ["Finding", "State", "Before", "After"]
+    return markup.table("What became of the advice", "predicted gain per step", heads, rows, "llrr") + text
 
 
 def _next_step(part: dict[str, Any], pair: dict[str, Any]) -> str:

@@ -117,7 +117,10 @@ def _run(run: Run, side: Side) -> dict[str, Any]:
 
 
 def _finding(row: dict[Any, Any]) -> dict[str, Any]:
-    return {**{key: str(row[key]) for key in ("title", "state")}, **{key: wording.real(row[key]) for key in ("before_ms", "after_ms")}}
+    return {
+        **{key: str(row[key]) for key in ("title", "state", "gain_is")},
+        **{key: wording.real(row[key]) for key in ("before_ms", "after_ms")},
+    }
 
 
 def _category(row: dict[Any, Any]) -> dict[str, Any]:

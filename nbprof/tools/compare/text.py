@@ -71,8 +71,9 @@ def name(part: dict[str, Any], run: int) -> str:
 
 
 def gains(finding: dict[str, Any]) -> list[str]:
-    """What a finding predicts before and after, at most."""
-    return ["–" if finding[key] is None else f"−{wording.number(finding[key], 2)} ms" for key in ("before_ms", "after_ms")]
+    """What a finding predicts before and after."""
+    told = ((finding["gain_is"], finding[key]) for key in ("before_ms", "after_ms"))
+    return ["–" if ms is None else f"{kind} {wording.number(-ms, 2)} ms" for kind, ms in told]
 
 
 def values(figure: dict[str, Any]) -> str:

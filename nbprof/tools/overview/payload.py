@@ -269,6 +269,7 @@ def _advice(run: Run, row: dict[Any, Any]) -> dict[str, Any]:
         "severity": str(row.get("severity") or "low"),
         "title": str(row["title"]),
         "gain_ms": wording.real(row.get("gain_ms_per_step")),
+        "gain_is": str(row.get("gain_is") or ""),
         "evidence": str(row.get("evidence") or ""),
         "certainty": str(row.get("certainty") or ""),
         "refuted_by": str(row.get("refuted_by") or ""),

@@ -248,7 +248,7 @@ def _next_steps(sheet: Canvas, overview: dict[str, Any], y: float) -> float:
         return y
     for item in overview["advice"][:3]:
         sheet.rule(left, _RIGHT, y - 5, TRACK)
-        gain = "" if item["gain_ms"] is None else f"up to {wording.number(-item['gain_ms'], 2)} ms per step"
+        gain = wording.gain(item)
         sheet.text(left, y + 2, sheet.fit(item["title"], 22, _RIGHT - left), 22, INK, bold=True)
         y += 32
         for line in sheet.wrap(". ".join(part for part in (gain, wording.plain(item["evidence"])) if part), 20, _RIGHT - left, 3):

@@ -66,8 +66,8 @@ def advice(overview: dict[str, Any]) -> str:
     if not overview["advice"]:
         return html + markup.paragraph(markup.text(overview["no_advice"]))
     for item in overview["advice"]:
-        most = "" if item["gain_ms"] is None else f"up to {wording.number(-item['gain_ms'], 2)} ms per step"
-        gain = f' <span style="{markup.SOFT}">{most}</span>' if most else ""
+        saved = wording.gain(item)
+        gain = f' <span style="{markup.SOFT}">{saved}</span>' if saved else ""
         title = f"<b>{markup.text(item['severity'].capitalize())}: {markup.text(item['title'])}</b>"
         sure = f'<br><span style="{markup.SOFT}">{markup.text(certainty(item))}</span>' if item["certainty"] else ""
         html += markup.paragraph(f"{title}{gain}<br>{markup.marked(item['evidence'])}{sure}")

@@ -90,5 +90,5 @@ def _findings(overview: dict[str, Any]) -> list[str]:
 
 
 def _finding(item: dict[str, Any]) -> str:
-    gain = "" if item["gain_ms"] is None else f" (up to {wording.number(-item['gain_ms'], 2)} ms per step)"
-    return f"{item['title']}{gain}"
+    gain = wording.gain(item)
+    return f"{item['title']} ({gain})" if gain else str(item["title"])

@@ -1,0 +1,85 @@
+"""Advice rules about what happens over the steps of a run: slow ones at equal distances, and memory that grows from one to the next."""
+
+from __future__ import annotations
+
+from nbprof.analysis.advice.checks import PART_HIGH, PART_MODERATE
+from nbprof.analysis.advice.facts import MEMORY, TRACE, AdviceRule, Facts
+from nbprof.analysis.rule import ABOUT, ALL, OURS, Found, Rule, Threshold
+from nbprof.analysis.steps.periodic import CHANCE
+from nbprof.display import wording
+
+_NAMED = 80
+# These have rules of their own, which say what to change.
+_OWN_RULES = ("input", "compile")
+
+
+def _periodic(facts: Facts, limit: Threshold) -> Found | None:
+    found = facts.evidence.periodic
+    if found is None or found.chance > limit["chance"] or found.updates:
+        return None
+    share = 100 * found.per_step_ms / facts.mean["step_time"]
+    named = bool(found.what) and found.what_ms >= limit["cause"] * found.extra_ms
+    unrecorded = found.category == "other" and found.category_ms >= limit["cause"] * found.extra_ms
+    if share < limit["moderate"] or not (named or unrecorded) or found.category in _OWN_RULES:
+        return None
+    nth = f"{found.every}{'nd' if found.every == 2 else 'rd' if found.every == 3 else 'th'}"
+    text = (
+        f"Every **{nth}** step takes **{found.extra_ms:.2f} ms** longer than the others (**{found.slow}** of **{found.steps}** steps): "
+        f"**{found.per_step_ms:.2f} ms** per step on average. "
+    )
+    if named:
+        name = wording.tail(found.what, _NAMED).replace("*", "")
+        text += f"{name} takes **{found.what_ms:.2f} ms** more there: it runs **{found.more:,.3g}** times, "
+        text += f"in the others **{found.fewer:,.3g}** times."
+    else:
+        text += (
+            f"**{found.category_ms:.2f} ms** of that are in no recorded event: a checkpoint, logging, validation or garbage collection in "
+            "Python would look like this."
+        )
+    fix = f"-if step % {found.every} == 0:\n+if step % {10 * found.every} == 0:\n     save(model)  # or log, or validate"
+    return Found(text, limit.severity(share), found.per_step_ms, fix, f"Do less in every {nth} step")
+
+
+def _growth(facts: Facts, limit: Threshold) -> Found | None:
+    found = facts.evidence.growth
+    if found is None or found.steps < limit["steps"] or found.rising < limit["often"] or found.each < limit["least"] * found.peak:
+        return None
+    text = (
+        f"Memory in use by {found.memory} grows by **{wording.size(found.each)}** per step, **{wording.size(found.grown)}** over "
+        f"**{found.steps}** steps, and is not freed"
+    )
+    if found.op:
+        text += f"; most of it was allocated by {wording.tail(found.op, _NAMED).replace('*', '')}"
+        text += f" ({found.shape})" if found.shape else ""
+    text += "."
+    left = None if found.capacity is None else max(found.capacity - found.peak, 0) / found.each
+    if left is not None:
+        text += f" At this rate memory is full after **{left:,.0f}** more steps."
+    scalar = "loss.item()" if facts.torch else "float(loss)"
+    return Found(
+        text, "high" if left is not None and left < limit["soon"] else "medium", fix=f"-losses.append(loss)\n+losses.append({scalar})"
+    )
+
+
+RULES: tuple[AdviceRule, ...] = (
+    Rule(
+        "periodic", _periodic,
+        Threshold(
+            "chance ≤ {chance:percent}, ≥ {moderate:g} % of step time on average (high from {high:g} %), ≥ {cause:percent} of it explained",
+            chance=CHANCE, moderate=PART_MODERATE, high=PART_HIGH, cause=0.5,
+        ),
+        OURS, TRACE, ALL, "Steps at equal distances that are slower than the others, and what runs in them alone", on_npu=True,
+        refuted_by="another recording has no such steps, or has them at other distances", gain_is=ABOUT,
+    ),
+    Rule(
+        # What doubles within 1,000 steps ends any training run.
+        "memory_growth", _growth,
+        Threshold(
+            "≥ {steps:g} steps, more in ≥ {often:percent} of them than in the one before, by ≥ {least:percent} of the peak per step "
+            "(high if full within {soon:,.0f} steps)",
+            steps=10, often=0.9, least=0.001, soon=1000,
+        ),
+        OURS, MEMORY, ALL, "Least memory in use in each step, after the warm-up", "Keep nothing from step to step", on_npu=True,
+        refuted_by="a longer recording of the same loop stays at the same memory", gain_is="",
+    ),
+)  # fmt: skip

@@ -1,0 +1,93 @@
+"""Memory that grows from step to step: the least that an allocator has in use in each step, and what stays allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from nbprof.analysis.memory import alive
+from nbprof.analysis.steps.steps import counted
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The allocator whose least memory in use grows fastest.
+
+    Attributes
+    ----------
+    memory : str
+    steps : int
+        Over so many steps.
+    rising : float
+        The share of them, but the first, whose least memory in use is above that of the step before.
+    each : float
+        Bytes per step: the median of the slopes between any two steps.
+    grown, peak : int
+        Bytes from the first of these steps to the last, and at most in use.
+    capacity : int, optional
+    op, shape : str
+        What allocated most of the blocks of these steps that were never freed, if it was one op; their shape.
+    """
+
+    memory: str
+    steps: int
+    rising: float
+    each: float
+    grown: int
+    peak: int
+    capacity: int | None
+    op: str = ""
+    shape: str = ""
+
+
+def find(steps: pd.DataFrame, timeline: pd.DataFrame, hosts: Sequence[str]) -> Growth | None:
+    """The growth over the steps in the averages; None without allocator events in each of three steps."""
+    found = [one for _, rows in timeline.groupby("memory_id", sort=False) if (one := _of(counted(steps), rows, hosts)) is not None]
+    return max(found, key=lambda one: one.rising * one.each / one.peak, default=None)
+
+
+def _of(steps: pd.DataFrame, rows: pd.DataFrame, hosts: Sequence[str]) -> Growth | None:
+    rows = rows[rows["in_use_bytes"].notna()]
+    if not len(rows) or not len(steps):
+        return None
+    mine = steps[steps["host"] == hosts[int(rows["host"].iloc[0])]]
+    begin = np.sort(mine["start_ms"].to_numpy(float))
+    if len(begin) < 3:
+        return None
+    stop = float((mine["start_ms"] + mine["step_time_ms"]).max())
+    time, used = rows["time_ms"].to_numpy(float), rows["in_use_bytes"].to_numpy(np.int64)
+    step = np.searchsorted(begin, time, side="right") - 1
+    inside = np.flatnonzero((step >= 0) & (time < stop))
+    least = np.full(len(begin), np.iinfo(np.int64).max)
+    np.minimum.at(least, step[inside], used[inside])
+    if (least == np.iinfo(np.int64).max).any() or not (peak := int(used.max())):
+        return None
+    one, other = np.triu_indices(len(least), 1) if len(least) <= 500 else (np.arange(len(least) - 1), np.arange(1, len(least)))
+    each = float(np.median((least[other] - least[one]) / (other - one)))
+    capacity = rows["capacity_bytes"].iloc[0]
+    grown = int(least[-1] - least[0])
+    return Growth(
+        memory=str(rows["memory_id"].iloc[0]),
+        steps=len(least),
+        rising=float((np.diff(least) > 0).mean()),
+        each=each,
+        grown=grown,
+        peak=peak,
+        capacity=None if pd.isna(capacity) else int(capacity),
+        **_kept(rows.iloc[inside], grown),
+    )
+
+
+def _kept(rows: pd.DataFrame, grown: int) -> dict[str, str]:
+    """Op and shape of the blocks that hold most of what was never freed, if it is at least half of the growth."""
+    if grown <= 0 or rows["address"].isna().any():
+        return {}
+    left = rows.iloc[alive.last_at_address(rows["address"].to_numpy(np.int64), alive.allocating(rows))]
+    size = left.groupby(["op", "shape"], sort=False, dropna=False)["allocated_bytes"].sum().astype("int64")
+    if not len(size) or 2 * int(size.max()) < grown:
+        return {}
+    op, shape = map(str, size.index[int(size.to_numpy().argmax())])
+    return {"op": op, "shape": "" if shape == "unknown" else shape}

@@ -1,0 +1,146 @@
+"""Every k-th step slower than the others: found by a test against chance, with what runs in these steps and not in the others."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity.activity import CATEGORIES
+from nbprof.analysis.steps.steps import counted
+from nbprof.core.trace import Trace
+
+CHANCE = 0.01
+"""A rhythm that steps in random order have more often than this is none."""
+_LEAST = 3
+"""Fewer slow steps are no rhythm."""
+_MOST_PERIOD = 100
+# A step that updates after several batches is slower by design.
+_UPDATE = re.compile(r"optimi[sz]er|zero_grad|apply_gradients", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Periodic:
+    """Slow steps at equal distances, on the host where chance explains them least.
+
+    Attributes
+    ----------
+    every : int
+        The distance from one slow step to the next.
+    slow, steps : int
+        How many steps are slow, of how many.
+    chance : float
+        How likely steps in random order have such a rhythm, of any distance.
+    extra_ms : float
+        By how much a slow step takes longer than another, of the medians.
+    category : str
+        The category with most of that time; of it are `category_ms`.
+    category_ms : float
+    what : str
+        The event that runs more often in each slow step than in any other one, and takes most time; empty where there is none.
+    what_ms : float
+        Its time in a slow step above that in others.
+    more, fewer : float
+        How often it runs in a slow step, and in another.
+    """
+
+    every: int
+    slow: int
+    steps: int
+    chance: float
+    extra_ms: float
+    category: str
+    category_ms: float
+    what: str = ""
+    what_ms: float = 0.0
+    more: float = 0.0
+    fewer: float = 0.0
+
+    @property
+    def per_step_ms(self) -> float:
+        """What the slow steps cost per step, on average."""
+        return self.extra_ms * self.slow / self.steps
+
+    @property
+    def updates(self) -> bool:
+        """Whether these steps are those in which the optimizer runs."""
+        return bool(_UPDATE.search(self.what))
+
+
+def find(steps: pd.DataFrame, trace: Trace) -> Periodic | None:
+    """The rhythm of the steps in the averages; None if chance explains it."""
+    best: tuple[float, int, int, pd.DataFrame] | None = None
+    for _, mine in counted(steps).groupby("host", sort=False):
+        in_time = mine.sort_values("start_ms")
+        found = rhythm(in_time["step_time_ms"].to_numpy(float))
+        if found is not None and found[0] <= CHANCE and (best is None or found[0] < best[0]):
+            best = (*found, in_time)
+    if best is None:
+        return None
+    chance, every, first, mine = best
+    slow = np.arange(len(mine)) % every == first
+    extra = {name: _more(mine[f"{name}_ms"].to_numpy(float), slow) for name in ("step_time", *CATEGORIES)}
+    category = max(CATEGORIES, key=lambda name: extra[name])
+    known = every, int(slow.sum()), len(mine), chance, extra["step_time"], category, extra[category]
+    return Periodic(*known, *_only_there(mine, slow, trace))
+
+
+def _more(values: npt.NDArray[np.float64], slow: npt.NDArray[np.bool_]) -> float:
+    values = np.nan_to_num(values)
+    return float(np.median(values[slow]) - np.median(values[~slow]))
+
+
+def rhythm(times: npt.NDArray[np.float64]) -> tuple[float, int, int] | None:
+    """The chance, the distance and the first of the slow steps that chance explains least; None for fewer than six steps.
+
+    If steps came in random order, any m of n would be among the t slowest with probability C(t, m) / C(n, m); that, times the number of
+    rhythms that were tried, bounds the chance of finding one.
+    """
+    count = len(times)
+    longest = min(count // _LEAST, _MOST_PERIOD)
+    if longest < 2:
+        return None
+    place = np.empty(count, np.int64)
+    place[np.argsort(-times, kind="stable")] = np.arange(1, count + 1)
+    factorial = np.append(0.0, np.cumsum(np.log(np.arange(1, count + 1))))
+    best = (np.inf, 0, 0)
+    for every in range(2, longest + 1):
+        first = np.arange(every)
+        padded = np.append(place, np.zeros(-count % every, np.int64)).reshape(-1, every)
+        last, number = padded.max(axis=0), (padded > 0).sum(axis=0)
+        log = factorial[last] - factorial[last - number] - factorial[count] + factorial[count - number]
+        at = int(np.argmin(log))
+        best = min(best, (float(log[at]), every, int(first[at])))
+    tried = longest * (longest + 1) // 2 - 1
+    return min(float(np.exp(best[0])) * tried, 1.0), best[1], best[2]
+
+
+def _only_there(steps: pd.DataFrame, slow: npt.NDArray[np.bool_], trace: Trace) -> tuple[str, float, float, float]:
+    """What of the trace runs more often in each slow step than in any other: its name, ms more, and how often it runs in both."""
+    begin = (steps["start_ms"].to_numpy(float) * 1e9).astype(np.int64)
+    end = begin + (steps["step_time_ms"].to_numpy(float) * 1e9).astype(np.int64)
+    events = trace.events
+    mine = np.isin(events.lane, np.flatnonzero(trace.lanes["host"].to_numpy(object) == steps["host"].iloc[0]))
+    step = np.searchsorted(begin, events.start, side="right") - 1
+    rows = np.flatnonzero(mine & (step >= 0))
+    rows = rows[events.start[rows] < end[step[rows]]]
+    step, name = step[rows], events.name[rows].astype(np.int64)
+    time = np.minimum(events.end[rows], end[step]) - events.start[rows]
+    names, code = np.unique(name, return_inverse=True)
+    shape = len(names), len(steps)
+    if not len(names) or shape[0] * shape[1] > 1 << 24:
+        return "", 0.0, 0.0, 0.0
+    cell = code * len(steps) + step
+    often = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
+    took = np.bincount(cell, time.astype(np.float64), shape[0] * shape[1]).reshape(shape) / 1e9
+    apart = often[:, slow].min(axis=1) > often[:, ~slow].max(axis=1)
+    if not apart.any():
+        return "", 0.0, 0.0, 0.0
+    more = np.where(apart, took[:, slow].mean(axis=1) - took[:, ~slow].mean(axis=1), -np.inf)
+    # Of what lies in each other the outermost takes as long or longer.
+    at = int(np.argmax(more))
+    mean = often[at, slow].mean(), often[at, ~slow].mean()
+    return str(trace.names[names[at]]), float(more[at]), float(mean[0]), float(mean[1])
