@@ -54,3 +54,28 @@ def test_jax_is_not_asked_for_allocations_of_the_cpu(tmp_path):
     told = memory.payload(p.run)["empty"]
     assert told["text"].endswith("not for the CPU. The tab Program memory shows what its compiled programs need.")
     assert not told["code"]
+
+
+@pytest.mark.parametrize(("ran", "told"), [("DecodeJpeg", True), ("RandomUniform", False)])
+def test_what_each_epoch_makes_anew_is_told_by_turns_of_repeat_and_by_ops_of_the_pipeline(tmp_path, ran, told):
+    host, main, pool, maps = PlaneWriter("/host:CPU"), [], [], []
+    of_root = {"id": 10, "parent_id": 0, "ram_budget_megabytes": 1000}
+    of_map = {"parent_id": 11, "parallelism": 8, "shapes": "[64,64] []", "types": "float int64"}
+    for step in range(6):
+        at = 10 * step * MS
+        main.append(host.event("train", at, 10 * MS, step_num=step, _r=1))
+        main.append(host.event("IteratorGetNext", at, 8 * MS))
+        # What the step does is random as well, but it makes no elements.
+        main.append(host.event("dropout/RandomUniform:RandomUniform", at + 8 * MS, MS))
+        pool.append(host.event("Iterator::Root", at, 8 * MS, **of_root))
+        pool.append(host.event("Iterator::Root::Repeat", at, 8 * MS, id=11, parent_id=10))
+        pool.append(host.event(f"Iterator::Root::Repeat[{step // 2}]::ParallelMapV2", at, 7 * MS, id=20 + step // 2, **of_map))
+        maps.append(host.event(f"{ran}:{ran}", at, 6 * MS))
+    host.line("python", main, line_id=1)
+    host.line("tf_data_iterator_get_next/-8790653038117343132", pool, line_id=2)
+    host.line("tf_data_private_threadpool/5331651722632834991", maps, line_id=3)
+    advice = profile(tmp_path, xspace(host)).advice.set_index("rule")
+    assert ("cache_missing" in advice.index) is told
+    if told:
+        said = "In each of **3** epochs ParallelMapV2 is asked for **2** elements, at most **0.1 MiB** (half of the free memory was **954 MiB**)"
+        assert said in advice.loc["cache_missing", "evidence"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -106,6 +106,10 @@ class Evidence:
         Event names and error messages about the runtime's memory.
     tpu_start_s : float, optional
         Start time of the TPU system, if recorded.
+    iterators : mapping
+        What iterators of tf.data state about themselves, by id.
+    iterator_functions : frozenset of str
+        Types of the ops that the functions of their pipelines ran.
     """
 
     work: Work | None = None
@@ -121,6 +125,8 @@ class Evidence:
     npu_rules: pd.DataFrame | None = None
     texts: tuple[str, ...] = ()
     tpu_start_s: float | None = None
+    iterators: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
+    iterator_functions: frozenset[str] = frozenset()
 
 
 def gather(
@@ -178,6 +184,8 @@ def gather(
         npu_rules=npu_rules,
         texts=tuple(texts),
         tpu_start_s=started,
+        iterators=activity.iterator_params,
+        iterator_functions=frozenset(activity.iterator_functions),
     )
 
 

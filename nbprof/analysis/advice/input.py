@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from nbprof.analysis.advice import tf_data
+from nbprof.analysis.advice import epochs, tf_data
 from nbprof.analysis.advice.checks import INPUT_HIGH
 from nbprof.analysis.advice.facts import INPUT, INPUT_SHARE, TRACE, AdviceRule, Facts
 from nbprof.analysis.rule import GPU_GUIDE, INFERRED, JAX, PYTORCH, TENSORFLOW, TORCH_GUIDE, TORCH_TB, XPROF, Found, Rule, Target, Threshold
@@ -125,7 +125,12 @@ def _bottleneck(facts: Facts) -> tuple[pd.Series, pd.DataFrame, pd.Series, bool]
     slow = main[1][main[1]["bottleneck"]].iloc[0]
     kind = _kind(slow)
     serial = kind in ("Map", "Interleave") or (kind == "MapAndBatch" and str(slow["note"]).startswith("1 thread"))
-    return *main, slow, serial
+    return *main, slow, serial and not _fills(slow)
+
+
+def _fills(slow: pd.Series) -> bool:
+    """Whether an iterator fills a cache, which later epochs read instead."""
+    return "Cache" in str(slow["long_name"]).rpartition("::")[0]
 
 
 def _kind(node: pd.Series) -> str:
@@ -138,6 +143,21 @@ def _takes(slow: pd.Series, nodes: pd.DataFrame) -> str:
         f"**{_kind(slow)}** takes **{slow['self_ms']:,.1f} ms** of the **{work:,.1f} ms** spent in the pipeline "
         f"(**{100 * float(slow['self_ms']) / work:.0f}%**), over **{int(slow['calls']):,}** calls"
     )
+
+
+def _cache(facts: Facts, limit: Threshold) -> Found | None:
+    if (found := facts.once(_bottleneck)) is None:
+        return None
+    slow, known = found[2], facts.evidence
+    made = epochs.anew(facts.nodes, slow, known.iterators, known.iterator_functions, limit["turns"], limit["iterators"])
+    if made is None:
+        return None
+    size, room = max(made.bytes / 2**20, 0.1), made.budget / 2**20
+    text = (
+        f"{_takes(slow, found[1])}. In each of **{made.epochs}** epochs {made.iterator} is asked for **{made.calls:,}** elements, at most "
+        f"**{size:,.1f} MiB** (half of the free memory was **{room:,.0f} MiB**), and no random op makes them. With a cache they are made once."
+    )
+    return Found(text, limit.severity(facts.percent["input"]), facts.mean["input"])
 
 
 def _map_serial(facts: Facts, limit: Threshold) -> Found | None:
@@ -158,6 +178,9 @@ def _input_bottleneck(facts: Facts, limit: Threshold) -> Found | None:
     told = str(slow["iterator"]) == str(pipeline["bottleneck"])
     text, fix = (pipeline["advice"], pipeline["fix"]) if told else tf_data.advice(str(slow["long_name"]), float(pipeline["max_us"]))
     kind = _kind(slow)
+    if _fills(slow):
+        text = "It fills a cache in the first epoch; later epochs read that, so this wait is not theirs."
+        return Found(f"{_takes(slow, nodes)}. {text}", "low", fix=_FILLED, title="Record again once the cache is full")
     # A Prefetch is slow because its buffer was empty.
     title = f"Speed up the input of {kind}" if kind == "Prefetch" else f"Speed up {kind}"
     return Found(f"{_takes(slow, nodes)}. {text}", limit.severity(facts.percent["input"]), facts.mean["input"], fix, title)
@@ -252,6 +275,8 @@ _LOOP = (
     "-for i in range(0, len(x), n):\n-    train_step(x[i : i + n], y[i : i + n])\n+for batch in ds:\n+    train_step(*batch)"
 )
 
+_FILLED = "+for batch in ds:  # one epoch, so that the cache is full\n+    pass\n %%nbprof\n model.fit(ds)"
+
 RULES: tuple[AdviceRule, ...] = (
     Rule(
         "input_ahead", _input_ahead, INPUT_SHARE, XPROF, TRACE, JAX,
@@ -273,6 +298,17 @@ RULES: tuple[AdviceRule, ...] = (
         "-ds = ds.map(lambda x, y: (tf.cast(x, tf.float32), y))\n+ds = ds.batch(n)  # as uint8: a quarter of the bytes; cast in the model\n"
         "+ds = ds.apply(tf.data.experimental.prefetch_to_device('/gpu:0'))",
         refuted_by="the step takes as long with batches that are already on the device",
+    ),
+    Rule(
+        "cache_missing", _cache,
+        Threshold(
+            f"{INPUT_SHARE.text}, {{turns:g}} whole epochs ({{iterators:g}} where each has its own iterator), no random op, "
+            "an epoch ≤ half of the free memory", **INPUT_SHARE.numbers, turns=2, iterators=3,
+        ),
+        "TensorFlow tf.data performance guide; nbprof's threshold", _CRITICAL_PATH, TENSORFLOW,
+        "A pipeline without cache whose bottleneck reads or makes equally many elements in each epoch", "Cache what each epoch makes anew",
+        " ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)\n+ds = ds.cache()  # before shuffle, and before what is random",
+        certainty=INFERRED, refuted_by="the elements differ from epoch to epoch, or later epochs wait as long with the cache",
     ),
     Rule(
         "map_serial", _map_serial, INPUT_SHARE, f"{XPROF}; {GPU_GUIDE}", _CRITICAL_PATH, TENSORFLOW,
