@@ -155,7 +155,7 @@ def _cache(facts: Facts, limit: Threshold) -> Found | None:
     size, room = max(made.bytes / 2**20, 0.1), made.budget / 2**20
     text = (
         f"{_takes(slow, found[1])}. In each of **{made.epochs}** epochs {made.iterator} is asked for **{made.calls:,}** elements, at most "
-        f"**{size:,.1f} MiB** (half of the free memory was **{room:,.0f} MiB**), and no random op makes them. With a cache they are made once."
+        f"**{size:,.1f} MiB** (half of the free memory was **{room:,.0f} MiB**), and no random op makes them. A cache makes them once."
     )
     return Found(text, limit.severity(facts.percent["input"]), facts.mean["input"])
 
