@@ -145,11 +145,21 @@ def host_ops(share=15.0, eager=50.0, idle=15.0, **more):
 SMALL, WIDE = {"own": 50.0}, {"own": 50.0, "bandwidth_fraction": 0.5}
 RULES = {
     "input_ahead": [
+        ({"parts": {"input": 5.0}, "framework": "JAX", "evidence": Evidence(copied_ms=2.5)}, False),
         ({"parts": {"input": 5.0}, "framework": "JAX"}, True),
         ({"parts": {"input": 4.99}, "framework": "JAX"}, False),
         ({"parts": {"input": 5.0}}, False),
     ],
+    "arrays_copied": [
+        ({"parts": {"input": 5.0}, "framework": "JAX", "evidence": Evidence(copied_ms=2.5)}, True),
+        ({"parts": {"input": 5.0}, "framework": "JAX", "evidence": Evidence(copied_ms=2.49)}, False),
+        ({"parts": {"input": 4.99}, "framework": "JAX", "evidence": Evidence(copied_ms=4.0)}, False),
+        ({"parts": {"input": 5.0}, "framework": "JAX"}, False),
+        ({"parts": {"input": 5.0}, "evidence": Evidence(copied_ms=5.0, copied_bytes=2.0**25)}, True),
+        (pipeline("Root", "Prefetch", evidence=Evidence(copied_ms=50.0)), False),
+    ],
     "input_outside_tf_data": [
+        ({"parts": {"input": 5.0}, "evidence": Evidence(copied_ms=2.5)}, False),
         ({"parts": {"input": 5.0}}, True),
         ({"parts": {"input": 4.99}}, False),
         ({"parts": {"input": 5.0}, "framework": "JAX"}, False),

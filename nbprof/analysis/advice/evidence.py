@@ -16,7 +16,7 @@ from nbprof.analysis.advice.programs import Work
 from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.memory.modules import Named
-from nbprof.analysis.steps.steps import counted
+from nbprof.analysis.steps.steps import COPIED, counted
 from nbprof.core.errors import ReadError
 from nbprof.hlo.hlo import Program
 
@@ -106,6 +106,8 @@ class Evidence:
         Event names and error messages about the runtime's memory.
     tpu_start_s : float, optional
         Start time of the TPU system, if recorded.
+    copied_ms, copied_bytes : float, optional
+        Copies to devices that steps wait for, per step; bytes of all copies to devices.
     iterators : mapping
         What iterators of tf.data state about themselves, by id.
     iterator_functions : frozenset of str
@@ -125,6 +127,8 @@ class Evidence:
     npu_rules: pd.DataFrame | None = None
     texts: tuple[str, ...] = ()
     tpu_start_s: float | None = None
+    copied_ms: float | None = None
+    copied_bytes: float | None = None
     iterators: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
     iterator_functions: frozenset[str] = frozenset()
 
@@ -184,9 +188,18 @@ def gather(
         npu_rules=npu_rules,
         texts=tuple(texts),
         tpu_start_s=started,
+        copied_ms=_mean(steps, "host_to_device_ms"),
+        copied_bytes=_mean(steps, COPIED["H2D"]),
         iterators=activity.iterator_params,
         iterator_functions=frozenset(activity.iterator_functions),
     )
+
+
+def _mean(steps: pd.DataFrame, column: str) -> float | None:
+    """The mean over the steps that averages use; None where it was not measured."""
+    if column not in steps or not len(steps) or counted(steps)[column].isna().any():
+        return None
+    return float(counted(steps)[column].mean())
 
 
 def _programs_per_step(activity: Activity, steps: pd.DataFrame) -> float | None:

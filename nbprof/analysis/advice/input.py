@@ -10,7 +10,21 @@ import pandas as pd
 from nbprof.analysis.advice import epochs, tf_data
 from nbprof.analysis.advice.checks import INPUT_HIGH
 from nbprof.analysis.advice.facts import INPUT, INPUT_SHARE, TRACE, AdviceRule, Facts
-from nbprof.analysis.rule import GPU_GUIDE, INFERRED, JAX, PYTORCH, TENSORFLOW, TORCH_GUIDE, TORCH_TB, XPROF, Found, Rule, Target, Threshold
+from nbprof.analysis.rule import (
+    GPU_GUIDE,
+    INFERRED,
+    JAX,
+    PYTORCH,
+    TENSORFLOW,
+    TENSORFLOW_JAX,
+    TORCH_GUIDE,
+    TORCH_TB,
+    XPROF,
+    Found,
+    Rule,
+    Target,
+    Threshold,
+)
 
 _AHEAD = ("Prefetch", "MapAndBatch", "ParallelMap", "ParallelBatch", "ParallelInterleave", "DataService")
 # Iterators that only pass on elements of their input.
@@ -21,6 +35,8 @@ _COPIES = Threshold(f"{INPUT_SHARE.text}; pipeline work < {{pipeline:percent}} o
 """The pipeline causes the wait if its own work is at least this fraction of it; otherwise copies to the device do."""
 _CAUSE = Threshold(f"{INPUT_SHARE.text}, ≥ {{cause:percent}} of it there", **INPUT_SHARE.numbers, cause=0.2)
 """A cause counts if it explains at least this fraction of the wait."""
+
+_ARRAYS = Threshold(f"{INPUT_SHARE.text}, ≥ {{copies:percent}} of it copies to the device", **INPUT_SHARE.numbers, copies=0.5)
 
 _TRACE_COPIES = Target("trace", "Trace: copies")
 _CRITICAL_PATH = Target("input", "Steps & input: critical path")
@@ -36,8 +52,22 @@ def _without_pipeline(facts: Facts, limit: Threshold) -> bool:
     return facts.percent["input"] >= limit["moderate"] and not facts.in_host_memory and not len(facts.nodes)
 
 
+def _arrays_copied(facts: Facts, limit: Threshold) -> Found | None:
+    """Copies to the device that most of a wait without a pipeline is."""
+    copied, size = facts.evidence.copied_ms, facts.evidence.copied_bytes
+    if not _without_pipeline(facts, limit) or copied is None or copied < limit["copies"] * facts.mean["input"]:
+        return None
+    text = f"{_waits(facts)}, **{copied:.2f} ms** of it while arrays are copied from host memory to the device"
+    text += f" (**{size / 2**20:,.1f} MiB** per step)." if size else "."
+    first, last = (
+        ("jax.device_put(table)", "state = step(state, batch, table)") if facts.jax else ("tf.constant(table)", "step(batch, table)")
+    )
+    fix = f"+table = {first}  # once: what is the same in each step\n for batch in batches:\n     {last}"
+    return Found(text, limit.severity(facts.percent["input"]), min(copied, facts.mean["input"]), fix)
+
+
 def _input_ahead(facts: Facts, limit: Threshold) -> Found | None:
-    if not _without_pipeline(facts, limit) or not facts.jax:
+    if not _without_pipeline(facts, limit) or not facts.jax or _arrays_copied(facts, _ARRAYS) is not None:
         return None
     text = f"{_waits(facts)}, and no recorded pipeline prepares it ahead of time."
     return Found(text, limit.severity(facts.percent["input"]), facts.mean["input"])
@@ -45,7 +75,7 @@ def _input_ahead(facts: Facts, limit: Threshold) -> Found | None:
 
 def _outside_tf_data(facts: Facts, limit: Threshold) -> Found | None:
     level, wait = limit.severity(facts.percent["input"]), facts.mean["input"]
-    if _without_pipeline(facts, limit) and not facts.jax:
+    if _without_pipeline(facts, limit) and not facts.jax and _arrays_copied(facts, _ARRAYS) is None:
         text = f"{_waits(facts)}, and no tf.data pipeline was recorded."
         return Found(text, level, wait, tf_data.FIT if facts.keras else _LOOP)
     main = _pipeline(facts, limit)
@@ -285,6 +315,12 @@ RULES: tuple[AdviceRule, ...] = (
         "+for batch in batches:\n+    now, ahead = ahead, jax.device_put(batch)  # copied while the step runs\n"
         "+    state = step(state, now)",
         refuted_by="the step takes as long when the first batch is repeated",
+    ),
+    Rule(
+        "arrays_copied", _arrays_copied, _ARRAYS, XPROF, _TRACE_COPIES, TENSORFLOW_JAX,
+        "Steps that wait for copies of arrays to the device, where no pipeline was recorded",
+        "Keep on the device what steps share, and copy the rest ahead of time",
+        refuted_by="the step takes as long with arrays that are already on the device",
     ),
     Rule(
         "input_outside_tf_data", _outside_tf_data, INPUT_SHARE, XPROF, INPUT, TENSORFLOW,
