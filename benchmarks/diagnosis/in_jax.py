@@ -256,7 +256,7 @@ def _(mended: bool) -> Loop:
     return fit(jax.jit(step), weights(256, 256, 10), lambda: nbprof.steps(cycle(some)), lambda _, value: value.block_until_ready())
 
 
-@planted("jax/large array copied", "a constant array is copied to the device in each step", frozenset())
+@planted("jax/large array copied", "a constant array is copied to the device in each step", INPUT, "arrays_copied")
 def _(mended: bool) -> Loop:
     table = RNG.normal(size=(4096, 2048)).astype(np.float32)
     on_device = jnp.asarray(table)

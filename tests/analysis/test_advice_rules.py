@@ -94,6 +94,31 @@ def pipeline(*chain, own=50.0, input_ms=50.0, **more):
     return {"parts": {"input": input_ms}, "nodes": nodes, "pipelines": pd.DataFrame([slowest]), **more}
 
 
+def epochs(*calls, turns=True, kind="ParallelMapV2", shapes="[64,64,3] []", types="float int64", ran=("DecodeJpeg",), below="", **more):
+    """Steps that wait for a pipeline whose epochs asked their bottleneck so often."""
+    top = ["Iterator::Root", "Iterator::Root::Repeat"] if turns else ["Iterator::Root"]
+    chains = [[*top, f"{top[-1]}{f'[{n}]' if turns else ''}::{kind}"] for n in range(len(calls))]
+    rows = [
+        {
+            "host": "h", "pipeline": "Host:0" if turns else f"Host:{n}", "iterator": name.rpartition("::")[2], "long_name": name,
+            "id": str(10 * n + at if at == len(chain) - 1 or not turns else at), "parent": None if not at else chain[at - 1],
+            "self_ms": 50.0, "total_ms": 50.0, "calls": count, "bottleneck": n == 0 and at == len(chain) - 1, "note": "",
+        }
+        for n, (chain, count) in enumerate(zip(chains, calls, strict=True))
+        for at, name in enumerate(chain)
+        if not turns or n == 0 or at == len(chain) - 1
+    ]  # fmt: skip
+    if below:
+        (slow,) = (row for row in rows if row["bottleneck"])
+        source = {"iterator": below, "long_name": f"{slow['long_name']}::{below}", "parent": slow["id"], "bottleneck": False}
+        rows.append({**slow, **source})
+    stated = {int(row["id"]): {"shapes": shapes, "types": types, "ram_budget_megabytes": 1000} for row in rows}
+    asked = pipeline("Root", kind)
+    slowest = pd.concat([asked["pipelines"].assign(pipeline=name) for name in dict.fromkeys(row["pipeline"] for row in rows)])
+    evidence = Evidence(iterators=stated, iterator_functions=frozenset(ran))
+    return {**asked, "nodes": pd.DataFrame(rows), "pipelines": slowest, "evidence": evidence, **more}
+
+
 def eligible(share):
     row = {"op_tensor_core_eligible": True, "uses_tensor_core": False, "total_us": share}
     return kernels(row, {"total_us": 100.0 - share})
@@ -134,11 +159,21 @@ def growing(steps=10, rising=0.9, each=1000.0, **more):
 SMALL, WIDE = {"own": 50.0}, {"own": 50.0, "bandwidth_fraction": 0.5}
 RULES = {
     "input_ahead": [
+        ({"parts": {"input": 5.0}, "framework": "JAX", "evidence": Evidence(copied_ms=2.5)}, False),
         ({"parts": {"input": 5.0}, "framework": "JAX"}, True),
         ({"parts": {"input": 4.99}, "framework": "JAX"}, False),
         ({"parts": {"input": 5.0}}, False),
     ],
+    "arrays_copied": [
+        ({"parts": {"input": 5.0}, "framework": "JAX", "evidence": Evidence(copied_ms=2.5)}, True),
+        ({"parts": {"input": 5.0}, "framework": "JAX", "evidence": Evidence(copied_ms=2.49)}, False),
+        ({"parts": {"input": 4.99}, "framework": "JAX", "evidence": Evidence(copied_ms=4.0)}, False),
+        ({"parts": {"input": 5.0}, "framework": "JAX"}, False),
+        ({"parts": {"input": 5.0}, "evidence": Evidence(copied_ms=5.0, copied_bytes=2.0**25)}, True),
+        (pipeline("Root", "Prefetch", evidence=Evidence(copied_ms=50.0)), False),
+    ],
     "input_outside_tf_data": [
+        ({"parts": {"input": 5.0}, "evidence": Evidence(copied_ms=2.5)}, False),
         ({"parts": {"input": 5.0}}, True),
         ({"parts": {"input": 4.99}}, False),
         ({"parts": {"input": 5.0}, "framework": "JAX"}, False),
@@ -149,11 +184,36 @@ RULES = {
         (pipeline("Root", "Prefetch", own=50.0), False),
         (pipeline("Root", "Prefetch", own=49.9, devices=0), False),
     ],
+    "cache_missing": [
+        (epochs(513, 513, 40), True),
+        (epochs(513, 40), False),
+        (epochs(513, 512, 40), False),
+        (epochs(513, 513, 40, parts={"input": 4.99}), False),
+        (epochs(513, 513, 40, ran=()), False),
+        (epochs(513, 513, 40, ran=("DecodeJpeg", "StatelessRandomUniformV2")), False),
+        (epochs(513, 513, 40, ran=("EagerPyFunc",)), False),
+        (epochs(513, 513, 40, ran=("PyFuncStateless",)), True),
+        (epochs(513, 513, 40, kind="TFRecord", ran=(), shapes="[10]"), False),
+        (epochs(513, 513, 40, kind="TFRecord", ran=(), shapes="[]", types="float"), True),
+        (epochs(513, 513, 40, kind="TensorSlice"), False),
+        (epochs(513, 513, 40, kind="MemoryCacheImpl::ParallelMapV2"), False),
+        (epochs(513, 513, 40, kind="Generator"), False),
+        (epochs(40, 513, 513, below="TensorSlice"), True),
+        (epochs(40, 513, 513, below="Generator"), False),
+        (epochs(513, 513, 40, shapes="[?,64,3] []"), False),
+        (epochs(513, 513, 40, types="string int64"), False),
+        # An element is 49,160 bytes.
+        (epochs(20_342, 20_342), False),
+        (epochs(20_341, 20_341), True),
+        (epochs(16, 16, 16, turns=False), True),
+        (epochs(16, 16, turns=False), False),
+    ],
     "map_serial": [
         (pipeline("Root", "Map"), True),
         (pipeline("Root", "ParallelMapV2"), False),
         (pipeline("Root", "Map", input_ms=4.99), False),
         (pipeline("Root", "Map", own=49.9), False),
+        (pipeline("Root", "MemoryCacheImpl", "Map"), False),
     ],
     "input_bottleneck": [(pipeline("Root", "TFRecord"), True), (pipeline("Root", "Map"), False), (pipeline("Root", "TFRecord", own=49.9), False)],
     "prefetch_missing": [(pipeline("Root", "Map"), True), (pipeline("Root", "Prefetch", "Map"), False)],

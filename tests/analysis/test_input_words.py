@@ -80,3 +80,50 @@ def test_a_wait_that_could_not_be_recorded_is_unknown_and_not_0(name, traced):
         assert p.input_pipeline.summary["mean_percent"] is None
         assert (figure["value"], figure["note"]) == (None, "input was not traced")
         assert (check["level"], check["statement"]) == ("unknown", UNTRACED)
+
+
+@pytest.mark.parametrize(("ran", "told"), [("DecodeJpeg", True), ("RandomUniform", False)])
+def test_what_each_epoch_makes_anew_is_told_by_turns_of_repeat_and_by_ops_of_the_pipeline(tmp_path, ran, told):
+    host, main, pool, maps = PlaneWriter("/host:CPU"), [], [], []
+    of_root = {"id": 10, "parent_id": 0, "ram_budget_megabytes": 1000}
+    of_map = {"parent_id": 11, "parallelism": 8, "shapes": "[64,64] []", "types": "float int64"}
+    for step in range(6):
+        at = 10 * step * MS
+        main.append(host.event("train", at, 10 * MS, step_num=step, _r=1))
+        main.append(host.event("IteratorGetNext", at, 8 * MS))
+        # What the step does is random as well, but it makes no elements.
+        main.append(host.event("dropout/RandomUniform:RandomUniform", at + 8 * MS, MS))
+        pool.append(host.event("Iterator::Root", at, 8 * MS, **of_root))
+        pool.append(host.event("Iterator::Root::Repeat", at, 8 * MS, id=11, parent_id=10))
+        pool.append(host.event(f"Iterator::Root::Repeat[{step // 2}]::ParallelMapV2", at, 7 * MS, id=20 + step // 2, **of_map))
+        maps.append(host.event(f"{ran}:{ran}", at, 6 * MS))
+    host.line("python", main, line_id=1)
+    host.line("tf_data_iterator_get_next/-8790653038117343132", pool, line_id=2)
+    host.line("tf_data_private_threadpool/5331651722632834991", maps, line_id=3)
+    advice = profile(tmp_path, xspace(host)).advice.set_index("rule")
+    assert ("cache_missing" in advice.index) is told
+    if told:
+        said = "In each of **3** epochs ParallelMapV2 is asked for **2** elements, at most **0.1 MiB** (half of the free memory was **954 MiB**)"
+        assert said in advice.loc["cache_missing", "evidence"]
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_copies_into_the_memory_of_xla_on_the_cpu_are_input_while_no_op_runs(tmp_path, marked):
+    host, main, pool = PlaneWriter("/host:CPU"), [], []
+    for step in range(4):
+        at = 10 * step * MS
+        if marked:
+            main.append(host.event("train", at, 10 * MS, step_num=step, _r=1))
+        main.append(host.event("PjitFunction(step)", at, MS // 10))
+        pool.append(host.event("H2D Dispatch", at + MS, 5 * MS))
+        for name, begin, length in (("dot", 4, 4), ("add", 8, 1)):
+            run = {"hlo_op": name, "hlo_module": "jit_step", "program_id": 8, "run_id": step, "device_ordinal": 0}
+            pool.append(host.event(name, at + begin * MS, length * MS, **run))
+        pool.append(host.event("ThunkExecutor::Execute (wait for completion)", at + 9 * MS, MS // 2))
+    host.line("python", main, line_id=1)
+    host.line("tf_XLAPjRtCpuClient/-2327038832903291846", pool, line_id=2)
+    p = profile(tmp_path, xspace(host, hlo.metadata_plane(**{"jit_step(8)": (8, small())})))
+    used = p.steps.frame[p.steps.frame["counted"]]
+    assert used[["step_time_ms", "input_ms", "host_to_device_ms"]].to_numpy().tolist() == [[10.0, 3.0, 3.0]] * (4 if marked else 3)
+    assert used["other_ms"].to_numpy() == pytest.approx(1.4)
+    assert p.advice.set_index("rule").loc["arrays_copied", "gain_ms_per_step"] == pytest.approx(3.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.memory.modules import Named
 from nbprof.analysis.steps.periodic import Periodic
-from nbprof.analysis.steps.steps import counted
+from nbprof.analysis.steps.steps import COPIED, counted
 from nbprof.core.errors import ReadError
 from nbprof.hlo.hlo import Program
 
@@ -110,6 +110,12 @@ class Evidence:
         Start time of the TPU system, if recorded.
     periodic : Periodic, optional
     growth : Growth, optional
+    copied_ms, copied_bytes : float, optional
+        Copies to devices that steps wait for, per step; bytes of all copies to devices.
+    iterators : mapping
+        What iterators of tf.data state about themselves, by id.
+    iterator_functions : frozenset of str
+        Types of the ops that the functions of their pipelines ran.
     """
 
     work: Work | None = None
@@ -127,6 +133,10 @@ class Evidence:
     tpu_start_s: float | None = None
     periodic: Periodic | None = None
     growth: Growth | None = None
+    copied_ms: float | None = None
+    copied_bytes: float | None = None
+    iterators: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
+    iterator_functions: frozenset[str] = frozenset()
 
 
 def gather(
@@ -192,7 +202,18 @@ def gather(
         tpu_start_s=started,
         periodic=rhythm,
         growth=growth,
+        copied_ms=_mean(steps, "host_to_device_ms"),
+        copied_bytes=_mean(steps, COPIED["H2D"]),
+        iterators=activity.iterator_params,
+        iterator_functions=frozenset(activity.iterator_functions),
     )
+
+
+def _mean(steps: pd.DataFrame, column: str) -> float | None:
+    """The mean over the steps that averages use; None where it was not measured."""
+    if column not in steps or not len(steps) or counted(steps)[column].isna().any():
+        return None
+    return float(counted(steps)[column].mean())
 
 
 def _programs_per_step(activity: Activity, steps: pd.DataFrame) -> float | None:

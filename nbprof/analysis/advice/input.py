@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from nbprof.analysis.advice import tf_data
+from nbprof.analysis.advice import epochs, tf_data
 from nbprof.analysis.advice.checks import INPUT_HIGH
 from nbprof.analysis.advice.facts import INPUT, INPUT_SHARE, TRACE, AdviceRule, Facts
 from nbprof.analysis.rule import (
@@ -17,6 +17,7 @@ from nbprof.analysis.rule import (
     JAX,
     PYTORCH,
     TENSORFLOW,
+    TENSORFLOW_JAX,
     TORCH_GUIDE,
     TORCH_TB,
     XPROF,
@@ -36,6 +37,8 @@ _COPIES = Threshold(f"{INPUT_SHARE.text}; pipeline work < {{pipeline:percent}} o
 _CAUSE = Threshold(f"{INPUT_SHARE.text}, ≥ {{cause:percent}} of it there", **INPUT_SHARE.numbers, cause=0.2)
 """A cause counts if it explains at least this fraction of the wait."""
 
+_ARRAYS = Threshold(f"{INPUT_SHARE.text}, ≥ {{copies:percent}} of it copies to the device", **INPUT_SHARE.numbers, copies=0.5)
+
 _TRACE_COPIES = Target("trace", "Trace: copies")
 _CRITICAL_PATH = Target("input", "Steps & input: critical path")
 
@@ -50,8 +53,22 @@ def _without_pipeline(facts: Facts, limit: Threshold) -> bool:
     return facts.percent["input"] >= limit["moderate"] and not facts.in_host_memory and not len(facts.nodes)
 
 
+def _arrays_copied(facts: Facts, limit: Threshold) -> Found | None:
+    """Copies to the device that most of a wait without a pipeline is."""
+    copied, size = facts.evidence.copied_ms, facts.evidence.copied_bytes
+    if not _without_pipeline(facts, limit) or copied is None or copied < limit["copies"] * facts.mean["input"]:
+        return None
+    text = f"{_waits(facts)}, **{copied:.2f} ms** of it while arrays are copied from host memory to the device"
+    text += f" (**{size / 2**20:,.1f} MiB** per step)." if size else "."
+    first, last = (
+        ("jax.device_put(table)", "state = step(state, batch, table)") if facts.jax else ("tf.constant(table)", "step(batch, table)")
+    )
+    fix = f"+table = {first}  # once: what is the same in each step\n for batch in batches:\n     {last}"
+    return Found(text, limit.severity(facts.percent["input"]), min(copied, facts.mean["input"]), fix)
+
+
 def _input_ahead(facts: Facts, limit: Threshold) -> Found | None:
-    if not _without_pipeline(facts, limit) or not facts.jax:
+    if not _without_pipeline(facts, limit) or not facts.jax or _arrays_copied(facts, _ARRAYS) is not None:
         return None
     text = f"{_waits(facts)}, and no recorded pipeline prepares it ahead of time."
     return Found(text, limit.severity(facts.percent["input"]), facts.mean["input"])
@@ -59,7 +76,7 @@ def _input_ahead(facts: Facts, limit: Threshold) -> Found | None:
 
 def _outside_tf_data(facts: Facts, limit: Threshold) -> Found | None:
     level, wait = limit.severity(facts.percent["input"]), facts.mean["input"]
-    if _without_pipeline(facts, limit) and not facts.jax:
+    if _without_pipeline(facts, limit) and not facts.jax and _arrays_copied(facts, _ARRAYS) is None:
         text = f"{_waits(facts)}, and no tf.data pipeline was recorded."
         return Found(text, level, wait, tf_data.FIT if facts.keras else _LOOP)
     main = _pipeline(facts, limit)
@@ -139,7 +156,12 @@ def _bottleneck(facts: Facts) -> tuple[pd.Series, pd.DataFrame, pd.Series, bool]
     slow = main[1][main[1]["bottleneck"]].iloc[0]
     kind = _kind(slow)
     serial = kind in ("Map", "Interleave") or (kind == "MapAndBatch" and str(slow["note"]).startswith("1 thread"))
-    return *main, slow, serial
+    return *main, slow, serial and not _fills(slow)
+
+
+def _fills(slow: pd.Series) -> bool:
+    """Whether an iterator fills a cache, which later epochs read instead."""
+    return "Cache" in str(slow["long_name"]).rpartition("::")[0]
 
 
 def _kind(node: pd.Series) -> str:
@@ -152,6 +174,21 @@ def _takes(slow: pd.Series, nodes: pd.DataFrame) -> str:
         f"**{_kind(slow)}** takes **{slow['self_ms']:,.1f} ms** of the **{work:,.1f} ms** spent in the pipeline "
         f"(**{100 * float(slow['self_ms']) / work:.0f}%**), over **{int(slow['calls']):,}** calls"
     )
+
+
+def _cache(facts: Facts, limit: Threshold) -> Found | None:
+    if (found := facts.once(_bottleneck)) is None:
+        return None
+    slow, known = found[2], facts.evidence
+    made = epochs.anew(facts.nodes, slow, known.iterators, known.iterator_functions, limit["turns"], limit["iterators"])
+    if made is None:
+        return None
+    size, room = max(made.bytes / 2**20, 0.1), made.budget / 2**20
+    text = (
+        f"{_takes(slow, found[1])}. In each of **{made.epochs}** epochs {made.iterator} is asked for **{made.calls:,}** elements, at most "
+        f"**{size:,.1f} MiB** (half of the free memory was **{room:,.0f} MiB**), and no random op makes them. A cache makes them once."
+    )
+    return Found(text, limit.severity(facts.percent["input"]), facts.mean["input"])
 
 
 def _map_serial(facts: Facts, limit: Threshold) -> Found | None:
@@ -172,6 +209,9 @@ def _input_bottleneck(facts: Facts, limit: Threshold) -> Found | None:
     told = str(slow["iterator"]) == str(pipeline["bottleneck"])
     text, fix = (pipeline["advice"], pipeline["fix"]) if told else tf_data.advice(str(slow["long_name"]), float(pipeline["max_us"]))
     kind = _kind(slow)
+    if _fills(slow):
+        text = "It fills a cache in the first epoch; later epochs read that, so this wait is not theirs."
+        return Found(f"{_takes(slow, nodes)}. {text}", "low", fix=_FILLED, title="Record again once the cache is full")
     # A Prefetch is slow because its buffer was empty.
     title = f"Speed up the input of {kind}" if kind == "Prefetch" else f"Speed up {kind}"
     return Found(f"{_takes(slow, nodes)}. {text}", limit.severity(facts.percent["input"]), facts.mean["input"], fix, title)
@@ -266,6 +306,8 @@ _LOOP = (
     "-for i in range(0, len(x), n):\n-    train_step(x[i : i + n], y[i : i + n])\n+for batch in ds:\n+    train_step(*batch)"
 )
 
+_FILLED = "+for batch in ds:  # one epoch, so that the cache is full\n+    pass\n %%nbprof\n model.fit(ds)"
+
 RULES: tuple[AdviceRule, ...] = (
     Rule(
         "input_ahead", _input_ahead, INPUT_SHARE, XPROF, TRACE, JAX,
@@ -274,6 +316,12 @@ RULES: tuple[AdviceRule, ...] = (
         "+for batch in batches:\n+    now, ahead = ahead, jax.device_put(batch)  # copied while the step runs\n"
         "+    state = step(state, now)",
         refuted_by="the step takes as long when the first batch is repeated", gain_is=ABOUT,
+    ),
+    Rule(
+        "arrays_copied", _arrays_copied, _ARRAYS, XPROF, _TRACE_COPIES, TENSORFLOW_JAX,
+        "Steps that wait for copies of arrays to the device, where no pipeline was recorded",
+        "Keep on the device what steps share, and copy the rest ahead of time",
+        refuted_by="the step takes as long with arrays that are already on the device",
     ),
     Rule(
         "input_outside_tf_data", _outside_tf_data, INPUT_SHARE, XPROF, INPUT, TENSORFLOW,
@@ -287,6 +335,17 @@ RULES: tuple[AdviceRule, ...] = (
         "-ds = ds.map(lambda x, y: (tf.cast(x, tf.float32), y))\n+ds = ds.batch(n)  # as uint8: a quarter of the bytes; cast in the model\n"
         "+ds = ds.apply(tf.data.experimental.prefetch_to_device('/gpu:0'))",
         refuted_by="the step takes as long with batches that are already on the device", gain_is=ABOUT,
+    ),
+    Rule(
+        "cache_missing", _cache,
+        Threshold(
+            f"{INPUT_SHARE.text}, {{turns:g}} whole epochs ({{iterators:g}} where each has its own iterator), no random op, "
+            "an epoch ≤ half of the free memory", **INPUT_SHARE.numbers, turns=2, iterators=3,
+        ),
+        "TensorFlow tf.data performance guide; nbprof's threshold", _CRITICAL_PATH, TENSORFLOW,
+        "A pipeline without cache whose bottleneck reads or makes equally many elements in each epoch", "Cache what each epoch makes anew",
+        " ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)\n+ds = ds.cache()  # before shuffle, and before what is random",
+        certainty=INFERRED, refuted_by="the elements differ from epoch to epoch, or later epochs wait as long with the cache",
     ),
     Rule(
         "map_serial", _map_serial, INPUT_SHARE, f"{XPROF}; {GPU_GUIDE}", _CRITICAL_PATH, TENSORFLOW,

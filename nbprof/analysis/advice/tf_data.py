@@ -38,7 +38,7 @@ _FILES = {
     "TextLine": "tf.data.TextLineDataset",
     "FixedLengthRecord": "tf.data.FixedLengthRecordDataset",
 }
-_SOURCES = (
+SOURCES = (
     *("TFRecord", "SSTable", "RecordIO", "ArrayRecord", "Spanner", "TFColumn", "SleepwalkRemoteDataset", "TextLine"),
     *("StitchedTimelineDataset", "DateKeyDataset", "CapacitorProto", "LMDB", "ExternalDataset", "PearModel", "FixedLengthRecord", "CSV"),
     *("SyntheticDatasetOp", "Sql"),
@@ -162,7 +162,7 @@ def _by_kind(kind: str, params: Mapping[str, object]) -> tuple[str, str]:
     count = threads(params, kind)
     if kind in _PARALLEL or (kind in ASYNC and count == 1 and kind != "Prefetch"):
         return "It runs on a single thread: run it in parallel.", _PARALLEL_FIX.get(kind, _PARALLEL_FIX["Map"])
-    if kind in _SOURCES:
+    if kind in SOURCES:
         reader = _FILES.get(kind, "tf.data.TFRecordDataset")
         return (
             "Reading is slow. Keep the files close to the machine, split them into shards, and read several at a time.",

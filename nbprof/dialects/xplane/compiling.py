@@ -8,10 +8,10 @@ program is one that steps of its kind run, and while no program runs; elsewhere 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.core import stretches
 from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int64s
 from nbprof.dialects.xplane.grouping import inherit
@@ -40,7 +40,7 @@ def waited(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
     in_mark = placed.groups.group[piece["event"].to_numpy(np.int64)] >= 0
     piece = piece[np.where(piece["host"].isin(list(steps.marked)), in_mark, np.array(by_name, np.bool_))]
     piece = piece.assign(start=piece[["start", "begin"]].max(axis=1), end=piece[["end", "end_step"]].min(axis=1))
-    parts = [_outside(mine, *_busy(steps, int(str(host)))) for host, mine in piece.groupby("host", sort=False)]
+    parts = [stretches.outside(mine, *_busy(steps, int(str(host)))) for host, mine in piece.groupby("host", sort=False)]
     return act.joined([of_host, *(part[list(work.columns)] for part in parts)], act.WORK)
 
 
@@ -87,24 +87,5 @@ def _of_steps(steps: ProgramSteps, host: int) -> dict[str, set[str]]:
 
 def _busy(steps: ProgramSteps, host: int) -> tuple[Int64s, Int64s]:
     """When a program ran on a host: begins and ends of the stretches, apart and in order of time."""
-    runs = steps.runs[steps.runs["host"] == host].sort_values("start", kind="stable")
-    start, end = runs["start"].to_numpy(np.int64), runs["end"].to_numpy(np.int64)
-    reached = np.maximum.accumulate(end)
-    begins = np.append(True, start[1:] > reached[:-1])
-    return start[begins], reached[np.append(begins[1:], True)]
-
-
-def _outside(spans: pd.DataFrame, start: Int64s, end: Int64s) -> pd.DataFrame:
-    """What of some spans lies in none of the stretches `start` to `end`."""
-    # The stretches between them, from before all to after all.
-    most = np.iinfo(np.int64).max
-    free_from: npt.NDArray[np.int64] = np.append(-most, end)
-    free_to: npt.NDArray[np.int64] = np.append(start, most)
-    first = np.searchsorted(free_to, spans["start"].to_numpy(np.int64), side="right")
-    after = np.maximum(np.searchsorted(free_from, spans["end"].to_numpy(np.int64), side="left"), first)
-    row = np.repeat(np.arange(len(spans)), after - first)
-    place = np.arange(len(row)) - np.repeat(np.cumsum(after - first) - (after - first), after - first) + np.repeat(first, after - first)
-    out = spans.iloc[row]
-    return out.assign(
-        start=np.maximum(out["start"].to_numpy(np.int64), free_from[place]), end=np.minimum(out["end"].to_numpy(np.int64), free_to[place])
-    )
+    runs = steps.runs[steps.runs["host"] == host]
+    return stretches.joined(runs["start"].to_numpy(np.int64), runs["end"].to_numpy(np.int64))

@@ -19,7 +19,7 @@ _ITERATORS = ("Iterator::", "ReduceIterator::")
 _PARAMS = (
     *("parallelism", "num_parallel_calls", "autotune", "deterministic", "batch_size", "drop_remainder", "buffer_size", "buffer_limit"),
     *("cycle_length", "block_length", "interleave_depth", "intra_op_parallelism", "num_threads", "buffered_elements", "max_outstanding"),
-    *("element_size", "num_shards", "cache_type", "dataset_type"),
+    *("element_size", "num_shards", "cache_type", "dataset_type", "shapes", "types", "ram_budget_megabytes"),
 )
 
 
@@ -110,3 +110,11 @@ def params(placed: Placed) -> dict[int, dict[str, object]]:
                 stated = trace.strings[values[row]] if kinds[row] == TEXT else float(floats[row])
             found.setdefault(iterator, {})[key] = stated
     return found
+
+
+def functions(placed: Placed, out: act.Activity) -> set[str]:
+    """Types of the ops that functions of pipelines ran: those on the threads of tf.data."""
+    ops = out.host_ops
+    of_lane = placed.trace.lanes["thread"].astype(str).str.startswith("tf_data_").to_numpy(np.bool_)
+    mine = ops[~ops["dataset"].to_numpy(np.bool_) & of_lane[ops["lane"].to_numpy(np.int64)]]
+    return set(map(str, out.types.values[mine["type"].unique()]))

@@ -16,6 +16,7 @@ import pandas as pd
 from nbprof.activity import activity as act
 from nbprof.activity import copies
 from nbprof.core.trace import Int32s, Int64s, Note
+from nbprof.dialects.xplane import cpu_copies
 from nbprof.dialects.xplane import cpu_ops as xplane_cpu_ops
 from nbprof.dialects.xplane import tpu as xplane_tpu
 from nbprof.dialects.xplane.compiling import COMPILES, waited
@@ -28,6 +29,8 @@ _MARKER = re.compile(r"(train|test|TraceContext)[^/]*\Z")
 # They lie around the work of a step, or are instants of the thread pool.
 _ENCLOSING = ("EagerExecute", "EagerLocalExecute", "EagerKernelExecute", "FunctionRun", "ThreadpoolListener::")
 _STAGE = "_ipl_stage_name"
+# Around the ops of a program; it also frees the arrays that the program was given.
+_RUN = "ThunkExecutor::Execute"
 
 
 def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple[int, int], str], set[tuple[int, int]], Int64s]:
@@ -201,8 +204,10 @@ def work(placed: Placed, out: act.Activity) -> pd.DataFrame:
     """Spans by step class, of devices and of host threads."""
     table = _work(placed, out, classify, placed.step_group)
     if placed.program_steps is not None:
-        return waited(placed, placed.program_steps.cut(table))
-    return table if out.has_device else act.joined([table, _compiled_work(placed, out)], act.WORK)
+        table = waited(placed, placed.program_steps.cut(table))
+    elif not out.has_device:
+        table = act.joined([table, _compiled_work(placed, out)], act.WORK)
+    return table if out.has_device else cpu_copies.waited(placed, table)
 
 
 def _work(placed: Placed, out: act.Activity, of_gpu_event: Callable[[str, str], int], group: Int32s) -> pd.DataFrame:
@@ -212,13 +217,15 @@ def _work(placed: Placed, out: act.Activity, of_gpu_event: Callable[[str, str], 
 
 
 def _compiled_work(placed: Placed, out: act.Activity) -> pd.DataFrame:
-    """Runs of XLA's ops on the CPU that nothing groups, in the step in whose time they begin.
+    """Runs of XLA's ops on the CPU, copies for them, and what ends a run, that nothing groups, in the step in whose time they begin.
 
     The runtime hands most of them to threads of a pool without a word of who asked for it. To XProf such a step does nothing meanwhile.
     """
     marks = out.markers[out.markers["device"] < 0].sort_values(["host", "start"], kind="stable")
-    rows = xplane_cpu_ops.run_rows(placed)
+    runs = np.flatnonzero(placed.named(_RUN)[placed.trace.events.name] & placed.on_host)
+    rows = np.sort(np.concatenate([xplane_cpu_ops.run_rows(placed), cpu_copies.rows(placed), runs]))
     rows = rows[placed.step_group[rows] < 0]
+    copied = cpu_copies.named(placed)
     if not len(rows) or not len(marks):
         return act.table(act.WORK)
     events, host = placed.trace.events, placed.host.astype(np.int64)
@@ -231,7 +238,8 @@ def _compiled_work(placed: Placed, out: act.Activity) -> pd.DataFrame:
         group = placed.step_group.copy()
         group[own[inside]] = mine["group"].to_numpy(np.int64)[at[inside]]
         spans = act.spans(events, own[inside], placed.host, group)
-        parts.append(spans.assign(end=np.minimum(spans["end"], end[inside]), cls=np.int16(act.HOST_COMPUTE)))
+        cls = np.where(copied[events.name[own[inside]]], act.HOST_TO_DEVICE, act.HOST_COMPUTE)
+        parts.append(spans.assign(end=np.minimum(spans["end"], end[inside]), cls=cls.astype(np.int16)))
     return act.joined(parts, act.WORK)
 
 
@@ -282,7 +290,10 @@ def _gpu_work(placed: Placed, of_event: Callable[[str, str], int], group: Int32s
 
 
 def _host_work(placed: Placed, out: act.Activity, group: Int32s, *, compiling: bool) -> pd.DataFrame:
-    """What host threads did in steps; the first rule that fits an event wins. XProf has no rule for `compiling`."""
+    """What host threads did in steps; the first rule that fits an event wins.
+
+    XProf has no rule for `compiling`, nor for copies on the CPU.
+    """
     trace, host = placed.trace, placed.host
     events, code = trace.events, trace.events.name
     marker = np.zeros(len(events), np.bool_)
@@ -315,6 +326,8 @@ def _host_work(placed: Placed, out: act.Activity, group: Int32s, *, compiling: b
     copies = np.zeros(len(trace.names), np.int16)
     copies[starts("MEMCPYHTOH")] = act.HOST_TO_HOST
     copies[starts("INFEEDENQUEUE", "MEMCPYHTOD")] = act.HOST_TO_DEVICE
+    if compiling and not out.has_device:
+        copies[cpu_copies.named(placed)] = act.HOST_TO_DEVICE
     copied = copies[code[rows]]
     cls = np.where(copied > 0, copied, cls)
     return act.spans(events, rows, host, group).assign(cls=cls)

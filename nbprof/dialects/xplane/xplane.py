@@ -97,6 +97,7 @@ def interpret(trace: Trace) -> act.Activity:
     out.later("iterators", lambda: xplane_iterators.iterators(placed, out))
     out.later("iterator_links", lambda: xplane_iterators.links(placed))
     out.later("iterator_params", lambda: xplane_iterators.params(placed))
+    out.later("iterator_functions", lambda: xplane_iterators.functions(placed, out))
     out.later("functions", lambda: functions(placed, out))
     out.later("environment", lambda: environment(trace))
     out.later("allocations", lambda: allocations(placed, out))

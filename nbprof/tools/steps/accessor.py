@@ -54,9 +54,10 @@ class Steps(Framed):
         their names of TensorFlow 2.3/2.4 (`MemcpyH2D`) and of ROCm, and fills, are copies here, compute there; bfloat16 is 16 bit, RCCL is
         a collective. What XLA compiles on the host (`backend_compile`, `...Client::Compile`) is compilation here, host compute there; of
         steps that are runs of a program, only what is compiled while no program runs, of the programs that at least half of these steps
-        run. Steps have the names of their markers (`train 500`), there those of their groups. No step is dropped for being the first or the
-        last: a step without any compute at either end is, as the recording cut it off, and the receipt says how many. Where a GPU is named
-        but recorded nothing, XProf has no steps; here are those of the host.
+        run. Copies for XLA's runtime on the CPU (`H2D Dispatch`) are copies to the device while no op runs, and how its programs end is
+        host compute; XProf has both in no step. Steps have the names of their markers (`train 500`), there those of their groups. No step
+        is dropped for being the first or the last: a step without any compute at either end is, as the recording cut it off, and the
+        receipt says how many. Where a GPU is named but recorded nothing, XProf has no steps; here are those of the host.
         """
         return super().frame
 

@@ -1,0 +1,107 @@
+"""Whether a tf.data pipeline makes the same elements anew in each epoch, and whether these fit in memory.
+
+An epoch is either a turn of `Repeat`, whose number is in the names of the iterators below it, or an iterator of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from math import prod
+from typing import NamedTuple
+
+import pandas as pd
+
+from nbprof.analysis.advice.tf_data import SOURCES, base
+
+_TURN = re.compile(r"(.*Repeat)\[\d+\](::[^\[]+)")
+_FUNCTIONS = ("Map", "ParallelMap", "MapAndBatch", "Interleave", "ParallelInterleave", "LegacyParallelInterleave", "FlatMap", "Filter")
+_WORTH = (*_FUNCTIONS, "ParseExample", *SOURCES)
+# What is kept already, or need not be the same the next time.
+_KEPT = re.compile("Cache|Snapshot")
+_NEW = re.compile("Generator|DataService|Random|Remote|Reverb")
+_VARIES = re.compile(r"Random|PyFunc(?!Stateless)|Multinomial|TruncatedNormal|Shuffle|Variable")
+_SHAPE = re.compile(r"\[(?:\d+(?:,\d+)*)?\]")
+_BYTES = {
+    **dict.fromkeys(("bool", "int8", "uint8"), 1),
+    **dict.fromkeys(("half", "bfloat16", "int16", "uint16"), 2),
+    **dict.fromkeys(("float", "int32", "uint32"), 4),
+    **dict.fromkeys(("double", "int64", "uint64", "complex64"), 8),
+}
+
+
+class Anew(NamedTuple):
+    """What is made in each epoch: by which iterator, how often it was asked, bytes at most, and half of the memory that was free.
+
+    The last call of an epoch may only say that there are no more elements.
+    """
+
+    iterator: str
+    epochs: int
+    calls: int
+    bytes: int
+    budget: int
+
+
+def anew(
+    nodes: pd.DataFrame,
+    slow: pd.Series,
+    params: Mapping[int, Mapping[str, object]],
+    functions: Collection[str],
+    turns: float,
+    iterators: float,
+) -> Anew | None:
+    """What the bottleneck makes anew in each epoch; None if that, its sameness or its size is not in the profile.
+
+    Parameters
+    ----------
+    nodes : DataFrame
+        `p.tf_data.nodes`.
+    slow : Series
+        The row of the bottleneck.
+    params : mapping
+        What iterators state about themselves, by id.
+    functions : collection of str
+        Types of the ops that functions of the pipelines ran.
+    turns, iterators : float
+        How many epochs must have made equally many elements: the first and the last may be cut, and two iterators may be of two datasets.
+    """
+    name = str(slow["long_name"])
+    if base(name) not in _WORTH:
+        return None
+    nodes = nodes[nodes["host"] == slow["host"]]
+    own = nodes[nodes["pipeline"] == slow["pipeline"]]
+    if turn := _TURN.match(name):
+        place, least = turn[0], turns
+        epochs = own[own["long_name"].str.fullmatch(rf"{re.escape(turn[1])}\[\d+\]{re.escape(turn[2])}")]
+    elif "Repeat" not in name:
+        place, least = name.partition("[")[0], iterators
+        epochs = nodes[nodes["long_name"] == place]
+    else:
+        return None
+    alike = epochs["calls"].value_counts()
+    below = own[own["long_name"].map(lambda each: each == place or each.startswith((f"{place}::", f"{place}[")))]
+    kinds = set(below["long_name"].map(base))
+    if not len(alike) or alike.iloc[0] < least or any(map(_NEW.search, kinds)) or any(map(_KEPT.search, own["long_name"])):
+        return None
+    if kinds & set(_FUNCTIONS) and (not functions or any(map(_VARIES.search, functions))):
+        return None
+    stated = [params.get(int(each), {}) for each in below["id"]]
+    batch = max((size for one in stated if isinstance(size := one.get("batch_size"), int)), default=0)
+    mine = params.get(int(epochs["id"].iloc[0]), {})
+    size = _size(str(mine.get("shapes", "")), str(mine.get("types", "")), batch)
+    root = own.loc[own["parent"].isna(), "id"]
+    budget = max((int(str(params.get(int(one), {}).get("ram_budget_megabytes", 0))) for one in root), default=0) * 10**6
+    calls = int(alike.index[0])
+    if size is None or not 0 < size * calls <= budget:
+        return None
+    return Anew(place.rpartition("::")[2], len(epochs), calls, size * calls, budget)
+
+
+def _size(shapes: str, types: str, batch: int) -> int | None:
+    """Bytes of an element, of a batch those of a full one; None where a size is not stated."""
+    each = [shape.replace("[?", f"[{batch}", 1) if batch else shape for shape in shapes.split()]
+    kinds = types.split()
+    if not each or len(each) != len(kinds) or not all(map(_SHAPE.fullmatch, each)) or not set(kinds) <= set(_BYTES):
+        return None
+    return sum(prod(map(int, re.findall(r"\d+", shape))) * _BYTES[kind] for shape, kind in zip(each, kinds, strict=True))

@@ -1,0 +1,42 @@
+"""Copies of the program's arrays into those of XLA's runtime for CPUs, which has no memory of its own, but does not share all of theirs.
+
+They run on the threads that run the ops. While ops run, a copy holds up no step.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.core import stretches
+from nbprof.core.trace import Int64s
+from nbprof.dialects.xplane import cpu_ops
+from nbprof.dialects.xplane.placed import Flags, Placed
+
+_COPY = "H2D Dispatch"
+
+
+def named(placed: Placed) -> Flags:
+    """bool[names]: whether an event of a name is such a copy."""
+    return placed.named(_COPY)
+
+
+def rows(placed: Placed) -> Int64s:
+    """The events that are such copies."""
+    return np.flatnonzero(named(placed)[placed.trace.events.name] & placed.on_host)
+
+
+def waited(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
+    """Work in which such copies are only what of them lies outside the runs of ops."""
+    events = placed.trace.events
+    copied = np.isin(work["event"].to_numpy(), rows(placed)) & (work["cls"].to_numpy() == act.HOST_TO_DEVICE)
+    if not copied.any():
+        return work
+    ran = cpu_ops.run_rows(placed)
+    on = placed.host[ran]
+    parts = [work[~copied]]
+    for host, mine in work[copied].groupby("host", sort=False):
+        own = ran[on == host]
+        parts.append(stretches.outside(mine, *stretches.joined(events.start[own], events.end[own])))
+    return act.joined(parts, act.WORK)
