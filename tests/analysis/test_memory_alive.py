@@ -64,6 +64,7 @@ def frame(events) -> pd.DataFrame:
     )
 
 
+@settings(max_examples=fewer_in_ci(100))
 @given(events=EVENTS, whole=st.booleans())
 def test_blocks_at_every_moment_are_those_of_a_walk(events, whole):
     rows = frame(events)
