@@ -103,6 +103,13 @@ class Comparison:
     def _categories(self) -> pd.DataFrame:
         return analysis.categories(*self._sides[:2])
 
+    @cached_property
+    def _part(self) -> dict[str, Any]:
+        """The tab Compare: text, Markdown, picture and page are all made of it."""
+        from nbprof.tools.compare import payload as view
+
+        return view.payload([profile.run for profile in self.profiles], self._sides, home=1)
+
     @property
     def verdict(self) -> pd.DataFrame:
         """One row: the answer and the difference of the step times.
@@ -160,8 +167,7 @@ class Comparison:
         """What is drawn: the dashboard of the second run with up to `events` events of its trace, and its tab Compare."""
         from nbprof.tools.compare import payload as view
 
-        runs = [profile.run for profile in self.profiles]
-        return view.attach(self.after.payload(events), view.payload(runs, self._sides, home=1))
+        return view.attach(self.after.payload(events), self._part)
 
     def text(self) -> str:
         """The comparison as plain text."""

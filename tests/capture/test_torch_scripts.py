@@ -132,64 +132,56 @@ def _ranks(script, folder, count=2):
     return [out for out, _ in done]
 
 
-TRAIN = """
+JOB = """
     import torch, torch.distributed as dist, nbprof
-    layer = torch.nn.Linear(8, 4)
-    dist.init_process_group("gloo")
-    model = torch.nn.parallel.DistributedDataParallel(layer)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
     def train():
         model(torch.ones(4, 8)).sum().backward()
         optimizer.step()
-"""
 
-
-def test_ranks_share_a_logdir_and_are_one_run(torch, tmp_path):
-    _ranks(
-        TRAIN
-        + """
-    plan = nbprof.torch.schedule(wait=1, warmup=1, active=3, repeat=2)
-    with torch.profiler.profile(schedule=plan, on_trace_ready=nbprof.torch.trace_handler("logs")) as profiler:
-        for _ in range(11):
-            train()
-            profiler.step()
-    dist.destroy_process_group()
-        """,
-        tmp_path,
-    )
-    names = [p.name for p in (tmp_path / "logs").iterdir()]
-    assert len(names) == 4
-    assert sorted(name.split("_rank")[1][0] for name in names) == ["0", "0", "1", "1"]
-    runs = nbprof.runs(tmp_path / "logs")
-    assert runs.hosts.tolist() == [2, 2]
-    for path in runs.run:
-        profile = nbprof.load(tmp_path / "logs", run=path)
-        assert profile.run.trace.hosts == ["rank 0", "rank 1"]
-        frame = profile.steps.frame
-        assert frame.groupby(frame["rank"] if "rank" in frame else frame["host"]).size().tolist() == [3, 3]
-
-
-def test_a_rank_that_records_a_block_says_which_it_is(torch, tmp_path):
-    out = _ranks(
-        """
-    import torch, torch.distributed as dist, nbprof
-    with nbprof.profile(logdir="logs") as run:
+    with nbprof.profile(logdir="block") as run:
         layer = torch.nn.Linear(8, 4)
         # The job is joined after the recording began.
         dist.init_process_group("gloo")
         model = torch.nn.parallel.DistributedDataParallel(layer)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(3):
-            model(torch.ones(4, 8)).sum().backward()
-            optimizer.step()
-    dist.destroy_process_group()
+            train()
     print(run.result.run.trace.hosts, len(run.steps.frame))
-        """,
-        tmp_path,
-    )
+    plan = nbprof.torch.schedule(wait=1, warmup=1, active=3, repeat=2)
+    with torch.profiler.profile(schedule=plan, on_trace_ready=nbprof.torch.trace_handler("logs")) as profiler:
+        for _ in range(11):
+            train()
+            profiler.step()
+    dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(scope="module")
+def job(torch, tmp_path_factory):
+    """Two ranks that record a block, then by a plan; gives their folder and what each printed."""
+    folder = tmp_path_factory.mktemp("job")
+    return folder, _ranks(JOB, folder)
+
+
+def test_ranks_share_a_logdir_and_are_one_run(job):
+    logs = job[0] / "logs"
+    names = [p.name for p in logs.iterdir()]
+    assert len(names) == 4
+    assert sorted(name.split("_rank")[1][0] for name in names) == ["0", "0", "1", "1"]
+    runs = nbprof.runs(logs)
+    assert runs.hosts.tolist() == [2, 2]
+    for path in runs.run:
+        profile = nbprof.load(logs, run=path)
+        assert profile.run.trace.hosts == ["rank 0", "rank 1"]
+        frame = profile.steps.frame
+        assert frame.groupby(frame["rank"] if "rank" in frame else frame["host"]).size().tolist() == [3, 3]
+
+
+def test_a_rank_that_records_a_block_says_which_it_is(job):
+    folder, out = job
     assert sorted(out) == ["['rank 0'] 3\n", "['rank 1'] 3\n"]
-    files = sorted((tmp_path / "logs").rglob("*.pt.trace.json.gz"))
+    files = sorted((folder / "block").rglob("*.pt.trace.json.gz"))
     assert len(files) == 2
     assert {path.name.split("_rank")[1][0] for path in files} == {"0", "1"}
     assert sorted(nbprof.load(files).run.trace.hosts) == ["rank 0", "rank 1"]

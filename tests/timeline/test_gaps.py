@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbprof.schema import frames
 from nbprof.timeline import gaps
+from tests.support.examples import fewer_in_ci
 from tests.support.kineto import Kineto, profile
 from tests.support.made import Made, runs
 from tests.timeline.lanes import NAMES, SPANS, TRACKS, Span, Track, timeline
@@ -97,6 +98,7 @@ def test_each_device_has_gaps_of_its_own_and_asks_its_own_host() -> None:
     assert gaps.at(slices, None, host="h3") is None
 
 
+@settings(max_examples=fewer_in_ci(100))
 @given(runs(gpu=True))
 def test_the_frame_has_its_declared_columns_and_no_gap_overlaps_a_kernel(made: Made) -> None:
     run = made.profile().run

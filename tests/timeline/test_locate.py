@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from nbprof import load
 from nbprof.run.run import Run
@@ -17,6 +17,7 @@ from nbprof.timeline.locate import Locator
 from nbprof.timeline.slices import Slices
 from nbprof.timeline.tracks import tracks
 from tests.support.build import profile
+from tests.support.examples import fewer_in_ci
 from tests.support.made import Made, runs
 from tests.support.profiles import real
 from tests.support.xspace import gpu_run, training_run
@@ -34,6 +35,7 @@ def _holds(found: dict[str, Any]) -> None:
     assert found["from"] < found["to"]
 
 
+@settings(max_examples=fewer_in_ci(100))
 @given(runs())
 def test_every_row_of_a_table_is_found_by_its_longest_call(made: Made) -> None:
     run = made.profile().run
@@ -62,6 +64,7 @@ def test_every_row_of_a_table_is_found_by_its_longest_call(made: Made) -> None:
         _holds(found)
 
 
+@settings(max_examples=fewer_in_ci(100))
 @given(runs())
 def test_every_step_is_found_by_its_number_and_by_its_time(made: Made) -> None:
     run = made.profile().run
@@ -75,6 +78,7 @@ def test_every_step_is_found_by_its_number_and_by_its_time(made: Made) -> None:
         assert str(row.name) in found["text"]
 
 
+@settings(max_examples=fewer_in_ci(100))
 @given(runs())
 def test_the_peak_of_memory_is_the_call_that_reached_it(made: Made) -> None:
     run = made.profile().run
