@@ -80,6 +80,11 @@ class Slot:
         stream.write(f"\r\x1b[K{text}\n")
         stream.flush()
 
+    def line(self, text: str) -> None:
+        """Show a line that something else will follow."""
+        if self._publisher is not None:
+            self._put(*_line(text))
+
     def move(self, text: str) -> None:
         """Leave a line of text where the place was; what follows comes last among the outputs."""
         if self._id is not None:
