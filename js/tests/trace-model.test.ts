@@ -221,6 +221,8 @@ describe("words", () => {
   it("compare with the mean", () => {
     expect(comparison(110, 100, 21)).toBe("10.0% over the mean of 21");
     expect(comparison(90, 100, 2)).toBe("10.0% under the mean of 2");
+    expect(comparison(46 * 90, 90, 22_777)).toBe("46× the mean of 22,777");
+    expect(comparison(225, 90, 3)).toBe("2.5× the mean of 3");
     expect(comparison(90, 90, 1)).toBe("the only one");
   });
   it("say when events are left out", () => {

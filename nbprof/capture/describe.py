@@ -24,9 +24,17 @@ def failure(error: BaseException, step: int | None, seen: int) -> str:
         return f"cell was interrupted{where}"
     if isinstance(error, LeftEarlyError):
         return f"{error} was ended by an exception{where}"
-    lines = str(error).strip().splitlines()
+    lines = message(error).strip().splitlines()
     text = lines[0][:300] if lines else ""
     return f"cell failed{where}: {type(error).__name__}" + (f": {text}" if text else "")
+
+
+def message(error: BaseException) -> str:
+    """The text of an exception; "" where its own code cannot make it."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
 
 
 def out_of_memory(error: BaseException | None) -> bool:
@@ -42,7 +50,7 @@ def out_of_memory(error: BaseException | None) -> bool:
 def _is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError):
         return True
-    name, text = type(error).__name__, str(error)[:5000]
+    name, text = type(error).__name__, message(error)[:5000]
     if name == "OutOfMemoryError":
         return True
     if name == "ResourceExhaustedError" or "RESOURCE_EXHAUSTED" in text:

@@ -39,12 +39,13 @@ class Place:
     def __init__(self, options: Options) -> None:
         self.notes: list[str] = []
         self.temporary = not options.save and options.logdir is None
-        wanted = Path(options.logdir).expanduser().absolute() if options.logdir else Path.cwd() / DEFAULT
+        wanted = Path(options.logdir or DEFAULT).expanduser()
         if self.temporary:
             self.logdir = Path(tempfile.mkdtemp(prefix="nbprof-"))
         else:
-            self.logdir = wanted
             try:
+                # The working directory may be gone.
+                wanted = self.logdir = wanted.absolute()
                 wanted.mkdir(parents=True, exist_ok=True)
                 if not options.logdir:
                     ignore_by_git(wanted)

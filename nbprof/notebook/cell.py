@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
+from nbprof.capture.shield import imports_whole
 from nbprof.core.errors import CaptureError, NbprofError
 from nbprof.display.slot import Slot
 from nbprof.tools.names import by_word
@@ -169,8 +170,9 @@ class Cell:
         if session is None:
             return
         try:
-            self._cell_ended(session)
-            self._finish(session, error)
+            with imports_whole():
+                self._cell_ended(session)
+                self._finish(session, error)
         finally:
             self._end_strip()
 

@@ -19,7 +19,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
 
 from nbprof.notebook import defaults, profile_button
-from nbprof.notebook.options_line import Help, choices, parser, split, standing
+from nbprof.notebook.options_line import Help, choices, parser, split, standing, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -251,9 +251,7 @@ class NbprofMagics(Magics):
 
 def _set_defaults(before: Sequence[str], after: str) -> None:
     """``%nbprof defaults``: what holds where nothing is typed."""
-    from IPython.utils.process import arg_split  # type: ignore[attr-defined]
-
-    words = [*before, *(arg_split(after, posix=True) if after != "none" else [])]
+    words = [*before, *(words_of(after) if after != "none" else [])]
     if words:
         kept = defaults.chosen()
         _check_standing(words)
@@ -280,7 +278,8 @@ def _check_standing(words: Sequence[str]) -> None:
 
 def _error(result: Any) -> BaseException | None:
     if result is None:
-        return KeyboardInterrupt()
+        # IPython itself was stopped: by Ctrl-C, or by an exception that it could not show.
+        return sys.exc_info()[1] or KeyboardInterrupt()
     error: BaseException | None = result.error_before_exec or result.error_in_exec
     return error
 

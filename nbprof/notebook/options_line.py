@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -27,6 +28,11 @@ class Parser(argparse.ArgumentParser):
     """Says what is wrong in a sentence, and never ends the process."""
 
     def error(self, message: str) -> NoReturn:  # noqa: D102
+        if unknown := re.match(r"unrecognized arguments: (\S+)", message):
+            known = [name for action in self._actions for name in action.option_strings]
+            near = difflib.get_close_matches(unknown[1].partition("=")[0], known, n=1)
+            message = f"there is no option {unknown[1]}" + (f"; did you mean {near[0]}?" if near else "")
+            raise UsageError(f"{self.prog}: {message}{'' if near else '.'} %%nbprof -h lists the options.")
         raise UsageError(f"{self.prog}: {message}. %%nbprof -h lists the options.")
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:  # noqa: ARG002, D102
@@ -38,6 +44,8 @@ def parser(prog: str = "%%nbprof") -> Parser:
     made = Parser(
         prog=prog,
         add_help=False,
+        # The value of an option that is not typed whole would be taken for code.
+        allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Profile this cell and show the dashboard as its output. The profile is also nbprof.last.",
         epilog="%nbprof [options] CODE profiles one statement, %nbprof load PATH shows an existing profile,\n%nbprof capture HOST:PORT "
@@ -185,10 +193,24 @@ def count(text: str | None) -> int | None:
     return int(re.sub("[,_]", "", text))
 
 
-def split(line: str) -> tuple[list[str], str]:
-    """Return the options in front of a line and the code behind them, the code as it was written."""
+def words_of(text: str) -> list[str]:
+    """Options as a shell would take them apart.
+
+    Raises
+    ------
+    UsageError
+        A quotation mark is not closed.
+    """
     from IPython.utils.process import arg_split  # type: ignore[attr-defined]
 
+    try:
+        return list(arg_split(text, posix=True))
+    except ValueError:
+        raise UsageError(f"%%nbprof: a quotation mark is not closed in: {text}") from None
+
+
+def split(line: str) -> tuple[list[str], str]:
+    """Return the options in front of a line and the code behind them, the code as it was written."""
     takes_value = {name for action in parser()._actions if action.nargs is None for name in action.option_strings}
     words: list[str] = []
     rest = line.strip()
@@ -197,6 +219,6 @@ def split(line: str) -> tuple[list[str], str]:
         match = re.match(rf"""((?:"[^"]*"|'[^']*'|\S)+\s*){{1,{count}}}""", rest)
         if match is None:
             break
-        words += arg_split(match[0].strip(), posix=True)
+        words += words_of(match[0].strip())
         rest = rest[match.end() :]
     return words, rest

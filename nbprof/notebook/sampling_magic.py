@@ -13,7 +13,7 @@ from nbprof.capture.remote.sampling import Sampling
 from nbprof.core.errors import CaptureError, NbprofError
 from nbprof.display.slot import Slot
 from nbprof.notebook.cell import Show
-from nbprof.notebook.options_line import Help, Parser, count, standing
+from nbprof.notebook.options_line import Help, Parser, count, standing, words_of
 
 _SHARED = ("logdir", "save", "views", "height", "events")
 """Default options of ``%%nbprof`` that apply here, too."""
@@ -80,12 +80,10 @@ def run(shell: Any, before: Sequence[str], rest: str) -> None:
     UsageError
         A sentence: what was typed makes no sense, or nothing was recorded.
     """
-    from IPython.utils.process import arg_split  # type: ignore[attr-defined]
-
     parser = _parser()
     parser.set_defaults(**{name: value for name, value in vars(standing()).items() if name in _SHARED})
     try:
-        given = parser.parse_args([*before, *arg_split(rest, posix=True)])
+        given = parser.parse_args([*before, *words_of(rest)])
     except Help:  # argparse has printed it
         return
     try:

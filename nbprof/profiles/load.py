@@ -92,7 +92,12 @@ def load(
     >>> nbprof.load("gs://bucket/logs", progress=print)               # doctest: +SKIP
     >>> nbprof.load("s3://bucket/logs", storage_options={"anon": True})   # doctest: +SKIP
     """
-    profile = read(source, run, progress, storage_options=storage_options, limit_bytes=limit_bytes, peaks=peaks)
+    __tracebackhide__ = True
+    try:
+        profile = read(source, run, progress, storage_options=storage_options, limit_bytes=limit_bytes, peaks=peaks)
+    except NbprofError as error:
+        # The sentence says it all; below seventy lines of how nbprof reads nobody would see it.
+        raise error.with_traceback(None) from None
     set_last(profile)
     return profile
 

@@ -7,10 +7,12 @@ import os
 import signal
 import sys
 import threading
+import time
 import types
 
 import pytest
 
+from nbprof.capture import describe
 from nbprof.capture import session as room
 from nbprof.capture.clock import StepClock
 from nbprof.capture.detect import choose, names_in
@@ -19,7 +21,7 @@ from nbprof.capture.options import Options, parse_steps
 from nbprof.capture.patches import Patches
 from nbprof.capture.place import Place
 from nbprof.capture.session import Session
-from nbprof.capture.shield import shielded
+from nbprof.capture.shield import imports_whole, shielded
 from nbprof.capture.steps import step, steps
 from nbprof.core.errors import CaptureError
 
@@ -133,6 +135,22 @@ def test_ctrl_c_waits_for_the_end_of_a_shielded_block():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_waits_for_the_end_of_an_import(tmp_path, monkeypatch):
+    (tmp_path / "slow_module.py").write_text("import signal, time\nsignal.raise_signal(signal.SIGINT)\ntime.sleep(0.1)\nwhole = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def block():
+        with imports_whole():
+            importlib.import_module("slow_module")
+            time.sleep(30)
+
+    with pytest.raises(KeyboardInterrupt):
+        block()
+    assert sys.modules.pop("slow_module").whole
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_nothing_to_record_has_a_reason_and_leaves_no_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("tensorflow", "jax", "torch"):
@@ -188,6 +206,27 @@ def test_a_place_that_cannot_be_written_is_replaced_and_said(tmp_path):
     assert "cannot be written" in place.notes[0]
     assert place.scratch.is_dir()
     place.discard()
+
+
+def test_a_working_directory_that_is_gone_is_replaced_and_said(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    place = Place(Options())
+    assert place.scratch.is_dir()
+    assert place.notes[0].startswith("nbprof-results cannot be written (No such file or directory)")
+    place.discard()
+
+
+def test_an_exception_that_cannot_say_what_it_is_is_told_by_its_type():
+    class Mute(RuntimeError):
+        def __str__(self):
+            raise ValueError("no words")
+
+    assert describe.failure(Mute(), 3, 2) == "cell failed at step 3: Mute"
+    assert not describe.out_of_memory(Mute())
+    assert len(describe.failure(RuntimeError("x" * 10**7), None, 0)) < 400
 
 
 def test_steps_do_nothing_while_nothing_is_recorded():

@@ -37,6 +37,16 @@ def test_what_the_cell_shows_stands_before_the_dashboard(kernel):
     assert quiet.order == ["stdout"]
 
 
+def test_an_exception_that_cannot_be_printed_ends_the_recording_too(kernel):
+    mute = "class Mute(Exception):\n    def __str__(self): raise ValueError('no words')\n    __repr__ = __str__\n"
+    plain = kernel.run(f"{mute}raise Mute()")
+    result = kernel.run(f"%%nbprof\n{mute}model.fit(data, verbose=0)\nraise Mute()")
+    assert (result.status, result.error) == (plain.status, plain.error)
+    assert len(result.dashboards) == 1
+    assert kernel.capture()["error"].startswith("cell failed after step 8: ")
+    assert kernel.idle()
+
+
 def test_against_a_run_from_before_shows_the_comparison_first(kernel):
     kernel.run("%%nbprof -o earlier\nmodel.fit(data, epochs=2, verbose=0, callbacks=[Slow()])")
     # The cell may put its own profile into that variable.

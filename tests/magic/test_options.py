@@ -43,6 +43,8 @@ def test_help_is_printed_and_nothing_runs(kernel):
         ("--backend theano", "theano"),
         ("-o 1x", "-o takes the name of a variable"),
         ("stray", "'stray' is not an option"),
+        ("--step 3", "there is no option --step; did you mean --steps?"),
+        ('-o "p', 'a quotation mark is not closed in: -o "p'),
     ],
 )
 def test_a_bad_option_is_a_usage_error_and_nothing_runs(kernel, line, says):

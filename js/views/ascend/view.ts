@@ -165,10 +165,7 @@ function rules(all: readonly AscendRule[], context: ViewContext): HTMLElement {
     all.length > 0 &&
       h(
         "details.checks",
-        h(
-          "summary",
-          `What was checked: ${num(known.length)} of ${num(all.length)} rules could be checked, ${num(found.length)} found something`,
-        ),
+        h("summary", `${num(known.length)} of ${num(all.length)} rules ran; ${num(found.length)} found something`),
         plainTable(heads, rows),
       ),
   );

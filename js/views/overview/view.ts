@@ -124,7 +124,7 @@ function checked(overview: Overview, context: ViewContext): HTMLElement | null {
     "details.checks",
     h(
       "summary",
-      `What was checked: ${num(known)} of ${num(checks.length)} checks could be made, ${num(found)} ${found === 1 ? "is" : "are"} over a threshold`,
+      `${num(known)} of ${num(checks.length)} checks ran; ${num(found)} exceeded ${found === 1 ? "its threshold" : "their thresholds"}`,
     ),
     plainTable(heads, rows),
   );

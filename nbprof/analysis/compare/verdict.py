@@ -149,7 +149,7 @@ def _headline(kind: str, before: Side, after: Side, a: Floats, b: Floats, digits
         middle = [float(np.median(t)) for t in (a, b)]
         word = "faster" if middle[1] < middle[0] else "slower"
         return f"The typical step is {word}: {_ms(middle[1], digits)} ms instead of {_ms(middle[0], digits)} ms"
-    doubt = ", perhaps by chance" if kind in ("serial", "chance") else ""
+    doubt = ", not statistically significant" if kind in ("serial", "chance") else ""
     return f"{_how_much(float(a.mean()), float(b.mean()))}{doubt}: a step takes {now} ms instead of {was} ms"
 
 

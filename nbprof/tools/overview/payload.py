@@ -208,7 +208,7 @@ def _eager(facts: dict[str, Any]) -> dict[str, Any]:
     percent = wording.real(facts.get("eager_host_percent"))
     outside = "of op time, not compiled" if "torch" in str(facts.get("framework") or "").lower() else "of op time on host"
     note = outside if percent is not None else "no ops recorded"
-    return figure("eager", "Run eagerly", percent, "%", 1, note, **bar(("host_compute", percent)))
+    return figure("eager", "Eager ops", percent, "%", 1, note, **bar(("host_compute", percent)))
 
 
 def _memory(run: Run) -> dict[str, Any]:
@@ -231,7 +231,7 @@ def _memory(run: Run) -> dict[str, Any]:
     return bytes_figure("peak_memory", "Peak memory", peak, note)
 
 
-# What shows the evidence of a rule in the trace: the copy to the device that took longest, or where the device stood still.
+# What shows the evidence of a rule in the trace: the copy to the device that took longest, or where the device was idle.
 _COPIES = ("pinned_memory", "input_ahead", "input_copies", "copies_exposed")
 _IDLE = ("waits", "other", "between_steps", "host_bound")
 # Rules whose evidence is calls of one kind, by how their names begin.

@@ -30,11 +30,12 @@ function trimmed(value: number, least: number, most = 6): string {
   return kept ? `${whole}.${kept}` : `${whole}`;
 }
 
-/** "0.9% over the mean of 21". */
+/** "0.9% over the mean of 21", "46× the mean of 22,777". */
 export function comparison(duration: number, mean: number, n: number): string {
   if (n < 2 || !(mean > 0)) return n < 2 ? "the only one" : "";
   const part = (100 * duration) / mean - 100;
   if (Math.abs(part) < 0.05) return `the mean of ${count(n)}`;
+  if (part >= 100) return `${num(duration / mean, part < 900 ? 1 : 0)}× the mean of ${count(n)}`;
   return `${num(Math.abs(part), 1)}% ${part > 0 ? "over" : "under"} the mean of ${count(n)}`;
 }
 
