@@ -230,14 +230,16 @@ class NbprofMagics(Magics):
     def post_run_cell(self, result: Any) -> None:
         """Stop and show, if it is the recorded cell that has ended."""
         info = getattr(result, "info", None)
-        if info is None or info not in self._infos:
-            self._infos.clear()
-        else:
+        # IPython that fails itself, as on an exception that it cannot show, ends the cell with an info of its own.
+        known = info is not None and info in self._infos
+        if known:
             del self._infos[self._infos.index(info) :]
+        else:
+            self._infos.clear()
         if self._armed is None:
             return
         cell, own = self._armed
-        if own is not None and info is not None and own is not info:
+        if known and own is not None and own is not info:
             return
         self._armed = None
         cell.finish(_error(result))
