@@ -108,6 +108,8 @@ def _second_run(shell: Any, options: Options, source: str, profile: Profile, *, 
         notes.append(f"What it changed stays changed in {', '.join(state.uncopied + failed)}; all else was put back.")
     else:
         notes.append("Variables, models, optimizers and random number generators were put back; files that it wrote were not.")
+    if again.run.overview.get("contention"):
+        notes.append("Other processes slowed the second run down.")
     return measured, used, inputs, notes
 
 

@@ -8,7 +8,11 @@ import functools
 import importlib
 import importlib.util
 import itertools
+import os
 import random
+import subprocess
+import sys
+import textwrap
 import threading
 
 import numpy as np
@@ -284,3 +288,36 @@ def test_arrays_of_jax_that_a_function_donates(jax):
     assert (before.m["pair"][0] == 1).all()
     assert (namespace["model"].w == 1).all()
     assert (jax.random.key_data(namespace["key"]) == jax.random.key_data(jax.random.key(0))).all()
+
+
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_a_training_in_keras_on_another_backend(backend):
+    for name in ("keras", backend):
+        if importlib.util.find_spec(name) is None:
+            needed(f"{name} is not installed")
+    script = textwrap.dedent("""
+        import keras, numpy as np
+        from nbprof.capture.probe.state import State
+
+        model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(4), keras.layers.BatchNormalization(), keras.layers.Dropout(0.5)])
+        model.compile(keras.optimizers.Adam(), "mse", metrics=["mae"])
+        x = np.ones((16, 4), "f")
+        model.fit(x, x, batch_size=4, verbose=0)
+
+        def values():
+            variables = (*model.variables, *model.optimizer.variables, *model.metrics_variables)
+            return [np.array(keras.ops.convert_to_numpy(each)) for each in variables]
+
+        before = values()
+        state = State(globals(), {"model", "x"})
+        assert (state.uncopied, state.consumed) == ([], [])
+        model.fit(x, x, batch_size=4, verbose=0)
+        assert any((a != b).any() for a, b in zip(before, values(), strict=True))
+        assert state.restore() == []
+        assert all((a == b).all() for a, b in zip(before, values(), strict=True))
+        model.fit(x, x, batch_size=4, verbose=0)
+        print("put back")
+    """)
+    env = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout.strip() == "put back", done.stderr
