@@ -115,6 +115,20 @@ def test_objects_of_the_notebook_their_classes_and_closures_are_as_before():
     assert namespace["tick"]() == 2
 
 
+@pytest.mark.parametrize("cell", ["exec('kept.append(1)')", "change()", "eval('kept').append(1)", "globals()['kept'].append(1)"])
+def test_variables_that_a_cell_reads_by_their_names_as_texts(cell):
+    namespace = notebook("kept = []\ndef change():\n    exec('kept.append(1)')")
+    rerun(cell, namespace)
+    assert namespace["kept"] == []
+
+
+def test_a_method_of_the_name_eval_reads_nothing():
+    namespace = notebook(
+        "class Model:\n    def eval(self):\n        pass\nmodel = Model()\ndef train():\n    model.eval()", lock=threading.Lock()
+    )
+    rerun("train()", namespace)
+
+
 def test_arrays_and_random_numbers_are_as_before():
     namespace = notebook(
         "x = np.zeros(3)\nrng = np.random.default_rng(1)\nold = np.random.RandomState(1)\nown = random.Random(1)", np=np, random=random
@@ -207,6 +221,20 @@ def test_a_training_in_pytorch(torch):
     assert model[0].weight.requires_grad
     assert model[0].weight.dtype == torch.float32
     assert not hasattr(model, "frozen")
+
+
+def test_a_scripted_module(torch):
+    class Grows(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(2))
+
+        def forward(self):
+            return self.weight
+
+    model = torch.jit.script(Grows())
+    rerun("model().data.add_(1)", notebook("", model=model))
+    assert model.weight.tolist() == [0, 0]
 
 
 def test_a_model_inside_an_object_of_the_user(torch):
