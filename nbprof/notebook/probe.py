@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 KINDS = ("input",)
 MOST_INPUT = 0.2
-"""The share of input in a step from which on TensorFlow Profiler calls it high. If the second run waits for more than that, of its own steps and
-of the wait that was recorded, some input was not taken out."""
+"""The share of input in a step from which on TensorFlow Profiler calls it high.
+
+If the second run waits for more than that, of its own steps and of the wait that was recorded, some input was not taken out.
+"""
 _AGAIN = "The cell was not run again"
 
 
