@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbprof.capture.probe.inputs import Inputs
 from nbprof.capture.probe.reads import names_in, names_read
-from nbprof.capture.probe.state import State
+from nbprof.capture.probe.state import State, everything
 from nbprof.capture.shield import shielded
 from nbprof.core.errors import CaptureError, NbprofError
 from nbprof.display import wording
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 KINDS = ("input",)
+MOST_INPUT = 0.2
+"""The share of input in a step from which on TensorFlow Profiler calls it high.
+
+If the second run waits for more than that, of its own steps and of the wait that was recorded, some input was not taken out.
+"""
 _AGAIN = "The cell was not run again"
 
 
@@ -88,7 +93,6 @@ def _second_run(shell: Any, options: Options, source: str, profile: Profile, *, 
     if capture is not None and capture.cell_failed:
         raise _NoProbe("the cell did not run to its end.")
     namespace = shell.user_ns
-    hidden = set(getattr(shell, "user_ns_hidden", ()))
 
     def inner(name: str) -> set[str]:
         code = getattr(namespace.get(name), "__code__", None)
@@ -96,19 +100,22 @@ def _second_run(shell: Any, options: Options, source: str, profile: Profile, *, 
 
     state = None
     try:
-        state = State(namespace, names_read(tree, inner) - hidden)
+        state = State(namespace, names_read(tree, inner))
         _check(state, in_place=in_place)
-        inputs = Inputs(max(capture.elapsed_s if capture is not None else 0.0, 1.0), lambda value: _name_of(namespace, value, hidden))
+        inputs = Inputs(max(capture.elapsed_s if capture is not None else 0.0, 1.0), lambda value: _name_of(namespace, value))
         again = _record(options, source, inputs, run)
     finally:
         with shielded():
             failed = state.restore() if state is not None else []
-    measured, used = _measured(again.run, inputs)
+    recorded = wording.real(profile.run.steps_summary.set_index("category")["mean_ms"].get("input"))
+    measured, used = _measured(again.run, inputs, recorded or 0.0)
     notes = ["Its output is not shown."]
     if state.uncopied or failed:
         notes.append(f"What it changed stays changed in {', '.join(state.uncopied + failed)}; all else was put back.")
     else:
         notes.append("Variables, models, optimizers and random number generators were put back; files that it wrote were not.")
+    if again.run.overview.get("contention"):
+        notes.append("Other processes slowed the second run down.")
     return measured, used, inputs, notes
 
 
@@ -175,21 +182,26 @@ def _record(options: Options, source: str, inputs: Inputs, run: Any) -> Profile:
             set_last(before)
 
 
-def _measured(run: Run, inputs: Inputs) -> tuple[float, str]:
-    """The mean of the steps that averages use, without those that read a first batch; and how many they are."""
+def _measured(run: Run, inputs: Inputs, recorded: float) -> tuple[float, str]:
+    """The mean of the steps that averages use, without those that read a first batch; and how many they are.
+
+    `recorded` is how long the steps of the first run waited for input, in ms.
+    """
     frame = run.steps
     if not len(frame):
         raise _NoProbe("no steps were found in the second run.")
     used = frame[frame["counted"].astype(bool) & ~frame["step"].isin(inputs.prepared)]
     if not len(used):
         raise _NoProbe("each step of the second run read the first batch of an input, or is warm-up: record more steps.")
-    return float(
-        used["step_time_ms"].mean()
-    ), f"{len(used):,} of {wording.plural(len(frame), 'step')} of it {'are' if len(used) > 1 else 'is'}"
+    mean, waiting = float(used["step_time_ms"].mean()), float(used["input_ms"].mean())
+    if waiting > MOST_INPUT * max(mean, recorded):
+        part = f"{wording.number(waiting, 2)} of {wording.number(mean, 2)} ms per step"
+        raise _NoProbe(f"the second run still waits for input, {part}: not all of it could be taken out.")
+    return mean, f"{len(used):,} of {wording.plural(len(frame), 'step')} of it {'are' if len(used) > 1 else 'is'}"
 
 
-def _name_of(namespace: dict[str, Any], value: Any, hidden: set[str]) -> str:
-    return next((name for name, held in namespace.items() if held is value and not name.startswith("_") and name not in hidden), "")
+def _name_of(namespace: dict[str, Any], value: Any) -> str:
+    return next((name for name in sorted(everything(namespace)) if namespace[name] is value), "")
 
 
 @contextmanager

@@ -8,7 +8,11 @@ import functools
 import importlib
 import importlib.util
 import itertools
+import os
 import random
+import subprocess
+import sys
+import textwrap
 import threading
 
 import numpy as np
@@ -111,6 +115,20 @@ def test_objects_of_the_notebook_their_classes_and_closures_are_as_before():
     assert namespace["tick"]() == 2
 
 
+@pytest.mark.parametrize("cell", ["exec('kept.append(1)')", "change()", "eval('kept').append(1)", "globals()['kept'].append(1)"])
+def test_variables_that_a_cell_reads_by_their_names_as_texts(cell):
+    namespace = notebook("kept = []\ndef change():\n    exec('kept.append(1)')")
+    rerun(cell, namespace)
+    assert namespace["kept"] == []
+
+
+def test_a_method_of_the_name_eval_reads_nothing():
+    namespace = notebook(
+        "class Model:\n    def eval(self):\n        pass\nmodel = Model()\ndef train():\n    model.eval()", lock=threading.Lock()
+    )
+    rerun("train()", namespace)
+
+
 def test_arrays_and_random_numbers_are_as_before():
     namespace = notebook(
         "x = np.zeros(3)\nrng = np.random.default_rng(1)\nold = np.random.RandomState(1)\nown = random.Random(1)", np=np, random=random
@@ -205,6 +223,20 @@ def test_a_training_in_pytorch(torch):
     assert not hasattr(model, "frozen")
 
 
+def test_a_scripted_module(torch):
+    class Grows(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(2))
+
+        def forward(self):
+            return self.weight
+
+    model = torch.jit.script(Grows())
+    rerun("model().data.add_(1)", notebook("", model=model))
+    assert model.weight.tolist() == [0, 0]
+
+
 def test_a_model_inside_an_object_of_the_user(torch):
     namespace = notebook(
         "class Trainer:\n    def __init__(self):\n        self.model = torch.nn.Linear(2, 1)\n        self.step = torch.compiler.disable(self.fit)\n"
@@ -284,3 +316,36 @@ def test_arrays_of_jax_that_a_function_donates(jax):
     assert (before.m["pair"][0] == 1).all()
     assert (namespace["model"].w == 1).all()
     assert (jax.random.key_data(namespace["key"]) == jax.random.key_data(jax.random.key(0))).all()
+
+
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_a_training_in_keras_on_another_backend(backend):
+    for name in ("keras", backend):
+        if importlib.util.find_spec(name) is None:
+            needed(f"{name} is not installed")
+    script = textwrap.dedent("""
+        import keras, numpy as np
+        from nbprof.capture.probe.state import State
+
+        model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(4), keras.layers.BatchNormalization(), keras.layers.Dropout(0.5)])
+        model.compile(keras.optimizers.Adam(), "mse", metrics=["mae"])
+        x = np.ones((16, 4), "f")
+        model.fit(x, x, batch_size=4, verbose=0)
+
+        def values():
+            variables = (*model.variables, *model.optimizer.variables, *model.metrics_variables)
+            return [np.array(keras.ops.convert_to_numpy(each)) for each in variables]
+
+        before = values()
+        state = State(globals(), {"model", "x"})
+        assert (state.uncopied, state.consumed) == ([], [])
+        model.fit(x, x, batch_size=4, verbose=0)
+        assert any((a != b).any() for a, b in zip(before, values(), strict=True))
+        assert state.restore() == []
+        assert all((a == b).all() for a, b in zip(before, values(), strict=True))
+        model.fit(x, x, batch_size=4, verbose=0)
+        print("put back")
+    """)
+    env = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout.strip() == "put back", done.stderr

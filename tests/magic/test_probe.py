@@ -73,6 +73,14 @@ def test_quietly_and_for_one_statement(kernel):
     assert told(kernel)["measured_ms"] > 0
 
 
+def test_a_magic_in_the_cell_may_train_any_model(kernel):
+    kernel.run("weights = model.get_weights()")
+    result = kernel.run("%%nbprof --probe input\n%time history = model.fit(slow, verbose=0)\nkept = model.get_weights()")
+    assert (result.status, told(kernel)["measured_ms"] > 0) == ("ok", True), told(kernel)
+    assert kernel.ask("all((a == b).all() for a, b in zip(kept, model.get_weights()))") == "True"
+    assert kernel.ask("all((a == b).all() for a, b in zip(weights, kept))") == "False"
+
+
 def test_what_cannot_be_put_back_has_to_be_asked_for(kernel):
     kernel.run("lock = threading.Lock()")
     cell = "with lock:\n    for x in nbprof.steps(slow):\n        n = again()"
@@ -126,6 +134,7 @@ def test_a_second_run_that_fails_leaves_nothing(kernel, happens, says):
         ("for x in slow:\n    tf.ones(1)", "no steps were found in the second run."),
         ("for x in nbprof.steps(slow.take(1)):\n    tf.ones(1)", "each step of the second run read the first batch of an input"),
         ("for x in nbprof.steps(slow.take(1 - again())):\n    pass", "a dataset of tf.data gave no batch in the second run."),
+        ("for x in nbprof.steps(zip(slow, batches())):\n    pass", "the second run still waits for input, "),
         (
             "import asyncio\nawait asyncio.sleep(0)\nfor x in nbprof.steps(slow):\n    pass",
             "a cell with a top-level await cannot be run again.",

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ast
+import dis
 from collections.abc import Callable, Iterator
 from types import CodeType
+
+BY_TEXT = {"eval", "exec", "get_ipython", "globals", "locals", "vars"}
+"""What can read any variable: a magic, for example, runs code that is only a text here."""
 
 
 def names_read(tree: ast.Module, inner: Callable[[str], set[str]]) -> set[str]:
@@ -23,8 +27,14 @@ def names_read(tree: ast.Module, inner: Callable[[str], set[str]]) -> set[str]:
 
 
 def names_in(code: CodeType) -> set[str]:
-    """All global names, and names of attributes, in a function and those inside it."""
-    return set(code.co_names).union(*(names_in(part) for part in code.co_consts if isinstance(part, CodeType)))
+    """All names in a function and those inside it, of variables and of attributes, but for `BY_TEXT`."""
+    return (set(code.co_names) - BY_TEXT).union(*(names_in(part) for part in code.co_consts if isinstance(part, CodeType)))
+
+
+def reads_by_text(code: CodeType) -> bool:
+    """Whether a function can read variables whose names do not stand in it; that a model has a method `eval` is no sign of it."""
+    names = {each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return bool(names & BY_TEXT) or any(reads_by_text(part) for part in code.co_consts if isinstance(part, CodeType))
 
 
 def _block(body: list[ast.stmt], known: set[str], reads: set[str], inner: Callable[[str], set[str]]) -> None:

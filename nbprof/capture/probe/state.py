@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from nbprof.capture.probe.reads import names_in
+from nbprof.capture.probe.reads import BY_TEXT, names_in, reads_by_text
 
 SHARE = 0.5
 """Of the free memory, what copies may take."""
@@ -46,6 +46,7 @@ _LEAVES = (
     type(...),
     type(NotImplemented),
 )
+_OF_IPYTHON = {"In", "Out", "exit", "get_ipython", "quit"}
 _BUILTIN_NEW = type(object.__new__)
 _INSTALLED = tuple(path for name in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_paths().get(name)))
 
@@ -84,7 +85,8 @@ class State:
         try:
             self._random()
             self._variables(namespace)
-            self._globals(namespace, set(names), "")
+            known = set(names)
+            self._globals(namespace, everything(namespace) if known & BY_TEXT else known, "")
             while self._waiting:
                 self._visit(*self._waiting.popleft())
                 if len(self._seen) > MOST_OBJECTS:
@@ -149,7 +151,9 @@ class State:
         # Not of `__module__`, which a wrapper takes from what it wraps.
         module = str(function.__globals__.get("__name__"))
         if own_module(module):
-            self._globals(function.__globals__, names_in(function.__code__), "" if module == "__main__" else module)
+            namespace, code = function.__globals__, function.__code__
+            names = everything(namespace) if reads_by_text(code) else names_in(code)
+            self._globals(namespace, names, "" if module == "__main__" else module)
         if callable(inner := getattr(function, "__wrapped__", None)):
             self._waiting.append((inner, path))
 
@@ -374,6 +378,9 @@ class State:
             return True
         if self._is(value, "torch.utils.data", "Dataset"):
             return True
+        if self._is(value, "torch.nn", "Module"):
+            # A scripted module does not keep them in its attributes.
+            self._waiting.extend((tensor, path) for tensor in (*value.parameters(), *value.buffers()))
         if not self._is(value, "torch", "Tensor"):
             return False
         self._room(value.element_size() * value.nelement())
@@ -404,6 +411,8 @@ class State:
                 raise TypeError(f"a variable of {value.dtype.name}")
             self._assigned(value, value.numpy())
             return True
+        if self._is(value, "tensorflow", "Module"):
+            self._waiting.extend((variable, path) for variable in value.variables)
         if self._is(value, "keras", "Variable"):
             self._keras_variables([value])
             return True
@@ -479,6 +488,11 @@ _WALKED = (
     ("keras", "callbacks.Callback"),
 )
 """Objects of libraries that hold all their state in attributes."""
+
+
+def everything(namespace: dict[str, Any]) -> set[str]:
+    """All variables that the user has named."""
+    return {name for name in namespace if not name.startswith("_") and name not in _OF_IPYTHON}
 
 
 def own_module(name: str | None) -> bool:
