@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from hypothesis import settings
 # A test that is slow on a busy machine is no failure. CI draws the same examples each time; `make fuzz` draws others.
 settings.register_profile("nbprof", deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("nbprof")
+
+# jsonschema, which Jupyter imports, makes 38 parsers of addresses at import where it finds this: 1.6 s in each process that runs tests.
+sys.modules["rfc3987_syntax"] = None
 
 LONGEST = [
     *("capture/test_robust.py", "analysis/test_invariants.py", "capture/test_torch.py", "capture/test_jax.py", "magic/test_cell.py"),
