@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections import Counter
+from pathlib import Path
 
 from hypothesis import settings
 
 # A test that is slow on a busy machine is no failure. CI draws the same examples each time; `make fuzz` draws others.
 settings.register_profile("nbprof", deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("nbprof")
+
+# jsonschema, which Jupyter imports, makes 38 parsers of addresses at import where it finds this: 1.6 s in each process that runs tests.
+sys.modules["rfc3987_syntax"] = None
+
+LONGEST = [
+    *("capture/test_robust.py", "analysis/test_invariants.py", "capture/test_torch.py", "capture/test_jax.py", "magic/test_cell.py"),
+    *("capture/test_keras_callback.py", "capture/test_windows_real.py", "magic/test_strip.py", "magic/test_options.py"),
+    *("analysis/test_hosts.py", "capture/test_torch_scripts.py", "capture/remote/test_real_workers.py", "parity/test_live.py"),
+    *("e2e/test_document.py", "e2e/test_lab.py", "e2e/test_page.py", "e2e/test_strip.py", "e2e/test_live.py", "e2e/test_runs.py"),
+]
+"""The files that take longest, the longest first, be they of few tests."""
 
 
 def pytest_configure():
@@ -27,6 +40,7 @@ def pytest_make_parametrize_id(val, argname):
 
 def pytest_collection_modifyitems(items):
     # Browser tests come last: their browser runs an event loop in this thread until the end, and those of the server start their own.
-    # The largest file comes first, of the others and of these, so that no worker is left alone with it at the end.
+    # The longest file comes first, of the others and of these, so that no worker is left alone with it at the end.
     counts = Counter(item.path for item in items)
-    items.sort(key=lambda item: ("e2e" in item.path.parts, -counts[item.path], item.path))
+    ranks = {Path(__file__).parent / name: rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ("e2e" in item.path.parts, ranks.get(item.path, len(ranks)), -counts[item.path], item.path))

@@ -46,6 +46,25 @@ def kernel(tmp_path_factory):
     kernel.close()
 
 
+@pytest.fixture(scope="module")
+def others(kernel):
+    """Further kernels in its folder, as many as are asked for; one that a test has not ended is there for the next."""
+    started = []
+
+    def others(count):
+        alive = [other for other in started if other.manager.is_alive()]
+        for _ in range(count - len(alive)):
+            other = Kernel(kernel.folder)
+            started.append(other)
+            alive.append(other)
+            assert other.run("%load_ext nbprof\nimport nbprof" + MODEL).status == "ok"
+        return alive[:count]
+
+    yield others
+    for other in started:
+        other.close()
+
+
 def ok(result, dashboards=1):
     assert (result.status, len(result.dashboards)) == ("ok", dashboards), result.traceback + result.sentences
     return result
@@ -225,61 +244,48 @@ def test_a_jax_cell_out_of_memory_is_known_too(kernel):
     assert kernel.capture("p")["out_of_memory"] is True
 
 
-def test_two_kernels_at_once_in_one_folder(kernel, tmp_path_factory):
-    others = [Kernel(kernel.folder) for _ in range(2)]
-    try:
-        for other in others:
-            assert other.run("%load_ext nbprof\nimport nbprof" + MODEL).status == "ok"
-        before = len(list(kernel.folder.glob("nbprof-results/plugins/profile/*")))
-        code = "%%nbprof -o p\nfor _ in range(4):\n    model.fit(data, verbose=0)"
-        asked = [other.client.execute(code, store_history=True) for other in others]
-        for other, request in zip(others, asked, strict=True):
-            deadline = time.monotonic() + 90
-            while (answer := other.client.get_shell_msg(timeout=max(1, deadline - time.monotonic())))["parent_header"]["msg_id"] != request:
-                pass
-            assert answer["content"]["status"] == "ok"
-        for other in others:
-            # What the cell published comes before the answer to the next.
-            assert other.ask("len(p.steps.frame)") == "32"
-        assert len(list(kernel.folder.glob("nbprof-results/plugins/profile/*"))) == before + 2
-        assert not list(kernel.folder.glob("nbprof-results/.recording-*"))
-    finally:
-        for other in others:
-            other.close()
+def test_two_kernels_at_once_in_one_folder(kernel, others):
+    two = others(2)
+    before = len(list(kernel.folder.glob("nbprof-results/plugins/profile/*")))
+    code = "%%nbprof -o p\nfor _ in range(4):\n    model.fit(data, verbose=0)"
+    asked = [other.client.execute(code, store_history=True) for other in two]
+    for other, request in zip(two, asked, strict=True):
+        deadline = time.monotonic() + 90
+        while (answer := other.client.get_shell_msg(timeout=max(1, deadline - time.monotonic())))["parent_header"]["msg_id"] != request:
+            pass
+        assert answer["content"]["status"] == "ok"
+    for other in two:
+        # What the cell published comes before the answer to the next.
+        assert other.ask("len(p.steps.frame)") == "32"
+    assert len(list(kernel.folder.glob("nbprof-results/plugins/profile/*"))) == before + 2
+    assert not list(kernel.folder.glob("nbprof-results/.recording-*"))
 
 
 @pytest.mark.parametrize("how", ["shutdown", "exit"])
-def test_a_kernel_that_shuts_down_while_it_records_keeps_the_run(tmp_path, how):
-    kernel = Kernel(tmp_path)
-    try:
-        assert kernel.run("%load_ext nbprof\nimport nbprof" + MODEL).status == "ok"
-        assert kernel.run("nbprof.start(logdir='kept')\nmodel.fit(data, verbose=0)").status == "ok"
-        if how == "shutdown":
-            kernel.client.shutdown()
-        else:
-            kernel.client.execute("exit()")
-        deadline = time.monotonic() + 60
-        while kernel.manager.is_alive() and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert not kernel.manager.is_alive()
-    finally:
-        kernel.close()
+def test_a_kernel_that_shuts_down_while_it_records_keeps_the_run(others, how):
+    (kernel,) = others(1)
+    kept = kernel.folder / how
+    assert kernel.run(f"nbprof.start(logdir={how!r})\nmodel.fit(data, verbose=0)").status == "ok"
+    if how == "shutdown":
+        kernel.client.shutdown()
+    else:
+        kernel.client.execute("exit()")
+    deadline = time.monotonic() + 60
+    while kernel.manager.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not kernel.manager.is_alive()
     import nbprof
 
-    assert len(nbprof.load(tmp_path / "kept").steps.frame) == 8
-    assert not list((tmp_path / "kept").glob(".recording-*"))
+    assert len(nbprof.load(kept).steps.frame) == 8
+    assert not list(kept.glob(".recording-*"))
 
 
-def test_what_a_killed_kernel_left_is_cleared_by_a_later_recording(kernel):
-    left = Kernel(kernel.folder)
-    try:
-        assert left.run("%load_ext nbprof\nimport nbprof" + MODEL).status == "ok"
-        assert left.run("nbprof.start(logdir='left')\nmodel.fit(data, verbose=0)\nos.getpid()").status == "ok"
-        os.kill(int(left.ask("os.getpid()")), signal.SIGKILL)
-        while left.manager.is_alive():
-            time.sleep(0.1)
-    finally:
-        left.close()
+def test_what_a_killed_kernel_left_is_cleared_by_a_later_recording(kernel, others):
+    (left,) = others(1)
+    assert left.run("nbprof.start(logdir='left')\nmodel.fit(data, verbose=0)\nos.getpid()").status == "ok"
+    os.kill(int(left.ask("os.getpid()")), signal.SIGKILL)
+    while left.manager.is_alive():
+        time.sleep(0.1)
     (scratch,) = (kernel.folder / "left").glob(".recording-*")
     ok(kernel.run("%%nbprof --logdir left\nmodel.fit(data, verbose=0)"))
     # It may belong to a process on another machine that shares the disk, so only one that nobody has touched for a day goes.

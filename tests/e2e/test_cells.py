@@ -7,7 +7,7 @@ import json
 import nbformat
 import pytest
 
-from tests.e2e.notebooks import command
+from tests.e2e.notebooks import command, end_kernels, window
 from tests.e2e.test_lab import open_notebook
 from tests.e2e.test_live import wait_for_kernel, wait_until_idle
 from tests.support.xspace import training_run
@@ -44,23 +44,18 @@ def opened(browser, lab):
     cells = [nbformat.v4.new_code_cell(source) for source in CELLS] + [nbformat.v4.new_markdown_cell("Text")]
     metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=metadata), folder / "cells.ipynb")
-    context = browser.new_context(viewport={"width": 1300, "height": 1000})
-    page = context.new_page()
-    page.problems = []
-    page.on("pageerror", lambda error: page.problems.append(str(error)))
-    page.request.put(f"{url}/{PLUGIN}", data=json.dumps({"raw": json.dumps(SETTINGS)}))
-    try:
-        open_notebook(page, url, "cells.ipynb")
-        wait_for_kernel(page)
-        choose(page, 0)
-        page.keyboard.press("Control+Enter")
-        ran(page, 0, 1)
-        yield page, folder
-    finally:
-        page.request.put(f"{url}/{PLUGIN}", data=json.dumps({"raw": "{}"}))
-        for kernel in page.request.get(f"{url}/api/kernels").json():
-            page.request.delete(f"{url}/api/kernels/{kernel['id']}")
-        context.close()
+    with window(browser) as page:
+        page.request.put(f"{url}/{PLUGIN}", data=json.dumps({"raw": json.dumps(SETTINGS)}))
+        try:
+            open_notebook(page, url, "cells.ipynb")
+            wait_for_kernel(page)
+            choose(page, 0)
+            page.keyboard.press("Control+Enter")
+            ran(page, 0, 1)
+            yield page, folder
+        finally:
+            page.request.put(f"{url}/{PLUGIN}", data=json.dumps({"raw": "{}"}))
+            end_kernels(page, url)
 
 
 def cell(page, index):

@@ -53,12 +53,23 @@ def guarded(tmp_path):
         yield url, "only-a-test"
 
 
+@pytest.fixture(scope="module")
+def page(browser):
+    """One for all tests: a page that has had JupyterLab before loads it in half the time. What is `asked` of servers is noted."""
+    with window(browser) as page:
+        page.asked = []
+        page.on("request", lambda r: page.asked.append((r.method, r.url)))
+        page.on("dialog", lambda dialog: dialog.accept())
+        yield page
+
+
 @pytest.fixture
 def browse(page, profiles):
-    """JupyterLab in the folder of profiles; gives (page, what was asked of the server)."""
+    """JupyterLab in the folder of profiles, loaded anew."""
     url, _ = profiles
-    page.asked = []
-    page.on("request", lambda r: page.asked.append((r.method, r.url)))
+    page.unroute_all()
+    page.asked.clear()
+    page.problems.clear()
     page.goto(f"{url}/lab/tree/profiles?reset")
     item(page, "host.xplane.pb").wait_for(timeout=60_000)
     return page
@@ -286,7 +297,7 @@ def test_it_follows_the_theme(browse):
 def test_it_works_behind_a_prefix_with_a_token_and_xsrf(browser, guarded):
     """Documents, the trace over HTTP, a kernel's answers, and a report that is read again."""
     url, token = guarded
-    with window(browser) as page:
+    with window(browser, fresh=True) as page:
         page.goto(f"{url}/lab?reset&token={token}")
         item(page, "host.xplane.pb").wait_for(timeout=60_000)
         opened(page, "host.xplane.pb")
@@ -304,6 +315,6 @@ def test_it_works_behind_a_prefix_with_a_token_and_xsrf(browser, guarded):
         tab.click()
         page.locator(".jp-OutputArea .nbprof-host[data-live='live']").wait_for(timeout=30_000)
         assert page.problems == []
-    with window(browser) as stranger:
+    with window(browser, fresh=True) as stranger:
         answer = stranger.request.post(f"{url}/nbprof/api/open", data=json.dumps({"path": "host.xplane.pb"}))
         assert answer.status == 403

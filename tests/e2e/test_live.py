@@ -201,14 +201,12 @@ def test_a_notebook_that_is_not_trusted_asks_by_the_key_alone(browser, shown):
     # Other content than what was signed.
     notebook.metadata["title"] = "of somebody else"
     nbformat.write(notebook, folder / "foreign.ipynb")
-    context = browser.new_context(viewport={"width": 1300, "height": 1000})
-    foreign = context.new_page()
-    open_notebook(foreign, url, "foreign.ipynb")
-    wait_for_kernel(foreign)
-    open_trace(foreign)
-    run_code(foreign, "import os\nos.environ['NBPROF_CACHE'] = '0'\nimport nbprof")
-    foreign.wait_for_timeout(5000)
-    assert foreign.locator(".nbprof-host[data-live='none']").count() == 1
-    run_code(foreign, "q = nbprof.load('big.trace.json')")
-    host(foreign, "live")
-    context.close()
+    with window(browser) as foreign:
+        open_notebook(foreign, url, "foreign.ipynb")
+        wait_for_kernel(foreign)
+        open_trace(foreign)
+        run_code(foreign, "import os\nos.environ['NBPROF_CACHE'] = '0'\nimport nbprof")
+        foreign.wait_for_timeout(5000)
+        assert foreign.locator(".nbprof-host[data-live='none']").count() == 1
+        run_code(foreign, "q = nbprof.load('big.trace.json')")
+        host(foreign, "live")

@@ -35,7 +35,7 @@ def profiles(lab):
 @pytest.fixture
 def told(browser):
     """A page, and every page that it opens; what their consoles say of nbprof is collected."""
-    with window(browser) as page:
+    with window(browser, fresh=True) as page:
         page.said = []
 
         def hear(text):

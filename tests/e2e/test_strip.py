@@ -24,7 +24,7 @@ from tests.e2e.notebooks import (
 pytestmark = pytest.mark.browser
 
 READY = """
-%load_ext nbprof
+%reload_ext nbprof
 import json, time, os
 import tensorflow as tf
 import nbprof
@@ -59,21 +59,27 @@ def outputs(folder, name):
     return [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
 
 
+@pytest.fixture(scope="module")
+def page(browser, lab):
+    """A page of JupyterLab's; a kernel that a test leaves serves the next, which need not import the framework."""
+    with window(browser) as page:
+        page.on("dialog", lambda dialog: dialog.accept())
+        yield page
+        end_kernels(page, lab[0])
+
+
 @pytest.fixture
-def opened(browser, lab):
+def opened(page, lab):
     """A notebook whose kernel has nbprof and a loop; gives the page, what went wrong on it, and the folder."""
     url, folder = lab
     write_notebook(folder / "strip.ipynb", READY)
     for name in ("go", "ran", "told"):
         (folder / name).unlink(missing_ok=True)
-    with window(browser) as page:
-        page.on("dialog", lambda dialog: dialog.accept())
-        open_notebook(page, url, "strip.ipynb")
-        wait_for_kernel(page)
-        command(page, "notebook:run-all-cells")
-        wait_until_idle(page)
-        yield page, page.problems, folder
-        end_kernels(page, url)
+    open_notebook(page, url, "strip.ipynb")
+    wait_for_kernel(page)
+    command(page, "notebook:run-all-cells")
+    wait_until_idle(page)
+    return page, page.problems, folder
 
 
 def test_the_button_ends_the_recording_and_the_cell_goes_on(opened):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import random
 
 import numpy as np
@@ -11,6 +13,10 @@ from nbprof.core import wire
 from nbprof.core.errors import ReadError
 from nbprof.formats.xspace import split as xspace_split
 from tests.support.xspace import chunk, number
+
+CHANCE = random.Random(0)
+STATS = [chunk(4, number(1, CHANCE.randrange(100)) + number(4, CHANCE.randrange(10**6))) for _ in range(6000)]
+ENDS = list(itertools.accumulate(map(len, STATS)))
 
 
 @pytest.fixture(autouse=True)
@@ -22,9 +28,9 @@ def _short_segments(monkeypatch):
 def event(chance, length):
     """An event of about a length, of stats, so that its inside looks like events, too."""
     out = number(1, chance.randrange(300)) + number(2, chance.randrange(10**9)) + number(3, 5)
-    while len(out) < length:
-        out += chunk(4, number(1, chance.randrange(100)) + number(4, chance.randrange(10**6)))
-    return out
+    first = chance.randrange(len(STATS) // 2)
+    last = bisect.bisect_left(ENDS, ENDS[first] + length - len(out))
+    return out + b"".join(STATS[first + 1 : last + 1])
 
 
 def line(seed, lengths):

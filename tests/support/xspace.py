@@ -5,8 +5,12 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
+_SHORT = [bytes([value]) for value in range(0x80)]
+
 
 def varint(value: int) -> bytes:
+    if 0 <= value < 0x80:
+        return _SHORT[value]
     value &= (1 << 64) - 1
     out = bytearray()
     while value > 0x7F:
