@@ -141,6 +141,24 @@ def _() -> Loop:
     return loop
 
 
+@control("torch/teacher", COMPUTE)
+def _() -> Loop:
+    """A larger model without gradients is part of the method."""
+    model, teacher = mlp(256), mlp(768)
+    optim = torch.optim.SGD(model.parameters(), lr=1e-3)
+    some = ready(128, 256)
+
+    def loop(steps: int) -> None:
+        for x, _ in islice(some(), steps):
+            optim.zero_grad()
+            with torch.no_grad():
+                target = teacher(x)
+            functional.mse_loss(model(x), target).backward()
+            optim.step()
+
+    return loop
+
+
 # Input.
 
 
