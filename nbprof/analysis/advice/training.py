@@ -75,7 +75,7 @@ def _on_cpu(facts: Facts, limit: Threshold, name: str) -> Found | None:
         f"a few per parameter, half of which last at most **{runtime.optimizer_op_us:.1f} µs**. One op can update all of them."
     )
     fix = f"-optimizer = torch.optim.{name}(params, lr)\n+optimizer = torch.optim.{name}(params, lr, fused=True)"
-    return Found(text, "medium", runtime.optimizer_ms, fix)
+    return Found(text, "medium", runtime.optimizer_ms, fix, "Use a fused optimizer")
 
 
 def _gloo(facts: Facts, _: Threshold) -> Found | None:
