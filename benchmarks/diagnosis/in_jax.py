@@ -242,7 +242,7 @@ def _(mended: bool) -> Loop:
     return fit(jax.jit(update), weights(*MLP), lambda: nbprof.steps(cycle(some)), extra)
 
 
-@planted("jax/host callback", "each step calls back into Python", HOST | COMPUTE)
+@planted("jax/host callback", "each step calls back into Python", HOST | COMPUTE, "host_callback")
 def _(mended: bool) -> Loop:
     def slow(value: Any) -> Any:
         busy(0.01)

@@ -156,6 +156,7 @@ def custom(
     compiled: bool = True,
     mark: Callable[[Any, int], Any] = lambda batches, _: nbprof.steps(batches),
     extra: Callable[[], object] = lambda: None,
+    report: Callable[[tf.Tensor], tf.Tensor] = lambda loss: loss,
 ) -> Loop:
     """A loop of one's own around a tf.function."""
     optimizer = keras.optimizers.SGD(1e-3)
@@ -166,7 +167,7 @@ def custom(
         with tf.GradientTape() as tape:
             loss = loss_of(y, model(x, training=True))
         optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True))
-        return loss
+        return report(loss)
 
     run = tf.function(step) if compiled else step
 
@@ -344,6 +345,15 @@ def _(mended: bool) -> Loop:
 @planted("tensorflow/python in the step", "each step writes a log in Python", PYTHON, "other", "between_steps")
 def _(mended: bool) -> Loop:
     return custom(mlp(768), cached(256, 256), extra=lambda: mended or busy(0.015))
+
+
+@planted("tensorflow/host callback", "each step calls back into Python", HOST | COMPUTE, "host_callback")
+def _(mended: bool) -> Loop:
+    def slow(loss: tf.Tensor) -> tf.Tensor:
+        busy(0.01)
+        return loss
+
+    return custom(mlp(768), cached(256, 256), report=lambda loss: loss if mended else tf.py_function(slow, [loss], tf.float32))
 
 
 @planted(

@@ -141,6 +141,24 @@ def _() -> Loop:
     return loop
 
 
+@control("torch/teacher", COMPUTE)
+def _() -> Loop:
+    """A larger model without gradients is part of the method."""
+    model, teacher = mlp(256), mlp(768)
+    optim = torch.optim.SGD(model.parameters(), lr=1e-3)
+    some = ready(128, 256)
+
+    def loop(steps: int) -> None:
+        for x, _ in islice(some(), steps):
+            optim.zero_grad()
+            with torch.no_grad():
+                target = teacher(x)
+            functional.mse_loss(model(x), target).backward()
+            optim.step()
+
+    return loop
+
+
 # Input.
 
 
@@ -239,7 +257,7 @@ def _(mended: bool) -> Loop:
     return loop
 
 
-@planted("torch/loop over time steps", "an RNN is a Python loop over its time steps", HOST | COMPUTE, also=("other",))
+@planted("torch/loop over time steps", "an RNN is a Python loop over its time steps", HOST | COMPUTE, "time_loop", also=("other",))
 def _(mended: bool) -> Loop:
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -257,10 +275,17 @@ def _(mended: bool) -> Loop:
     return fit(Net(), ready(8, 60, 32))
 
 
-@planted("torch/loop over parameters", "the update is a Python loop over many small parameters", HOST | COMPUTE, also=("other",))
+@planted(
+    "torch/loop over parameters",
+    "the update is a Python loop over many small parameters",
+    HOST | COMPUTE,
+    "optimizer_loop",
+    also=("other",),
+)
 def _(mended: bool) -> Loop:
     model = nn.Sequential(*(nn.Linear(16, 16) for _ in range(60)), nn.Linear(16, 10))
-    optim = torch.optim.Adam(model.parameters(), foreach=mended)
+    # On the CPU, foreach=True only moves the loop into C++.
+    optim = torch.optim.Adam(model.parameters(), foreach=False, fused=mended)
     some = ready(16, 16)
 
     def loop(steps: int) -> None:
@@ -272,18 +297,18 @@ def _(mended: bool) -> Loop:
     return loop
 
 
-@planted("torch/tiny batches", "a batch is too small for what a step costs besides", HOST | COMPUTE, also=("other",))
+@planted("torch/tiny batches", "a batch is too small for what a step costs besides", HOST | COMPUTE, "tiny_batch", also=("other",))
 def _(mended: bool) -> Loop:
     return fit(mlp(64, 6), ready(256 if mended else 2, 256))
 
 
-@planted("torch/float64", "the model is in float64 by accident", COMPUTE)
+@planted("torch/float64", "the model is in float64 by accident", COMPUTE, "float64")
 def _(mended: bool) -> Loop:
     dtype = torch.float32 if mended else torch.float64
     return fit(mlp(768).to(dtype), ready(256, 256, dtype=dtype))
 
 
-@planted("torch/attention written out", "attention is written out in small ops", COMPUTE)
+@planted("torch/attention written out", "attention is written out in small ops", COMPUTE, "attention")
 def _(mended: bool) -> Loop:
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -298,7 +323,7 @@ def _(mended: bool) -> Loop:
     return fit(Net(), ready(8, 256, 64))
 
 
-@planted("torch/validation in the loop", "each step validates", COMPUTE)
+@planted("torch/validation in the loop", "each step validates", COMPUTE, "validation")
 def _(mended: bool) -> Loop:
     model, held = mlp(), torch.randn(2048, 256)
 

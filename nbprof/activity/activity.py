@@ -195,8 +195,10 @@ TORCH_OPS = {
     "own": "i8",
     "device_own": "i8",
     "shape": "i4",
+    "types": "i4",
     "stack": "i4",
     "forward": "i8",
+    "numbered": "?",
 }
 
 
@@ -369,7 +371,8 @@ class Activity:
     iterator_functions : types of the ops that the functions of their pipelines ran
     torch_ops, torch_stacks : ops, annotations and runtime calls of PyTorch (`kind`) as a forest: `parent` and `forward` (the op of the
         forward pass that one of the backward pass belongs to) are rows of the table, -1 for none; `own` without what lies in it,
-        `device_own` the device work that it launched itself; `shape` is a code into `texts`, `stack` one into `torch_stacks`, -1
+        `device_own` the device work that it launched itself; `shape` and `types` (of the inputs) are codes into `texts`, `stack` one into
+        `torch_stacks`, -1; `numbered` says whether autograd numbered it, as it does while gradients are enabled
     torch_modules : calls of nn.Modules; `own` without the modules called in it
     functions : calls of tf.functions; `name` and `mode` are codes into `texts`, `tracings` how often the function was traced by then
     eager_calls : calls of single ops that left no op, and their time in ps

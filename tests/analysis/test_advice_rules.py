@@ -10,6 +10,7 @@ from nbprof.analysis.advice import step as advice_step
 from nbprof.analysis.advice.advice import WORTH_PERCENT, every, without_steps
 from nbprof.analysis.advice.evidence import Evidence, Padding, Placed, Spread
 from nbprof.analysis.advice.programs import Product, Work
+from nbprof.analysis.advice.step_code import Part, StepCode
 from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.ops.torch_runtime import Calls, Runtime
 from nbprof.analysis.rule import ALL, JAX, OURS, PYTORCH, TENSORFLOW, Found, Rule, Target, Threshold
@@ -154,6 +155,16 @@ def rhythm(per_step, what="aten::linear", what_ms=15.0, category="host_compute",
 def growing(steps=10, rising=0.9, each=1000.0, **more):
     found = Growth("GPU:0", steps, rising, each, grown=10_000, peak=1_000_000, capacity=2_000_000, **more)
     return torch() | {"evidence": Evidence(growth=found)}
+
+
+def written(**found):
+    return {"evidence": Evidence(code=StepCode(**found))}
+
+
+def on_cpu(**more):
+    """Steps of 100 ms without a device, with an optimizer that calls op after op."""
+    figures = {"optimizer": "Optimizer.step#Adam.step", "optimizer_ms": 15.0, "optimizer_ops": 50.0, "optimizer_op_us": 10.0}
+    return torch({"host_compute": 100.0}, **{**figures, **more})
 
 
 SMALL, WIDE = {"own": 50.0}, {"own": 50.0, "bandwidth_fraction": 0.5}
@@ -445,7 +456,47 @@ RULES = {
         (torch({"input": 15.0}, pinned_ms=10.0, pageable_bytes=1.0), False),
         (torch({"input": 15.0}, pinned_ms=10.0, loader_ms=11.0, loader="x"), False),
     ],
+    "float64": [
+        (written(float64_percent=10.0, float64_op="aten::mm"), True),
+        (written(float64_percent=9.9), False),
+        ({**jax(), **written(float64_percent=10.0, float64_op="dot.1")}, True),
+        ({**torch(), **written(float64_percent=10.0)}, True),
+        (gpu(kernels=kernels({"kernel": "volta_dgemm_64x64_nn", "total_us": 10.0}, {"total_us": 90.0})), True),
+        (gpu(kernels=kernels({"kernel": "volta_dgemm_64x64_nn", "total_us": 9.9}, {"total_us": 90.1})), False),
+        # That no tensor is of 64 bits is known.
+        ({**gpu(kernels=kernels({"kernel": "volta_dgemm_64x64_nn", "total_us": 10.0})), **written(float64_percent=0.0)}, False),
+    ],
+    "host_callback": [
+        (written(callbacks=Part(1.0, 3.0, "PyFunc")), True),
+        (written(callbacks=Part(1.0, 2.99, "PyFunc")), False),
+        ({**jax(), **written(callbacks=Part(2.0, 15.0, "pure_callback.1"))}, True),
+    ],
+    "time_loop": [
+        ({**torch({"host_compute": 100.0}), **written(cells=Part(8.0, 15.0, "aten::lstm_cell", 99.0))}, True),
+        ({**torch({"host_compute": 100.0}), **written(cells=Part(7.9, 15.0, "aten::lstm_cell", 99.0))}, False),
+        ({**torch({"host_compute": 100.0}), **written(cells=Part(8.0, 14.9, "aten::lstm_cell", 99.0))}, False),
+        ({**torch(), **written(cells=Part(8.0, 15.0, "aten::gru_cell", 99.0)), "device_idle_percent": 10.0}, True),
+        ({**torch(), **written(cells=Part(8.0, 15.0, "aten::gru_cell", 99.0)), "device_idle_percent": 9.9}, False),
+    ],
+    "attention": [
+        ({**torch(), **written(attention=Part(1.0, 10.0))}, True),
+        ({**torch(), **written(attention=Part(1.0, 9.9))}, False),
+    ],
+    "validation": [
+        ({**torch(), **written(ungraded=Part(0.5, 15.0))}, True),
+        ({**torch(), **written(ungraded=Part(0.5, 14.9))}, False),
+    ],
+    "tiny_batch": [
+        ({**torch({"host_compute": 100.0}), **written(most_rows=7)}, True),
+        ({**torch({"host_compute": 100.0}), **written(most_rows=8)}, False),
+        ({**torch(), **written(most_rows=1)}, False),
+    ],
     "optimizer_loop": [
+        (on_cpu(), True),
+        (on_cpu(optimizer_ms=14.9), False),
+        (on_cpu(optimizer_ops=49.9), False),
+        (on_cpu(optimizer_op_us=10.1), False),
+        (on_cpu(optimizer="Optimizer.step#RMSprop.step"), False),
         (optimizer(3.0), True),
         (optimizer(2.99), False),
         (optimizer(3.0, 49.9), False),

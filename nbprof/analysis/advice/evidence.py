@@ -12,7 +12,9 @@ import pandas as pd
 from nbprof.activity.activity import Activity
 from nbprof.analysis import hlo
 from nbprof.analysis.advice import programs as advice_programs
+from nbprof.analysis.advice import step_code
 from nbprof.analysis.advice.programs import Work
+from nbprof.analysis.advice.step_code import StepCode
 from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.memory.memory import leading
@@ -99,6 +101,8 @@ class Evidence:
         How many of the steps that averages use compiled anything.
     programs_per_step : float, optional
         Runs of compiled programs per step of a host, for JAX.
+    code : StepCode
+        Of how the step is written.
     placed : Placed, optional
     spread : Spread, optional
         Of device compute.
@@ -126,6 +130,7 @@ class Evidence:
     between_ms: float | None = None
     compiling: int | None = None
     programs_per_step: float | None = None
+    code: StepCode = field(default_factory=StepCode)
     placed: Placed | None = None
     spread: Spread | None = None
     npu_rules: pd.DataFrame | None = None
@@ -195,6 +200,7 @@ def gather(
         between_ms=_between(steps),
         compiling=int(counted(steps)["compile_ms"].gt(0).sum()) if len(steps) else None,
         programs_per_step=_programs_per_step(activity, steps),
+        code=step_code.gather(activity, steps),
         placed=_placed(activity, ops, kernels, len(steps)),
         spread=_spread(pods),
         npu_rules=npu_rules,

@@ -117,6 +117,34 @@ def share_of_16_bit(activity: Activity) -> float | None:
     return part_in_16_bit(top["own"], narrow, float(found["own"].sum()))
 
 
+def share_of_64_bit(activity: Activity) -> tuple[float | None, str]:
+    """Percent of compiled programs' time, on devices or the CPU, in ops on float64 arrays, and the one with the most; None if unknown."""
+    found, _ = hlo.measured(activity)
+    whole = float(found["own"].sum())
+    top = found.head(MOST_OPS)
+    if not whole or activity.programs is None:
+        return None, ""
+    wide = pd.array([_is_wide(activity, *key) for key in _keys(top)], dtype="boolean")
+    told = ~pd.isna(wide)
+    known, mine = float(top["own"][told].sum()), top[wide.fillna(False).to_numpy(bool)]
+    if not known or known < MOSTLY_KNOWN * whole:
+        return None, ""
+    return 100 * float(mine["own"].sum()) / known, str(mine["name"].iloc[0]) if len(mine) else ""
+
+
+def _is_wide(activity: Activity, host: int, ident: int, name: str) -> bool | None:
+    """Whether an op reads or writes a float64 array; None if its program is damaged or not in the file."""
+    program: Program | None = activity.programs.program(host, ident)
+    place = None if program is None else program.place(name)
+    if program is None or place is None:
+        return None
+    try:
+        shapes = [part for shape in (program.shape(place), *_operands(program, place)) for part in shape.arrays()]
+    except ReadError:
+        return None
+    return any(part.element in ("f64", "c128") and part.elements > 1 for part in shapes)
+
+
 def part_in_16_bit(own: pd.Series, narrow: Any, whole: float) -> float | None:
     """Percent of the time `own` in ops with narrow numbers; None if that is known for too little of the `whole`."""
     told = ~pd.isna(narrow)

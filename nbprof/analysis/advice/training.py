@@ -45,6 +45,8 @@ def _optimizer(facts: Facts, limit: Threshold) -> Found | None:
     """An optimizer that goes through the parameters one by one; one that takes all of them together launches a few kernels."""
     runtime = facts.torch_runtime
     name = runtime.optimizer.rpartition("#")[2].removesuffix(".step")
+    if not facts.compute_ms:
+        return _on_cpu(facts, limit, name)
     if name not in _FUSED + _FOREACH or runtime.optimizer_launches < limit["kernels"]:
         return None
     # While the device still works off what was launched before, the host's time costs nothing.
@@ -60,6 +62,20 @@ def _optimizer(facts: Facts, limit: Threshold) -> Found | None:
     text += " One kernel can update all of them." if name in _FUSED else " A few kernels can update all of them."
     fix = f"-optimizer = torch.optim.{name}(params, lr)\n+optimizer = torch.optim.{name}(params, lr, {how})"
     return Found(text, limit.severity(share), gain, fix)
+
+
+def _on_cpu(facts: Facts, limit: Threshold, name: str) -> Found | None:
+    """The same on the CPU: there only one op for all parameters saves time, and only where calling ops takes it, not what they compute."""
+    runtime = facts.torch_runtime
+    share = 100 * runtime.optimizer_ms / facts.mean["step_time"] if facts.mean["step_time"] else 0.0
+    if name not in _FUSED or runtime.optimizer_ops < limit["kernels"] or runtime.optimizer_op_us > limit["op_us"] or share < limit["high"]:
+        return None
+    text = (
+        f"{name}.step takes **{runtime.optimizer_ms:.2f} ms** per step (**{share:.0f}%**) and calls **{runtime.optimizer_ops:,.0f}** ops, "
+        f"a few per parameter, half of which last at most **{runtime.optimizer_op_us:.1f} µs**. One op can update all of them."
+    )
+    fix = f"-optimizer = torch.optim.{name}(params, lr)\n+optimizer = torch.optim.{name}(params, lr, fused=True)"
+    return Found(text, "medium", runtime.optimizer_ms, fix, "Use a fused optimizer")
 
 
 def _gloo(facts: Facts, _: Threshold) -> Found | None:
@@ -100,10 +116,11 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "optimizer_loop", _optimizer,
         Threshold(
-            "≥ {kernels:g} kernels per step, idle ≥ {moderate:g} % of step time (high from {high:g} %)",
-            kernels=50, moderate=PART_MODERATE, high=PART_HIGH,
+            "≥ {kernels:g} kernels per step, idle ≥ {moderate:g} % of step time (high from {high:g} %); on the CPU as many ops with "
+            "a median ≤ {op_us:g} µs, ≥ {high:g} % of step time",
+            kernels=50, moderate=PART_MODERATE, high=PART_HIGH, op_us=10.0,
         ),
-        TORCH_GUIDE, TRACE, PYTORCH, "Kernels launched by the optimizer, and device idle time meanwhile",
+        TORCH_GUIDE, TRACE, PYTORCH, "Kernels launched by the optimizer, and device idle time meanwhile; its ops on the CPU",
         "Use a fused or foreach optimizer", on_npu=True,
         refuted_by="the step takes as long with a fused optimizer", gain_is=ABOUT,
     ),

@@ -39,6 +39,7 @@ class Runtime:
     out_of_memory : how often the allocator ran out of memory
     optimizer, optimizer_ms, optimizer_idle_ms, optimizer_launches : the class of the optimizer with the most time, ms per step in its
         `step`, those of them in which the device stands idle, and the kernels that it launches there a step; '' where none was recorded
+    optimizer_ops, optimizer_op_us : the ops that its `step` calls a step, and the median of how long they last; of programs on the CPU
     pinned_ms : ms per step of copies to the device from pinned memory
     """
 
@@ -56,6 +57,8 @@ class Runtime:
     optimizer_ms: float = 0.0
     optimizer_launches: float = 0.0
     optimizer_idle_ms: float = 0.0
+    optimizer_ops: float = 0.0
+    optimizer_op_us: float = 0.0
     pinned_ms: float = 0.0
 
     def of(self, *kinds: str) -> Calls:
@@ -116,6 +119,12 @@ def _optimizer(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
     mine = spans[spans["name"] == code].sort_values("start", kind="stable")
     out.optimizer = str(activity.texts.values[int(code)])
     out.optimizer_ms = float(time[code]) / 1e9 / len(used)
+    if not activity.has_device:
+        ops = activity.torch_ops
+        called = ops[ops["parent"].isin(np.flatnonzero(ops["event"].isin(mine["event"])))]
+        out.optimizer_ops = len(called) / len(used)
+        out.optimizer_op_us = float((called["end"] - called["start"]).median()) / 1e6 if len(called) else 0.0
+        return
     calls = activity.calls
     launches = calls[calls["kind"].isin([activity.texts.codes.get(kind, -1) for kind in ("launch", "graph")])]
     at, host = launches["start"].to_numpy(np.int64), launches["host"].to_numpy(np.int64)

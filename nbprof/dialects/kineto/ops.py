@@ -60,9 +60,11 @@ class Forest:
                     "op": op[code],
                     "own": np.maximum(nesting.self_times(nest.parent, duration), 0),
                     "device_own": self._device(),
-                    "shape": self._shapes(out),
+                    "shape": self._texts("Input Dims", out),
+                    "types": self._texts("Input type", out),
                     "stack": stack,
                     "forward": self._forward(),
+                    "numbered": trace.arg("Sequence number")[rows] >= 0,
                 }
             ).astype(act.TORCH_OPS),
             stacks,
@@ -78,10 +80,10 @@ class Forest:
         np.add.at(out, at, self.trace.events.duration[links.work[known]])
         return out
 
-    def _shapes(self, out: act.Activity) -> Int32s:
-        """Codes of the shapes of the inputs into `texts`, -1 where none were recorded."""
+    def _texts(self, what: str, out: act.Activity) -> Int32s:
+        """Codes of what was recorded of the inputs, such as their shapes, into `texts`; -1 where nothing was."""
         trace = self.trace
-        codes = trace.text_arg("Input Dims")[self.nest.rows]
+        codes = trace.text_arg(what)[self.nest.rows]
         table = np.full(len(trace.strings) + 1, -1, np.int32)
         for one in pd.unique(codes[codes >= 0]).tolist():
             # Some files have a number a line.

@@ -1,0 +1,180 @@
+"""Advice rules about what the code of a step does: element types, calls back into Python, loops, attention, passes without gradients.
+
+Source of the one on attention: PyTorch's documentation.
+"""
+
+from __future__ import annotations
+
+import re
+
+from nbprof.analysis.advice.checks import LITTLE_16_BIT, PART_HIGH
+from nbprof.analysis.advice.facts import IDLE_PERCENT, KERNELS, OPS, STEP_SHARE, TRACE, AdviceRule, Facts, named, several, short
+from nbprof.analysis.advice.step_code import Part
+from nbprof.analysis.rule import (
+    ALL,
+    ESTIMATED,
+    INFERRED,
+    OURS,
+    PYTORCH,
+    TENSORFLOW_JAX,
+    Found,
+    Rule,
+    Threshold,
+)
+
+# Products of matrices in float64, as libraries of NVIDIA and AMD name them; the names of other kernels do not tell what they compute in.
+_DOUBLE_PRODUCT = re.compile(r"(?:^|[_\d])dgemm|d884gemm|_f64f64_|Cijk_\w+?_DB_")
+
+
+def _float64(facts: Facts, limit: Threshold) -> Found | None:
+    """Numbers of 64 bits, by recorded types of inputs and those in compiled programs; without either, by the names of kernels."""
+    code, what = facts.evidence.code, "op"
+    share, worst = code.float64_percent, code.float64_op
+    if share is None:
+        kernels, whole = facts.computing
+        mine = named(kernels, _DOUBLE_PRODUCT) if whole else kernels.head(0)
+        share, what = (100 * float(mine["total_us"].sum()) / whole if whole else 0.0), "kernel"
+        worst = str(mine.iloc[0]["op"]) if len(mine) else ""
+    if share < limit["moderate"]:
+        return None
+    text = f"**{share:.0f}%** of {what} time is on float64 numbers, mostly in {short(worst) or 'products'}. "
+    if facts.compute_ms > 0:
+        # What float32 saves is a matter of the device: some compute 64 times as many of it per second, others twice as many.
+        text += "GPUs and TPUs compute 2 to 64 times as many float32 numbers in the same time."
+        gain = float("nan")
+    else:
+        text += "In float32 an instruction computes twice as many, from half the bytes."
+        gain = facts.mean["host_compute"] * share / 200
+    text += " float64 is NumPy's default, and spreads to all that is computed with it."
+    fix = "-x = tf.cast(x, tf.float64)\n+x = tf.cast(x, tf.float32)"
+    if facts.jax:
+        fix = "-jax.config.update('jax_enable_x64', True)\n+x = jnp.asarray(x, jnp.float32)"
+    elif facts.torch:
+        fix = "-x = torch.from_numpy(array)\n+x = torch.from_numpy(array).float()  # model.float(), too"
+    return Found(text, limit.severity(share), gain, fix, target=KERNELS if what == "kernel" else OPS)
+
+
+def _callback(facts: Facts, limit: Threshold) -> Found | None:
+    calls = facts.evidence.code.callbacks
+    share = _share(facts, calls)
+    if calls is None or share < limit["moderate"]:
+        return None
+    text = (
+        f"The compiled program calls back into Python **{calls.times:,.1f}** times per step ({short(calls.name)}): **{calls.ms:.2f} ms** "
+        f"(**{share:.0f}%** of step time), in which what needs the result waits."
+    )
+    if facts.jax:
+        fix = "-y = jax.pure_callback(f, shape, x)\n+y = f_in_jnp(x)\n-jax.debug.print('{}', loss)\n+return loss  # print it after the step"
+    else:
+        fix = "-y = tf.numpy_function(f, [x], tf.float32)\n+y = f_in_tensorflow(x)"
+    return Found(text, limit.severity(share), calls.ms, fix)
+
+
+def _cells(facts: Facts, limit: Threshold) -> Found | None:
+    cells = facts.evidence.code.cells
+    share, idle = _share(facts, cells), facts.overview["device_idle_percent"]
+    if cells is None or cells.times < limit["cells"] or share < limit["moderate"]:
+        return None
+    on_device = facts.compute_ms > 0
+    if on_device and (idle is None or idle < limit["idle"]):
+        return None
+    kind = cells.name.removeprefix("aten::").removesuffix("_cell").partition("_")[0].upper()
+    text = (
+        f"Python calls {cells.name} **{cells.times:,.0f}** times per step; with their backward pass they are **{cells.ops:,.0f}** ops and "
+        f"**{cells.ms:.2f} ms** (**{share:.0f}%** of step time). nn.{kind} takes the whole sequence in one call."
+    )
+    fix = f"-for t in range(x.shape[1]):\n-    state = cell(x[:, t], state)\n+y, state = torch.nn.{kind}(n, m, batch_first=True)(x)"
+    return Found(text, limit.severity(share), float("nan") if on_device else cells.ms, fix)
+
+
+def _attention(facts: Facts, limit: Threshold) -> Found | None:
+    found = facts.evidence.code.attention
+    share = _share(facts, found)
+    if found is None or share < limit["moderate"]:
+        return None
+    text = (
+        f"Attention is computed **{found.times:,.0f}** times per step as product, softmax and product, each of which goes through "
+        f"all scores: with the backward pass **{found.ms:.2f} ms** (**{share:.0f}%** of step time). Fused, the scores are never stored."
+    )
+    return Found(text, limit.severity(share), found.ms)
+
+
+def _validation(facts: Facts, limit: Threshold) -> Found | None:
+    found = facts.evidence.code.ungraded
+    share = _share(facts, found)
+    if found is None or share < limit["moderate"]:
+        return None
+    text = (
+        f"In **{100 * found.times:.0f}%** of the steps the whole model also runs without gradients: **{found.ms:.2f} ms** per step "
+        f"(**{share:.0f}%**). Is it validated more often than needed?"
+    )
+    return Found(text, limit.severity(share), found.ms)
+
+
+def _tiny(facts: Facts, limit: Threshold) -> Found | None:
+    rows = facts.evidence.code.most_rows
+    # Of devices there is a rule on small kernels.
+    if rows is None or rows >= limit["rows"] or facts.compute_ms > 0:
+        return None
+    return Found(
+        f"No matrix product of the forward pass has more than {several(rows, 'row')}: a step reads all weights for so few. "
+        "Could it take more examples?",
+        "low",
+    )
+
+
+def _share(facts: Facts, part: Part | None) -> float:
+    """Percent of step time."""
+    step = facts.mean["step_time"]
+    return 100 * part.ms / step if part is not None and step else 0.0
+
+
+RULES: tuple[AdviceRule, ...] = (
+    Rule(
+        "float64", _float64,
+        Threshold("≥ {moderate:g} % of op time (high from {high:g} %)", moderate=LITTLE_16_BIT, high=50.0),
+        OURS, OPS, ALL,
+        "Time in ops on float64 numbers, by the element types of inputs and in compiled programs; else by names of kernels",
+        "Compute in float32",
+        certainty=ESTIMATED, refuted_by="the step takes as long in float32; or the results need float64",
+    ),
+    Rule(
+        "host_callback", _callback, STEP_SHARE, OURS, TRACE, TENSORFLOW_JAX,
+        "Calls from compiled programs back into Python, other than those of tf.data", "Keep Python out of the compiled step",
+        refuted_by="the step takes as long without the callback",
+    ),
+    Rule(
+        "time_loop", _cells,
+        Threshold(
+            "≥ {cells:g} calls per step, ≥ {moderate:g} % of step time (high from {high:g} %), devices idle ≥ {idle:g} %",
+            cells=8, moderate=PART_HIGH, high=50.0, idle=IDLE_PERCENT,
+        ),
+        OURS, OPS, PYTORCH, "Cells of recurrent networks called one by one, with their backward pass",
+        "Run the recurrent layer over the whole sequence in one call",
+        certainty=ESTIMATED, refuted_by="the step takes as long in one call; or an input depends on the output before it",
+    ),
+    Rule(
+        "attention", _attention,
+        Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=10.0, high=30.0),
+        "PyTorch's documentation of scaled_dot_product_attention; nbprof's threshold", OPS, PYTORCH,
+        "Products and softmax that together are attention, by shapes, with their backward pass",
+        "Use fused attention",
+        "-weights = torch.softmax(q @ k.transpose(-2, -1) * scale, -1)\n-y = weights @ v\n"
+        "+y = torch.nn.functional.scaled_dot_product_attention(q, k, v)",
+        certainty=ESTIMATED, refuted_by="the step takes as long with fused attention; or the weights themselves are needed",
+    ),
+    Rule(
+        "validation", _validation, Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=PART_HIGH, high=50.0),
+        OURS, TRACE, PYTORCH, "Forward passes without gradients, in the steps, through all weights of the model that is trained",
+        "Validate less often",
+        "-evaluate(model, held_out)\n+if step % 500 == 0:\n+    evaluate(model, held_out)",
+        certainty=INFERRED, refuted_by="the passes without gradients are part of the method: a target network, rollouts",
+    ),
+    Rule(
+        # A vector register of a CPU holds 8 or 16 float32 numbers.
+        "tiny_batch", _tiny, Threshold("< {rows:g} rows", rows=8), OURS, OPS, PYTORCH,
+        "Rows of the largest matrix product of the forward pass, on the CPU", "Give each step a larger batch",
+        "-loader = DataLoader(dataset, batch_size=2)\n+loader = DataLoader(dataset, batch_size=64)  # as accuracy permits",
+        certainty=INFERRED, refuted_by="twice the batch takes twice as long",
+    ),
+)  # fmt: skip

@@ -1,0 +1,298 @@
+"""Evidence of how the code of a step is written: its element types, calls back into Python, loops, attention, passes without gradients.
+
+All times are of the steps that averages use, in ms per step.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity.activity import TORCH_OP, Activity
+from nbprof.analysis import hlo
+from nbprof.analysis.advice.programs import share_of_64_bit
+from nbprof.analysis.steps.steps import counted
+from nbprof.core import nesting
+from nbprof.core.trace import Int64s
+
+Flags = npt.NDArray[np.bool_]
+
+_CALLS_PYTHON = re.compile(r"python.*callback")
+_PY_FUNCS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+_PRODUCTS = {"aten::addmm": 1, "aten::mm": 0, "aten::convolution": 0}
+"""Ops that multiply by weights, and which of their inputs is the batch; the one after it is the weights."""
+_BATCHED = ("aten::bmm", "aten::baddbmm")
+_RECURRENT = ("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu")
+_SOFTMAX = "aten::_softmax"
+_FUSED_ATTENTION = re.compile(r"scaled_dot_product|multi_head_attention|transformer_encoder_layer")
+_CELL = re.compile(r"aten::(lstm|gru|rnn_tanh|rnn_relu)_cell\Z")
+_UPDATE = re.compile(r"Optimizer\.step#")
+
+
+class Part(NamedTuple):
+    """Something that a step does: how often, for how many ms, what it is called, and the number of its ops."""
+
+    times: float = 0.0
+    ms: float = 0.0
+    name: str = ""
+    ops: float = 0.0
+
+
+@dataclass(frozen=True)
+class StepCode:
+    """What was found; None for what the profile does not tell, or does not have.
+
+    Attributes
+    ----------
+    float64_percent : float, optional
+        Percent of the time of all ops in ops on float64 numbers.
+    float64_op : str
+        The one with the most time.
+    callbacks : Part, optional
+        Calls back into Python from compiled programs.
+    cells : Part, optional
+        Cells of recurrent networks that Python called one by one, with their backward pass.
+    attention : Part, optional
+        Attention written out in products and softmax, with its backward pass.
+    ungraded : Part, optional
+        Forward passes of the model without gradients.
+    most_rows : int, optional
+        The most rows that a product of the training pass has.
+    """
+
+    float64_percent: float | None = None
+    float64_op: str = ""
+    callbacks: Part | None = None
+    cells: Part | None = None
+    attention: Part | None = None
+    ungraded: Part | None = None
+    most_rows: int | None = None
+
+
+def gather(activity: Activity, steps: pd.DataFrame) -> StepCode:
+    """What is to be seen in the counted ones of the steps `Run.steps`."""
+    used = counted(steps)
+    if not len(used):
+        return StepCode()
+    if activity.framework == "PyTorch":
+        ran = _Ran(activity, used)
+        return ran.found() if len(ran.rows) else StepCode()
+    percent, op = share_of_64_bit(activity)
+    return StepCode(percent, op, _callbacks(activity, used))
+
+
+def _step_of(activity: Activity, used: pd.DataFrame, table: pd.DataFrame) -> Int64s:
+    """The counted step in which each row of a table begins, by its place in `used`; -1 for none."""
+    out = np.full(len(table), -1, np.int64)
+    begin = used["start_ms"].to_numpy(np.float64) * 1e9
+    end = begin + used["step_time_ms"].to_numpy(np.float64) * 1e9
+    host, start = table["host"].to_numpy(), table["start"].to_numpy(np.float64)
+    for number, name in enumerate(activity.hosts):
+        mine, rows = np.flatnonzero(used["host"].to_numpy() == name), np.flatnonzero(host == number)
+        if not len(mine) or not len(rows):
+            continue
+        mine = mine[np.argsort(begin[mine], kind="stable")]
+        nth = np.searchsorted(begin[mine], start[rows], side="right") - 1
+        inside = (nth >= 0) & (start[rows] < end[mine[np.maximum(nth, 0)]])
+        out[rows[inside]] = mine[nth[inside]]
+    return out
+
+
+def _callbacks(activity: Activity, used: pd.DataFrame) -> Part | None:
+    """Custom calls of compiled programs, or TensorFlow's ops, that run Python."""
+    parts, runs = hlo.ran(activity)
+    custom = parts[parts["category"].astype(str) == "custom-call"]
+    python = [
+        part
+        for part, host, program, name in zip(custom.index, custom["host"], custom["program"], custom["name"].astype(str), strict=True)
+        if activity.programs is not None
+        and (one := activity.programs.find(int(host), int(program), name)) is not None
+        and _CALLS_PYTHON.search(one.target)
+    ]
+    found = runs[runs["part"].isin(python)] if python else runs.head(0)
+    names = parts["name"].astype(str).to_numpy()[found["part"].to_numpy(np.int64)]
+    if not len(found):
+        ops, work = activity.host_ops, activity.work
+        types = [activity.types.codes[kind] for kind in _PY_FUNCS if kind in activity.types.codes]
+        # What runs for tf.data belongs to no step.
+        found = ops[ops["type"].isin(types) & ops["event"].isin(work["event"])]
+        names = activity.ops.values[found["op"].to_numpy()] if len(found) else names
+    inside = _step_of(activity, used, found) >= 0
+    found, names = found[inside], names[inside]
+    if not len(found):
+        return None
+    time = (found["end"] - found["start"]).to_numpy(np.float64)
+    longest = pd.Series(time).groupby(names).sum().idxmax()
+    return Part(len(found) / len(used), float(time.sum()) / 1e9 / len(used), str(longest))
+
+
+class _Ran:
+    """PyTorch's ops in the counted steps."""
+
+    def __init__(self, activity: Activity, used: pd.DataFrame) -> None:
+        table = activity.torch_ops
+        self.activity, self.steps = activity, len(used)
+        self.step = _step_of(activity, used, table)
+        self.rows = np.flatnonzero(self.step >= 0)
+        self.parent = table["parent"].to_numpy(np.int64)
+        self.start, self.end = table["start"].to_numpy(np.int64), table["end"].to_numpy(np.int64)
+        self.on_host = table["own"].to_numpy(np.float64)
+        self.own = table["device_own"].to_numpy(np.float64) if activity.has_device else self.on_host
+        self.is_op = table["kind"].to_numpy() == TORCH_OP
+        self.op, self.forward = table["op"].to_numpy(np.int64), table["forward"].to_numpy(np.int64)
+        self.shape, self.types = table["shape"].to_numpy(np.int64), table["types"].to_numpy(np.int64)
+        self.names = [str(name) for name in activity.ops.values]
+        self.texts = [*activity.texts.codes]
+        levels = nesting.levels(self.parent.astype(np.int32))[1:] if len(table) else []
+        self._levels = [level for level in levels if len(level)]
+        self.numbered = self._with_inner(table["numbered"].to_numpy(np.bool_))
+        self.inputs: dict[int, list[Any]] = {}
+
+    def found(self) -> StepCode:
+        percent, op = self._float64()
+        return StepCode(percent, op, None, self._cells(), self._attention(), self._ungraded(), self._most_rows())
+
+    def _with_inner(self, these: Flags) -> Flags:
+        """Events, and all that lies in them."""
+        out = these.copy()
+        for level in self._levels:
+            out[level] |= out[self.parent[level]]
+        return out
+
+    def _called(self, pattern: re.Pattern[str]) -> Flags:
+        """Events whose name matches."""
+        codes = [code for code in np.unique(self.op).tolist() if pattern.search(self.names[code])]
+        return np.isin(self.op, codes)
+
+    def _of(self, *names: str) -> Int64s:
+        """The ops of these names in the counted steps."""
+        codes = [self.activity.ops.codes[name] for name in names if name in self.activity.ops.codes]
+        found: Int64s = self.rows[np.isin(self.op[self.rows], codes) & self.is_op[self.rows]]
+        return found
+
+    def _shapes(self, row: int) -> list[Any]:
+        """The shapes of the inputs of an op; [] where they were not recorded."""
+        return self._parsed(int(self.shape[row]))
+
+    def _parsed(self, code: int) -> list[Any]:
+        if code not in self.inputs:
+            try:
+                made = json.loads(self.texts[code]) if code >= 0 else []
+            except ValueError:
+                made = []
+            self.inputs[code] = made if isinstance(made, list) else []
+        return self.inputs[code]
+
+    def _part(self, own: npt.NDArray[np.float64], count: int, these: Flags, name: str = "") -> Part:
+        """The time of ops, and of those of the backward pass that belong to them; `own` is that of each."""
+        with_backward = these | ((self.forward >= 0) & these[self.forward])
+        mine = self.rows[with_backward[self.rows] & self.is_op[self.rows]]
+        return Part(count / self.steps, float(own[mine].sum()) / 1e9 / self.steps, name, len(mine) / self.steps)
+
+    def _float64(self) -> tuple[float | None, str]:
+        """Percent of op time on tensors of float64, and the op with the most. What has no dimensions may be a Python number."""
+        rows = self.rows[self.is_op[self.rows]]
+        if not (self.types[rows] >= 0).any():
+            return None, ""
+        kinds, kind = np.unique(np.stack([self.types[rows], self.shape[rows]]), axis=1, return_inverse=True)
+        wide = np.array([_on_float64(self._parsed(types), self._parsed(shapes)) for types, shapes in kinds.T.tolist()], np.bool_)
+        mine = rows[wide[kind.reshape(-1)]]
+        whole = float(self.own[rows].sum())
+        if not whole:
+            return None, ""
+        time = np.bincount(self.op[mine], self.own[mine], len(self.names))
+        return 100 * float(time.sum()) / whole, self.names[int(time.argmax())] if len(mine) else ""
+
+    def _cells(self) -> Part | None:
+        """Cells that no op runs over a whole sequence: Python calls each."""
+        cells = self._called(_CELL) & ~self._with_inner(np.isin(np.arange(len(self.op)), self._of(*_RECURRENT)))
+        at = self.rows[cells[self.rows] & (self.forward[self.rows] < 0)]
+        if not len(at):
+            return None
+        name = self.names[int(np.bincount(self.op[at]).argmax())]
+        return self._part(self.on_host, len(at), self._with_inner(cells), name)
+
+    def _attention(self) -> Part | None:
+        """Softmax over what a batched product made, and whose result goes into the next one."""
+        softmax, products = self._of(_SOFTMAX), self._of(*_BATCHED)
+        if not len(softmax) or len(products) < 2:
+            return None
+        fused = self._with_inner(self._called(_FUSED_ATTENTION))
+        mine, count = np.zeros(len(self.op), np.bool_), 0
+        for row in softmax[~fused[softmax] & (self.forward[softmax] < 0)].tolist():
+            after = int(np.searchsorted(products, row))
+            if not 0 < after < len(products):
+                continue
+            first, last = int(products[after - 1]), int(products[after])
+            over: list[int] = next(iter(self._shapes(row)), [])
+            if self.step[first] == self.step[last] and _attends(self._shapes(first)[-2:], over, self._shapes(last)):
+                mine[first : last + 1] = True
+                count += 1
+        return self._part(self.own, count, mine) if count else None
+
+    def _ungraded(self) -> Part | None:
+        """Passes through the whole model that autograd does not see.
+
+        Each of its weights is multiplied in the training pass and also outside of it. What a function of autograd computes itself, such as
+        the first pass of a checkpoint, lies in an op that autograd numbers; an optimizer is no pass.
+        """
+        products = self._of(*_PRODUCTS)
+        products = products[self.forward[products] < 0]
+        if not len(products):
+            return None
+        update = self._with_inner(self._called(_UPDATE))
+        trains = products[self.numbered[products]]
+        others = products[~self.numbered[products] & ~update[products]]
+        weights = {row: self._weights(row) for row in [*trains.tolist(), *others.tolist()]}
+        model = {weights[row] for row in trains.tolist()}
+        # Without shapes, all weights look alike.
+        if not model or "" in model or not model <= {weights[row] for row in others.tolist()}:
+            return None
+        others = others[[weights[row] in model for row in others.tolist()]]
+        begin = pd.Series(self.start[others]).groupby(self.step[others]).min()
+        end = pd.Series(self.end[others]).groupby(self.step[others]).max()
+        outer = self.rows[self.is_op[self.rows] & ~self.numbered[self.rows] & ~update[self.rows] & (self.forward[self.rows] < 0)]
+        own = self.own[outer]
+        of = self.step[outer]
+        inside = (self.start[outer] >= begin.reindex(of).to_numpy()) & (self.start[outer] <= end.reindex(of).to_numpy())
+        return Part(len(begin) / self.steps, float(own[inside].sum()) / 1e9 / self.steps, "", float(inside.sum()) / self.steps)
+
+    def _most_rows(self) -> int | None:
+        products = self._of(*_PRODUCTS, *_BATCHED)
+        rows = [self._rows_of(row) for row in products[(self.forward[products] < 0) & self.numbered[products]].tolist()]
+        # What runs inside a recurrent layer is not recorded, nor how many rows it has; 0 rows are unknown.
+        return None if not rows or 0 in rows or len(self._of(*_RECURRENT)) else max(rows)
+
+    def _rows_of(self, row: int) -> int:
+        """How many rows a product has: examples, times their positions; 0 where no shapes were recorded."""
+        shapes = self._shapes(row)
+        at = _PRODUCTS.get(self.names[int(self.op[row])], 0)
+        given: list[int] = shapes[at] if len(shapes) > at else []
+        if not given:
+            return 0
+        return prod(given[:1] + given[2:]) if self.names[int(self.op[row])] == "aten::convolution" else prod(given[:-1])
+
+    def _weights(self, row: int) -> str:
+        shapes = self._shapes(row)
+        at = _PRODUCTS[self.names[int(self.op[row])]] + 1
+        return str(shapes[at]) if len(shapes) > at else ""
+
+
+def _on_float64(types: Iterable[Any], shapes: Iterable[Any]) -> bool:
+    return any(kind in ("double", "c10::complex<double>") and bool(shape) for kind, shape in zip(types, shapes, strict=False))
+
+
+def _attends(factors: list[Any], over: list[int], then: list[Any]) -> bool:
+    """Whether products of these shapes and a softmax between them are attention of several queries."""
+    if len(factors) != 2 or not then or len(over) < 3 or any(len(one) != 3 for one in (*factors, then[0])):
+        return False
+    scores = [factors[0][0], factors[0][1], factors[1][2]]
+    return scores == then[0] and scores[1:] == over[-2:] and prod(scores) == prod(over) and scores[1] > 1

@@ -1,0 +1,226 @@
+"""What advice sees of how a step is written: element types, calls into Python, loops, attention, passes without gradients."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.analysis.test_advice_programs import dot, f32, instr, torch, tpu
+from tests.support import hlo
+from tests.support.build import profile
+from tests.support.kineto import BACKWARD
+from tests.support.xspace import MS, PlaneWriter, chunk, xspace
+
+TARGET = 28
+A100 = {"id": 0, "name": "NVIDIA A100", "totalGlobalMem": 2**34, "computeMajor": 8, "computeMinor": 0}
+
+
+def op(k, name, at, length, *shapes, types=None, number=None, back=False):
+    """An op on tensors of these shapes; with a number, autograd sees it."""
+    more = {} if number is None else {"Sequence number": number, "Fwd thread id": 1 if back else 0}
+    k.op(
+        name,
+        at,
+        length,
+        BACKWARD if back else 100,
+        types or ["float"] * len(shapes),
+        **{"Input Dims": [list(one) for one in shapes], **more},
+    )
+
+
+def code(p):
+    return p.run._evidence().code
+
+
+def rules(p):
+    return set(p.advice["rule"])
+
+
+def test_float64_is_told_of_tensors_and_not_of_python_numbers(tmp_path):
+    def body(k, at):
+        op(k, "aten::mm", at, 450, (64, 64), (64, 64), types=["double", "double"])
+        op(k, "aten::mul", at + 450, 250, (64, 64), (), types=["float", "double"])
+        op(k, "aten::add", at + 700, 200, (64, 64), (64, 64))
+
+    p = torch(tmp_path, body)
+    assert code(p).float64_percent == pytest.approx(50.0)
+    row = p.advice.set_index("rule").loc["float64"]
+    assert "**50%** of op time is on float64 numbers, mostly in aten::mm" in row["evidence"]
+    # Half of the 450 µs.
+    assert row["gain_ms_per_step"] == pytest.approx(0.225)
+
+
+def test_without_types_kernels_of_products_tell_float64(tmp_path):
+    def body(k, at, name="ampere_dgemm_64x64_nn"):
+        k.launched(name, at + 1, at + 5, 900, op=k.op("aten::mm", at, 100))
+
+    p = torch(tmp_path, body, deviceProperties=[A100])
+    assert code(p).float64_percent is None
+    row = p.advice.set_index("rule").loc["float64"]
+    assert "**100%** of kernel time" in row["evidence"]
+    assert row["view"] == "kernels"
+    named = "vectorized_elementwise_kernel<4, at::native::AUnaryFunctor<float, float, float, at::native::MulFunctor<double> > >"
+    assert "float64" not in rules(torch(tmp_path, lambda k, at: body(k, at, named), deviceProperties=[A100]))
+
+
+@pytest.mark.parametrize(("element", "found"), [(12, True), (11, False)])
+def test_float64_of_compiled_programs(tmp_path, element, found):
+    main = hlo.computation(
+        "main",
+        instr("a", "parameter", hlo.shape(element, 100, 100), 1),
+        instr("b", "parameter", hlo.shape(element, 100, 100), 2),
+        instr("dot.1", "dot", hlo.shape(element, 100, 100), 3, (1, 2), extra=dot()),
+    )
+    p = tpu(tmp_path, [("dot.1", 90, "dot", 10**12, 1)], hlo.program("jit_f", main, ident=7))
+    assert code(p).float64_percent == (100.0 if found else 0.0)
+    assert ("float64" in rules(p)) is found
+
+
+@pytest.mark.parametrize(("target", "found"), [("xla_ffi_python_gpu_callback", True), ("__cublas$gemm", False)])
+def test_callbacks_of_compiled_programs(tmp_path, target, found):
+    main = hlo.computation("main", instr("pure_callback.1", "custom-call", f32(8), 1, extra=chunk(TARGET, target)))
+    p = tpu(tmp_path, [("pure_callback.1", 40, "custom-call", 1, 1)], hlo.program("jit_f", main, ident=7))
+    assert ("host_callback" in rules(p)) is found
+    if found:
+        row = p.advice.set_index("rule").loc["host_callback"]
+        assert "**1.0** times per step (pure_callback.1): **40.00 ms** (**40%** of step time)" in row["evidence"]
+        assert row["gain_ms_per_step"] == pytest.approx(40.0)
+
+
+@pytest.mark.parametrize("of_the_step", [True, False])
+def test_python_in_a_tf_function_is_no_python_of_tf_data(tmp_path, of_the_step):
+    """The step runs ops as its context says; what runs for tf.data has none."""
+    host = PlaneWriter("/host:CPU")
+    main, executor = [], []
+    for step in range(3):
+        at = step * 100 * MS
+        main.append(host.event("train", at, 100 * MS, step_num=step, _r=1, _pt=1, _p=step))
+        link = {"_ct": 1, "_c": step} if of_the_step else {}
+        executor.append(host.event("ExecutorState::Process", at + MS, 80 * MS, **link))
+        executor.append(host.event("PyFunc:PyFunc", at + 2 * MS, 60 * MS))
+    host.line("python", main, line_id=1)
+    host.line("pool", executor, line_id=2)
+    found = code(profile(tmp_path, xspace(host))).callbacks
+    if not of_the_step:
+        assert found is None
+        return
+    assert (found.times, found.name) == (1.0, "PyFunc")
+    assert found.ms == pytest.approx(60.0)
+
+
+@pytest.mark.parametrize(("around", "found"), [("", True), ("aten::rnn_tanh", False)])
+def test_cells_that_python_calls_one_by_one(tmp_path, around, found):
+    """Ten cells of 30 µs with a backward pass of 40 µs each; those that an op for the whole sequence calls are its own matter."""
+
+    def body(k, at):
+        if around:
+            op(k, around, at, 300, (8, 32), number=1)
+        for i in range(10):
+            op(k, "aten::rnn_tanh_cell", at + 30 * i, 30, (8, 32), number=10 + i)
+            op(k, "aten::linear", at + 30 * i + 5, 20, (8, 32), number=10 + i)
+        for i in range(10):
+            op(k, "autograd::engine::evaluate_function: TanhBackward0", at + 300 + 40 * i, 40, number=10 + i, back=True)
+
+    p = torch(tmp_path, body)
+    assert ("time_loop" in rules(p)) is found
+    if found:
+        cells = code(p).cells
+        assert (cells.times, cells.ops) == (10.0, 30.0)
+        assert cells.ms == pytest.approx(0.7)
+        row = p.advice.set_index("rule").loc["time_loop"]
+        assert "Python calls aten::rnn_tanh_cell **10** times per step" in row["evidence"]
+        assert "torch.nn.RNN(" in row["fix"]
+
+
+def attention(k, at, scores=(16, 64, 64), over=(4, 4, 64, 64), around=""):
+    if around:
+        op(k, around, at, 300, (4, 4, 64, 16), number=1)
+    op(k, "aten::bmm", at, 100, (16, 64, 16), (16, 16, 64), number=1)
+    op(k, "aten::_softmax", at + 100, 50, over, number=2)
+    op(k, "aten::bmm", at + 150, 100, scores, (16, 64, 16), number=3)
+    op(k, "autograd::engine::evaluate_function: BmmBackward0", at + 300, 150, number=3, back=True)
+    op(k, "aten::mm", at + 500, 400, (64, 64), (64, 64), number=4)
+
+
+@pytest.mark.parametrize(
+    ("how", "found"),
+    [
+        ({}, True),
+        # Another product's result; the math path of a fused op; a softmax over classes; one query, as when a model generates.
+        ({"scores": (16, 64, 32)}, False),
+        ({"around": "aten::_scaled_dot_product_attention_math"}, False),
+        ({"over": (64, 10)}, False),
+        ({"scores": (16, 1, 64), "over": (4, 4, 1, 64)}, False),
+    ],
+)
+def test_attention_is_told_by_its_shapes(tmp_path, how, found):
+    p = torch(tmp_path, lambda k, at: attention(k, at, **how))
+    assert ("attention" in rules(p)) is found
+    assert (code(p).attention is not None) is found
+    if found:
+        assert code(p).attention.ms == pytest.approx(0.4)
+
+
+def passes(k, at, held=(512, 64), inner=(64, 64), inside=""):
+    """A training step of two layers, then a pass without gradients."""
+    for i, first in enumerate((32, 64)):
+        op(k, "aten::addmm", at + 50 * i, 50, (64,), (128, first), (first, 64), number=i)
+    op(k, "autograd::engine::evaluate_function: AddmmBackward0", at + 100, 100, number=1, back=True)
+    op(k, "aten::mm", at + 110, 80, (128, 64), (64, 64), back=True)
+    k.note("Optimizer.step#SGD.step", at + 200, 50)
+    op(k, "aten::mm", at + 210, 20, (32, 64), (32, 64))
+    if inside:
+        op(k, inside, at + 300, 400, held, number=5)
+    op(k, "aten::addmm", at + 300, 200, (64,), (held[0], 32), (32, 64))
+    op(k, "aten::relu", at + 500, 50, held)
+    op(k, "aten::addmm", at + 550, 150, (64,), held, inner)
+
+
+@pytest.mark.parametrize(
+    ("how", "found"),
+    # Another model without gradients, as a teacher is; the first pass of a checkpoint.
+    [({}, True), ({"inner": (64, 32)}, False), ({"inside": "CheckpointFunction"}, False)],
+)
+def test_passes_without_gradients_through_the_model_that_is_trained(tmp_path, how, found):
+    p = torch(tmp_path, lambda k, at: passes(k, at, **how))
+    assert ("validation" in rules(p)) is found
+    if found:
+        assert code(p).ungraded.ms == pytest.approx(0.4)
+        assert "In **100%** of the steps" in p.advice.set_index("rule").loc["validation", "evidence"]
+
+
+@pytest.mark.parametrize(("rows", "more", "found"), [(2, "", True), (8, "", False), (2, "aten::lstm", False)])
+def test_products_of_few_rows(tmp_path, rows, more, found):
+    def body(k, at):
+        op(k, "aten::addmm", at, 10, (64,), (rows, 32), (32, 64), number=1)
+        op(k, more or "aten::relu", at + 10, 900, (rows, 64), number=2)
+
+    p = torch(tmp_path, body)
+    assert ("tiny_batch" in rules(p)) is found
+
+
+@pytest.mark.parametrize(("ops", "length", "found"), [(60, 5, True), (49, 5, False), (60, 11, False)])
+def test_an_optimizer_that_goes_through_its_parameters_on_the_cpu(tmp_path, ops, length, found):
+    def body(k, at):
+        op(k, "aten::mm", at, 100, (64, 64), (64, 64))
+        k.note("Optimizer.step#Adam.step", at + 100, 700)
+        for i in range(ops):
+            op(k, "aten::lerp_", at + 100 + 11 * i, length, (64,))
+            op(k, "aten::to", at + 101 + 11 * i, 1, (64,))
+
+    p = torch(tmp_path, body)
+    assert ("optimizer_loop" in rules(p)) is found
+    if found:
+        row = p.advice.set_index("rule").loc["optimizer_loop"]
+        assert "calls **60** ops" in row["evidence"]
+        assert row["title"] == "Use a fused optimizer"
+        assert "Adam(params, lr, fused=True)" in row["fix"]
+
+
+def test_where_no_shapes_or_types_were_recorded_nothing_is_said(tmp_path):
+    def body(k, at):
+        for i, name in enumerate(("aten::bmm", "aten::_softmax", "aten::bmm", "aten::addmm")):
+            k.op(name, at + 100 * i, 100, **{"Sequence number": i, "Fwd thread id": 0})
+        k.op("aten::addmm", at + 500, 400)
+
+    found = code(torch(tmp_path, body))
+    assert (found.float64_percent, found.attention, found.ungraded, found.most_rows) == (None, None, None, None)
