@@ -231,11 +231,11 @@ def _(mended: bool) -> Loop:
     )
 
 
-@planted("jax/log now and then, marked", "every eighth step writes a log in Python", COMPUTE | PYTHON, "periodic", also=("other",))
+@planted("jax/log now and then, marked", "every fifth step writes a log in Python", COMPUTE | PYTHON, "periodic", also=("other",))
 def _(mended: bool) -> Loop:
     def extra(i: int, value: Any) -> None:
         value.block_until_ready()
-        if i % 8 == 7 and not mended:
+        if i % 5 == 4 and not mended:
             busy(0.05)
 
     some = ready(256, 256)

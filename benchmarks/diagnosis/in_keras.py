@@ -290,11 +290,11 @@ def _(mended: bool) -> Loop:
     return fit(mlp(512), cached(256, 256).take, (Slow(),))
 
 
-@planted("keras/checkpoint now and then", "a callback works for long every eighth batch", COMPUTE | PYTHON, "periodic", also=("other",))
+@planted("keras/checkpoint now and then", "a callback works for long every fifth batch", COMPUTE | PYTHON, "periodic", also=("other",))
 def _(mended: bool) -> Loop:
     class Save(keras.callbacks.Callback):
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
-            if batch % 8 == 7 and not mended:
+            if batch % 5 == 4 and not mended:
                 busy(0.05)
 
     return fit(mlp(512), cached(256, 256).take, (Save(),))

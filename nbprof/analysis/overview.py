@@ -309,6 +309,9 @@ def _verdict(
     if bound == "input" and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2:
         why = "the step waits until its data is copied from host memory to the device"
     second = max((c for c in CATEGORIES if c != bound), key=lambda c: shares[c])
+    captures = bound == "compile" and (activity.texts.values[activity.calls["kind"].to_numpy()] == "captured").any()
+    if captures:
+        why = "launches are captured into a graph within the step, which is done once"
     if bound == "device_compute" and shares[second] >= checks.INPUT_HIGH:
         # It is hardly the bottleneck if so much of the step passes without it.
         why = f"kernels run on the device. Next is {_label(second)} with {shares[second]:.0f}%, in which the device does not compute"
@@ -320,8 +323,8 @@ def _verdict(
         detail += f" TPU cores run copies and infeed as ops, so they count as busy meanwhile ({busy:.0f}% of step time)."
     return {
         "bound": bound,
-        "verdict": _WORDS[bound],
-        "verdict_text": _TEXTS[bound].format(p=f"{top:.0f}"),
+        "verdict": "Capture-bound" if captures else _WORDS[bound],
+        "verdict_text": f"{top:.0f}% of step time is spent capturing a graph" if captures else _TEXTS[bound].format(p=f"{top:.0f}"),
         "verdict_detail": detail,
         **common,
     }

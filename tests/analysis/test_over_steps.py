@@ -51,8 +51,10 @@ def test_an_op_that_runs_more_often_there(tmp_path):
 
 
 def test_time_in_no_event_is_said_to_be_that(tmp_path):
-    row = finding(run(tmp_path, lambda *_: None), "periodic")
-    assert "are in no recorded event" in row["evidence"]
+    p = run(tmp_path, lambda *_: None, extra=2000.0)
+    assert "are in no recorded event" in finding(p, "periodic")["evidence"]
+    assert p.steps.frame["other_ms"].mean() > 0.3 * p.steps.frame["step_time_ms"].mean()
+    assert finding(p, "other") is None, "it is the same time"
 
 
 @pytest.mark.parametrize(
@@ -83,6 +85,12 @@ def test_steps_in_random_order_seldom_have_a_rhythm():
     rng = np.random.default_rng(1)
     found = [rhythm(rng.lognormal(0, 0.5, rng.integers(6, 60))) for _ in range(500)]
     assert sum(one is not None and one[0] <= CHANCE for one in found) <= 0.02 * len(found)
+
+
+def test_the_first_of_them_may_be_missing():
+    times = np.random.default_rng(0).normal(10, 0.3, 40)
+    times[8::8] += 2
+    assert rhythm(times)[1:] == (8, 8)
 
 
 def test_few_steps_have_none():

@@ -52,6 +52,9 @@ def test_the_time_of_a_capture_is_that_of_making_a_program(tmp_path):
     assert step["device_compute_ms"] == pytest.approx(0.080)
     assert step["kernel_launch_ms"] == pytest.approx(0.012)
     assert not set(p.advice["rule"]) & {"compile", "kernel_launch", "host_ops", "small_batch"}
+    assert (p.overview["bound"], p.overview["verdict"]) == ("compile", "Capture-bound")
+    assert p.overview["verdict_text"] == "79% of step time is spent capturing a graph"
+    assert "compil" not in p.overview["verdict_detail"]
 
 
 @pytest.mark.parametrize(("begins", "ends", "ms"), [(False, True, "0.89"), (True, False, "0.82")])

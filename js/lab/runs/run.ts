@@ -127,6 +127,7 @@ const CLASSES: Record<string, string> = {
   "Device-bound": "device",
   "Host-bound": "host",
   "Compile-bound": "compile",
+  "Capture-bound": "compile",
   "Communication-bound": "coll",
   "Output-bound": "output",
 };

@@ -322,8 +322,11 @@ def _jit(facts: Facts, limit: Threshold) -> Found | None:
 
 def _other(facts: Facts, limit: Threshold) -> Found | None:
     share, time = facts.percent["other"], facts.mean["other"]
+    # What is done in every k-th step alone is a finding of its own.
+    rhythm = facts.evidence.periodic
+    always = share - 100 * rhythm.unrecorded_ms / facts.mean["step_time"] if rhythm is not None else share
     # A recording of PyTorch itself takes up to 20 % of a step of small ops, and that is in no op either.
-    if share < limit["torch" if facts.torch else "least"] or _jit(facts, _MANY_PROGRAMS) is not None:
+    if always < limit["torch" if facts.torch else "least"] or _jit(facts, _MANY_PROGRAMS) is not None:
         return None
     # Between eager ops there is Python: the finding on these says what to change.
     if not facts.torch and _eager(facts, _EAGER) is not None:

@@ -24,7 +24,7 @@ class Growth:
     rising : float
         The share of them, but the first, whose least memory in use is above that of the step before.
     each : float
-        Bytes per step: the median of the slopes between any two steps.
+        Bytes per step: the median of the slopes between any two steps, of more than 500 between neighbours.
     grown, peak : int
         Bytes from the first of these steps to the last, and at most in use.
     capacity : int, optional
@@ -50,7 +50,7 @@ def find(steps: pd.DataFrame, timeline: pd.DataFrame, hosts: Sequence[str]) -> G
 
 
 def _of(steps: pd.DataFrame, rows: pd.DataFrame, hosts: Sequence[str]) -> Growth | None:
-    rows = rows[rows["in_use_bytes"].notna()]
+    rows = rows[rows["in_use_bytes"].notna() & rows["host"].notna()]
     if not len(rows) or not len(steps):
         return None
     mine = steps[steps["host"] == hosts[int(rows["host"].iloc[0])]]

@@ -65,6 +65,11 @@ class Periodic:
         return self.extra_ms * self.slow / self.steps
 
     @property
+    def unrecorded_ms(self) -> float:
+        """What of that is in no recorded event."""
+        return self.category_ms * self.slow / self.steps if self.category == "other" else 0.0
+
+    @property
     def updates(self) -> bool:
         """Whether these steps are those in which the optimizer runs."""
         return bool(_UPDATE.search(self.what))
@@ -81,7 +86,8 @@ def find(steps: pd.DataFrame, trace: Trace) -> Periodic | None:
     if best is None:
         return None
     chance, every, first, mine = best
-    slow = np.arange(len(mine)) % every == first
+    since = np.arange(len(mine)) - first
+    slow = (since >= 0) & (since % every == 0)
     extra = {name: _more(mine[f"{name}_ms"].to_numpy(float), slow) for name in ("step_time", *CATEGORIES)}
     category = max(CATEGORIES, key=lambda name: extra[name])
     known = every, int(slow.sum()), len(mine), chance, extra["step_time"], category, extra[category]
@@ -108,13 +114,15 @@ def rhythm(times: npt.NDArray[np.float64]) -> tuple[float, int, int] | None:
     factorial = np.append(0.0, np.cumsum(np.log(np.arange(1, count + 1))))
     best = (np.inf, 0, 0)
     for every in range(2, longest + 1):
-        first = np.arange(every)
-        padded = np.append(place, np.zeros(-count % every, np.int64)).reshape(-1, every)
-        last, number = padded.max(axis=0), (padded > 0).sum(axis=0)
-        log = factorial[last] - factorial[last - number] - factorial[count] + factorial[count - number]
-        at = int(np.argmin(log))
-        best = min(best, (float(log[at]), every, int(first[at])))
-    tried = longest * (longest + 1) // 2 - 1
+        rounds = np.append(place, np.zeros(-count % every, np.int64)).reshape(-1, every)
+        # Also without the first of them: what is done behind step 0, 8, 16 … is often skipped at 0.
+        for skipped in (0, 1):
+            last, number = rounds[skipped:].max(axis=0), (rounds[skipped:] > 0).sum(axis=0)
+            log = factorial[last] - factorial[last - number] - factorial[count] + factorial[count - number]
+            log[number < _LEAST] = np.inf
+            at = int(np.argmin(log))
+            best = min(best, (float(log[at]), every, at + skipped * every))
+    tried = longest * (longest + 1) - 2
     return min(float(np.exp(best[0])) * tried, 1.0), best[1], best[2]
 
 
