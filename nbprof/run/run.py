@@ -429,6 +429,7 @@ class Run(Frames):
             texts=advice_host_buffer.speaks_of_it(map(str, self.trace.names)),
             started=advice_host_buffer.started(self.trace),
             npu_rules=self.ascend.rules if (self.activity.devices["kind"] == "NPU").any() else None,
+            calls=self.tf_data.calls,
         )
 
     @persisted

@@ -149,6 +149,8 @@ RULES = {
         ({"parts": {"input": 5.0}, "framework": "JAX"}, True),
         ({"parts": {"input": 4.99}, "framework": "JAX"}, False),
         ({"parts": {"input": 5.0}}, False),
+        ({"parts": {"input": 9.0}, "framework": "JAX", "evidence": Evidence(later_input_percent=5.0)}, True),
+        ({"parts": {"input": 9.0}, "framework": "JAX", "evidence": Evidence(later_input_percent=4.99)}, False),
     ],
     "arrays_copied": [
         ({"parts": {"input": 5.0}, "framework": "JAX", "evidence": Evidence(copied_ms=2.5)}, True),
@@ -200,6 +202,7 @@ RULES = {
         (pipeline("Root", "Map", input_ms=4.99), False),
         (pipeline("Root", "Map", own=49.9), False),
         (pipeline("Root", "MemoryCacheImpl", "Map"), False),
+        (pipeline("Root", "Map", evidence=Evidence(later_input_percent=4.99)), False),
     ],
     "input_bottleneck": [(pipeline("Root", "TFRecord"), True), (pipeline("Root", "Map"), False), (pipeline("Root", "TFRecord", own=49.9), False)],
     "prefetch_missing": [(pipeline("Root", "Map"), True), (pipeline("Root", "Prefetch", "Map"), False)],
@@ -214,7 +217,9 @@ RULES = {
         (loader("SingleProcess", 4.0, 4.99), False),
         (loader("MultiProcessing"), False),
     ],
-    "loader_workers": [(loader("MultiProcessing"), True), (loader("MultiProcessing", 0.99), False), (loader("SingleProcess"), False)],
+    "loader_workers": [
+        (loader("MultiProcessing"), True),
+        ({**loader("MultiProcessing"), "evidence": Evidence(later_input_percent=4.99)}, False), (loader("MultiProcessing", 0.99), False), (loader("SingleProcess"), False)],
     "pinned_memory": [
         (torch({"input": 5.0}, pageable_bytes=2.0**20, calls={"copy H2D": Calls(1, 1.0, "cudaMemcpyAsync")}), True),
         (torch({"input": 5.0}, pageable_bytes=2.0**20, calls={"copy H2D": Calls(1, 0.99, "cudaMemcpyAsync")}), False),

@@ -49,7 +49,7 @@ def _waits(facts: Facts) -> str:
 
 def _without_pipeline(facts: Facts, limit: Threshold) -> bool:
     """Whether steps wait and no tf.data pipeline was recorded."""
-    return facts.percent["input"] >= limit["moderate"] and not facts.in_host_memory and not len(facts.nodes)
+    return facts.waits_for_input(limit) and not facts.in_host_memory and not len(facts.nodes)
 
 
 def _arrays_copied(facts: Facts, limit: Threshold) -> Found | None:
@@ -96,7 +96,7 @@ def _input_copies(facts: Facts, limit: Threshold) -> Found | None:
 
 def _pipeline(facts: Facts, limit: Threshold) -> tuple[pd.Series, pd.DataFrame] | None:
     """The pipeline that steps wait for; None if they do not wait, or if it was not recorded."""
-    if facts.percent["input"] < limit["moderate"] or facts.in_host_memory or not len(facts.nodes):
+    if not facts.waits_for_input(limit) or facts.in_host_memory or not len(facts.nodes):
         return None
     return facts.once(_main_pipeline)
 
@@ -112,9 +112,15 @@ def _to_blame(facts: Facts) -> tuple[pd.Series, pd.DataFrame] | None:
 
 
 def _waited(facts: Facts, nodes: pd.DataFrame) -> float | None:
-    """How long the steps waited for the pipeline itself to return an element, ms per step; None if its root was not recorded."""
+    """How long the steps waited for the pipeline itself to return an element, ms per step; None if its root was not recorded.
+
+    In its first call a pipeline starts: that is no wait of the other steps.
+    """
     root = nodes[nodes["parent"].isna()]
-    return float(root["total_ms"].sum()) / max(int(facts.overview["steps"]), 1) if len(root) else None
+    steps, first, starts = int(facts.overview["steps"]), float(nodes["first_ms"].max()), int(nodes["starts"].max())
+    if steps <= starts:
+        first, starts = 0.0, 0
+    return (float(root["total_ms"].sum()) - first) / max(steps - starts, 1) if len(root) else None
 
 
 def _of_arrays(nodes: pd.DataFrame) -> bool:
@@ -143,6 +149,8 @@ def _main_pipeline(facts: Facts) -> tuple[pd.Series, pd.DataFrame] | None:
     total = same.groupby("long_name")[["self_ms", "total_ms", "calls"]].sum()
     for column in total.columns:
         one[column] = one["long_name"].map(total[column])
+    first = [facts.evidence.first_calls[pair] for pair in alike if pair in facts.evidence.first_calls]
+    one["first_ms"], one["starts"] = sum(first), len(first)
     pipelines = facts.pipelines
     slowest = pipelines[pd.MultiIndex.from_frame(pipelines[["host", "pipeline"]]).isin(alike)].iloc[0]
     return slowest, one
@@ -239,7 +247,7 @@ def _prefetch_missing(facts: Facts, limit: Threshold) -> Found | None:
 def _loaded(facts: Facts, limit: Threshold) -> str:
     """What PyTorch steps wait for: "", "iterator", "workers" of a DataLoader, or its "process"."""
     runtime, wait = facts.torch_runtime, facts.mean["input"]
-    if facts.percent["input"] < limit["moderate"] or max(runtime.loader_ms, runtime.iterator_ms) < limit["cause"] * wait:
+    if not facts.waits_for_input(limit) or max(runtime.loader_ms, runtime.iterator_ms) < limit["cause"] * wait:
         return ""
     if runtime.loader_ms < limit["cause"] * wait:
         return "iterator"
