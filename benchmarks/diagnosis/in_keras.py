@@ -276,7 +276,12 @@ def _(mended: bool) -> Loop:
 
 
 @planted(
-    "keras/map of single items", "a cheap function is mapped over items instead of batches", INPUT | HOST, "map_serial", "input_bottleneck"
+    "keras/map of single items",
+    "a cheap function is mapped over items instead of batches",
+    INPUT | HOST,
+    "map_of_items",
+    "map_serial",
+    "input_bottleneck",
 )
 def _(mended: bool) -> Loop:
     batches = cached(1024, 64)

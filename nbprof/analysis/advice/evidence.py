@@ -114,8 +114,8 @@ class Evidence:
         Copies to devices that steps wait for, per step; bytes of all copies to devices.
     iterators : mapping
         What iterators of tf.data state about themselves, by id.
-    iterator_functions : frozenset of str
-        Types of the ops that the functions of their pipelines ran.
+    iterator_functions : mapping
+        Types of the ops that the functions of their pipelines ran, with their time in ms.
     """
 
     work: Work | None = None
@@ -136,7 +136,7 @@ class Evidence:
     copied_ms: float | None = None
     copied_bytes: float | None = None
     iterators: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
-    iterator_functions: frozenset[str] = frozenset()
+    iterator_functions: Mapping[str, float] = field(default_factory=dict)
 
 
 def gather(
@@ -202,7 +202,7 @@ def gather(
         copied_ms=_mean(steps, "host_to_device_ms"),
         copied_bytes=_mean(steps, COPIED["H2D"]),
         iterators=activity.iterator_params,
-        iterator_functions=frozenset(activity.iterator_functions),
+        iterator_functions=activity.iterator_functions,
     )
 
 

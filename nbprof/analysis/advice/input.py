@@ -5,6 +5,8 @@ Sources: TensorFlow Profiler, torch_tb_profiler, PyTorch's performance tuning gu
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 
 from nbprof.analysis.advice import epochs, tf_data
@@ -38,6 +40,8 @@ _CAUSE = Threshold(f"{INPUT_SHARE.text}, ≥ {{cause:percent}} of it there", **I
 
 _ARRAYS = Threshold(f"{INPUT_SHARE.text}, ≥ {{copies:percent}} of it copies to the device", **INPUT_SHARE.numbers, copies=0.5)
 
+# An iterator that makes batches, among those above another.
+_BATCHED = re.compile(r"::(?:Padded|Parallel)?Batch(?:V\d+)?(?:::|\Z)")
 _TRACE_COPIES = Target("trace", "Trace: copies")
 _CRITICAL_PATH = Target("input", "Steps & input: critical path")
 
@@ -198,6 +202,25 @@ def _cache(facts: Facts, limit: Threshold) -> Found | None:
     return Found(text, limit.severity(facts.percent["input"]), facts.mean["input"])
 
 
+def _map_of_items(facts: Facts, limit: Threshold) -> Found | None:
+    """A map of single elements that are batched afterwards, whose ops take next to none of its time."""
+    if (found := facts.once(_bottleneck)) is None or not (ops := facts.evidence.iterator_functions):
+        return None
+    slow = found[2]
+    kind, above = tf_data.base(str(slow["long_name"])), str(slow["long_name"]).rpartition("::")[0]
+    batch = facts.evidence.iterators.get(int(slow["id"]), {}).get("batch_size") if kind == "MapAndBatch" else 1
+    if not (kind == "MapAndBatch" or (kind in ("Map", "ParallelMap") and _BATCHED.search(above))) or not isinstance(batch, int):
+        return None
+    items, took, ran = int(slow["calls"]) * batch, float(slow["self_ms"]), sum(ops.values())
+    if not items or ran >= limit["ops"] * took or 1000 * took / items > limit["most_us"]:
+        return None
+    text = (
+        f"{_takes(slow, found[1])}: **{1000 * took / items:.0f} µs** for each of **{items:,}** elements, **{1000 * ran / items:.1f} µs** "
+        "of it in the ops of its function. The rest is the cost of a call, which a function of whole batches has once a batch."
+    )
+    return Found(text, limit.severity(facts.percent["input"]), facts.mean["input"])
+
+
 def _map_serial(facts: Facts, limit: Threshold) -> Found | None:
     found = facts.once(_bottleneck)
     if found is None or not found[3]:
@@ -353,6 +376,17 @@ RULES: tuple[AdviceRule, ...] = (
         "A pipeline without cache whose bottleneck reads or makes equally many elements in each epoch", "Cache what each epoch makes anew",
         " ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)\n+ds = ds.cache()  # before shuffle, and before what is random",
         certainty=INFERRED, refuted_by="the elements differ from epoch to epoch, or later epochs wait as long with the cache",
+    ),
+    Rule(
+        "map_of_items", _map_of_items,
+        Threshold(
+            f"{INPUT_SHARE.text}, ≤ {{most_us:g}} µs an element (a call costs some 10 µs), its ops < {{ops:percent}} of that",
+            **INPUT_SHARE.numbers, most_us=200.0, ops=0.2,
+        ),
+        "TensorFlow tf.data performance guide; nbprof's threshold", _CRITICAL_PATH, TENSORFLOW,
+        "A pipeline whose bottleneck maps a cheap function over elements that are batched later", "Batch first, then map whole batches",
+        "-ds = ds.map(fn).batch(n)\n+ds = ds.batch(n).map(fn_of_a_batch, num_parallel_calls=tf.data.AUTOTUNE)",
+        refuted_by="the step waits as long with a function of whole batches, or the function cannot work on them",
     ),
     Rule(
         "map_serial", _map_serial, INPUT_SHARE, f"{XPROF}; {GPU_GUIDE}", _CRITICAL_PATH, TENSORFLOW,
