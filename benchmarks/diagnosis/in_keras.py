@@ -209,7 +209,8 @@ def _(mended: bool) -> Loop:
     "map_serial",
 )
 def _(mended: bool) -> Loop:
-    data = pairs(256, 256).map(sleeping(0.012))
+    # Shorter than a step, so that it can be hidden.
+    data = pairs(256, 256).map(sleeping(0.006))
     options = tf.data.Options()
     options.autotune.enabled = False
     options.experimental_optimization.inject_prefetch = False
@@ -252,7 +253,13 @@ def _(mended: bool) -> Loop:
 
 
 @planted(
-    "keras/PyDataset", "a slow PyDataset is read in the training thread", INPUT, "input_outside_tf_data", "input_bottleneck", "input_ahead"
+    "keras/PyDataset",
+    "a slow PyDataset is read in the training thread",
+    INPUT,
+    "input_outside_tf_data",
+    "input_bottleneck",
+    "input_ahead",
+    steps=20,
 )
 def _(mended: bool) -> Loop:
     class Data(keras.utils.PyDataset):
@@ -264,19 +271,25 @@ def _(mended: bool) -> Loop:
             return self.steps
 
         def __getitem__(self, at: int) -> Any:
-            time.sleep(0.02)
+            time.sleep(0.15)
             return self.x, self.y
 
-    return fit(mlp(), Data)
+    # Steps so long that what a generator costs besides is next to nothing.
+    return fit(mlp(1536), Data)
 
 
 @planted(
-    "keras/map of single items", "a cheap function is mapped over items instead of batches", INPUT | HOST, "map_serial", "input_bottleneck"
+    "keras/map of single items",
+    "a cheap function is mapped over items instead of batches",
+    INPUT | HOST,
+    "map_of_items",
+    "map_serial",
+    "input_bottleneck",
 )
 def _(mended: bool) -> Loop:
-    items = pairs(1024, 64).unbatch()
+    batches = cached(1024, 64)
     scale = lambda x, y: (x / 2 + 1, y)  # noqa: E731
-    data = items.batch(1024).map(scale) if mended else items.map(scale).batch(1024)
+    data = batches.map(scale) if mended else batches.unbatch().map(scale).batch(1024)
     return fit(mlp(64, 64), data.prefetch(AUTO).take)
 
 

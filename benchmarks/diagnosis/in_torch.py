@@ -179,7 +179,7 @@ def _(mended: bool) -> Loop:
 @planted("torch/expensive items in the process", "items are decoded in the training process", INPUT, "loader_in_process")
 def _(mended: bool) -> Loop:
     loader = DataLoader(Items((256,), work=0.0 if mended else 0.001), 16)
-    return fit(mlp(768), lambda: iter(loader))
+    return fit(mlp(1024), lambda: iter(loader))
 
 
 @planted("torch/generator", "a generator makes each batch when it is asked for", INPUT, "loader_none")
@@ -202,12 +202,12 @@ def _(mended: bool) -> Loop:
     class Stream(IterableDataset[Any]):
         def __iter__(self) -> Iterator[Any]:
             for i in cycle(range(64)):
-                if not mended or i % 16 == 0:
+                if not mended:
                     time.sleep(0.001)
                 yield np.ones(256, np.float32), i % 10
 
     loader = DataLoader(Stream(), 16)
-    return fit(mlp(768), lambda: iter(loader))
+    return fit(mlp(1024), lambda: iter(loader))
 
 
 # The host.

@@ -368,7 +368,7 @@ class Activity:
     iterators : runs of tf.data iterators; `name` is a code into `ops`
     iterator_links : int64[k, 2], pairs of iterator calls: the one that took an element, and the one that made it on another thread
     iterator_params : what iterators of tf.data state about themselves, by iterator
-    iterator_functions : types of the ops that the functions of their pipelines ran
+    iterator_functions : types of the ops that the functions of their pipelines ran, with their time in ms
     torch_ops, torch_stacks : ops, annotations and runtime calls of PyTorch (`kind`) as a forest: `parent` and `forward` (the op of the
         forward pass that one of the backward pass belongs to) are rows of the table, -1 for none; `own` without what lies in it,
         `device_own` the device work that it launched itself; `shape` and `types` (of the inputs) are codes into `texts`, `stack` one into
@@ -421,7 +421,7 @@ class Activity:
     iterators: pd.DataFrame
     iterator_links: npt.NDArray[np.int64]
     iterator_params: dict[int, dict[str, object]]
-    iterator_functions: set[str]
+    iterator_functions: dict[str, float]
     torch_ops: pd.DataFrame
     torch_stacks: Stacks | None
     torch_modules: pd.DataFrame
@@ -525,7 +525,7 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "iterators": _empty(ITERATORS),
     "iterator_links": lambda: np.zeros((0, 2), np.int64),
     "iterator_params": dict,
-    "iterator_functions": set,
+    "iterator_functions": dict,
     "torch_ops": _empty(TORCH_OPS),
     "torch_stacks": lambda: None,
     "torch_modules": _empty(TORCH_MODULES),

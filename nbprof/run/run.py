@@ -434,6 +434,7 @@ class Run(Frames):
             npu_rules=self.ascend.rules if (self.activity.devices["kind"] == "NPU").any() else None,
             rhythm=periodic.find(self.steps, self.trace),
             growth=growth.find(self.steps, self.memory_timeline, self.hosts),
+            calls=self.tf_data.calls,
         )
 
     @persisted

@@ -116,8 +116,18 @@ def epochs(*calls, turns=True, kind="ParallelMapV2", shapes="[64,64,3] []", type
     stated = {int(row["id"]): {"shapes": shapes, "types": types, "ram_budget_megabytes": 1000} for row in rows}
     asked = pipeline("Root", kind)
     slowest = pd.concat([asked["pipelines"].assign(pipeline=name) for name in dict.fromkeys(row["pipeline"] for row in rows)])
-    evidence = Evidence(iterators=stated, iterator_functions=frozenset(ran))
+    evidence = Evidence(iterators=stated, iterator_functions=dict.fromkeys(ran, 9.0))
     return {**asked, "nodes": pd.DataFrame(rows), "pipelines": slowest, "evidence": evidence, **more}
+
+
+def mapped(*chain, own, ran=0.01, batch=None, input_ms=5.0):
+    """Steps that wait for the last of these iterators, which took so many ms of 10 calls, and the ops of its function so many."""
+    asked = pipeline("Root", *chain, own=own, input_ms=input_ms)
+    nodes = asked["nodes"].assign(id=[str(at) for at in range(len(chain) + 1)])
+    # The iterators above took the rest of what the steps wait for.
+    nodes.loc[~nodes["bottleneck"], ["self_ms", "total_ms"]] = 50.0
+    last = {} if batch is None else {len(chain): {"batch_size": batch}}
+    return {**asked, "nodes": nodes, "evidence": Evidence(iterators=last, iterator_functions={} if ran is None else {"Cast": ran})}
 
 
 def eligible(share):
@@ -174,6 +184,8 @@ RULES = {
         ({"parts": {"input": 5.0}, "framework": "JAX"}, True),
         ({"parts": {"input": 4.99}, "framework": "JAX"}, False),
         ({"parts": {"input": 5.0}}, False),
+        ({"parts": {"input": 9.0}, "framework": "JAX", "evidence": Evidence(later_input_percent=5.0)}, True),
+        ({"parts": {"input": 9.0}, "framework": "JAX", "evidence": Evidence(later_input_percent=4.99)}, False),
     ],
     "arrays_copied": [
         ({"parts": {"input": 5.0}, "framework": "JAX", "evidence": Evidence(copied_ms=2.5)}, True),
@@ -219,12 +231,26 @@ RULES = {
         (epochs(16, 16, 16, turns=False), True),
         (epochs(16, 16, turns=False), False),
     ],
+    "map_of_items": [
+        (mapped("BatchV2", "ParallelMapV2", own=1.0, ran=0.19), True),
+        (mapped("BatchV2", "ParallelMapV2", own=1.0, ran=0.2), False),
+        (mapped("BatchV2", "ParallelMapV2", own=1.0, ran=None), False),
+        (mapped("PaddedBatch", "Map", own=2.0), True),
+        (mapped("PaddedBatch", "Map", own=2.01), False),
+        (mapped("Prefetch", "ParallelMapV2", own=1.0), False),
+        (mapped("BatchV2", "TFRecord", own=1.0), False),
+        (mapped("Prefetch", "MapAndBatch", own=50.0, batch=100), True),
+        (mapped("Prefetch", "MapAndBatch", own=50.0, batch=10), False),
+        (mapped("Prefetch", "MapAndBatch", own=50.0), False),
+        (mapped("BatchV2", "ParallelMapV2", own=1.0, input_ms=4.99), False),
+    ],
     "map_serial": [
         (pipeline("Root", "Map"), True),
         (pipeline("Root", "ParallelMapV2"), False),
         (pipeline("Root", "Map", input_ms=4.99), False),
         (pipeline("Root", "Map", own=49.9), False),
         (pipeline("Root", "MemoryCacheImpl", "Map"), False),
+        (pipeline("Root", "Map", evidence=Evidence(later_input_percent=4.99)), False),
     ],
     "input_bottleneck": [(pipeline("Root", "TFRecord"), True), (pipeline("Root", "Map"), False), (pipeline("Root", "TFRecord", own=49.9), False)],
     "prefetch_missing": [(pipeline("Root", "Map"), True), (pipeline("Root", "Prefetch", "Map"), False)],
@@ -239,7 +265,9 @@ RULES = {
         (loader("SingleProcess", 4.0, 4.99), False),
         (loader("MultiProcessing"), False),
     ],
-    "loader_workers": [(loader("MultiProcessing"), True), (loader("MultiProcessing", 0.99), False), (loader("SingleProcess"), False)],
+    "loader_workers": [
+        (loader("MultiProcessing"), True),
+        ({**loader("MultiProcessing"), "evidence": Evidence(later_input_percent=4.99)}, False), (loader("MultiProcessing", 0.99), False), (loader("SingleProcess"), False)],
     "pinned_memory": [
         (torch({"input": 5.0}, pageable_bytes=2.0**20, calls={"copy H2D": Calls(1, 1.0, "cudaMemcpyAsync")}), True),
         (torch({"input": 5.0}, pageable_bytes=2.0**20, calls={"copy H2D": Calls(1, 0.99, "cudaMemcpyAsync")}), False),

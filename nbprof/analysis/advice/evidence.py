@@ -114,12 +114,16 @@ class Evidence:
         Start time of the TPU system, if recorded.
     periodic : Periodic, optional
     growth : Growth, optional
+    later_input_percent : float, optional
+        Input in percent of step time without the first step of each host, in which a pipeline may only start.
+    first_calls : mapping
+        By host and pipeline of tf.data: how long its first call took, ms.
     copied_ms, copied_bytes : float, optional
         Copies to devices that steps wait for, per step; bytes of all copies to devices.
     iterators : mapping
         What iterators of tf.data state about themselves, by id.
-    iterator_functions : frozenset of str
-        Types of the ops that the functions of their pipelines ran.
+    iterator_functions : mapping
+        Types of the ops that the functions of their pipelines ran, with their time in ms.
     """
 
     work: Work | None = None
@@ -138,10 +142,12 @@ class Evidence:
     tpu_start_s: float | None = None
     periodic: Periodic | None = None
     growth: Growth | None = None
+    later_input_percent: float | None = None
+    first_calls: Mapping[tuple[str, str], float] = field(default_factory=dict)
     copied_ms: float | None = None
     copied_bytes: float | None = None
     iterators: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
-    iterator_functions: frozenset[str] = frozenset()
+    iterator_functions: Mapping[str, float] = field(default_factory=dict)
 
 
 def gather(
@@ -159,6 +165,7 @@ def gather(
     npu_rules: pd.DataFrame | None = None,
     rhythm: Periodic | None = None,
     growth: Growth | None = None,
+    calls: pd.DataFrame,
 ) -> Evidence:
     """The evidence of a profile.
 
@@ -182,6 +189,8 @@ def gather(
         Of the steps.
     growth : Growth, optional
         Of memory.
+    calls : DataFrame
+        `p.tf_data.calls`.
     """
     reserved = None
     leads = leading(memory, activity.hosts, on_device=len(activity.device_extents) > 0)
@@ -208,11 +217,28 @@ def gather(
         tpu_start_s=started,
         periodic=rhythm,
         growth=growth,
+        later_input_percent=_later_input(steps),
+        first_calls=_first_calls(calls),
         copied_ms=_mean(steps, "host_to_device_ms"),
         copied_bytes=_mean(steps, COPIED["H2D"]),
         iterators=activity.iterator_params,
-        iterator_functions=frozenset(activity.iterator_functions),
+        iterator_functions=activity.iterator_functions,
     )
+
+
+def _later_input(steps: pd.DataFrame) -> float | None:
+    used = counted(steps) if len(steps) else steps
+    later = used[used["host"].duplicated()]
+    if not len(later) or later["input_ms"].isna().all():
+        return None
+    return 100 * float(later["input_ms"].sum()) / float(later["step_time_ms"].sum())
+
+
+def _first_calls(calls: pd.DataFrame) -> dict[tuple[str, str], float]:
+    first = calls.sort_values("start_ms", kind="stable").drop_duplicates(["host", "pipeline"])
+    return {
+        (host, pipeline): time / 1000 for host, pipeline, time in zip(first["host"], first["pipeline"], first["duration_us"], strict=True)
+    }
 
 
 def _mean(steps: pd.DataFrame, column: str) -> float | None:

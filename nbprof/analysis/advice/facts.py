@@ -101,6 +101,11 @@ class Facts:
         moved = self.overview.get("host_transfer_percent") or 0.0
         return moved >= INPUT_MODERATE and moved > (self.percent["input"] + self.percent["output"]) / 2
 
+    def waits_for_input(self, limit: Threshold) -> bool:
+        """Whether steps wait for input, other than the first, in which a pipeline starts."""
+        later = self.evidence.later_input_percent
+        return self.percent["input"] >= limit["moderate"] and (later is None or later >= limit["moderate"])
+
     def level(self, gain_ms: float) -> str:
         """Severity by the gain, as a share of step time: the levels are those of input."""
         return severity(100 * gain_ms / self.mean["step_time"], INPUT_MODERATE, INPUT_HIGH)

@@ -5,6 +5,8 @@ Sources: TensorFlow Profiler, torch_tb_profiler, PyTorch's performance tuning gu
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 
 from nbprof.analysis.advice import epochs, tf_data
@@ -39,6 +41,8 @@ _CAUSE = Threshold(f"{INPUT_SHARE.text}, ≥ {{cause:percent}} of it there", **I
 
 _ARRAYS = Threshold(f"{INPUT_SHARE.text}, ≥ {{copies:percent}} of it copies to the device", **INPUT_SHARE.numbers, copies=0.5)
 
+# An iterator that makes batches, among those above another.
+_BATCHED = re.compile(r"::(?:Padded|Parallel)?Batch(?:V\d+)?(?:::|\Z)")
 _TRACE_COPIES = Target("trace", "Trace: copies")
 _CRITICAL_PATH = Target("input", "Steps & input: critical path")
 
@@ -50,7 +54,7 @@ def _waits(facts: Facts) -> str:
 
 def _without_pipeline(facts: Facts, limit: Threshold) -> bool:
     """Whether steps wait and no tf.data pipeline was recorded."""
-    return facts.percent["input"] >= limit["moderate"] and not facts.in_host_memory and not len(facts.nodes)
+    return facts.waits_for_input(limit) and not facts.in_host_memory and not len(facts.nodes)
 
 
 def _arrays_copied(facts: Facts, limit: Threshold) -> Found | None:
@@ -97,7 +101,7 @@ def _input_copies(facts: Facts, limit: Threshold) -> Found | None:
 
 def _pipeline(facts: Facts, limit: Threshold) -> tuple[pd.Series, pd.DataFrame] | None:
     """The pipeline that steps wait for; None if they do not wait, or if it was not recorded."""
-    if facts.percent["input"] < limit["moderate"] or facts.in_host_memory or not len(facts.nodes):
+    if not facts.waits_for_input(limit) or facts.in_host_memory or not len(facts.nodes):
         return None
     return facts.once(_main_pipeline)
 
@@ -113,9 +117,15 @@ def _to_blame(facts: Facts) -> tuple[pd.Series, pd.DataFrame] | None:
 
 
 def _waited(facts: Facts, nodes: pd.DataFrame) -> float | None:
-    """How long the steps waited for the pipeline itself to return an element, ms per step; None if its root was not recorded."""
+    """How long the steps waited for the pipeline itself to return an element, ms per step; None if its root was not recorded.
+
+    In its first call a pipeline starts: that is no wait of the other steps.
+    """
     root = nodes[nodes["parent"].isna()]
-    return float(root["total_ms"].sum()) / max(int(facts.overview["steps"]), 1) if len(root) else None
+    steps, first, starts = int(facts.overview["steps"]), float(nodes["first_ms"].max()), int(nodes["starts"].max())
+    if steps <= starts:
+        first, starts = 0.0, 0
+    return (float(root["total_ms"].sum()) - first) / max(steps - starts, 1) if len(root) else None
 
 
 def _of_arrays(nodes: pd.DataFrame) -> bool:
@@ -144,6 +154,8 @@ def _main_pipeline(facts: Facts) -> tuple[pd.Series, pd.DataFrame] | None:
     total = same.groupby("long_name")[["self_ms", "total_ms", "calls"]].sum()
     for column in total.columns:
         one[column] = one["long_name"].map(total[column])
+    first = [facts.evidence.first_calls[pair] for pair in alike if pair in facts.evidence.first_calls]
+    one["first_ms"], one["starts"] = sum(first), len(first)
     pipelines = facts.pipelines
     slowest = pipelines[pd.MultiIndex.from_frame(pipelines[["host", "pipeline"]]).isin(alike)].iloc[0]
     return slowest, one
@@ -187,6 +199,25 @@ def _cache(facts: Facts, limit: Threshold) -> Found | None:
     text = (
         f"{_takes(slow, found[1])}. In each of **{made.epochs}** epochs {made.iterator} is asked for **{made.calls:,}** elements, at most "
         f"**{size:,.1f} MiB** (half of the free memory was **{room:,.0f} MiB**), and no random op makes them. A cache makes them once."
+    )
+    return Found(text, limit.severity(facts.percent["input"]), facts.mean["input"])
+
+
+def _map_of_items(facts: Facts, limit: Threshold) -> Found | None:
+    """A map of single elements that are batched afterwards, whose ops take next to none of its time."""
+    if (found := facts.once(_bottleneck)) is None or not (ops := facts.evidence.iterator_functions):
+        return None
+    slow = found[2]
+    kind, above = tf_data.base(str(slow["long_name"])), str(slow["long_name"]).rpartition("::")[0]
+    batch = facts.evidence.iterators.get(int(slow["id"]), {}).get("batch_size") if kind == "MapAndBatch" else 1
+    if not (kind == "MapAndBatch" or (kind in ("Map", "ParallelMap") and _BATCHED.search(above))) or not isinstance(batch, int):
+        return None
+    items, took, ran = int(slow["calls"]) * batch, float(slow["self_ms"]), sum(ops.values())
+    if not items or ran >= limit["ops"] * took or 1000 * took / items > limit["most_us"]:
+        return None
+    text = (
+        f"{_takes(slow, found[1])}: **{1000 * took / items:.0f} µs** for each of **{items:,}** elements, **{1000 * ran / items:.1f} µs** "
+        "of it in the ops of its function. The rest is the cost of a call, which a function of whole batches has once a batch."
     )
     return Found(text, limit.severity(facts.percent["input"]), facts.mean["input"])
 
@@ -240,7 +271,7 @@ def _prefetch_missing(facts: Facts, limit: Threshold) -> Found | None:
 def _loaded(facts: Facts, limit: Threshold) -> str:
     """What PyTorch steps wait for: "", "iterator", "workers" of a DataLoader, or its "process"."""
     runtime, wait = facts.torch_runtime, facts.mean["input"]
-    if facts.percent["input"] < limit["moderate"] or max(runtime.loader_ms, runtime.iterator_ms) < limit["cause"] * wait:
+    if not facts.waits_for_input(limit) or max(runtime.loader_ms, runtime.iterator_ms) < limit["cause"] * wait:
         return ""
     if runtime.loader_ms < limit["cause"] * wait:
         return "iterator"
@@ -346,6 +377,17 @@ RULES: tuple[AdviceRule, ...] = (
         "A pipeline without cache whose bottleneck reads or makes equally many elements in each epoch", "Cache what each epoch makes anew",
         " ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)\n+ds = ds.cache()  # before shuffle, and before what is random",
         certainty=INFERRED, refuted_by="the elements differ from epoch to epoch, or later epochs wait as long with the cache",
+    ),
+    Rule(
+        "map_of_items", _map_of_items,
+        Threshold(
+            f"{INPUT_SHARE.text}, ≤ {{most_us:g}} µs an element (a call costs some 10 µs), its ops < {{ops:percent}} of that",
+            **INPUT_SHARE.numbers, most_us=200.0, ops=0.2,
+        ),
+        "TensorFlow tf.data performance guide; nbprof's threshold", _CRITICAL_PATH, TENSORFLOW,
+        "A pipeline whose bottleneck maps a cheap function over elements that are batched later", "Batch first, then map whole batches",
+        "-ds = ds.map(fn).batch(n)\n+ds = ds.batch(n).map(fn_of_a_batch, num_parallel_calls=tf.data.AUTOTUNE)",
+        refuted_by="the step waits as long with a function of whole batches, or the function cannot work on them",
     ),
     Rule(
         "map_serial", _map_serial, INPUT_SHARE, f"{XPROF}; {GPU_GUIDE}", _CRITICAL_PATH, TENSORFLOW,
