@@ -171,19 +171,25 @@ def test_each_profiled_cell_has_one_output_within_its_budget(saved):
         assert len(b64decode(data["data"])) < 300_000
 
 
-@pytest.mark.parametrize("scripts", [True, False])
-def test_the_nbconvert_page_reads_well_offline(browser, saved, scripts):
+@pytest.fixture(scope="module")
+def converted(saved):
+    """The page that nbconvert makes of the notebook."""
     _, folder, _, _ = saved
-    expected = json.loads((folder / "expected.json").read_text())
     subprocess.run(
-        [sys.executable, "-m", "jupyter", "nbconvert", "--to", "html", "untrusted.ipynb", "--output", f"page-{scripts}.html"],
+        [sys.executable, "-m", "jupyter", "nbconvert", "--to", "html", "untrusted.ipynb", "--output", "page.html"],
         cwd=folder, check=True, capture_output=True,
     )  # fmt: skip
+    return folder / "page.html"
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_the_nbconvert_page_reads_well_offline(browser, converted, scripts):
+    expected = json.loads((converted.parent / "expected.json").read_text())
     context = browser.new_context(viewport={"width": 1300, "height": 1000}, java_script_enabled=scripts, offline=True)
     page = context.new_page()
     asked = []
     page.on("request", lambda r: asked.append(r.url) if not r.url.startswith(("file:", "blob:", "data:")) else None)
-    page.goto((folder / f"page-{scripts}.html").as_uri(), wait_until="domcontentloaded")
+    page.goto(converted.as_uri(), wait_until="domcontentloaded")
     if scripts:
         dashboard = page.locator(".nbp").first
         dashboard.get_by_role("tab", name="Steps & input").click(timeout=20_000)
