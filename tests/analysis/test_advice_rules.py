@@ -251,6 +251,9 @@ RULES = {
         (pipeline("Root", "Map", own=49.9), False),
         (pipeline("Root", "MemoryCacheImpl", "Map"), False),
         (pipeline("Root", "Map", evidence=Evidence(later_input_percent=4.99)), False),
+        # Without its first call, in which it starts, each of the other nine steps waits for 5 ms, or for less.
+        (pipeline("Root", "Map", evidence=Evidence(first_calls={("h", "Host:0"): 5.0})), True),
+        (pipeline("Root", "Map", evidence=Evidence(first_calls={("h", "Host:0"): 5.1})), False),
     ],
     "input_bottleneck": [(pipeline("Root", "TFRecord"), True), (pipeline("Root", "Map"), False), (pipeline("Root", "TFRecord", own=49.9), False)],
     "prefetch_missing": [(pipeline("Root", "Map"), True), (pipeline("Root", "Prefetch", "Map"), False)],
