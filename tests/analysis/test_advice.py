@@ -65,7 +65,8 @@ def found(parts=None, functions=FUNCTIONS, kernels=None, pipelines=None, nodes=N
 
 def code(fix):
     """What is left of a diff when it is applied, as Python that can be parsed."""
-    kept = textwrap.dedent("\n".join(line[1:] for line in fix.splitlines() if not line.startswith("-")))
+    lines = [line[1:] for line in fix.splitlines() if not line.startswith(("-", "+%%nbprof"))]
+    kept = textwrap.dedent("\n".join(lines))
     for tail in ("", "\n    pass"):
         try:
             return ast.parse(kept + tail)

@@ -338,7 +338,7 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     # What runs there is unknown, so that any change to the code would be a guess.
     option = "--stacks" if facts.torch else "--python"
     text += f" A recording with {option} shows which Python calls take it, though it slows Python down."
-    return Found(text, gain_ms=gain, fix=f"-%%nbprof\n+%%nbprof {option}")
+    return Found(text, gain_ms=gain, fix=f"-%%nbprof\n+%%nbprof {option}\n ...  # the same cell")
 
 
 RULES: tuple[AdviceRule, ...] = (
