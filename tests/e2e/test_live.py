@@ -64,7 +64,7 @@ def write_profile(path):
     path.write_text(json.dumps({"traceEvents": events}))
 
 
-def host(page, state, timeout=30_000):
+def host(page, state, timeout=120_000):
     """The output's frame, once it says that its connection is in a state."""
     found = page.locator(f".nbprof-host[data-live='{state}']").first
     found.wait_for(timeout=timeout)
@@ -186,8 +186,8 @@ def test_a_widget_asks_by_its_own_messages(shown):
     # The other outputs are drawn by the renderer of saved ones.
     widget = page.locator(".jp-OutputArea-output:not(.nbprof-output) > * > .nbprof-host")
     widget.wait_for(timeout=60_000)
-    page.wait_for_function("host => host.dataset.live === 'live'", arg=widget.element_handle(), timeout=30_000)
-    widget.get_by_text(f"All {EVENTS:,} events.").wait_for(timeout=30_000)
+    page.wait_for_function("host => host.dataset.live === 'live'", arg=widget.element_handle(), timeout=120_000)
+    widget.get_by_text(f"All {EVENTS:,} events.").wait_for(timeout=120_000)
     assert problems == []
 
 
