@@ -39,7 +39,7 @@ export function about(id: TabId, name: string): HTMLElement[] {
       class: "what",
       "aria-expanded": "false",
       "aria-controls": text.id,
-      "aria-label": `What is ${name}?`,
+      "aria-label": `What is this? ${name}`,
       on: { click: flip },
     },
     "What is this?",

@@ -68,6 +68,14 @@ interface Pane {
   width: number;
 }
 
+/** The name of its landmark: with a number where the page has one of that name already. */
+function regionName(host: HTMLElement, name: string): string {
+  host.dataset["nbprofRegion"] = name;
+  const same = [...document.querySelectorAll<HTMLElement>("[data-nbprof-region]")];
+  const place = same.filter((other) => other.dataset["nbprofRegion"] === name).indexOf(host);
+  return place > 0 ? `${name} (${place + 1})` : name;
+}
+
 /** Draws the dashboard into the shadow root's frame and answers to keys while focus is inside. */
 export function dashboard(
   host: HTMLElement,
@@ -89,7 +97,7 @@ export function dashboard(
   const kept = { ...options.state?.opened };
   const uid = `nbp${Math.random().toString(36).slice(2, 8)}`;
 
-  const frame = h("div.nbp", { role: "region", "aria-label": `nbprof, ${payload.meta.label}` });
+  const frame = h("div.nbp", { role: "region", "aria-label": regionName(host, `nbprof, ${payload.meta.label}`) });
   if (options.height) {
     frame.classList.add("fixed");
     frame.style.height = `${options.height}px`;

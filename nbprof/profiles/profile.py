@@ -99,12 +99,16 @@ class Profile:
         are high from 15 %, moderate from 3 %; 16-bit compute below 10 %, eager op time over 10 %, a tf.function with 20 % or more of its
         time in calls that trace it (`tf_functions`), time outside of compiled programs over 5 %.
 
+        In a notebook it displays as the tab *Overview*.
+
         `environment`: `hosts` `device_count` `devices` `framework` `versions` `start_time` `duration_s`, as far as the file says.
         `top_ops`: the ten ops with the most self time on the device, or on the host where none ran on a device (`top_ops_where`). Their
         time is summed over devices and threads, so `ms_per_step` may exceed the step; without steps it is NA, and `self_ms` is known.
         """
+        from nbprof.tools.overview.accessor import Overview
+
         # Nothing that is changed in it may get into the profile, or into the cache.
-        return deepcopy(self.run.overview)
+        return Overview(deepcopy(self.run.overview), self)
 
     @property
     def input_pipeline(self) -> InputPipeline:

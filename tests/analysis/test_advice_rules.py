@@ -155,11 +155,12 @@ def host_ops(share=15.0, eager=50.0, idle=15.0, **more):
     }
 
 
-def rhythm(per_step, what="aten::linear", what_ms=15.0, category="host_compute", category_ms=30.0, chance=0.01):
+def rhythm(per_step, what="aten::linear", what_ms=15.0, category="host_compute", category_ms=30.0, chance=0.01, validated=0.0):
     """Every tenth step is 30 ms longer where `per_step` is 3."""
     times = {"extra_ms": 10 * per_step, "category_ms": category_ms, "what_ms": what_ms}
     found = Periodic(every=10, slow=4, steps=40, chance=chance, category=category, what=what, more=6.0, fewer=3.0, **times)
-    return torch() | {"evidence": Evidence(periodic=found)}
+    step = StepCode(ungraded=Part(0.1, validated)) if validated else StepCode()
+    return torch() | {"evidence": Evidence(periodic=found, code=step)}
 
 
 def growing(steps=10, rising=0.9, each=1000.0, **more):
@@ -544,6 +545,9 @@ RULES = {
         (rhythm(3.0, what="", what_ms=0.0, category="other", category_ms=14.9), False),
         (rhythm(3.0, category="input"), False),
         (rhythm(3.0, what="Optimizer.step#AdamW.step"), False),
+        # The rhythm of a validation that has its own finding; 15 of 32 ms are less than half.
+        (rhythm(30.0, what_ms=300.0, validated=15.0), False),
+        (rhythm(32.0, what_ms=320.0, validated=15.0), True),
         (torch(), False),
     ],
     "memory_growth": [

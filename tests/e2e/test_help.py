@@ -58,7 +58,7 @@ def test_with_the_keyboard_the_meaning_is_shown_where_the_focus_is(page, tmp_pat
     page.get_by_role("tab", name="GPU kernels").click()
     tip = page.locator(".card.tip:visible")
     button = page.get_by_role("columnheader", name="Count").get_by_role("button")
-    page.get_by_role("button", name="What is GPU kernels?").focus()
+    page.get_by_role("button", name="What is this? GPU kernels").focus()
     page.keyboard.press("Tab")
     button.focus()
     assert tip.inner_text() == button.get_attribute("title") == "Number of launches."

@@ -1,6 +1,7 @@
 """`p.advice` is a frame, and displays as the findings of the dashboard."""
 
 import base64
+import copy
 import pickle
 from pathlib import Path
 
@@ -41,3 +42,13 @@ def test_it_stays_a_frame():
         assert list(other.columns) == list(advice.columns)
     advice["title"] = "changed"
     assert p.advice["title"].tolist() != advice["title"].tolist()
+
+
+def test_the_overview_stays_a_dict_and_displays_as_its_tab():
+    p = load(SLOW)
+    data, _ = p.overview._repr_mimebundle_()
+    assert [tab["id"] for tab in codec.unpack(base64.b64decode(data[MIME]["data"]))["meta"]["tabs"]] == ["overview"]
+    assert repr(p.overview) == repr(p.run.overview)
+    for other in (copy.deepcopy(p.overview), copy.copy(p.overview), pickle.loads(pickle.dumps(p.overview)), p.overview | {}):
+        assert type(other) is dict
+        assert list(other) == list(p.overview)

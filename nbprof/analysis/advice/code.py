@@ -11,6 +11,7 @@ from nbprof.analysis.advice.checks import LITTLE_16_BIT, PART_HIGH
 from nbprof.analysis.advice.facts import IDLE_PERCENT, KERNELS, OPS, STEP_SHARE, TRACE, AdviceRule, Facts, named, several, short
 from nbprof.analysis.advice.step_code import Part
 from nbprof.analysis.rule import (
+    ABOUT,
     ALL,
     ESTIMATED,
     INFERRED,
@@ -99,7 +100,11 @@ def _attention(facts: Facts, limit: Threshold) -> Found | None:
     return Found(text, limit.severity(share), found.ms)
 
 
-def _validation(facts: Facts, limit: Threshold) -> Found | None:
+VALIDATED = Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=PART_HIGH, high=50.0)
+
+
+def validation(facts: Facts, limit: Threshold) -> Found | None:
+    """Passes without gradients in the steps, through the whole model that is trained."""
     found = facts.evidence.code.ungraded
     share = _share(facts, found)
     if found is None or share < limit["moderate"]:
@@ -141,7 +146,7 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "host_callback", _callback, STEP_SHARE, OURS, TRACE, TENSORFLOW_JAX,
         "Calls from compiled programs back into Python, other than those of tf.data", "Keep Python out of the compiled step",
-        refuted_by="the step takes as long without the callback",
+        refuted_by="the step takes as long without the callback", gain_is=ABOUT,
     ),
     Rule(
         "time_loop", _cells,
@@ -164,7 +169,7 @@ RULES: tuple[AdviceRule, ...] = (
         certainty=ESTIMATED, refuted_by="the step takes as long with fused attention; or the weights themselves are needed",
     ),
     Rule(
-        "validation", _validation, Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=PART_HIGH, high=50.0),
+        "validation", validation, VALIDATED,
         OURS, TRACE, PYTORCH, "Forward passes without gradients, in the steps, through all weights of the model that is trained",
         "Validate less often",
         "-evaluate(model, held_out)\n+if step % 500 == 0:\n+    evaluate(model, held_out)",

@@ -14,6 +14,7 @@ from nbprof.analysis.advice.checks import INPUT_HIGH
 from nbprof.analysis.advice.facts import INPUT, INPUT_SHARE, TRACE, AdviceRule, Facts
 from nbprof.analysis.rule import (
     ABOUT,
+    AT_LEAST,
     GPU_GUIDE,
     INFERRED,
     JAX,
@@ -352,7 +353,8 @@ RULES: tuple[AdviceRule, ...] = (
         "arrays_copied", _arrays_copied, _ARRAYS, XPROF, _TRACE_COPIES, TENSORFLOW_JAX,
         "Steps that wait for copies of arrays to the device, where no pipeline was recorded",
         "Keep on the device what steps share, and copy the rest ahead of time",
-        refuted_by="the step takes as long with arrays that are already on the device",
+        # What frees and stages the arrays comes on top.
+        refuted_by="the step takes as long with arrays that are already on the device", gain_is=AT_LEAST,
     ),
     Rule(
         "input_outside_tf_data", _outside_tf_data, INPUT_SHARE, XPROF, INPUT, TENSORFLOW,
@@ -377,6 +379,7 @@ RULES: tuple[AdviceRule, ...] = (
         "A pipeline without cache whose bottleneck reads or makes equally many elements in each epoch", "Cache what each epoch makes anew",
         " ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)\n+ds = ds.cache()  # before shuffle, and before what is random",
         certainty=INFERRED, refuted_by="the elements differ from epoch to epoch, or later epochs wait as long with the cache",
+        gain_is=ABOUT,
     ),
     Rule(
         "map_of_items", _map_of_items,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nbprof.analysis.advice.checks import PART_HIGH, PART_MODERATE
+from nbprof.analysis.advice.code import VALIDATED, validation
 from nbprof.analysis.advice.facts import MEMORY, TRACE, AdviceRule, Facts
 from nbprof.analysis.rule import ABOUT, ALL, OURS, Found, Rule, Threshold
 from nbprof.analysis.steps.periodic import CHANCE
@@ -21,6 +22,10 @@ def _periodic(facts: Facts, limit: Threshold) -> Found | None:
     named = bool(found.what) and found.what_ms >= limit["cause"] * found.extra_ms
     unrecorded = found.category == "other" and found.category_ms >= limit["cause"] * found.extra_ms
     if share < limit["moderate"] or not (named or unrecorded) or found.category in _OWN_RULES:
+        return None
+    # A rhythm of validation has its own finding, too.
+    told = validation(facts, VALIDATED)
+    if told is not None and told.gain_ms >= limit["cause"] * found.per_step_ms:
         return None
     nth = f"{found.every}{'nd' if found.every == 2 else 'rd' if found.every == 3 else 'th'}"
     text = (

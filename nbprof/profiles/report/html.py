@@ -85,10 +85,12 @@ img-src data:; base-uri 'none'; form-action 'none'">
 }
 body { margin: 0; padding: 16px; background: var(--jp-layout-color0); color: var(--jp-ui-font-color1) }
 main { max-width: 1400px; margin: 0 auto }
+h1 { position: absolute; width: 1px; height: 1px; margin: 0; overflow: hidden; clip-path: inset(50%); white-space: nowrap }
 </style>
 </head>
 <body>
 <main>
+<h1>TITLE</h1>
 BODY
 </main>
 </body>
@@ -147,7 +149,7 @@ def page(run: Run, payload: dict[str, Any]) -> str:  # noqa: ARG001  called like
 def document(packed: bytes, static: str, *, title: str, version: str) -> str:
     """One self-contained HTML document of what `fragment` takes; `title` is foreign text."""
     body = fragment(packed, static, version=version)
-    return _PAGE.replace("BODY", body, 1).replace("TITLE", escape(wording.one_line(title)), 1).replace("VERSION", escape(version), 1)
+    return _PAGE.replace("BODY", body, 1).replace("TITLE", escape(wording.one_line(title)), 2).replace("VERSION", escape(version), 1)
 
 
 def _static_notice(meta: dict[str, Any]) -> dict[str, str]:

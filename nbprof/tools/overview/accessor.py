@@ -1,14 +1,32 @@
-"""`p.advice`: a frame that displays as the findings of the dashboard."""
+"""`p.overview` and `p.advice`: a dict and a frame that display as the dashboard shows them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 if TYPE_CHECKING:
     from nbprof.tools.accessor import Shown
+
+
+class Overview(dict[str, Any]):
+    """A dict that a notebook shows as the tab *Overview*. Copies of it, and what a pickle holds, are ordinary dicts."""
+
+    def __init__(self, values: dict[str, Any], profile: Shown) -> None:
+        super().__init__(values)
+        self._profile = profile
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return deepcopy(dict(self), memo)
+
+    def _repr_mimebundle_(self, **_: Any) -> Any:
+        return self._profile.mimebundle(views=["overview"])
 
 
 class Advice(pd.DataFrame):
