@@ -200,7 +200,7 @@ def test_padding_of_a_program(tmp_path, monkeypatch):
     assert (found.peak_bytes, found.unpadded_bytes) == (132 * mib, 20 * mib)
     assert (found.buffer, found.buffer_bytes, found.buffer_unpadded_bytes) == ("thin", 128 * mib, 16 * mib)
     row = p.advice.set_index("rule").loc["tile_padding"]
-    assert "**112.0 MiB** of the **132.0 MiB**" in row["evidence"]
+    assert "**112.00 MiB** of the **132.00 MiB**" in row["evidence"]
     assert (row["severity"], row["view"]) == ("high", "memory_viewer")
     monkeypatch.setattr(advice_evidence, "MOST_INSTRUCTIONS", 1)
     assert (evidence(p).padding.buffer, evidence(p).padding.peak_bytes) == ("", 132 * mib)

@@ -12,6 +12,7 @@ from nbprof.analysis.advice.evidence import MUCH_PADDING
 from nbprof.analysis.advice.facts import KERNELS, AdviceRule, Facts, named, short
 from nbprof.analysis.advice.programs import ELEMENTWISE_KINDS, MOSTLY_KNOWN, Product, Work
 from nbprof.analysis.rule import ABOUT, ALL, ESTIMATED, GPU_GUIDE_CHOICE, JAX, TPU, TPU_GUIDE_CHOICE, XLA, Found, Rule, Target, Threshold
+from nbprof.display import wording
 
 LANES = 128
 """A TPU stores arrays in tiles of 8 rows by this many columns; a batch is best a multiple of 8, or of both."""
@@ -156,13 +157,13 @@ def _padding(facts: Facts, limit: Threshold) -> Found | None:
     if lost < limit["least_mib"] * 2**20:
         return None
     text = (
-        f"Padding takes **{_size_text(lost)}** of the **{_size_text(found.peak_bytes)}** at the peak of {found.program} "
+        f"Padding takes **{wording.size(lost)}** of the **{wording.size(found.peak_bytes)}** at the peak of {found.program} "
         f"(**{found.expansion:.2f}×** its unpadded size)."
     )
     if found.buffer:
         text += (
-            f" The worst buffer is {found.buffer}, {found.shape}: **{_size_text(found.buffer_bytes)}** for "
-            f"**{_size_text(found.buffer_unpadded_bytes)}** of data."
+            f" The worst buffer is {found.buffer}, {found.shape}: **{wording.size(found.buffer_bytes)}** for "
+            f"**{wording.size(found.buffer_unpadded_bytes)}** of data."
         )
     level = "high" if found.expansion > limit["much"] else "medium"
     room = facts.evidence.device_bytes
@@ -170,13 +171,6 @@ def _padding(facts: Facts, limit: Threshold) -> Found | None:
         text += f" The peak is **{100 * found.peak_bytes / room:.0f}%** of device memory."
         level = "high"
     return Found(text, level)
-
-
-def _size_text(count: float) -> str:
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if count >= size:
-            return f"{count / size:,.1f} {unit}"
-    return f"{count:,.0f} B"
 
 
 def _single_ops(facts: Facts, limit: Threshold) -> Found | None:
