@@ -41,7 +41,7 @@ def test_every_column_says_what_it_means_and_every_view_what_it_is(page, tmp_pat
             heads = pane.evaluate(HEADS)
         assert [head for head in heads if not head["help"].endswith(".") or not head["focus"]] == [], name
         seen += len(heads)
-        button = pane.get_by_role("button", name=f"What is {name}?")
+        button = pane.get_by_role("button", name=f"What is this? {name}")
         button.press("Enter")
         assert button.get_attribute("aria-expanded") == "true"
         about = pane.get_by_role("note")

@@ -67,7 +67,7 @@ def test_a_dashboard_has_room_in_each_layout(executed, name):
 
 
 def test_a_selection_set_before_the_view_is_there_holds(executed):
-    said = cell(executed, 2).locator(".jp-OutputArea-output", has_text="set ").inner_text()
+    said = cell(executed, 2).locator(".jp-OutputArea-output", has_text="set ").text_content()
     _, first, last = said.split()
     shown = cell(executed, 1).locator(".nbp")
     shown.get_by_text(f"steps {first}–{last} selected").first.wait_for()
