@@ -8,7 +8,6 @@ import nbformat
 import pytest
 
 from tests.e2e.notebooks import (
-from tests.support.tracebacks import PACKAGE
     command,
     dashboards,
     interrupt,
@@ -21,6 +20,7 @@ from tests.support.tracebacks import PACKAGE
     window,
     write_notebook,
 )
+from tests.support.tracebacks import PACKAGE
 
 pytestmark = pytest.mark.browser
 
