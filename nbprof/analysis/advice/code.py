@@ -173,7 +173,7 @@ RULES: tuple[AdviceRule, ...] = (
         OURS, TRACE, PYTORCH, "Forward passes without gradients, in the steps, through all weights of the model that is trained",
         "Validate less often",
         "-evaluate(model, held_out)\n+if step % 500 == 0:\n+    evaluate(model, held_out)",
-        certainty=INFERRED, refuted_by="the passes without gradients are part of the method: a target network, rollouts",
+        certainty=INFERRED, refuted_by="the passes without gradients are part of the method: a target network, rollouts", gain_is=ABOUT,
     ),
     Rule(
         # A vector register of a CPU holds 8 or 16 float32 numbers.
