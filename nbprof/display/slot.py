@@ -88,6 +88,10 @@ class Slot:
     def move(self, text: str) -> None:
         """Leave a line of text where the place was; what follows comes last among the outputs."""
         if self._id is not None:
+            # What the cell printed last may still wait to be sent.
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(Exception):
+                    stream.flush()
             self.draw(_line(text)[0])
             self._id = None
 

@@ -31,6 +31,9 @@ def test_the_dashboard_takes_the_place_of_the_live_status(kernel):
 def test_what_the_cell_shows_stands_before_the_dashboard(kernel):
     result = kernel.run("%%nbprof\nmodel.fit(data, verbose=0)\nprint('lost')\ndisplay(1)\n6 * 7")
     assert result.order == ["line", "stdout", "display", "result", "dashboard"]
+    printed = kernel.run("%%nbprof\nmodel.fit(data, verbose=0);\nfor i in range(3):\n    print(i, flush=i < 2)")
+    assert printed.order == ["line", "stdout", "dashboard"]
+    assert printed.stdout == "0\n1\n2\n"
     failed = kernel.run("%%nbprof\nmodel.fit(data, verbose=0)\nprint('before')\n1 / 0")
     assert failed.order == ["line", "stdout", "error", "dashboard"]
     quiet = kernel.run("%%nbprof -q\nmodel.fit(data, verbose=0)\nprint('lost')")
