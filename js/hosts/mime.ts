@@ -62,13 +62,24 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
       const profile = about(saved, model.trusted);
       const line = profile ? new Line() : undefined;
       const onTab = (): void => this.link?.nudge(true);
+      // Nothing is asked of the kernel before the trace is looked at, or a button of the header is used.
+      let asked = false;
+      const connect = (): void => {
+        asked = true;
+        this.link?.nudge(true);
+      };
       const { data } = saved;
       // What is shown stays until the new one stands: nothing below it jumps.
-      const board = await mount(this.node, () => fromBase64(data), { height, onTab, ...(line && { ask: line }) });
+      const board = await mount(this.node, () => fromBase64(data), {
+        height,
+        onTab,
+        ...(line && { ask: line, connect }),
+      });
       if (mine === this.version && !this.isDisposed) {
         this.end();
         this.board = board;
-        if (profile && line) this.connect(new Link(line, profile, () => this.seen && board.tab() === "trace"));
+        if (profile && line)
+          this.connect(new Link(line, profile, () => asked || (this.seen && board.tab() === "trace")));
         if (this.known) this.tell();
       } else board.destroy();
     } catch (error) {

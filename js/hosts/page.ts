@@ -64,13 +64,15 @@ export async function mount(
 function resting(
   el: HTMLElement,
   first: Payload,
-  give: () => Bytes,
+  own: () => Bytes,
   opened: number,
   options: DashboardOptions,
 ): Dashboard {
   const { host, root } = frame();
   const ending = new AbortController();
   const { label } = first.meta;
+  /** What is drawn: its own payload, or the comparison that was chosen in the header. */
+  let give = own;
   let board: Dashboard | null = null;
   let state: BoardState | undefined;
   let live: boolean | null = null;
@@ -82,9 +84,19 @@ function resting(
   let weighing: ReturnType<typeof setTimeout> | undefined;
 
   const draw = (payload: Payload): void => {
-    board = dashboard(host, root, payload, { ...options, ...(state && { state }) });
+    board = dashboard(host, root, payload, { ...options, show, compared: give !== own, ...(state && { state }) });
     if (live !== null) board.setLive(live);
   };
+  async function show(packed: Uint8Array | null): Promise<void> {
+    const payload = await unpack(packed ?? own());
+    if (ending.signal.aborted || !board) return;
+    const was = board.state();
+    give = packed ? () => packed : own;
+    // What is opened of one payload need not be in the other.
+    state = { tab: packed ? "compare" : (payload.meta.tab ?? "overview"), selection: was.selection, opened: {} };
+    board.destroy();
+    draw(payload);
+  }
   const measure = (): void => {
     if (board && host.offsetHeight) height = host.offsetHeight;
   };

@@ -10,6 +10,9 @@ import type { Asker, Post, Reply, Request, WireState } from "./wire.js";
 /** More at a time would only wait in Python, where they can neither be reordered nor taken back. */
 const AT_ONCE = 3;
 const TIMEOUT_MS = 15_000;
+/** A report is drawn, and two runs are compared, only when somebody asks for it. */
+const LONG_MS = 120_000;
+const LONG = ["report", "compare"];
 
 const SILENT = "Python does not answer; it may be busy running a cell.";
 const UNCONNECTED = "There is no connection to Python.";
@@ -135,17 +138,20 @@ export class Line implements Asker {
     };
     this.under++;
     job.sent++;
-    const timer = setTimeout(() => {
-      leave();
-      if (way !== this.way) return;
-      if (job.gone.signal.aborted) this.silence(before);
-      else if (job.request.ask === "tiles" && job.sent < 2) this.waiting.push(job);
-      else {
-        this.fail(job, new Error(SILENT));
-        this.silence(before);
-      }
-      this.pump();
-    }, this.limits.timeout_ms ?? TIMEOUT_MS);
+    const timer = setTimeout(
+      () => {
+        leave();
+        if (way !== this.way) return;
+        if (job.gone.signal.aborted) this.silence(before);
+        else if (job.request.ask === "tiles" && job.sent < 2) this.waiting.push(job);
+        else {
+          this.fail(job, new Error(SILENT));
+          this.silence(before);
+        }
+        this.pump();
+      },
+      this.limits.timeout_ms ?? (LONG.includes(job.request.ask) ? LONG_MS : TIMEOUT_MS),
+    );
     try {
       const reply = (await unpack(await post(job.request, job.gone.signal))) as unknown as Reply;
       if (way === this.way) {

@@ -6,13 +6,14 @@ import { bytesText, num } from "../lib/format.js";
 import { type Keeper, type Kept, readKept, writeKept } from "../lib/keep.js";
 import { complete, newer } from "../lib/older.js";
 import { onPageOptions, palette } from "../lib/page-options.js";
-import { button, categoryClass, emptyView } from "../lib/parts.js";
+import { categoryClass, emptyView } from "../lib/parts.js";
 import type { Payload, TabId } from "../lib/payload.js";
 import { createStore, type Selection } from "../lib/store.js";
 import { type Theme, watchTheme } from "../lib/theme.js";
 import type { Hint, ViewContext, ViewHandle } from "../lib/view.js";
 import type { Asker } from "../lib/wire.js";
 import { about } from "./about.js";
+import { actions } from "./actions.js";
 import { brand, footer, noticeLine, savedNotice } from "./frame.js";
 import { headTips } from "./tips.js";
 
@@ -34,8 +35,12 @@ export interface DashboardOptions {
   state?: BoardState;
   /** Answers what the payload does not hold. */
   ask?: Asker;
-  /** Saves the report; without it there is no such button. */
-  saveReport?: () => void;
+  /** Has the connection of `ask` made, where it is only made when somebody needs it. */
+  connect?: () => void;
+  /** Draws another payload in place of this one; null: the first one again. */
+  show?: (packed: Uint8Array | null) => Promise<void>;
+  /** Whether a comparison is shown that was chosen in the header. */
+  compared?: boolean;
 }
 
 /** What a reader has made of a dashboard. */
@@ -151,17 +156,28 @@ export function dashboard(
       },
     ]),
   );
-  const bar = h(
-    "div.bar-top",
-    brand(),
-    runLine(payload),
-    h("span.actions", options.saveReport && button("Save report", options.saveReport)),
-  );
+  const said = h("div");
+  const { ask } = options;
+  const offered =
+    ask &&
+    actions(
+      {
+        ask,
+        ...(options.connect && { connect: options.connect }),
+        ...(options.show && { show: options.show }),
+        compared: options.compared ?? false,
+        say: (notice) => said.replaceChildren(...(notice ? [noticeLine(notice)] : [])),
+      },
+      signal,
+    );
+  offered?.setLive(options.live ?? false);
+  const bar = h("div.bar-top", brand(), runLine(payload), offered?.element);
   const tablist = h("div.tabs", { role: "tablist", "aria-label": "Views" }, ...buttons);
   const foot = footer(payload, tabs.length);
   const strange = newer(payload.meta.tabs, VIEWS);
   frame.append(
     bar,
+    said,
     strange ? noticeLine(strange) : "",
     payload.meta.notice ? noticeLine(payload.meta.notice) : "",
     tabs.length > 1 ? tablist : "",
@@ -308,7 +324,6 @@ export function dashboard(
   });
   if (options.onSelection) store.subscribe("selection", options.onSelection, signal);
   if (options.onTab) store.subscribe("tab", options.onTab, signal);
-  const { ask } = options;
   if (ask) {
     host.dataset.live = ask.state;
     ask.onState((state) => {
@@ -330,6 +345,7 @@ export function dashboard(
       return { tab: store.get("tab"), selection: store.get("selection"), opened };
     },
     setLive(live) {
+      offered?.setLive(live);
       saved?.remove();
       saved = live || payload.meta.notice ? null : noticeLine(savedNotice(payload));
       if (saved) bar.after(saved);

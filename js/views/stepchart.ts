@@ -170,7 +170,8 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     const per = Math.max(0, ...bars.map((bar) => new Set(bar.rows.map((row) => steps.step[row])).size));
     const many = per > 1 ? `each bar is the mean of ${per} ${noun}s` : "";
     const cut = times.some((time) => time > max) ? "cut bars are labelled with their value" : "";
-    caption.textContent = [`${noun} number`, many, cut, options.hint ?? ""].filter(Boolean).join(" · ");
+    caption.textContent = [`${noun} number`, many, cut].filter(Boolean).join(" · ");
+    if (options.hint) caption.append(h("span.hint", ` · ${options.hint}`));
     strip.draw(bars, max);
     select();
   }

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbprof.core.quiet import quietly
 from nbprof.display import codec
+from nbprof.profiles import actions
 from nbprof.profiles.live import registry
 from nbprof.timeline import serve
 
@@ -27,8 +28,9 @@ _MOST_ID = 64
 _MOST_WAITING = 64
 """Requests of all outputs that wait for the thread: a view has a few in flight."""
 _BUSY = "Too many requests are waiting. Try again in a moment."
+_ACTIONS = (actions.REPORT, actions.RUNS, actions.COMPARE)
 # What may take longer than a user waits for the picture to move, so that tiles need not wait for it.
-_SLOW = {HELLO, "search", "range", "many", "locate", "gaps", "open"}
+_SLOW = {HELLO, *_ACTIONS, "search", "range", "many", "locate", "gaps", "open"}
 
 Answer = Callable[[], bytes]
 Send = Callable[[dict[str, Any], list[bytes]], None]
@@ -68,12 +70,15 @@ class Visitor:
             self._key, self._files = request.get("key"), request.get("files")
             registry.open(self._key, self._files)
             return codec.contain({"ok": True, "key": self._key})
-        return serve.reply(registry.open(self._key, self._files), request)
+        return answer(registry.open(self._key, self._files), request)
 
 
 def answer(run: Run, request: dict[str, Any]) -> bytes:
     """The answer of a run that the asking page is known to show."""
-    return codec.contain({"ok": True}) if request.get("ask") == HELLO else serve.reply(run, request)
+    asked = request.get("ask")
+    if asked == HELLO:
+        return codec.contain({"ok": True})
+    return actions.reply(run, request) if asked in _ACTIONS else serve.reply(run, request)
 
 
 def deliver(message: object, answer: Callable[[dict[str, Any]], bytes], send: Send, wanted: Callable[[], bool] = lambda: True) -> None:

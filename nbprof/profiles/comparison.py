@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -252,7 +253,8 @@ def side(run: Run, label: str) -> Side:
     """What a comparison needs of a run."""
     capture = run.capture
     # The framework by its name alone: where nbprof recorded, the overview has its versions in it.
-    overview = {**run.overview, "framework": run.overview_of_files["framework"]}
+    environment = {**(run.overview.get("environment") or {}), "hosts": _machines(run)}
+    overview = {**run.overview, "framework": run.overview_of_files["framework"], "environment": environment}
     return Side(
         label,
         run.steps,
@@ -266,6 +268,15 @@ def side(run: Run, label: str) -> Side:
         failed=bool(capture is not None and capture.cell_failed),
         advice=run.advice,
     )
+
+
+def _machines(run: Run) -> list[str]:
+    """The hosts of a run, without one that has its name from a file which anybody may have named: that is no other machine."""
+    hosts = [str(host) for host in (run.overview.get("environment") or {}).get("hosts") or []]
+    file = run.source.file
+    # As the profilers of TensorFlow and JAX, and that of PyTorch, name their files: by host.
+    by_host = "plugins/profile" in Path(run.source.path).as_posix() or re.search(r"\.\d{10,}\.", file)
+    return [] if len(hosts) == 1 and not by_host and file.startswith(f"{hosts[0]}.") else hosts
 
 
 def labels(runs: Sequence[Run]) -> list[str]:

@@ -122,6 +122,19 @@ class Registry:
             self._use(wanted, run)
         return run
 
+    def others(self, run: Run) -> list[Run]:
+        """The runs in memory besides this one, the one that was opened last first; of two with the same files, the later one."""
+        with self._lock:
+            noted = [other() for other in self._others]
+            shown = list(self._alive.values())
+        known = {run.source.content_key()}
+        out = []
+        for other in [*reversed(noted), *shown]:
+            if other is not None and (key := other.source.content_key()) not in known:
+                known.add(key)
+                out.append(other)
+        return out
+
     def open(self, wanted: object, given: object = None) -> Run:
         """The run of a key: in memory, or from the files that are `given` (below the working directory) or remembered.
 

@@ -208,6 +208,14 @@ def test_nothing_scrolls_the_page_sideways(browser, report, width, scheme):
     context.close()
 
 
+def test_on_paper_what_can_be_clicked_is_left_out(page, report):
+    open_page(page, report[1])
+    page.emulate_media(media="print")
+    assert page.get_by_role("tab").or_(page.get_by_role("button", name="keys")).count() == 0
+    assert page.locator(".stepchart .plot").first.evaluate("element => getComputedStyle(element).breakInside") == "avoid"
+    assert page.get_by_text("% of step").first.is_visible()
+
+
 def test_keys_switch_tabs_only_inside_the_dashboard(page, report):
     open_page(page, report[1])
     selected = page.locator("[role=tab][aria-selected=true]")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.e2e.conftest import ROOT
@@ -11,6 +13,7 @@ pytestmark = pytest.mark.browser
 
 LOAD = """
 import ipywidgets as wd, nbprof
+other = nbprof.load({other!r})
 p = nbprof.load({path!r})
 two = lambda: [p.steps.widget(), p.memory.widget()]
 """
@@ -31,7 +34,8 @@ SELECT = "first, last = (int(p.steps.frame.step.iloc[i]) for i in (-2, -1))\nw.s
 def executed(browser, lab):
     """A notebook with a cell for each layout, after *Run All*."""
     url, folder = lab
-    load = LOAD.format(path=str(ROOT / "tests" / "data" / "xspace" / "tf_cpu.xplane.pb"))
+    data = ROOT / "tests" / "data" / "xspace"
+    load = LOAD.format(path=str(data / "tf_cpu.xplane.pb"), other=str(data / "tf_slow.xplane.pb"))
     write_notebook(folder / "widgets.ipynb", load, SET_LATER, SELECT, *LAYOUTS.values())
     with window(browser) as page:
         open_notebook(page, url, "widgets.ipynb")
@@ -71,3 +75,18 @@ def test_a_selection_set_before_the_view_is_there_holds(executed):
     _, first, last = said.split()
     shown = cell(executed, 1).locator(".nbp")
     shown.get_by_text(f"steps {first}–{last} selected").first.wait_for()
+
+
+def test_the_header_saves_the_report_and_compares_with_another_run(executed):
+    shown = cell(executed, 1).locator(".nbp")
+    with executed.expect_download() as saved:
+        shown.get_by_role("button", name="Save report").click()
+    assert saved.value.suggested_filename == "nbprof-tf_cpu.html"
+    shown.get_by_role("button", name="Compare with another run").press("Enter")
+    other = shown.get_by_role("menuitem", name=re.compile("tf_slow"))
+    other.press("Enter")
+    shown.get_by_role("tab", name="Compare", selected=True).wait_for()
+    shown.get_by_role("tabpanel", name="Compare").get_by_text("tf_slow").first.wait_for()
+    shown.get_by_role("button", name="Compare with another run").click()
+    shown.get_by_role("menuitem", name="This run alone").click()
+    shown.get_by_role("tab", name="Compare").wait_for(state="detached")

@@ -125,6 +125,17 @@ def test_the_same_file_twice_is_no_difference(tmp_path):
     assert first != second
 
 
+def test_a_file_that_was_renamed_is_from_no_other_host(tmp_path):
+    for name in ("before.pt.trace.json", "after.pt.trace.json", "a_1.1700000000000.pt.trace.json", "b_2.1700000000001.pt.trace.json"):
+        trace = Kineto()
+        trace.step(0, 0.0, 900.0)
+        (tmp_path / name).write_bytes(trace.encode())
+    renamed = nbprof.compare(tmp_path / "before.pt.trace.json", tmp_path / "after.pt.trace.json")
+    assert "host" not in str(renamed.payload(0)["compare"]["pairs"][0]["evidence"]).lower()
+    named = nbprof.compare(*sorted(tmp_path.glob("?_*.json")))
+    assert "Host differs: a before, b after" in str(named.payload(0)["compare"]["pairs"][0]["evidence"])
+
+
 def test_several_runs_are_in_the_pickers_and_profiles_are_taken():
     before = load(DATA / "tf_slow.xplane.pb")
     c = nbprof.compare(before, DATA / "tf_mended.xplane.pb", DATA / "tf_cpu.xplane.pb")

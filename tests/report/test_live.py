@@ -13,7 +13,7 @@ import pytest
 import nbprof
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
-from nbprof.profiles import comms, live
+from nbprof.profiles import actions, comms, live
 from nbprof.profiles import load as profiles
 from nbprof.profiles.report import bundle
 from nbprof.profiles.report.mimebundle import MIME
@@ -42,6 +42,7 @@ def registry(monkeypatch):
     made = live.Registry()
     monkeypatch.setattr(live, "registry", made)
     monkeypatch.setattr(comms, "registry", made)
+    monkeypatch.setattr(actions, "registry", made)
     monkeypatch.setattr("nbprof.profiles.report.mimebundle.registry", made)
     monkeypatch.setattr(profiles, "_last", [])
     return made
@@ -311,6 +312,38 @@ def test_an_output_says_hello_with_its_key_and_asks(here, registry):
     assert page.ask(ask="slice", event=0)["slice"]["event"] == 0
     assert page.ask(ask="search", query="sgemm")["count"] > 0
     assert registry.holds
+
+
+def test_the_header_gets_the_report_that_save_writes(here, registry):
+    p = nbprof.load("logs")
+    page = Page()
+    page.ask(ask="hello", key=saved(p)["key"])
+    answer = page.ask(ask="report")
+    assert answer["name"] == "nbprof-logs.html"
+    assert bytes(answer["page"]).decode() == p.save("saved.html").read_text()
+
+
+@pytest.mark.parametrize(("label", "name"), [("run 7", "nbprof-run-7.html"), ("../<b>", "nbprof-b.html"), ("…", "nbprof-report.html")])
+def test_a_report_has_the_name_of_a_file(label, name):
+    assert actions.file_name(label) == name
+
+
+def test_the_header_gets_the_other_runs_of_the_kernel_and_compares_with_one(here, registry):
+    (here / "other.xplane.pb").write_bytes(training_run())
+    others = [nbprof.load("other.xplane.pb"), nbprof.load("other.xplane.pb")]
+    p = nbprof.load("logs")
+    page = Page()
+    page.ask(ask="hello", key=saved(p)["key"])
+    assert [(run["label"], run["key"]) for run in page.ask(ask="runs")["runs"]] == [("other", others[0].run.source.content_key())]
+    packed = bytes(page.ask(ask="compare", **{"with": others[0].run.source.content_key()})["payload"])
+    assert packed == codec.pack(nbprof.compare(others[0], p).payload())
+
+
+@pytest.mark.parametrize("wanted", [KEY, None, 7, ["a"]])
+def test_a_run_that_is_not_there_is_compared_with_nothing(here, registry, wanted):
+    page = Page()
+    page.ask(ask="hello", key=saved(nbprof.load("logs"))["key"])
+    assert "not in this kernel any more" in page.ask(ask="compare", **{"with": wanted})["error"]
 
 
 def test_an_output_that_does_not_say_hello_gets_nothing(here, registry):

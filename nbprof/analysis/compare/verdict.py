@@ -295,8 +295,8 @@ def _facts(before: Side, after: Side) -> list[tuple[str, str, str]]:
 
 
 def _host(name: object) -> str:
-    # PyTorch names trace files by host and time of writing.
-    return re.sub(r"\.\d{10,}\Z", "", str(name))
+    # PyTorch names trace files by host, process and time of writing.
+    return re.sub(r"(_\d+)?\.\d{10,}\Z", "", str(name))
 
 
 def _versions(before: Side, after: Side) -> list[tuple[str, str, str]]:
