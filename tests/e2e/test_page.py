@@ -213,7 +213,7 @@ def test_on_paper_what_can_be_clicked_is_left_out(page, report):
     page.emulate_media(media="print")
     assert page.get_by_role("tab").or_(page.get_by_role("button", name="keys")).count() == 0
     assert page.locator(".stepchart .plot").first.evaluate("element => getComputedStyle(element).breakInside") == "avoid"
-    assert page.get_by_text("% of step").first.is_visible()
+    assert page.get_by_role("heading", name="Where a step goes").first.is_visible()
 
 
 def test_keys_switch_tabs_only_inside_the_dashboard(page, report):
