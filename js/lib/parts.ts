@@ -142,7 +142,8 @@ export function codeBox(lines: readonly { kind: "removed" | "added" | "same"; te
       .filter((line) => line.kind !== "removed")
       .map((line) => line.text)
       .join("\n");
-  return h("div.fix", copyButton(kept), h("pre", ...code));
+  // A long line scrolls; by keyboard too.
+  return h("div.fix", copyButton(kept), h("pre", { tabindex: "0", role: "group", "aria-label": "Code" }, ...code));
 }
 
 export function snippet(code: string): HTMLElement {

@@ -212,7 +212,10 @@ export function dashboard(
       pane.handle = VIEWS[id](pane.element, context as ViewContext, hint) ?? undefined;
       const before = kept[id];
       delete kept[id];
-      pane.element.prepend(...about(id, tabs.find((tab) => tab.id === id)?.label ?? id));
+      const label = tabs.find((tab) => tab.id === id)?.label ?? id;
+      pane.element.prepend(...about(id, label));
+      // Who reads by headings finds the view before its sections, also where it begins with no sentence of its own.
+      if (!pane.element.querySelector("h2")) pane.element.prepend(h("h2.sr", label));
       if (before && !hint) writeKept(pane.element, pane.keepers, before);
     } catch (error) {
       const text = reason(error);

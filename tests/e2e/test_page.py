@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from nbprof.display import codec
 from nbprof.profiles.load import load
 from nbprof.profiles.report import html
+from tests.e2e.axe import violations
 from tests.support.build import profile
 from tests.support.hlo import metadata_plane
 from tests.support.hlo_memory import large, small
@@ -206,6 +208,19 @@ def test_nothing_scrolls_the_page_sideways(browser, report, width, scheme):
         page.wait_for_timeout(80)
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (tab, width)
     context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_in_any_tab(browser, tmp_path, scheme):
+    path = profile(tmp_path, gpu_run()).save(tmp_path / "report.html")
+    # The policy of the report lets no script in from outside, the checker's neither.
+    with closing(browser.new_context(viewport={"width": 1000, "height": 900}, color_scheme=scheme, bypass_csp=True)) as context:
+        page = context.new_page()
+        page.goto(path.as_uri())
+        for tab in page.get_by_role("tab").all():
+            tab.click()
+            page.wait_for_timeout(150)
+            assert violations(page) == [], tab.inner_text()
 
 
 def test_on_paper_what_can_be_clicked_is_left_out(page, report):

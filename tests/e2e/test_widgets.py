@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests.e2e.axe import violations
 from tests.e2e.conftest import ROOT
 from tests.e2e.notebooks import command, end_kernels, open_notebook, wait_for_kernel, wait_until_idle, window, write_notebook
 
@@ -75,6 +76,11 @@ def test_a_selection_set_before_the_view_is_there_holds(executed):
     _, first, last = said.split()
     shown = cell(executed, 1).locator(".nbp")
     shown.get_by_text(f"steps {first}–{last} selected").first.wait_for()
+
+
+def test_axe_finds_nothing_in_dashboards_side_by_side(executed):
+    cell(executed, 3).locator(".nbp:visible").nth(1).wait_for()
+    assert violations(executed, ".nbprof-host") == []
 
 
 def test_the_header_saves_the_report_and_compares_with_another_run(executed):
