@@ -45,16 +45,16 @@ def test_a_cell_that_imports_its_framework_is_recorded(bare_kernel):
     assert bare_kernel.capture()["steps_marked"] == 8
 
 
-def test_loading_the_extension_is_quick_and_imports_no_framework():
+def test_loading_the_extension_imports_little_and_no_framework():
     code = (
-        "import sys, time\n"
+        "import sys\n"
         "from IPython.core.interactiveshell import InteractiveShell\n"
         "shell = InteractiveShell.instance()\n"
-        "start = time.perf_counter()\n"
+        "before = set(sys.modules)\n"
         "shell.run_line_magic('load_ext', 'nbprof')\n"
-        "print(time.perf_counter() - start)\n"
-        "heavy = {'tensorflow', 'jax', 'torch', 'bokeh', 'pandas', 'numpy', 'keras'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
+        "print(*sorted(set(sys.modules) - before))\n"
     )
-    seconds = [float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout) for _ in range(3)]
-    assert min(seconds) < 0.05
+    imported = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert not {"tensorflow", "jax", "torch", "bokeh", "pandas", "numpy", "keras"} & set(imported)
+    # Each costs about a millisecond of every notebook that has the extension in its settings.
+    assert len(imported) <= 30, imported
