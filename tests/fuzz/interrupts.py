@@ -298,22 +298,30 @@ def main() -> int:
     arguments.add_argument("--first", type=int, default=0)
     arguments.add_argument("--seed", type=int, default=int(time.time()))
     given = arguments.parse_args()
+    # Whoever runs this in the background has Ctrl-C turned off, for every process started here too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    return max([_report(framework, given.seed, range(given.first, given.first + given.count)) for framework in given.frameworks.split(",")])
+
+
+def _report(framework: str, seed: int, numbers: range) -> int:
+    """Interrupt the cells of a framework and print what became of them; 1 where something is wrong."""
+    outcomes: dict[int, Outcome] = {}
     finds = 0
-    for framework in given.frameworks.split(","):
-        counts: Counter[str] = Counter()
-        slowest: dict[str, tuple[float, int]] = {}
+    try:
         with tempfile.TemporaryDirectory(prefix="nbprof-interrupts-") as folder:
             os.environ["NBPROF_CACHE_DIR"] = str(Path(folder) / "cache")
-            for number, presses, out, wrong in storm(framework, given.seed, range(given.first, given.first + given.count), Path(folder)):
-                counts[out.became] += 1
-                slowest[out.became] = max(slowest.get(out.became, (0.0, 0)), (out.answer_s, number))
+            for number, presses, out, wrong in storm(framework, seed, numbers, Path(folder)):
+                outcomes[number] = out
                 if wrong:
                     finds += 1
-                    again = f"--frameworks {framework} --seed {given.seed} --first {number} --count 1"
-                    print(f"FIND {again}\n{presses}\n{chr(10).join(wrong)}\n", flush=True)
-        print(f"{framework}: {given.count} cells from {given.first} with seed {given.seed}")
-        for became, count in counts.most_common():
-            print(f"  {count:4} {became}; slowest answer {slowest[became][0]:.2f} s (cell {slowest[became][1]})", flush=True)
+                    print(
+                        f"FIND: --frameworks {framework} --seed {seed} --first {number} --count 1\n{presses}", *wrong, sep="\n", flush=True
+                    )
+    finally:
+        print(f"{framework}: {len(outcomes)} cells from {numbers.start} with seed {seed}, {finds} finds")
+        for became, count in Counter(out.became for out in outcomes.values()).most_common():
+            number = max((n for n, out in outcomes.items() if out.became == became), key=lambda n: outcomes[n].answer_s)
+            print(f"  {count:4} {became}; slowest answer {outcomes[number].answer_s:.2f} s (cell {number})", flush=True)
     return 1 if finds else 0
 
 
