@@ -11,6 +11,7 @@ SECONDS := 80
 SEED := $(shell date +%s)
 ROUNDS := 10
 FUZZ_SECONDS := 60
+INTERRUPTS := 25
 
 # The tests start hundreds of processes, each of which would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -74,7 +75,7 @@ check: $(VENV)/.test
 	@until=$$(($$(date +%s) + $(SECONDS))) && $(MAKE) --no-print-directory lint && \
 		PATH="$(CURDIR)/$(BIN):$$PATH" python -m tests.support.check $$until $(SINCE)
 
-## Property tests on examples drawn at random, then the fuzzers of the readers.
+## Property tests on examples drawn at random, the fuzzers of the readers, and Ctrl-C in INTERRUPTS cells of each framework.
 fuzz: $(VENV)/.test
 	for round in $$(seq 0 $$(($(ROUNDS) - 1))); do \
 		seed=$$(($(SEED) + round)); \
@@ -87,6 +88,7 @@ fuzz: $(VENV)/.test
 		$(BIN)/python -m tests.fuzz.$$reader build/fuzz/$$reader -seed=$$(($(SEED) % 4294967296)) -max_total_time=$(FUZZ_SECONDS) \
 			-max_len=4096 -artifact_prefix=build/fuzz/ || exit 1; \
 	done
+	$(BIN)/python -m tests.fuzz.interrupts --count $(INTERRUPTS) --seed $(SEED)
 
 ## JupyterLab on the notebooks and on small profiles: files, and a logdir with two runs. What you change there stays.
 lab: $(VENV)/.demo

@@ -95,6 +95,10 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, like `war
             # Nothing of nbprof may fail the block.
             self._session.stop()
             self._give_up(f"the recording did not start ({type(error).__name__}: {error})", stacklevel + 1)
+        except KeyboardInterrupt:
+            # The block will not run, so nobody would end it.
+            self._session.stop()
+            raise
         for message in messages:
             warnings.warn(message, RuntimeWarning, stacklevel=stacklevel)
 

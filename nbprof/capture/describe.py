@@ -12,6 +12,9 @@ from nbprof.capture.clock import StepClock
 _NO_MEMORY = re.compile(r"out of memory|\boom\b|alloc|not enough memory", re.IGNORECASE)
 
 
+MOST_CHARACTERS = 300
+
+
 class LeftEarlyError(Exception):
     """Stands in for the unknown exception that ended a loop; its text is the name of the loop."""
 
@@ -24,9 +27,13 @@ def failure(error: BaseException, step: int | None, seen: int) -> str:
         return f"cell was interrupted{where}"
     if isinstance(error, LeftEarlyError):
         return f"{error} was ended by an exception{where}"
-    lines = message(error).strip().splitlines()
-    text = lines[0][:300] if lines else ""
-    return f"cell failed{where}: {type(error).__name__}" + (f": {text}" if text else "")
+    text = message(error).strip().partition("\n")[0].rstrip()
+    return f"cell failed{where}: {_cut(type(error).__name__)}" + (f": {_cut(text)}" if text else "")
+
+
+def _cut(text: str) -> str:
+    """So much of a text as a sentence has room for: an exception may hold megabytes."""
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
 
 
 def message(error: BaseException) -> str:

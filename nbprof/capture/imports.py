@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
+from nbprof.capture.shield import shielded
+
 Action = Callable[[ModuleType], None]
 
 
@@ -64,7 +66,9 @@ class ImportWatch:
             execute(module)
             # Once only: a reload is not a new arrival.
             if self._pending.pop(spec.name, None) is not None:
-                action(module)
+                # An exception here would take away a module that is whole.
+                with shielded(soon=True):
+                    action(module)
 
         # A loader of this kind serves one module; the ones that refuse attributes (built-in modules) are never frameworks.
         with contextlib.suppress(AttributeError):

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 from nbprof.capture.clock import STAGE, WAIT, ContextSpan, Marker, Span, StepClock
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
+from nbprof.capture.shield import pressed, shielded
 from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
 
@@ -23,6 +25,9 @@ TITLE = "JAX"
 
 WAIT_S = 30.0
 """How long the start and the end of a recording wait for the device to finish pending work."""
+
+_LOOK_S = 0.1
+"""How soon that wait notices Ctrl-C."""
 
 
 class JaxBackend:
@@ -94,7 +99,8 @@ class JaxBackend:
         if self._failure:
             raise CaptureError(self._failure)
         if not self._settled():
-            self._note(f"the device was still busy {WAIT_S:.0f} s after the cell ended: later work was not recorded")
+            when = "when Ctrl-C was pressed" if pressed() else f"{WAIT_S:.0f} s"
+            self._note(f"the device was still busy {when} after the cell ended: later work was not recorded")
         try:
             self._call("stop_trace")
         except Exception as error:
@@ -220,7 +226,8 @@ class JaxBackend:
             if due:
                 self._failure = ""
                 try:
-                    self._begin(folder, arguments)
+                    with shielded(soon=True):
+                        self._begin(folder, arguments)
                 except Exception as error:
                     # Nothing of ours may fail what the user calls.
                     self._failure = f"JAX's profiler did not start: {type(error).__name__}: {error}"
@@ -258,7 +265,12 @@ class JaxBackend:
 
         # Not on this thread: a wait that is too long could not be left.
         threading.Thread(target=wait, name="nbprof-jax-wait", daemon=True).start()
-        return done.wait(WAIT_S)
+        until = time.monotonic() + WAIT_S
+        while not done.wait(_LOOK_S):
+            # Who presses Ctrl-C has waited long enough.
+            if pressed() or time.monotonic() > until:
+                return False
+        return True
 
     def _note(self, text: str) -> None:
         if text not in self._notes:

@@ -1,73 +1,156 @@
-"""Keep Ctrl-C out of the few moments where it would leave a broken file, or half of a module."""
+"""Keep Ctrl-C out of the moments where it would leave a broken file, a profiler that nobody ends, or half of a module."""
 
 from __future__ import annotations
 
 import _thread
+import gc
 import signal
+import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-
-
-@contextmanager
-def shielded() -> Iterator[None]:
-    """Hold back SIGINT until the block has ended, then deliver it.
-
-    Elsewhere than on the main thread signals do not arrive, and nothing is done.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGINT)
-    if before is None:
-        # Installed by C code: it could not be put back.
-        yield
-        return
-    held: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: held.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if held and callable(before):
-            before(*held[-1])
-
+from typing import Any
 
 _AGAIN_S = 0.02
 """How soon a postponed Ctrl-C is tried again."""
 
+_WHOLE = ("<frozen importlib._bootstrap>", weakref.__file__)
+"""Files of Python whose work is to be done whole."""
 
-@contextmanager
-def imports_whole() -> Iterator[None]:
-    """Let no SIGINT interrupt an import in the block: it arrives when the import has ended.
+_shields: list[Shield] = []
+
+
+class Shield:
+    """Holds SIGINT back in a block, except where the block lets it through; what is held back at its end is forgotten.
+
+    Elsewhere than on the main thread signals do not arrive, and nothing is done.
+
+    Attributes
+    ----------
+    pressed : bool
+        Whether one is held back.
+    """
+
+    def __init__(self) -> None:
+        self.pressed = False
+        self._open = False
+        self._before: Any = None
+
+    def __enter__(self) -> Shield:
+        before = signal.getsignal(signal.SIGINT)
+        # None was installed by C code: it could not be put back.
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self.arrived)
+            self._before = before
+            _shields.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        before, self._before = self._before, None
+        if before is not None:
+            _shields.remove(self)
+            # A block that runs the user's code may have put a handler of its own there.
+            if signal.getsignal(signal.SIGINT) == self.arrived:
+                signal.signal(signal.SIGINT, before)
+
+    def arrived(self, number: int, frame: FrameType | None) -> None:
+        """The handler of SIGINT."""
+        del number
+        if not self._open:
+            self.pressed = True
+        elif _must_end(frame):
+            again_soon()
+        else:
+            # Once: whoever handles it is not interrupted by an impatient second one.
+            self._open = False
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Let one Ctrl-C interrupt the block; one that is held back interrupts it at its beginning."""
+        self._open = True
+        try:
+            self._deliver()
+            yield
+        finally:
+            self._open = False
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """Hold Ctrl-C back in a part of a block that lets it through; it interrupts that one when this one has ended."""
+        before, self._open = self._open, False
+        try:
+            yield
+        finally:
+            self._open = before
+            self._deliver()
+
+    def _deliver(self) -> None:
+        if self._open and self.pressed:
+            self.pressed = self._open = False
+            raise KeyboardInterrupt
+
+
+class shielded(Shield):  # noqa: N801 - reads as a verb
+    """Holds SIGINT back until the block has ended, then delivers it.
+
+    Parameters
+    ----------
+    soon : bool
+        Deliver it a moment later, where an exception would be lost, or break what runs the block.
+    """
+
+    def __init__(self, *, soon: bool = False) -> None:
+        super().__init__()
+        self._soon = soon
+
+    def __exit__(self, *_: object) -> None:
+        __tracebackhide__ = True
+        super().__exit__()
+        if not self.pressed:
+            return
+        handler = signal.getsignal(signal.SIGINT)
+        if self._soon and not (_shields and not _shields[-1]._open):
+            again_soon()
+        elif callable(handler):
+            handler(signal.SIGINT, sys._getframe())
+
+
+def pressed() -> bool:
+    """Whether a Ctrl-C is being held back: what waits there need not wait any longer."""
+    return any(shield.pressed for shield in _shields)
+
+
+def again_soon() -> None:
+    """Deliver a Ctrl-C to the main thread in a moment."""
+    timer = threading.Timer(_AGAIN_S, _interrupt_main)
+    timer.daemon = True
+    timer.start()
+
+
+def _interrupt_main() -> None:
+    main = threading.main_thread().ident
+    if not callable(signal.getsignal(signal.SIGINT)):
+        # Ignored, as in a kernel between two cells; or it would end the process.
+        return
+    if hasattr(signal, "pthread_kill") and main is not None:
+        # A sleep is interrupted by a signal alone.
+        signal.pthread_kill(main, signal.SIGINT)
+    else:
+        _thread.interrupt_main()
+
+
+def _must_end(frame: FrameType | None) -> bool:
+    """Whether an interrupt would do harm there: in an import it leaves half a module, in a finalizer or what `gc` calls it is lost.
 
     A module that is left half imported fails every later use of it, and a thread that waits for it may wait for ever.
     """
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield
-        return
-
-    def arrived(number: int, frame: FrameType | None) -> None:
-        if _importing(frame):
-            again = threading.Timer(_AGAIN_S, _thread.interrupt_main)
-            again.daemon = True
-            again.start()
-        else:
-            before(number, frame)
-
-    signal.signal(signal.SIGINT, arrived)
-    try:
-        yield
-    finally:
-        if signal.getsignal(signal.SIGINT) is arrived:
-            signal.signal(signal.SIGINT, before)
-
-
-def _importing(frame: FrameType | None) -> bool:
+    callbacks = [getattr(callback, "__code__", None) for callback in gc.callbacks]
     while frame is not None:
-        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+        code = frame.f_code
+        if code.co_name == "__del__" or code.co_filename in _WHOLE or code in callbacks:
             return True
         frame = frame.f_back
     return False

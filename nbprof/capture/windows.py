@@ -109,7 +109,7 @@ class Windows:
 
     def begin(self) -> None:
         """Start the framework's profiler, unless it is running or should not run any more. Never raises."""
-        with self._change:
+        with self._change, shielded(soon=True):
             if self.recording or self._over or self.backend is None:
                 return
             try:
@@ -118,9 +118,8 @@ class Windows:
                     self.notes += self.place.notes
                 else:
                     self.place.renew()
-                with shielded():
-                    notes = self.backend.start(self.place.scratch, self.options)
-                    self.recording = True
+                notes = self.backend.start(self.place.scratch, self.options)
+                self.recording = True
             except Exception as error:
                 self._fail(error)
                 return
@@ -145,12 +144,12 @@ class Windows:
 
     def again(self) -> None:
         """Discard what was recorded and restart the profiler: there is a device now that it does not know. Never raises."""
-        with self._change:
+        with self._change, shielded(soon=True):
             if not self.recording or self.backend is None or self.place is None:
                 return
             self.recording = False
             self.clock.open_marker = self.clock.open_wait = None
-            with contextlib.suppress(Exception), shielded():
+            with contextlib.suppress(Exception):
                 self.backend.stop()
             self.place.discard()
             self.notes = [note for note in self.notes if note not in self._of_start]
@@ -158,7 +157,7 @@ class Windows:
 
     def end(self) -> None:
         """Stop the framework's profiler, and put its files where they stay. Never raises."""
-        with self._change:
+        with self._change, shielded(soon=True):
             self.clock.open_marker = self.clock.open_wait = None
             if not self.recording or self.backend is None or self.place is None:
                 return
@@ -167,9 +166,8 @@ class Windows:
             elapsed = time.perf_counter() - self._began
             contention = self._contention.measured() if self._contention is not None else {}
             try:
-                with shielded():
-                    self.backend.stop()
-                    self._settle(self.place, self._describe(self.backend, elapsed, contention))
+                self.backend.stop()
+                self._settle(self.place, self._describe(self.backend, elapsed, contention))
             except Exception as error:
                 self._fail(error)
             if self._over and self._bounds is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
-from nbprof.capture.shield import imports_whole
+from nbprof.capture.shield import Shield, shielded
 from nbprof.core.errors import CaptureError, NbprofError
 from nbprof.display.slot import Slot
 from nbprof.tools.names import by_word
@@ -102,6 +102,7 @@ class Cell:
         self._slot = Slot(shell)
         self._session: Session | None = None
         self._strip: Strip | None = None
+        self._shield = Shield()
         # Now, for the cell may put another profile into that variable.
         self._before = self._find(show.against) if show.against else None
 
@@ -127,7 +128,12 @@ class Cell:
         return path
 
     def begin(self) -> None:
-        """Start to record, or say in a sentence why not."""
+        """Start to record, or say in a sentence why not. A Ctrl-C interrupts the cell when that is done."""
+        __tracebackhide__ = True
+        with shielded():
+            self._begin()
+
+    def _begin(self) -> None:
         from nbprof.capture.session import Session
 
         session = Session(self._options, source=self._source, on_step=self._stepped)
@@ -166,40 +172,39 @@ class Cell:
         error : exception, optional
             What ended the cell.
         """
-        session, self._session = self._session, None
-        if session is None:
-            return
-        try:
-            with imports_whole():
+        with Shield() as self._shield:
+            session, self._session = self._session, None
+            if session is None:
+                return
+            try:
                 self._cell_ended(session)
                 self._finish(session, error)
-        finally:
-            self._end_strip()
+            finally:
+                self._end_strip()
 
     def _cell_ended(self, session: Session) -> None:
         """From here on the live status is of what nbprof does, below what the cell has shown."""
         if self._strip is None:
             return
         title = session.backend.title if session.backend is not None else ""
-        # Who interrupts now means the cell, which has ended.
-        with contextlib.suppress(Exception, KeyboardInterrupt):
+        with contextlib.suppress(Exception):
             self._strip.say(f"{title} writes the recording" if session.windows.recording else "finishing the recording")
 
     def _end_strip(self) -> None:
         live_status, self._strip = self._strip, None
         if live_status is not None:
-            with contextlib.suppress(Exception, KeyboardInterrupt):
+            with contextlib.suppress(Exception):
                 live_status.end()
 
     def _finish(self, session: Session, error: BaseException | None) -> None:
         try:
             recording = session.stop(error)
-        except KeyboardInterrupt:
-            # The files were finished first.
-            recording = session.recording
         except Exception as fault:
             self._say(f"the recording could not be finished ({type(fault).__name__}: {fault})")
             return
+        if isinstance(error, KeyboardInterrupt):
+            # Who pressed again meant the cell, which has ended.
+            self._shield.pressed = False
         if session.superseded:
             where = f"; its files are in {recording.path}" if recording and not recording.temporary else ""
             self._say(f"this recording was ended by a newer one{where}")
@@ -214,16 +219,20 @@ class Cell:
         again = f'nbprof.load("{recording.path}") opens it'
         if recording.temporary:
             again = "run the cell again"
+        stopped = f"reading the run was interrupted: {again}"
         try:
-            profile = open_recording(recording, progress=self._stage)
+            with self._shield.opened():
+                profile = open_recording(recording, progress=self._stage)
+            stopped = f"the analysis was interrupted; the run is kept: %nbprof shows it{'' if recording.temporary else f', {again}'}"
             if self._show.out:
                 self._shell.user_ns[self._show.out] = profile
             if self._show.probe:
-                self._probe(recording, profile)
+                with self._shield.opened():
+                    self._probe(recording, profile)
             if not self._show.quiet:
                 self.present(profile)
         except KeyboardInterrupt:
-            self._say(f"reading the run was interrupted: {again}")
+            self._say(stopped)
         except NbprofError as error:
             self._say(f"the run could not be read: {error}")
         except Exception as error:
@@ -244,21 +253,23 @@ class Cell:
         """Show the dashboard, with the comparison first where one was asked for."""
         show = self._show
         shown: Profile | Comparison = profile
-        if self._before is not None:
-            from nbprof.profiles.comparison import compare
+        with self._shield.opened():
+            if self._before is not None:
+                from nbprof.profiles.comparison import compare
 
-            try:
-                shown = compare(self._before, profile)
-            except NbprofError as error:
-                sys.stderr.write(f"nbprof: --against {show.against}: {error}\n")
-        profile.payload(show.events, self._stage)
-        bundle = shown.mimebundle(views=show.views, height=show.height, live=True, events=show.events)
+                try:
+                    shown = compare(self._before, profile)
+                except NbprofError as error:
+                    sys.stderr.write(f"nbprof: --against {show.against}: {error}\n")
+            profile.payload(show.events, self._stage)
+            bundle = shown.mimebundle(views=show.views, height=show.height, live=True, events=show.events)
         self._end_strip()
         self._slot.final(*bundle)
 
     def _stage(self, text: str) -> None:
         if self._strip is not None:
-            self._strip.say(text)
+            with self._shield.closed():
+                self._strip.say(text)
 
     def _stepped(self, clock: StepClock) -> None:  # noqa: ARG002  the strip knows it
         live_status = self._strip

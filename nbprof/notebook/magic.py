@@ -18,6 +18,7 @@ from IPython.core import magic
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
 
+from nbprof.capture.shield import Shield, shielded
 from nbprof.notebook import defaults, profile_button
 from nbprof.notebook.options_line import Help, choices, parser, split, standing, words_of
 
@@ -67,10 +68,15 @@ class NbprofMagics(Magics):
     @line_magic
     def nbprof_begin(self, line: str) -> None:
         """Begin to record the rest of this cell; the first line ``%%nbprof`` becomes this."""
+        __tracebackhide__ = True
         info = self._infos[-1] if self._infos else None
-        cell = self._prepare(line, getattr(info, "raw_cell", ""))
-        if cell is None:
-            return
+        with shielded():
+            cell = self._prepare(line, getattr(info, "raw_cell", ""))
+            if cell is not None:
+                self._arm(cell, info)
+
+    def _arm(self, cell: Cell, info: Any) -> None:
+        """Begin to record a cell, which ends with it."""
         older, self._armed = self._armed, None
         cell.begin()
         if older is not None:
@@ -164,11 +170,7 @@ class NbprofMagics(Magics):
         except UsageError as error:
             sys.stderr.write(f"nbprof: {error}\n")
             return
-        older, self._armed = self._armed, None
-        cell.begin()
-        if older is not None:
-            older[0].finish()
-        self._armed = (cell, info)
+        self._arm(cell, info)
 
     def _compiles(self, text: str) -> bool:
         """Whether a cell gets as far as to run: one that does not has nothing to record, and shows its error as ever."""
@@ -192,8 +194,8 @@ class NbprofMagics(Magics):
         if tree.body and isinstance(tree.body[-1], ast.Expr):
             last = shell.compile(ast.Expression(tree.body.pop().value), name, "eval")
         body = shell.compile(tree, name, "exec")
-        prepared.begin()
         try:
+            prepared.begin()
             exec(body, shell.user_ns)  # noqa: S102 - running the user's cell is the task
             value = eval(last, shell.user_ns) if last is not None else None  # noqa: S307
         except BaseException as error:
@@ -225,10 +227,17 @@ class NbprofMagics(Magics):
         self._pressed = None if len(self._infos) == 1 else self._pressed
         request = self.waiting.take(info)
         if request is not None:
-            self._begin_pressed(request, info)
+            # An exception here would be shown, and not stop the cell.
+            with shielded(soon=True):
+                self._begin_pressed(request, info)
 
     def post_run_cell(self, result: Any) -> None:
         """Stop and show, if it is the recorded cell that has ended."""
+        # What comes between here and there would leave the recording running.
+        with Shield():
+            self._post_run_cell(result)
+
+    def _post_run_cell(self, result: Any) -> None:
         info = getattr(result, "info", None)
         # IPython that fails itself, as on an exception that it cannot show, ends the cell with an info of its own.
         known = info is not None and info in self._infos

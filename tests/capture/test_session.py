@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import signal
@@ -9,9 +10,11 @@ import sys
 import threading
 import time
 import types
+import weakref
 
 import pytest
 
+import nbprof
 from nbprof.capture import describe
 from nbprof.capture import session as room
 from nbprof.capture.clock import StepClock
@@ -21,7 +24,7 @@ from nbprof.capture.options import Options, parse_steps
 from nbprof.capture.patches import Patches
 from nbprof.capture.place import Place
 from nbprof.capture.session import Session
-from nbprof.capture.shield import imports_whole, shielded
+from nbprof.capture.shield import Shield, pressed, shielded
 from nbprof.capture.steps import step, steps
 from nbprof.core.errors import CaptureError
 
@@ -141,14 +144,79 @@ def test_ctrl_c_waits_for_the_end_of_an_import(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
 
     def block():
-        with imports_whole():
+        with Shield() as shield, shield.opened():
             importlib.import_module("slow_module")
-            time.sleep(30)
+            for _ in range(3000):
+                time.sleep(0.01)
 
     with pytest.raises(KeyboardInterrupt):
         block()
     assert sys.modules.pop("slow_module").whole
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+class Finalized:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("how", ["__del__", "finalize", "gc"])
+def test_ctrl_c_is_not_lost_where_exceptions_are(how, request):
+    held = [Finalized() if how == "__del__" else Patches()]
+    if how == "finalize":
+        weakref.finalize(held[0], signal.raise_signal, signal.SIGINT)
+    if how == "gc":
+        once = iter([signal.SIGINT])
+
+        def callback(*_):
+            for number in once:
+                signal.raise_signal(number)
+
+        gc.callbacks.append(callback)
+        request.addfinalizer(lambda: gc.callbacks.remove(callback))
+
+    def block():
+        with Shield() as shield, shield.opened():
+            held.clear()
+            gc.collect()
+            # Python notices a signal between two calls, not in one that had begun.
+            for _ in range(3000):
+                time.sleep(0.01)
+
+    with pytest.raises(KeyboardInterrupt):
+        block()
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_interrupts_once_and_only_where_it_may():
+    seen = []
+
+    def closed(shield):
+        with shield.opened(), shield.closed():
+            signal.raise_signal(signal.SIGINT)
+            seen.append("whole")
+
+    with Shield() as shield:
+        signal.raise_signal(signal.SIGINT)
+        assert pressed()
+        with pytest.raises(KeyboardInterrupt), shield.opened():
+            seen.append("never")
+        with pytest.raises(KeyboardInterrupt):
+            closed(shield)
+        signal.raise_signal(signal.SIGINT)
+    assert seen == ["whole"]
+    assert not pressed()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_in_the_start_of_a_block_ends_its_recording(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Session, "_check_installed", lambda _: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt), nbprof.profile():
+        raise AssertionError("the block does not run")
+    assert room.active() is None
 
 
 def test_nothing_to_record_has_a_reason_and_leaves_no_folder(tmp_path, monkeypatch):
@@ -226,7 +294,8 @@ def test_an_exception_that_cannot_say_what_it_is_is_told_by_its_type():
 
     assert describe.failure(Mute(), 3, 2) == "cell failed at step 3: Mute"
     assert not describe.out_of_memory(Mute())
-    assert len(describe.failure(RuntimeError("x" * 10**7), None, 0)) < 400
+    assert describe.failure(RuntimeError("x" * 10**7 + "\ny"), None, 0) == f"cell failed: RuntimeError: {'x' * 300}…"
+    assert describe.failure(type("E" * 10**7, (Exception,), {})("no\nyes"), 2, 1) == f"cell failed at step 2: {'E' * 300}…: no"
 
 
 def test_steps_do_nothing_while_nothing_is_recorded():

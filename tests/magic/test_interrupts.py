@@ -1,0 +1,24 @@
+"""Ctrl-C at random moments of a cell leaves a kernel that works; `make fuzz` presses it more often."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from tests.fuzz.interrupts import FRAMEWORKS, storm
+from tests.support.profiles import needed
+
+CELLS = 7
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_kernel_works_on_after_ctrl_c_at_any_moment(framework, tmp_path):
+    if importlib.util.find_spec(framework) is None:
+        needed(f"{framework} is not installed")
+    became = []
+    for number, presses, out, wrong in storm(framework, 1, range(CELLS), tmp_path):
+        assert not wrong, (number, presses, wrong)
+        became.append(out.became)
+        print(f"cell {number} {presses}: {out.became}, answered {out.answer_s:.2f} s after the last Ctrl-C")
+    assert len(became) == CELLS
