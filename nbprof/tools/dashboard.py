@@ -146,7 +146,7 @@ def meta(run: Run, shown: list[str], most: int = MOST_EVENTS) -> dict[str, Any]:
 
 def _tab(run: Run, tab: str, tool: Tool) -> dict[str, Any]:
     bound = run.overview.get("bound")
-    flag = bound if bound in BY_KEY and tool.follows(run, bound) else None
+    flag = bound if bound in BY_KEY and register.followed(run, bound) == tab else None
     return {"id": tab, "label": tool.label(run) or NAMES[tab].label, "count": tool.count(run), "flag": flag}
 
 

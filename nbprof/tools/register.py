@@ -30,6 +30,11 @@ def alone(run: Run) -> Alone | None:
     return max(found, key=lambda alone: bool(alone.facts), default=None)
 
 
+def followed(run: Run, bound: str) -> str | None:
+    """The tab of a run where a verdict is followed up: the first that shows this category of the step; None where none does."""
+    return next((tab for tab, each in tools().items() if each.has(run) and each.follows(run, bound)), None)
+
+
 def only(payload: Part) -> Tool | None:
     """The tool that a payload is shown as the only one of; None of any other."""
     return next((each for each in tools().values() if each.only(payload)), None)

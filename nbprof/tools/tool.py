@@ -60,8 +60,8 @@ class Tool:
     beside : callable
         Further parts, which are in every payload.
     label, count, follows : callable
-        What is on the tab: its name, where that depends on the run; a number; and whether this is where a verdict is followed up, which is
-        given as a category of the step.
+        What is on the tab: its name, where that depends on the run; a number; and whether this shows what a verdict is about, which is
+        given as a category of the step: the first tab that does is where it is followed up.
     first : callable
         Whether the run has to be looked at here first.
     alone, only : callable

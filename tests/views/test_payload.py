@@ -365,8 +365,22 @@ def test_the_tab_that_the_verdict_points_to_is_flagged():
 
     assert flags("input") == {"input": "input"}
     assert flags("device_compute") == {"kernels": "device_compute"}
-    assert flags("device_compute", device=False) == {"ops": "device_compute"}
+    none = fake.run().kernels.iloc[:0]
+    assert flags("device_compute", kernels=none) == {"ops": "device_compute"}
+    assert flags("host_compute") == {"ops": "host_compute"}
     assert flags(None) == {}
+
+    # A table without such ops is no place to go to; every event is in the trace.
+    of = fake.run().ops.groupby("where")
+    assert flags("host_compute", ops=of.get_group("device")) == {"trace": "host_compute"}
+    assert flags("device_compute", ops=of.get_group("host"), kernels=none) == {"trace": "device_compute"}
+
+
+@pytest.mark.parametrize("recorded", ["jax_cpu", "jax_loop"])
+def test_what_ran_in_compiled_programs_is_followed_up_in_the_op_profile(recorded):
+    whole = payload.dashboard(load(f"tests/data/xspace/{recorded}.xplane.pb").run, events=0)
+    assert {tab["id"]: tab["flag"] for tab in whole["meta"]["tabs"] if tab["flag"]} == {"op_profile": "host_compute"}
+    assert "ops" not in {check["view"] for check in whole["overview"]["checks"]}
 
 
 def capture(**facts):

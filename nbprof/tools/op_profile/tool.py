@@ -16,10 +16,16 @@ def _omissions(run: Run, _events: int) -> list[str]:
     return [f"The op profile sums up the {count:,} ops with the least self time; p.op_profile.frame has all."] if count else []
 
 
+def _follows(run: Run, bound: str) -> bool:
+    """On the CPU, compiled programs are the host's work."""
+    return bound == ("device_compute" if run.activity.has_device else "host_compute") and run.kernels.empty
+
+
 TOOL = Tool(
     payload=kept("op_profile", payload.payload),
     nothing=payload.nothing,
     has=payload.has,
+    follows=_follows,
     omissions=_omissions,
     static=static.html,
 )

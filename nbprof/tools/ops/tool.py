@@ -18,11 +18,19 @@ def _omissions(run: Run, _events: int) -> list[str]:
     return said + ops_torch.omissions(run)
 
 
+def _follows(run: Run, bound: str) -> bool:
+    """Where it has such ops: those of compiled programs on the CPU are none of the framework's."""
+    if bound == "device_compute" and not run.kernels.empty:
+        return False
+    where = {"host_compute": "host", "device_compute": "device"}.get(bound)
+    return bool((payload.without_idle(run.ops)["where"] == where).any())
+
+
 TOOL = Tool(
     payload=kept("ops", payload.payload),
     nothing=payload.nothing,
     count=lambda run: len(payload.without_idle(run.ops)),
-    follows=lambda run, bound: bound == "host_compute" or (bound == "device_compute" and run.kernels.empty),
+    follows=_follows,
     omissions=_omissions,
     figures={"ops": figure.ops},
 )

@@ -9,7 +9,7 @@ import pandas as pd
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY
 from nbprof.tools import register
-from nbprof.tools.common import bar, bytes_figure, chip, figure, fix_lines, has_device, may_have_kernels
+from nbprof.tools.common import bar, bytes_figure, chip, figure, fix_lines, has_device
 from nbprof.tools.names import NAMES
 from nbprof.tools.tables import floats, hidden, longest, table
 
@@ -73,7 +73,7 @@ def _checks(run: Run, checks: Any) -> list[dict[str, Any]]:
             "percent": wording.real(row["percent"]),
             "level": str(row["level"]),
             "statement": str(row["statement"]),
-            "view": "ops" if row["view"] == "kernels" and not may_have_kernels(run) else str(row["view"]),
+            "view": _place(run, str(row["view"])),
         }
         for row in checks.to_dict("records")
     ]
@@ -255,16 +255,20 @@ def _target(run: Run, rule: str) -> dict[str, str] | None:
     return {"kind": "name", "name": _COPY} if _COPY in set(run.trace.names) else None
 
 
-def _there(run: Run, view: str) -> bool:
-    """Whether the dashboard of a run has a tab."""
-    return view in NAMES and register.tool(view).has(run)
+def _place(run: Run, view: str) -> str:
+    """A tab, or the one that shows the same where the dashboard of this run lacks it or has nothing on it."""
+
+    def shows(tab: str) -> bool:
+        return tab in NAMES and register.tool(tab).has(run) and register.tool(tab).count(run) != 0
+
+    # Kernels are ops, and so is what ran in compiled programs.
+    return next(tab for tab in (view, "ops", "op_profile", "trace") if shows(tab))
 
 
 def _advice(run: Run, row: dict[Any, Any]) -> dict[str, Any]:
     view, link = row.get("view"), row.get("link")
-    if isinstance(view, str) and view and not _there(run, view):
-        # What a report does not show is no place to go to; ops are in each.
-        view, link = "ops", "Ops"
+    if isinstance(view, str) and view and (place := _place(run, view)) != view:
+        view, link = place, NAMES[place].label
     return {
         "severity": str(row.get("severity") or "low"),
         "title": str(row["title"]),

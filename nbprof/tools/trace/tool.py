@@ -11,7 +11,8 @@ from nbprof.tools.trace import payload
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
-_FOLLOWED = ("output", "kernel_launch", "device_collectives", "device_to_device", "compile")
+_FOLLOWED = ("output", "kernel_launch", "device_collectives", "device_to_device", "compile", "host_compute", "device_compute")
+"""Nearly all there is; of these, what has a table of its own is followed up there."""
 
 
 def _payload(run: Run, events: int) -> Part:
