@@ -158,7 +158,7 @@ export function drawGraph(
       h("b", node.name),
       h("span", node.note || "\u00a0"),
       h("i", { style: { "--v": `${Math.max(0, Math.min(100, percent)) || 0}%` } }),
-      h("span.v", h("span", `self ${num(node.self_ms, 2)} ms`), h("span", `${num(percent, 1)}%`)),
+      h("span.v", h("span", `${num(node.self_ms, 2)} ms`), h("span", `${num(percent, 1)}%`)),
     );
     listen(box, "pointerenter", () =>
       card.show(boxOf(box), {
@@ -166,8 +166,8 @@ export function drawGraph(
         two: true,
         rows: [
           ...(node.note ? [{ label: "Note", value: node.note }] : []),
-          { label: "Self", value: `${num(node.self_ms, 2)} ms, ${num(percent, 1)}%` },
-          { label: "Total", value: `${num(node.total_ms, 2)} ms` },
+          { label: "Excluding inputs", value: `${num(node.self_ms, 2)} ms, ${num(percent, 1)}%` },
+          { label: "Including inputs", value: `${num(node.total_ms, 2)} ms` },
           { label: "Calls", value: num(node.calls) },
           { label: "Critical path", value: node.critical ? "yes" : "no" },
         ],
@@ -186,11 +186,11 @@ export function drawGraph(
       ? h(
           "div.dnl",
           { style: { left: `${place.x}px`, top: `${place.y - 19}px` } },
-          `bottleneck, ${num(share(hot), 0)}% of input time`,
+          `bottleneck, ${num(share(hot), 0)}% of the pipeline`,
         )
       : null;
   const says = hot
-    ? `tf.data graph of ${nodes.length} iterators; data flows left to right; bottleneck ${hot.name}, ${num(share(hot), 0)}% of input time`
+    ? `tf.data graph of ${nodes.length} iterators; data flows left to right; bottleneck ${hot.name}, ${num(share(hot), 0)}% of the pipeline`
     : `tf.data graph of ${nodes.length} iterators`;
   const graph = h(
     "div.graph",

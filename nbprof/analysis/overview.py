@@ -270,7 +270,7 @@ def _verdict(
     top = shares[bound]
     step = float(mean["step_time"])
     used = counted(steps)
-    evidence = _evidence(used, bound, dropped)
+    evidence = _evidence(used, bound, dropped, step_count.most(steps))
     failed = sum(not ok for ok, _ in evidence)
     level = "high" if failed == 0 else "medium" if failed == 1 else "low"
     covered = _covered(steps)
@@ -352,7 +352,7 @@ def _label(category: str) -> str:
     return category.replace("_", " ")
 
 
-def _evidence(steps: pd.DataFrame, bound: str, dropped: int) -> list[tuple[bool, str]]:
+def _evidence(steps: pd.DataFrame, bound: str, dropped: int, recorded: int) -> list[tuple[bool, str]]:
     parts = steps[[f"{c}_ms" for c in CATEGORIES]].fillna(0.0).to_numpy()
     count = len(steps)
     leading = int((parts.argmax(axis=1) == CATEGORIES.index(bound)).sum())
@@ -370,6 +370,8 @@ def _evidence(steps: pd.DataFrame, bound: str, dropped: int) -> list[tuple[bool,
     largest = leading >= 0.9 * count
     # Steps of ranks that run side by side resemble each other: they say no more of the spread than those of one.
     longest = step_count.most(steps)
+    if longest < recorded:
+        told += f" counted of {recorded:,}"
     enough, steady = longest >= 10, longest > 1 and sd <= 0.25 * mean
     spread_text = f"Step time {'is steady' if steady else 'varies'}: sd {sd:.2f} ms, {100 * sd / mean:.0f}% of the mean"
     return [

@@ -70,7 +70,8 @@ def _span(trace: Trace) -> tuple[int, int]:
     events = trace.events
     if not len(events):
         return 0, 0
-    return int(events.start.min()), int(np.max(events.start + events.duration))
+    # What was recorded begins with the recording, not with its first event.
+    return min(int(events.start.min()), 0), int(np.max(events.start + events.duration))
 
 
 def _when(nanoseconds: object) -> str | None:

@@ -18,6 +18,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.profiles.load import read
 from nbprof.profiles.profile import Profile
 from nbprof.tools import header
+from nbprof.tools.plot import displayed
 
 if TYPE_CHECKING:
     from bokeh.model import Model
@@ -185,7 +186,7 @@ class Comparison:
         """A Bokeh figure: the average step of both runs, stacked by category, on one scale."""
         from nbprof.tools.compare import figure as compare_figure
 
-        return compare_figure.compare(self._categories, [side.label for side in self._sides[:2]], **options)
+        return displayed(compare_figure.compare(self._categories, [side.label for side in self._sides[:2]], **options), self)
 
     def save(self, path: str | Path, *, events: int | None = None) -> Path:
         """Write the comparison to one HTML file that needs no network and no kernel. An existing file is replaced.

@@ -14,6 +14,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.run.run import Run
 from nbprof.schema.frames import names
 from nbprof.sources.recording import windows_of
+from nbprof.tools.accessor import View, accessor
 from nbprof.tools.allocator.accessor import Allocator
 from nbprof.tools.ascend.accessor import Ascend
 from nbprof.tools.device_time.accessor import DeviceTime
@@ -51,12 +52,17 @@ class Profile:
         self._payload: tuple[int, dict[str, Any]] | None = None
         self._temporary: Path | None = None
 
-    @property
+    def __dir__(self) -> list[str]:
+        """What completion offers: of the views those that this profile has something of. The others can be asked, and say why not."""
+        views = [name for name, member in vars(type(self)).items() if isinstance(member, accessor)]
+        return sorted({*super().__dir__()} - {name for name in views if not _there(getattr(self, name))})
+
+    @accessor
     def steps(self) -> Steps:
         """Step time and where it goes."""
         return Steps(self, "input", "steps")
 
-    @property
+    @accessor
     def pods(self) -> Pods:
         """Each step on each worker: which is slow, and by how much."""
         return Pods(self, "pods", "pods")
@@ -110,72 +116,72 @@ class Profile:
         # Nothing that is changed in it may get into the profile, or into the cache.
         return Overview(deepcopy(self.run.overview), self)
 
-    @property
+    @accessor
     def input_pipeline(self) -> InputPipeline:
         """Where the host spends its time on input."""
         return InputPipeline(self, "input", "input_ops")
 
-    @property
+    @accessor
     def tf_data(self) -> TfData:
         """tf.data bottleneck analysis."""
         return TfData(self, "input")
 
-    @property
+    @accessor
     def ops(self) -> Ops:
         """Time by framework op."""
         return Ops(self, "ops", "ops")
 
-    @property
+    @accessor
     def kernels(self) -> Kernels:
         """GPU kernels."""
         return Kernels(self, "kernels", "kernels")
 
-    @property
+    @accessor
     def memory(self) -> Memory:
         """Memory by allocator."""
         return Memory(self, "memory")
 
-    @property
+    @accessor
     def hlo(self) -> Hlo:
         """Time by op of compiled XLA programs."""
         return Hlo(self, "hlo", "programs.hlo")
 
-    @property
+    @accessor
     def op_profile(self) -> OpProfile:
         """The time of compiled XLA programs as a tree, and how well each part uses the device."""
         return OpProfile(self, "op_profile", "programs.op_profile")
 
-    @property
+    @accessor
     def roofline(self) -> Roofline:
         """How close each op of the compiled XLA programs comes to what the device can do."""
         return Roofline(self)
 
-    @property
+    @accessor
     def memory_viewer(self) -> MemoryViewer:
         """Memory of compiled XLA programs, by the name of the program."""
         return MemoryViewer(self)
 
-    @property
+    @accessor
     def allocator(self) -> Allocator:
         """PyTorch's caching allocator: segments, blocks, what is stranded, and why memory ran out."""
         return Allocator(self)
 
-    @property
+    @accessor
     def torch_ops(self) -> TorchOps:
         """PyTorch's ops by name, input shapes, call stack and nn.Module."""
         return TorchOps(self, "ops", "torch_ops")
 
-    @property
+    @accessor
     def device_time(self) -> DeviceTime:
         """How devices spent their time, and what they waited for."""
         return DeviceTime(self)
 
-    @property
+    @accessor
     def ascend(self) -> Ascend:
         """What Ascend's profiler measured on an NPU: iterations, ops, counters, waits, fusion, host calls, rules."""
         return Ascend(self)
 
-    @property
+    @accessor
     def trace(self) -> TraceView:
         """Every event on its lane."""
         return TraceView(self, "trace")
@@ -343,3 +349,11 @@ class Profile:
             except AttributeError:
                 # The interpreter ends and has taken shutil away; the recording's own finalizer has removed the folder by then.
                 return
+
+
+def _there(view: View) -> bool:
+    try:
+        return view._there()
+    except NbprofError:
+        # What cannot be read is there to say so.
+        return True

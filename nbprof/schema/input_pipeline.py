@@ -13,7 +13,7 @@ SCHEMA: dict[str, list[Col]] = {
         count("occurrences", "Count", "Runs of the op."),
         ms("total_ms", "Total ms", "Total duration, including nested iterators."),
         percent("total_percent", "Total %", "Total time as a share of the self time of all input ops."),
-        ms("self_ms", "Self ms", "Total duration, excluding nested iterators."),
+        ms("self_ms", "Self ms", "Total duration, excluding nested iterators on the same thread; of the whole recording."),
         percent("self_percent", "Self %", "Share of the self time of all input ops."),
     ],
     "input_pipeline.categories": [

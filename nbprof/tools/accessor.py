@@ -1,13 +1,17 @@
-"""What every accessor of a Profile can do: return its frame and display itself."""
+"""What every accessor of a Profile can do: return its frame, display itself and say what it holds."""
 
 from __future__ import annotations
 
+import inspect
+import re
+from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, overload
 
 import pandas as pd
 
 from nbprof.tools import register
+from nbprof.tools.plot import displayed
 
 if TYPE_CHECKING:
     from anywidget import AnyWidget
@@ -35,8 +39,52 @@ class Shown(Protocol):
         """Its dashboard as the output of a cell."""
 
 
-class View:
+Held = TypeVar("Held")
+
+
+class accessor(Generic[Held]):  # noqa: N801  used as `property` is
+    """A read-only attribute. IPython asks a property for its own help and an attribute for that of its value: `p.steps?` is about steps."""
+
+    def __init__(self, get: Callable[[Any], Held]) -> None:
+        self.fget = get
+        self.__doc__ = get.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> Held: ...
+    def __get__(self, instance: object | None, owner: type | None = None) -> Self | Held:
+        return self if instance is None else self.fget(instance)
+
+    def __set__(self, instance: object, value: object) -> None:
+        raise AttributeError(f"{self._name} cannot be set")
+
+
+class Helped:
+    """What has help of its own."""
+
+    @classmethod
+    def getdoc(cls) -> str:
+        """What `?` shows in IPython: the docstring, and what there is to ask for, a line each."""
+        members = [name for name in dir(cls) if not name.startswith("_") and name != "getdoc"]
+        own = [name for name in vars(cls) if name in members]
+        lines = []
+        for name in [*own, *(name for name in members if name not in own)]:
+            member = inspect.getattr_static(cls, name)
+            said = inspect.getdoc(member) or ""
+            first = " ".join(said.partition("\n\n")[0].split()).partition("; the columns are")[0].rstrip(".")
+            lines.append(f"    {name}{'()' if inspect.isroutine(member) else ''}: {first}")
+        return "\n".join([inspect.cleandoc(cls.__doc__ or ""), "", "Attributes and methods:", "", *lines])
+
+
+class View(Helped):
     """One view of a profile: its frame, its Bokeh figure and its widget. In a notebook it displays as the dashboard at that tab."""
+
+    _none = ""
+    """What to say where nothing is there and the tab is about more than this."""
 
     def __init__(self, profile: Shown, tab: str) -> None:
         self._profile = profile
@@ -48,10 +96,31 @@ class View:
 
     def _figure(self, key: str, **options: Any) -> Model:
         figure: Model = register.tool(self._tab).figures[key](self._profile.run, **options)
-        return figure
+        return displayed(figure, self)
+
+    def _there(self) -> bool:
+        """Whether this profile has anything of it: what it has not, the completion of `p.` leaves out."""
+        return register.tool(self._tab).has(self._profile.run)
+
+    def _nothing(self) -> str:
+        """Why there is nothing, in a sentence or two."""
+        empty = None if self._none else register.tool(self._tab).payload(self._profile.run, 0).get("empty")
+        if not empty:
+            return self._none or "This profile has nothing of it."
+        # A last sentence that leads to code on screen says nothing without it.
+        return f"{empty['title'].rstrip('.')}. {re.sub('[^.]*:$', '', empty['text'])}".strip()
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
+        if self._none and not self._there():
+            return {"text/plain": repr(self)}
         return self._profile.mimebundle(views=[self._tab])
+
+    def __repr__(self) -> str:
+        name = self._name_of()
+        return f"<nbprof {name}>" if self._there() else f"<nbprof {name}: {self._nothing()}>"
+
+    def _name_of(self) -> str:
+        return self._tab
 
 
 class Framed(View):
@@ -68,9 +137,16 @@ class Framed(View):
         frame: pd.DataFrame = self._get(self._profile.run)
         return frame.drop(columns=["group"], errors="ignore").copy()
 
+    def _there(self) -> bool:
+        return len(self._get(self._profile.run)) > 0
+
+    def _name_of(self) -> str:
+        return self._name
+
     def __repr__(self) -> str:
         frame = self.frame
-        return f"<nbprof {self._name}: {len(frame)} rows; .frame is the DataFrame>"
+        said = f"{len(frame)} rows; .frame is the DataFrame" if len(frame) else f"no rows. {self._nothing()}"
+        return f"<nbprof {self._name}: {said}>"
 
 
 class OfPrograms(Framed):
@@ -79,4 +155,10 @@ class OfPrograms(Framed):
     @property
     def missing(self) -> str:
         """Why there is nothing, in a sentence; '' where there is something."""
+        return self._profile.run.programs.hlo_missing
+
+    def _there(self) -> bool:
+        return not self._profile.run.programs.hlo_missing
+
+    def _nothing(self) -> str:
         return self._profile.run.programs.hlo_missing

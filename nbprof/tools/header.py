@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbprof.analysis.steps import step_count
 from nbprof.display import wording
+from nbprof.timeline.tracks import extent
 from nbprof.tools import register
 from nbprof.tools.steps import payload as steps
 
@@ -57,15 +58,16 @@ def device(run: Run) -> str:
 
 
 def seconds(run: Run) -> float | None:
-    """The length of the profile: from the first event to the end of the last."""
-    return run.persist("seconds", partial(_seconds, run))
+    """The length of the recording: from its start to the end of the last event, as the trace draws it."""
+    return run.persist("recorded seconds", partial(_seconds, run))
 
 
 def _seconds(run: Run) -> float | None:
     events = run.trace.events
     if not len(events.start):
         return None
-    return float((events.start + events.duration).max() - events.start.min()) / 1e12
+    start, end = extent(events)
+    return (end - start) / 1e12
 
 
 def notice(run: Run) -> dict[str, Any] | None:

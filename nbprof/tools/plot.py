@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nbprof.core.errors import NbprofError
+
+if TYPE_CHECKING:
+    from bokeh.model import Model
 
 _SOFT, _LINE = "#6B6B6B", "#DEDEDE"
 
@@ -38,3 +41,27 @@ def staircase(values: Any, *, shift: bool) -> Any:
     """A column for a staircase: each value holds until the next event."""
     doubled = np.repeat(values, 2)
     return doubled[:-1] if shift else doubled[1:]
+
+
+def displayed(figure: Model, drawn: Any) -> Model:
+    """The figure, which a notebook shows without Bokeh's scripts: as `drawn`, of which it is a part, displays itself.
+
+    Bokeh's scripts are 1.3 MB, loaded from the network or put into the notebook. Where `bokeh.io.output_notebook()` was called they are
+    there, and Bokeh shows the figure, with whatever was changed in it.
+    """
+
+    def show(**_: Any) -> None:
+        from bokeh.io import show
+        from bokeh.io.state import curstate
+        from IPython.display import display
+
+        if curstate().notebook:
+            show(figure)  # type: ignore[arg-type]  # each of ours can be shown
+            return
+        made = drawn._repr_mimebundle_()
+        data, about = made if isinstance(made, tuple) else (made, {})
+        display(data, metadata=about, raw=True)  # type: ignore[no-untyped-call]
+
+    # A model takes attributes of its own only where their names begin so.
+    setattr(figure, "_ipython_display_", show)  # noqa: B010  the type knows none of it
+    return figure

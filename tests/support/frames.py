@@ -10,7 +10,7 @@ import pandas as pd
 from nbprof.frames import SCHEMA
 from nbprof.profiles.profile import Profile
 from nbprof.schema.columns import Col
-from nbprof.tools.accessor import View
+from nbprof.tools.accessor import View, accessor
 from nbprof.tools.ascend.accessor import Part
 
 ARGUMENTS = {"trace.range": (0, 100)}
@@ -55,7 +55,7 @@ def frames_of(of: type, way: str = "") -> list[str]:
 
 
 def _properties(of: type) -> dict[str, Any]:
-    own = {name: made.fget for name, made in vars(of).items() if isinstance(made, property) and not name.startswith("_")}
+    own = {name: made.fget for name, made in vars(of).items() if isinstance(made, (property, accessor)) and not name.startswith("_")}
     return {name: _returned(function) for name, function in own.items()}
 
 

@@ -14,6 +14,7 @@ from nbprof.profiles.comparison import Comparison
 from nbprof.profiles.profile import Profile
 from nbprof.schema.columns import Col
 from nbprof.schema.frames import SCHEMA, WHERE_KNOWN
+from nbprof.tools.accessor import accessor
 from nbprof.tools.memory_viewer.accessor import ModuleMemory
 from tests.parity.deviations import DEVIATIONS
 from tests.parity.peer import GUIDE, XPROF
@@ -44,7 +45,7 @@ def page() -> str:
         for member in members(name) if face else []:
             # What a frame holds that every view has is told above, in the docstring of its view.
             doc = inspect.getdoc(getattr(face, member)) if member in vars(face) else ""
-            call = "" if isinstance(inspect.getattr_static(face, member), (property, cached_property)) else "(…)"
+            call = "" if isinstance(inspect.getattr_static(face, member), (property, cached_property, accessor)) else "(…)"
             parts.append(f"### `{way}.{member}{call}`\n\n{_prose(doc or '')}\n")
             frame = f"{name}.{member}"
             parts += [_columns([*SCHEMA[frame], *WHERE_KNOWN.get(frame, [])])] if frame in SCHEMA else []

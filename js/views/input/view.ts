@@ -151,7 +151,7 @@ function graph(el: HTMLElement, context: ViewContext): void {
       id: String(i),
       label: `${i ? `no. ${i + 1} slowest` : "slowest"}, ${num(item.duration_us, 1)} µs`,
     }));
-    const scope = `data flows left to right; thick line = critical path, ${num(critical, one ? 3 : 1)} ms; bar = share of self time`;
+    const scope = `data flows left to right; thick line = critical path, ${num(critical, one ? 3 : 1)} ms; each box: time in the pipeline's calls excluding inputs on any thread`;
     section.append(
       heading("tf.data pipeline", scope),
       h(

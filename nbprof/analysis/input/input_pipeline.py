@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import ITERATIONS, Activity
-from nbprof.analysis.advice import checks
+from nbprof.analysis.advice import checks, tf_data
 from nbprof.analysis.steps.steps import counted
 from nbprof.core import nesting
 
@@ -31,6 +31,9 @@ CATEGORIES: dict[str, tuple[str, str]] = {
     "enqueue": ("Enqueuing data", "combine small chunks into fewer, larger ones"),
     "other": ("Other reading or processing", "use tf.data for data that is read without it"),
 }
+
+_MAPS = {"ParallelMap", "MapAndBatch", "ParallelInterleave"}
+_MAPPED = "make the mapped function cheaper, map whole batches, or preprocess offline"
 
 # The same kinds of work, for PyTorch's DataLoader.
 TORCH_CATEGORIES: dict[str, tuple[str, str]] = {
@@ -182,6 +185,7 @@ def categories(table: pd.DataFrame, framework: str = "") -> pd.DataFrame:
     """The five kinds of input work with their time and what helps; the columns of `p.input_pipeline.categories`."""
     time = table.groupby("category")["self_ms"].sum()
     whole = float(time.sum())
+    kinds = {tf_data.base(str(op)) for op in table["op"]}
     rows = []
     for key, (label, advice) in (TORCH_CATEGORIES if framework == "PyTorch" else CATEGORIES).items():
         value = float(time.get(key, 0.0))
@@ -191,7 +195,8 @@ def categories(table: pd.DataFrame, framework: str = "") -> pd.DataFrame:
                 "label": label,
                 "time_ms": value,
                 "percent": 100 * value / whole if whole else np.nan,
-                "advice": advice if value > 0 else "",
+                # What maps in parallel already is not told to.
+                "advice": "" if not value > 0 else _MAPPED if key == "preprocessing" and kinds & _MAPS and "Map" not in kinds else advice,
             }
         )
     out = pd.DataFrame(rows)

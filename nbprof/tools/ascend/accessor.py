@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof.core.errors import NbprofError
-from nbprof.tools.accessor import View
+from nbprof.tools.accessor import Helped, View, accessor
+from nbprof.tools.plot import displayed
 
 if TYPE_CHECKING:
     from bokeh.model import Model
@@ -20,7 +21,7 @@ PARTS = ("iterations", "op_types", "ops", "cores", "pmu", "waits", "fusion", "ap
 BY = ("op", "op_type", "task_type", "core", "stream", "iteration", "op_state", "scope")
 
 
-class Part:
+class Part(Helped):
     """One table of an Ascend profile: `frame`, and `missing`, which says why it has no rows."""
 
     def __init__(self, profile: Shown, name: str) -> None:
@@ -90,7 +91,7 @@ class Iterations(Part):
         """
         from nbprof.tools.ascend import figures as ascend_figures
 
-        return ascend_figures.iterations(self._profile.run, device, model, **options)
+        return displayed(ascend_figures.iterations(self._profile.run, device, model, **options), self)
 
 
 class OpTypes(Part):
@@ -105,7 +106,7 @@ class OpTypes(Part):
         """A Bokeh bar chart of the types that take the most time, in the colour of the kind of core."""
         from nbprof.tools.ascend import figures as ascend_figures
 
-        return ascend_figures.op_types(self._profile.run, most, **options)
+        return displayed(ascend_figures.op_types(self._profile.run, most, **options), self)
 
 
 class Ops(Part):
@@ -154,7 +155,7 @@ class Pmu(Part):
         """A Bokeh heat map: the op types that take the most time, by pipe."""
         from nbprof.tools.ascend import figures as ascend_figures
 
-        return ascend_figures.pmu(self._profile.run, most, **options)
+        return displayed(ascend_figures.pmu(self._profile.run, most, **options), self)
 
 
 class Waits(Part):
@@ -197,46 +198,49 @@ class Ascend(View):
     def __init__(self, profile: Shown) -> None:
         super().__init__(profile, "ascend")
 
+    def _there(self) -> bool:
+        return bool(self.kinds)
+
     def _repr_mimebundle_(self, **_: Any) -> Any:
         # Tables tell the iterations where no script runs; a picture of steps would double the size of the notebook.
         return self._profile.mimebundle(views=["ascend"], drawn=False)
 
-    @property
+    @accessor
     def iterations(self) -> Iterations:
         """Where the time of each iteration goes."""
         return Iterations(self._profile, "iterations")
 
-    @property
+    @accessor
     def op_types(self) -> OpTypes:
         """Time by type of op."""
         return OpTypes(self._profile, "op_types")
 
-    @property
+    @accessor
     def ops(self) -> Ops:
         """Tasks of the devices."""
         return Ops(self._profile, "ops")
 
-    @property
+    @accessor
     def pmu(self) -> Pmu:
         """Core counters."""
         return Pmu(self._profile, "pmu")
 
-    @property
+    @accessor
     def waits(self) -> Waits:
         """Idle time of streams between their tasks."""
         return Waits(self._profile, "waits")
 
-    @property
+    @accessor
     def fusion(self) -> Fusion:
         """Ops of the compiled graph, with the ops that each was fused from."""
         return Fusion(self._profile, "fusion")
 
-    @property
+    @accessor
     def api(self) -> Api:
         """Host calls by software layer, summed up."""
         return Api(self._profile, "api")
 
-    @property
+    @accessor
     def rules(self) -> Rules:
         """What the rules of Ascend's tools find."""
         return Rules(self._profile, "rules")

@@ -175,7 +175,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
     out = []
     if len(all_streams):
         busy, wait = float(all_streams["busy_us"].sum()), float(all_streams["wait_us"].sum())
-        out.append(figure("device_busy", "Device busy", _percent(busy, busy + wait), "%", 1, "from first to last task"))
+        out.append(figure("tasks_running", "Tasks running", _percent(busy, busy + wait), "%", 1, "from first to last task"))
         out.append(figure("waits", "Waits", wait / 1000, "ms", 2, wording.plural(len(all_streams), "device")))
     if len(cores):
         total = float(cores["total_us"].sum())

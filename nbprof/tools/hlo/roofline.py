@@ -8,6 +8,7 @@ import pandas as pd
 
 from nbprof.analysis import roofline
 from nbprof.tools.accessor import Framed
+from nbprof.tools.plot import displayed
 
 if TYPE_CHECKING:
     from bokeh.model import Model
@@ -98,6 +99,9 @@ class Roofline(Framed):
         """What is missing and what to do, in a sentence: the ops, or a peak of the device; '' where nothing is."""
         return self._profile.run.programs.hlo_missing or self.peaks.missing
 
+    def _there(self) -> bool:
+        return not self._profile.run.programs.hlo_missing
+
     def _repr_mimebundle_(self, **_: Any) -> Any:
         if self._given == (None, None) and self._transfers:
             return self._profile.mimebundle(views=[self._tab])
@@ -111,4 +115,4 @@ class Roofline(Framed):
         """A Bokeh scatter of the ops under the roof, both axes logarithmic; a point is as large as the op's time."""
         from nbprof.tools.hlo import figures as hlo_figures
 
-        return hlo_figures.roofline(self.frame, self.peaks, self.missing, **options)
+        return displayed(hlo_figures.roofline(self.frame, self.peaks, self.missing, **options), self)

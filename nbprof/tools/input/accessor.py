@@ -75,6 +75,14 @@ class TfData(View):
     above it. The bottleneck of a call of the root is the blocking iterator with the largest self time in it; calls up to 50 µs are none.
     """
 
+    _none = "No tf.data pipeline was recorded in this profile."
+
+    def _there(self) -> bool:
+        return len(self._profile.run.tf_data.pipelines) > 0
+
+    def _name_of(self) -> str:
+        return "tf_data"
+
     @property
     def pipelines(self) -> pd.DataFrame:
         """Pipelines of all hosts, the one with the longest call first.

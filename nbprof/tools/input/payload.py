@@ -98,12 +98,12 @@ def _said(run: Run) -> dict[str, Any]:
 
 
 def _share(known: dict[str, Any]) -> dict[str, Any]:
-    mean, spread = wording.real(known.get("mean_percent")), wording.real(known.get("sd_percent"))
-    low, high = wording.real(known.get("min_percent")), wording.real(known.get("max_percent"))
+    """The figure of the overview; what single steps have, and XProf's mean of them, stands beside it as what it is."""
+    value, spread = wording.real(known.get("input_percent")), wording.real(known.get("sd_percent"))
+    mean, low, high = (wording.number(wording.real(known.get(f"{key}_percent")), 1) for key in ("mean", "min", "max"))
     # Of one step there is neither a spread nor a range.
-    more = {} if spread is None else {"spread": f"± {wording.number(spread, 1)}"}
-    note = "of one step" if spread is None else f"range {wording.number(low, 1)}–{wording.number(high, 1)}, mean of the steps"
-    return figure("input_share", "Input share of a step", mean, "%", 1, note, **bar(("input", mean)), **more)
+    note = "of one step" if spread is None else f"of step time; by step {low}–{high}, mean {mean} ± {wording.number(spread, 1)}"
+    return figure("input", "Waiting for input", value, "%", 1, note, **bar(("input", value)))
 
 
 def _categories(run: Run) -> list[dict[str, Any]]:

@@ -124,7 +124,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
 def _in_use(run: Run) -> list[dict[str, Any]]:
     """How much of the GPUs the kernels used, of several the mean."""
     devices = run.kernel_devices
-    of = "mean over the steps" if len(devices) == 1 else f"mean of {len(devices)} {chip(run)}s"
+    of = "by kernels, mean over the steps" if len(devices) == 1 else f"mean of {len(devices)} {chip(run)}s"
     used, efficiency = (devices[key].mean() for key in ("utilization_percent", "sm_efficiency_percent"))
     return [
         figure(key, title, float(value), "%", 1, note, **bar(("device_compute", float(value))))

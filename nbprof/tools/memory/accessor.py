@@ -33,6 +33,9 @@ class Memory(View):
     - Times count from the start of the profile; XProf's from the begin of the host's lines.
     """
 
+    def _there(self) -> bool:
+        return len(self._profile.run.memory_summary) > 0
+
     @property
     def summary(self) -> pd.DataFrame:
         """One row per allocator, largest peak first: counts, capacity (in use and free at the peak), lifetime peak, the peak in parts."""

@@ -14,6 +14,7 @@ from nbprof.core.errors import NbprofError, ReadError
 from nbprof.hlo import buffers as hlo_buffers
 from nbprof.hlo.hlo import Program
 from nbprof.tools.accessor import View
+from nbprof.tools.plot import displayed
 
 if TYPE_CHECKING:
     from bokeh.model import Model
@@ -110,7 +111,7 @@ class ModuleMemory:
         """A Bokeh figure: the working set over program points, and below it the lifetimes of the largest buffers of the peak."""
         from nbprof.tools.memory_viewer import figure as memory_viewer_figure
 
-        return memory_viewer_figure.figure(self.module, self._view, **options)
+        return displayed(memory_viewer_figure.figure(self.module, self._view, **options), self)
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
         from nbprof.tools.memory_viewer import payload as drawn

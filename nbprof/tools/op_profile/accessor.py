@@ -9,6 +9,7 @@ import pandas as pd
 from nbprof.analysis.op_profile import op_profile
 from nbprof.core.errors import NbprofError
 from nbprof.tools.accessor import OfPrograms
+from nbprof.tools.plot import displayed
 
 if TYPE_CHECKING:
     from bokeh.model import Model
@@ -89,4 +90,4 @@ class OpProfile(OfPrograms):
         """A Bokeh figure of the upper levels of the tree: one bar per node, as long as its time, with the wasted part pale."""
         from nbprof.tools.op_profile import figure as op_profile_figure
 
-        return op_profile_figure.op_profile(self.tree(by), **options)
+        return displayed(op_profile_figure.op_profile(self.tree(by), **options), self)

@@ -127,8 +127,8 @@ def figures(run: Run) -> list[dict[str, Any]]:
     rates = [_rate(root[key], busy, unit) + unknown for key, unit in (("flops", "FLOP/s"), ("bytes", "B/s"))]
     return [
         figure("time", "Time of ops", time / scale, unit, 2, f"{wording.plural(count, 'op')} of {wording.plural(programs, 'program')}"),
-        figure("flops_utilization", "FLOPS utilization", _percent(root["flops_utilization"]), "%", 1, rates[0]),
-        figure("memory_bandwidth", "Memory bandwidth", _percent(root["bandwidth_utilization"]), "%", 1, rates[1]),
+        figure("flops_utilization", "FLOPS utilization of ops", _percent(root["flops_utilization"]), "%", 1, rates[0]),
+        figure("memory_bandwidth", "Memory bandwidth of ops", _percent(root["bandwidth_utilization"]), "%", 1, rates[1]),
         figure(
             "wasted", "Wasted", wasted / scale, unit, 2,
             f"{wording.percent(100 * wasted / time)} of the time of ops{unknown}"

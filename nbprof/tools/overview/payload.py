@@ -146,10 +146,9 @@ def _waiting(run: Run) -> dict[str, Any]:
 
 def _busy(run: Run) -> dict[str, Any]:
     percent = run.overview.get("device_busy_percent")
-    kind = run.overview.get("device_kind") or "device"
     note = "no steps" if run.steps.empty else "not recorded"
     if wording.real(percent) is not None:
-        note = f"{kind}, mean of {len(run.devices):,} devices" if len(run.devices) > 1 else f"{kind}, 1 device"
+        note = f"of step time, mean of {len(run.devices):,} devices" if len(run.devices) > 1 else "of step time"
     if wording.real(percent) is not None and (run.devices["kind"] == "TPU").any():
         note += "; copies and infeed count"
     return figure("device_busy", "Device busy", percent, "%", 1, note, **bar(("device_compute", percent)))
@@ -170,7 +169,8 @@ def _bandwidth(run: Run) -> dict[str, Any]:
     percent, rate = run.overview.get("memory_bandwidth_utilization_percent"), run.overview.get("memory_bytes_per_second")
     known = wording.real(percent) is not None
     peak = wording.real(run.devices["memory_bytes_per_second"].max())
-    note = f"{wording.size(rate)}/s of {wording.size(peak)}/s per device{_unknown(run)}" if known else "not recorded"
+    stated = f"{wording.number((rate or 0) / 1e9, 2)} of {wording.number((peak or 0) / 1e9)} GB/s per device"
+    note = f"{stated}{_unknown(run)}" if known else "not recorded"
     return figure("memory_bandwidth", "Memory bandwidth", percent, "%", 1, note, **bar(("device_compute", percent)))
 
 

@@ -20,6 +20,8 @@ class TorchOps(Framed):
     inner run is taken from the outer one as `key_averages()` takes it.
     """
 
+    _none = "No op of PyTorch was recorded in this profile."
+
     def by(self, key: str) -> pd.DataFrame:
         """The ops apart by their input shapes, by the Python code that called them, or by the module in which they ran.
 

@@ -22,6 +22,9 @@ _FAR = 2.0**62
 class TraceView(View):
     """Every event on its lane."""
 
+    def _there(self) -> bool:
+        return len(self._profile.run.trace.events) > 0
+
     @property
     def lanes(self) -> pd.DataFrame:
         """One row per recorded lane, in the order of the file, with the number of its events; `tracks` has those that are drawn."""
