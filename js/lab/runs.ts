@@ -96,7 +96,7 @@ export const runs: JupyterFrontEndPlugin<void> = {
 
     /** Lists the folders as they are now; `again`, also where they are the same as before. */
     const follow = (again: boolean): void => {
-      const watched = watchedOf(notebook?.logdirs ?? [], chosen);
+      const watched = watchedOf(notebook?.logdirs ?? [], chosen, notebook?.path);
       panel.source = { list, watched };
       // Nobody looks: what is listed will be asked for when it is shown.
       if (!visible) return;
@@ -183,7 +183,7 @@ export const runs: JupyterFrontEndPlugin<void> = {
         chosen = chosen.map((path) => (inside(path, from) ? to + path.slice(from.length) : path));
         void save();
       }
-      const watched = watchedOf(notebook?.logdirs ?? [], chosen);
+      const watched = watchedOf(notebook?.logdirs ?? [], chosen, notebook?.path);
       // What is saved most often is no run.
       const counts = (path: string): boolean => type !== "save" || MAYBE.test(path);
       if (paths.some((path) => counts(path) && watched.some((one) => inside(path, one.path) || inside(one.path, path))))

@@ -5,7 +5,19 @@ import { filtered, grouped, newest, type Watched } from "../lab/runs/groups.js";
 import { type Ask, RunList } from "../lab/runs/list.js";
 import { Pace } from "../lab/runs/pace.js";
 import { below, loading, logdirs, watchedOf } from "../lab/runs/places.js";
-import { ago, facts, logdirOf, type Run, runOf, spoken, stepTime, verdict } from "../lab/runs/run.js";
+import {
+  ago,
+  beside,
+  called,
+  changeOf,
+  facts,
+  logdirOf,
+  type Run,
+  runOf,
+  spoken,
+  stepTime,
+  verdict,
+} from "../lab/runs/run.js";
 import { Selection } from "../lab/runs/selection.js";
 
 const NOW = Date.parse("2026-11-21T14:00:00Z");
@@ -20,6 +32,7 @@ const folder = (path: string, more: Partial<Watched> = {}): Watched => ({
   path,
   chosen: true,
   notebook: false,
+  name: "",
   ...more,
 });
 
@@ -69,6 +82,29 @@ describe("a run", () => {
     });
     const named = "real/a.xplane.pb, byte 0: a field says that it has over 2 GB.";
     expect(verdict(run("a"), true, named).rest).toBe(named);
+  });
+
+  it("is called by notebook and cell while nobody has given it a name", () => {
+    const recorded = run("w/2026_11_21_13_55_02", { label: "train [3]" });
+    expect([called(recorded), beside(recorded)]).toEqual(["train [3]", expect.stringMatching(/^\d\d:55$/)]);
+    const window = run("w/2026_11_21_13_55_02_2-steps-500-520", { label: "train [3]" });
+    expect(called(window)).toBe("train [3]");
+    const named = run("w/with-cache", { label: "train [3]" });
+    expect([called(named), beside(named)]).toEqual(["with-cache", "train [3]"]);
+    expect(called(run("w/2026_11_21_13_55_02"))).toBe("2026_11_21_13_55_02");
+  });
+
+  it("has the change of its step time against an earlier one, where both are known", () => {
+    const at = (step_ms: number | null): Run => run("a", { step_ms });
+    expect(changeOf(at(7.9), at(10))).toBe("−21%");
+    expect(changeOf(at(30), at(10))).toBe("+200%");
+    expect(changeOf(at(10), at(10))).toBe("±0%");
+    for (const [now, before] of [
+      [at(null), at(10)],
+      [at(10), at(null)],
+      [at(10), undefined],
+    ] as const)
+      expect(changeOf(now as Run, before)).toBe("");
   });
 
   it("is told in one sentence to who does not see it", () => {
@@ -137,9 +173,9 @@ describe("folders", () => {
 
   it("stand in the list once, whoever named them", () => {
     expect(watchedOf(["w/nbprof-results", "w/logs"], ["w/logs", "old"])).toEqual([
-      { path: "w/nbprof-results", chosen: false, notebook: true },
-      { path: "w/logs", chosen: true, notebook: true },
-      { path: "old", chosen: true, notebook: false },
+      { path: "w/nbprof-results", chosen: false, notebook: true, name: "" },
+      { path: "w/logs", chosen: true, notebook: true, name: "" },
+      { path: "old", chosen: true, notebook: false, name: "" },
     ]);
   });
 
@@ -170,6 +206,23 @@ describe("groups", () => {
       ["old", ["x"]],
       ["old/deep", ["y"]],
     ]);
+  });
+
+  it("of a notebook hold none of another one, and tell of each run the one before it", () => {
+    const at = (name: string, minute: number, more: Record<string, unknown>): Run =>
+      run(`w/logs/${name}`, { modified: `2026-11-21T13:0${minute}:00Z`, step_ms: 5, framework: "JAX", ...more });
+    const runs = [
+      at("a", 1, { notebook: "train.ipynb" }),
+      at("b", 2, { notebook: "other.ipynb" }),
+      at("c", 3, {}),
+      at("d", 4, { notebook: "train.ipynb", framework: "PyTorch" }),
+      at("e", 5, { notebook: "train.ipynb" }),
+    ];
+    const [own] = grouped(runs, [], watchedOf(["w/logs"], [], "w/train.ipynb"));
+    expect(own?.runs.map(({ name }) => name)).toEqual(["e", "d", "c", "a"]);
+    expect([...(own?.before ?? [])].map(([path, { name }]) => [path, name])).toEqual([["w/logs/e", "a"]]);
+    const [chosen] = grouped(runs, [], watchedOf(["w/logs"], ["w/logs"], "w/train.ipynb"));
+    expect(chosen?.runs.length).toBe(5);
   });
 
   it("belong to the nearest folder of the list, and are not above it", () => {

@@ -103,7 +103,7 @@ class Windows:
         self._started_at = datetime.now().astimezone()
         self._began, self._seen_before, self._marked_before = 0.0, 0, 0
         self._contention: Contention | None = None
-        self.label = ""
+        self.label = self.notebook = ""
         self._of_start: list[str] = []
         self._group = uuid.uuid4().hex if options.every else ""
 
@@ -222,6 +222,7 @@ class Windows:
             steps_marked=marked,
             notes=[*describe.how_steps_were_found(clock), *self.notes],
             label=self.label,
+            notebook=self.notebook,
             precision=describe.precision(),
             options=asdict(self.options),
             window=[self._seen_before + 1, clock.seen] if marked else [],

@@ -14,6 +14,7 @@ from IPython.core.error import UsageError
 from nbprof.capture.shield import Shield, shielded
 from nbprof.core.errors import CaptureError, NbprofError
 from nbprof.display.slot import Slot
+from nbprof.notebook import naming
 from nbprof.tools.names import by_word
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ class Cell:
 
         session = Session(self._options, source=self._source, on_step=self._stepped)
         session.windows.notes.extend(self._notes)
+        session.windows.label, session.windows.notebook = naming.label(self._shell), naming.notebook(self._shell)
         try:
             session.start()
         except CaptureError as error:

@@ -78,6 +78,8 @@ class OnDisk:
             "recorded": facts.get("recorded") or (capture.started or None if capture is not None else None),
             "known": bool(facts),
             "label": capture.label if capture is not None else "",
+            "notebook": capture.notebook if capture is not None else "",
+            "times_ms": facts.get("times_ms") or [],
             "failed": capture.error if capture is not None and capture.cell_failed else "",
             "notes": [*capture.warnings, *capture.notes] if capture is not None else [],
         }

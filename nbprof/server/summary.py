@@ -13,16 +13,23 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from nbprof.analysis.compare.compare import STEP, by_step
 from nbprof.analysis.steps import step_count
 from nbprof.core.files import LocalFile, RunFiles
 from nbprof.core.version import __version__
 from nbprof.run.cache.folder import Folder, enabled, location
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from nbprof.run.run import Run
 
-LAYOUT = 2
+LAYOUT = 3
 """Raised when other facts are kept, or by other rules."""
+
+_MOST_TIMES = 24
 
 State = tuple[int, ...]
 """Of a file: device, inode, size, time."""
@@ -76,7 +83,7 @@ def _folder() -> Folder | None:
 
 
 def of(run: Run) -> dict[str, Any]:
-    """The facts of a run that was read: framework, device, hosts, steps, step time in ms and verdict."""
+    """The facts of a run that was read: framework, device, steps, step time in ms, its course over the run, and verdict."""
     overview = run.overview
     word, text = overview.get("verdict") or "", overview.get("verdict_text") or ""
     step = overview.get("step_time_ms")
@@ -87,8 +94,16 @@ def of(run: Run) -> dict[str, Any]:
         "recorded": str(started) if started else None,
         "steps": step_count.most(run.steps),
         "step_ms": float(step) if step is not None and math.isfinite(step) else None,
+        "times_ms": course(run.steps),
         "verdict": (f"{word}: {text}" if text else word) or None,
     }
+
+
+def course(steps: pd.DataFrame) -> list[float]:
+    """Step times in ms in time order, at most 24: means of consecutive steps of the averages, of all hosts."""
+    times = by_step(steps)[STEP]
+    parts = np.array_split(times, min(len(times), _MOST_TIMES)) if len(times) else []
+    return [round(float(part.mean()), 4) for part in parts]
 
 
 def fits(facts: dict[str, Any]) -> bool:
@@ -98,4 +113,6 @@ def fits(facts: dict[str, Any]) -> bool:
         all(isinstance(facts.get(name), (str, type(None))) for name in texts)
         and isinstance(facts.get("steps"), int)
         and isinstance(facts.get("step_ms"), (int, float, type(None)))
+        and isinstance(times := facts.get("times_ms"), list)
+        and all(isinstance(time, (int, float)) for time in times)
     )

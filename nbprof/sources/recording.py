@@ -42,7 +42,9 @@ class CaptureInfo:
     warnings : list of str
         What makes the numbers less than was asked for, as a worker that is missing.
     label : str
-        ``run 7``: recordings are counted in each kernel.
+        ``training [3]``, by notebook and cell; else ``run 7``: recordings are counted in each kernel.
+    notebook : str
+        File name of the notebook whose cell was recorded, where known.
     precision : str
         The dtype policy of Keras, where known.
     batch : str
@@ -74,6 +76,7 @@ class CaptureInfo:
     failed_at_step: int | None = None
     notes: list[str] = field(default_factory=list)
     label: str = ""
+    notebook: str = ""
     precision: str = ""
     batch: str = ""
     options: dict[str, Any] = field(default_factory=dict)

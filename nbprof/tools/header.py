@@ -16,10 +16,15 @@ from nbprof.tools.steps import payload as steps
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
+_DATED = re.compile(r"\d{4}(_\d\d){5}(_\d+)?(-steps-\d+-\d+)?")
+"""How TensorFlow and JAX, and nbprof after them, name the folder of a run."""
+
 
 def label(run: Run) -> str:
-    """What the run is called: as its folder, or its file without suffixes; "run 7" where it was recorded in this process."""
-    return wording.one_line(str(run.source.name or "run"))
+    """What the run is called: as its folder, or its file without suffixes; "training [3]" where nobody gave it another name."""
+    name = str(run.source.name or "run")
+    recorded = run.capture.label if run.capture is not None else ""
+    return wording.one_line(recorded if recorded and _DATED.fullmatch(name) else name)
 
 
 def facts(run: Run) -> list[str]:

@@ -10,6 +10,8 @@ export interface Watched {
   readonly chosen: boolean;
   /** Whether the notebook's runs are saved there. */
   readonly notebook: boolean;
+  /** File name of that notebook; "" where there is none. */
+  readonly name: string;
 }
 
 /** What the server could not look at. */
@@ -27,6 +29,8 @@ export interface Group {
   readonly watched: Watched;
   /** Newest first. */
   readonly runs: readonly Run[];
+  /** By the path of a run, the one that the same notebook recorded before it on the same kind of device. */
+  readonly before: ReadonlyMap<string, Run>;
   /** What could not be looked at, of which no run tells. */
   readonly problems: readonly Problem[];
   /** Why a run could not be analysed, by its path. */
@@ -35,6 +39,7 @@ export interface Group {
 
 interface Making extends Group {
   readonly runs: Run[];
+  readonly before: Map<string, Run>;
   readonly problems: Problem[];
   readonly broken: Map<string, string>;
 }
@@ -56,6 +61,22 @@ function watcherOf(path: string, watched: readonly Watched[]): Watched | null {
   return best;
 }
 
+/** Whether a list that belongs to a notebook has a run: another notebook may save to the same folder. */
+const owned = (run: Run, { notebook, chosen, name }: Watched): boolean =>
+  !notebook || chosen || !run.notebook || !name || run.notebook === name;
+
+/** The newest earlier run of each one's notebook with its framework and device. */
+function linked(group: Making): void {
+  const last = new Map<string, Run>();
+  for (const run of [...group.runs].reverse()) {
+    if (!run.notebook || run.step_ms === null) continue;
+    const key = [run.notebook, run.framework, run.device].join("\n");
+    const earlier = last.get(key);
+    if (earlier) group.before.set(run.path, earlier);
+    last.set(key, run);
+  }
+}
+
 /**
  * The runs by their logdirs. Those of the notebook come first, then those with the newest run; a folder that the person
  * chose stands there also without runs.
@@ -65,7 +86,7 @@ export function grouped(runs: Iterable<Run>, problems: readonly Problem[], watch
   const at = (path: string, owner: Watched): Making => {
     let group = made.get(path);
     if (!group) {
-      group = { path, watched: owner, runs: [], problems: [], broken: new Map() };
+      group = { path, watched: owner, runs: [], before: new Map(), problems: [], broken: new Map() };
       made.set(path, group);
     }
     return group;
@@ -77,7 +98,7 @@ export function grouped(runs: Iterable<Run>, problems: readonly Problem[], watch
   };
   for (const run of runs) {
     const owner = watcherOf(run.path, watched);
-    if (owner) at(home(run.path, owner), owner).runs.push(run);
+    if (owner && owned(run, owner)) at(home(run.path, owner), owner).runs.push(run);
   }
   for (const problem of problems) {
     const owner = watcherOf(problem.path, watched);
@@ -91,7 +112,10 @@ export function grouped(runs: Iterable<Run>, problems: readonly Problem[], watch
   for (const owner of watched) {
     if (owner.chosen && !groups.some(({ path }) => inside(path, owner.path))) at(owner.path, owner);
   }
-  for (const group of made.values()) group.runs.sort(newest);
+  for (const group of made.values()) {
+    group.runs.sort(newest);
+    linked(group);
+  }
   const time = (group: Group): number => {
     const first = group.runs[0]?.time;
     return first !== undefined && Number.isFinite(first) ? first : Number.NEGATIVE_INFINITY;

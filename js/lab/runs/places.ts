@@ -42,14 +42,20 @@ export function logdirs(notebook: string, setting: string, files: Iterable<reado
   return [...found];
 }
 
-/** The folders of the list: of the notebook and of the person, each once. */
-export function watchedOf(notebook: readonly string[], chosen: readonly string[]): Watched[] {
-  const own = new Set(notebook);
+/** The folders of the list: of the notebook, whose path may be given, and of the person, each once. */
+export function watchedOf(
+  logdirs: readonly string[],
+  chosen: readonly string[],
+  notebook: string | null = null,
+): Watched[] {
+  const name = notebook?.slice(notebook.lastIndexOf("/") + 1) ?? "";
+  const own = new Set(logdirs);
   const picked = new Set(chosen);
   return [...new Set([...own, ...picked])].map((path) => ({
     path,
     chosen: picked.has(path),
     notebook: own.has(path),
+    name,
   }));
 }
 

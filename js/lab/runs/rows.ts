@@ -1,8 +1,8 @@
 /** The rows of the tree: what is drawn of a folder, of a run and of a note, and drawn again where it has changed. */
 
-import { h } from "../../lib/dom.js";
+import { h, s } from "../../lib/dom.js";
 import type { Group } from "./groups.js";
-import { ago, facts, fullTime, many, type Run, spoken, stepTime, verdict } from "./run.js";
+import { ago, beside, called, changeOf, facts, fullTime, many, type Run, spoken, stepTime, verdict } from "./run.js";
 
 interface FolderLine {
   readonly kind: "folder";
@@ -12,6 +12,8 @@ interface FolderLine {
 interface RunLine {
   readonly kind: "run";
   readonly run: Run;
+  /** The earlier one that its step time is compared with. */
+  readonly before: Run | undefined;
   /** Why it could not be analysed, or "". */
   readonly problem: string;
 }
@@ -85,13 +87,15 @@ export function runRow(key: string): Row {
   const time = h("time");
   const known = h("span.facts");
   const step = h("span.step");
+  const delta = h("span.delta");
+  const course = h("span.course", { "aria-hidden": "true" });
   const head = h("b");
   const rest = h("span.rest");
   const node = h(
     "div.nbprof-row.nbprof-run",
     { role: "treeitem", "aria-level": 2, "data-key": key },
     h("div.line", name, was, time),
-    h("div.line", known, step),
+    h("div.line", known, course, step, delta),
     h("div.line.low", head, rest),
   );
   let drawn = "";
@@ -102,19 +106,23 @@ export function runRow(key: string): Row {
     run: null,
     group: null,
     update(line, now, busy) {
-      const { run, problem } = line as RunLine;
+      const { run, before, problem } = line as RunLine;
       // Most rows are what they were.
-      const said = `${problem}\n${busy && !run.known}\n${ago(run.time, now)}`;
+      const change = changeOf(run, before);
+      const said = `${problem}\n${busy && !run.known}\n${ago(run.time, now)}\n${change}`;
       if (row.run === run && drawn === said) return;
       drawn = said;
       row.run = run;
       const why = verdict(run, busy, problem);
-      write(name, run.name);
-      write(was, run.label === run.name ? "" : run.label);
+      write(name, called(run));
+      write(was, beside(run));
       write(time, ago(run.time, now));
       set(time, "datetime", Number.isFinite(run.time) ? new Date(run.time).toISOString() : "");
       write(known, facts(run).join(" · "));
       write(step, stepTime(run));
+      write(delta, change);
+      set(delta, "title", before ? `step time against ${called(before)}, ${beside(before)}` : "");
+      course.replaceChildren(...sparkline(run.times_ms));
       write(head, why.head);
       write(rest, why.rest);
       set(head, "class", why.colour);
@@ -126,10 +134,21 @@ export function runRow(key: string): Row {
           .filter(Boolean)
           .join("\n"),
       );
-      set(node, "aria-label", spoken(run, now, busy, problem));
+      set(node, "aria-label", spoken(run, now, busy, problem, change));
     },
   };
   return row;
+}
+
+const [WIDE, HIGH] = [48, 12];
+
+/** The course of step time, from 0 to its largest; nothing of fewer than three points. */
+function sparkline(times: readonly number[]): SVGElement[] {
+  const top = Math.max(...times);
+  if (times.length < 3 || !(top > 0)) return [];
+  const at = (time: number, i: number): string =>
+    `${((i / (times.length - 1)) * WIDE).toFixed(1)},${(HIGH - 1 - (time / top) * (HIGH - 2)).toFixed(1)}`;
+  return [s("svg", { width: WIDE, height: HIGH }, s("polyline", { points: times.map(at).join(" ") }))];
 }
 
 const sentence = ({ head, rest }: { head: string; rest: string }): string => [head, rest].filter(Boolean).join(": ");

@@ -18,12 +18,18 @@ export interface Run {
   readonly framework: string;
   readonly steps: number | null;
   readonly step_ms: number | null;
+  /** "" where it is not known. */
+  readonly device: string;
   /** "Input-bound: 61% of step time is spent waiting for data", or "". */
   readonly verdict: string;
   /** Whether it was analysed. */
   readonly known: boolean;
-  /** The text that the person gave to the recording, or "". */
+  /** What the recording was called: "training [3]" by notebook and cell, or "". */
   readonly label: string;
+  /** File name of the notebook that recorded it, or "". */
+  readonly notebook: string;
+  /** The course of step time over the run, in ms; empty where it is not known. */
+  readonly times_ms: readonly number[];
   /** The error that the recorded cell ended with, or "". */
   readonly failed: string;
 }
@@ -50,11 +56,26 @@ export function runOf(told: unknown): Run | null {
     framework: text(value["framework"]),
     steps: number(value["steps"]),
     step_ms: number(value["step_ms"]),
+    device: text(value["device"]),
     verdict: text(value["verdict"]),
     known: value["known"] === true,
     label: text(value["label"]),
+    notebook: text(value["notebook"]),
+    times_ms: (Array.isArray(value["times_ms"]) ? value["times_ms"] : []).filter((time) => number(time) !== null),
     failed: text(value["failed"]),
   };
+}
+
+/** As the profilers name the folder of a run: by the second. */
+const DATED = /^\d{4}(_\d\d){5}(_\d+)?(-steps-\d+-\d+)?$/;
+
+/** What a run is called: by its folder or file where somebody named that, else by notebook and cell. */
+export const called = (run: Run): string => (run.label && DATED.test(run.name) ? run.label : run.name);
+
+/** What stands beside the name: the time of day of one that is called by its cell, else how the recording was called. */
+export function beside(run: Run): string {
+  if (called(run) !== run.name) return Number.isFinite(run.time) ? CLOCK.format(run.time) : "";
+  return run.label === run.name ? "" : run.label;
 }
 
 /** The last part of a path. */
@@ -82,6 +103,7 @@ const DAY = 24 * HOUR;
 
 const DAY_OF_YEAR = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 const DATE = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric" });
+const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const FULL = new Intl.DateTimeFormat("en-GB", { dateStyle: "full", timeStyle: "long" });
 
 /** The day of a time, with the year where it is another one. */
@@ -120,6 +142,13 @@ export function facts(run: Run): string[] {
 /** "6.20 ms", or "" where there is none. */
 export const stepTime = (run: Run): string => (run.step_ms === null ? "" : ms(run.step_ms));
 
+/** "−12 %" in step time against an earlier run; "" where either is not known. */
+export function changeOf(run: Run, before: Run | undefined): string {
+  if (!before?.step_ms || run.step_ms === null) return "";
+  const percent = Math.round((run.step_ms / before.step_ms - 1) * 100);
+  return `${percent > 0 ? "+" : percent < 0 ? "−" : "±"}${Math.abs(percent)}%`;
+}
+
 /** Classes of verdicts, and the part of the step whose colour they have. */
 const CLASSES: Record<string, string> = {
   "Input-bound": "input",
@@ -157,15 +186,15 @@ export function verdict(run: Run, busy: boolean, problem = ""): Verdict {
 }
 
 /** Everything of a run in one sentence, for who does not see it. */
-export function spoken(run: Run, now: number, busy: boolean, problem = ""): string {
+export function spoken(run: Run, now: number, busy: boolean, problem = "", change = ""): string {
   const { head, rest } = verdict(run, busy, problem);
   const step = stepTime(run);
   return [
-    run.name,
-    run.label,
+    called(run),
+    beside(run),
     ago(run.time, now),
     ...facts(run),
-    step && `${step} per step`,
+    step && `${step} per step${change ? `, ${change} against the run before` : ""}`,
     [head, rest].filter(Boolean).join(": "),
   ]
     .filter(Boolean)

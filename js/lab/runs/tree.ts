@@ -76,7 +76,11 @@ export class Tree {
       if (shut) continue;
       for (const run of group.runs) {
         const problem = group.broken.get(run.path) ?? "";
-        take(`run ${run.path}`, () => runRow(`run ${run.path}`)).update({ kind: "run", run, problem }, now, busy);
+        take(`run ${run.path}`, () => runRow(`run ${run.path}`)).update(
+          { kind: "run", run, before: group.before.get(run.path), problem },
+          now,
+          busy,
+        );
       }
       for (const note of notes(group, busy)) {
         const key = `note ${group.path} ${note.text}`;

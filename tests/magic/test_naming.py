@@ -1,0 +1,33 @@
+"""What a recording of a cell is called."""
+
+from __future__ import annotations
+
+import ast
+from types import SimpleNamespace
+
+import pytest
+
+from nbprof.notebook import naming
+
+
+@pytest.mark.parametrize(
+    ("session", "names", "label", "notebook"),
+    [
+        ("/srv/notebooks/training.ipynb", {"In": ["", "a", "b", "c"]}, "training [3]", "training.ipynb"),
+        ("", {"In": ["", "a"], "__vsc_ipynb_file__": r"C:\\work\\fit.ipynb"}, "fit [1]", "fit.ipynb"),
+        ("training.ipynb", {}, "training", "training.ipynb"),
+        ("", {"In": ["", "a"]}, "", ""),
+        ("console-1", {"In": ["", "a"]}, "", ""),
+    ],
+)
+def test_a_recording_is_called_by_notebook_and_cell(monkeypatch, session, names, label, notebook):
+    monkeypatch.setenv("JPY_SESSION_NAME", session)
+    shell = SimpleNamespace(user_ns=names)
+    assert (naming.label(shell), naming.notebook(shell)) == (label, notebook)
+
+
+def test_the_number_is_that_of_the_cell(bare_kernel):
+    asked = "__import__('nbprof.notebook.naming', fromlist=['label']).label(get_ipython())"
+    bare_kernel.run("import os; os.environ['JPY_SESSION_NAME'] = 'training.ipynb'")
+    reply = bare_kernel.client.execute_interactive("pass", user_expressions={"label": asked}, store_history=True)["content"]
+    assert ast.literal_eval(reply["user_expressions"]["label"]["data"]["text/plain"]) == f"training [{reply['execution_count']}]"
