@@ -7,7 +7,8 @@ LAB := build/lab
 # What `make check` compares with, and after how long it begins no further test.
 SINCE := HEAD
 SECONDS := 80
-# Of `make fuzz`: each round draws other examples; a round that failed is drawn again with the SEED it printed and ROUNDS=1.
+# Of `make fuzz`: each round draws other examples; a round that failed is drawn again with the SEED it printed and ROUNDS=1. Damaged
+# files are drawn for FUZZ_SECONDS, and so long again by each fuzzer that is guided by coverage.
 SEED := $(shell date +%s)
 ROUNDS := 10
 FUZZ_SECONDS := 60
@@ -75,13 +76,14 @@ check: $(VENV)/.test
 	@until=$$(($$(date +%s) + $(SECONDS))) && $(MAKE) --no-print-directory lint && \
 		PATH="$(CURDIR)/$(BIN):$$PATH" python -m tests.support.check $$until $(SINCE)
 
-## Property tests on examples drawn at random, the fuzzers of the readers, and Ctrl-C in INTERRUPTS cells of each framework.
+## Property tests on examples drawn at random, damaged files of every format, two readers by atheris, and Ctrl-C in INTERRUPTS cells a framework.
 fuzz: $(VENV)/.test
 	for round in $$(seq 0 $$(($(ROUNDS) - 1))); do \
 		seed=$$(($(SEED) + round)); \
 		echo "This round again: make fuzz SEED=$$seed ROUNDS=1"; \
 		env -u CI $(BIN)/python -m pytest -q -n 2 -m hypothesis --ignore tests/e2e --hypothesis-seed=$$seed || exit 1; \
 	done
+	$(BIN)/python -m tests.fuzz.readers --seed $(SEED) --seconds $(FUZZ_SECONDS) --keep build/fuzz/finds
 	$(BIN)/python -m pip install --quiet atheris
 	mkdir -p build/fuzz/chrome build/fuzz/xspace
 	for reader in chrome xspace; do \

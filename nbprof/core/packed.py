@@ -26,6 +26,8 @@ _BROKEN = (
     *(ValueError, LookupError, OverflowError, RuntimeError),
 )
 _BLOCK = 1 << 22
+_RATIO, _SMALL = 256, 1 << 26
+"""Traces shrink to a tenth or a fiftieth; what unpacks to more than so many times its bytes, and to more than 64 MiB, is a bomb."""
 _FEED = 1 << 9
 PACKINGS = ((b"\x1f\x8b", "gzip"), (b"BZh", "bzip2"), (b"\xfd7zXZ\0", "xz"))
 """How compressed files start."""
@@ -43,10 +45,16 @@ def in_archive(label: str) -> Iterator[None]:
     except _BROKEN as error:
         raise ReadError(DAMAGED.format(printable(str(error)) or type(error).__name__), path=label) from None
     except Exception as error:
-        # isal has errors of its own.
-        if not type(error).__module__.startswith("isal"):
+        # isal has errors of its own, in a module that is not there where it is not installed.
+        if not type(error).__module__.startswith(("isal", "igzip")):
             raise
         raise ReadError(DAMAGED.format(printable(str(error))), path=label) from None
+
+
+def allowed(packed: int | None, limit: int, times: int = 1) -> int:
+    """How many bytes a file of so many may unpack to: `times` what the user said, by default not out of all proportion."""
+    most = times * limit
+    return most if packed is None or limit != LIMIT_BYTES else min(most, max(_RATIO * packed, _SMALL))
 
 
 def encrypted(label: str) -> ReadError:
@@ -117,14 +125,42 @@ class Unpacked:
         return unpack(self.packed.head(count), self.packing, count)
 
     def open(self) -> BinaryIO:
-        """The stream of what is inside."""
-        return opened(self.packed.open(), self.packing)
+        """The stream of what is inside; it raises `ReadError` where that is damaged or too large."""
+        with in_archive(self.label):
+            file = opened(self.packed.open(), self.packing)
+        return io.BufferedReader(_Guarded(file, self.label, allowed(self.packed.size, self.limit)))
 
     def read(self) -> Buffer:
         """All bytes inside."""
         packed = self.packed.read()
         with in_archive(self.label), opened(io.BufferedReader(_Bytes(packed)), self.packing) as file:
-            return read_all(file, self.label, self.limit)
+            return read_all(file, self.label, allowed(packed.size, self.limit))
+
+
+class _Guarded(io.RawIOBase):
+    """What is inside a packed file, as far as it may be read; its damage is a `ReadError`."""
+
+    def __init__(self, file: BinaryIO, label: str, limit: int) -> None:
+        self._file = file
+        self._label = label
+        self._limit = limit
+        self._came = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        with in_archive(self._label):
+            part = self._file.read(len(target))
+        self._came += len(part)
+        if self._came > self._limit:
+            raise too_large(self._label, self._limit)
+        target[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 class _Bytes(io.RawIOBase):

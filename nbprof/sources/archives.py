@@ -18,7 +18,7 @@ from typing import IO, Any, BinaryIO, cast
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, Buffer, LocalFile, SourceFile, Stamp, printable, size_text, too_large
-from nbprof.core.packed import DAMAGED, as_file, encrypted, in_archive, opened, read_all
+from nbprof.core.packed import DAMAGED, allowed, as_file, encrypted, in_archive, opened, read_all
 from nbprof.sources.folders import NAMED, Listing, promised
 from nbprof.sources.sniff import HEAD
 
@@ -177,7 +177,7 @@ class ZipArchive(_Archive):
         """All bytes of a member."""
         try:
             with self._lock, self._opened(member) as inside:
-                out = read_all(inside, member.label, self.limit, member.size)
+                out = read_all(inside, member.label, allowed(member.key.compress_size, self.limit), member.size)
         finally:
             self._wanted -= {member.at}
             self.close()
@@ -231,7 +231,7 @@ class TarArchive(_Archive):
                     yield archive
                 return
             with opened(file, self.packing) as inside:
-                stream = _Bounded(inside, self.label, 4 * self.limit, self.progress)
+                stream = _Bounded(inside, self.label, allowed(self.source.size, self.limit, 4), self.progress)
                 with _Tar.open(fileobj=cast(Any, stream), mode="r|", bufsize=1 << 20) as archive:
                     yield archive
 

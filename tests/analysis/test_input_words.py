@@ -82,10 +82,12 @@ def test_a_wait_that_could_not_be_recorded_is_unknown_and_not_0(name, traced):
         assert (check["level"], check["statement"]) == ("unknown", UNTRACED)
 
 
-@pytest.mark.parametrize(("ran", "told"), [("DecodeJpeg", True), ("RandomUniform", False)])
-def test_what_each_epoch_makes_anew_is_told_by_turns_of_repeat_and_by_ops_of_the_pipeline(tmp_path, ran, told):
+@pytest.mark.parametrize(
+    ("ran", "budget", "told"), [("DecodeJpeg", 1000, True), ("RandomUniform", 1000, False), ("DecodeJpeg", "None", False)]
+)
+def test_what_each_epoch_makes_anew_is_told_by_turns_of_repeat_and_by_ops_of_the_pipeline(tmp_path, ran, budget, told):
     host, main, pool, maps = PlaneWriter("/host:CPU"), [], [], []
-    of_root = {"id": 10, "parent_id": 0, "ram_budget_megabytes": 1000}
+    of_root = {"id": 10, "parent_id": 0, "ram_budget_megabytes": budget}
     of_map = {"parent_id": 11, "parallelism": 8, "shapes": "[64,64] []", "types": "float int64"}
     for step in range(6):
         at = 10 * step * MS

@@ -58,6 +58,14 @@ def test_ops_count_by_what_they_do(tmp_path):
     assert p.run.activity.has_device
 
 
+def test_a_core_that_a_damaged_file_has_twice_is_one_device(tmp_path):
+    twice = [core(number, [(FUSION, 1, 3)], [("7", 0, 4, {"group_id": 0})]) for number in (0, 1, 0)]
+    p = profile(tmp_path, xspace(*twice))
+    assert p.devices["device"].tolist() == [0, 1]
+    assert p.pods.cores["worker"].tolist() == ["host-a:0", "host-a:1"]
+    assert "several planes of device 0" in str(p.receipt)
+
+
 @pytest.mark.parametrize(
     ("op", "category"),
     [

@@ -14,6 +14,7 @@ import zlib
 import numpy as np
 import pytest
 
+from nbprof.core import packed as core_packed
 from nbprof.core.errors import ReadError
 from nbprof.formats.chrome import document as chrome_document
 from nbprof.formats.chrome.digits import PADDING, after_spaces, words
@@ -350,16 +351,25 @@ def test_damage_in_a_packed_file_is_said():
 def test_a_gzip_bomb_ends_at_the_limit():
     make = zlib.compressobj(9, zlib.DEFLATED, 31)
     bomb = make.compress(b"[") + b"".join(make.compress(b" " * (1 << 20)) for _ in range(300)) + make.flush()
-    with pytest.raises(ReadError, match=r"/run/host.pt.trace.json: decompresses to more than 50,000,000 bytes .*limit_bytes"):
+    with pytest.raises(ReadError, match=r"/run/host.pt.trace.json: it decompresses to more than 47.68 MiB.*limit_bytes"):
         read(bomb, limit_bytes=50_000_000)
     assert len(read(gzip.compress(_small().encode()), limit_bytes=50_000_000).events) == 2
+
+
+def test_what_unpacks_out_of_all_proportion_is_a_bomb_unless_the_user_says_otherwise(monkeypatch):
+    monkeypatch.setattr(core_packed, "_SMALL", 1 << 20)
+    monkeypatch.setattr(core_packed, "_RATIO", 20)
+    bomb = packed(compact(*[complete("a" * 4000, i) for i in range(1000)]))
+    with pytest.raises(ReadError, match=r"it decompresses to more than 1\.?\d* MiB.*limit_bytes"):
+        read(bomb)
+    assert len(read(bomb, limit_bytes=1 << 28).events) == 1000
 
 
 def test_spaces_without_end_take_no_memory():
     make = zlib.compressobj(9, zlib.DEFLATED, 31)
     bomb = make.compress(b"[") + b"".join(make.compress(b" " * (1 << 20)) for _ in range(200)) + make.compress(b"]") + make.flush()
     tracemalloc.start()
-    trace = read(bomb)
+    trace = read(bomb, limit_bytes=1 << 30)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(trace.events) == 0

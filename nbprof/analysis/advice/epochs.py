@@ -21,6 +21,7 @@ _WORTH = (*_FUNCTIONS, "ParseExample", *SOURCES)
 _KEPT = re.compile("Cache|Snapshot")
 _NEW = re.compile("Generator|DataService|Random|Remote|Reverb")
 _VARIES = re.compile(r"Random|PyFunc(?!Stateless)|Multinomial|TruncatedNormal|Shuffle|Variable")
+_WHOLE = re.compile(r"\d{1,9}", re.ASCII)
 _SHAPE = re.compile(r"\[(?:\d+(?:,\d+)*)?\]")
 _BYTES = {
     **dict.fromkeys(("bool", "int8", "uint8"), 1),
@@ -91,7 +92,8 @@ def anew(
     mine = params.get(int(epochs["id"].iloc[0]), {})
     size = _size(str(mine.get("shapes", "")), str(mine.get("types", "")), batch)
     root = own.loc[own["parent"].isna(), "id"]
-    budget = max((int(str(params.get(int(one), {}).get("ram_budget_megabytes", 0))) for one in root), default=0) * 10**6
+    budgets = [str(params.get(int(one), {}).get("ram_budget_megabytes", 0)) for one in root]
+    budget = max((int(text) for text in budgets if _WHOLE.fullmatch(text)), default=0) * 10**6
     calls = int(alike.index[0])
     if size is None or not 0 < size * calls <= budget:
         return None

@@ -40,7 +40,6 @@ def tasks(trace: Trace) -> pd.DataFrame:
     stream = np.array([int(found[1]) if (found := re.search(r"Stream (\d{1,9})$", name)) else -1 for name in thread], np.int64)
     names = pd.Series(trace.names[events.name[at]], dtype=object)
     types = {name: op_type(str(name)) for name in names.unique()}
-    strings = [str(trace.strings[code]) for code in arg[at].tolist()] if len(at) else []
     return pd.DataFrame(
         {
             "host": lanes["host"].to_numpy(object)[lane],
@@ -50,7 +49,7 @@ def tasks(trace: Trace) -> pd.DataFrame:
             "stream_id": pd.Series(np.where(own, -1, stream[lane]), dtype="Int64").mask(lambda ids: ids < 0),
             "op_name": names,
             "op_type": names.map(types).astype(object),
-            "task_type": np.where(own, "COMMUNICATION", np.array(strings, object)),
+            "task_type": np.where(own, "COMMUNICATION", np.array(trace.texts(arg[at]), object)),
             "start_ps": pd.Series(events.start[at], dtype="Int64"),
             "duration_us": events.duration[at] / 1e6,
         }

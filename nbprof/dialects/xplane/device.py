@@ -81,6 +81,9 @@ def devices(trace: Trace, out: act.Activity) -> list[int]:
         kind = found.group(1)
         if kind == "GPU":
             gpus.append(number)
+        if any((row["host"], row["device"]) == (plane.host, int(found.group(2))) for row in rows):
+            trace.receipt.warn(f"{plane.host} has several planes of device {found.group(2)}; its facts are those of the first.")
+            continue
         rows.append(
             {
                 "host": plane.host,

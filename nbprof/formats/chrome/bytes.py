@@ -6,12 +6,11 @@ import zlib
 from collections.abc import Callable, Iterator
 from importlib import import_module
 
-from nbprof.core.errors import ReadError
-from nbprof.core.files import Buffer, SourceFile
+from nbprof.core.files import Buffer, SourceFile, too_large
+from nbprof.core.packed import allowed
 
 CHUNK = 1 << 22
 MAGIC = b"\x1f\x8b"
-LIMIT_BYTES = 16 << 30
 
 
 def _decompressor() -> Callable[[], zlib._Decompress]:
@@ -50,14 +49,11 @@ class Source:
         """
         buffer = self.file.read()
         packed = bytes(buffer.data[:2]) == MAGIC
+        limit = allowed(buffer.size, self.limit)
         for chunk in self._unpacked(buffer) if packed else self._plain(buffer):
             self.read += len(chunk)
-            if packed and self.read > self.limit:
-                raise ReadError(
-                    f"decompresses to more than {self.limit:,} bytes from {buffer.size:,}: it may be a gzip bomb. If it is a real trace, "
-                    "raise the limit: nbprof.load(..., limit_bytes=...).",
-                    path=self.file.label,
-                )
+            if packed and self.read > limit:
+                raise too_large(self.file.label, limit)
             if chunk:
                 yield chunk
 

@@ -12,10 +12,10 @@ import gc
 from collections.abc import Callable, Sequence
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import SourceFile
+from nbprof.core.files import LIMIT_BYTES, SourceFile
 from nbprof.core.trace import Receipt, Trace
 from nbprof.formats.chrome.build import Builder
-from nbprof.formats.chrome.bytes import LIMIT_BYTES, Source
+from nbprof.formats.chrome.bytes import Source
 from nbprof.formats.chrome.document import Document, walk
 
 # Where XLA's exporter stops.

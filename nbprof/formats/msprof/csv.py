@@ -26,6 +26,10 @@ NONE_32, NONE_64 = 4294967295, 2**63 - 1
 _WRAP_US = Decimal(2**64) / 1000
 """What a difference of -1 ns becomes, in µs, where it was unsigned: 18446744073709551.616 less it."""
 _NA = ["N/A", "", "NA", "NaN", "nan", "null", "None", "n/a"]
+LONGEST_US = 2**61 // 10**6
+"""26 days. A moment, what is added to it for another begin, and a duration are ps that int64 holds together."""
+MOST_BYTES = 2**53
+"""What float64 counts exactly."""
 _MORE = 8
 _MEASURED = ("_us", "_ms", "_bytes", "_percent", "_ratio", "_per_second", "_cycles")
 """What a name ends in that is a number whatever the file holds."""
@@ -103,9 +107,9 @@ def _section(data: bytes) -> Section:
             out[spec.name] = _numbers(column, spec, said)
     base = min((int(us[good].min()) for us, _, good in times.values() if good.any()), default=0)
     for name, (us, frac, good) in times.items():
-        far = good & (us - base > 10**12 * 8)
+        far = good & (us - base > LONGEST_US)
         if far.any():
-            said.append(f"{_count(far)} in {name} are months after the others and were left out.")
+            said.append(f"{_count(far)} in {name} are over 26 days after the first and were left out.")
             good = good & ~far
         out[name] = pd.arrays.IntegerArray(np.where(good, (np.where(good, us, base) - base) * 1_000_000 + frac, 0), ~good)
     frame = pd.DataFrame(out, copy=False)
@@ -227,7 +231,14 @@ def _numbers(column: pd.Series, spec: Column, said: list[str]) -> npt.NDArray[np
     if infinite.any():
         out = np.where(infinite, np.nan, out)
         said.append(f"{_count(infinite)} in {spec.name} are not finite; treated as unknown.")
-    return out * spec.scale if spec.scale != 1.0 else out
+    if spec.scale != 1.0:
+        with np.errstate(over="ignore"):
+            out = out * spec.scale
+    for unit, most, much in (("_us", LONGEST_US, "26 days"), ("_bytes", MOST_BYTES, "8 PiB")):
+        if spec.name.endswith(unit) and (beyond := np.abs(out) > most).any():
+            out = np.where(beyond, np.nan, out)
+            said.append(f"{_count(beyond)} in {spec.name} are over {much}; treated as unknown.")
+    return out
 
 
 def _ids(column: pd.Series, name: str, said: list[str]) -> pd.arrays.IntegerArray:

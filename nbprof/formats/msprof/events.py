@@ -36,6 +36,8 @@ class _New:
 
     def add(self, table: Table, rows: npt.NDArray[np.bool_], lane: Int64s, name: Int64s, start: Int64s, duration: Int64s) -> None:
         """Events of the marked rows of a table, which learns their numbers in the end."""
+        if not rows.any():
+            return
         self.parts.append((lane, name, start, duration))
         self.wanted.append((table, rows))
 

@@ -15,7 +15,7 @@ from nbprof.formats.msprof import csv as msprof_csv
 from nbprof.formats.msprof.columns import columns
 
 # ps around an origin that int64 holds, with room to add.
-_REACH_NS = 2**53
+_REACH_NS = 2**52
 _FILE = re.compile(r"^(?P<module>[A-Za-z][A-Za-z_]*?)(?:_slice_(?P<slice>\d+))?(?P<ids>(?:_\d{1,9})*)(?:_(?P<time>\d{14}))?\.\w+$")
 _DEVICE = re.compile(r"^device_(\d{1,4})$")
 

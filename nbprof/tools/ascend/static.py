@@ -60,15 +60,21 @@ def _iterations(group: dict[str, Any]) -> str:
 
 
 def _types(section: dict[str, Any]) -> str:
+    # Columns without a value are left out of the table.
     data = section["table"]["data"]
+    time = data.get("total_us")
     rows = [
         [
-            markup.text(data["op_type"]["values"][int(data["op_type"]["codes"][i])]),
-            markup.text(data["core"]["values"][int(data["core"]["codes"][i])]) if "core" in data else "",
-            wording.number(data["tasks"][i]),
-            wording.number(float(data["total_us"][i]) / 1000, 2),
-            wording.percent(data["fraction"][i]),
+            markup.text(_text(data, "op_type", i)),
+            markup.text(_text(data, "core", i)),
+            wording.number(data["tasks"][i] if "tasks" in data else None),
+            wording.number(None if time is None else float(time[i]) / 1000, 2),
+            wording.percent(data["fraction"][i] if "fraction" in data else None),
         ]
         for i in range(min(section["table"]["rows"], 2 * _ROWS))
     ]
     return markup.table("NPU ops by type", section["scope"], ["Type", "Runs on", "Count", "ms", "%"], rows, "llrrr")
+
+
+def _text(data: dict[str, Any], key: str, row: int) -> str:
+    return str(data[key]["values"][int(data[key]["codes"][row])]) if key in data else ""
