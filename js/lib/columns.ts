@@ -2,7 +2,7 @@
 
 import { numberAt, textAt } from "./codec.js";
 import { type Child, h, type Props } from "./dom.js";
-import { bytesIn, type byteUnit, kernelName, MISSING, num, tailPath } from "./format.js";
+import { bytesIn, type byteUnit, MISSING, num } from "./format.js";
 import type { Column, Meta, Table } from "./payload.js";
 
 export interface ColumnSpec {
@@ -91,21 +91,6 @@ function textOf(column: Full, table: Table, row: number, unit: ReturnType<typeof
     return num(numberAt(data, row), column.digits ?? (column.kind === "percent" ? 1 : 0));
   }
   return textAt(data, row) || MISSING;
-}
-
-/** A long name: its tail in full colour. Kernels by their signature, everything else as a path. */
-export function nameNode(full: string): HTMLElement {
-  const code = h("code");
-  const kernel = kernelName(full);
-  if (kernel.template || kernel.name !== full) {
-    code.append(kernel.name);
-    if (kernel.template) code.append(h("span", kernel.template));
-    return code;
-  }
-  const { head, tail } = tailPath(full);
-  if (head) code.append(h("span", head));
-  code.append(tail);
-  return code;
 }
 
 /** Width of a digit in the font of `element`, in px: hosts bring their own. */

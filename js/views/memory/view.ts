@@ -2,6 +2,7 @@
 
 import { numberAt, textAt } from "../../lib/codec.js";
 import { toCsv } from "../../lib/csv.js";
+import { cutOf } from "../../lib/cut.js";
 import { clear, h, listen } from "../../lib/dom.js";
 import { bytesText, count, known, ms, percent } from "../../lib/format.js";
 import { downloadButton, emptyView, figures, heading, link, picker, segmented } from "../../lib/parts.js";
@@ -132,7 +133,7 @@ function byOp({ memory_id, ops }: MemoryId, context: ViewContext, signal: AbortS
         grow: true,
         cell: (row, cell) => {
           const name = textAt(ops.data.op, row);
-          if (name) fillName(cell, name);
+          if (name) fillName(cell, name, cutOf(ops, "op"));
           else cell.append(h("span.dim", "in no op"));
         },
       },
@@ -186,7 +187,7 @@ function alive(el: HTMLElement, context: ViewContext, id: MemoryId, at: number, 
     {
       key: "op",
       grow: true,
-      cell: (row, cell) => fillName(cell, textAt(live.data.op, row)),
+      cell: (row, cell) => fillName(cell, textAt(live.data.op, row), cutOf(live, "op")),
     },
     { key: "region_type", narrow: true },
     { key: "data_type", narrow: true },
