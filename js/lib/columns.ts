@@ -31,6 +31,15 @@ export interface ColumnSpec {
   align?: "left" | "right" | "center";
 }
 
+/** Columns without those that are empty in every row. */
+export function filled(specs: readonly ColumnSpec[], { data, rows }: Table): ColumnSpec[] {
+  const has = (key: string): boolean => {
+    for (let row = 0; row < rows; row++) if (textAt(data[key], row)) return true;
+    return false;
+  };
+  return specs.filter(({ key }) => data[key] === undefined || has(key));
+}
+
 export type Full = ColumnSpec & Column;
 
 /** The columns on screen: what the payload says of them, overridden by the view. */

@@ -69,24 +69,27 @@ export function donut(options: {
     );
   }
   const biggest = options.parts[0];
+  // A ring of one part is a circle.
+  const several = arcs.length > 1;
   return h(
-    "figure.donut",
+    several ? "figure.donut" : "figure.donut.lone",
     h("h4", h("b", options.title), h("span", options.total)),
-    s(
-      "svg",
-      {
-        width: size,
-        height: size,
-        viewBox: "0 0 88 88",
-        role: "img",
-        "aria-label": biggest
-          ? `${options.title}: ${biggest.label} ${num(biggest.percent, 1)}%`
-          : `${options.title}: nothing recorded`,
-      },
-      s("g", { transform: "rotate(-90 44 44)" }, ...arcs),
-      options.center && s("text", { x: 44, y: 43 }, options.center[0]),
-      options.center && s("text", { x: 44, y: 57 }, options.center[1]),
-    ),
+    several &&
+      s(
+        "svg",
+        {
+          width: size,
+          height: size,
+          viewBox: "0 0 88 88",
+          role: "img",
+          "aria-label": biggest
+            ? `${options.title}: ${biggest.label} ${num(biggest.percent, 1)}%`
+            : `${options.title}: nothing recorded`,
+        },
+        s("g", { transform: "rotate(-90 44 44)" }, ...arcs),
+        options.center && s("text", { x: 44, y: 43 }, options.center[0]),
+        options.center && s("text", { x: 44, y: 57 }, options.center[1]),
+      ),
     h("ul.dl", ...rows),
   );
 }

@@ -62,7 +62,10 @@ def test_every_tab_shows_its_numbers_and_asks_no_host(page, report):
     for category in ("input", "host_compute"):
         assert f"{p.steps.summary.set_index('category').loc[category, 'mean_ms']:.2f}" in steps
     assert "bottleneck" in steps
+    assert "Device side" not in steps, "there is no device"
     ops = visit(page, "Ops").inner_text()
+    assert "Host, by op" in ops
+    assert "Device" not in ops
     top = p.ops.frame.iloc[0]
     assert top["op"].split("::")[-1].split("/")[-1] in ops
     assert f"{top['self_us']:,.1f}" in ops

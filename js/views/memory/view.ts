@@ -1,6 +1,7 @@
 /** Memory: how much was in use, when it was most, and what was alive then. */
 
 import { numberAt, textAt } from "../../lib/codec.js";
+import { filled } from "../../lib/columns.js";
 import { toCsv } from "../../lib/csv.js";
 import { cutOf } from "../../lib/cut.js";
 import { clear, h, listen } from "../../lib/dom.js";
@@ -114,7 +115,7 @@ function timeline(
       stacked && key("m-stack", `Stack ${bytesText(stack)} at the peak`),
       key("m-heap", stacked ? "Heap" : "Allocated"),
       held && key("m-free", stacked ? "Free" : "Reserved, not allocated"),
-      fragmented && key("m-frag", "Fragmentation (right axis)"),
+      fragmented && key("m-frag", "Fragmentation, %, below"),
     ),
     absent.length > 0 &&
       h("p.more", `This allocator does not state ${absent.join(", ").replace(/, ([^,]*)$/, " or $1")}.`),
@@ -207,7 +208,8 @@ function alive(el: HTMLElement, context: ViewContext, id: MemoryId, at: number, 
   ];
   const handle = table(holder, {
     table: live,
-    columns,
+    // PyTorch states neither regions nor types.
+    columns: filled(columns, live),
     sort: { key: "allocated_bytes", descending: true },
     onRow: (row) => {
       const name = textAt(live.data.op, row);

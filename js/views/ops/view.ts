@@ -39,7 +39,9 @@ export const render: View = (el, context, hint) => {
   let idle = false;
   const drawDonuts = (): void => {
     clear(donuts);
-    for (const where of SIDES) donuts.append(...side(context.payload, where, idle));
+    // A run on the CPU alone has no other side.
+    for (const where of SIDES)
+      if (where === "host" || context.payload.meta.has_device) donuts.append(...side(context.payload, where, idle));
   };
   const include = toggle("Include idle", idle, (on) => {
     idle = on;
@@ -61,9 +63,7 @@ function side(payload: Payload, where: Where, idle: boolean): HTMLElement[] {
   if (!(payload.ops.totals[`${where}_us`] > 0)) {
     const why =
       where === "device"
-        ? payload.meta.has_device
-          ? "No op ran on the device during the recording."
-          : "Not recorded: this run used the CPU only."
+        ? "No op ran on the device during the recording."
         : "Not recorded: the host tracer was off, or no op ran on the host.";
     return [h("div.donut.none", h("h4", h("b", title)), h("p.dim", why))];
   }

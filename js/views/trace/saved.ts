@@ -134,7 +134,13 @@ export class SavedSource implements Source {
     const first = Math.max(0, lowest(time.length, (i) => (time[i] as number) > from) - 1);
     const last = lowest(time.length, (i) => (time[i] as number) > to);
     const part = value.subarray(first, last);
-    return { time: time.subarray(first, last), low: part, high: part, last: part, mean: unit === "percent" ? part : part.map(() => Number.NaN) };
+    return {
+      time: time.subarray(first, last),
+      low: part,
+      high: part,
+      last: part,
+      mean: unit === "percent" ? part : part.map(() => Number.NaN),
+    };
   }
 
   label(name: number, lane: number, event: number): string {
