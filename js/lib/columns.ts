@@ -2,7 +2,7 @@
 
 import { numberAt, textAt } from "./codec.js";
 import { type Child, h, type Props } from "./dom.js";
-import { bytesIn, type byteUnit, kernelName, MISSING, num, tailPath } from "./format.js";
+import { bytesIn, type byteUnit, MISSING, num } from "./format.js";
 import type { Column, Meta, Table } from "./payload.js";
 
 export interface ColumnSpec {
@@ -29,6 +29,15 @@ export interface ColumnSpec {
   /** Fills the cell instead of the default. Text only through nodes. */
   cell?: (row: number, cell: HTMLTableCellElement) => void;
   align?: "left" | "right" | "center";
+}
+
+/** Columns without those that are empty in every row. */
+export function filled(specs: readonly ColumnSpec[], { data, rows }: Table): ColumnSpec[] {
+  const has = (key: string): boolean => {
+    for (let row = 0; row < rows; row++) if (textAt(data[key], row)) return true;
+    return false;
+  };
+  return specs.filter(({ key }) => data[key] === undefined || has(key));
 }
 
 export type Full = ColumnSpec & Column;
@@ -91,21 +100,6 @@ function textOf(column: Full, table: Table, row: number, unit: ReturnType<typeof
     return num(numberAt(data, row), column.digits ?? (column.kind === "percent" ? 1 : 0));
   }
   return textAt(data, row) || MISSING;
-}
-
-/** A long name: its tail in full colour. Kernels by their signature, everything else as a path. */
-export function nameNode(full: string): HTMLElement {
-  const code = h("code");
-  const kernel = kernelName(full);
-  if (kernel.template || kernel.name !== full) {
-    code.append(kernel.name);
-    if (kernel.template) code.append(h("span", kernel.template));
-    return code;
-  }
-  const { head, tail } = tailPath(full);
-  if (head) code.append(h("span", head));
-  code.append(tail);
-  return code;
 }
 
 /** Width of a digit in the font of `element`, in px: hosts bring their own. */

@@ -1,7 +1,9 @@
 /** Ranked parts of one thing as a ring with its list. */
 
+import { cuts } from "./cut.js";
 import { h, s } from "./dom.js";
-import { num } from "./format.js";
+import { displayName, num } from "./format.js";
+import { nameNode } from "./name.js";
 
 export interface DonutPart {
   label: string;
@@ -23,13 +25,14 @@ export function donut(options: {
   hue: "d" | "h";
   parts: readonly DonutPart[];
   center?: [string, string];
-  /** Draws the label of a part in the list; plain text by default. */
-  label?: (part: DonutPart) => Node;
   size?: number;
 }): HTMLElement {
   const ranked = options.parts.filter((part) => (part.kind ?? "rank") === "rank").length;
   const steps = LIGHTNESS[ranked > 5 ? 10 : 5];
   const size = options.size ?? 88;
+  const cut = cuts(
+    options.parts.filter(({ kind }) => (kind ?? "rank") === "rank").map(({ label }) => displayName(label)),
+  );
   let rank = 0;
   let start = 0;
   const arcs: SVGElement[] = [];
@@ -60,30 +63,33 @@ export function donut(options: {
         "li",
         { class: css, style },
         h("i"),
-        options.label?.(part) ?? h("span.tail", { title: part.label }, h("bdi", part.label)),
+        h("span", { title: part.label }, nameNode(part.label, cut)),
         `${num(part.percent, 1)}%`,
       ),
     );
   }
   const biggest = options.parts[0];
+  // A ring of one part is a circle.
+  const several = arcs.length > 1;
   return h(
-    "figure.donut",
+    several ? "figure.donut" : "figure.donut.lone",
     h("h4", h("b", options.title), h("span", options.total)),
-    s(
-      "svg",
-      {
-        width: size,
-        height: size,
-        viewBox: "0 0 88 88",
-        role: "img",
-        "aria-label": biggest
-          ? `${options.title}: ${biggest.label} ${num(biggest.percent, 1)}%`
-          : `${options.title}: nothing recorded`,
-      },
-      s("g", { transform: "rotate(-90 44 44)" }, ...arcs),
-      options.center && s("text", { x: 44, y: 43 }, options.center[0]),
-      options.center && s("text", { x: 44, y: 57 }, options.center[1]),
-    ),
+    several &&
+      s(
+        "svg",
+        {
+          width: size,
+          height: size,
+          viewBox: "0 0 88 88",
+          role: "img",
+          "aria-label": biggest
+            ? `${options.title}: ${biggest.label} ${num(biggest.percent, 1)}%`
+            : `${options.title}: nothing recorded`,
+        },
+        s("g", { transform: "rotate(-90 44 44)" }, ...arcs),
+        options.center && s("text", { x: 44, y: 43 }, options.center[0]),
+        options.center && s("text", { x: 44, y: 57 }, options.center[1]),
+      ),
     h("ul.dl", ...rows),
   );
 }

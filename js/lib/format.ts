@@ -92,11 +92,13 @@ export function bytesText(value: Maybe, unit?: ByteUnit): string {
   return parts.unit ? `${parts.value} ${parts.unit}` : parts.value;
 }
 
-/** The last three segments of a path, and the "…/" that stands for those before them ("" when there are none). */
-export function tailPath(name: string): { head: string; tail: string } {
-  const segments = name.split("/");
-  if (segments.length <= 3) return { head: "", tail: name };
-  return { head: "…/", tail: segments.slice(-3).join("/") };
+/** Where the part of a name begins that is set in full colour: the last three segments of a path, the last one of an iterator. */
+export function tailStart(full: string): number {
+  const segments = full.split("/");
+  if (segments.length > 3) return segments.slice(0, -3).join("/").length + 1;
+  if (segments.length > 1) return 0;
+  const colons = full.lastIndexOf("::");
+  return colons > 0 ? colons + 2 : 0;
 }
 
 /** Index of the bracket that closes the one at `open`, or -1. */
@@ -158,4 +160,10 @@ export function kernelName(full: string): { name: string; template: string } {
   const cut = template >= 0 ? template : end;
   const name = full.slice(start, cut);
   return name ? { name, template: full.slice(cut, end) } : { name: full, template: "" };
+}
+
+/** A name as it is drawn: a kernel without return type, namespaces and arguments, everything else as it is. */
+export function displayName(full: string): string {
+  const { name, template } = kernelName(full);
+  return name + template;
 }

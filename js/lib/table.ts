@@ -5,15 +5,17 @@
  */
 
 import { numberAt, textAt } from "./codec.js";
-import { barOf, type ColumnSpec, digitWidth, type Full, fullColumns, isNumber, nameNode, shown } from "./columns.js";
+import { barOf, type ColumnSpec, digitWidth, type Full, fullColumns, isNumber, shown } from "./columns.js";
 import { toCsv } from "./csv.js";
+import { cutOf } from "./cut.js";
 import { clear, h, handled, listen, modified, reason } from "./dom.js";
 import { byteUnit, MISSING } from "./format.js";
+import { nameNode } from "./name.js";
 import { copyText } from "./parts.js";
 import type { Table } from "./payload.js";
 import { allRows, filterRows, firstDirection, matcher, mostOf, type Sort, sortRows, textKeys } from "./rows.js";
 
-export { type ColumnSpec, nameNode } from "./columns.js";
+export type { ColumnSpec } from "./columns.js";
 
 export interface TableOptions {
   table: Table;
@@ -52,6 +54,8 @@ export interface TableHandle {
   setTable(table: Table): void;
   setWhere(where: ((row: number) => boolean) | undefined): void;
   setSort(sort: Sort | null): void;
+  /** Names take the lines that they need, and then every row is in the page. */
+  setWrap(on: boolean): void;
   /** Marks a row and scrolls to it. */
   select(row: number | null): void;
   /** Applies filter and order again and draws. */
@@ -75,6 +79,7 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
   let base: Uint32Array | null = null;
   let rows: Uint32Array = new Uint32Array(0);
   let current = -1;
+  let wrapped = false;
   let units = new Map<string, ReturnType<typeof byteUnit>>();
 
   const thead = h("thead");
@@ -94,7 +99,7 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
   if (options.minWidth) grid.style.minWidth = `${options.minWidth}px`;
   parent.append(wrap);
 
-  const virtual = (): boolean => rows.length > VIRTUAL;
+  const virtual = (): boolean => rows.length > VIRTUAL && !wrapped;
   const cellClass = (column: Full): string => {
     const side = column.align ?? (isNumber(column) ? "right" : column.kind === "bool" ? "center" : "left");
     return [
@@ -167,7 +172,7 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
     } else if (column.kind === "code" || column.grow) {
       const full = textAt(from.data[column.key], row);
       cell.title = full;
-      cell.append(column.kind === "code" ? nameNode(full || MISSING) : full || MISSING);
+      cell.append(full && column.kind === "code" ? nameNode(full, cutOf(from, column.key)) : full || MISSING);
     } else {
       cell.textContent = text;
       if (column.kind === "text") cell.title = text;
@@ -277,10 +282,13 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
     current = row ?? -1;
     const position = rows.indexOf(current);
     if (scroll && position >= 0) {
-      const top = position * ROW;
+      const element = wrapped ? (tbody.children[position] as HTMLElement) : null;
+      const [top, height] = element
+        ? [element.offsetTop - thead.offsetHeight, element.offsetHeight]
+        : [position * ROW, ROW];
       const room = wrap.clientHeight - ROW;
       if (top < wrap.scrollTop) wrap.scrollTop = top;
-      else if (top + ROW > wrap.scrollTop + room) wrap.scrollTop = top + ROW - room;
+      else if (top + height > wrap.scrollTop + room) wrap.scrollTop = top + height - room;
     }
     drawBody(true);
   }
@@ -365,6 +373,11 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
     },
     setSort(next) {
       sort = next;
+      refresh();
+    },
+    setWrap(on) {
+      wrapped = on;
+      grid.classList.toggle("wrapped", on);
       refresh();
     },
     select: (row) => select(row),

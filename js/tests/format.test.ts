@@ -9,7 +9,7 @@ import {
   num,
   percent,
   signed,
-  tailPath,
+  tailStart,
   us,
 } from "../lib/format.js";
 
@@ -49,12 +49,12 @@ describe("numbers", () => {
 });
 
 describe("names", () => {
-  it("a path keeps its last three segments", () => {
-    expect(tailPath("gradient_tape/sequential/conv2d/Conv2D/Conv2DBackpropFilter")).toEqual({
-      head: "…/",
-      tail: "conv2d/Conv2D/Conv2DBackpropFilter",
-    });
-    expect(tailPath("IteratorGetNext/_1")).toEqual({ head: "", tail: "IteratorGetNext/_1" });
+  it("are in full colour from the third segment from the end", () => {
+    const name = "gradient_tape/sequential/conv2d/Conv2D/Conv2DBackpropFilter";
+    expect(name.slice(tailStart(name))).toBe("conv2d/Conv2D/Conv2DBackpropFilter");
+    expect(tailStart("a/b/c")).toBe(0);
+    expect("Iterator::Root::Map".slice(tailStart("Iterator::Root::Map"))).toBe("Map");
+    expect(tailStart("MatMul")).toBe(0);
   });
 
   it.each([

@@ -3,7 +3,6 @@ import { numberAt, textAt } from "../lib/codec.js";
 import type { Column, Ops, Table } from "../lib/payload.js";
 import { sortRows } from "../lib/rows.js";
 import { common, extreme, foldTable, sum } from "../views/fold.js";
-import { tailStart } from "../views/names.js";
 import { groups, layerOf, types, withShares } from "../views/ops/rows.js";
 import { opened, tree, visible } from "../views/ops/torch.js";
 import { tableOf } from "./columns.js";
@@ -178,16 +177,6 @@ describe("merging values", () => {
     expect(common(data, [1], false)).toBeNaN();
     expect(common(["8×8", "8×8"], [0, 1], true)).toBe("8×8");
     expect(common(["8×8", "1×1"], [0, 1], true)).toBe("");
-  });
-});
-
-describe("long names", () => {
-  it("are in full colour from the third segment from the end", () => {
-    const name = "gradient_tape/sequential/conv2d/Conv2D/Conv2DBackpropFilter";
-    expect(name.slice(tailStart(name))).toBe("conv2d/Conv2D/Conv2DBackpropFilter");
-    expect(tailStart("a/b/c")).toBe(0);
-    expect("Iterator::Root::Map".slice(tailStart("Iterator::Root::Map"))).toBe("Map");
-    expect(tailStart("MatMul")).toBe(0);
   });
 });
 

@@ -126,11 +126,13 @@ describe("texts", () => {
 });
 
 describe("a counter", () => {
-  const draw = (time: number[], value: number[], end: number): string[] => {
+  const draw = (time: number[], value: number[], end: number, mean = value.map(() => Number.NaN)): string[] => {
     const painter = new Painter();
     painter.begin(8, 4, inks(), 0, 8);
     const values = Float64Array.from(value);
-    painter.counter({ time: Float64Array.from(time), low: values, high: values, last: values }, end, 0, 4, 3, [6, 7]);
+    const means = Float64Array.from(mean);
+    const series = { time: Float64Array.from(time), low: values, high: values, last: values, mean: means };
+    painter.counter(series, end, 0, 4, 3, [6, 7]);
     const words = new Uint32Array((painter.image as ImageData).data.buffer);
     return [0, 1, 2, 3].map((y) =>
       [...words.subarray(y * 8, y * 8 + 8)].map((w) => (w === 6 ? "#" : w === 7 ? "+" : ".")).join(""),
@@ -141,6 +143,11 @@ describe("a counter", () => {
   });
   it("reaches from the lowest to the highest value of a pixel", () => {
     expect(draw([1, 2.2, 2.6], [1, 3, 1], 4)).toEqual(["........", "..+.....", "..+.....", ".####..."]);
+  });
+  it("that is a share of time is filled up to its mean, and its maximum is a line", () => {
+    const shares = [0, 3, 0, 3, 0];
+    // A third of each of two pixels.
+    expect(draw([0, 2, 2.34, 3, 3.34], shares, 5, shares)).toEqual(["........", "..++....", "........", "..##...."]);
   });
 });
 

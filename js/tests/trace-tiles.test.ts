@@ -18,7 +18,13 @@ const block = (bytes: number): Block => ({
     busy: new Uint8Array(),
     hit: new Uint8Array(),
   },
-  samples: { t: new Float32Array(), low: new Float64Array(), high: new Float64Array(), last: new Float64Array() },
+  samples: {
+    t: new Float32Array(),
+    low: new Float64Array(),
+    high: new Float64Array(),
+    last: new Float64Array(),
+    mean: new Float64Array(),
+  },
   bytes,
   query: "",
   used: 0,
@@ -122,6 +128,7 @@ class Python implements Asker {
         low: Float64Array.from(counter, () => 7),
         high: Float64Array.from(counter, () => 7),
         last: Float64Array.from(counter, () => 7),
+        mean: Float64Array.from(counter, () => Number.NaN),
       },
     };
   }

@@ -103,6 +103,7 @@ export function dashboard(
   const uid = `nbp${Math.random().toString(36).slice(2, 8)}`;
 
   const frame = h("div.nbp", { role: "region", "aria-label": regionName(host, `nbprof, ${payload.meta.label}`) });
+  frame.classList.toggle("on-host", !payload.meta.has_device);
   if (options.height) {
     frame.classList.add("fixed");
     frame.style.height = `${options.height}px`;

@@ -6,6 +6,7 @@
  */
 
 import { numberAt, textAt } from "../lib/codec.js";
+import type { Cut } from "../lib/cut.js";
 import { h } from "../lib/dom.js";
 import { num } from "../lib/format.js";
 import type { ColumnData, Table } from "../lib/payload.js";
@@ -131,12 +132,13 @@ export function nameCell(
   row: number,
   cell: HTMLTableCellElement,
   name: string,
+  cut?: Cut,
 ): void {
   const group = folded.group[row] as Group;
   const several = group.rows.length > 1 && !isMember(folded, row);
   const isOpen = open.has(group.key);
   const text = h("span");
-  fillName(text, name);
+  fillName(text, name, cut);
   cell.title = name;
   if (several) cell.setAttribute("aria-expanded", String(isOpen));
   cell.append(

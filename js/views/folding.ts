@@ -2,7 +2,7 @@
 
 import { toCsv } from "../lib/csv.js";
 import { clear, h, reason } from "../lib/dom.js";
-import { downloadButton, type Field, field, segmented } from "../lib/parts.js";
+import { downloadButton, type Field, field, segmented, toggle } from "../lib/parts.js";
 import type { Table } from "../lib/payload.js";
 import { matcher, type Sort } from "../lib/rows.js";
 import { type ColumnSpec, type TableHandle, table } from "../lib/table.js";
@@ -48,6 +48,8 @@ export interface FoldingTable {
   holder: HTMLElement;
   modes: HTMLElement;
   download: HTMLElement;
+  /** Whether names take the lines that they need. */
+  wrap: HTMLElement;
   /** Filters, groups and draws again. */
   refresh(): void;
   /** Marks the first row that fits, and gives the table the focus; false where none does. */
@@ -61,6 +63,7 @@ export function foldingTable<B extends string>(options: Folding<B>): FoldingTabl
   const plain = (options.ways[0] as { id: B }).id;
   const holder = h("div");
   let by = plain;
+  let wrapped = false;
   let folded: Folded | null = null;
   let handle: TableHandle | null = null;
   let other: Other | null = null;
@@ -101,6 +104,7 @@ export function foldingTable<B extends string>(options: Folding<B>): FoldingTabl
         rowClass: (row) => (isMember(now(), row) ? "member" : ""),
       });
     }
+    handle?.setWrap(wrapped);
     if (options.css) holder.querySelector("table")?.classList.add(options.css);
     refresh();
   }
@@ -134,6 +138,10 @@ export function foldingTable<B extends string>(options: Folding<B>): FoldingTabl
     open.clear();
     build();
   });
+  const wrap = toggle("Wrap names", wrapped, (on) => {
+    wrapped = on;
+    handle?.setWrap(on);
+  });
   const csv = (): string =>
     other?.csv() ?? (folded ? toCsv(folded.real, handle?.visibleRows() ?? []) : (handle?.csv() ?? ""));
   options.context.keep(
@@ -147,6 +155,7 @@ export function foldingTable<B extends string>(options: Folding<B>): FoldingTabl
   return {
     holder,
     modes,
+    wrap,
     download: downloadButton(options.file, csv),
     refresh,
     find(fits) {

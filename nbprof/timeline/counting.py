@@ -68,6 +68,16 @@ class Counter:
         """float64[k] in `unit`."""
         return self.samples[1]
 
+    def until(self, time: Int64s) -> npt.NDArray[np.float64]:
+        """Sum of value × ps from the first sample to moments: what means are made of. float64, of the shape of `time`."""
+        at = np.searchsorted(self.time, time, side="right") - 1
+        last = np.maximum(at, 0)
+        return np.where(at >= 0, self._reached[last] + self.value[last] * (time - self.time[last]), 0.0)
+
+    @cached_property
+    def _reached(self) -> npt.NDArray[np.float64]:
+        return np.append(0.0, np.cumsum(self.value[:-1] * np.diff(self.time)))
+
 
 def counters(run: Drawable, lanes: list[Lane], first: int) -> list[tuple[Lane, Counter]]:
     """The counters of a run with their lanes, whose ids begin with `first`; samples are made when they are first asked for."""

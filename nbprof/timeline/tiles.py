@@ -335,12 +335,12 @@ def _joined(parts: list[list[npt.NDArray[Any]]], *columns: tuple[str, str]) -> d
     }
 
 
-COLUMNS = (("lane", "u4"), ("tile", "f8"), ("t", "f4"), ("low", "f8"), ("high", "f8"), ("last", "f8"))
+COLUMNS = (("lane", "u4"), ("tile", "f8"), ("t", "f4"), ("low", "f8"), ("high", "f8"), ("last", "f8"), ("mean", "f8"))
 
 
 def counter_tiles(tracks: Tracks, bins: Bins, want: list[tuple[int, int, int, int, int]], most: int) -> dict[str, npt.NDArray[Any]]:
     """Columns over the bins of the wanted tiles, in the order of time: lane, tile, t (where the bin starts, ns from the tile's start),
-    low, high and last value.
+    low, high and last value, and its mean: NaN where the counter is no share of time.
 
     A value holds until the next sample. So the one that a bin starts with counts in it, too, and a bin without a sample has but that one.
     The first bin is that of the first sample, the last that of the end of the profile.
@@ -395,4 +395,9 @@ def _tiles(counter: Counter, bins: Bins, tile: Int64s, end: int) -> list[npt.NDA
         high[filled] = np.fmax(np.where(anew, -np.inf, high[filled]), np.fmax.reduceat(values, at))
     size = shown.sum(axis=1)
     times = since(begin, np.repeat(start, size))
-    return [np.full(len(first), counter.id), np.repeat(tile, size), times, low, high, counter.value[stop - 1]]
+    mean = np.full(len(first), np.nan)
+    if counter.unit == "percent":
+        span = edges[:, 1:][shown] - begin
+        # Bins of less than a picosecond have the value that holds there.
+        mean = np.where(span > 0, (counter.until(begin + span) - counter.until(begin)) / np.maximum(span, 1), high)
+    return [np.full(len(first), counter.id), np.repeat(tile, size), times, low, high, counter.value[stop - 1], mean]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
@@ -63,7 +64,10 @@ def test_every_tab_shows_its_numbers_and_asks_no_host(page, report):
     for category in ("input", "host_compute"):
         assert f"{p.steps.summary.set_index('category').loc[category, 'mean_ms']:.2f}" in steps
     assert "bottleneck" in steps
+    assert "Device side" not in steps, "there is no device"
     ops = visit(page, "Ops").inner_text()
+    assert "Host, by op" in ops
+    assert "Device" not in ops
     top = p.ops.frame.iloc[0]
     assert top["op"].split("::")[-1].split("/")[-1] in ops
     assert f"{top['self_us']:,.1f}" in ops
@@ -83,7 +87,25 @@ def test_gpu_views_show_kernels_and_memory(page, tmp_path):
     assert "sgemm" in kernels
     assert "volta_h884gemm_fp16" in kernels
     assert "4.00" in kernels
+    page.set_viewport_size({"width": 1000, "height": 1000})
+    tops = page.get_by_role("tabpanel", name="GPU kernels").locator(".fig").evaluate_all("all => all.map(one => one.offsetTop)")
+    rows = Counter(tops)
+    assert rows[max(tops)] * 2 > rows[min(tops)], "no figure is left over in a row of its own"
     assert "Kernel launch" in visit(page, "Steps & input").inner_text()
+    assert page.problems == []
+
+
+def test_names_are_cut_where_rows_agree_and_wrap_on_demand(page, tmp_path):
+    p = load("tests/data/xspace/tf_slow.xplane.pb")
+    open_page(page, p.save(tmp_path / "report.html"), width=560, height=1000)
+    names = visit(page, "Ops").locator("td.name code")
+    names.locator(".gap").first.wait_for(state="attached")
+    read = "all => all.map(one => [one.textContent, one.innerHTML.includes('gap'), one.offsetHeight])"
+    short = names.evaluate_all(read)
+    assert {name for name, *_ in short} <= set(p.ops.frame["op"]), "the text has the whole name, to be searched and copied"
+    page.get_by_role("switch", name="Wrap names").click()
+    wrapped = names.evaluate_all(read)
+    assert all(after[2] > before[2] for before, after in zip(short, wrapped, strict=True) if before[1])
     assert page.problems == []
 
 

@@ -67,6 +67,26 @@ def test_every_bin_is_what_a_look_at_every_sample_gives(samples: Samples, end: i
     assert [row for tile in range(100) for row in answered(index, level, tile, tile)] == expected
 
 
+@given(st.lists(st.tuples(st.integers(-50, 1500), st.integers(0, 100)), min_size=1, max_size=30), st.integers(-9, -6))
+@settings(max_examples=100, deadline=None)
+def test_means_of_a_share_are_those_of_its_time(samples: Samples, level: int) -> None:
+    samples = sorted({at: float(value) for at, value in samples}.items())
+    index = counted(samples)
+    index.tracks.counters[0].unit = "percent"
+    found = tiles(index, {"level": level, "want": [[LANE, 0, 0, -1, 4]]})["counters"]
+    width = 1000 * Fraction(2) ** level
+    for tile, t, mean, high in zip(*(found[name].tolist() for name in ("tile", "t", "mean", "high")), strict=True):
+        k = tile * TILE + round(t * 1000 / width)
+        begin, end = (math.ceil(index.tracks.origin + edge * width) for edge in (k, k + 1))
+        # A share is looked at moment by moment: it is nothing before the first sample.
+        held = [next((value for at, value in reversed(samples) if at <= moment), 0.0) for moment in range(begin, end)]
+        assert mean == (pytest.approx(sum(held) / len(held), abs=1e-6) if held else high)
+
+
+def test_other_counters_have_no_mean() -> None:
+    assert np.isnan(tiles(counted([(0, 5)]), {"level": -6, "want": [[LANE, 0, 0, 0, 1]]})["counters"]["mean"]).all()
+
+
 def test_a_value_holds_until_the_end_of_the_profile() -> None:
     rows = answered(counted([(1500, 5.0), (1600, 2.0), (4000, 7.0)], end=6000), 0, 0, 0)
     assert rows == [(0, 1, 2, 5, 2), (0, 2, 2, 2, 2), (0, 3, 2, 2, 2), (0, 4, 7, 7, 7), (0, 5, 7, 7, 7), (0, 6, 7, 7, 7)]

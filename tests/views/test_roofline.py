@@ -65,6 +65,12 @@ def test_figures_and_parts_add_up(tmp_path):
     assert "lookup.3" in html
 
 
+def test_a_cpu_is_not_offered_the_peaks_of_a_gpu():
+    part = roofline.payload(load("tests/data/xspace/jax_cpu.xplane.pb").run)
+    assert part["missing"]
+    assert part["code"] == roofline.CODE_OF_CPU
+
+
 def test_a_device_that_is_not_known(tmp_path):
     p = run(tmp_path, *OPS, stats={"device_vendor": "Tomorrow"})
     part = roofline.payload(p.run)

@@ -3,11 +3,13 @@
 import { numberAt, textAt } from "../../lib/codec.js";
 import { headsOf } from "../../lib/columns.js";
 import type { Pair } from "../../lib/compared.js";
+import { cutOf } from "../../lib/cut.js";
 import { h } from "../../lib/dom.js";
 import { num } from "../../lib/format.js";
+import { nameNode } from "../../lib/name.js";
 import { downloadButton, field, heading, link, segmented } from "../../lib/parts.js";
 import { CATEGORIES } from "../../lib/payload.js";
-import { type ColumnSpec, nameNode, table } from "../../lib/table.js";
+import { type ColumnSpec, table } from "../../lib/table.js";
 import type { ViewContext } from "../../lib/view.js";
 import { changeBar, zeroAxis } from "./draw.js";
 import { changed } from "./model.js";
@@ -64,7 +66,7 @@ function kindOf(
       cell: (row, cell) => {
         const name = textAt(data.data[key], row);
         cell.title = name;
-        cell.append(nameNode(name), note(row));
+        cell.append(nameNode(name, cutOf(data, key)), note(row));
       },
     },
     ...(kind === "ops" ? [{ key: "where", narrow: true, dim: true }] : []),

@@ -1,11 +1,13 @@
 /** Device time with their time, what they waited for, and what the step could not have been shorter without. */
 
 import { textAt } from "../../lib/codec.js";
+import { cutOf, cuts } from "../../lib/cut.js";
 import { clear, h, listen, marked } from "../../lib/dom.js";
 import { num } from "../../lib/format.js";
+import { nameNode } from "../../lib/name.js";
 import { downloadButton, emptyView, figures, heading, legend, picker, swatch } from "../../lib/parts.js";
 import type { Table } from "../../lib/payload.js";
-import { type ColumnSpec, nameNode, table } from "../../lib/table.js";
+import { type ColumnSpec, table } from "../../lib/table.js";
 import type { View, ViewContext } from "../../lib/view.js";
 import { kindOf, PARTS, type Part, partsOf, sum, toPiece, WAITS } from "./model.js";
 import { series } from "./series.js";
@@ -92,6 +94,7 @@ function stacked(
   parts: readonly Part[],
 ): HTMLElement[] {
   const most = Math.max(...rows.map(sum), 1e-12);
+  const cut = cuts(names);
   return names.map((name, i) => {
     const row = rows[i] ?? [];
     const total = sum(row);
@@ -101,7 +104,7 @@ function stacked(
     return h(
       "div.dt-row",
       { title: told.join("\n") },
-      h("bdi.tail", { title: name }, name),
+      h("bdi", { title: name }, nameNode(name, cut)),
       h(
         "div.stack",
         { role: "img", "aria-label": `${name}: ${told.join("; ") || "unknown"}` },
@@ -174,7 +177,7 @@ function path(context: ViewContext): HTMLElement {
         width: 150,
         cell: (row, cell) => {
           cell.title = textAt(data.table.data.name, row);
-          cell.append(cell.title ? nameNode(cell.title) : "nothing recorded");
+          cell.append(cell.title ? nameNode(cell.title, cutOf(data.table, "name")) : "nothing recorded");
         },
       },
       { key: "op", kind: "code", narrow: true },
@@ -228,7 +231,7 @@ function listed(context: ViewContext, key: string, title: string, scope: string,
         ...(column.key === "kernel" && {
           cell: (row, cell) => {
             cell.title = textAt(data.data["kernel"], row);
-            cell.append(cell.title ? nameNode(cell.title) : "All launches");
+            cell.append(cell.title ? nameNode(cell.title, cutOf(data, "kernel")) : "All launches");
           },
         }),
       }),

@@ -54,9 +54,10 @@ function longest(context: ViewContext, rows: readonly number[]): HTMLElement | n
 }
 
 function deviceSide(el: HTMLElement, context: ViewContext): void {
+  const title = context.payload.meta.has_device ? "Device side" : "Step time";
   const { steps } = context.payload;
   if (steps.empty) {
-    el.append(h("section", heading("Device side"), emptyView(steps.empty)));
+    el.append(h("section", heading(title), emptyView(steps.empty)));
     return;
   }
   const recorded = CATEGORIES.filter(({ key }) => steps.categories[key]?.some((value) => value > 0));
@@ -64,7 +65,7 @@ function deviceSide(el: HTMLElement, context: ViewContext): void {
   const side = h("div");
   const scope = steps.step.length > 400 ? "" : "each bar is one step";
   const split = h("div.split.b", left, side);
-  el.append(h("section", heading("Device side", scope, legend(recorded)), split));
+  el.append(h("section", heading(title, scope, legend(recorded)), split));
   const update = (): void => {
     const selection = context.store.get("selection");
     const rows = selectedRows(steps, selection);

@@ -1,9 +1,9 @@
 /** GPU kernels: what ran on the device, how long, with which launch shape. */
 
 import { numberAt, textAt } from "../../lib/codec.js";
-import { nameNode } from "../../lib/columns.js";
+import { cutOf } from "../../lib/cut.js";
 import { h } from "../../lib/dom.js";
-import { count, kernelName, MISSING, ms, num } from "../../lib/format.js";
+import { count, MISSING, ms, num } from "../../lib/format.js";
 import { donut, emptyView, figures, heading, link, picker } from "../../lib/parts.js";
 import type { Figure, Kernels, Table } from "../../lib/payload.js";
 import { allRows, filterRows, mostOf } from "../../lib/rows.js";
@@ -12,6 +12,7 @@ import type { Hint, View, ViewContext, ViewHandle } from "../../lib/view.js";
 import { isMember, nameCell } from "../fold.js";
 import { filterField, foldingTable } from "../folding.js";
 import { toKernel } from "../jump.js";
+import { fillName } from "../names.js";
 import { type By, type Cores, coresMatch, groups, hasOccupancy, occupancyNote } from "./rows.js";
 
 export const render: View = (el, context, hint) => {
@@ -46,10 +47,6 @@ function top({ top: { ms: total, parts } }: Kernels): HTMLElement | "" {
     parts,
     size: 160,
     center: [ms(total, 1), "kernel time"],
-    label: (part) => {
-      const { name, template } = kernelName(part.label);
-      return h("span", { title: part.label }, `${name}${template}`);
-    },
   });
   ring.classList.add("big", "kernels");
   ring.querySelector("h4")?.remove();
@@ -101,14 +98,16 @@ function kernelsTable(context: ViewContext): KernelsTable {
     columns: (data) => columns(full, data, npu),
     folded: (spec, by, now, open) => {
       const other = by === "op" ? "kernel" : "op";
-      if (spec.key === "op") return opColumn(() => now().real, other);
+      if (spec.key === "op") return opColumn(full, () => now().real, other);
       if (spec.key !== "kernel") return undefined;
       return {
         ...spec,
         key: by,
         // Under its group a member is told apart by the other name.
-        cell: (row, cell) =>
-          nameCell(now(), open, row, cell, textAt(now().real.data[isMember(now(), row) ? other : by], row)),
+        cell: (row, cell) => {
+          const shown = isMember(now(), row) ? other : by;
+          nameCell(now(), open, row, cell, textAt(now().real.data[shown], row), cutOf(full, shown));
+        },
       };
     },
     ofGroups: ["rank"],
@@ -142,7 +141,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
   return {
     element: h(
       "section",
-      h("div.toolbar", byKernel.element, byOp.element, pick, list.modes, h("span.end", list.download)),
+      h("div.toolbar", byKernel.element, byOp.element, pick, list.modes, h("span.end", list.wrap, list.download)),
       list.holder,
       h("p.more", rowsText),
     ),
@@ -163,17 +162,14 @@ function kernelsTable(context: ViewContext): KernelsTable {
   };
 }
 
-/** An op or kernel in little room: its tail tells it apart. */
-function opColumn(data: () => Table, key: "op" | "kernel"): ColumnSpec {
+/** An op or kernel in little room. */
+function opColumn(full: Table, data: () => Table, key: "op" | "kernel"): ColumnSpec {
   return {
     key,
     width: 150,
     cell: (row, cell) => {
-      const full = textAt(data().data[key], row);
-      cell.title = full;
       cell.classList.add("op");
-      if (key === "op") cell.classList.add("tail");
-      cell.append(full ? (key === "op" ? h("code", full) : nameNode(full)) : MISSING);
+      fillName(cell, textAt(data().data[key], row), cutOf(full, key));
     },
   };
 }
@@ -200,7 +196,13 @@ function columns(full: Table, data: () => Table, npu: boolean): ColumnSpec[] {
   ];
   return [
     { key: "rank", dim: true, sticky: 0, width: 28 },
-    { key: "kernel", grow: true, sticky: 28, width: 176 },
+    {
+      key: "kernel",
+      grow: true,
+      sticky: 28,
+      width: 176,
+      cell: (row, cell) => fillName(cell, textAt(data().data.kernel, row), cutOf(full, "kernel")),
+    },
     { key: "total_us", bar: { css: "device", max: max * 1.06, width: 40 } },
     { key: "occurrences", label: "Count" },
     { key: "avg_us", label: "Avg µs" },
@@ -223,6 +225,6 @@ function columns(full: Table, data: () => Table, npu: boolean): ColumnSpec[] {
     ...(hasOccupancy(full) ? [{ key: "occupancy_percent", cell: occupied }] : []),
     ...(npu ? [] : launch),
     { key: "grid", align: "right" },
-    opColumn(data, "op"),
+    opColumn(full, data, "op"),
   ];
 }

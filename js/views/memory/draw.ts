@@ -1,4 +1,4 @@
-/** Draws the timeline: stack on heap, free above, fragmentation as a line, peak and marker. */
+/** Draws the timeline: stack on heap, free above, peak and marker; and below it fragmentation. */
 
 import { bytesText } from "../../lib/format.js";
 import type { MemoryId } from "../../lib/payload.js";
@@ -9,11 +9,12 @@ export interface PlotScene {
   from: number;
   to: number;
   left: Axis;
-  right_max: number;
+  /** Where fragmentation is drawn, up to `max` percent; null where the allocator does not state it. */
+  strip: { top: number; height: number; max: number } | null;
   peak: number;
   hover: number;
   pinned: number;
-  colours: Record<"stack" | "heap" | "free" | "line" | "bg" | "fg2" | "ink" | "accent" | "font", string>;
+  colours: Record<"stack" | "heap" | "free" | "line" | "grid" | "bg" | "fg2" | "ink" | "accent" | "font", string>;
 }
 
 export function draw(context: CanvasRenderingContext2D, width: number, height: number, scene: PlotScene): void {
@@ -44,14 +45,22 @@ export function draw(context: CanvasRenderingContext2D, width: number, height: n
   for (const tick of left.ticks) {
     if (tick.value > 0 && tick.value < left.max) context.fillRect(0, Math.round(y(tick.value)), width, 1);
   }
-  context.globalAlpha = 0.6;
-  stroke(
-    context,
-    line((i) => 100 * (id.fragmentation[i] as number)),
-    (value) => height * (1 - Math.min(1, value / scene.right_max)),
-    colours.line,
-  );
   context.globalAlpha = 1;
+  const { strip } = scene;
+  if (strip) {
+    const bottom = strip.top + strip.height;
+    context.fillStyle = colours.grid;
+    context.fillRect(0, bottom - 1, width, 1);
+    const level = (value: number): number => bottom - strip.height * Math.min(1, Math.max(0, value / strip.max));
+    fill(
+      context,
+      line((i) => 100 * (id.fragmentation[i] as number)),
+      level,
+      bottom,
+      colours.line,
+      [0.6, 0.3],
+    );
+  }
 
   context.font = `11px ${colours.font}`;
   context.textBaseline = "alphabetic";
@@ -64,7 +73,7 @@ export function draw(context: CanvasRenderingContext2D, width: number, height: n
     if (index < 0) continue;
     const at = x(id.time_ms[index] as number);
     context.fillStyle = colours.accent;
-    context.fillRect(Math.round(at), 0, 1, height);
+    context.fillRect(Math.round(at), 0, 1, strip ? strip.top + strip.height : height);
     dot(context, at, y(use(index)), 3, colours.accent, colours.accent);
     if (index === scene.pinned) dot(context, at, y(use(index)), 4.5, colours.bg, colours.accent);
   }
@@ -77,6 +86,7 @@ function fill(
   y: (value: number) => number,
   height: number,
   colour: string,
+  [solid, spike]: readonly [number, number] = [1, 0.7],
 ): void {
   context.fillStyle = colour;
   for (let i = 0; i < values.max.length; i++) {
@@ -84,40 +94,14 @@ function fill(
     if (!(high > 0)) continue;
     const low = y(values.min[i] as number);
     const top = y(high);
+    context.globalAlpha = solid;
     context.fillRect(i, low, 1, height - low);
     if (top < low) {
-      context.globalAlpha = 0.7;
+      context.globalAlpha = spike;
       context.fillRect(i, top, 1, low - top);
-      context.globalAlpha = 1;
     }
+    context.globalAlpha = 1;
   }
-}
-
-function stroke(
-  context: CanvasRenderingContext2D,
-  values: Columns,
-  y: (value: number) => number,
-  colour: string,
-): void {
-  context.strokeStyle = colour;
-  context.lineWidth = 1;
-  context.beginPath();
-  let open = false;
-  for (let i = 0; i < values.last.length; i++) {
-    const last = values.last[i] as number;
-    if (Number.isNaN(last)) {
-      open = false;
-      continue;
-    }
-    const at = i + 0.5;
-    const low = y(values.min[i] as number);
-    if (open) context.lineTo(at, low);
-    else context.moveTo(at, low);
-    context.lineTo(at, y(values.max[i] as number));
-    context.lineTo(at, y(last));
-    open = true;
-  }
-  context.stroke();
 }
 
 function drawPeak(

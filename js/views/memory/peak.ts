@@ -32,15 +32,14 @@ export interface Sum {
   percent: number;
 }
 
-/** What rows add up to; a row counts as often as it occurs. */
+/** What rows add up to: each has the bytes of all its blocks. */
 export function total(peak: Table, rows: ArrayLike<number>): Sum {
   const sum: Sum = { count: 0, requested_bytes: 0, allocated_bytes: 0, percent: 0 };
   for (let i = 0; i < rows.length; i++) {
     const row = rows[i] as number;
-    const n = occurrences(peak, row);
-    sum.count += n;
-    sum.requested_bytes += n * (numberAt(peak.data.requested_bytes, row) || 0);
-    sum.allocated_bytes += n * (numberAt(peak.data.allocated_bytes, row) || 0);
+    sum.count += occurrences(peak, row);
+    sum.requested_bytes += numberAt(peak.data.requested_bytes, row) || 0;
+    sum.allocated_bytes += numberAt(peak.data.allocated_bytes, row) || 0;
     sum.percent += numberAt(peak.data.percent, row) || 0;
   }
   return sum;
@@ -60,7 +59,7 @@ export function aliveAt(id: MemoryId, k: number): Table {
   const add = (bytes: number, texts: string[], count = 1): void => {
     // Where the region is not told, neither is what was asked for.
     const requested = texts[1] ? bytes : Number.NaN;
-    if (bytes > 0 && count > 0) rows.push({ texts, requested, allocated: bytes / count, count });
+    if (bytes > 0 && count > 0) rows.push({ texts, requested, allocated: bytes, count });
   };
   const stack = id.stack_bytes[k] as number;
   const rest = ["", "unknown"];
@@ -78,10 +77,11 @@ export function aliveAt(id: MemoryId, k: number): Table {
       const allocated = numberAt(data["allocated_bytes"], block);
       beyond -= count * allocated;
       const texts = TEXTS.map((key) => textAt(data[key], block));
-      rows.push({ texts, requested: numberAt(data["requested_bytes"], block), allocated, count });
+      const requested = count * numberAt(data["requested_bytes"], block);
+      rows.push({ texts, requested, allocated: count * allocated, count });
     }
     const small = moments.smaller_bytes[at] as number;
-    add(small, ["blocks too small for this report, mean"], moments.smaller_count[at]);
+    add(small, ["blocks too small for this report"], moments.smaller_count[at]);
     beyond -= small;
   }
   if (!moments) add(beyond, [UNTOLD]);
@@ -98,7 +98,7 @@ export function aliveAt(id: MemoryId, k: number): Table {
       ...Object.fromEntries(TEXTS.map((key, i) => [key, rows.map((row) => row.texts[i] ?? "")])),
       requested_bytes: numbers((row) => row.requested),
       allocated_bytes: numbers((row) => row.allocated),
-      percent: numbers((row) => (use > 0 ? (100 * row.count * row.allocated) / use : Number.NaN)),
+      percent: numbers((row) => (use > 0 ? (100 * row.allocated) / use : Number.NaN)),
       occurrences: numbers((row) => row.count),
     },
   };

@@ -13,6 +13,9 @@ import { cardRows, momentText, ticksText } from "./moment.js";
 import { axis, firstScope, fragmentationAxis, largest, peakIndex, type Scope, sampleAt, timeTicks } from "./series.js";
 
 const HEIGHT = 224;
+/** Of fragmentation, and what is between the two. */
+const STRIP = 36;
+const GAP = 12;
 
 export interface Plot {
   element: HTMLElement;
@@ -33,43 +36,32 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal, onP
   let scope = firstScope(id);
   let pinned = -1;
 
-  const left = h("div.ax", { style: { height: `${HEIGHT}px` } });
-  const right = h("div.ax.right", { style: { height: `${HEIGHT}px` } });
+  const height = HEIGHT + (fragmented ? GAP + STRIP : 0);
+  const left = h("div.ax", { style: { height: `${height}px` } });
   const bottom = h("div.axp");
   const unit = h("span");
   const stage = h("div.plot");
   const moment = h("p.moment.dim", { role: "status" });
-  const element = h(
-    "div",
-    h(
-      "div.chart.r.memory",
-      h("div.unit", unit, fragmented && h("span", "fragmentation, %")),
-      left,
-      stage,
-      right,
-      bottom,
-    ),
-    moment,
-  );
-  const right_axis = fragmentationAxis(id);
+  const element = h("div", h("div.chart.memory", h("div.unit", unit), left, stage, bottom), moment);
+  const parts = fragmentationAxis(id);
   let left_axis = axis(id, scope, id.free_bytes[peak] ?? Number.NaN);
 
   const theme = themeReader(stage);
   const colour = (name: string): string => cssColor(stage, name);
   const area = canvas(stage, {
     signal,
-    height: HEIGHT,
+    height,
     label: `Memory in use over ${num(end - from, 1)} ms: peak ${bytesText(largest(id))}${
       peak < 0 ? "" : ` at ${num(id.time_ms[peak], 1)} ms`
     }. Arrow keys step through ${num(n)} events.`,
-    draw: (context, width, height) => {
+    draw: (context, width) => {
       const { bg, fg2, ink, accent, font } = theme();
-      draw(context, width, height, {
+      draw(context, width, HEIGHT, {
         id,
         from,
         to: end,
         left: left_axis,
-        right_max: right_axis.max,
+        strip: fragmented ? { top: HEIGHT + GAP, height: STRIP, max: parts.max } : null,
         peak,
         hover: pointer.row,
         pinned,
@@ -78,6 +70,7 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal, onP
           heap: colour("--m-heap"),
           free: colour("--m-free"),
           line: colour("--m-frag"),
+          grid: colour("--line"),
           bg,
           fg2,
           ink,
@@ -95,10 +88,9 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal, onP
     for (const tick of left_axis.ticks) {
       left.append(h("span", { style: { top: `${HEIGHT * (1 - tick.value / left_axis.max)}px` } }, tick.text));
     }
-    clear(right);
-    ticksText(fragmented ? right_axis.ticks : []).forEach((text, i) => {
-      const top = HEIGHT * (1 - (right_axis.ticks[i] as number) / right_axis.max);
-      right.append(h("span", { style: { top: `${top}px` } }, text));
+    const [least, most] = [0, parts.max];
+    ticksText(fragmented ? [least, most] : []).forEach((text, i) => {
+      left.append(h("span", { style: { top: `${i ? HEIGHT + GAP + 4 : height - 4}px` } }, text));
     });
     clear(bottom);
     const values = timeTicks(from, end, width() < 500 ? 4 : 8);

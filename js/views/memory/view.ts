@@ -1,7 +1,9 @@
 /** Memory: how much was in use, when it was most, and what was alive then. */
 
 import { numberAt, textAt } from "../../lib/codec.js";
+import { filled } from "../../lib/columns.js";
 import { toCsv } from "../../lib/csv.js";
+import { cutOf } from "../../lib/cut.js";
 import { clear, h, listen } from "../../lib/dom.js";
 import { bytesText, count, known, ms, percent } from "../../lib/format.js";
 import { downloadButton, emptyView, figures, heading, link, picker, segmented } from "../../lib/parts.js";
@@ -113,7 +115,7 @@ function timeline(
       stacked && key("m-stack", `Stack ${bytesText(stack)} at the peak`),
       key("m-heap", stacked ? "Heap" : "Allocated"),
       held && key("m-free", stacked ? "Free" : "Reserved, not allocated"),
-      fragmented && key("m-frag", "Fragmentation (right axis)"),
+      fragmented && key("m-frag", "Fragmentation, %, below"),
     ),
     absent.length > 0 &&
       h("p.more", `This allocator does not state ${absent.join(", ").replace(/, ([^,]*)$/, " or $1")}.`),
@@ -132,7 +134,7 @@ function byOp({ memory_id, ops }: MemoryId, context: ViewContext, signal: AbortS
         grow: true,
         cell: (row, cell) => {
           const name = textAt(ops.data.op, row);
-          if (name) fillName(cell, name);
+          if (name) fillName(cell, name, cutOf(ops, "op"));
           else cell.append(h("span.dim", "in no op"));
         },
       },
@@ -186,7 +188,7 @@ function alive(el: HTMLElement, context: ViewContext, id: MemoryId, at: number, 
     {
       key: "op",
       grow: true,
-      cell: (row, cell) => fillName(cell, textAt(live.data.op, row)),
+      cell: (row, cell) => fillName(cell, textAt(live.data.op, row), cutOf(live, "op")),
     },
     { key: "region_type", narrow: true },
     { key: "data_type", narrow: true },
@@ -206,7 +208,8 @@ function alive(el: HTMLElement, context: ViewContext, id: MemoryId, at: number, 
   ];
   const handle = table(holder, {
     table: live,
-    columns,
+    // PyTorch states neither regions nor types.
+    columns: filled(columns, live),
     sort: { key: "allocated_bytes", descending: true },
     onRow: (row) => {
       const name = textAt(live.data.op, row);

@@ -2,6 +2,7 @@
 
 import { numberAt, textAt } from "../../lib/codec.js";
 import { toCsv } from "../../lib/csv.js";
+import { cutOf } from "../../lib/cut.js";
 import { h } from "../../lib/dom.js";
 import { count, known, num, percent } from "../../lib/format.js";
 import type { Table } from "../../lib/payload.js";
@@ -153,7 +154,7 @@ export function shapesTable(context: ViewContext, shapes: Table, test: () => Tes
     // The shapes have the room that is left.
     const op = (row: number, cell: HTMLTableCellElement): void => {
       const text = h("span.short", { style: { maxWidth: "min(230px,34cqi)" } });
-      fillName(text, textAt(shapes.data.op, row));
+      fillName(text, textAt(shapes.data.op, row), cutOf(shapes, "op"));
       cell.title = textAt(shapes.data.op, row);
       cell.append(text);
     };

@@ -1,6 +1,7 @@
 /** Ops: which operations took the time, on the device and on the host. */
 
 import { numberAt, textAt } from "../../lib/codec.js";
+import { cutOf } from "../../lib/cut.js";
 import { clear, h } from "../../lib/dom.js";
 import { count, MISSING, ms } from "../../lib/format.js";
 import { donut, emptyView, heading, picker, swatch, toggle } from "../../lib/parts.js";
@@ -38,7 +39,9 @@ export const render: View = (el, context, hint) => {
   let idle = false;
   const drawDonuts = (): void => {
     clear(donuts);
-    for (const where of SIDES) donuts.append(...side(context.payload, where, idle));
+    // A run on the CPU alone has no other side.
+    for (const where of SIDES)
+      if (where === "host" || context.payload.meta.has_device) donuts.append(...side(context.payload, where, idle));
   };
   const include = toggle("Include idle", idle, (on) => {
     idle = on;
@@ -60,9 +63,7 @@ function side(payload: Payload, where: Where, idle: boolean): HTMLElement[] {
   if (!(payload.ops.totals[`${where}_us`] > 0)) {
     const why =
       where === "device"
-        ? payload.meta.has_device
-          ? "No op ran on the device during the recording."
-          : "Not recorded: this run used the CPU only."
+        ? "No op ran on the device during the recording."
         : "Not recorded: the host tracer was off, or no op ran on the host.";
     return [h("div.donut.none", h("h4", h("b", title)), h("p.dim", why))];
   }
@@ -146,7 +147,7 @@ function opsTable(context: ViewContext): OpsTable {
         key: "op",
         label: by === "type" ? "Type" : "Layer",
         grow: true,
-        cell: (row, cell) => nameCell(now(), open, row, cell, textAt(now().real.data.op, row)),
+        cell: (row, cell) => nameCell(now(), open, row, cell, textAt(now().real.data.op, row), cutOf(full, "op")),
       };
     },
     ofGroups: ["rank", "cumulative_percent"],
@@ -181,7 +182,13 @@ function opsTable(context: ViewContext): OpsTable {
       list.refresh();
     }),
   );
-  const toolbar = h("div.toolbar", filter.element, ...picks, list.modes, h("span.end", total, list.download));
+  const toolbar = h(
+    "div.toolbar",
+    filter.element,
+    ...picks,
+    list.modes,
+    h("span.end", total, list.wrap, list.download),
+  );
   return {
     element: h("section", toolbar, list.holder, h("p.more", rowsText, h("span", selfText && `Self time ${selfText}`))),
     setIdle(on) {
@@ -222,7 +229,7 @@ function columns(full: Table, data: () => Table): ColumnSpec[] {
     {
       key: "op",
       grow: true,
-      cell: (row, cell) => fillName(cell, textAt(data().data.op, row)),
+      cell: (row, cell) => fillName(cell, textAt(data().data.op, row), cutOf(full, "op")),
     },
     { key: "occurrences", label: "Count" },
     { key: "total_us", narrow: true },

@@ -2,11 +2,12 @@
 
 import { numberAt, textAt } from "../../lib/codec.js";
 import { type Head, headsOf } from "../../lib/columns.js";
+import { cutOf } from "../../lib/cut.js";
 import { clear, h, marked } from "../../lib/dom.js";
 import { num, percent } from "../../lib/format.js";
+import { nameNode } from "../../lib/name.js";
 import { categoryClass, codeBox, emptyView, figures, heading, link } from "../../lib/parts.js";
 import type { Advice, Figure, Overview, Steps } from "../../lib/payload.js";
-import { nameNode } from "../../lib/table.js";
 import type { View, ViewContext } from "../../lib/view.js";
 import { averageBar, barCell, breakdownTable, cells, missingNote, plainTable } from "../breakdown.js";
 import { toOp, toPrograms } from "../jump.js";
@@ -145,7 +146,11 @@ function topOps(overview: Overview, context: ViewContext): HTMLElement {
       h(
         "td.name",
         { title: name },
-        h("a.plain", { href: "#", on: { click: (event: Event) => open(event, i) } }, nameNode(name)),
+        h(
+          "a.plain",
+          { href: "#", on: { click: (event: Event) => open(event, i) } },
+          nameNode(name, cutOf(overview.top_ops, "op")),
+        ),
       ),
       ...cells("n", num(numberAt(data["ms_per_step"], i), 3), barCell(where, part, 56, (part / scale) * 100)),
       rate && h("td.n.hide-n", num(numberAt(rate, i), 1)),

@@ -5,7 +5,7 @@ import { type Child, clear, h, reason } from "../../lib/dom.js";
 import { count } from "../../lib/format.js";
 import { heading, link } from "../../lib/parts.js";
 import { rangeView } from "./info/range.js";
-import { HEADS, head, restRow, shareRow, sortShares, unitOf } from "./info/shares.js";
+import { cutOfShares, HEADS, head, restRow, shareRow, sortShares, unitOf } from "./info/shares.js";
 import { briefly, type Go, sliceView } from "./info/slice.js";
 import { type LaneOf, length } from "./info/words.js";
 import type { Model } from "./model.js";
@@ -134,7 +134,8 @@ function names(info: RangeInfo, go: Go): HTMLElement {
   const shares = sortShares(info.shares, { key: "self_ns", descending: true });
   const unit = unitOf(Math.max(0, ...shares.map((share) => share.total_ns)));
   const { shown, rest } = head(info, shares, NAMES);
-  const rows = shown.map((share) => shareRow(share, unit, go.to));
+  const cut = cutOfShares(shares);
+  const rows = shown.map((share) => shareRow(share, unit, go.to, cut));
   if (rest) rows.push(restRow(rest, info.to - info.from, unit, null));
   const heads = ["Name", "On", "Count", `Self ${unit.unit}`, `Total ${unit.unit}`, "% of it"];
   const helps = [HEADS.name, HEADS.on, HEADS.count, HEADS.self, HEADS.total, HEADS.percent];

@@ -200,6 +200,7 @@ export class LiveSource implements Source {
       low: new Float64Array(size),
       high: new Float64Array(size),
       last: new Float64Array(size),
+      mean: new Float64Array(size),
     };
     let k = 0;
     for (const { samples, first, count, base } of parts) {
@@ -208,6 +209,7 @@ export class LiveSource implements Source {
         series.low[k] = samples.low[i] as number;
         series.high[k] = samples.high[i] as number;
         series.last[k] = samples.last[i] as number;
+        series.mean[k] = samples.mean[i] as number;
       }
     }
     return series;

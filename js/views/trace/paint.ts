@@ -229,7 +229,10 @@ export class Painter implements Sink {
     }
   }
 
-  /** A counter in its colours as a filled step line between top and bottom, 0…most; where several samples share a pixel, from low to high. */
+  /**
+   * A counter in its colours as a filled step line between top and bottom, 0…most; where several samples share a pixel, from low to high.
+   * A share of time is filled up to its mean, and its maximum is a faint line.
+   */
   counter(
     series: Series,
     end: number,
@@ -244,6 +247,8 @@ export class Painter implements Sink {
     const room = bottom - top;
     const y = (value: number): number => bottom - Math.round((Math.max(0, Math.min(most, value)) / most) * (room - 1));
     const xOf = (at: number): number => (at - this.from) * this.scale;
+    const means = Number.isNaN(series.mean[0]) ? null : this.means(series, end);
+    const line = Math.max(1, Math.round(room / 32));
     let i = 0;
     let value = Number.NaN;
     for (let x = 0; x < width; x++) {
@@ -260,10 +265,28 @@ export class Painter implements Sink {
       if (Number.isNaN(ceiling)) continue;
       // Nothing is known after the end of the profile.
       if (xOf(end) < x) break;
-      const full = y(floor);
-      for (let line = Math.max(0, y(ceiling)); line < Math.min(this.height, bottom); line++) {
-        words[line * width + x] = line >= full ? whole : pale;
+      const full = y(means ? (means[x] as number) : floor);
+      const from = y(ceiling);
+      for (let row = Math.max(0, from); row < Math.min(this.height, bottom); row++) {
+        if (row >= full) words[row * width + x] = whole;
+        else if (!means || row < from + line) words[row * width + x] = pale;
       }
     }
+  }
+
+  /** The mean of each pixel. */
+  private means({ time, mean }: Series, end: number): Float64Array {
+    const sum = new Float64Array(this.width);
+    const xOf = (at: number): number => Math.max(0, Math.min(this.width, (at - this.from) * this.scale));
+    for (let i = 0; i < time.length; i++) {
+      const stop = xOf(i + 1 < time.length ? (time[i + 1] as number) : end);
+      for (let from = xOf(time[i] as number); from < stop; ) {
+        const x = Math.floor(from);
+        const to = Math.min(stop, x + 1);
+        sum[x] = (sum[x] as number) + (mean[i] as number) * (to - from);
+        from = to;
+      }
+    }
+    return sum;
   }
 }

@@ -128,13 +128,19 @@ export class SavedSource implements Source {
   }
 
   counter(lane: number, from: number, to: number, _pixels: number): Series | null {
-    const { time, value } = this.trace.lanes[this.held.place(lane)] ?? {};
+    const { time, value, unit } = this.trace.lanes[this.held.place(lane)] ?? {};
     if (!time || !value) return null;
     // With the one before the window: it holds until the first inside.
     const first = Math.max(0, lowest(time.length, (i) => (time[i] as number) > from) - 1);
     const last = lowest(time.length, (i) => (time[i] as number) > to);
     const part = value.subarray(first, last);
-    return { time: time.subarray(first, last), low: part, high: part, last: part };
+    return {
+      time: time.subarray(first, last),
+      low: part,
+      high: part,
+      last: part,
+      mean: unit === "percent" ? part : part.map(() => Number.NaN),
+    };
   }
 
   label(name: number, lane: number, event: number): string {

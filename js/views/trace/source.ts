@@ -64,12 +64,16 @@ export interface Sink {
   rest(start: number, end: number, busy: number): void;
 }
 
-/** A counter: from each time on it lies between low and high, and at last is `last`; until the next time. */
+/**
+ * A counter: from each time on it lies between low and high, and at last is `last`; until the next time. Of a share of time `mean` is what
+ * it is on average until then, NaN of everything else.
+ */
 export interface Series {
   time: Float64Array;
   low: Float64Array;
   high: Float64Array;
   last: Float64Array;
+  mean: Float64Array;
 }
 
 export type Kind = "launch" | "producer" | "forward" | "flow";

@@ -33,6 +33,7 @@ export interface Samples {
   low: Float64Array;
   high: Float64Array;
   last: Float64Array;
+  mean: Float64Array;
 }
 
 /** What one answer brought. */

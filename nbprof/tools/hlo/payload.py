@@ -34,6 +34,7 @@ _PARTS = 7
 _GIGA, _TERA = 1e9, 1e12
 _RATES = {"flops_per_second": "GFLOP/s", "bytes_per_second": "GB/s"}
 CODE = 'p = nbprof.load(path, peaks={"flops": 312e12, "bytes": 2.0e12})'
+CODE_OF_CPU = 'p = nbprof.load(path, peaks={"flops": ..., "bytes": ...})  # of this CPU, per second'
 
 _OF_ROOF = ("roof_fraction", "compute_fraction", "bandwidth_fraction")
 _HUES = (
@@ -100,7 +101,7 @@ def payload(run: Run, made: Made | None = None) -> dict[str, Any]:
         "marks": [mark for mark in (_mark("Whole profile", total), _mark("Average step", roofline.average(steps))) if mark],
         "device": wording.one_line(peaks.device),
         "missing": peaks.missing.partition(": pass")[0] + "." if peaks.missing else "",
-        "code": CODE if peaks.missing else "",
+        "code": (CODE if run.activity.has_device else CODE_OF_CPU) if peaks.missing else "",
     }
 
 

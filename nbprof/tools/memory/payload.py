@@ -97,10 +97,12 @@ def _one(run: Run, row: dict[Any, Any], most: int) -> dict[str, Any]:
 
 
 def _alive(rows: pd.DataFrame) -> dict[str, Any]:
-    """What was alive at the peak; the page has the same table for other moments."""
+    """What was alive at the peak; the page has the same table for other moments. Bytes are those of all blocks of a row, as their share is."""
     made = table(rows, "memory.peak", _PEAK)
-    share = next(head for head in made["columns"] if head["key"] == "percent")
-    share |= {"label": "% in use", "help": "Share of all memory in use at that moment."}
+    by_key = {head["key"]: head for head in made["columns"]}
+    by_key["percent"] |= {"label": "% in use", "help": "Share of all memory in use at that moment."}
+    by_key["allocated_bytes"]["help"] = "Size of the blocks of this row, all together."
+    by_key["requested_bytes"]["help"] = "Bytes requested for the blocks of this row, all together."
     return made
 
 
@@ -187,8 +189,9 @@ def _peak_step(full: pd.DataFrame, use: npt.NDArray[np.float64], row: dict[Any, 
 def _shares(alive: pd.DataFrame, peak: float) -> pd.DataFrame:
     if alive.empty:
         return alive
-    part = 100 * floats(alive["allocated_bytes"]) * floats(alive["occurrences"]) / peak if peak > 0 else np.full(len(alive), np.nan)
-    return alive.assign(percent=part)
+    both = {key: floats(alive[key]) * floats(alive["occurrences"]) for key in ("allocated_bytes", "requested_bytes")}
+    taken = both["allocated_bytes"]
+    return alive.assign(**both, percent=100 * taken / peak if peak > 0 else np.full(len(alive), np.nan))
 
 
 def _typed(frame: pd.DataFrame) -> pd.DataFrame:

@@ -10,6 +10,7 @@ import {
   busyCsv,
   busyRow,
   type Column,
+  cutOfShares,
   HEADS,
   head,
   nextOrder,
@@ -133,7 +134,8 @@ export function rangeView({ laneOf, to, onGap, onScope }: RangeViewOptions): Ran
       drawBody();
       body.querySelector<HTMLElement>(".tx")?.focus();
     };
-    const rows: HTMLElement[] = shown.map((share) => shareRow(share, unit, to));
+    const cut = cutOfShares(list);
+    const rows: HTMLElement[] = shown.map((share) => shareRow(share, unit, to, cut));
     if (rest) rows.push(restRow(rest, range.to - range.from, unit, all ? null : open));
     const order = shareOrder as Order<ShareKey | "percent">;
     const headRow = sortHead(columns, order, (key) => {

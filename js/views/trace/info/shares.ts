@@ -1,8 +1,9 @@
 /** Tables of a range: time by name, and how busy each lane was. Pure orders, and their rows. */
 
 import { toCsv } from "../../../lib/csv.js";
+import { type Cut, cuts } from "../../../lib/cut.js";
 import { h } from "../../../lib/dom.js";
-import { count, num } from "../../../lib/format.js";
+import { count, displayName, num } from "../../../lib/format.js";
 import { link } from "../../../lib/parts.js";
 import { CATEGORIES, type Table } from "../../../lib/payload.js";
 import { fillName } from "../../names.js";
@@ -122,8 +123,11 @@ const bar = (css: string, percent: number): HTMLElement =>
     h("b", num(percent, 1)),
   );
 
+/** How the names of these rows are cut. */
+export const cutOfShares = (shares: readonly Share[]): Cut => cuts(shares.map(({ name }) => displayName(name)));
+
 /** A name; its link goes to the longest of them. */
-export function shareRow(share: Share, unit: ReturnType<typeof unitOf>, to: (slice: SliceRef) => void) {
+export function shareRow(share: Share, unit: ReturnType<typeof unitOf>, to: (slice: SliceRef) => void, cut?: Cut) {
   const cell = h("td.name");
   const name = h("a.plain", {
     href: "#",
@@ -135,11 +139,9 @@ export function shareRow(share: Share, unit: ReturnType<typeof unitOf>, to: (sli
       },
     },
   });
-  fillName(name, share.name);
+  fillName(name, share.name, cut);
   cell.title = `${share.name}: go to the longest`;
   name.removeAttribute("title");
-  // The part of a long name that tells it apart is at its end.
-  if (name.classList.contains("tail")) cell.classList.add("tail");
   cell.append(name);
   const { size, digits } = unit;
   return h(
