@@ -107,6 +107,8 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, like `war
         if session is None:
             return
         recording = session.stop(error)
+        for note in session.elsewhere:
+            warnings.warn(f"nbprof: {note}", RuntimeWarning, stacklevel=stacklevel)
         later = None
         if session.superseded:
             from nbprof.profiles.load import last, set_last

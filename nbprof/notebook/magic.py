@@ -70,7 +70,8 @@ class NbprofMagics(Magics):
         """Begin to record the rest of this cell; the first line ``%%nbprof`` becomes this."""
         __tracebackhide__ = True
         info = self._infos[-1] if self._infos else None
-        with shielded():
+        # Later, for the traceback is to be of the cell.
+        with shielded(soon=True):
             cell = self._prepare(line, getattr(info, "raw_cell", ""))
             if cell is not None:
                 self._arm(cell, info)
