@@ -252,7 +252,9 @@ class Interrupted:
         said = "\n".join(out.texts)
         if out.status == "error" and out.error != "KeyboardInterrupt":
             yield f"the cell ended with {out.error}:\n{out.traceback}"
-        if frames := own(out.traceback, self.kernel.folder):
+        # A Ctrl-C that meets a hook in the training shows it.
+        frames = [file for file, _ in own(out.traceback, self.kernel.folder) if "notebook" in file.parts or file.name == "shield.py"]
+        if frames:
             yield f"the traceback has frames of nbprof: {frames}"
         # In a callback of `gc` Python itself loses a Ctrl-C that meets the training, and says so.
         if "Error in callback" in out.stderr or ("Traceback" in out.stderr and str(PACKAGE) in out.stderr):
