@@ -207,10 +207,13 @@ class NbprofMagics(Magics):
 
     def _show_existing(self, prepared: Cell, show: Show, path: str) -> None:
         from nbprof.core.errors import NbprofError
-        from nbprof.profiles.load import last, load
 
         try:
-            profile = load(path) if path else last()
+            # No Ctrl-C leaves half of a module behind.
+            with Shield() as shield, shield.opened():
+                from nbprof.profiles.load import last, load
+
+                profile = load(path) if path else last()
         except NbprofError as error:
             raise UsageError(f"%nbprof load: {error}") from None
         if profile is None:
