@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from nbprof.capture.options import Options, options_of, signature
+from nbprof.capture.shield import Shield
 from nbprof.core.errors import CaptureError, NbprofError
 
 if TYPE_CHECKING:
@@ -107,6 +108,8 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, like `war
         if session is None:
             return
         recording = session.stop(error)
+        for note in session.elsewhere:
+            warnings.warn(f"nbprof: {note}", RuntimeWarning, stacklevel=stacklevel)
         later = None
         if session.superseded:
             from nbprof.profiles.load import last, set_last
@@ -123,10 +126,15 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, like `war
             set_last(later)
 
     def _read(self, recording: Recording, stacklevel: int) -> None:
-        from nbprof.profiles.load import open_recording
-
         try:
-            self.result = open_recording(recording)
+            # No Ctrl-C leaves half of a module behind.
+            with Shield() as shield, shield.opened():
+                from nbprof.profiles.load import open_recording
+
+                self.result = open_recording(recording)
+        except KeyboardInterrupt:
+            self._reason = f'reading the run was interrupted: nbprof.load("{recording.path}") opens it'
+            raise
         except NbprofError as error:
             self._give_up(f"the run could not be read: {error}", stacklevel + 1)
         except Exception as error:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import shutil
 import tempfile
 import time
@@ -12,6 +14,10 @@ from nbprof.capture.options import Options
 from nbprof.core.errors import CaptureError
 
 DEFAULT = "nbprof-results"
+SCRATCH = ".recording-"
+
+ENOUGH = 1 << 30
+"""With less than these bytes free on the disk of the logdir, a profiler writes elsewhere first."""
 
 LEFT_S = 24 * 3600.0
 """A scratch folder untouched for a day is left over from a killed process."""
@@ -22,6 +28,9 @@ class Place:
 
     TensorFlow names a run by the second, so two recordings in one second would overwrite each other, and a crash would leave half a
     run. So the profiler writes into a scratch folder, and the finished run is moved, on the same disk, to a name that is free.
+
+    A disk that has little room could lose the run, for a profiler writes once, at its end. Then the scratch folder is on another disk, or
+    in memory, and the run stays there if the logdir does not take it.
 
     Parameters
     ----------
@@ -39,9 +48,10 @@ class Place:
     def __init__(self, options: Options) -> None:
         self.notes: list[str] = []
         self.temporary = not options.save and options.logdir is None
+        self._spare: Path | None = None
         wanted = Path(options.logdir or DEFAULT).expanduser()
         if self.temporary:
-            self.logdir = Path(tempfile.mkdtemp(prefix="nbprof-"))
+            self.logdir = _make_elsewhere()
         else:
             try:
                 # The working directory may be gone.
@@ -50,21 +60,38 @@ class Place:
                 if not options.logdir:
                     ignore_by_git(wanted)
                 _clear_leftovers(wanted)
-                self.scratch = Path(tempfile.mkdtemp(prefix=".recording-", dir=wanted))
+                self.renew()
             except OSError as error:
-                self.logdir = Path(tempfile.mkdtemp(prefix="nbprof-"))
+                self.logdir = _make_elsewhere()
                 reason = error.strerror or type(error).__name__
                 self.notes.append(
                     f"{wanted} cannot be written ({reason}): the run is kept in {self.logdir} instead; choose another place with "
                     "--logdir DIR"
                 )
-                self.scratch = Path(tempfile.mkdtemp(prefix=".recording-", dir=self.logdir))
+                self.scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=self.logdir))
             return
         self.renew()
 
     def renew(self) -> None:
         """Have a new scratch folder, for the next recording into the same logdir."""
-        self.scratch = Path(tempfile.mkdtemp(prefix=".recording-", dir=self.logdir))
+        at = self.logdir
+        if not self.temporary and _free(self.logdir) < ENOUGH:
+            with contextlib.suppress(OSError):
+                at = self._elsewhere()
+        self.scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=at))
+
+    def secure(self) -> None:
+        """Have what is now to be written to the scratch folder land elsewhere, if its disk has become full meanwhile."""
+        if self.temporary or self.scratch.parent != self.logdir or _free(self.logdir) >= ENOUGH:
+            return
+        # The profilers were told at their start where to write to. Removing the folder makes the room that the link takes.
+        with contextlib.suppress(OSError):
+            target = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=self._elsewhere()))
+            self.scratch.rmdir()
+            try:
+                self.scratch.symlink_to(target, target_is_directory=True)
+            except (OSError, NotImplementedError):
+                self.scratch.mkdir()
 
     def settle(self, suffix: str = "") -> Path:
         """Move the finished run out of the scratch folder and return its folder, whose name ends in `suffix`.
@@ -72,24 +99,55 @@ class Place:
         Raises
         ------
         CaptureError
-            If the profiler wrote nothing, or the disk does not take it.
+            If the profiler wrote nothing, or no disk takes it.
         """
         runs = sorted((self.scratch / "plugins" / "profile").glob("*"))
         if not runs or not any(runs[0].iterdir()):
             raise CaptureError("the profiler wrote no file")
-        home = self.logdir / "plugins" / "profile"
+        run, name = runs[0], f"{runs[0].name}{suffix}"
         try:
-            home.mkdir(parents=True, exist_ok=True)
-            name = f"{runs[0].name}{suffix}"
-            target = _move(runs[0], home, name)
+            target = _move_into(self.logdir, run, name)
         except OSError as error:
-            raise CaptureError(f"the run could not be moved to {home}: {error.strerror}; it is in {runs[0]}") from error
+            try:
+                kept = self._elsewhere()
+                target = _move_into(kept, run, name)
+            except OSError:
+                raise CaptureError(f"the run could not be moved to {self.logdir}: {error.strerror}; it is in {run}") from error
+            self.notes.append(self._why(error, target, kept))
         self.discard()
         return target
 
+    def _why(self, error: OSError, run: Path, kept: Path) -> str:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            # Late, for it imports numpy, and a cell may be recorded that does not.
+            from nbprof.core.files import size_text
+
+            size = sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
+            reason = (
+                f"the disk of {self.logdir} is full: the run needs {size_text(size)}, and {size_text(int(_free(self.logdir)))} are free"
+            )
+        else:
+            reason = f"{self.logdir} cannot be written ({error.strerror or type(error).__name__})"
+        return f"{reason}. The run is kept in {kept} instead; free some space, or choose another place with --logdir DIR"
+
+    def _elsewhere(self) -> Path:
+        """The logdir for what the other one does not take."""
+        if self._spare is None:
+            self._spare = _make_elsewhere()
+        return self._spare
+
     def discard(self) -> None:
         """Remove the scratch folder."""
+        if self.scratch.is_symlink():
+            shutil.rmtree(self.scratch.resolve(), ignore_errors=True)
+            with contextlib.suppress(OSError):
+                self.scratch.unlink()
         shutil.rmtree(self.scratch, ignore_errors=True)
+        if self._spare is not None:
+            # Where a run is kept in it, it is not empty.
+            with contextlib.suppress(OSError):
+                self._spare.rmdir()
+                self._spare = None
 
     def remove(self) -> None:
         """Remove everything, where nothing was to be kept."""
@@ -97,23 +155,64 @@ class Place:
             shutil.rmtree(self.logdir, ignore_errors=True)
 
 
-def _move(run: Path, home: Path, name: str) -> Path:
-    """Move a run to a name that is free, and return where it is; other processes of a job may take the same name in that moment."""
-    target, number = home / name, 2
-    while True:
-        try:
-            if not target.exists():
-                return run.rename(target)
-        except OSError:
-            if not target.exists():
-                raise
-        target = home / f"{name}_{number}"
-        number += 1
+def _free(folder: Path) -> float:
+    """Free bytes of a disk; infinite where that is not known."""
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return float("inf")
+
+
+def _same_disk(one: Path, other: Path) -> bool:
+    return one.stat().st_dev == other.stat().st_dev
+
+
+def _make_elsewhere() -> Path:
+    """A new folder where there is room: for temporary files, or in memory."""
+    places = []
+    # Python finds none where it cannot write a few bytes.
+    with contextlib.suppress(OSError):
+        places.append(Path(tempfile.gettempdir()))
+    places += [path for path in (Path("/dev/shm"), Path("/var/tmp")) if path.is_dir() and os.access(path, os.W_OK)]  # noqa: S108
+    with_room = [path for path in places if _free(path) >= ENOUGH]
+    best = with_room[0] if with_room else max(places, key=_free, default=None)
+    return Path(tempfile.mkdtemp(prefix="nbprof-", dir=best))
+
+
+def _move_into(logdir: Path, run: Path, name: str) -> Path:
+    """Move a run to a name that is free in a logdir, and return where it is.
+
+    Other processes of a job may take the same name in that moment. On another disk it appears when it is whole.
+    """
+    home = logdir / "plugins" / "profile"
+    home.mkdir(parents=True, exist_ok=True)
+    copy = None
+    try:
+        if not _same_disk(run, home):
+            copy = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=logdir))
+            run = Path(shutil.copytree(run, copy / run.name))
+        target, number = home / name, 2
+        while True:
+            try:
+                if not target.exists():
+                    return run.rename(target)
+            except OSError:
+                if not target.exists():
+                    raise
+            target = home / f"{name}_{number}"
+            number += 1
+    except shutil.Error as error:
+        # It gathers what went wrong, as texts.
+        number = next((number for number in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE) if os.strerror(number) in str(error)), errno.EIO)
+        raise OSError(number, os.strerror(number)) from error
+    finally:
+        if copy is not None:
+            shutil.rmtree(copy, ignore_errors=True)
 
 
 def _clear_leftovers(logdir: Path) -> None:
     """Remove the scratch folders of processes that were killed: no recording lasts as long."""
-    for folder in logdir.glob(".recording-*"):
+    for folder in logdir.glob(f"{SCRATCH}*"):
         with contextlib.suppress(OSError):
             if time.time() - folder.stat().st_mtime > LEFT_S:
                 shutil.rmtree(folder, ignore_errors=True)

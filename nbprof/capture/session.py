@@ -103,6 +103,11 @@ class Session:
         """What will be recorded, or the first of them to be there."""
         return [TITLES[name] for name in self._choice.candidates]
 
+    @property
+    def elsewhere(self) -> list[str]:
+        """Why the run is not kept where it was to be, and where it is."""
+        return self.windows.place.notes if self.windows.place is not None and self.windows.recordings else []
+
     def start(self) -> Session:
         """Begin to record, or to wait for the cell to import its framework.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
+import shutil
 import socket
 import sys
 import zlib
@@ -23,6 +24,9 @@ from nbprof.capture import torch_exit
 from nbprof.capture.torch_steps import Mark
 
 CHUNK = 1 << 20
+FULL = 1 << 20
+"""A disk that has not even these bytes free does not take a trace."""
+
 LEVEL = 3
 """Of zlib: a fifth larger than at level 6, in half the time."""
 
@@ -76,6 +80,11 @@ def export(profile: Any, target: Path, marks: Sequence[Mark] = ()) -> str:
     plain, packed = (target.with_name(f".{target.name}.{kind}") for kind in ("unpacked", "part"))
     try:
         profile.export_chrome_trace(str(plain))
+        if not plain.exists() or not plain.stat().st_size:
+            # It says nothing of a disk that takes no more.
+            free = shutil.disk_usage(target.parent).free
+            why = f"No space left on device, {free / 1e3:,.0f} kB are free" if free < FULL else "it does not say why"
+            raise OSError(f"PyTorch wrote no trace to {target.parent}: {why}")
         note = pack(plain, packed, marks)
         packed.replace(target)
         if rank_and_size()[0] is not None:
@@ -90,8 +99,6 @@ def pack(plain: Path, packed: Path, marks: Sequence[Mark]) -> str:
     """Pack a trace with the steps in it; where there is no place for them, or steps are in it, as it is, and a sentence says so."""
     with plain.open("rb") as source, packed.open("wb") as out:
         size = source.seek(0, os.SEEK_END)
-        if not size:
-            raise OSError(f"PyTorch wrote an empty trace to {plain.parent}: is the disk full?")
         with mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as text:
             begin = _EVENTS.search(text)
             compress = _compressor()

@@ -17,6 +17,7 @@ from nbprof.capture.clock import Marker, StepClock
 from nbprof.capture.contention import Contention
 from nbprof.capture.options import Options
 from nbprof.capture.place import Place
+from nbprof.capture.reserve import Reserve
 from nbprof.capture.shield import shielded
 from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
@@ -103,6 +104,7 @@ class Windows:
         self._started_at = datetime.now().astimezone()
         self._began, self._seen_before, self._marked_before = 0.0, 0, 0
         self._contention: Contention | None = None
+        self._reserve: Reserve | None = None
         self.label = self.notebook = ""
         self._of_start: list[str] = []
         self._group = uuid.uuid4().hex if options.every else ""
@@ -128,6 +130,7 @@ class Windows:
             self.clock.open_wait = getattr(self.backend, "open_wait", None)
             self.clock.open_marker = self.backend.open_marker
             self._contention = Contention()
+            self._reserve = Reserve()
             self._began = time.perf_counter()
             self._seen_before, self._marked_before = self.clock.seen, self.clock.marked
         if self._bounds is None:
@@ -149,6 +152,7 @@ class Windows:
                 return
             self.recording = False
             self.clock.open_marker = self.clock.open_wait = None
+            self._release()
             with contextlib.suppress(Exception):
                 self.backend.stop()
             self.place.discard()
@@ -165,7 +169,9 @@ class Windows:
             self._over = self._over or not self.options.every
             elapsed = time.perf_counter() - self._began
             contention = self._contention.measured() if self._contention is not None else {}
+            self._release()
             try:
+                self.place.secure()
                 self.backend.stop()
                 self._settle(self.place, self._describe(self.backend, elapsed, contention))
             except Exception as error:
@@ -183,6 +189,11 @@ class Windows:
         if self._wanted and self.recording:
             self.notes.append(self._wanted)
         self.end()
+
+    def _release(self) -> None:
+        reserve, self._reserve = self._reserve, None
+        if reserve is not None:
+            reserve.release()
 
     def shown(self) -> Recording:
         """The window to show, which knows the others: the last that has all its steps, or the last."""
@@ -205,6 +216,7 @@ class Windows:
         suffix = f"-steps-{capture.window[0]}-{capture.window[-1]}" if self._group and capture.window else ""
         recording = Recording(place.settle(suffix), capture, temporary=place.logdir if place.temporary else None)
         self.recordings.append(recording)
+        self.notes += [note for note in place.notes if note not in self.notes]
         # Already now: a cell that never ends, or a machine that goes down, leaves whole runs.
         with contextlib.suppress(OSError):
             recording.write()

@@ -118,7 +118,9 @@ def named(lines: list[str]) -> list[str]:
 
 
 def place(text: str) -> str:
-    """What to add to an error that says that the disk took no more."""
+    """What to add to an error that says that the disk took no more, or that the process may open no more files."""
+    if re.search(r"Too many open files|EMFILE|ENFILE", text):
+        return "; close files that are no longer needed, or raise the limit (ulimit -n) before Jupyter starts"
     full = re.search(r"No space left|File too large|[Qq]uota exceeded|ENOSPC|disk is full", text)
     return "; the disk is full, or limited: choose another place with --logdir DIR (logdir=)" if full else ""
 

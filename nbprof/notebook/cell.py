@@ -129,9 +129,8 @@ class Cell:
         return path
 
     def begin(self) -> None:
-        """Start to record, or say in a sentence why not. A Ctrl-C interrupts the cell when that is done."""
-        __tracebackhide__ = True
-        with shielded():
+        """Start to record, or say in a sentence why not. A Ctrl-C interrupts the cell, after that."""
+        with shielded(soon=True):
             self._begin()
 
     def _begin(self) -> None:
@@ -204,6 +203,8 @@ class Cell:
         except Exception as fault:
             self._say(f"the recording could not be finished ({type(fault).__name__}: {fault})")
             return
+        for note in session.elsewhere:
+            sys.stderr.write(f"nbprof: {note}\n")
         if isinstance(error, KeyboardInterrupt):
             # Who pressed again meant the cell, which has ended.
             self._shield.pressed = False

@@ -70,7 +70,8 @@ class NbprofMagics(Magics):
         """Begin to record the rest of this cell; the first line ``%%nbprof`` becomes this."""
         __tracebackhide__ = True
         info = self._infos[-1] if self._infos else None
-        with shielded():
+        # Later, for the traceback is to be of the cell.
+        with shielded(soon=True):
             cell = self._prepare(line, getattr(info, "raw_cell", ""))
             if cell is not None:
                 self._arm(cell, info)
@@ -206,10 +207,13 @@ class NbprofMagics(Magics):
 
     def _show_existing(self, prepared: Cell, show: Show, path: str) -> None:
         from nbprof.core.errors import NbprofError
-        from nbprof.profiles.load import last, load
 
         try:
-            profile = load(path) if path else last()
+            # No Ctrl-C leaves half of a module behind.
+            with Shield() as shield, shield.opened():
+                from nbprof.profiles.load import last, load
+
+                profile = load(path) if path else last()
         except NbprofError as error:
             raise UsageError(f"%nbprof load: {error}") from None
         if profile is None:

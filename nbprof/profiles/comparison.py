@@ -15,6 +15,7 @@ from nbprof.analysis.compare import findings as compare_findings
 from nbprof.analysis.compare import verdict as compare_verdict
 from nbprof.analysis.compare.compare import Side
 from nbprof.core.errors import NbprofError
+from nbprof.core.whole import written
 from nbprof.profiles.load import read
 from nbprof.profiles.profile import Profile
 from nbprof.tools import header
@@ -205,13 +206,9 @@ class Comparison:
         from nbprof.profiles.report import comparison as report
 
         target = Path(path).expanduser()
-        page = report.page(self.payload(events))
-        try:
-            target.write_text(page, encoding="utf-8")
-        except OSError as error:
-            raise NbprofError(
-                f"{target}: the comparison could not be written ({error.strerror}). Choose a folder that you may write to."
-            ) from error
+        page = report.page(self.payload(events)).encode()
+        with written(target, "comparison", len(page)) as file:
+            file.write(page)
         return target
 
     def mimebundle(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nbprof.core.errors import NbprofError
+from nbprof.core.whole import written
 from nbprof.run.run import Run
 from nbprof.schema.frames import names
 from nbprof.sources.recording import windows_of
@@ -327,13 +327,9 @@ class Profile:
         from nbprof.profiles.report import html
 
         target = Path(path).expanduser()
-        page = html.page(self.run, self.payload(events))
-        try:
-            target.write_text(page, encoding="utf-8")
-        except OSError as error:
-            raise NbprofError(
-                f"{target}: the report could not be written ({error.strerror}). Choose a folder that you may write to."
-            ) from error
+        page = html.page(self.run, self.payload(events)).encode()
+        with written(target, "report", len(page)) as file:
+            file.write(page)
         return target
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -480,7 +480,8 @@ class Run(Frames):
             if about := warmup.about_warmup(self.steps, self.capture.warmup):
                 receipt.info(about)
             if self.capture.cell_failed:
-                receipt.warn(f"The cell failed: {self.capture.error}")
+                error = self.capture.error
+                receipt.warn(f"The {error}" if error.startswith("cell ") else f"The cell failed: {error}")
         for line in self._notes:
             (receipt.warn if line.level == "warning" else receipt.info)(line.text)
         for text in dict.fromkeys(self.missing.values()):

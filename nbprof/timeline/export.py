@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -16,6 +15,7 @@ from nbprof.analysis.ops.self_time import overlapping
 from nbprof.core import nesting
 from nbprof.core.errors import NbprofError
 from nbprof.core.trace import TEXT, Events, Int64s, Trace
+from nbprof.core.whole import written
 from nbprof.timeline import arrows, select_events
 from nbprof.timeline.export_args import Args, text
 from nbprof.timeline.lanes import Lane
@@ -48,20 +48,12 @@ def export(
     if not target.name.endswith((".json", ".json.gz")):
         raise NbprofError(f"{target}: the file name of a Chrome trace must end in .json or .json.gz")
     whole = Export(run, select_events.pick(run.timeline.tracks, lanes, None, between), between, counters)
-    # Beside it first: a file that is there stays whole if writing fails.
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            if target.name.endswith(".gz"):
-                with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
-                    _write(whole, cast(BinaryIO, packed))
-            else:
-                _write(whole, file)
-        part.replace(target)
-    except OSError as error:
-        raise NbprofError(f"{target}: the trace could not be written ({error.strerror}). Choose a folder that you may write to.") from error
-    finally:
-        part.unlink(missing_ok=True)
+    with written(target, "trace") as file:
+        if target.name.endswith(".gz"):
+            with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
+                _write(whole, cast(BinaryIO, packed))
+        else:
+            _write(whole, file)
     return target
 
 

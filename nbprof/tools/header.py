@@ -83,7 +83,7 @@ def notice(run: Run) -> dict[str, Any] | None:
         what = f"The {error}" if error.startswith("cell ") else "The cell stopped with an error" + (f": {error}" if error else "")
         return {
             "kind": "partial",
-            "title": f"{what.rstrip('.')}.",
+            "title": what if what.endswith("…") else f"{what.rstrip('.')}.",
             "text": f"Shown is what was recorded up to then: {seen}." if not out_of_memory(run) else _at_the_peak(run),
         }
     if error:

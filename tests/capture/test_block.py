@@ -7,10 +7,13 @@ import contextlib
 import gc
 import inspect
 import os
+import re
+import signal
 import sys
 import threading
 import types
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -182,6 +185,20 @@ def test_a_cancelled_coroutine_is_an_interrupted_run(stub):
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancels())
     assert train.profile.run.capture.error == "cell was interrupted"
+
+
+def test_ctrl_c_while_a_run_is_read_keeps_it_and_says_where(stub, monkeypatch):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr("nbprof.profiles.load.open_recording", lambda recording: signal.raise_signal(signal.SIGINT))
+    run = nbprof.profile()
+    try:
+        with pytest.raises(KeyboardInterrupt), run:
+            pass
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    said = re.fullmatch(r"<nbprof\.profile: reading the run was interrupted: nbprof\.load\(\"(.+)\"\) opens it>", repr(run))
+    assert Path(said[1]).is_dir()
 
 
 def test_a_generator_is_recorded_until_it_ends(stub):

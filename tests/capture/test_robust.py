@@ -296,6 +296,20 @@ def test_what_a_killed_kernel_left_is_cleared_by_a_later_recording(kernel, other
     assert len(list((kernel.folder / "left" / "plugins" / "profile").iterdir())) == 2
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no limits of a process here")
+def test_a_cell_that_uses_up_the_file_descriptors_is_recorded(kernel):
+    result = kernel.run(
+        "%%nbprof -o p\nimport resource\nmodel.fit(data, verbose=0)\nlimits = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir('/dev/fd')) + 100, limits[1]))\nleaked = []\n"
+        "try:\n    while True: leaked.append(os.open(os.devnull, os.O_RDONLY))\nexcept OSError as error:\n    print(error.strerror)"
+    )
+    freed = kernel.run("for each in leaked: os.close(each)\nresource.setrlimit(resource.RLIMIT_NOFILE, limits)")
+    assert freed.status == "ok", freed.traceback
+    assert result.stdout == "Too many open files\n"
+    ok(result)
+    assert kernel.ask("len(p.steps.frame)") == "8"
+
+
 FULL = """
 import resource, signal, sys, warnings
 import tensorflow as tf

@@ -257,3 +257,16 @@ def test_a_disk_that_is_full_is_named(torch, place, monkeypatch):
         Training(torch).run(1)
     left = [path for path in place.rglob("*") if path.is_file() and path.name != ".gitignore"]
     assert left == []
+
+
+@pytest.mark.parametrize(
+    ("free", "why"),
+    [(4096, "No space left on device, 4 kB are free; the disk is full, or limited: choose"), (1 << 40, "it does not say why")],
+)
+def test_a_trace_that_pytorch_does_not_write_is_no_missing_file(torch, place, monkeypatch, free, why):
+    monkeypatch.setattr(torch.profiler.profile, "export_chrome_trace", lambda *_: None)
+    usage = importlib.import_module("shutil").disk_usage
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage(path)._replace(free=free))
+    with pytest.warns(RuntimeWarning, match=f"PyTorch wrote no trace to .*: {why}"), nbprof.profile(backend="torch"):
+        Training(torch).run(1)
+    assert not [path for path in place.rglob("*") if path.is_file() and path.name != ".gitignore"]

@@ -26,6 +26,7 @@ from pathlib import Path
 from queue import Empty
 
 from tests.magic.conftest import MODEL, Kernel
+from tests.support.tracebacks import PACKAGE, own
 
 MOST_S = 30.0
 """How long a kernel may take to answer after the last Ctrl-C: a hang lasts for ever, and a busy machine is slow."""
@@ -161,6 +162,8 @@ class Interrupted:
         self.kernel = Kernel(folder)
         ready = self.kernel.run(_PREPARE + FRAMEWORKS[framework])
         assert ready.status == "ok", ready.traceback
+        # IPython imports what shows tracebacks with the first of them, and a Ctrl-C there is no business of nbprof's.
+        self.kernel.run("1 / 0")
         self.before = self.state()
 
     def close(self) -> None:
@@ -249,7 +252,12 @@ class Interrupted:
         said = "\n".join(out.texts)
         if out.status == "error" and out.error != "KeyboardInterrupt":
             yield f"the cell ended with {out.error}:\n{out.traceback}"
-        if "Error in callback" in out.stderr or "Traceback" in out.stderr:
+        # A Ctrl-C that meets a hook in the training shows it.
+        frames = [file for file, _ in own(out.traceback, self.kernel.folder) if file.name in ("magic.py", "shield.py")]
+        if frames:
+            yield f"the traceback has frames of nbprof: {frames}"
+        # In a callback of `gc` Python itself loses a Ctrl-C that meets the training, and says so.
+        if "Error in callback" in out.stderr or ("Traceback" in out.stderr and str(PACKAGE) in out.stderr):
             yield f"stderr has a traceback:\n{out.stderr}"
         for wrong in ("could not be finished", "could not be shown", "could not be read", "did not start", "still running"):
             if wrong in said or wrong in out.stderr:

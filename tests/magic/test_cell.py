@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from tests.support.tracebacks import own
+import pytest
+
+from tests.support.tracebacks import frames, own
 
 MIMES = {"application/vnd.nbprof.v1+json", "text/html", "image/png", "text/plain"}
 
@@ -85,6 +87,27 @@ def test_a_semicolon_silences_the_value(kernel):
     result = kernel.run("%%nbprof\nmodel.fit(data, verbose=0)\n6 * 7;")
     assert result.value is None
     assert len(result.dashboards) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("sys.exit('no data')", "cell failed: SystemExit: no data"),
+        ("raise ValueError('x' * 3_000_000)", f"cell failed: ValueError: {'x' * 300}…"),
+        ("%run fails.py", ""),
+    ],
+    ids=["exit", "megabytes", "run"],
+)
+def test_a_cell_that_ends_with_an_error_shows_it_as_without_the_magic(kernel, code, told):
+    (kernel.folder / "fails.py").write_text("print('begins')\ndef fail():\n    raise ValueError('a bad script')\nfail()\n")
+    body = f"import sys\nx = tf.ones(3) + 1\n{code}"
+    plain, profiled = kernel.run(body), kernel.run(f"%%nbprof -o p\n{body}")
+    assert (profiled.status, profiled.error, profiled.message) == (plain.status, plain.error, plain.message)
+    assert (profiled.stdout, profiled.stderr, profiled.errors) == (plain.stdout, plain.stderr, plain.errors)
+    assert frames(profiled.traceback, kernel.folder) == frames(plain.traceback, kernel.folder)
+    assert profiled.order == ["line", *plain.order, "dashboard"]
+    assert kernel.capture("p")["error"] == told
+    assert len(str(profiled.dashboards)) < 500_000
 
 
 def test_an_exception_at_step_three_fails_the_cell_and_shows_what_was_recorded(kernel):

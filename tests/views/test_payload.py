@@ -399,6 +399,11 @@ def capture(**facts):
             "The cell failed at step 3: ValueError: no.",
         ),
         (
+            {"capture": capture(cell_failed=True, error="cell failed: ValueError: too lo…")},
+            "partial",
+            "The cell failed: ValueError: too lo…Shown is",
+        ),
+        (
             {"capture": capture(cell_failed=True), "steps": 0},
             "partial",
             "The cell stopped with an error.Shown is what was recorded up to then: no steps.",

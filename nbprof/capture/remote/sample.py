@@ -94,7 +94,7 @@ def record(addresses: str | Iterable[str], sampling: Sampling, tell: Tell, watch
     info = CaptureInfo(
         started=started.isoformat(timespec="seconds"),
         elapsed_s=sampling.duration_ms / 1000 if workers.stopped_after_s is None else workers.stopped_after_s,
-        notes=[*_how(workers, sampling), *notes, *place.notes],
+        notes=[*_how(workers, sampling), *notes],
         warnings=[f"{worker.address} is missing: {worker.reason}" for worker in workers.all if worker.file is None],
         label=sampling.name or f"sample {next(_numbers)}",
         options={"addresses": [str(target) for target in targets], **asdict(sampling)},
@@ -103,6 +103,7 @@ def record(addresses: str | Iterable[str], sampling: Sampling, tell: Tell, watch
     with shielded():
         name_hosts(workers.recorded)
         recording = Recording(place.settle(), info, temporary=place.logdir if place.temporary else None)
+        info.notes += [note for note in place.notes if note not in info.notes]
         try:
             recording.write()
         except OSError as error:
