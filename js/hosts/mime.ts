@@ -2,7 +2,7 @@
 
 import type { IRenderMime } from "@jupyterlab/rendermime-interfaces";
 import { Widget } from "@lumino/widgets";
-import { fromBase64 } from "../lib/codec.js";
+import { fromBase64, inPage } from "../lib/codec.js";
 import { Line } from "../lib/live.js";
 import { about, Link, type Session } from "./kernel.js";
 import { type Dashboard, mount } from "./page.js";
@@ -16,7 +16,8 @@ const PATIENCE = 4000;
 interface Saved {
   v: number;
   version: string;
-  data: string;
+  /** Absent where the HTML of the same output holds the data. */
+  data?: string;
   /** In px; absent: as high as the content. */
   height?: number;
   /** What the kernel may know the profile by. */
@@ -55,9 +56,15 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
     const mine = ++this.version;
     const saved = model.data[MIME_TYPE] as unknown as Partial<Saved> | undefined;
     try {
-      if (saved?.v !== 1 || typeof saved.data !== "string") {
-        throw new Error("This output was written by a newer nbprof. Update nbprof to see it.");
-      }
+      const newer = "This output was written by a newer nbprof. Update nbprof to see it.";
+      if (saved?.v !== 1) throw new Error(newer);
+      // Found again each time it is drawn: a dashboard that rests holds no bytes.
+      const packed = (): Uint8Array => {
+        const found =
+          typeof saved.data === "string" ? fromBase64(saved.data) : inPage(String(model.data["text/html"] ?? ""));
+        if (!found) throw new Error(newer);
+        return found;
+      };
       const height = Number(saved.height) || 0;
       const profile = about(saved, model.trusted);
       const line = profile ? new Line() : undefined;
@@ -68,9 +75,8 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
         asked = true;
         this.link?.nudge(true);
       };
-      const { data } = saved;
       // What is shown stays until the new one stands: nothing below it jumps.
-      const board = await mount(this.node, () => fromBase64(data), {
+      const board = await mount(this.node, packed, {
         height,
         onTab,
         ...(line && { ask: line, connect }),

@@ -2,7 +2,8 @@
  * Opens the container that nbprof/display/codec.py packs.
  *
  * gzip of: length of the header (u4), header (JSON), zeros up to a multiple of 8, buffers. In the header an
- * array is {"$": [dtype, offset, length]}, with a fourth element "delta" when first differences are stored.
+ * array is {"$": [dtype, offset, length]}, with a fourth element of the words "delta" when first differences are
+ * stored, and "planes" when the first bytes of all elements come first, then the second.
  */
 
 import type { ColumnData, NumberArray, Payload } from "./payload.js";
@@ -16,7 +17,7 @@ const ARRAYS = {
   u1: Uint8Array,
 } as const;
 
-type Reference = [dtype: keyof typeof ARRAYS, offset: number, length: number, coding?: "delta"];
+type Reference = [dtype: keyof typeof ARRAYS, offset: number, length: number, coding?: string];
 
 async function gunzip(packed: Uint8Array): Promise<Uint8Array> {
   const stream = new Blob([packed as BlobPart]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -28,7 +29,8 @@ async function gunzip(packed: Uint8Array): Promise<Uint8Array> {
 }
 
 function readArray(reference: Reference, container: Uint8Array, base: number): NumberArray {
-  const [dtype, offset, length, coding] = reference;
+  const [dtype, offset, length, words = ""] = reference;
+  const coding = words.split(" ");
   const Kind = ARRAYS[dtype];
   if (!Kind) throw new Error(`This profile has an array of the unknown type "${String(dtype)}".`);
   const start = container.byteOffset + base + offset;
@@ -36,8 +38,24 @@ function readArray(reference: Reference, container: Uint8Array, base: number): N
   if (offset < 0 || length < 0 || end > container.byteLength) {
     throw new Error(`This profile is truncated: byte ${end} of ${container.byteLength} is missing.`);
   }
-  if (coding !== "delta") return new Kind(container.buffer as ArrayBuffer, start, length);
-  const values = new Kind(container.buffer as ArrayBuffer, start, length).slice();
+  const values = coding.includes("planes")
+    ? new Kind(joined(container.subarray(base + offset, end), Kind.BYTES_PER_ELEMENT).buffer)
+    : new Kind(container.buffer as ArrayBuffer, start, length);
+  if (!coding.includes("delta")) return values;
+  return summed(values.slice());
+}
+
+/** The elements of an array whose bytes are stored apart. */
+function joined(planes: Uint8Array, size: number): Uint8Array<ArrayBuffer> {
+  const out = new Uint8Array(planes.length);
+  const length = planes.length / size;
+  for (let byte = 0; byte < size; byte++)
+    for (let i = 0; i < length; i++) out[i * size + byte] = planes[byte * length + i] as number;
+  return out;
+}
+
+function summed<T extends NumberArray>(values: T): T {
+  const length = values.length;
   for (let i = 1; i < length; i++) values[i] = (values[i] as number) + (values[i - 1] as number);
   return values;
 }
@@ -71,9 +89,29 @@ export async function unpack(packed: Uint8Array | ArrayBuffer | DataView): Promi
   return restore(header, (reference) => readArray(reference, container, base)) as Payload;
 }
 
-/** The bytes of a base64 text. */
+/** The bytes of a base64 text, as outputs of earlier versions hold them. */
 export function fromBase64(text: string): Uint8Array {
   return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+}
+
+const LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#:%,()*+-;.=>?@^_[{|}~";
+const VALUES = new Map([...LETTERS].map((letter, value) => [letter.charCodeAt(0), value]));
+
+/** The bytes of a text that `to_text` of nbprof/display/codec.py wrote: four for five letters. */
+export function fromText(text: string): Uint8Array {
+  const out = new DataView(new ArrayBuffer(Math.ceil(text.length / 5) * 4));
+  for (let i = 0; i < text.length; i += 5) {
+    let value = 0;
+    for (let j = i; j < i + 5; j++) value = value * 85 + (VALUES.get(text.charCodeAt(j)) ?? 84);
+    out.setUint32((i / 5) * 4, value);
+  }
+  return new Uint8Array(out.buffer, 0, out.byteLength - ((5 - (text.length % 5)) % 5));
+}
+
+/** The data that the script of a saved page holds; null where it has none. */
+export function inPage(html: string): Uint8Array | null {
+  const text = /\bconst data = "([^"]*)";/.exec(html)?.[1];
+  return text ? fromText(text) : null;
 }
 
 /** Row `i` of a column as text; "" where it is missing. */

@@ -1,6 +1,6 @@
 import { gzipSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
-import { fromBase64, numberAt, textAt, unpack } from "../lib/codec.js";
+import { fromBase64, fromText, inPage, numberAt, textAt, unpack } from "../lib/codec.js";
 
 type Buffers = (Float64Array | Uint32Array | Int32Array | Uint8Array)[];
 
@@ -82,5 +82,25 @@ describe("cells", () => {
 
   it("fromBase64 gives the bytes", () => {
     expect(fromBase64("AAH/")).toEqual(Uint8Array.of(0, 1, 255));
+  });
+
+  it("fromText gives the bytes of what Python wrote; the same pair is in tests/views/test_codec.py", () => {
+    const bytes = [0, 1, 2, 253, 254, 255, 60, 38, 36, 96, 120];
+    expect(Array.from(fromText("009F1{{K8CBw%;"))).toEqual(bytes);
+    expect(Array.from(inPage('<script>const code = "x";\nconst data = "009F1{{K8CBw%;";</script>') ?? [])).toEqual(
+      bytes,
+    );
+    expect(inPage("<p>no script</p>")).toBeNull();
+  });
+
+  it("joins bytes that were stored apart", async () => {
+    const values = Uint32Array.of(1, 70_001, 140_001, 4_000_000_000);
+    const bytes = new Uint8Array(values.buffer);
+    const planes = Uint8Array.from(bytes, (_, i) => bytes[(i % 4) * 4 + Math.floor(i / 4)] as number);
+    const reference = (coding: string) => ({ $: ["u4", 0, 4, coding] });
+    const packed = pack(() => ({ a: reference("planes"), b: reference("delta planes") }), [planes]);
+    const found = (await unpack(packed)) as unknown as { a: Uint32Array; b: Uint32Array };
+    expect(Array.from(found.a)).toEqual(Array.from(values));
+    expect(Array.from(found.b)).toEqual([1, 70_002, 210_003, 4_000_210_003]);
   });
 });

@@ -2,15 +2,20 @@
 
 The container: the length of the header (4 bytes, little endian), the header (UTF-8 JSON), zero padding to a multiple of 8, then the
 arrays, each aligned to 8. What is saved is packed by gzip; an answer to a page that waits is not, which the first two bytes tell. In
-the header an array is `{"$": [dtype, offset, length]}`; a fourth element `"delta"` says that first differences are stored.
+the header an array is `{"$": [dtype, offset, length]}`. What is packed may have a fourth element, of the words `"delta"` (first differences
+are stored) and `"planes"` (the first bytes of all elements come first, then the second …, where gzip packs that better).
+
+As text it is base 85, which is a sixteenth shorter than base 64: the alphabet of RFC 1924 without what means something in HTML.
 """
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import math
 import struct
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +30,11 @@ Array = npt.NDArray[Any]
 _TYPES = {"f8": "<f8", "f4": "<f4", "i4": "<i4", "u4": "<u4", "u2": "<u2", "u1": "<u1"}
 _KEEP_BITS = 32
 _GZIP = b"\x1f\x8b"
+_LEAST_PLANES = 256
+"""Bytes of an array that is worth a look at how it packs best."""
+_TO_HTML, _FROM_HTML = bytes.maketrans(b"<&$`", b".,:["), bytes.maketrans(b".,:[", b"<&$`")
+LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~".translate(str.maketrans("<&$`", ".,:["))
+"""The 85 letters of `to_text`, by their value."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +57,17 @@ def pack(payload: dict[str, Any]) -> bytes:
     ValueError
         A value that the container cannot hold; the text names its place.
     """
-    return gzip.compress(contain(payload), 9, mtime=0)
+    return gzip.compress(_contain(payload, _Writer(planes=True)), 9, mtime=0)
+
+
+def to_text(data: bytes) -> str:
+    """Bytes as text that stands in a script of a page, and in JSON, without a letter that is escaped."""
+    return base64.b85encode(data).translate(_TO_HTML).decode()
+
+
+def from_text(text: str) -> bytes:
+    """The bytes of `to_text`."""
+    return base64.b85decode(text.encode().translate(_FROM_HTML))
 
 
 def contain(payload: dict[str, Any]) -> bytes:
@@ -58,7 +78,10 @@ def contain(payload: dict[str, Any]) -> bytes:
     ValueError
         As `pack`.
     """
-    writer = _Writer()
+    return _contain(payload, _Writer())
+
+
+def _contain(payload: dict[str, Any], writer: _Writer) -> bytes:
     header = json.dumps(writer.plain(payload, ""), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # A lone surrogate (foreign text again) is not UTF-8; it becomes "?" rather than an unreadable report.
     text = header.encode("utf-8", "replace")
@@ -138,7 +161,8 @@ def numbers(values: Iterable[Any] | Array) -> Array:
 
 
 class _Writer:
-    def __init__(self) -> None:
+    def __init__(self, *, planes: bool = False) -> None:
+        self._planes = planes
         self.chunks: list[bytes] = []
         self._offset = 0
 
@@ -150,19 +174,23 @@ class _Writer:
         if isinstance(value, (list, tuple)):
             return [self.plain(item, f"{where}[{i}]") for i, item in enumerate(value)]
         if isinstance(value, Delta):
-            return {"$": [*self._store(_differences(value.values, where), where), "delta"]}
+            return {"$": self._store(_differences(value.values, where), where, "delta")}
         if isinstance(value, np.ndarray):
             return {"$": self._store(value, where)}
         return _scalar(value, where)
 
-    def _store(self, values: Array, where: str) -> list[Any]:
+    def _store(self, values: Array, where: str, coding: str = "") -> list[Any]:
         code = _type_of(values, where)
         data = np.ascontiguousarray(values, dtype=_TYPES[code]).tobytes()
+        if self._planes and len(data) >= _LEAST_PLANES and (size := np.dtype(_TYPES[code]).itemsize) > 1:
+            planes = np.frombuffer(data, np.uint8).reshape(-1, size).T.tobytes()
+            if len(zlib.compress(planes, 6)) < len(zlib.compress(data, 6)):
+                data, coding = planes, f"{coding} planes".strip()
         offset = self._offset
         padding = -len(data) % 8
         self.chunks.append(data + bytes(padding))
         self._offset += len(data) + padding
-        return [code, offset, len(values)]
+        return [code, offset, len(values), *([coding] if coding else [])]
 
 
 def _type_of(values: Array, where: str) -> str:
@@ -212,8 +240,11 @@ def _rich(value: Any, body: bytes, start: int) -> Any:
     at = start + offset
     if at + length * dtype.itemsize > len(body):
         raise ReadError("an array reaches past the end of the packed profile data", offset=at)
+    coding = rest[0].split() if rest else []
+    if "planes" in coding:
+        body, at = np.frombuffer(body, np.uint8, length * dtype.itemsize, at).reshape(dtype.itemsize, length).T.tobytes(), 0
     array: Array = np.frombuffer(body, dtype, length, at)
-    return np.cumsum(array, dtype=dtype) if rest == ["delta"] else array
+    return np.cumsum(array, dtype=dtype) if "delta" in coding else array
 
 
 def _text(value: object) -> str:

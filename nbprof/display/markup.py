@@ -12,9 +12,12 @@ from typing import Any
 
 from nbprof.display import wording
 
-CODE = "font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;font-size:12px"
+CODE = "font:12px ui-monospace,Menlo,Consolas,monospace"
 SOFT = "opacity:.7"
-_CELL = "padding:3px 12px 3px 0;border:0;border-bottom:1px solid rgba(128,128,128,.25);vertical-align:top;background:transparent"
+# A notebook sets the text of cells to the right, a code host draws their borders, both colour every second row. Short, since what is said
+# of a cell is in an output hundreds of times.
+_CELL = "padding:3px 12px 3px 0;border:0"
+_ROW = "border:0;border-bottom:1px solid #8884;background:none"
 
 
 def table(title: str, scope: str, heads: list[str], rows: list[list[str]], align: str) -> str:
@@ -24,10 +27,11 @@ def table(title: str, scope: str, heads: list[str], rows: list[list[str]], align
     sides = [f"{_CELL};text-align:{'right' if side == 'r' else 'left'}" for side in align]
     head = "".join(f'<th style="{side};font-weight:600">{text(label)}</th>' for side, label in zip(sides, heads, strict=True))
     body = "".join(
-        "<tr>" + "".join(f'<td style="{side}">{cell}</td>' for side, cell in zip(sides, row, strict=True)) + "</tr>" for row in rows
+        f'<tr style="{_ROW}">' + "".join(f'<td style="{side}">{cell}</td>' for side, cell in zip(sides, row, strict=True)) + "</tr>"
+        for row in rows
     )
     style = "border-collapse:collapse;border:0;margin:0;font-size:12px;line-height:18px"
-    return f'{heading(title, scope)}<table style="{style}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    return f'{heading(title, scope)}<table style="{style}"><thead><tr style="{_ROW}">{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def heading(title: str, scope: str) -> str:
@@ -80,11 +84,11 @@ def _code(full: str, shown: str) -> str:
     return f'<code style="{CODE}" title="{text(full[:300])}">{text(shown)}</code>'
 
 
-def picture(png: bytes, alt: str) -> str:
-    """A picture that is shown at half of its pixels."""
+def picture(png: bytes, alt: str, width: int = 700) -> str:
+    """A picture, with its width in points."""
     data = base64.b64encode(png).decode()
     style = "max-width:100%;height:auto"
-    return f'<p style="margin:8px 0"><img src="data:image/png;base64,{data}" width="700" alt="{text(alt)}" style="{style}"></p>'
+    return f'<p style="margin:8px 0"><img src="data:image/png;base64,{data}" width="{width}" alt="{text(alt)}" style="{style}"></p>'
 
 
 def swatch(colour: str) -> str:
@@ -95,7 +99,7 @@ def swatch(colour: str) -> str:
 def bar(percent: float, colour: str) -> str:
     """A bar on its track."""
     width = round(min(max(wording.real(percent) or 0.0, 0.0), 100.0), 1)
-    track = "display:inline-block;width:100px;height:8px;background:rgba(128,128,128,.18)"
+    track = "display:inline-block;width:100px;height:8px;background:#8883"
     return f'<span style="{track}"><span style="display:block;width:{width}%;height:8px;background:{colour}"></span></span>'
 
 

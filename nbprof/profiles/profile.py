@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from nbprof.core.errors import NbprofError
 from nbprof.core.whole import written
 from nbprof.run.run import Run
 from nbprof.schema.frames import names

@@ -1,4 +1,4 @@
-"""A small drawing surface over Pillow: text that measures itself, bars, rules; at the pixels of a 2x screen."""
+"""A small drawing surface over Pillow: text that measures itself, bars, rules; drawn at 2x, kept at the pixels of a 1.5x screen."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from PIL import Image, ImageDraw, ImageFont
 INK, TEXT, SOFT, FAINT, LINE, TRACK, GROUND = "#000000", "#212121", "#6B6B6B", "#9E9E9E", "#DEDEDE", "#EBEBEB", "#FFFFFF"
 
 WIDTH = 1400
-"""Pixels of a run's picture, which is displayed at half that size."""
+"""Units in which a run's picture is drawn, two to a point."""
 _PLAIN = str.maketrans(
     {"–": "-", "—": "-", "−": "-", "µ": "u", "μ": "u", "×": "x", "→": ">", "≥": ">=", "≤": "<=", "✓": "+", "█": "|", "\u00a0": " "}
 )
-_COLOURS = 96
+# Soft edges of letters are most of a picture, and pictures a large part of a notebook: 32 shades of them look as 96 do.
+_COLOURS = 32
 
 
 @lru_cache(maxsize=32)
@@ -116,10 +117,11 @@ class Canvas:
     def png(self, height: float) -> bytes:
         """The sheet down to `height` as a PNG with a palette."""
         sheet = self._image.crop((0, 0, self.width, round(height)))
+        sheet = sheet.resize((self.width * 3 // 4, max(1, sheet.height * 3 // 4)), Image.Resampling.LANCZOS)
         flat = sheet.quantize(_COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
         # The octree averages the ground with the lightest edges of letters; on a page that is a visible grey box.
         palette = flat.getpalette() or []
         flat.putpalette([255 if level >= 252 else level for level in palette])
         out = BytesIO()
-        flat.save(out, "PNG", compress_level=7, dpi=(192, 192))
+        flat.save(out, "PNG", optimize=True, dpi=(144, 144))
         return out.getvalue()

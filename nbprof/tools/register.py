@@ -45,3 +45,10 @@ def picture(payload: Part) -> bytes | None:
     if only(payload):
         return None
     return next((each.picture(payload) for each in tools().values() if each.picture), None)
+
+
+def chart(payload: Part) -> bytes | None:
+    """What stands between the words of static HTML, as a PNG; None of a payload that is shown as that of one tool."""
+    if only(payload):
+        return None
+    return next((found for each in tools().values() if (found := each.chart(payload))), None)

@@ -72,6 +72,8 @@ class Tool:
         (payload, most) -> at most so many lines of the summary on the console.
     picture : callable
         A PNG of the payload, where this is the tool that has the picture of the run.
+    chart : callable
+        The part of that picture that its static HTML does not say in words; None where there is none.
     lead, static : callable
         What a reader without scripts sees, above and below the picture.
     figures : mapping
@@ -92,6 +94,7 @@ class Tool:
     omissions: Callable[[Run, int], list[str]] = lambda _run, _events: []
     text: Callable[[Part, int], list[str]] = lambda _payload, _most: []
     picture: Callable[[Part], bytes] | None = None
+    chart: Callable[[Part], bytes | None] = lambda _payload: None
     lead: Callable[[Part], Html] = lambda _payload: ""
     static: Callable[[Part], Html] = lambda _payload: ""
     figures: Mapping[str, Callable[..., Any]] = field(default_factory=dict)

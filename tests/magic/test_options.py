@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-
 import pytest
 
-from nbprof.display import codec
+from tests.support.saved import payload_of
 
 
 def test_help_is_printed_and_nothing_runs(kernel):
@@ -131,7 +129,7 @@ def test_an_output_holds_as_many_events_as_asked_for(kernel):
     def held(code):
         result = kernel.run(code)
         assert (result.status, len(result.dashboards)) == ("ok", 1), result.traceback
-        return codec.unpack(base64.b64decode(result.dashboards[0]["application/vnd.nbprof.v1+json"]["data"]))["trace"]["shown"]
+        return payload_of(result.dashboards[0])["trace"]["shown"]
 
     assert held("%%nbprof --events 0 --logdir budget\nmodel.fit(data, verbose=0)") == 0
     lanes = int(kernel.ask("len(nbprof.last.run.timeline.tracks.lanes)"))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import importlib.util
 
 import pytest
 
-from nbprof.display import codec
 from tests.magic.conftest import Kernel
 from tests.support.profiles import needed
+from tests.support.saved import payload_of
 
 TORCH = """
 import time, torch
@@ -51,7 +50,7 @@ def saved(result):
     """What the output of a cell holds when the notebook is opened without a kernel."""
     [data] = result.dashboards
     assert len(result.displays) == 1, "the strip is gone"
-    return data["text/plain"], codec.unpack(base64.b64decode(data["application/vnd.nbprof.v1+json"]["data"]))
+    return data["text/plain"], payload_of(data)
 
 
 def test_a_cell_that_imports_its_framework_has_its_steps_in_the_notebook(kernel):

@@ -10,10 +10,10 @@ import pytest
 
 import nbprof
 from nbprof.core.errors import NbprofError
-from nbprof.display import codec
 from nbprof.profiles.load import last, load
 from tests.support.kineto import Kineto
 from tests.support.profiles import real
+from tests.support.saved import payload_of
 from tests.support.xspace import gpu_run, training_run
 from tests.views.test_payload import check
 
@@ -80,7 +80,7 @@ def test_text_and_markdown_say_the_same(mended):
 
 def test_it_displays_in_four_ways_and_saves(mended, tmp_path):
     data, _ = mended._repr_mimebundle_()
-    payload = codec.unpack(base64.b64decode(data["application/vnd.nbprof.v1+json"]["data"]))
+    payload = payload_of(data)
     assert payload["meta"]["tabs"][-1] == {"id": "compare", "label": "Compare", "count": None, "flag": None, "note": "tf_slow"}
     assert payload["meta"]["tab"] == "compare"
     assert [(pair["before"], pair["after"]) for pair in payload["compare"]["pairs"]] == [(0, 1), (1, 0)]
@@ -107,7 +107,7 @@ def test_it_has_the_shape_of_the_twin(mended):
 def test_tabs_of_the_second_run_can_be_left_out(mended):
     def tabs(views):
         data, _ = mended.mimebundle(views=views)
-        payload = codec.unpack(base64.b64decode(data["application/vnd.nbprof.v1+json"]["data"]))
+        payload = payload_of(data)
         return [tab["id"] for tab in payload["meta"]["tabs"]]
 
     assert tabs(["compare"]) == ["compare"]

@@ -15,6 +15,7 @@ from nbprof.profiles.report.static import static_html
 from nbprof.tools import dashboard as payload
 from nbprof.tools import text
 from nbprof.tools.overview import picture
+from tests.support.saved import payload_of
 from tests.views import fake
 
 FORBIDDEN = {"script", "style", "svg", "iframe", "link", "object", "embed", "form", "noscript"}
@@ -118,7 +119,7 @@ def test_the_fragment_carries_module_and_data_and_nothing_foreign_in_the_script(
     assert "onerror" not in script
     assert 'version = "1.2.3"' in script
     assert 'options = {"live": false, "height": 600}' in script
-    code, data = (base64.b64decode(re.search(rf'const {name} = "([^"]*)"', script)[1]) for name in ("code", "data"))
+    code, data = (codec.from_text(re.search(rf'const {name} = "([^"]*)"', script)[1]) for name in ("code", "data"))
     assert gzip.decompress(code) == built.read_bytes()
     assert data == packed
     key = re.search(r'const key = "(\w+)"', script)[1]
@@ -153,16 +154,14 @@ def test_the_page_is_one_document_that_may_ask_for_nothing(built):
     assert not re.search(r"(?:src|href)=[\"'](?!data:)", page)
     assert "http:" not in page
     assert "https:" not in page
-    data = base64.b64decode(re.search(r'const data = "([^"]*)"', read.scripts[0])[1])
-    assert codec.unpack(data)["meta"]["notice"]["kind"] == "static"
+    assert payload_of(read.scripts[0])["meta"]["notice"]["kind"] == "static"
     assert made["meta"]["notice"] is None
 
 
 def test_a_graver_notice_stays_on_the_page(built):
     run = fake.run(steps=0)
     page = html.page(run, payload.dashboard(run))
-    data = base64.b64decode(re.search(r'const data = "([^"]*)"', page)[1])
-    assert codec.unpack(data)["meta"]["notice"]["kind"] == "no_steps"
+    assert payload_of(page)["meta"]["notice"]["kind"] == "no_steps"
 
 
 def test_one_output_in_four_mime_types(built):
@@ -171,11 +170,11 @@ def test_one_output_in_four_mime_types(built):
     data, metadata = mimebundle.mimebundle(run, made)
     assert list(data) == ["application/vnd.nbprof.v1+json", "text/html", "image/png", "text/plain"]
     own = data["application/vnd.nbprof.v1+json"]
-    assert (own["v"], set(own)) == (1, {"v", "version", "data", "key", "files"})
+    assert (own["v"], set(own)) == (1, {"v", "version", "key", "files"})
     assert (own["key"], own["files"]) == (made["trace"]["key"], [])
-    assert codec.unpack(base64.b64decode(own["data"]))["meta"]["label"] == "run 7"
+    assert payload_of(data)["meta"]["label"] == "run 7"
     with Image.open(BytesIO(base64.b64decode(data["image/png"]))) as image:
-        assert image.width == 2 * metadata["image/png"]["width"]
+        assert 2 * image.width == 3 * metadata["image/png"]["width"]
     assert data["text/plain"] == text.summary(made)
     assert "application/vnd.jupyter.widget-view+json" not in data
 
@@ -185,7 +184,7 @@ def test_views_and_height_reach_the_output(built):
     data, _ = mimebundle.mimebundle(run, payload.dashboard(run), views=["memory"], height=480)
     own = data["application/vnd.nbprof.v1+json"]
     assert own["height"] == 480
-    assert [tab["id"] for tab in codec.unpack(base64.b64decode(own["data"]))["meta"]["tabs"]] == ["memory"]
+    assert [tab["id"] for tab in payload_of(data)["meta"]["tabs"]] == ["memory"]
 
 
 def test_not_live_is_picture_and_text_only(built):

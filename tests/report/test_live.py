@@ -19,6 +19,7 @@ from nbprof.profiles.report import bundle
 from nbprof.profiles.report.mimebundle import MIME
 from nbprof.profiles.widget import DashboardWidget
 from nbprof.sources.fingerprint import fingerprint
+from tests.support.saved import payload_of
 from tests.support.xspace import gpu_run, training_run
 
 KEY = "0-" + "ab" * 16
@@ -73,8 +74,7 @@ def test_the_key_is_that_of_the_content_wherever_it_lies(here, tmp_path):
 
 def test_the_payload_and_the_output_have_the_same_key(here, registry):
     p = nbprof.load("logs")
-    output = saved(p)
-    assert codec.unpack(__import__("base64").b64decode(output["data"]))["trace"]["key"] == output["key"] == p.run.source.content_key()
+    assert payload_of(p.mimebundle()[0])["trace"]["key"] == saved(p)["key"] == p.run.source.content_key()
 
 
 def test_a_difference_at_the_end_of_a_large_file_shows(tmp_path):

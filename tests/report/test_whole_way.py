@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from nbprof.tools.overview import picture
 from tests.report.test_html import FORBIDDEN, Reader
 from tests.support.build import profile
 from tests.support.profiles import real
+from tests.support.saved import packed_of, payload_of
 from tests.support.xspace import gpu_run, training_run
 from tests.views import fake
 from tests.views.test_payload import check
@@ -94,7 +94,7 @@ def test_a_real_profile(name):
         check(whole[key], part)
     agrees(run, whole)
     data, _ = mimebundle.mimebundle(run.run, run.payload())
-    packed = base64.b64decode(data["application/vnd.nbprof.v1+json"]["data"])
+    packed = packed_of(data)
     # 4,355 ops with their shares, the largest table there is here.
     assert len(packed) < 345_000
     assert len(base64.b64decode(data["image/png"])) < 120_000
@@ -107,10 +107,10 @@ def test_a_number_of_events_is_taken_wherever_one_is_given(tmp_path):
 
     def saved(most):
         page = run.save(tmp_path / "report.html", events=most).read_text()
-        return codec.unpack(base64.b64decode(re.search(r'const data = "([^"]*)"', page)[1]))
+        return payload_of(page)
 
     def output(most):
-        return codec.unpack(base64.b64decode(run.mimebundle(events=most)[0][mimebundle.MIME]["data"]))
+        return payload_of(run.mimebundle(events=most)[0])
 
     def widget(most):
         return codec.unpack(run.widget(events=most).packed)

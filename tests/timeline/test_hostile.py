@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections import Counter
@@ -21,6 +20,7 @@ from nbprof.profiles.report import bundle
 from nbprof.timeline.serve import reply
 from tests.report.test_html import FORBIDDEN, Reader
 from tests.support.chrome import complete, document
+from tests.support.saved import payload_of
 from tests.support.xspace import MS, PlaneWriter, xspace
 from tests.timeline.test_export import rules, strict
 
@@ -275,7 +275,7 @@ def test_frames_are_made(p):
 @pytest.mark.parametrize("most", [None, 0, 25])
 def test_the_report_holds_it(p, tmp_path, most):
     page = p.save(tmp_path / "report.html", events=most).read_bytes().decode("utf-8")
-    trace = codec.unpack(base64.b64decode(re.search(r'const data = "([^"]*)"', page)[1]))["trace"]
+    trace = payload_of(page)["trace"]
     assert trace["total"] == total(p)
     assert sum(len(lane["event"]) for lane in trace["lanes"]) == trace["shown"]
     assert trace["shown"] + int(trace["rest"]["count"].sum()) == trace["total"]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import re
 
 import numpy as np
 import pytest
 
-from nbprof.display import codec
 from nbprof.profiles.load import load
 from nbprof.profiles.report import bundle
 from tests.support.chrome import complete, document
+from tests.support.saved import payload_of
 from tests.support.xspace import MS, PlaneWriter, xspace
 
 
@@ -73,7 +71,7 @@ def test_an_event_has_one_time(tmp_path, name):
         assert len(p.trace.range(near, near + 1)) > 0
 
     page = p.save(tmp_path / "report.html").read_text()
-    saved = codec.unpack(base64.b64decode(re.search(r'const data = "([^"]*)"', page)[1]))
+    saved = payload_of(page)
     trace = saved["trace"]
     assert trace["origin_ns"] == 0
     found = {}

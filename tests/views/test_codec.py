@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 
 from nbprof.core.errors import ReadError
-from nbprof.display.codec import Delta, coded, contain, numbers, pack, short, smallest, unpack
+from nbprof.display.codec import Delta, coded, contain, from_text, numbers, pack, short, smallest, to_text, unpack
 
+TEXT = "009F1{{K8CBw%;"
 DTYPES = ["<f8", "<f4", "<i4", "<u4", "<u2", "u1"]
 ARRAYS = st.sampled_from(DTYPES).flatmap(lambda dtype: st_np.arrays(dtype, st.integers(0, 30)))
 SCALARS = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -156,3 +157,28 @@ def test_shortened_numbers_stay_within_their_promise(values):
 
 def test_short_keeps_what_is_missing():
     assert np.isnan(short([np.nan, 1.0])[0])
+
+
+def test_numbers_whose_bytes_pack_better_apart_come_back():
+    values = (np.arange(500, dtype=np.uint32) * 70_001) % 2**31
+    packed = pack({"a": values, "b": Delta(values), "c": values.astype("f8") / 3})
+    body = gzip.decompress(packed)
+    header = json.loads(body[4 : 4 + struct.unpack_from("<I", body)[0]])
+    assert "planes" in header["a"]["$"][3]
+    assert b"planes" not in contain({"a": values}), "what stays on this machine is not packed"
+    found = unpack(packed)
+    assert same(found["a"], values)
+    assert found["b"].tolist() == values.tolist()
+    assert same(found["c"], values / 3)
+
+
+@given(st.binary(max_size=40))
+def test_text_holds_the_bytes_and_no_letter_that_html_or_json_escapes(data):
+    text = to_text(data)
+    assert from_text(text) == data
+    assert not set(text) & set("\"\\<&$`/'\n")
+
+
+def test_text_is_the_one_that_the_front_end_reads():
+    """The same pair is in js/tests/codec.test.ts."""
+    assert to_text(bytes([0, 1, 2, 253, 254, 255, 60, 38, 36, 96, 120])) == TEXT

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 
 import numpy as np
@@ -18,6 +17,7 @@ from nbprof.tools.memory_viewer import static
 from tests.support import hlo
 from tests.support.build import profile
 from tests.support.hlo_memory import KIB, large, small, without_assignment
+from tests.support.saved import payload_of
 from tests.support.xspace import gpu_run, xspace
 from tests.views.fake import HOSTILE
 from tests.views.test_payload import check
@@ -155,7 +155,7 @@ def test_a_program_displays_as_the_tab_with_itself_chosen(tmp_path, monkeypatch)
 
     def displayed(module):
         data, _ = module._repr_mimebundle_()
-        whole = codec.unpack(base64.b64decode(data["application/vnd.nbprof.v1+json"]["data"]))
+        whole = payload_of(data)
         assert [tab["id"] for tab in whole["meta"]["tabs"]] == ["memory_viewer"]
         assert data["text/plain"] == module.text()
         assert "image/png" not in data, "the picture is of the steps"

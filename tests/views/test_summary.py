@@ -59,7 +59,7 @@ def test_the_picture_opens_and_is_small(changes):
     with Image.open(BytesIO(data)) as image:
         image.load()
         assert image.format == "PNG"
-        assert image.width == 1400
+        assert image.width == 1050
         assert 500 < image.height < 2400
         colours = {colour for _, colour in image.convert("RGB").getcolors(100_000)}
     assert len(data) < 120_000

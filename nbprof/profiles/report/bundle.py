@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 from functools import lru_cache
 from pathlib import Path
 
 from nbprof.core.errors import NbprofError
+from nbprof.display import codec
 
 PATH = Path(__file__).parents[2] / "static" / "dashboard.js"
 
@@ -30,7 +30,7 @@ def script() -> str:
 
 
 def packed() -> str | None:
-    """The module as base64 of gzip; None where it was never built, so that a report is static rather than impossible."""
+    """The gzipped module as `codec.to_text` writes it; None where it was never built, so that a report is static and not impossible."""
     try:
         return _packed(PATH, PATH.stat().st_mtime_ns)
     except FileNotFoundError:
@@ -39,4 +39,4 @@ def packed() -> str | None:
 
 @lru_cache(maxsize=2)
 def _packed(path: Path, changed: int) -> str:  # noqa: ARG001  a new build is a new entry of the cache
-    return base64.b64encode(gzip.compress(path.read_bytes(), 9, mtime=0)).decode()
+    return codec.to_text(gzip.compress(path.read_bytes(), 9, mtime=0))

@@ -9,9 +9,8 @@ from nbprof.analysis.compare.compare import STEP
 from nbprof.analysis.compare.verdict import signed
 from nbprof.display import codec, markup, wording
 from nbprof.display.categories import BY_KEY, HEAP
-from nbprof.profiles.live import files, registry
 from nbprof.profiles.report import html
-from nbprof.profiles.report.mimebundle import MIME
+from nbprof.profiles.report.mimebundle import MIME, saved
 from nbprof.tools.canvas import WIDTH
 from nbprof.tools.compare import picture as compare_picture
 from nbprof.tools.compare import text as words
@@ -58,11 +57,9 @@ def mimebundle(run: Run, payload: dict[str, Any], *, height: int | None = None, 
     packed = codec.pack(payload)
     version = payload["meta"]["version"]
     png = compare_picture.png(payload)
-    data: dict[str, Any] = {}
-    if live:
-        data[MIME] = {"v": 1, "version": version, "data": base64.b64encode(packed).decode(), **({"height": height} if height else {})}
-        data[MIME] |= {"key": registry.show(run), "files": files(run)}
-    data["text/html"] = html.fragment(packed, static_html(payload, png), version=version, height=height or 0, live=live)
+    page = html.fragment(packed, static_html(payload, png), version=version, height=height or 0, live=live)
+    data: dict[str, Any] = {MIME: saved(run, packed, page, version, height)} if live else {}
+    data["text/html"] = page
     data["image/png"] = base64.b64encode(png).decode()
     data["text/plain"] = words.plain(payload)
     return data, {"image/png": {"width": WIDTH // 2}}

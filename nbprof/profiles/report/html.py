@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 from html import escape
@@ -20,7 +19,18 @@ _LOADER = """
 const key = KEY, version = VERSION, options = OPTIONS;
 const code = "CODE";
 const data = "DATA";
-const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+// As fromText of js/lib/codec.ts, which is not here yet.
+const place = [];
+[...LETTERS].forEach((letter, value) => { place[letter.charCodeAt(0)] = value; });
+const bytes = (text) => {
+  const out = new DataView(new ArrayBuffer(Math.ceil(text.length / 5) * 4));
+  for (let i = 0; i < text.length; i += 5) {
+    let value = 0;
+    for (let j = i; j < i + 5; j++) value = value * 85 + (j < text.length ? place[text.charCodeAt(j)] : 84);
+    out.setUint32((i / 5) * 4, value);
+  }
+  return new Uint8Array(out.buffer, 0, out.byteLength - ((5 - (text.length % 5)) % 5));
+};
 const slot = Symbol.for("nbprof@" + version);
 async function load() {
   // On paper, a dashboard that rests out of view is its picture.
@@ -121,11 +131,11 @@ def fragment(packed: bytes, static: str, *, version: str, height: int = 0, live:
     key = hashlib.sha256(packed).hexdigest()[:16]
     options: dict[str, Any] = {"live": False, **({"height": height} if height else {})}
     script = _LOADER
-    # Base64 and the JSON of our own words: nothing foreign comes into the script.
-    for name, value in (("KEY", _js(key)), ("VERSION", _js(version)), ("OPTIONS", _js(options))):
+    # Text of our own letters and the JSON of our own words: nothing foreign comes into the script.
+    for name, value in (("LETTERS", _js(codec.LETTERS)), ("KEY", _js(key)), ("VERSION", _js(version)), ("OPTIONS", _js(options))):
         script = script.replace(name, value, 1)
-    # From the last place to the first: base64 that holds one of the words must not be taken for the place.
-    script = script.replace("DATA", base64.b64encode(packed).decode(), 1).replace("CODE", code, 1)
+    # From the last place to the first: data that hold one of the words must not be taken for the place.
+    script = script.replace("DATA", codec.to_text(packed), 1).replace("CODE", code, 1)
     return f'<div data-nbprof="{key}">{inner}<script type="module">{script}</script></div>'
 
 
@@ -141,7 +151,7 @@ def page(run: Run, payload: dict[str, Any]) -> str:  # noqa: ARG001  called like
     meta = payload["meta"]
     if meta["notice"] is None:
         payload = {**payload, "meta": {**meta, "notice": _static_notice(meta)}}
-    static = static_html(payload, register.picture(payload))
+    static = static_html(payload, register.chart(payload))
     title = f"{meta['label']} · {payload['overview']['verdict']['word']} · nbprof"
     return document(codec.pack(payload), static, title=title, version=meta["version"])
 

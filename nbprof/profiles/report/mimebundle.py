@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 MIME = "application/vnd.nbprof.v1+json"
 
 
+def saved(run: Run, packed: bytes, html: str, version: str, height: int | None) -> dict[str, Any]:
+    """What JupyterLab draws of. The data stand in the HTML of the same output, where it finds them, so that a notebook holds them once."""
+    # Without a front end that was built there is no script in the HTML.
+    own = {} if codec.to_text(packed) in html else {"data": base64.b64encode(packed).decode()}
+    # What an output needs to have every event again: of the files only what lies below the notebook.
+    more = {"key": registry.show(run), "files": files(run)}
+    return {"v": 1, "version": version, **own, **({"height": height} if height else {}), **more}
+
+
 def mimebundle(
     run: Run,
     payload: dict[str, Any],
@@ -50,12 +59,10 @@ def mimebundle(
     packed = codec.pack(payload)
     version = payload["meta"]["version"]
     png = register.picture(payload) if drawn else None
-    data: dict[str, Any] = {}
-    if live:
-        data[MIME] = {"v": 1, "version": version, "data": base64.b64encode(packed).decode(), **({"height": height} if height else {})}
-        # What an output needs to have every event again: of the files only what lies below the notebook.
-        data[MIME] |= {"key": registry.show(run), "files": files(run)}
-    data["text/html"] = fragment(packed, static_html(payload, png), version=version, height=height or 0, live=live)
+    chart = register.chart(payload) if drawn else None
+    html = fragment(packed, static_html(payload, chart), version=version, height=height or 0, live=live)
+    data: dict[str, Any] = {MIME: saved(run, packed, html, version, height)} if live else {}
+    data["text/html"] = html
     if png is not None:
         data["image/png"] = base64.b64encode(png).decode()
     data["text/plain"] = text.summary(payload)

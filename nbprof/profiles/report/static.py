@@ -7,6 +7,9 @@ from typing import Any
 from nbprof.display import markup, wording
 from nbprof.tools import register
 
+_STEPS_WIDTH = 445
+"""Points."""
+
 
 def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
     """The report as plain HTML: what each tool has to say without scripts.
@@ -16,7 +19,7 @@ def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
     payload : dict
         What `nbprof.tools.dashboard.dashboard` gives.
     picture : bytes, optional
-        A PNG to show below the verdict.
+        A PNG to show below the verdict, of the steps.
     """
     only = register.only(payload)
     tools = [only] if only else list(register.tools().values())
@@ -24,7 +27,7 @@ def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
     parts = [
         _header(payload["meta"]),
         *(tool.lead(payload) for tool in tools),
-        markup.picture(picture, f"Summary of the profile. {said}") if picture and not only else "",
+        markup.picture(picture, f"Step time. {said}", _STEPS_WIDTH) if picture and not only else "",
         *(tool.static(payload) for tool in tools),
         _footer(payload["meta"]),
     ]

@@ -21,7 +21,7 @@ _MOST_DOTS = 2000
 
 
 def png(payload: dict[str, Any]) -> bytes:
-    """A PNG, 1400 pixels wide (700 points at 2x).
+    """A PNG, 1050 pixels wide (700 points at 1.5x).
 
     Parameters
     ----------

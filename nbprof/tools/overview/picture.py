@@ -18,7 +18,7 @@ _SPLIT = 850
 
 
 def png(payload: dict[str, Any]) -> bytes:
-    """A PNG, 1400 pixels wide (700 points at 2x), usually 50 to 100 kB.
+    """A PNG, 1050 pixels wide (700 points at 1.5x), usually 40 to 60 kB.
 
     Verdict, average step, key figures, step graph beside the breakdown, top ops, what to do next.
 
@@ -39,6 +39,14 @@ def png(payload: dict[str, Any]) -> bytes:
         y = max(_steps(sheet, payload["steps"], mean, y + _GAP), _breakdown(sheet, parts, mean, y + _GAP))
     y = max(_top_ops(sheet, payload["overview"], y + _GAP), _next_steps(sheet, payload["overview"], y + _GAP))
     return sheet.png(_footer(sheet, payload["meta"], y + 28))
+
+
+def steps_png(payload: dict[str, Any]) -> bytes | None:
+    """The steps alone, 450 points wide; None without steps."""
+    if not means(payload):
+        return None
+    sheet = Canvas(_SPLIT + _LEFT, _HEIGHT)
+    return sheet.png(_steps(sheet, payload["steps"], payload["overview"]["figures"][0]["value"], 0))
 
 
 def _header(sheet: Canvas, meta: dict[str, Any], y: float) -> float:

@@ -11,6 +11,7 @@ TOOL = Tool(
     always=True,
     text=text.lines,
     picture=picture.png,
+    chart=picture.steps_png,
     lead=static.lead,
     static=static.html,
 )
