@@ -19,7 +19,13 @@ sys.modules["rfc3987_syntax"] = None
 
 LONGEST = [
     *("capture/test_robust.py", "analysis/test_invariants.py", "capture/test_torch.py", "capture/test_jax.py", "magic/test_cell.py"),
-    *("capture/test_keras_callback.py", "capture/test_windows_real.py", "magic/test_strip.py", "magic/test_options.py"),
+    *(
+        "capture/test_keras_callback.py",
+        "capture/test_windows_real.py",
+        "magic/test_strip.py",
+        "magic/test_options.py",
+        "magic/test_interrupts.py",
+    ),
     *("analysis/test_hosts.py", "capture/test_torch_scripts.py", "capture/remote/test_real_workers.py", "parity/test_live.py"),
     *("e2e/test_document.py", "e2e/test_lab.py", "e2e/test_page.py", "e2e/test_strip.py", "e2e/test_live.py", "e2e/test_runs.py"),
 ]

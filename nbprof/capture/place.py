@@ -84,14 +84,18 @@ class Place:
         """Have what is now to be written to the scratch folder land elsewhere, if its disk has become full meanwhile."""
         if self.temporary or self.scratch.parent != self.logdir or _free(self.logdir) >= ENOUGH:
             return
-        # The profilers were told at their start where to write to. Removing the folder makes the room that the link takes.
         with contextlib.suppress(OSError):
+            if any(self.scratch.iterdir()):
+                # This profiler writes while it records.
+                return
             target = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=self._elsewhere()))
+            # The profiler was told at its start where to write to. Removing the folder makes the room that the link takes.
             self.scratch.rmdir()
             try:
                 self.scratch.symlink_to(target, target_is_directory=True)
             except (OSError, NotImplementedError):
                 self.scratch.mkdir()
+                target.rmdir()
 
     def settle(self, suffix: str = "") -> Path:
         """Move the finished run out of the scratch folder and return its folder, whose name ends in `suffix`.

@@ -91,6 +91,26 @@ def test_a_run_that_a_full_disk_does_not_take_is_kept_elsewhere_and_says_where(l
     assert place.settle() == kept / "plugins" / "profile" / "2026_01_01_2"
 
 
+@pytest.mark.parametrize("why", ["written", "no links"])
+def test_a_scratch_folder_that_cannot_move_stays(logdir, temporary, monkeypatch, why):
+    logdir.free = 1 << 40
+    place = Place(Options(logdir=str(logdir.path)))
+    logdir.free = 100 << 10
+    if why == "written":
+        record(place, 1000)
+        place.secure()
+    else:
+
+        def refuse(*_, **__):
+            raise NotImplementedError
+
+        monkeypatch.setattr(module.Path, "symlink_to", refuse)
+        place.secure()
+        record(place, 1000)
+    assert place.settle().parent == logdir.path / "plugins" / "profile"
+    assert list(temporary.iterdir()) == []
+
+
 def test_a_disk_with_room_has_the_scratch_folder_itself(logdir, temporary):
     logdir.free = 1 << 40
     place = Place(Options(logdir=str(logdir.path)))

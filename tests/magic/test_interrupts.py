@@ -9,7 +9,7 @@ import pytest
 from tests.fuzz.interrupts import FRAMEWORKS, storm
 from tests.support.profiles import needed
 
-CELLS = 7
+CELLS = 6
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
