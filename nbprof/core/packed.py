@@ -26,8 +26,9 @@ _BROKEN = (
     *(ValueError, LookupError, OverflowError, RuntimeError),
 )
 _BLOCK = 1 << 22
-_RATIO, _SMALL = 256, 1 << 26
-"""Traces shrink to a tenth or a fiftieth; what unpacks to more than so many times its bytes, and to more than 64 MiB, is a bomb."""
+_SAID = 200
+_RATIO, _SMALL = 100, 1 << 25
+"""Traces shrink to a tenth or a fiftieth; what unpacks to more than so many times its bytes, and to more than 32 MiB, is a bomb."""
 _FEED = 1 << 9
 PACKINGS = ((b"\x1f\x8b", "gzip"), (b"BZh", "bzip2"), (b"\xfd7zXZ\0", "xz"))
 """How compressed files start."""
@@ -43,7 +44,9 @@ def in_archive(label: str) -> Iterator[None]:
     except NotImplementedError as error:
         raise ReadError(f"its compression is not supported here ({error}). Pack it as an ordinary zip or tar.", path=label) from None
     except _BROKEN as error:
-        raise ReadError(DAMAGED.format(printable(str(error)) or type(error).__name__), path=label) from None
+        said = printable(str(error)) or type(error).__name__
+        # A message may quote as much of the file as its damage lets it.
+        raise ReadError(DAMAGED.format(said if len(said) <= _SAID else f"{said[:_SAID]}…"), path=label) from None
     except Exception as error:
         # isal has errors of its own, in a module that is not there where it is not installed.
         if not type(error).__module__.startswith(("isal", "igzip")):

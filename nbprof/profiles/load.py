@@ -64,7 +64,8 @@ def load(
     storage_options : dict, optional
         For fsspec: credentials, endpoints. They appear in no message.
     limit_bytes : int
-        The most that a compressed file may decompress to. It keeps a damaged or malicious file from filling the memory.
+        The most that a compressed file may decompress to. It keeps a damaged or malicious file from filling the memory. By default 16 GiB,
+        and not over 100 times the file's own size, or 32 MiB if that is more.
     peaks : dict, optional
         What one device can do in a second, for the roofline and all utilizations, where the profile does not tell it or tells it wrong:
         `{"flops": 312e12, "bytes": 2.0e12}`, operations at 16 bits and bytes of its main memory; either may be left out. Also `cmem_read`,
