@@ -15,6 +15,7 @@ import type { Asker } from "../lib/wire.js";
 import { about } from "./about.js";
 import { brand, footer, noticeLine, savedNotice } from "./frame.js";
 import { headTips } from "./tips.js";
+import { wholeNote } from "./whole.js";
 
 export interface DashboardOptions {
   /** A kernel stands behind it. */
@@ -197,7 +198,8 @@ export function dashboard(
       pane.handle = VIEWS[id](pane.element, context as ViewContext, hint) ?? undefined;
       const before = kept[id];
       delete kept[id];
-      pane.element.prepend(...about(id, tabs.find((tab) => tab.id === id)?.label ?? id));
+      const label = tabs.find((tab) => tab.id === id)?.label ?? id;
+      pane.element.prepend(...about(id, label), wholeNote(id, payload.steps, store, pane.abort.signal));
       if (before && !hint) writeKept(pane.element, pane.keepers, before);
     } catch (error) {
       const text = reason(error);
@@ -307,6 +309,9 @@ export function dashboard(
     cancelAnimationFrame(frameRequest);
     for (const pane of panes.values()) pane.abort.abort();
   });
+  const some = (): boolean => frame.classList.toggle("some", store.get("selection") !== null);
+  some();
+  store.subscribe("selection", some, signal);
   if (options.onSelection) store.subscribe("selection", options.onSelection, signal);
   if (options.onTab) store.subscribe("tab", options.onTab, signal);
   const { ask } = options;
