@@ -97,7 +97,7 @@ def _one(run: Run, row: dict[Any, Any], most: int) -> dict[str, Any]:
 
 
 def _alive(rows: pd.DataFrame) -> dict[str, Any]:
-    """What was alive at the peak; the page has the same table for other moments. Bytes are those of all blocks of a row, as the share is."""
+    """What was alive at the peak; the page has the same table for other moments. Bytes are those of all blocks of a row, as shares are."""
     made = table(rows, "memory.peak", _PEAK)
     by_key = {head["key"]: head for head in made["columns"]}
     by_key["percent"] |= {"label": "% in use", "help": "Share of all memory in use at that moment."}
