@@ -19,15 +19,15 @@ export function categoryLabel(key: CategoryKey): string {
 }
 
 /** The strip of key figures. */
-export function figures(figs: readonly Figure[]): HTMLElement {
+export function figures(figs: readonly (Figure & { ofRun?: boolean })[]): HTMLElement {
   return h(
     "dl.figs",
     ...figs.map((fig) => {
       const unit = fig.value === null ? "" : fig.unit;
       const spread = fig.value === null ? "" : fig.spread;
       return h(
-        "div.fig",
-        h("dt", fig.label),
+        fig.ofRun ? "div.fig.of-run" : "div.fig",
+        h("dt", fig.label, fig.ofRun && h("small.run-tag", "whole run")),
         h(
           "dd",
           h(

@@ -16,6 +16,7 @@ import { about } from "./about.js";
 import { actions } from "./actions.js";
 import { brand, footer, noticeLine, savedNotice } from "./frame.js";
 import { headTips } from "./tips.js";
+import { wholeNote } from "./whole.js";
 
 export interface DashboardOptions {
   /** A kernel stands behind it. */
@@ -214,7 +215,7 @@ export function dashboard(
       const before = kept[id];
       delete kept[id];
       const label = tabs.find((tab) => tab.id === id)?.label ?? id;
-      pane.element.prepend(...about(id, label));
+      pane.element.prepend(...about(id, label), wholeNote(id, payload.steps, store, pane.abort.signal));
       // Who reads by headings finds the view before its sections, also where it begins with no sentence of its own.
       if (!pane.element.querySelector("h2")) pane.element.prepend(h("h2.sr", label));
       if (before && !hint) writeKept(pane.element, pane.keepers, before);
@@ -326,6 +327,9 @@ export function dashboard(
     cancelAnimationFrame(frameRequest);
     for (const pane of panes.values()) pane.abort.abort();
   });
+  const some = (): boolean => frame.classList.toggle("some", store.get("selection") !== null);
+  some();
+  store.subscribe("selection", some, signal);
   if (options.onSelection) store.subscribe("selection", options.onSelection, signal);
   if (options.onTab) store.subscribe("tab", options.onTab, signal);
   if (ask) {

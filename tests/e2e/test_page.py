@@ -75,6 +75,22 @@ def test_every_tab_shows_its_numbers_and_asks_no_host(page, report):
     assert "mklcpu" in visit(page, "Memory").inner_text()
     trace = visit(page, "Trace")
     assert trace.locator("canvas").count() >= 1
+    overview = visit(page, "Overview")
+    assert "whole run" not in overview.inner_text()
+    overview.get_by_role("group").first.focus()
+    page.keyboard.press("Home")
+    for _ in range(4):
+        page.keyboard.press("Shift+ArrowRight")
+    some = p.steps.frame.head(4)
+    share = 100 * some["host_compute_ms"].sum() / some["step_time_ms"].sum()
+    # The bar, the figure and the table are of the selected steps; what is not says so.
+    assert overview.inner_text().count(f"{share:.1f}") == 2
+    assert f"{share:.0f}%" in overview.locator(".stack-l").inner_text()
+    assert overview.locator(".verdict .of-run").first.inner_text().startswith("whole run")
+    ops = visit(page, "Ops")
+    assert "this view is of the whole run" in ops.get_by_role("status").first.inner_text()
+    ops.get_by_role("button", name="clear").click()
+    assert "whole run" not in visit(page, "Overview").inner_text()
     assert asked == []
     assert page.problems == []
     assert page.evaluate("window.hacked") is None

@@ -16,14 +16,15 @@ import {
   picker,
   segmented,
 } from "../../lib/parts.js";
-import { CATEGORIES, type Input, type Table } from "../../lib/payload.js";
+import { CATEGORIES, type Figure, type Input, type Steps, type Table } from "../../lib/payload.js";
 import { table } from "../../lib/table.js";
 import type { Hint, View, ViewContext } from "../../lib/view.js";
 import { barCell, cells, missingNote, plainTable, statisticsTable } from "../breakdown.js";
 import { toInput, toStep } from "../jump.js";
 import { stepChart } from "../stepchart.js";
-import { breakdown, leftOutNote, selectedRows, stepCount } from "../stepstats.js";
+import { breakdown, leftOutNote, selectedRows, statistics, stepCount } from "../stepstats.js";
 import { drawGraph } from "../tfdata.js";
+import { ofRun, runTag } from "../whole.js";
 
 /** The longest of the selected steps where it stands out: over the mean by 2 standard deviations and a tenth. */
 function longest(context: ViewContext, rows: readonly number[]): HTMLElement | null {
@@ -83,15 +84,35 @@ function deviceSide(el: HTMLElement, context: ViewContext): void {
 }
 
 /** How much of the steps is input, and what to do next. */
-function said(el: HTMLElement, input: Input): void {
+function said(el: HTMLElement, context: ViewContext): void {
+  const { input, steps } = context.payload;
   if (!input.statement) return;
+  const share = h("div");
   el.append(
     h(
       "section",
-      h("p.said", h("b", input.statement), " ", h("span.dim", input.next_step)),
-      input.share.length > 0 && figures(input.share),
+      ofRun(h("p.said", runTag(), h("b", input.statement), " ", h("span.dim", input.next_step))),
+      input.share.length > 0 && share,
     ),
   );
+  const update = (): void => {
+    const selection = context.store.get("selection");
+    const rows = selectedRows(steps, selection);
+    share.replaceChildren(figures(selection ? input.share.map((fig) => selectedShare(fig, steps, rows)) : input.share));
+  };
+  update();
+  context.store.subscribe("selection", update, context.signal);
+}
+
+/** The share of input in the selected steps; other figures are of the whole run. */
+function selectedShare(fig: Figure, steps: Steps, rows: readonly number[]): Figure & { ofRun?: boolean } {
+  const waited = steps.categories.input;
+  if (fig.key !== "input_share" || !waited) return { ...fig, ofRun: true };
+  const parts = Float64Array.from(waited, (value, row) => (100 * value) / (steps.step_time_ms[row] as number));
+  const { n, mean, sd, min, max } = statistics(parts, rows);
+  const bar = [{ category: "input" as const, percent: mean }];
+  const note = n > 1 ? `range ${num(min, 1)}–${num(max, 1)}, mean of the steps` : "one step";
+  return { ...fig, value: mean, spread: n > 1 ? `± ${num(sd, 1)}` : "", note, bar };
 }
 
 function hostSide(input: Input, context: ViewContext): HTMLElement {
@@ -119,13 +140,13 @@ function hostSide(input: Input, context: ViewContext): HTMLElement {
     head("percent", "n on"),
     head("advice", "hide-n"),
   ];
-  return h("section", heading("Host side", scope), plainTable(heads, rows));
+  return h("section.of-run", heading("Host side", scope, runTag()), plainTable(heads, rows));
 }
 
 function graph(el: HTMLElement, context: ViewContext): void {
   const { pipelines } = context.payload.input;
   if (pipelines.length === 0) return;
-  const section = h("section");
+  const section = h("section.of-run");
   el.append(section);
   const hosts = [...new Set(pipelines.map((item) => item.host))];
   let at = 0;
@@ -154,7 +175,7 @@ function graph(el: HTMLElement, context: ViewContext): void {
     }));
     const scope = `data flows left to right; thick line = critical path, ${num(critical, one ? 3 : 1)} ms; each box: time in the pipeline's calls excluding inputs on any thread`;
     section.append(
-      heading("tf.data pipeline", scope),
+      heading("tf.data pipeline", scope, runTag()),
       h(
         "div.toolbar",
         hosts.length > 1 &&
@@ -244,7 +265,10 @@ function inputOps(el: HTMLElement, context: ViewContext): (hint: Hint) => void {
     if (bottleneck[row]) cell.append(h("span.chip.in", "bottleneck"));
   };
   const shown = h("span.dim.small");
-  const section = h("section", heading("Input ops", `${num(ops.rows)} ${ops.rows === 1 ? noun : `${noun}s`}`));
+  const section = h(
+    "section.of-run",
+    heading("Input ops", `${num(ops.rows)} ${ops.rows === 1 ? noun : `${noun}s`}`, runTag()),
+  );
   el.append(section);
   const box = h("div");
   const toolbar = h("div.toolbar");
@@ -303,7 +327,7 @@ function inputOps(el: HTMLElement, context: ViewContext): (hint: Hint) => void {
 
 export const render: View = (el, context, hint) => {
   const { input } = context.payload;
-  said(el, input);
+  said(el, context);
   deviceSide(el, context);
   if (input.empty) {
     el.append(h("section", heading("Host side"), emptyView(input.empty)));

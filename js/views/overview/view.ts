@@ -13,6 +13,7 @@ import { averageBar, barCell, breakdownTable, cells, missingNote, plainTable } f
 import { toOp, toPrograms } from "../jump.js";
 import { stepChart } from "../stepchart.js";
 import { breakdown, leftOutNote, rangeText, selectedRows, stepCount } from "../stepstats.js";
+import { runTag } from "../whole.js";
 
 const LEVELS = { high: 3, medium: 2, low: 1, none: 0 } as const;
 const LEVEL = { high: "High", moderate: "Some", no: "No", unknown: "–" } as const;
@@ -25,9 +26,14 @@ function verdict(overview: Overview, bar: HTMLElement): HTMLElement {
   const dashes = [1, 2, 3].map((n) => h("i", { class: n > LEVELS[level] ? "off" : undefined }));
   return h(
     "section.verdict",
-    h("div", h("h2", h("em", { class: css }, text ? `${word}:` : word), text && ` ${text}`), h("p", detail)),
     h(
-      "div.evid",
+      "div.of-run",
+      runTag(),
+      h("h2", h("em", { class: css }, text ? `${word}:` : word), text && ` ${text}`),
+      h("p", detail),
+    ),
+    h(
+      "div.evid.of-run",
       h("h3", `Confidence: ${level}`, h("span.conf", { "aria-hidden": "true" }, ...dashes)),
       h("ul", ...evidence.map((item) => h("li", { class: item.ok ? undefined : "no" }, item.text))),
     ),
@@ -36,19 +42,25 @@ function verdict(overview: Overview, bar: HTMLElement): HTMLElement {
 }
 
 /** Figures that follow from the steps take the selected ones; the rest describe the whole run. */
-function selectedFigures(figs: readonly Figure[], steps: Steps, rows: readonly number[]): Figure[] {
+function selectedFigures(
+  figs: readonly Figure[],
+  steps: Steps,
+  rows: readonly number[],
+): (Figure & { ofRun?: boolean })[] {
   const { total, parts } = breakdown(steps, rows);
-  const input = parts.find((part) => part.key === "input");
   return figs.map((fig) => {
+    const part = parts.find(({ key }) => key === fig.key);
     if (fig.key === "step_time") {
       const spread = total.n > 1 ? `± ${num(total.sd, fig.digits)}` : "";
       return { ...fig, value: total.mean, spread, note: `range ${num(total.min, 2)}–${num(total.max, 2)}` };
     }
-    if (fig.key === "input" && input) {
-      const bar = [{ category: input.key, percent: input.percent }];
-      return { ...fig, value: input.percent, note: `${num(input.stats.mean, 2)} ms per step`, bar };
+    if (fig.key === "steps_per_second") return { ...fig, value: total.mean > 0 ? 1000 / total.mean : null };
+    // What is no number for the run (input that was not traced) is none for a part of it.
+    if (part && fig.value !== null) {
+      const bar = [{ category: part.key, percent: part.percent }];
+      return { ...fig, value: part.percent, note: `${num(part.stats.mean, 2)} ms per step`, bar };
     }
-    return { ...fig, note: fig.note ? `${fig.note}, whole run` : "whole run" };
+    return { ...fig, ofRun: true };
   });
 }
 
@@ -84,8 +96,8 @@ export function adviceCard(advice: Advice, context: ViewContext, linked = true):
 function nextSteps(overview: Overview, context: ViewContext): HTMLElement {
   const some = overview.advice.length > 0;
   return h(
-    "section",
-    heading("Next steps", some ? "largest expected gain first; gains do not add up" : ""),
+    "section.of-run",
+    heading("Next steps", some ? "largest expected gain first; gains do not add up" : "", runTag()),
     overview.contention && h("p.contention", h("b", overview.contention)),
     overview.probe && h("p.contention", h("b", overview.probe.text), h("span.dim", overview.probe.detail)),
     some
@@ -174,10 +186,11 @@ function topOps(overview: Overview, context: ViewContext): HTMLElement {
     ...head("cumulative_percent", "n hide-n"),
   ];
   return h(
-    "div",
+    "div.of-run",
     heading(
       n > 1 ? `Top ${n} ops on ${where}` : `Ops on ${where}`,
       "self time, idle excluded",
+      runTag(),
       all > n && link(`All ${num(all)} →`, () => context.go("ops")),
     ),
     n > 0 ? plainTable(heads, rows) : h("p.dim", "No op was recorded."),
