@@ -8,7 +8,9 @@ import sys
 from collections.abc import Iterator
 
 from nbprof.capture.clock import StepClock
+from nbprof.core.cells import stem
 
+_MOST_CELLS = 500
 _NO_MEMORY = re.compile(r"out of memory|\boom\b|alloc|not enough memory", re.IGNORECASE)
 
 
@@ -82,6 +84,18 @@ def how_steps_were_found(clock: StepClock) -> list[str]:
     if len(clock.found) == 1:
         return [f"steps: {next(iter(clock.found))}"]
     return ["steps: " + ", ".join(f"{count:,} {how}" for how, count in clock.found.items())]
+
+
+def cells() -> dict[str, int]:
+    """Execution counts of the cells that ran in this kernel, by the stems of the files that stand for them; the last of 500."""
+    interactive = sys.modules.get("IPython")
+    shell = interactive.get_ipython() if interactive is not None else None
+    # Of IPython itself, which tells tracebacks by it.
+    files = getattr(getattr(shell, "compile", None), "_filename_map", None)
+    if not isinstance(files, dict):
+        return {}
+    known = {stem(str(path)): count for path, count in files.items() if isinstance(count, int) and count > 0}
+    return dict([(name, count) for name, count in known.items() if name][-_MOST_CELLS:])
 
 
 def precision() -> str:

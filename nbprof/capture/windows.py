@@ -240,6 +240,8 @@ class Windows:
             window=[self._seen_before + 1, clock.seen] if marked else [],
             group=self._group,
             contention=contention,
+            # Without Python calls no name in the recording is that of a cell.
+            cells=describe.cells() if self.options.stacks or self.options.python else {},
         )
 
     def _fail(self, error: Exception) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import ITERATIONS, Activity
@@ -30,6 +31,7 @@ from nbprof.analysis.memory import ops as memory_ops
 from nbprof.analysis.ops import longest_calls, ops, torch_ops, torch_runtime, xprof_ops
 from nbprof.analysis.steps import backlog, periodic, pods, steps, tpu_cores, warmup, xprof_steps
 from nbprof.core import remedies
+from nbprof.core.cells import readable
 from nbprof.core.files import RunFiles, SourceFile
 from nbprof.core.trace import Note, Receipt, Trace
 from nbprof.dialects.xplane import tpu_cores as xplane_tpu_cores
@@ -209,8 +211,11 @@ class Run(Frames):
 
     @cached
     def steps(self) -> pd.DataFrame:
-        """Steps with their breakdown."""
-        return self._steps_and_share[0]
+        """Steps with their breakdown; time that nothing could have recorded is NA, not 0."""
+        frame = self._steps_and_share[0]
+        if not len(frame) or frame["input_ms"].isna().all() or input_pipeline.traced(self.activity, frame, self.input_ops):
+            return frame
+        return frame.assign(input_ms=np.nan)
 
     @persisted
     def backlog(self) -> pd.DataFrame:
@@ -351,7 +356,7 @@ class Run(Frames):
     @persisted
     def input_summary(self) -> dict[str, Any]:
         """How much of a step is input, of which kinds, and what to do next."""
-        return input_pipeline.summary(self.activity, self.steps, self.input_ops, self._host_ops[0])
+        return input_pipeline.summary(self.activity, self._steps_and_share[0], self.input_ops, self._host_ops[0])
 
     @persisted
     def torch_ops(self) -> pd.DataFrame:
@@ -363,7 +368,16 @@ class Run(Frames):
         if key == "op":
             return self.torch_ops
         name = f"torch_ops_by_{key}"
-        return self.memo.get(name, lambda: self.persist(name, partial(torch_ops.frame, self.activity, key)))
+        frame = self.memo.get(name, lambda: self.persist(name, partial(torch_ops.frame, self.activity, key)))
+        if key != "stack" or not len(frame):
+            return frame
+        stacks: list[Any] = [text if text is None else readable(text, self.cells) for text in frame["call_stack"].tolist()]
+        return frame.assign(call_stack=stacks)
+
+    @property
+    def cells(self) -> dict[str, int]:
+        """Execution counts of the notebook's cells, where calls of Python were recorded, by what their files are called."""
+        return self.capture.cells if self.capture is not None else {}
 
     @persisted
     def torch_modules(self) -> pd.DataFrame:
@@ -373,17 +387,18 @@ class Run(Frames):
     @persisted
     def overview_of_files(self) -> dict[str, Any]:
         """The overview without facts about the recording."""
-        steps, half, _, busy = self._steps_and_share
+        # What is not known of input is weighed as none, and said not to be known.
+        recorded, half, _, busy = self._steps_and_share
         if half is not None and self.activity.framework == "JAX" and (self.activity.devices["kind"] == "GPU").any():
             # Names of kernels that XLA makes say nothing of the width of their numbers, its programs do.
             told = advice_programs.share_of_16_bit(self.activity)
             half = half if told is None else told
         out = overview.overview(
             self.activity,
-            steps,
+            recorded,
             half,
             busy,
-            self.steps_summary,
+            steps.summary(recorded),
             self.ops,
             self.ops_in_steps,
             ops.eager_us(self.activity, self._host_ops[0]),
@@ -391,7 +406,7 @@ class Run(Frames):
             self.memory_summary,
             self.receipt.dropped,
             tf_data=bool(self.input_ops["category"].isin(input_pipeline.READING).any()) and self.activity.framework != "PyTorch",
-            input_traced=input_pipeline.traced(self.activity, steps, self.input_ops),
+            input_traced=input_pipeline.traced(self.activity, recorded, self.input_ops),
         )
         if out["bound"] == "other" and ITERATIONS in self.activity.traits and self.ascend.verdict["text"]:
             out |= ascend_verdict.of_marks(out, self.ascend.verdict)

@@ -11,7 +11,7 @@ _CATEGORIES = [
     ms("device_collectives_ms", "Device collectives", "Collective communication kernels (NCCL, RCCL)."),
     ms("host_compute_ms", "Host compute", "Ops on the host while nothing of higher priority runs."),
     ms("kernel_launch_ms", "Kernel launch", "The host prepares or launches kernels while the device is idle."),
-    ms("input_ms", "Input", "Waiting for the next batch, or copying it to the device."),
+    ms("input_ms", "Input", "Waiting for the next batch, or copying it to the device; NA where nothing traced input."),
     ms("output_ms", "Output", "Copies from the device to the host."),
     ms("compile_ms", "Compile", "XLA or JIT compilation; of PyTorch the capture of graphs as well."),
     ms("other_ms", "Other", "The rest of the step: no recorded op, launch or copy."),

@@ -63,6 +63,8 @@ class CaptureInfo:
     probe : dict
         What a second run without input gave (``--probe``): the sentences `text` and `detail`, and `measured_ms` and `predicted_ms` of a
         step, which may be None; empty where there was none.
+    cells : dict
+        Execution counts of the notebook's cells, by the stems of the files that stand for them in Python calls.
     """
 
     backend: str = ""
@@ -86,6 +88,7 @@ class CaptureInfo:
     warnings: list[str] = field(default_factory=list)
     contention: dict[str, float] = field(default_factory=dict)
     probe: dict[str, Any] = field(default_factory=dict)
+    cells: dict[str, int] = field(default_factory=dict)
 
     @property
     def warmup(self) -> int | None:
@@ -124,6 +127,8 @@ class CaptureInfo:
         kinds: dict[str, Any] = {"text": str, "detail": str, "measured_ms": (float, type(None)), "predicted_ms": (float, type(None))}
         told = fit.get("probe", {})
         fit["probe"] = told if told.keys() == kinds.keys() and all(isinstance(told[key], kind) for key, kind in kinds.items()) else {}
+        counts = fit.get("cells", {}).items()
+        fit["cells"] = {str(name): count for name, count in counts if isinstance(count, int) and not isinstance(count, bool)}
         window = fit.get("window", [])
         fit["window"] = window if len(window) == 2 and all(isinstance(step, int) for step in window) else []
         return cls(**fit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ class Drawable(Protocol):
     def activity(self) -> Activity: ...  # noqa: D102
     @property
     def timeline(self) -> Timeline: ...  # noqa: D102
+    @property
+    def cells(self) -> Mapping[str, int]: ...  # noqa: D102
     @property
     def hosts(self) -> list[str]: ...  # noqa: D102
     @property

@@ -113,6 +113,8 @@ def recorded(run: Drawable, span: int) -> list[Lane]:
             )
         )
     folded = _folded([lane.id for lane in lanes if kinds[lane.id] == "host"], events, bounds, span)
+    # What is no work of the program itself, as the calls of Python that started it.
+    folded |= {lane.id for lane in lanes if lane.kind == "host" and kinds[lane.id] == "derived"}
     return [replace(lane, folded=True) if lane.id in folded else lane for lane in lanes]
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.cells import readable
 from nbprof.core.trace import Events, Int64s
 from nbprof.timeline import counting, derived_gpu, derived_torch
 from nbprof.timeline import lanes as drawn
@@ -73,6 +75,7 @@ def tracks(run: Drawable) -> Tracks:
     full = np.concatenate([trace.names, np.array(made["full"], object)])
     for texts in (names, full):
         texts[made["relabelled"]] = made["labels"]
+        _name_cells(texts, run.cells)
     category = np.asarray(run.activity.name_category)
     codes = np.zeros(len(names), np.uint8)
     codes[: len(category)] = category
@@ -88,6 +91,13 @@ def tracks(run: Drawable) -> Tracks:
         max(end, extent(extra)[1]),
         made["notes"],
     )
+
+
+def _name_cells(texts: npt.NDArray[np.object_], cells: Mapping[str, int]) -> None:
+    """Calls of Python that is in a cell are named by it."""
+    for code, text in enumerate(texts.tolist()):
+        if "ipykernel_" in text or (cells and text.startswith("$")):
+            texts[code] = readable(text, cells)
 
 
 def extent(events: Events) -> tuple[int, int]:

@@ -99,7 +99,8 @@ def test_each_rule_has_evidence_a_view_and_code(rule, framework, functions):
     assert "**" in row["evidence"]
     assert row["view"] in ("overview", "input", "ops", "kernels", "memory", "trace")
     assert row["link"]
-    assert code(row["fix"]).body
+    # To look again is a line of options in place of the cell's first.
+    assert code(row["fix"]).body if rule != "other" else row["fix"].startswith("-%%nbprof\n+%%nbprof --python")
     if framework == "JAX" and rule != "tf_function":
         text = " ".join(row[["title", "evidence", "fix"]])
         for word in ("tf.", "Keras", "keras", "TensorFlow", "model.fit", "model.compile"):
@@ -451,3 +452,14 @@ def test_precision_leads_to_a_view_that_the_device_has(kind, view):
     }
     told = found({"device_compute": 50.0}, OWN_LOOP, KERNELS, compute_16bit_percent=0.0, environment={"devices": [device]}, framework="JAX")
     assert told.loc["mixed_precision", "view"] == view
+
+
+def test_time_in_no_op_is_looked_at_in_three_steps_where_they_can_be_counted():
+    def fix(**more):
+        return found({"other": 40.0}, **more).loc["other", "fix"]
+
+    assert fix(steps=4) == "-%%nbprof\n+%%nbprof --python"
+    assert fix(steps=5) == "-%%nbprof\n+%%nbprof --python --steps 3:5"
+    assert fix(steps=5, runtime=Runtime()) == "-%%nbprof\n+%%nbprof --stacks --steps 3:5"
+    # Steps of JAX are found when the recording is read.
+    assert fix(steps=5, framework="JAX") == "-%%nbprof\n+%%nbprof --python"

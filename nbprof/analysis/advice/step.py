@@ -320,6 +320,9 @@ def _jit(facts: Facts, limit: Threshold) -> Found | None:
     return Found(text, "high", time if share <= MOST_UNKNOWN else float("nan"))
 
 
+_LAST_LOOKED_AT = 5
+
+
 def _other(facts: Facts, limit: Threshold) -> Found | None:
     share, time = facts.percent["other"], facts.mean["other"]
     # What is done in every k-th step alone is a finding of its own.
@@ -337,8 +340,12 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
         text += " It may also be input that was not traced: nbprof.steps(batches) times the wait for each batch."
     # What runs there is unknown, so that any change to the code would be a guess.
     option = "--stacks" if facts.torch else "--python"
-    text += f" A recording with {option} shows which Python calls take it, though it slows Python down."
-    return Found(text, gain_ms=gain, fix=f"-%%nbprof\n+%%nbprof {option}\n ...  # the same cell")
+    # Steps of JAX that nothing marks are found in the recording, too late to record some of them. Three are enough, behind the first two.
+    few = "" if facts.jax or (facts.overview.get("steps") or 0) < _LAST_LOOKED_AT else f" --steps {_LAST_LOOKED_AT - 2}:{_LAST_LOOKED_AT}"
+    three = " of three steps" if few else ""
+    text += f" To see which Python calls take it, record again{three} with this first line in the cell; it slows Python down."
+    # Nothing but the line: it is copied over the one that is there.
+    return Found(text, gain_ms=gain, fix=f"-%%nbprof\n+%%nbprof {option}{few}")
 
 
 RULES: tuple[AdviceRule, ...] = (

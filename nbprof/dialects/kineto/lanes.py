@@ -17,6 +17,7 @@ import pandas as pd
 from nbprof.core import nesting
 from nbprof.core.trace import ArgColumn, Events, Int32s, Int64s, Trace
 from nbprof.dialects import torchnames
+from nbprof.dialects.kineto import around
 
 Kinds = npt.NDArray[np.uint8]
 
@@ -42,7 +43,8 @@ _CATEGORY = {
 }
 _RUNTIME = re.compile(r"\w+_(?:runtime|driver)\Z")
 
-HOST, STREAM, NOTES, SYNCS = range(4)
+HOST, STREAM, NOTES, SYNCS, AROUND = range(5)
+_SIDES = 8
 _SIDE = np.zeros(13, np.uint8)
 _SIDE[[KERNEL, COPY, FILL]] = STREAM
 _SIDE[DEVICE_NOTE] = NOTES
@@ -138,16 +140,17 @@ def split(trace: Trace, kind: Kinds) -> Kinds:
     """
     events = trace.events
     side = _SIDE[kind]
-    key = events.lane.astype(np.int64) * 4 + side
+    side[around.leads(trace, kind == PYTHON, SLACK_PS)] = AROUND
+    key = events.lane.astype(np.int64) * _SIDES + side
     present = np.sort(pd.unique(key))
     # A row keeps its number for its first side; further sides come behind all rows, so that little has to move.
-    first = np.append(True, present[1:] // 4 != present[:-1] // 4) if len(present) else np.zeros(0, np.bool_)
+    first = np.append(True, present[1:] // _SIDES != present[:-1] // _SIDES) if len(present) else np.zeros(0, np.bool_)
     rows = len(trace.lanes)
-    number = np.where(first, present // 4, rows + np.cumsum(~first) - 1).astype(np.int32)
+    number = np.where(first, present // _SIDES, rows + np.cumsum(~first) - 1).astype(np.int32)
     lane = number[np.searchsorted(present, key)]
-    lane_row = np.concatenate([np.arange(rows), present[~first] // 4])
+    lane_row = np.concatenate([np.arange(rows), present[~first] // _SIDES])
     lane_side = np.zeros(len(lane_row), np.uint8)
-    lane_side[number] = present % 4
+    lane_side[number] = present % _SIDES
     if (~first).any():
         order = np.argsort(lane, kind="stable")
         place = np.empty(len(order), np.int32)
@@ -197,6 +200,10 @@ def name_lanes(trace: Trace, kind: Kinds) -> None:
                 rank = (1, 0, 0 if name == "main thread" else 1, i)
             rows.append(("host", -1, process, name, note, rank))
             continue
+        if side == AROUND:
+            name, _ = _thread(pid, tid, thread)
+            rows.append(("derived", -1, pid, name, around.NOTE, (1, 0, 0 if name == "main thread" else 1, i)))
+            continue
         device = int(stated[first[i]]) if first[i] < len(stated) and stated[first[i]] >= 0 else _number(pid)
         family = re.match(r"([A-Z]+) \d+", label)
         stream = _number(re.sub(r"\D", "", tid))
@@ -214,7 +221,7 @@ def name_lanes(trace: Trace, kind: Kinds) -> None:
     several = len({pid for _, pid in programs}) > 1 and len(programs) > len(trace.hosts)
     lanes["kind"] = [r[0] for r in rows]
     lanes["device"] = np.array([r[1] for r in rows], np.int64)
-    lanes["process"] = [(f"Process {r[2]}" if several else "Host") if r[0] == "host" and r[2] != "Profiler" else r[2] for r in rows]
+    lanes["process"] = [(f"Process {r[2]}" if several else "Host") if r[1] < 0 and r[2] != "Profiler" else r[2] for r in rows]
     lanes["thread"] = [r[3] for r in rows]
     lanes["note"] = [r[4] for r in rows]
     place = {i: n for n, i in enumerate(sorted(range(len(rows)), key=lambda i: rows[i][5]))}

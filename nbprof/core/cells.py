@@ -1,0 +1,36 @@
+"""Cells of a notebook in what a recorder writes of Python calls: by their number, not by the temporary file that stands for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+# ipykernel calls a cell "/tmp/ipykernel_71/1234567890.py"; PyTorch writes that with the line in brackets.
+_PATH = re.compile(r"(?:[^\s;(]*[/\\])?ipykernel_\d+[/\\](\d+)\.py")
+# The tracers of TensorFlow and JAX write the name of the file alone: "$1234567890.py:3 train".
+_NAME = re.compile(r"(?<=^\$)(\d+)\.py(?=:\d+ )")
+
+
+def stem(path: str) -> str:
+    """What a cell's file is known by; '' of any other file."""
+    found = _PATH.fullmatch(path)
+    return found[1] if found else ""
+
+
+def readable(text: str, cells: Mapping[str, int]) -> str:
+    """The text with `Cell [3]` in place of the file of that cell; just `Cell` where its number is not known.
+
+    Parameters
+    ----------
+    text : str
+        The name of a Python call, or a stack of them.
+    cells : mapping
+        Execution counts by the stem of a cell's file, as they were when the run was recorded.
+    """
+    text = _PATH.sub(lambda found: _cell(cells.get(found[1])), text)
+    # A number alone may be the name of any file: of those only cells that are known.
+    return _NAME.sub(lambda found: _cell(cells[found[1]]) if found[1] in cells else found[0], text)
+
+
+def _cell(count: int | None) -> str:
+    return f"Cell [{count}]" if count else "Cell"
