@@ -87,7 +87,9 @@ describe("cells", () => {
   it("fromText gives the bytes of what Python wrote; the same pair is in tests/views/test_codec.py", () => {
     const bytes = [0, 1, 2, 253, 254, 255, 60, 38, 36, 96, 120];
     expect(Array.from(fromText("009F1{{K8CBw%;"))).toEqual(bytes);
-    expect(Array.from(inPage('<script>const code = "x";\nconst data = "009F1{{K8CBw%;";</script>') ?? [])).toEqual(bytes);
+    expect(Array.from(inPage('<script>const code = "x";\nconst data = "009F1{{K8CBw%;";</script>') ?? [])).toEqual(
+      bytes,
+    );
     expect(inPage("<p>no script</p>")).toBeNull();
   });
 
