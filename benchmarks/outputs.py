@@ -175,7 +175,7 @@ class Recorder:
         out: dict[str, Any] = {"about": self.plain(about)}
         for mime, value in data.items():
             if mime.startswith("application/vnd.nbprof"):
-                payload = self.plain(unpack(base64.b64decode(value["data"])))
+                payload = self.plain(unpack(base64.b64decode(value["data"]) if "data" in value else in_page(data["text/html"])))
                 payload["meta"]["version"] = payload["meta"]["footer"]["analysed_s"] = None
                 shown = {"meta", *(tab["id"] for tab in payload["meta"]["tabs"])}
                 new = {k: v for k, v in payload.items() if not self._whole or (k in shown and any(differences(v, self._whole.get(k), k)))}
@@ -249,9 +249,18 @@ class Recorder:
 
     def report_payload(self, text: str) -> Any:
         """What a report holds of the trace."""
-        found = re.search(r'const data = "([^"]*)"', text)
-        payload = self.plain(unpack(base64.b64decode(found[1] if found else "")))
+        payload = self.plain(unpack(in_page(text)))
         return {name: payload[name] for name in ("trace", "compare") if name in payload} | {"receipt": payload["meta"]["receipt"]}
+
+
+def in_page(text: str) -> bytes:
+    """The packed payload that a page holds: in base 85, or in base 64 as pages of earlier builds."""
+    found = re.search(r'const data = "([^"]*)"', text)
+    if not found:
+        return b""
+    if "atob(" in text:
+        return base64.b64decode(found[1])
+    return base64.b85decode(found[1].translate(str.maketrans(".,:[", "<&$`")))
 
 
 def unpack(packed: bytes) -> dict[str, Any]:
@@ -267,9 +276,12 @@ def unpack(packed: bytes) -> dict[str, Any]:
             return value
         if "$" not in value:
             return {key: rich(item) for key, item in value.items()}
-        code, offset, count, *delta = value["$"]
-        column = np.frombuffer(body, f"<{code}", count, start + offset)
-        return np.cumsum(column, dtype=column.dtype) if delta else column
+        code, offset, count, *words = value["$"]
+        coding, dtype, at = " ".join(words).split(), np.dtype(f"<{code}"), start + offset
+        column = np.frombuffer(body, dtype, count, at)
+        if "planes" in coding:
+            column = np.frombuffer(body, np.uint8, count * dtype.itemsize, at).reshape(dtype.itemsize, count).T.copy().view(dtype)[:, 0]
+        return np.cumsum(column, dtype=column.dtype) if "delta" in coding else column
 
     payload: dict[str, Any] = rich(json.loads(body[4 : 4 + length]))
     return payload
