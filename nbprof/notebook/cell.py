@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import keyword
 import sys
 from dataclasses import dataclass
@@ -139,6 +140,10 @@ class Cell:
         session = Session(self._options, source=self._source, on_step=self._stepped)
         session.windows.notes.extend(self._notes)
         session.windows.label, session.windows.notebook = naming.label(self._shell), naming.notebook(self._shell)
+        if not self._show.quiet:
+            # What is imported while it records is part of the first step. A failure is told where it is shown.
+            with contextlib.suppress(Exception):
+                importlib.import_module("nbprof.notebook.live_status")
         try:
             session.start()
         except CaptureError as error:

@@ -58,3 +58,21 @@ def test_loading_the_extension_imports_little_and_no_framework():
     assert not {"tensorflow", "jax", "torch", "bokeh", "pandas", "numpy", "keras"} & set(imported)
     # Each costs about a millisecond of every notebook that has the extension in its settings.
     assert len(imported) <= 30, imported
+
+
+def test_what_the_live_status_needs_is_imported_before_the_recording():
+    code = (
+        "import sys, torch\n"
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "from nbprof.capture.session import Session\n"
+        "start = Session.start\n"
+        "Session.start = lambda self: (start(self), seen.extend(sys.modules))\n"
+        "seen, shell = [], InteractiveShell.instance()\n"
+        "shell.run_line_magic('load_ext', 'nbprof')\n"
+        "shell.user_ns['seen'] = seen\n"
+        "shell.run_cell('%%nbprof --no-save\\nimport sys, torch; more = sorted(set(sys.modules) - set(seen)); torch.ones(3).sum()')\n"
+        "print('MORE', *shell.user_ns['more'])\n"
+    )
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    (more,) = (line for line in out.splitlines() if line.startswith("MORE"))
+    assert not [name for name in more.split() if name.startswith(("nbprof", "pandas"))], more
