@@ -71,6 +71,25 @@ def test_a_packed_snapshot_that_is_damaged_is_an_error_that_names_it(tmp_path, a
         read(path)
 
 
+def test_a_snapshot_whose_records_have_two_lists_of_frames(tmp_path):
+    few = caching_allocator.Allocator(64 << 20)
+    for _ in range(3):
+        few.alloc(1 << 20, caching_allocator.WEIGHT)
+    snapshot = caching_allocator.snapshot(few)
+    for entry in snapshot["device_traces"][0]:
+        entry["more"] = list(entry["frames"])
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(pickle.dumps(snapshot, 4))
+    assert read(path).allocator.summary["allocated_bytes"].tolist() == [3 << 20]
+
+
+def test_a_snapshot_cut_behind_a_list_that_has_no_key(tmp_path):
+    path = tmp_path / "snapshot.pickle"
+    path.write_bytes(b"\x80\x04\x8c\x08segments0}\x94(]\x94")
+    with pytest.raises(ReadError, match=r"snapshot\.pickle: the file is truncated before the first segment"):
+        read(path)
+
+
 def test_a_find_says_how_to_make_it_again(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(readers, "one", lambda form, seed, number, folder, look: readers.Outcome("profile", find="it fails"[: 9 * number]))
     assert readers.main(["xspace", "--seed", "5", "--count", "2", "--keep", str(tmp_path)]) == 1

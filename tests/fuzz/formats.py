@@ -356,4 +356,10 @@ FORMATS: dict[str, Callable[[Random], Files]] = {
 
 def draw(form: str, seed: int, number: int) -> Files:
     """The input of that number: the same whenever and wherever it is asked for."""
-    return FORMATS[form](Random(f"{seed} {form} {number}"))
+    rng = Random(f"{seed} {form} {number}")
+    while True:
+        try:
+            return FORMATS[form](rng)
+        except RecursionError:
+            # Nested too deep for Python to write it.
+            continue

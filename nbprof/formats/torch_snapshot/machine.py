@@ -338,7 +338,7 @@ class Machine(Unpickler):
             items, below = levels[depth], levels[depth - 1]
             target = below[-1] if below else None
             # The only item of a list is put into it without a mark.
-            while type(target) is Dict and len(items) % 2 and type(items[-1]) is List and type(items[-2]) is List:
+            while type(target) is Dict and len(items) % 2 and len(items) > 1 and type(items[-1]) is List and type(items[-2]) is List:
                 self.extend(items[-2], [items.pop()])
             if type(target) is List:
                 # The last one may be half made; so may be what is in it.

@@ -80,6 +80,9 @@ def learn(data: bytes, at: int, memo: Sequence[Any]) -> tuple[bytes, Shape] | No
             return None
         pattern.append((_SCALAR, _TEXT, rb"\]", _PAIR)[kind])
         if kind == FRAMES:
+            # No record of PyTorch's has two lists.
+            if FRAMES in kinds:
+                return None
             memoised = data[at] == _MEMO
             pattern.append(rb"\x94" * memoised + _FRAMES)
             found = re.compile(_FRAMES, re.DOTALL).match(data, at + memoised)
