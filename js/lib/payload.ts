@@ -190,6 +190,8 @@ export interface Steps {
   warmup?: Uint8Array;
   /** With `warmup`: a sentence that says what is left out. */
   left_out?: string;
+  /** Position of a step of median length; absent where there are few. */
+  typical?: number;
   /** Distinct hosts, and the host of each step, where there are several. */
   hosts: string[];
   host?: Uint16Array;

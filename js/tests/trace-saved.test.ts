@@ -72,8 +72,22 @@ describe("search in a report", () => {
     expect(hitAt(data, hitsOf(data, "nothing"), { longest: true })).toEqual({ index: -1, slice: null });
   });
   it("compares a slice with those of its name on the same kind of lane", () => {
-    expect(peers(data, { lane: 0, index: 1 })).toEqual({ count: 1, mean_ns: 9 });
+    expect(peers(data, { lane: 0, index: 1 })).toMatchObject({ count: 1, mean_ns: 9 });
   });
+});
+
+it("knows the call of median length where all calls are there", () => {
+  const lanes = [
+    lane([
+      [0, 9, 0, 0],
+      [10, 2, 0, 0],
+      [20, 4, 0, 0],
+      [30, 5, 0, 0],
+    ]),
+  ];
+  const at = { lane: 0, index: 0 };
+  expect(peers(saved(lanes, ["a"], 40), at).median).toMatchObject({ start_ns: 20, duration_ns: 4 });
+  expect(peers(saved(lanes, ["a"], 40, { shown: 4, total: 9 }), at).median).toBeNull();
 });
 
 it("compares a step with those of its own lane only", () => {
@@ -83,7 +97,7 @@ it("compares a step with those of its own lane only", () => {
     ["train 1"],
     10,
   );
-  expect(peers(data, { lane: 0, index: 0 })).toEqual({ count: 1, mean_ns: 9 });
+  expect(peers(data, { lane: 0, index: 0 })).toMatchObject({ count: 1, mean_ns: 9 });
   expect(neighbour(data, { lane: 0, index: 0 }, "next_same")).toBeNull();
 });
 
@@ -289,7 +303,7 @@ describe("the details of a saved slice", () => {
       process: "Host",
       thread: "main",
       self_ns: 100,
-      same: { count: 1, mean_ns: 100 },
+      same: { count: 1, mean_ns: 100, median: { event: 1 } },
       parent: { event: 0, name: "outer" },
       step: steps.name[1] || String(steps.step[1]),
       category: "input",

@@ -55,7 +55,12 @@ class Details:
             "process": lane.process if lane else "",
             "thread": lane.name if lane else "",
             "self_ns": self._own(event) / 1000,
-            "same": {"count": len(same), "mean_ns": float(duration.mean(dtype=np.float64)) / 1000 if len(same) else 0.0},
+            "same": {
+                "count": len(same),
+                "mean_ns": float(duration.mean(dtype=np.float64)) / 1000 if len(same) else 0.0,
+                # Of an even number the shorter of the two.
+                "median": slices.ref(int(same[np.argsort(duration, kind="stable")[(len(same) - 1) // 2]])) if len(same) else None,
+            },
             "parent": slices.ref_or_none(slices.step(event, "parent")),
             "op": op,
             "step": self._links.step(event) if self._links else "",

@@ -124,7 +124,7 @@ class View:
         for field in (self.search, filters):
             if field.input_value():
                 field.fill("")
-        self.press("Escape", "0")
+        self.press("0", "Escape")
         expect(self.slice).to_contain_text("Click a slice")
 
 
@@ -147,6 +147,9 @@ def opened(browser, report, **options):
     page.get_by_role("tab", name="Trace").click()
     view = View(page, end_ms)
     view.canvas.wait_for()
+    # Tests know where things are while all of it is in view.
+    view.at_first = view.window()
+    view.press("0")
     return view
 
 
@@ -162,6 +165,15 @@ def view(shared):
     shared.reset()
     yield shared
     assert shared.page.problems == []
+
+
+def test_it_opens_on_a_typical_step_with_all_of_them_a_click_away(view):
+    whole = view.window()
+    assert view.at_first == pytest.approx(9.5 / 0.8, abs=0.01), "a step, and room beside it"
+    view.page.get_by_role("button", name="typical: ").click()
+    assert view.window() == view.at_first < whole / 2
+    view.page.get_by_role("button", name="all steps").click()
+    assert view.window() == whole
 
 
 def test_a_click_selects_a_slice_and_the_details_say_what_it_is(view):

@@ -125,6 +125,9 @@ def test_details_agree_with_the_events(made: Made) -> None:
             alike &= run.trace.events.lane == run.trace.events.lane[event]
         assert info["same"]["count"] == alike.sum()
         assert info["same"]["mean_ns"] == pytest.approx(run.trace.events.duration[alike].mean() / 1000)
+        middle = np.sort(run.trace.events.duration[alike])[(alike.sum() - 1) // 2]
+        assert info["same"]["median"]["duration_ns"] == pytest.approx(middle / 1000)
+        assert alike[info["same"]["median"]["event"]]
         parent = run.trace.events.parent[event]
         assert (info["parent"] or {"event": -1})["event"] == parent
         if row_of := info["row"]:

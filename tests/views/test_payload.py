@@ -357,6 +357,14 @@ def test_an_unknown_view_is_named():
     assert payload.chosen("ops, overview, steps") == ["overview", "input", "ops"]
 
 
+def test_the_typical_step_is_the_one_of_median_length_that_counts():
+    run = fake.run()
+    run.steps["step_time_ms"] = [9.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    run.steps["counted"] = [False] + [True] * 7
+    assert steps.payload(run)["typical"] == 4
+    assert "typical" not in steps.payload(fake.run(steps=2))
+
+
 def test_the_tab_that_the_verdict_points_to_is_flagged():
     def flags(bound, **kinds):
         run = fake.run(**kinds)

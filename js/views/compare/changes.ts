@@ -66,7 +66,7 @@ function kindOf(
       cell: (row, cell) => {
         const name = textAt(data.data[key], row);
         cell.title = name;
-        cell.append(nameNode(name, cutOf(data, key)), note(row));
+        cell.append(h("span.fold", h("span", { title: name }, nameNode(name, cutOf(data, key))), note(row)));
       },
     },
     ...(kind === "ops" ? [{ key: "where", narrow: true, dim: true }] : []),
@@ -91,7 +91,7 @@ function kindOf(
   const note = (row: number): Node => {
     const state = textAt(data.data["state"], row);
     const was = state === "renamed" ? `was ${textAt(data.data["before_op"], row)}` : state;
-    return state === "both" ? document.createTextNode("") : h("span.dim.state", ` ${was}`);
+    return state === "both" ? document.createTextNode("") : h("small.dim.state", ` ${was}`);
   };
   const traced = linked && context.payload.meta.tabs.some((tab) => tab.id === "trace");
   const follow = (row: number): void => {

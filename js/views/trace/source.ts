@@ -94,8 +94,8 @@ export interface SliceInfo {
   process: string;
   thread: string;
   self_ns: number;
-  /** Of all slices of this name on lanes of the same kind: how many, and their mean. */
-  same: { count: number; mean_ns: number };
+  /** Of all slices of this name on lanes of the same kind: how many, their mean, and one of median length where all are known. */
+  same: { count: number; mean_ns: number; median: SliceRef | null };
   parent: SliceRef | null;
   /** Framework op that it belongs to, "" where that is not known. */
   op: string;

@@ -22,7 +22,7 @@ import { Painter } from "./paint.js";
 import { onTheme, themeReader } from "./palette.js";
 import { pointer } from "./pointer.js";
 import { room } from "./room.js";
-import { stepAt } from "./saved/steps.js";
+import { stepAt, stepName } from "./saved/steps.js";
 import { SavedSource } from "./saved.js";
 import type { SliceRef, Under } from "./source.js";
 import { overviewStrip } from "./strips.js";
@@ -270,6 +270,30 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     model.setRange(inNs(range));
     if (model.range) model.setSpan(around(model.range, model.end), true);
   };
+  /** Of several steps it opens on a typical one: the first compiles, and all of them at once show no slice. */
+  function openAtStep(): void {
+    const at = steps.typical;
+    const spanOf = (row: number): Span => {
+      const start = steps.start_ms[row] as number;
+      return inNs([start, start + (steps.step_time_ms[row] as number)]);
+    };
+    if (at === undefined) return;
+    const step = spanOf(at);
+    // A step that is most of what there is, or that lies outside of it, is no better place.
+    if (!(step.from >= 0 && step.to <= model.end && step.to - step.from < model.end / 2)) return;
+    const chip = (text: string, title: string, go: () => void): void =>
+      chips.append(h("button.chip", { title, on: { click: go } }, text));
+    const zoom = (span: Span): void => model.setSpan(around(span, model.end), true);
+    chip(`typical: ${stepName(steps, at)}`, "A step of median length", () => zoom(step));
+    const warm = [...(steps.warmup ?? [])].findIndex((flag) => !flag);
+    if (warm > 0)
+      chip("warm-up", "The first steps, which averages leave out", () =>
+        zoom({ from: spanOf(0).from, to: spanOf(warm - 1).to }),
+      );
+    chip("all steps", "The whole profile (key 0)", () => model.fitAll());
+    zoom(step);
+  }
+
   const offerSteps = (): void => {
     clear(zoomLink);
     const selection = store.get("selection");
@@ -304,6 +328,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
   const range = store.get("focusRange");
   if (hint) desk.follow(hint);
   else if (range) showRange(range);
+  else if (!store.get("selection")) openAtStep();
   return { hint: desk.follow, focusFilter: desk.search.focus };
 }
 

@@ -37,6 +37,9 @@ NO_JAX_STEPS = {
     "        train_step(batch)",
 }
 
+_FEWEST = 3
+"""Steps of which one is called typical."""
+
 
 def no_steps(run: Run) -> dict[str, str]:
     """Why there are no steps, and what marks them."""
@@ -66,11 +69,22 @@ def payload(run: Run) -> dict[str, Any]:
     if not (counted := steps["counted"].astype(bool)).all():
         part["warmup"] = (~counted).to_numpy(np.uint8)
         part["left_out"] = _left_out(steps)
+    if (typical := _typical(steps)) is not None:
+        part["typical"] = typical
     if len(hosts["values"]) > 1 or (len(run.hosts) > 1 and len(steps)):
         part["count"] = step_count.format_count(steps, len(run.hosts))
     if len(hosts["values"]) > 1:
         part["host"] = hosts["codes"].astype(np.uint16)
     return part
+
+
+def _typical(steps: pd.DataFrame) -> int | None:
+    """The row of a step of median length among those that count; of an even number the shorter of the two. None of fewer than three."""
+    rows = np.flatnonzero(steps["counted"].to_numpy(bool))
+    if len(rows) < _FEWEST:
+        return None
+    order = rows[np.argsort(floats(steps["step_time_ms"])[rows], kind="stable")]
+    return int(order[(len(order) - 1) // 2])
 
 
 def recorded(steps: pd.DataFrame) -> list[Any]:

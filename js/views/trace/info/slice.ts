@@ -73,6 +73,9 @@ export function sliceView({ info, laneOf, go, lacks }: SliceView): HTMLElement[]
         "Start, duration",
         `${exactMoment(slice.start_ns)}, ${exactLength(slice.duration_ns)} `,
         dim(bracketed(comparison(slice.duration_ns, same.mean_ns, same.count))),
+        ...(same.median && same.median.event !== slice.event && same.median.duration_ns !== slice.duration_ns
+          ? [" ", link(`median call, ${exactLength(same.median.duration_ns)} →`, () => go.to(same.median as SliceRef))]
+          : []),
       ],
       ["Self time", exactLength(info.self_ns), " ", dim(part)],
       ["Lane", info.thread, " ", dim(info.process)],

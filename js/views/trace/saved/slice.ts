@@ -35,20 +35,25 @@ function opOf(payload: Source, kernel: string): string {
   return found.size === 1 ? ([...found][0] as string) : "";
 }
 
-/** All slices here of that name on lanes like its own: how many they are, and their mean. */
-export function peers(saved: SavedLanes, at: At): { count: number; mean_ns: number } {
+/** All slices here of that name on lanes like its own. */
+export function peers(saved: SavedLanes, at: At): SliceInfo["same"] {
   const code = saved.code(at);
-  let count = 0;
-  let sum = 0;
-  for (const lane of saved.lanes) {
-    if (!alike(saved, lane, at)) continue;
-    for (let i = 0; i < lane.start.length; i++) {
-      if (lane.name_code[i] !== code) continue;
-      count++;
-      sum += lane.duration[i] as number;
-    }
-  }
-  return { count, mean_ns: count ? (sum * saved.tick) / count : Number.NaN };
+  const found: (At & { length: number })[] = [];
+  saved.lanes.forEach((lane, l) => {
+    if (!alike(saved, lane, at)) return;
+    for (let index = 0; index < lane.start.length; index++)
+      if (lane.name_code[index] === code) found.push({ lane: l, index, length: lane.duration[index] as number });
+  });
+  const count = found.length;
+  const sum = found.reduce((all, { length }) => all + length, 0);
+  // Of the longest alone, the one in the middle is no median.
+  const all = saved.trace.shown >= saved.trace.total;
+  const middle = all ? found.sort((a, b) => a.length - b.length)[(count - 1) >> 1] : undefined;
+  return {
+    count,
+    mean_ns: count ? (sum * saved.tick) / count : Number.NaN,
+    median: middle ? saved.ref(middle) : null,
+  };
 }
 
 /** Details of a slice; null where the report does not hold it. Arguments and stacks are never in a report. */
