@@ -84,7 +84,15 @@ function resting(
   let weighing: ReturnType<typeof setTimeout> | undefined;
 
   const draw = (payload: Payload): void => {
-    board = dashboard(host, root, payload, { ...options, show, compared: give !== own, ...(state && { state }) });
+    const compared = give !== own;
+    const views = options.views?.length && compared ? [...options.views, "compare" as const] : options.views;
+    board = dashboard(host, root, payload, {
+      ...options,
+      show,
+      compared,
+      ...(views && { views }),
+      ...(state && { state }),
+    });
     if (live !== null) board.setLive(live);
   };
   async function show(packed: Uint8Array | null): Promise<void> {

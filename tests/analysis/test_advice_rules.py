@@ -597,7 +597,7 @@ def test_a_rule_speaks_from_its_threshold_on(rule, asked, speaks):
     assert row["evidence"].count("**") >= 2
     assert row["evidence"].count("**") % 2 == 0
     assert row["view"] in ("input", "ops", "op_profile", "hlo", "kernels", "memory", "memory_viewer", "pods", "trace")
-    assert code(row["fix"]).body
+    assert code(row["fix"]).body or rule == "other", "the first line of the cell alone"
     gain = row["gain_ms_per_step"]
     assert np.isnan(gain) or (WORTH_PERCENT <= gain <= 100.0 and row["gain_is"])
     text = " ".join(row[["title", "evidence", "fix"]])
@@ -618,7 +618,7 @@ def test_a_rule_speaks_from_its_threshold_on(rule, asked, speaks):
 def test_the_code_is_of_the_framework(rule, framework):
     asked = {**RULES[rule][0][0], "framework": framework, "functions": OWN_LOOP}
     row = found(**asked).loc[rule]
-    assert code(row["fix"]).body
+    assert code(row["fix"]).body or rule == "other", "the first line of the cell alone"
     words = ("jax", "jnp.") if framework == "TensorFlow" else ("tf.", "layers.", "TF_GPU")
     for word in words if not rule.startswith("premapped") else ():
         assert word not in row["fix"], word

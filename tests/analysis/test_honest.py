@@ -447,7 +447,7 @@ def test_peak_memory_of_a_run_on_a_gpu_is_that_of_the_gpu(tmp_path, allocators, 
     assert len(p.memory.summary) == len(allocators)
     assert p.overview["peak_memory_bytes"] == peak
     assert p.overview["memory_capacity_bytes"] == (None if peak is None else 100)
-    figure = {f["label"]: f for f in p.payload()["overview"]["figures"]}["Peak memory"]
+    figure = {f["key"]: f for f in p.payload()["overview"]["figures"]}["peak_memory"]
     assert figure["value"] == peak
 
 

@@ -44,8 +44,8 @@ def test_the_host_of_jax_works_on_no_ops():
 
 
 def test_a_figure_of_steps_says_where_there_are_none():
-    figures = {one["label"]: one for one in key_figures(load(real("jax/gtx1080ti-reactant")).run)}
-    assert {figures[label]["note"] for label in ("Average step", "Device busy", "16-bit compute")} == {"no steps"}
+    figures = {one["key"]: one for one in key_figures(load(real("jax/gtx1080ti-reactant")).run)}
+    assert {figures[key]["note"] for key in ("step_time", "device_busy", "compute_16bit")} == {"no steps"}
 
 
 def test_jax_is_not_asked_for_allocations_of_the_cpu(tmp_path):

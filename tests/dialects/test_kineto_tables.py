@@ -160,9 +160,9 @@ def test_memory(tmp_path):
     peak = p.memory.peak
     rows = peak[peak["memory_id"] == "GPU 0"].set_index("op")["allocated_bytes"].to_dict()
     assert rows == {"allocated before the recording": 4000, "aten::mm": 3000, "aten::empty": 1000}
-    figures = {f["label"]: f["value"] for f in p.payload()["memory"]["ids"][0]["figures"]}
-    assert figures["Reserved"] == pytest.approx(9000 / 1024)
-    assert "Peak, whole run" not in figures
+    figures = {f["key"]: f["value"] for f in p.payload()["memory"]["ids"][0]["figures"]}
+    assert figures["reserved"] == pytest.approx(9000 / 1024)
+    assert "lifetime_peak" not in figures
 
 
 def test_an_event_without_a_total_counts_on_from_the_one_before(tmp_path):

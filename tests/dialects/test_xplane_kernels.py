@@ -89,9 +89,9 @@ def test_a_name_that_does_not_tell_leaves_it_open(tmp_path):
     assert frame["op_tensor_core_eligible"].all()
     assert p.kernels.by_name()["tensor_core_percent"].isna().tolist() == [True, False]
     assert p.kernels.by_op()["tensor_core_percent"].tolist() == [0.0], "of the time of kernels whose names tell"
-    figures = {f["label"]: f for f in p.payload()["kernels"]["figures"]}
-    assert figures["Eligible, not used"]["value"] == pytest.approx(25.0), "what is not known is not missed"
-    assert "75" in figures["TensorCores used"]["note"]
+    figures = {f["key"]: f for f in p.payload()["kernels"]["figures"]}
+    assert figures["tensor_cores_unused"]["value"] == pytest.approx(25.0), "what is not known is not missed"
+    assert "75" in figures["tensor_cores_used"]["note"]
 
 
 def test_occupancy_is_recorded_or_computed_and_said(tmp_path):
@@ -108,9 +108,9 @@ def test_occupancy_is_recorded_or_computed_and_said(tmp_path):
     assert table.to_numpy().tolist() == [[12.5, "recorded"], [75.0, "recorded"], [100.0, "computed"]]
     assert p.kernels.as_xprof()["occupancy_percent"].tolist() == [0.0, 75.0, 0.0], "XProf reads the text alone"
     assert p.kernels.by_op()["occupancy_percent"].tolist() == [pytest.approx((3 * 12.5 + 2 * 75 + 100) / 6)]
-    figures = {f["label"]: f for f in p.payload()["kernels"]["figures"]}
-    assert figures["Mean occupancy"]["value"] == pytest.approx((3 * 12.5 + 2 * 75 + 100) / 6)
-    assert "16.7% of it is computed" in figures["Mean occupancy"]["note"]
+    figures = {f["key"]: f for f in p.payload()["kernels"]["figures"]}
+    assert figures["occupancy"]["value"] == pytest.approx((3 * 12.5 + 2 * 75 + 100) / 6)
+    assert "16.7% of it is computed" in figures["occupancy"]["note"]
 
 
 def test_occupancy_of_amd_is_not_computed_by_nvidias_limits(tmp_path):

@@ -57,11 +57,11 @@ def test_counters_that_were_not_recorded_are_absent():
 
 
 def test_the_tiles_of_a_tpu_have_what_it_computed_and_moved():
-    shown = {one["label"]: one for one in page.figures(profile(TPU).run)}
-    assert list(shown)[2:5] == ["Device busy", "FLOPS utilization", "Memory bandwidth"]
-    assert shown["FLOPS utilization"]["note"] == "0.004 of 918 TFLOP/s per device; MXU counter 0.0%"
-    assert shown["Memory bandwidth"]["value"] == pytest.approx(4.34787, abs=1e-4)
-    assert shown["Memory bandwidth"]["note"] == "71.22 of 1,638 GB/s per device"
+    shown = {one["key"]: one for one in page.figures(profile(TPU).run)}
+    assert list(shown)[2:5] == ["device_busy", "flops_utilization", "memory_bandwidth"]
+    assert shown["flops_utilization"]["note"] == "0.004 of 918 TFLOP/s per device; MXU counter 0.0%"
+    assert shown["memory_bandwidth"]["value"] == pytest.approx(4.34787, abs=1e-4)
+    assert shown["memory_bandwidth"]["note"] == "71.22 of 1,638 GB/s per device"
 
 
 def test_a_wait_of_busy_cores_is_explained():

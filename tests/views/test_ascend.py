@@ -198,7 +198,8 @@ def test_kernels_of_an_npu_are_told_in_its_words(story: profiles.Profile) -> Non
     heads = {head["key"]: head["label"] for head in part["table"]["columns"]}
     assert (heads["op_tensor_core_eligible"], heads["grid"]) == ("Cube elig.", "Blocks")
     assert not {"registers", "shared_bytes", "block", "occupancy_percent"} & set(heads)
-    assert {"Cube used", "NPU in use"} <= {one["label"] for one in part["figures"]}
+    labels = {one["key"]: one["label"] for one in part["figures"]}
+    assert (labels["tensor_cores_used"], labels["in_use"]) == ("Cube used", "NPU in use")
     told = [text for head in part["table"]["columns"] for text in head.values()] + [
         value for one in part["figures"] for value in one.values()
     ]

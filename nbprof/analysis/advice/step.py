@@ -341,7 +341,8 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     # What runs there is unknown, so that any change to the code would be a guess.
     option = "--stacks" if facts.torch else "--python"
     # Steps of JAX that nothing marks are found in the recording, too late to record some of them. Three are enough, behind the first two.
-    few = "" if facts.jax or (facts.overview.get("steps") or 0) < _LAST_LOOKED_AT else f" --steps {_LAST_LOOKED_AT - 2}:{_LAST_LOOKED_AT}"
+    steps = (facts.overview.get("steps") or 0) / (facts.overview.get("hosts") or 1)
+    few = "" if facts.jax or steps < _LAST_LOOKED_AT else f" --steps {_LAST_LOOKED_AT - 2}:{_LAST_LOOKED_AT}"
     three = " of three steps" if few else ""
     text += f" To see which Python calls take it, record again{three} with this first line in the cell; it slows Python down."
     # Nothing but the line: it is copied over the one that is there.
