@@ -27,7 +27,8 @@ LONGEST = [
         "magic/test_interrupts.py",
     ),
     *("analysis/test_hosts.py", "capture/test_torch_scripts.py", "capture/remote/test_real_workers.py", "parity/test_live.py"),
-    *("e2e/test_document.py", "e2e/test_lab.py", "e2e/test_page.py", "e2e/test_strip.py", "e2e/test_live.py", "e2e/test_runs.py"),
+    *("e2e/test_document.py", "e2e/test_page.py", "e2e/test_lab.py", "e2e/test_live.py", "e2e/test_strip.py", "e2e/test_runs.py"),
+    *("e2e/test_widgets.py", "e2e/test_notebook7.py"),
 ]
 """The files that take longest, the longest first, be they of few tests."""
 

@@ -74,12 +74,18 @@ interface Pane {
   width: number;
 }
 
-/** The name of its landmark: with a number where the page has one of that name already. */
-function regionName(host: HTMLElement, name: string): string {
-  host.dataset["nbprofRegion"] = name;
-  const same = [...document.querySelectorAll<HTMLElement>("[data-nbprof-region]")];
-  const place = same.filter((other) => other.dataset["nbprofRegion"] === name).indexOf(host);
-  return place > 0 ? `${name} (${place + 1})` : name;
+const REGIONS = Symbol.for("nbprof.regions");
+
+/** The name of its landmark: with a number while another dashboard has it, be that of this copy of the code or of another one. */
+function regionName(name: string, signal: AbortSignal): string {
+  const page = globalThis as { [REGIONS]?: Set<string> };
+  page[REGIONS] ??= new Set();
+  const taken = page[REGIONS];
+  let own = name;
+  for (let number = 2; taken.has(own); number++) own = `${name} (${number})`;
+  taken.add(own);
+  listen(signal, "abort", () => taken.delete(own));
+  return own;
 }
 
 /** Draws the dashboard into the shadow root's frame and answers to keys while focus is inside. */
@@ -103,7 +109,7 @@ export function dashboard(
   const kept = { ...options.state?.opened };
   const uid = `nbp${Math.random().toString(36).slice(2, 8)}`;
 
-  const frame = h("div.nbp", { role: "region", "aria-label": regionName(host, `nbprof, ${payload.meta.label}`) });
+  const frame = h("div.nbp", { role: "region", "aria-label": regionName(`nbprof, ${payload.meta.label}`, signal) });
   frame.classList.toggle("on-host", !payload.meta.has_device);
   if (options.height) {
     frame.classList.add("fixed");
