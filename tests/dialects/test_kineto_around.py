@@ -56,7 +56,7 @@ def test_a_stack_begins_with_the_code(tmp_path):
     assert text.split("\n") == ["contextlib.py(81): inner", "Cell(1): train", "Cell(3): <module>"]
 
 
-@pytest.mark.parametrize("starts", [["/home/me/asyncio_demo.py(3): main"], ["/home/me/IPython/mine.py(3): main"], []])
+@pytest.mark.parametrize("starts", [["/srv/me/asyncio_demo.py(3): main"], ["/srv/me/IPython/mine.py(3): main"], []])
 def test_code_of_a_script_stays(tmp_path, starts):
     p = recorded(tmp_path, starts)
     assert not [lane for (_, note), lane in lanes(p).items() if note == "what started the code"]

@@ -26,7 +26,7 @@ CELLS = {"1234567890": 3}
         ("$1234567890.py:7 train", "$Cell [3]:7 train"),
         ("$42.py:7 train", "$42.py:7 train"),
         (f"{FILE}(2): f\nrunpy.py(196): _run_module_as_main", "Cell [3](2): f\nrunpy.py(196): _run_module_as_main"),
-        ("/home/me/train.py(3): main", "/home/me/train.py(3): main"),
+        ("/srv/me/train.py(3): main", "/srv/me/train.py(3): main"),
     ],
 )
 def test_the_file_of_a_cell_gives_way_to_its_number(text, named):
@@ -50,6 +50,6 @@ def test_the_kernel_tells_which_cell_a_file_is(monkeypatch):
     from IPython.core.interactiveshell import InteractiveShell
 
     shell = InteractiveShell.instance()
-    monkeypatch.setattr(shell.compile, "_filename_map", {FILE: 3, "/home/me/train.py": 4, "/tmp/ipykernel_4711/5.py": 0})
+    monkeypatch.setattr(shell.compile, "_filename_map", {FILE: 3, "/srv/me/train.py": 4, "/tmp/ipykernel_4711/5.py": 0})
     assert stem(FILE) == "1234567890"
     assert describe.cells() == CELLS
