@@ -118,7 +118,7 @@ export function actions({ ask, connect, show, compared, say }: ActionOptions, si
   const choose = (key: string): void =>
     redraw(async () => (await ask.ask({ ask: "compare", with: key }, signal))["payload"] as Uint8Array);
   function open(): void {
-    void work(compare, "Compare ▾", "The other runs are not known:", async () => {
+    void work(compare, "Compare ▾", "The other runs could not be listed:", async () => {
       const reply = await ask.ask({ ask: "runs" }, signal);
       const others = reply["runs"] as Other[];
       menu.replaceChildren(

@@ -11,7 +11,8 @@ def notebook(shell: Any) -> str:
     """The file name of the notebook, as `training.ipynb`; "" where the front end does not tell the kernel."""
     # Jupyter Server puts the path into the environment of the kernel; VS Code into the user's names.
     path = str(shell.user_ns.get("__vsc_ipynb_file__") or os.environ.get("JPY_SESSION_NAME") or "")
-    name = PurePath(path.replace("\\", "/")).name
+    # Notebooks that several people edit at once are on a drive of that name.
+    name = PurePath(path.replace("\\", "/")).name.removeprefix("RTC:")
     return name if name.endswith(".ipynb") else ""
 
 

@@ -16,6 +16,7 @@ from nbprof.notebook import naming
         ("/srv/notebooks/training.ipynb", {"In": ["", "a", "b", "c"]}, "training [3]", "training.ipynb"),
         ("", {"In": ["", "a"], "__vsc_ipynb_file__": r"C:\\work\\fit.ipynb"}, "fit [1]", "fit.ipynb"),
         ("training.ipynb", {}, "training", "training.ipynb"),
+        ("RTC:training.ipynb", {"In": ["", "a"]}, "training [1]", "training.ipynb"),
         ("", {"In": ["", "a"]}, "", ""),
         ("console-1", {"In": ["", "a"]}, "", ""),
     ],

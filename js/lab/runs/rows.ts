@@ -121,7 +121,7 @@ export function runRow(key: string): Row {
       write(known, facts(run).join(" · "));
       write(step, stepTime(run));
       write(delta, change);
-      set(delta, "title", before ? `step time against ${called(before)}, ${beside(before)}` : "");
+      set(delta, "title", before ? `step time compared with ${called(before)}, ${beside(before)}` : "");
       course.replaceChildren(...sparkline(run.times_ms));
       write(head, why.head);
       write(rest, why.rest);

@@ -194,7 +194,7 @@ export function spoken(run: Run, now: number, busy: boolean, problem = "", chang
     beside(run),
     ago(run.time, now),
     ...facts(run),
-    step && `${step} per step${change ? `, ${change} against the run before` : ""}`,
+    step && `${step} per step${change ? `, ${change} from the previous run` : ""}`,
     [head, rest].filter(Boolean).join(": "),
   ]
     .filter(Boolean)
