@@ -11,6 +11,7 @@ import type { Allocator } from "./payload-allocator.js";
 import type { Ascend } from "./payload-ascend.js";
 import type { Cores } from "./payload-cores.js";
 import type { DeviceTime } from "./payload-device-time.js";
+import type { Heat } from "./payload-heat.js";
 import type { Hlo } from "./payload-hlo.js";
 import type { Memory } from "./payload-memory.js";
 import type { MemoryViewer } from "./payload-memory-viewer.js";
@@ -320,6 +321,9 @@ export interface Pods {
   /** Workers of the run. */
   total: number;
   workers: string[];
+  /** By worker: its host. Reports of 0.2 and before lack it, and `heat`. */
+  hosts?: Coded;
+  heat?: Heat;
   /** By step, in time order. */
   step: Int32Array;
   /** 1: left out of the means of `table`. Absent: none. */
@@ -347,6 +351,8 @@ export interface Pods {
   heads: Column[];
   /** worker, worker_steps, mean_step_ms, over_median_percent, times_slowest, and the mean of each recorded category. */
   table: Table;
+  /** By column of `table`: the median over the workers. */
+  typical?: Record<string, number | null>;
   /** What each core of the TPUs did; absent where there are none. */
   cores?: Cores;
 }
