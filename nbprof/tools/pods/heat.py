@@ -59,6 +59,22 @@ class Heat:
         """Steps of a column."""
         return int(self.last[0] - self.first[0]) + 1
 
+    def values(self, category: int | None) -> Floats:
+        """Ms of the step time, or of a category as the grid counts them; NaN where the worker did not record the step."""
+        if category is None:
+            return self.time
+        return np.where(np.isfinite(self.time), np.nan_to_num(self.parts[:, :, category]), np.nan)
+
+    def over(self, category: int | None) -> Floats:
+        """How far each cell is from the median of its column, in percent of the median step time."""
+        values = self.values(category)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return 100 * (values - median(values)) / median(self.time)
+
+    def mean(self, over: Floats) -> Floats:
+        """By row, over the columns that count."""
+        return mean(over[:, self.counted].T)
+
 
 def binned(grid: Grid, most_cells: int = MOST_CELLS, most_rows: int = MOST_ROWS) -> Heat:
     """The grid with as few steps in a column as the number of cells allows, and the slowest workers where there are too many."""
@@ -92,12 +108,11 @@ def _slowness(time: Floats, counted: npt.NDArray[np.bool_]) -> Floats:
 def payload(grid: Grid, most_cells: int = MOST_CELLS) -> dict[str, Any]:
     """The `heat` part: layers of cells as whole numbers, by worker and then by column."""
     heat = binned(grid, most_cells)
-    middle = _median(heat.time)
+    middle = median(heat.time)
     unit = _unit(middle, np.fmax.reduce(heat.time, axis=0))
-    layers = [_layer("step_time", heat.time, heat, unit, middle)]
+    layers = [_layer("step_time", heat, None, unit)]
     for i, category in enumerate(grid.categories):
-        values = np.where(np.isfinite(heat.time), np.nan_to_num(heat.parts[:, :, i]), np.nan)
-        layers.append(_layer(category.key, values, heat, unit, middle))
+        layers.append(_layer(category.key, heat, i, unit))
     recorded = len(layers)
     if heat.time.size > FEW_CELLS:
         others = sorted(layers[1:], key=lambda layer: -float(layer["limit_percent"]))[: MOST_LAYERS - 1]
@@ -128,7 +143,7 @@ def _unit(middle: Floats, largest: Floats) -> Floats:
     return np.asarray(power * np.select([wanted >= 5 * power, wanted >= 2 * power], [5.0, 2.0], 1.0))
 
 
-def _median(values: Floats) -> Floats:
+def median(values: Floats) -> Floats:
     """Over the workers; of a column that nobody recorded NaN."""
     out: Floats = np.full(values.shape[1], np.nan)
     known = np.isfinite(values).any(axis=0)
@@ -136,24 +151,21 @@ def _median(values: Floats) -> Floats:
     return out
 
 
-def _layer(key: str, values: Floats, heat: Heat, unit: Floats, step: Floats) -> dict[str, Any]:
-    """One quantity of all cells.
+def limit(heat: Heat, over: Floats) -> float:
+    """Where the colours of a layer end: at what one cell in a hundred exceeds, or the farthest worker on average.
 
-    `mean_percent` is how far a worker is from the median, mean over the counted columns; `limit_percent` where the colours end: at
-    what one cell in a hundred exceeds, or the farthest worker on average. A single slow cell is then as dark as it gets, and does not
-    bleach all others.
+    A single slow cell is then as dark as it gets, and does not bleach all others.
     """
-    middle = _median(values)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        over = 100 * (values - middle) / step
-    by_worker = mean(over[:, heat.counted].T)
     known = np.abs(over[:, heat.counted])
     known = known[np.isfinite(known)]
-    limit = max(
-        float(np.percentile(known, 99)) if len(known) else 0.0,
-        float(np.nanmax(np.abs(by_worker))) if np.isfinite(by_worker).any() else 0.0,
-        _LEAST_PERCENT,
-    )
+    by_worker = np.abs(heat.mean(over))
+    by_worker = by_worker[np.isfinite(by_worker)]
+    return max(float(np.percentile(known, 99)) if len(known) else 0.0, float(by_worker.max(initial=0.0)), _LEAST_PERCENT)
+
+
+def _layer(key: str, heat: Heat, category: int | None, unit: Floats) -> dict[str, Any]:
+    """One quantity of all cells; `low_ms` and `high_ms` are exceeded by one cell in two hundred."""
+    values, over = heat.values(category), heat.over(category)
     counted = values[:, heat.counted]
     counted = counted[np.isfinite(counted)]
     low, high = np.percentile(counted, (0.5, 99.5)).tolist() if len(counted) else (0.0, 1.0)
@@ -161,9 +173,9 @@ def _layer(key: str, values: Floats, heat: Heat, unit: Floats, step: Floats) -> 
     return {
         "key": key,
         "codes": codes.astype(np.uint16).ravel(),
-        "median_ms": middle.astype(np.float32),
-        "mean_percent": by_worker.astype(np.float32),
-        "limit_percent": limit,
+        "median_ms": median(values).astype(np.float32),
+        "mean_percent": heat.mean(over).astype(np.float32),
+        "limit_percent": limit(heat, over),
         "low_ms": low,
         "high_ms": high,
     }
