@@ -106,6 +106,8 @@ export interface Meta {
   heads?: Record<string, Column[]>;
   /** The tab that is shown first, where that is not the first one. */
   tab?: TabId;
+  /** Those that recorded, where there are several. */
+  hosts?: string[];
   footer: { events: number; dropped: number; analysed_s: number | null; file: string; bytes: number | null };
   /** The receipt: what was read, skipped or looks wrong. Shown when the footer is opened. */
   receipt: { level: "info" | "warning"; text: string }[];

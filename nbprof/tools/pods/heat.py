@@ -24,8 +24,10 @@ FEW_CELLS = 1 << 14
 MOST_LAYERS = 5
 MISSING = 65535
 _PARTS = 400
-_LEAST_PERCENT = 1.0
+_LEAST_PERCENT = 5.0
 """Of the median step time: colours end there at the earliest, so that noise does not look like a difference."""
+_TELLING_PERCENT = 2.0
+"""A worker that is so far from the median on average is slow."""
 
 
 @dataclass
@@ -116,7 +118,7 @@ def payload(grid: Grid, most_cells: int = MOST_CELLS) -> dict[str, Any]:
     recorded = len(layers)
     if heat.time.size > FEW_CELLS:
         others = sorted(layers[1:], key=lambda layer: -float(layer["limit_percent"]))[: MOST_LAYERS - 1]
-        layers = [layers[0], *(layer for layer in others if layer["limit_percent"] >= 2 * _LEAST_PERCENT)]
+        layers = [layers[0], *(layer for layer in others if layer["limit_percent"] > _LEAST_PERCENT)]
     part: dict[str, Any] = {
         "rows": smallest(heat.rows),
         "first": grid.steps[heat.first].astype(np.int32),
@@ -184,7 +186,7 @@ def _layer(key: str, heat: Heat, category: int | None, unit: Floats) -> dict[str
 def _telling(layers: list[dict[str, Any]]) -> str:
     """What is shown first: the step time, unless workers hardly differ in it (they wait for each other) and one is slow in a category."""
     most = [float(np.nanmax(layer["mean_percent"], initial=0.0)) for layer in layers]
-    if most[0] >= 2 * _LEAST_PERCENT or max(most) <= 3 * most[0]:
+    if most[0] >= _TELLING_PERCENT or max(most) <= 3 * most[0]:
         return str(layers[0]["key"])
     return str(layers[int(np.argmax(most))]["key"])
 

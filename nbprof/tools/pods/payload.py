@@ -40,7 +40,7 @@ def payload(run: Run) -> dict[str, Any]:
         "left_out": _left_out(grid, steps, len(bars)),
         "total": len(grid.workers),
         "workers": [wording.one_line(name) for name in grid.workers],
-        "hosts": coded(wording.one_line(name) for name in grid.hosts),
+        "hosts": coded(grid.hosts),
         "heat": heat.payload(grid),
         "step": grid.steps[steps].astype(np.int32),
         "count": smallest(grid.known.sum(axis=1)[steps]),
