@@ -11,6 +11,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
 
 from tests.support.kineto import Kineto
 from tests.support.xspace import PlaneWriter, Ref, xspace
@@ -223,3 +226,73 @@ def write(
         else:
             (folder / f"rank{rank.number:04d}.1700000000000.pt.trace.json").write_bytes(kineto(rank, ranks).encode())
     return planted
+
+
+def tables(found: list[Rank]) -> dict[str, Any]:
+    """What is compared of the hosts, by the parameters of `compare`: what nbprof makes of the PyTorch files of the same ranks.
+
+    It is a hundred times as fast as files, for tests of chance; a test holds it against files.
+    """
+    hosts = [f"rank {rank.number}" for rank in found]
+    steps, overlap, each, sums = [], [], [], []
+    zero = min(rank.steps[0][0] for rank in found)
+    for rank, name in zip(found, hosts, strict=True):
+        pair = rank.number - rank.number % 2
+        for number, ((begin, end), did) in enumerate(zip(rank.steps, rank.did, strict=True)):
+            took = {what: until - at for what, (at, until) in did.items()}
+            shared = sum(took.get(what, 0) for what in (GATHER, REDUCE))
+            launches = sum(what in KERNELS for what in did)
+            compute = took[GEMM] + took[SOFTMAX] + took[NORM]
+            parts = {
+                "device_compute": compute,
+                "device_collectives": shared,
+                "host_compute": took["host"] - launches,
+                "kernel_launch": launches,
+                "input": took["input"],
+            }
+            parts |= {"device_to_device": 0.0, "output": 0.0, "compile": float("nan"), "other": end - begin - sum(parts.values())}
+            when = {"start_ms": (begin - zero) / 1e3, "step": number}
+            steps.append(
+                {"host": name, "step_time_ms": (end - begin) / 1e3, "counted": True, "group": number, **when}
+                | {f"{category}_ms": time / 1e3 for category, time in parts.items()}
+            )
+            mine = {"host": name, "rank": rank.number, "device": 0, **when}
+            overlap.append(mine | {"communication_ms": shared / 1e3, "exposed_communication_ms": shared / 1e3})
+            for what, group in ((GATHER, 1 + pair // 2), (REDUCE, 0)):
+                if what in did:
+                    facts = {"start_ms": (did[what][0] - zero) / 1e3, "time_us": took[what], "_what": what, "_key": (number, group)}
+                    each.append(mine | facts)
+        for what in (*KERNELS, "input", "host"):
+            if what not in (GATHER, REDUCE):
+                where, kind, label = {
+                    "input": ("host", "op", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"),
+                    "host": ("host", "op", "aten::linear"),
+                }.get(what, ("device", "kernel", what))
+                total = round(sum((did[what][1] - did[what][0]) * _PS for did in rank.did))
+                row = {"occurrences": len(rank.did), "total_ps": total, "self_ps": total}
+                sums.append({"host": name, "where": where, "kind": kind, "name": label, **row})
+    collectives = pd.DataFrame(each)
+    collectives["match"] = collectives.groupby("_key", sort=True).ngroup()
+    time = collectives.groupby("match")["time_us"]
+    collectives["real_us"], collectives["ranks_seen"] = time.transform("min"), time.transform("size")
+    collectives.loc[collectives["ranks_seen"] < 2, "match"] = -1
+    collectives["wait_us"] = collectives["time_us"] - collectives["real_us"]
+    collectives["late_us"] = time.transform("max") - collectives["time_us"]
+    collectives["last"] = collectives.index.isin(time.idxmin())
+    collectives["collective"] = collectives["_what"].map({GATHER: "all_gather", REDUCE: "all_reduce"})
+    collectives["process_group"] = [str(group) for _, group in collectives["_key"]]
+    collectives["group_size"] = pd.array(collectives["ranks_seen"], "Int64")
+    collectives["bytes"] = pd.array(collectives["_what"].map({GATHER: 1 << 22, REDUCE: 1 << 21}), "Int64")
+    rate = collectives["bytes"].astype(float) / collectives["real_us"] / 1e3
+    bus = collectives["_what"].map({GATHER: 0.5, REDUCE: 2 * (len(found) - 1) / len(found)})
+    collectives = collectives.assign(algorithm_gb_per_second=rate, bus_gb_per_second=rate * bus).astype({"rank": "Int64", "step": "Int64"})
+    table = pd.DataFrame(steps)
+    return {
+        "hosts": hosts,
+        "steps": table,
+        "pods": table.assign(worker=table["host"]),
+        "overlap": pd.DataFrame(overlap).astype({"rank": "Int64", "step": "Int64"}),
+        "each": collectives.drop(columns=["_what", "_key"]),
+        "by_host": pd.DataFrame(sums),
+        "devices": pd.DataFrame({"host": hosts, "device": 0}),
+    }
