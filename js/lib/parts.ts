@@ -18,6 +18,9 @@ export function categoryLabel(key: CategoryKey): string {
   return CATEGORIES.find((category) => category.key === key)?.label ?? "Other";
 }
 
+/** "whole run" or "all hosts": to stand beside a heading of what does not follow the selection. */
+export const runTag = (): HTMLElement => h("small.run-tag", h("span", "whole run"), h("span", "all hosts"));
+
 /** The strip of key figures. */
 export function figures(figs: readonly (Figure & { ofRun?: boolean })[]): HTMLElement {
   return h(
@@ -27,7 +30,7 @@ export function figures(figs: readonly (Figure & { ofRun?: boolean })[]): HTMLEl
       const spread = fig.value === null ? "" : fig.spread;
       return h(
         fig.ofRun ? "div.fig.of-run" : "div.fig",
-        h("dt", fig.label, fig.ofRun && h("small.run-tag", "whole run")),
+        h("dt", fig.label, fig.ofRun && runTag()),
         h(
           "dd",
           h(

@@ -11,6 +11,7 @@ import type { Allocator } from "./payload-allocator.js";
 import type { Ascend } from "./payload-ascend.js";
 import type { Cores } from "./payload-cores.js";
 import type { DeviceTime } from "./payload-device-time.js";
+import type { Heat } from "./payload-heat.js";
 import type { Hlo } from "./payload-hlo.js";
 import type { Memory } from "./payload-memory.js";
 import type { MemoryViewer } from "./payload-memory-viewer.js";
@@ -105,6 +106,8 @@ export interface Meta {
   heads?: Record<string, Column[]>;
   /** The tab that is shown first, where that is not the first one. */
   tab?: TabId;
+  /** Those that recorded, where there are several. */
+  hosts?: string[];
   footer: { events: number; dropped: number; analysed_s: number | null; file: string; bytes: number | null };
   /** The receipt: what was read, skipped or looks wrong. Shown when the footer is opened. */
   receipt: { level: "info" | "warning"; text: string }[];
@@ -320,6 +323,9 @@ export interface Pods {
   /** Workers of the run. */
   total: number;
   workers: string[];
+  /** By worker: its host. Reports of 0.2 and before lack it, and `heat`. */
+  hosts?: Coded;
+  heat?: Heat;
   /** By step, in time order. */
   step: Int32Array;
   /** 1: left out of the means of `table`. Absent: none. */
@@ -347,6 +353,8 @@ export interface Pods {
   heads: Column[];
   /** worker, worker_steps, mean_step_ms, over_median_percent, times_slowest, and the mean of each recorded category. */
   table: Table;
+  /** By column of `table`: the median over the workers. */
+  typical?: Record<string, number | null>;
   /** What each core of the TPUs did; absent where there are none. */
   cores?: Cores;
 }

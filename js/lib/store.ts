@@ -12,6 +12,8 @@ export interface Selection {
 export interface State {
   /** null: every step. */
   selection: Selection | null;
+  /** null: all hosts together. */
+  host: string | null;
   tab: TabId;
   /** ms since the start of the profile that a link asks the trace to show; null: nothing asked. */
   focusRange: [number, number] | null;
@@ -27,9 +29,10 @@ export interface Store {
 const same = (a: unknown, b: unknown): boolean => a === b || JSON.stringify(a) === JSON.stringify(b);
 
 export function createStore(initial: Partial<State> = {}): Store {
-  const state: State = { selection: null, tab: "overview", focusRange: null, ...initial };
+  const state: State = { selection: null, host: null, tab: "overview", focusRange: null, ...initial };
   const listeners: { [K in keyof State]: Set<(value: State[K]) => void> } = {
     selection: new Set(),
+    host: new Set(),
     tab: new Set(),
     focusRange: new Set(),
   };

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { barsOf, columnsOf, inside, largest, sentence, stepTable, widest } from "../views/pods/model.js";
+import { barsOf, inside, largest, sentence, stepTable, widest } from "../views/pods/model.js";
 import { podsSample } from "./sample.js";
 
 const pods = podsSample(6, 4);
@@ -33,14 +33,6 @@ describe("the widest step", () => {
     const spread_percent = pods.spread_percent.slice();
     spread_percent[0] = Number.NaN;
     expect(widest({ ...pods, spread_percent })).toBe(2);
-  });
-
-  it("stands for the steps of a narrow column", () => {
-    expect(columnsOf(pods, 100).map((column) => column.at)).toEqual([0, 1, 2, 3, 4, 5]);
-    expect(columnsOf(pods, 2)).toEqual([
-      { from: 0, to: 3, at: 2 },
-      { from: 3, to: 6, at: 3 },
-    ]);
   });
 
   it("is inside without a selection", () => {

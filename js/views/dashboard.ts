@@ -15,6 +15,7 @@ import type { Asker } from "../lib/wire.js";
 import { about } from "./about.js";
 import { actions } from "./actions.js";
 import { brand, footer, noticeLine, savedNotice } from "./frame.js";
+import { hostPicker, OF_HOST, ofHost } from "./of-host.js";
 import { headTips } from "./tips.js";
 import { wholeNote } from "./whole.js";
 
@@ -48,6 +49,7 @@ export interface DashboardOptions {
 export interface BoardState {
   tab: TabId;
   selection: Selection | null;
+  host?: string | null;
   /** By view that was opened. */
   opened: Partial<Record<TabId, Kept>>;
 }
@@ -104,7 +106,7 @@ export function dashboard(
   const was = options.state ?? options;
   const first = was.tab ?? payload.meta.tab;
   const start = tabs.find((tab) => tab.id === first)?.id ?? tabs[0]?.id ?? "overview";
-  const store = createStore({ selection: was.selection ?? null, tab: start });
+  const store = createStore({ selection: was.selection ?? null, host: options.state?.host ?? null, tab: start });
   /** Of views that were not opened since. */
   const kept = { ...options.state?.opened };
   const uid = `nbp${Math.random().toString(36).slice(2, 8)}`;
@@ -179,7 +181,13 @@ export function dashboard(
       signal,
     );
   offered?.setLive(options.live ?? false);
-  const bar = h("div.bar-top", brand(), runLine(payload), offered?.element);
+  const bar = h(
+    "div.bar-top",
+    brand(),
+    runLine(payload),
+    hostPicker(payload.meta.hosts ?? [], store, signal),
+    offered?.element,
+  );
   const tablist = h("div.tabs", { role: "tablist", "aria-label": "Views" }, ...buttons);
   const foot = footer(payload, tabs.length);
   const strange = newer(payload.meta.tabs, VIEWS);
@@ -208,7 +216,7 @@ export function dashboard(
     pane.width = width();
     try {
       const context = {
-        payload,
+        payload: OF_HOST.has(id) ? ofHost(payload, store.get("host")) : payload,
         store,
         asker: options.ask ?? null,
         signal: pane.abort.signal,
@@ -221,7 +229,7 @@ export function dashboard(
       const before = kept[id];
       delete kept[id];
       const label = tabs.find((tab) => tab.id === id)?.label ?? id;
-      pane.element.prepend(...about(id, label), wholeNote(id, payload.steps, store, pane.abort.signal));
+      pane.element.prepend(...about(id, label), wholeNote(id, payload, store, pane.abort.signal));
       // Who reads by headings finds the view before its sections, also where it begins with no sentence of its own.
       if (!pane.element.querySelector("h2")) pane.element.prepend(h("h2.sr", label));
       if (before && !hint) writeKept(pane.element, pane.keepers, before);
@@ -299,6 +307,7 @@ export function dashboard(
     if (event.key === "Escape") {
       if (typing) (event.target as HTMLElement).blur();
       if (store.get("selection")) store.set("selection", null);
+      else if (store.get("host") !== null) store.set("host", null);
       else leave();
     } else if (typing) return;
     else if (onTab >= 0 && sideways !== undefined) {
@@ -333,9 +342,25 @@ export function dashboard(
     cancelAnimationFrame(frameRequest);
     for (const pane of panes.values()) pane.abort.abort();
   });
-  const some = (): boolean => frame.classList.toggle("some", store.get("selection") !== null);
+  const some = (): void => {
+    const selected = store.get("selection") !== null;
+    frame.classList.toggle("some", selected);
+    frame.classList.toggle("of-host", !selected && store.get("host") !== null);
+  };
   some();
   store.subscribe("selection", some, signal);
+  store.subscribe("host", some, signal);
+  store.subscribe(
+    "host",
+    () => {
+      for (const [id, pane] of panes) {
+        if (!pane.drawn || !OF_HOST.has(id)) continue;
+        pane.drawn = false;
+        if (id === store.get("tab")) draw(id, pane);
+      }
+    },
+    signal,
+  );
   if (options.onSelection) store.subscribe("selection", options.onSelection, signal);
   if (options.onTab) store.subscribe("tab", options.onTab, signal);
   if (ask) {
@@ -356,7 +381,7 @@ export function dashboard(
     state() {
       const opened = { ...kept };
       for (const [id, pane] of panes) if (pane.drawn) opened[id] = readKept(pane.element, pane.keepers);
-      return { tab: store.get("tab"), selection: store.get("selection"), opened };
+      return { tab: store.get("tab"), selection: store.get("selection"), host: store.get("host"), opened };
     },
     setLive(live) {
       offered?.setLive(live);

@@ -52,10 +52,11 @@ export function savedNotice({ meta }: Payload): Notice {
 const KEYS: [keys: string[], does: string][] = [
   [["1", "…"], "switch view; ← → on a tab"],
   [["←", "→"], "in a step chart or among workers: move from step to step; Home, End; Shift selects"],
+  [["↑", "↓", "←", "→"], "in the map of workers: move; Enter selects one"],
   [["↑", "↓"], "in a table: move; Enter shows the row in the trace, Ctrl+C copies it"],
   [["/"], "filter or search in this view"],
   [["W", "A", "S", "D"], "trace: zoom and pan; its own ? lists all keys"],
-  [["Esc"], "clear the selection, then leave the dashboard"],
+  [["Esc"], "clear the selected steps, then the host, then leave the dashboard"],
   [["?"], "this list"],
 ];
 

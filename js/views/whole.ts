@@ -1,16 +1,14 @@
-/** What describes the whole run says so, and is grey, while some of the steps are selected. */
+/** What describes the whole run, or all hosts, says so, and is grey, while some of the steps or one host are selected. */
 
 import { h } from "../lib/dom.js";
 import { link } from "../lib/parts.js";
-import type { Steps, TabId } from "../lib/payload.js";
+import type { Payload, TabId } from "../lib/payload.js";
 import type { Store } from "../lib/store.js";
+import { OF_HOST } from "./of-host.js";
 import { rangeText } from "./stepstats.js";
 
 /** Views that say of each part whether it follows the selection; the trace has every event. */
 const TOLD: ReadonlySet<TabId> = new Set<TabId>(["overview", "input", "trace"]);
-
-/** "whole run": to stand beside a heading. */
-export const runTag = (): HTMLElement => h("small.run-tag", "whole run");
 
 /** Marks a part that does not follow the selection. */
 export function ofRun<E extends Element>(element: E): E {
@@ -18,23 +16,38 @@ export function ofRun<E extends Element>(element: E): E {
   return element;
 }
 
+/** What a view of all hosts says while one is chosen: the text to copy opens that one whole. */
+const hostNote = (host: string): Node[] => [
+  document.createTextNode(`${host} is selected; this view is of all hosts. `),
+  h("code", `p.rank(${JSON.stringify(host)})`),
+  document.createTextNode(" opens that one alone. "),
+];
+
 /** The line at the top of a view that does not follow the selection at all. */
-export function wholeNote(id: TabId, steps: Steps, store: Store, signal: AbortSignal): HTMLElement | "" {
-  if (TOLD.has(id) || steps.empty) return "";
+export function wholeNote(
+  id: TabId,
+  { steps }: Pick<Payload, "steps">,
+  store: Store,
+  signal: AbortSignal,
+): HTMLElement {
   const line = h("p.dim.whole-note", { role: "status" });
   const say = (): void => {
-    const selection = store.get("selection");
-    line.hidden = !selection;
+    const selection = TOLD.has(id) || steps.empty ? null : store.get("selection");
+    const host = OF_HOST.has(id) || id === "pods" ? null : store.get("host");
+    line.hidden = !selection && host === null;
     line.replaceChildren(
       ...(selection
         ? [
             `${rangeText(selection.first, selection.last, "Step")} selected; this view is of the whole run. `,
             link("clear", () => store.set("selection", null)),
+            " ",
           ]
         : []),
+      ...(host !== null ? [...hostNote(host), link("all hosts", () => store.set("host", null))] : []),
     );
   };
   say();
   store.subscribe("selection", say, signal);
+  store.subscribe("host", say, signal);
   return line;
 }

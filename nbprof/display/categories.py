@@ -35,6 +35,8 @@ BY_KEY = {category.key: category for category in CATEGORIES}
 
 DEVICE, HOST, OTHER = BY_KEY["device_compute"].colour, BY_KEY["host_compute"].colour, BY_KEY["other"].colour
 HEAP, STACK, FREE, FRAGMENTATION = "#6B7F99", "#33445C", "#E9EDF2", "#22262B"
+OVER, MIDDLE, UNDER = "#B9480A", "#F1F2F4", "#2B62A8"
+"""About a median, which the colour-blind tell apart too."""
 
 
 def ranked(colour: str, count: int) -> list[str]:

@@ -45,6 +45,7 @@ from nbprof.run.ascend import AscendFrames
 from nbprof.run.cache.run_cache import RunCache, open_run_cache
 from nbprof.run.device_time import DeviceTimeFrames
 from nbprof.run.lazy import Frames, Group, Memo, cached, of_hosts, persisted
+from nbprof.run.pods import PodFrames
 from nbprof.run.programs import ProgramFrames
 from nbprof.run.source import Dialect, RunSource, dialect, facts, reader
 from nbprof.run.tf_data import TfDataFrames
@@ -180,6 +181,11 @@ class Run(Frames):
     def device_time(self) -> DeviceTimeFrames:
         """How each device spent its time."""
         return DeviceTimeFrames(self)
+
+    @property
+    def pod_frames(self) -> PodFrames:
+        """Hosts compared with each other."""
+        return PodFrames(self)
 
     @property
     def allocator(self) -> AllocatorFrames:
@@ -662,6 +668,7 @@ GROUPS: dict[str, type[Group]] = {
     "tf_data": TfDataFrames,
     "programs": ProgramFrames,
     "device_time": DeviceTimeFrames,
+    "pod_frames": PodFrames,
     "allocator": AllocatorFrames,
     "ascend": AscendFrames,
 }

@@ -22,6 +22,7 @@ from nbprof.schema import (
     memory_viewer,
     ops,
     overview,
+    pods,
     steps,
     torch_ops,
     trace,
@@ -31,6 +32,7 @@ from nbprof.schema.columns import Col
 SCHEMA: dict[str, list[Col]] = {
     **overview.SCHEMA,
     **steps.SCHEMA,
+    **pods.SCHEMA,
     **input_pipeline.SCHEMA,
     **ops.SCHEMA,
     **torch_ops.SCHEMA,

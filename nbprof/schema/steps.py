@@ -1,11 +1,11 @@
-"""Steps, and the steps of each worker."""
+"""Steps."""
 
 from __future__ import annotations
 
 from nbprof.schema.columns import Col, count, ms, percent, size, text
 
 _HOST = text("host", "Host", "Machine that recorded the row.")
-_CATEGORIES = [
+CATEGORIES = [
     ms("device_compute_ms", "Device compute", "Kernels other than communication, on the device."),
     ms("device_to_device_ms", "Device to device", "Copies between devices or within one."),
     ms("device_collectives_ms", "Device collectives", "Collective communication kernels (NCCL, RCCL)."),
@@ -24,7 +24,7 @@ SCHEMA: dict[str, list[Col]] = {
         text("name", "Name", "Name of the step marker."),
         ms("start_ms", "Start ms", "Start of the step, from the start of the profile."),
         ms("step_time_ms", "Step ms", "Duration of the step."),
-        *_CATEGORIES,
+        *CATEGORIES,
         Col(
             "kind",
             "object",
@@ -69,7 +69,7 @@ SCHEMA: dict[str, list[Col]] = {
         ms("time_ms", "Time ms", "From there to the end of the last."),
         ms("busy_ms", "Busy ms", "Part of that in which a device ran some of it."),
         count("device_events", "Device events", "Kernels, copies and fills."),
-        *(col for col in _CATEGORIES if col.name not in ("host_compute_ms", "kernel_launch_ms", "compile_ms")),
+        *(col for col in CATEGORIES if col.name not in ("host_compute_ms", "kernel_launch_ms", "compile_ms")),
     ],
     "steps.summary": [
         text("category", "Category", "Step-time category; each instant counts once. step_time is the whole step."),
@@ -78,40 +78,6 @@ SCHEMA: dict[str, list[Col]] = {
         ms("min_ms", "min", "Shortest over the steps."),
         ms("max_ms", "max", "Longest over the steps."),
         percent("percent", "%", "Share of the total time of the steps in the averages, on all hosts."),
-    ],
-    "pods.frame": [
-        count("step", "Step", "Step number on the host with the shortest recording; counted from 0 if its numbers repeat."),
-        text("worker", "Worker", "Host, or host:device if the devices of a host have their own steps."),
-        ms("step_time_ms", "Step ms", "Duration of the step on this worker."),
-        *_CATEGORIES,
-        text("bottleneck", "Bottleneck", "Category with the most time."),
-        text("name", "Name", "Name of the step marker on the worker's host."),
-        ms("start_ms", "Start ms", "Start of the step on this worker, from the start of the profile."),
-    ],
-    "pods.summary": [
-        count("step", "Step", "Step number, as in p.pods.frame."),
-        count("workers", "Workers", "Workers that recorded the step."),
-        text("slowest", "Slowest", "Worker with the longest step."),
-        ms("slowest_ms", "Slowest ms", "Its step time."),
-        ms("fastest_ms", "Fastest ms", "Step time of the fastest worker."),
-        percent("spread_percent", "Spread %", "Slowest minus fastest, in percent of the slowest; missing with one worker."),
-    ],
-    "pods.cores": [
-        Col("step", "int64", "", "Step", "Step number, as counted by the framework.", "number", 0),
-        Col("worker", "object", "", "Worker", "Host and TPU, plus the SparseCore if the row is one.", "text"),
-        Col("chip", "Int64", "", "Chip", "Chip number on its host.", "number", 0),
-        ms("step_time_ms", "Step ms", "Duration of the step on this core."),
-        ms("compute_ms", "Compute", "All other ops, including copies within the device."),
-        ms("infeed_ms", "Infeed", "The core waits for data from the host's infeed queue."),
-        ms("outfeed_ms", "Outfeed", "The core sends data to the host's outfeed queue."),
-        ms("all_reduce_compute_ms", "All-reduce compute", "Collectives: the time each took on the core where it was shortest."),
-        ms("all_reduce_sync_ms", "All-reduce sync", "The rest of collectives: waiting for the other cores."),
-        ms("send_ms", "Send", "Ops that send to another core."),
-        ms("recv_ms", "Receive", "Ops that receive from another core."),
-        ms("host_transfer_ms", "Host transfer", "Sends, receives and copies between device and host memory."),
-        ms("idle_ms", "Idle", "No op ran."),
-        Col("name", "object", "", "Name", "Name of the step marker on the core's host.", "text"),
-        ms("start_ms", "Start ms", "Start of the step on this core, from the start of the profile."),
     ],
 }
 

@@ -140,6 +140,7 @@ def meta(run: Run, shown: list[str], most: int = MOST_EVENTS) -> dict[str, Any]:
         "notice": notice(run),
         "tabs": [_tab(run, tab, tools[tab]) for tab in shown],
         "heads": drawn.heads(),
+        **({"hosts": sorted(run.hosts, key=wording.natural)} if len(run.hosts) > 1 else {}),
         "footer": {
             "events": receipt.events,
             "dropped": receipt.dropped,

@@ -28,6 +28,7 @@ from nbprof.run.cache import identity, run_cache
 from nbprof.run.cache.stored import StoredTrace
 from nbprof.run.device_time import DeviceTimeFrames
 from nbprof.run.lazy import Group, cached
+from nbprof.run.pods import PodFrames
 from nbprof.run.programs import ProgramFrames
 from nbprof.run.run import Run
 from nbprof.run.tf_data import TfDataFrames
@@ -45,6 +46,7 @@ GROUPS = {
     "tf_data": TfDataFrames,
     "programs": ProgramFrames,
     "device_time": DeviceTimeFrames,
+    "pod_frames": PodFrames,
     "allocator": AllocatorFrames,
     "ascend": AscendFrames,
 }

@@ -215,6 +215,19 @@ def test_several_hosts_are_compared_step_by_step(page, tmp_path):
     assert "Input" in page.locator(".card").first.inner_text()
     pane.get_by_role("radio", name="This step").click()
     assert "host-b" in pane.get_by_role("grid", name="Workers").inner_text()
+    pane.get_by_role("group", name="Step time of workers by step").focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    assert pane.get_by_role("heading", name="host-b").is_visible()
+    picker = page.get_by_role("button", name="Host: host-b")
+    assert "this view is of all hosts" in visit(page, "Ops").inner_text()
+    picker.click()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+    assert "6 steps," in visit(page, "Overview").inner_text()
+    assert page.get_by_role("button", name="Host: host-a").is_visible()
+    page.keyboard.press("Escape")
+    assert "6 steps on 2 hosts" in page.locator("[role=tabpanel]:visible").inner_text()
     assert page.problems == []
     assert asked == []
 

@@ -15,7 +15,9 @@ from nbprof.profiles.load import load
 from nbprof.profiles.report.static import static_html
 from nbprof.tools import dashboard as payload
 from nbprof.tools.pods import figure as figures
+from nbprof.tools.pods import heat as heat_map
 from nbprof.tools.pods import payload as pods
+from nbprof.tools.pods.grid import Grid
 from tests.support.profiles import real
 from tests.support.replaced import put, shaped
 from tests.views import fake
@@ -118,6 +120,71 @@ def test_a_large_pod_keeps_the_slowest_and_the_fastest_of_each_step_and_says_so(
     assert part["median_ms"][1] == pytest.approx(np.median(table.loc[table["step"] == 101, "step_time_ms"]))
     assert part["table"]["rows"] == 256
     assert len(codec.pack({"pods": part})) < 800_000
+
+
+def cells(heat, key):
+    """ms of a layer by worker and column."""
+    layer = next(layer for layer in heat["layers"] if layer["key"] == key)
+    shape = (len(heat["rows"]), len(heat["first"]))
+    return np.where(layer["codes"] == heat_map.MISSING, np.nan, layer["codes"].astype(float)).reshape(shape) * heat["unit_ms"]
+
+
+def test_the_heat_map_has_every_worker_in_every_step():
+    table = frame(steps=5, workers=12)
+    table.loc[table["step"] > 100, "step_time_ms"] += np.random.default_rng(1).random((table["step"] > 100).sum())
+    table = table[~((table["worker"] == "host-10") & (table["step"] == 101))]
+    part = pods.payload(run(table))
+    heat = part["heat"]
+    exact = table.pivot_table(index="worker", columns="step", values="step_time_ms").loc[part["workers"]].to_numpy()
+    assert (np.abs(cells(heat, "step_time") - exact) <= heat["unit_ms"] / 2 + 1e-6)[~np.isnan(exact)].all()
+    assert (heat["unit_ms"] <= np.nanmedian(exact, axis=0) / 300).all()
+    assert np.isnan(cells(heat, "step_time")).tolist() == np.isnan(exact).tolist()
+    assert heat["first"].tolist() == heat["last"].tolist() == [100, 101, 102, 103, 104]
+    assert heat["warmup"].tolist() == [1, 0, 0, 0, 0]
+    assert [layer["key"] for layer in heat["layers"]] == ["step_time", "device_compute", "input", "compile"]
+    assert heat["layers"][0]["median_ms"].tolist() == pytest.approx(np.nanmedian(exact, axis=0).tolist())
+    assert int(np.argmax(heat["layers"][2]["mean_percent"])) == 3, "the one that waits for input"
+    assert heat["note"] == ""
+
+
+def test_steps_share_a_column_of_a_long_run_in_which_a_slow_one_is_not_lost():
+    table = frame(steps=100, workers=4, late=9)
+    table.loc[(table["step"] == 177) & (table["worker"] == "host-2"), ["step_time_ms", "input_ms"]] += 30
+    heat = heat_map.payload(Grid(run(table)), most_cells=4 * 15)
+    assert heat["first"].tolist()[:2] == [100, 107]
+    assert heat["last"].tolist()[-1] == 199
+    column = int(np.flatnonzero((heat["first"] <= 177) & (heat["last"] >= 177))[0])
+    assert cells(heat, "step_time")[2, column] == pytest.approx(33)
+    assert cells(heat, "input")[2, column] == pytest.approx(31), "of the same step"
+    assert heat["first"][column] + heat["at"].reshape(4, -1)[2, column] == 177
+    assert "A column is 7 steps" in heat["note"]
+
+
+def test_the_heat_map_of_a_thousand_workers_is_small_and_says_what_it_leaves_out():
+    rng = np.random.default_rng(5)
+    table = frame(steps=64, workers=1024)
+    table["device_compute_ms"] = 200 * (1 + rng.normal(0, 0.03, len(table)))
+    table["compile_ms"], table["start_ms"] = rng.random(len(table)), table["step"] * 10.0
+    table["step_time_ms"] = table["device_compute_ms"] + table["input_ms"] + table["compile_ms"]
+    part = pods.payload(run(table))
+    assert len(part["heat"]["first"]) == 64
+    assert len(codec.to_text(codec.pack({"heat": part["heat"]}))) < 250_000
+    assert len(codec.to_text(codec.pack({"pods": part}))) < 600_000
+    assert [layer["key"] for layer in part["heat"]["layers"]] == ["step_time", "device_compute"]
+    assert "2 categories in which workers differ least are left out" in part["heat"]["note"]
+    few = heat_map.binned(Grid(run(frame(steps=3, workers=9, late=7))), most_rows=2)
+    assert few.rows.tolist() == [0, 7], "the slowest"
+
+
+def test_equal_workers_have_no_colour_and_those_that_wait_for_a_slow_one_show_at_what_it_is_slow():
+    equal = pods.payload(run(frame(late=9)))["heat"]
+    assert [layer["mean_percent"].tolist() for layer in equal["layers"]] == [[0.0] * 4] * 4
+    assert {layer["limit_percent"] for layer in equal["layers"]} == {5.0}
+    assert equal["show"] == "step_time"
+    table = frame(steps=10)
+    table["device_collectives_ms"] = table.groupby("step")["step_time_ms"].transform("max") - table["step_time_ms"]
+    table["step_time_ms"] += table["device_collectives_ms"]
+    assert pods.payload(run(table))["heat"]["show"] == "input"
 
 
 def test_more_steps_than_fit_are_those_with_the_largest_spread(monkeypatch):

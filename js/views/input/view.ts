@@ -14,6 +14,7 @@ import {
   legend,
   link,
   picker,
+  runTag,
   segmented,
 } from "../../lib/parts.js";
 import { CATEGORIES, type Figure, type Input, type Steps, type Table } from "../../lib/payload.js";
@@ -24,7 +25,7 @@ import { toInput, toStep } from "../jump.js";
 import { stepChart } from "../stepchart.js";
 import { breakdown, leftOutNote, selectedRows, statistics, stepCount } from "../stepstats.js";
 import { drawGraph } from "../tfdata.js";
-import { ofRun, runTag } from "../whole.js";
+import { ofRun } from "../whole.js";
 
 /** The longest of the selected steps where it stands out: over the mean by 2 standard deviations and a tenth. */
 function longest(context: ViewContext, rows: readonly number[]): HTMLElement | null {
@@ -98,7 +99,8 @@ function said(el: HTMLElement, context: ViewContext): void {
   const update = (): void => {
     const selection = context.store.get("selection");
     const rows = selectedRows(steps, selection);
-    share.replaceChildren(figures(selection ? input.share.map((fig) => selectedShare(fig, steps, rows)) : input.share));
+    const some = selection !== null || context.store.get("host") !== null;
+    share.replaceChildren(figures(some ? input.share.map((fig) => selectedShare(fig, steps, rows)) : input.share));
   };
   update();
   context.store.subscribe("selection", update, context.signal);
@@ -146,7 +148,7 @@ function hostSide(input: Input, context: ViewContext): HTMLElement {
 function graph(el: HTMLElement, context: ViewContext): void {
   const { pipelines } = context.payload.input;
   if (pipelines.length === 0) return;
-  const section = h("section.of-run");
+  const section = h("section.of-run.by-host");
   el.append(section);
   const hosts = [...new Set(pipelines.map((item) => item.host))];
   let at = 0;

@@ -6,14 +6,13 @@ import { cutOf } from "../../lib/cut.js";
 import { clear, h, marked } from "../../lib/dom.js";
 import { num, percent } from "../../lib/format.js";
 import { nameNode } from "../../lib/name.js";
-import { categoryClass, codeBox, emptyView, figures, heading, link } from "../../lib/parts.js";
+import { categoryClass, codeBox, emptyView, figures, heading, link, runTag } from "../../lib/parts.js";
 import type { Advice, Figure, Overview, Steps } from "../../lib/payload.js";
 import type { View, ViewContext } from "../../lib/view.js";
 import { averageBar, barCell, breakdownTable, cells, missingNote, plainTable } from "../breakdown.js";
 import { toOp, toPrograms } from "../jump.js";
 import { stepChart } from "../stepchart.js";
 import { breakdown, leftOutNote, rangeText, selectedRows, stepCount } from "../stepstats.js";
-import { runTag } from "../whole.js";
 
 const LEVELS = { high: 3, medium: 2, low: 1, none: 0 } as const;
 const LEVEL = { high: "High", moderate: "Some", no: "No", unknown: "–" } as const;
@@ -245,11 +244,12 @@ export const render: View = (el, context) => {
   }
   const update = (): void => {
     const selection = context.store.get("selection");
+    const some = selection !== null || context.store.get("host") !== null;
     const rows = selectedRows(steps, selection);
     const { total, parts, missing } = breakdown(steps, rows);
     for (const element of [bar, strip, side]) clear(element);
     if (parts.length > 0) bar.append(...averageBar(parts, total).childNodes);
-    strip.append(figures(selection ? selectedFigures(overview.figures, steps, rows) : overview.figures));
+    strip.append(figures(some ? selectedFigures(overview.figures, steps, rows) : overview.figures));
     const scope = selection ? rangeText(selection.first, selection.last) : "";
     side.append(
       heading("Where a step goes", scope),

@@ -7,7 +7,7 @@ import { downloadButton, segmented, swatch } from "../../lib/parts.js";
 import type { Cores, Table } from "../../lib/payload.js";
 import { type ColumnSpec, table } from "../../lib/table.js";
 import type { ViewContext } from "../../lib/view.js";
-import type { Shown } from "./strip.js";
+import type { Shown } from "./shown.js";
 
 /** `state`: the step that is on show; null where the report has no steps of several workers. */
 export function coreTable(parent: HTMLElement, context: ViewContext, cores: Cores, state: Shown | null): void {

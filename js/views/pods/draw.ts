@@ -1,4 +1,4 @@
-/** Draws the workers of a step as stacked bars, and the strip of how far apart they are step by step. */
+/** Draws the workers of a step as stacked bars. */
 
 import { num } from "../../lib/format.js";
 import type { Theme } from "../trace/palette.js";
@@ -31,7 +31,7 @@ export interface BarScene {
 }
 
 /** The tail of a name that fits: it tells hosts apart. */
-function tailOf(context: CanvasRenderingContext2D, name: string, room: number): string {
+export function tailOf(context: CanvasRenderingContext2D, name: string, room: number): string {
   if (context.measureText(name).width <= room) return name;
   let [low, high] = [0, name.length];
   while (low < high) {
@@ -108,44 +108,4 @@ function drawStack(
     context.fillStyle = (known ? theme.categories[c] : theme.categories.at(-1)) ?? "";
     context.fillRect(x1, top, room, BAR);
   });
-}
-
-export interface StripScene {
-  columns: readonly { at: number; faded: boolean }[];
-  spread: ArrayLike<number>;
-  cause: ArrayLike<number>;
-  max: number;
-  /** Column of the step shown, and of the one under the pointer; -1: none. */
-  current: number;
-  hover: number;
-  theme: Theme;
-}
-
-/** A column a step: how much less the fastest worker takes, in the colour of what holds the slowest up. */
-export function drawStrip(context: CanvasRenderingContext2D, width: number, height: number, scene: StripScene): void {
-  const { theme, columns } = scene;
-  const pitch = width / Math.max(1, columns.length);
-  const air = Math.min(2, 0.18 * pitch);
-  context.fillStyle = theme.grid;
-  for (const share of [0, 0.5]) context.fillRect(0, Math.round(height * share), width, 1);
-  columns.forEach(({ at, faded }, k) => {
-    const x = k * pitch;
-    if (k === scene.current || k === scene.hover) {
-      context.fillStyle = k === scene.current ? theme.line : theme.raise;
-      context.fillRect(x, 0, pitch, height);
-    }
-    const value = scene.spread[at] as number;
-    if (!(value > 0)) return;
-    const top = height * (1 - Math.min(1, value / scene.max));
-    context.globalAlpha = faded ? 0.32 : 1;
-    context.fillStyle = theme.categories[(scene.cause[at] || theme.categories.length) - 1] ?? "";
-    context.fillRect(x + air, Math.min(top, height - 1), Math.max(0.5, pitch - 2 * air), Math.max(1, height - top));
-    context.globalAlpha = 1;
-  });
-  context.fillStyle = theme.line;
-  context.fillRect(0, height - 1, width, 1);
-  if (scene.current >= 0) {
-    context.fillStyle = theme.accent;
-    context.fillRect(scene.current * pitch, height - 2, Math.max(2, pitch), 2);
-  }
 }

@@ -2,7 +2,7 @@
 
 import { numberAt } from "../../lib/codec.js";
 import { num } from "../../lib/format.js";
-import { CATEGORIES, type Pods, type Table } from "../../lib/payload.js";
+import { CATEGORIES, type CategoryKey, type Pods, type Table } from "../../lib/payload.js";
 import type { Selection } from "../../lib/store.js";
 
 /** One worker in one step. */
@@ -32,6 +32,16 @@ export function barsOf(pods: Pods, i: number, order: Order): PodBar[] {
   return order === "time" ? bars.sort((a, b) => b.time_ms - a.time_ms || a.worker - b.worker) : bars;
 }
 
+/** A time of a worker in step `i` as it was measured, by key of a category or "step_time"; NaN where this report has no bar of it. */
+export function exactly(pods: Pods, i: number, worker: number, key: string): number {
+  for (let row = pods.first[i] ?? 0; row < (pods.first[i + 1] ?? 0); row++) {
+    if (pods.worker[row] !== worker) continue;
+    const values = key === "step_time" ? pods.time_ms : pods.categories[key as CategoryKey];
+    return values?.[row] ?? Number.NaN;
+  }
+  return Number.NaN;
+}
+
 /** The category with most time of a bar, as an index into CATEGORIES; -1 where none was recorded. */
 export const largest = (bar: PodBar): number =>
   bar.parts_ms.reduce((best, part, c) => (part > (bar.parts_ms[best] ?? 0) ? c : best), -1);
@@ -48,16 +58,6 @@ export function widest(pods: Pods, from = 0, to = pods.step.length, selection: S
     if (best < 0 || (pods.spread_percent[i] ?? 0) > (pods.spread_percent[best] || 0)) best = i;
   }
   return best;
-}
-
-/** The steps of each column of a strip that has room for `room` of them. */
-export function columnsOf(pods: Pods, room: number): { from: number; to: number; at: number }[] {
-  const n = pods.step.length;
-  const per = Math.max(1, Math.ceil(n / Math.max(1, room)));
-  return Array.from({ length: Math.ceil(n / per) }, (_, k) => {
-    const [from, to] = [k * per, Math.min(n, (k + 1) * per)];
-    return { from, to, at: widest(pods, from, to) };
-  });
 }
 
 /** The same time of a category on every row, or its name: "input". */

@@ -24,11 +24,15 @@ import { axisLimit } from "../stepstats.js";
 import { onTheme, themeReader } from "../trace/palette.js";
 import { coreTable } from "./cores.js";
 import { drawBars, field, ROW } from "./draw.js";
+import { heatMap } from "./heat.js";
 import { barsOf, type Order, type PodBar, sentence, stepTable } from "./model.js";
-import { Shown, spreadStrip } from "./strip.js";
+import { oneWorker } from "./one.js";
+import { Shown } from "./shown.js";
 
 /** Most px of bars before they scroll. */
 const TALLEST = 396;
+/** Workers of which all bars are in view. */
+const MANY = 18;
 
 export const render: View = (el, context) => {
   const { pods } = context.payload;
@@ -40,26 +44,29 @@ export const render: View = (el, context) => {
   }
   const n = pods.step.length;
   const scope = `${num(pods.total)} workers, ${num(n)} ${n === 1 ? "step" : "steps"}`;
-  const strip = h("div.pod-strip");
+  const map = h("div");
+  const one = h("section", { hidden: true });
   const stage = h("div.pod-bars");
   const list = h("section");
-  el.append(h("section", heading("Workers", scope), h("p.pod-said", ...marked(pods.statement)), strip), stage, list);
+  el.append(h("section", heading("Workers", scope), h("p.pod-said", ...marked(pods.statement)), map), one, stage, list);
   const state = new Shown(context);
-  if (n > 1) spreadStrip(strip, context, state);
-  const bars = stepBars(stage, context, state);
-  workerTable(list, context, state, bars.mark);
+  if (pods.heat) heatMap(map, context, pods.heat, state);
+  oneWorker(one, pods, state);
+  stepBars(stage, context, state);
+  workerTable(list, context, state);
   if (pods.cores) coreTable(el, context, pods.cores, state);
 };
 
 /** The workers of one step as stacked bars, with the slider that chooses it. */
-function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): { mark(worker: number): void } {
+function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): void {
   const { pods } = context.payload;
   const { store, signal } = context;
   const last = pods.step.length - 1;
-  let order: Order = "worker";
+  // Of many the slow ones matter.
+  let order: Order = pods.total > MANY ? "time" : "worker";
   let bars: PodBar[] = [];
   let hover = -1;
-  let marking = -1;
+  let follows = -1;
   const max = niceMax(axisLimit(Array.from(pods.slowest_ms)));
   const title = h("h3.wrap");
   const slider = h("input", { type: "range", min: 0, max: last, value: state.at, "aria-label": "Step" });
@@ -104,7 +111,7 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): { ma
         median: pods.median_ms[state.at] as number,
         slowest: pods.slowest[state.at] as number,
         hover,
-        marked: marking,
+        marked: state.worker,
         theme: theme(),
       });
       const { left, length } = field(width);
@@ -179,6 +186,11 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): { ma
     clear(said);
     said.append(...marked(sentence(pods, i)));
     show(-1);
+    if (state.worker !== follows) {
+      follows = state.worker;
+      const own = bars.findIndex((bar) => bar.worker === follows);
+      if (own >= 0) scroller.scrollTop = Math.max(0, own * ROW - TALLEST / 2);
+    }
     area.redraw();
   }
 
@@ -205,14 +217,6 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): { ma
   state.onChange(update);
   onTheme(scroller, signal, area.redraw);
   update();
-  return {
-    mark(worker) {
-      marking = worker;
-      const i = bars.findIndex((bar) => bar.worker === worker);
-      if (i >= 0) scroller.scrollTop = Math.max(0, i * ROW - TALLEST / 2);
-      area.redraw();
-    },
-  };
 }
 
 /** Shows a step of one worker in the trace. */
@@ -225,7 +229,7 @@ function goTo(context: ViewContext, at: number, worker: number): void {
 }
 
 /** All workers as numbers: the means of all steps, or one step. */
-function workerTable(el: HTMLElement, context: ViewContext, state: Shown, mark: (worker: number) => void): void {
+function workerTable(el: HTMLElement, context: ViewContext, state: Shown): void {
   const { pods } = context.payload;
   let data = pods.table;
   let whole = true;
@@ -269,7 +273,7 @@ function workerTable(el: HTMLElement, context: ViewContext, state: Shown, mark: 
     // Of one step a row is a cell: its step in the trace.
     onRow: (row) => {
       const worker = pods.workers.indexOf(textAt(data.data["worker"], row));
-      if (whole) mark(worker);
+      if (whole) state.select(worker);
       else goTo(context, state.at, worker);
     },
   });

@@ -51,3 +51,79 @@ class Pods(Framed):
         """
         cores: pd.DataFrame = self._profile.run.pods_cores
         return cores.drop(columns=["host", "group", "counted"])
+
+    @property
+    def stragglers(self) -> pd.DataFrame:
+        """One row per rank, slowest first: which one holds the others up, what that costs, whether it is chance, and why.
+
+        Ranks that wait for each other all take the same time for a step. They are compared by their own time: the step without exposed
+        communication, by the clock of each host alone, so that a rank that is late because of another one in its group is not blamed.
+        Without communication it is the whole step. `excess_ms` is the mean over counted steps of its distance from the median of the
+        others.
+
+        A straggler is behind by more than 1 % of the step, and by more than the residual of its clock in `clocks`, either in most steps
+        (`chance` at most 0.01) or in single ones (`pauses`). `chance` is 2 x the number of ranks x the smaller of two binomial tails:
+        being the slowest in so many steps, and being in the slowest quarter. Each step counts once, and fewer count where steps resemble
+        their neighbours: n (1 - r) / (1 + r), with r their autocorrelation. A pause is a step behind by more than 10 % of the mean step
+        and 8 deviations of all ranks and steps.
+
+        `cost_ms` is charged to the slowest rank of each step: the exposed waiting of each other rank, at most as far as that one is
+        ahead. `saved_ms` compares it with the next slowest rank in each step. `cause` is the step category in which it takes most more
+        than the median of the other hosts, if that is at least half of the delay; of device compute, the kernel that makes up half of
+        that, or all kernels if kernels of 90 % of the time are slower alike.
+        """
+        return self._profile.run.pod_frames.stragglers.copy()
+
+    @property
+    def what_if(self) -> pd.DataFrame:
+        """The step time if one thing were otherwise: `measured`, then one row per question.
+
+        `slowest_host`: the host whose slowness costs most is as fast as the median of the others (`saved_ms` of `stragglers`).
+        `slow_group`: the collectives of the slowest group take as long as those of its like; at most that, as some may have been hidden.
+        `network_free`: exposed communication less waiting takes no time, in each step that of the rank that waited least, which the others
+        wait for; a step still lasts as long as the own time of the slowest rank.
+        The measured step time is the mean over steps of the median rank; of hosts that do not communicate, that of the slowest.
+        """
+        return self._profile.run.pod_frames.what_if.copy()
+
+    @property
+    def outliers(self) -> pd.DataFrame:
+        """Ops and kernels whose self time per step on some hosts is out of line with the same one on the others, most excess first.
+
+        A time is out of line if it is above the median over hosts by more than 10 % of it, by more than 0.5 % of the step, and by more
+        deviations than chance gives in one of a hundred runs: Student's t, corrected for all names and hosts that were looked at. A
+        deviation is 1.4826 x the median absolute deviation over hosts, but at least 1 % of the median and 0.05 % of the step.
+        Collectives are left out, since their time is mostly that of other hosts, and so is what began outside of counted steps. Of
+        each host the 300 names with most time are compared. Fewer than three hosts have no outliers.
+        """
+        return self._profile.run.pod_frames.outliers.copy()
+
+    @property
+    def collectives(self) -> pd.DataFrame:
+        """Collectives by kind, members and size over all ranks: who comes last, how far apart the ranks are, waiting and bandwidth.
+
+        The figures are those of `p.device_time.collectives`, but several groups that share a name are told apart by their members. A
+        group is `slow` if the collective itself takes over 1.25 times as long as the median of the other groups with as many ranks and
+        the same size, by over 0.5 % of the step, and by more deviations over groups than chance gives, as in `outliers`; of fewer than
+        three such groups none is.
+        """
+        return self._profile.run.pod_frames.collectives.copy()
+
+    @property
+    def missing(self) -> pd.DataFrame:
+        """One row per host that should be in the run and is not: its file could not be read, or there is none.
+
+        Of ranks the job's size tells which there should be; of hosts, the numbers in the names of the others.
+        """
+        return self._profile.run.hosts_missing.copy()
+
+    @property
+    def clocks(self) -> pd.DataFrame:
+        """One row per host: how far its clock is from that of the first, told by collectives, which all ranks leave together.
+
+        Offset and drift (a straight line, of ten collectives or more) are those under which its collectives end when those of the others
+        do, by their median; hosts without a common collective are compared through others. Where none were matched, offsets are the
+        median distance of the begins of common steps, and the residual is one step more than 95 % of the deviations from it, since
+        hosts that wait for each other need not begin a step together.
+        """
+        return self._profile.run.pod_frames.clocks.copy()

@@ -1,4 +1,4 @@
-"""Workers of a step as a Bokeh figure."""
+"""Workers of a step, or of all steps, as a Bokeh figure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import numpy as np
 
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
+from nbprof.display.categories import BY_KEY, MIDDLE, OVER, UNDER, mix
 from nbprof.tools.plot import bokeh, style
+from nbprof.tools.pods.grid import Grid
+from nbprof.tools.pods.heat import binned, limit
 from nbprof.tools.steps.payload import recorded
 from nbprof.tools.tables import floats
 
@@ -18,14 +21,22 @@ if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 
-def pods(run: Run, step: int | None = None, *, width: int = 900, height: int = 0, **options: Any) -> Figure:
-    """A bar a worker for one step, stacked by category in ms, with a hover card.
+_CELLS = 1 << 15
+_NAMES = 40
+"""Names that stand beside the rows of a heat map."""
+
+
+def pods(run: Run, step: int | None = None, *, heat: str = "", width: int = 900, height: int = 0, **options: Any) -> Figure:
+    """A bar a worker for one step, stacked by category in ms; or a heat map of all workers and steps. Both with a hover card.
 
     Parameters
     ----------
     run : Run
     step : int, optional
         Step number; the step whose workers differ most when left out.
+    heat : str
+        "step_time" or a category, such as "input": a row a worker, the slowest at the top, a column a step, coloured by the distance from
+        the median worker in percent of the step time. Long runs have several steps in a column, of which a cell is the slowest.
     width, height : int
         Pixels; 0 for a height that suits the number of workers.
     **options
@@ -34,11 +45,13 @@ def pods(run: Run, step: int | None = None, *, width: int = 900, height: int = 0
     Raises
     ------
     NbprofError
-        Bokeh is not installed, the run has no steps, or there is no such step.
+        Bokeh is not installed, the run has no steps, or there is no such step or category.
     """
     plotting, models = bokeh()
     if run.pods.empty:
         raise NbprofError("this run has no steps, so workers cannot be compared; mark steps with `with nbprof.step():`")
+    if heat:
+        return _heat(run, heat, width, height, options)
     if step is None:
         spread = floats(run.pods_summary["spread_percent"])
         step = int(run.pods_summary["step"].iloc[int(np.nan_to_num(spread).argmax())])
@@ -67,4 +80,44 @@ def pods(run: Run, step: int | None = None, *, width: int = 900, height: int = 0
     if plot.legend:
         plot.add_layout(plot.legend[0], "right")
         plot.legend[0].border_line_color = None
+    return cast("Figure", plot)
+
+
+def _heat(run: Run, key: str, width: int, height: int, options: dict[str, Any]) -> Figure:
+    plotting, models = bokeh()
+    grid = Grid(run)
+    keys = ["step_time", *(category.key for category in grid.categories)]
+    if key not in keys:
+        raise NbprofError(f'there is no category "{key}" in this run; it has {", ".join(keys)}')
+    cells = binned(grid, _CELLS)
+    over = cells.over(None if key == "step_time" else keys.index(key) - 1)
+    mean = cells.mean(over)
+    rows = np.argsort(np.nan_to_num(mean, nan=-np.inf), kind="stable")
+    names = [wording.one_line(grid.workers[worker]) for worker in cells.rows[rows].tolist()]
+    count, columns = over.shape
+    several = f", columns of {cells.per:,} steps" if cells.per > 1 else ""
+    label = "Step time" if key == "step_time" else BY_KEY[key].label
+    defaults = {
+        "width": width,
+        "height": height or min(600, 110 + 18 * count),
+        "x_range": (0, columns),
+        "y_range": (0, count),
+        "title": f"{label}, from the median worker, % of the step{several}",
+    }
+    plot: Any = plotting.figure(**defaults | {"tools": "save", "toolbar_location": "right"} | options)
+    most = limit(cells, over)
+    palette = [*(mix(UNDER, p, MIDDLE) for p in range(100, 0, -1)), *(mix(OVER, p, MIDDLE) for p in range(101))]
+    colours = models.LinearColorMapper(palette=palette, low=-most, high=most, nan_color="#FFFFFF00")
+    plot.image(image=[over[rows]], x=0, y=0, dw=columns, dh=count, color_mapper=colours)
+    plot.add_tools(models.HoverTool(tooltips=[("From the median", "@image{+0.0} %")]))
+    plot.add_layout(models.ColorBar(color_mapper=colours, width=8), "right")
+    style(plot, "step", None)
+    every = -(-count // _NAMES)
+    shown = list(range(count - 1, -1, -every))
+    plot.yaxis.ticker = [i + 0.5 for i in shown]
+    plot.yaxis.major_label_overrides = {i + 0.5: names[i] for i in shown}
+    at = list(range(0, columns, -(-columns // 12)))
+    plot.xaxis.ticker = [i + 0.5 for i in at]
+    plot.xaxis.major_label_overrides = {i + 0.5: str(grid.steps[cells.first[i]]) for i in at}
+    plot.grid.visible = False
     return cast("Figure", plot)

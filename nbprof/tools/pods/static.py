@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from nbprof.display import markup, wording
-from nbprof.display.categories import OTHER
+from nbprof.display.categories import CATEGORIES, OTHER
 
 _ROWS = 10
+_LEAST = 0.01
 
 
 def html(payload: dict[str, Any]) -> str:
@@ -26,14 +27,26 @@ def _workers(pods: dict[str, Any]) -> str:
             markup.bar(100 * ms / most if most else 0.0, OTHER),
             wording.percent(markup.cell(table, "over_median_percent", i)),
             wording.number(markup.cell(table, "times_slowest", i)),
+            _over(pods, i),
         ]
         for i, ms in enumerate(worst)
     ]
     if not rows:
         return ""
     scope = "slowest first" if table["rows"] <= _ROWS else f"the {_ROWS} slowest of {pods['total']:,}"
-    html = markup.table("Workers", scope, ["Worker", "Step ms", "", "Over the median", "Slowest in"], rows, "lrlrr")
-    return html + markup.paragraph(markup.marked(pods["statement"]))
+    heads = ["Worker", "Step ms", "", "Over the median", "Slowest in", "Most over the median in"]
+    return markup.table("Workers", scope, heads, rows, "lrlrrl") + markup.paragraph(markup.marked(pods["statement"]))
+
+
+def _over(pods: dict[str, Any], row: int) -> str:
+    """The category in which a worker is farthest over the median one, with a swatch; a dash where that is less than 1% of the step."""
+    typical = pods["typical"]
+    over = {c: markup.cell(pods["table"], c.column, row) - typical[c.column] for c in CATEGORIES if typical.get(c.column) is not None}
+    known = {c: ms for c, ms in over.items() if ms > _LEAST * typical["mean_step_ms"]}
+    if not known:
+        return "–"
+    worst = max(known, key=lambda c: known[c])
+    return f"{markup.swatch(worst.colour)}{markup.text(worst.label)}, +{wording.number(known[worst], 2)} ms"
 
 
 def _cores(cores: dict[str, Any] | None) -> str:

@@ -1,0 +1,64 @@
+"""What a host differs in from the others, and how likely equal hosts would differ as much."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.analysis.compare.welch import t_quantile
+
+Floats = npt.NDArray[np.float64]
+
+LEVEL = 0.01
+"""A finding on one host of all is made where equal hosts would give it in fewer than one run of a hundred."""
+NORMAL = 1.4826
+"""Times the median absolute deviation, this is the standard deviation of a normal distribution."""
+
+
+def of_others(values: Floats) -> Floats:
+    """float64[rows, hosts]: of each value the median of the others in its row; NaN where there are none. Missing values do not count.
+
+    The median of all would be half way between two hosts, however much one of them is slow.
+    """
+    order = np.argsort(values, axis=1, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=1)
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.broadcast_to(np.arange(values.shape[1]), values.shape), axis=1)
+    others = (~np.isnan(values)).sum(axis=1, keepdims=True) - 1
+    out = np.zeros(values.shape)
+    for at in ((others - 1) // 2, others // 2):
+        # Those from the value on have moved up by one place.
+        at = np.clip(at + (at >= place), 0, values.shape[1] - 1)
+        out += np.take_along_axis(ordered, at, axis=1) / 2
+    return np.where(np.isnan(values) | (others < 1), np.nan, out)
+
+
+def tail(often: int, times: int, share: float) -> float:
+    """The probability of at least so many of so many trials, each of which has this probability."""
+    if often <= 0:
+        return 1.0
+    if share >= 1 or often > times:
+        return float(often <= times)
+    whole = math.lgamma(times + 1)
+    terms = [
+        math.exp(whole - math.lgamma(k + 1) - math.lgamma(times - k + 1) + k * math.log(share) + (times - k) * math.log1p(-share))
+        for k in range(often, times + 1)
+    ]
+    return min(1.0, math.fsum(terms))
+
+
+def deviation(values: Floats) -> Floats:
+    """float64[rows, 1]: the median absolute deviation of each row, as a standard deviation; NaN of a row without values."""
+    known = ~np.isnan(values).all(axis=1)
+    out = np.full((len(values), 1), np.nan)
+    if known.any():
+        rows = values[known]
+        out[known] = NORMAL * np.nanmedian(np.abs(rows - np.nanmedian(rows, axis=1, keepdims=True)), axis=1, keepdims=True)
+    return out
+
+
+def threshold(tests: int, hosts: int) -> float:
+    """How many deviations from the median make one of so many tests a finding, by Student's t with a deviation out of so many hosts."""
+    return t_quantile(1 - LEVEL / max(tests, 1), hosts - 1)

@@ -1,0 +1,108 @@
+"""How far the clocks of hosts are apart, told by collectives: all ranks leave one at nearly the same time.
+
+Of each host, the offset and drift are those under which its collectives end when those of the others do; what is left is the residual.
+Where no collectives can be matched, steps are laid on one another: hosts that wait for each other are in the same step at once, but
+nothing says more than that, so the residual is a step.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nbprof.analysis.pods.chance import Floats
+from nbprof.core.trace import Int64s
+from nbprof.schema import frames
+
+COLUMNS = frames.names("pods.clocks")
+WITHIN = 95
+"""Percent of the ends that lie within the residual."""
+_LEAST_FOR_DRIFT = 10
+_ROUNDS = 4
+
+
+def clocks(hosts: list[str], each: pd.DataFrame, pods: pd.DataFrame) -> pd.DataFrame:
+    """One row per host, by the clock of the first; what is not known is NA. No rows for a single host.
+
+    Parameters
+    ----------
+    hosts : list of str
+    each, pods : DataFrame
+        As `p.device_time.each_collective` and `run.pods`.
+    """
+    if len(hosts) < 2:
+        return frames.empty("pods.clocks")
+    offset, drift, residual = (np.full(len(hosts), np.nan) for _ in range(3))
+    by, count = np.full(len(hosts), "", object), np.zeros(len(hosts), np.int64)
+    number = {name: i for i, name in enumerate(hosts)}
+    known = each[each["match"] >= 0] if len(each) else each
+    if len(known):
+        # One end a host: the devices of a host have one clock.
+        end = known["start_ms"] + known["time_us"] / 1e3
+        ends = end.groupby([known["host"].map(number), known["match"]], sort=True).median()
+        host, match = (ends.index.get_level_values(level).to_numpy(np.int64) for level in (0, 1))
+        offset, drift, residual = _by_ends(len(hosts), host, pd.factorize(match)[0].astype(np.int64), ends.to_numpy(np.float64))
+        count = np.bincount(host, minlength=len(hosts))
+        by[~np.isnan(offset)] = "collectives"
+    missing = np.isnan(offset)
+    if len(pods) and missing.all():
+        begins = pods.groupby([pods["host"].map(number), "step"])["start_ms"].min().unstack(level=0)
+        away = begins.sub(begins[0], axis=0) if 0 in begins.columns else begins * np.nan
+        found = away.columns.to_numpy(np.int64)
+        offset[found] = away.median().to_numpy(np.float64)
+        off = (away - away.median()).abs().quantile(WITHIN / 100).to_numpy(np.float64)
+        residual[found] = off + float(pods["step_time_ms"].median())
+        count[found] = away.notna().sum().to_numpy(np.int64)
+        by[~np.isnan(offset)] = "steps"
+        residual[np.isnan(offset)] = np.nan
+    rows = {"host": hosts, "offset_ms": offset, "drift_ppm": drift, "residual_ms": residual, "by": by, "matched": count}
+    return frames.shaped("pods.clocks", pd.DataFrame(rows))
+
+
+def _by_ends(hosts: int, host: Int64s, match: Int64s, end: Floats) -> tuple[Floats, Floats, Floats]:
+    """Offset in ms, drift in ppm and residual in ms of each host; NaN of one that no collectives connect with the first."""
+    offset, drift, residual = np.full(hosts, np.nan), np.zeros(hosts), np.full(hosts, np.nan)
+    first = int(host[0])
+    offset[first] = 0.0
+    base = float(end[host == first][0])
+    # Groups may not share a rank with the first: the clock of one goes on to the next, then all are adjusted to each other.
+    while True:
+        moment = _moments(match, end - offset[host])
+        more = np.isnan(offset[host]) & ~np.isnan(moment[match])
+        if not more.any():
+            break
+        away = pd.Series((end - moment[match])[more]).groupby(host[more]).median()
+        offset[away.index.to_numpy(np.int64)] = away.to_numpy(np.float64)
+    rows = [np.flatnonzero(host == one) for one in range(hosts)]
+    for _ in range(_ROUNDS):
+        straight = (end - base - offset[host]) / (1 + drift[host] * 1e-6) + base
+        moment = _moments(match, straight)
+        for one in np.flatnonzero(~np.isnan(offset)).tolist():
+            mine = rows[one]
+            if one == first or not len(mine):
+                continue
+            time, ahead = moment[match[mine]] - base, end[mine] - moment[match[mine]]
+            slope = 0.0
+            if len(mine) >= _LEAST_FOR_DRIFT and np.ptp(time) > 0:
+                slope = float(np.polyfit(time - time.mean(), ahead, 1)[0])
+            drift[one] = slope * 1e6
+            offset[one] = float(np.median(ahead - slope * time))
+    straight = (end - base - offset[host]) / (1 + drift[host] * 1e-6) + base
+    off = np.abs(straight - _moments(match, straight)[match])
+    for one in range(hosts):
+        if len(rows[one]) and not np.isnan(offset[one]):
+            residual[one] = float(np.percentile(off[rows[one]], WITHIN))
+    return offset, np.where(np.isnan(offset), np.nan, drift), residual
+
+
+def _moments(match: Int64s, end: Floats) -> Floats:
+    """When each collective ended: the median of those whose clock is known, NaN where none is."""
+    known = ~np.isnan(end)
+    out = np.full(int(match.max()) + 1, np.nan)
+    order = np.lexsort((end[known], match[known]))
+    number, values = match[known][order], end[known][order]
+    count = np.bincount(number, minlength=len(out))
+    begin = np.cumsum(count) - count
+    there = np.flatnonzero(count)
+    out[there] = (values[begin[there] + (count[there] - 1) // 2] + values[begin[there] + count[there] // 2]) / 2
+    return out

@@ -1,0 +1,101 @@
+"""Collectives by the ranks that take part: who comes last, how far they are apart, and which group is slower than its like.
+
+The figures of a collective are those of device_time/collectives.py. Groups of one name may be several, so a group is its members.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from nbprof.analysis.device_time import collectives
+from nbprof.analysis.pods.chance import deviation, of_others, threshold
+from nbprof.core.files import join_some
+from nbprof.core.trace import Int64s
+from nbprof.schema import frames
+
+LEAST_GROUPS = 3
+"""Of two groups that differ, neither is out of line."""
+SLOWER, OF_STEP = 1.25, 0.005
+"""A slow group takes so many times as long as the others of its kind, and that is more than this part of the step."""
+SPREAD = 0.05
+"""The own time of collectives varies by this part between equal groups, however equal those at hand are."""
+_NAMED = 4
+
+
+def by_group(each: pd.DataFrame, steps: int, measured: float) -> pd.DataFrame:
+    """One row per collective, members and size, most waiting first: the columns of `p.pods.collectives`.
+
+    Parameters
+    ----------
+    each : DataFrame
+        As `p.device_time.each_collective`.
+    steps : int
+        How many steps the hosts recorded; 0 where that is not known.
+    measured : float
+        The step time in ms.
+    """
+    rows = each[each["match"] >= 0] if len(each) else each
+    if not len(rows):
+        return frames.empty("pods.collectives")
+    rank = np.asarray(rows.groupby(["host", "device"], sort=False).ngroup(), np.int64)
+    rows = rows.assign(_rank=rank, _members=_members(rows["match"].to_numpy(np.int64), rank))
+    keys = ["collective", "_members", "group_size", "bytes"]
+    sums = collectives.summary(rows.assign(process_group=rows["_members"])).rename(columns={"process_group": "_members"})
+    by = rows.groupby(keys, sort=False, dropna=False)
+    late = rows.groupby([*keys, "match"], sort=False, dropna=False)["late_us"].max().groupby(keys, sort=False, dropna=False)
+    named = by["process_group"].agg(lambda names: join_some(list(dict.fromkeys(names)), _NAMED)).rename("process_group")
+    # Of equal ones all came last, or none.
+    came = rows[rows["last"] & (rows["late_us"] > 0)]
+    often = came.groupby([*keys, "_rank"], sort=False, dropna=False).size().rename("last_in").reset_index()
+    often = often.sort_values("last_in", ascending=False, kind="stable").drop_duplicates(keys)
+    out = (
+        sums.merge(named.reset_index(), on=keys)
+        .merge(late.mean().rename("spread_us").reset_index(), on=keys)
+        .merge(often, on=keys, how="left")
+    )
+    who = rows.drop_duplicates("_rank").set_index("_rank")
+    host = out["_rank"].map(who["host"])
+    out["last"] = host.astype(object).where(host.notna(), "")
+    out["last_rank"] = out["_rank"].map(who["rank"]).astype("Int64")
+    out["last_in"] = out["last_in"].fillna(0).astype("int64")
+    members = (
+        rows.drop_duplicates(["_members", "_rank"]).sort_values(["rank", "host", "device"], kind="stable").groupby("_members", sort=False)
+    )
+    out["ranks"] = out["_members"].map(members["_rank"].size())
+    out["members"] = out["_members"].map({key: _listed(part) for key, part in members})
+    out["usual_us"], out["slow"] = np.nan, False
+    for _, mine in out.groupby(["collective", "group_size", "bytes", "ranks"], sort=False, dropna=False):
+        if len(mine) < LEAST_GROUPS:
+            continue
+        own = mine["real_us"].to_numpy(np.float64)[None, :]
+        usual, median = of_others(own)[0], float(np.nanmedian(own))
+        spread = max(float(deviation(own)[0, 0]), SPREAD * median)
+        excess = (own[0] - median) / 1e3 * mine["collectives"].to_numpy(np.float64) / max(steps, 1)
+        out.loc[mine.index, "usual_us"] = usual
+        far = (own[0] - median) / spread > threshold(len(mine), len(mine))
+        out.loc[mine.index, "slow"] = far & (own[0] > SLOWER * usual) & (excess > OF_STEP * measured) & (steps > 0)
+    out = out.sort_values(["slow", "wait_ms", "time_ms"], ascending=[False, False, False], kind="stable", ignore_index=True)
+    return frames.shaped("pods.collectives", out)
+
+
+def _members(match: Int64s, rank: Int64s) -> Int64s:
+    """int64[rows]: the same number for collectives of the same ranks."""
+    # A set has the sum of random numbers of its members.
+    mark = np.random.default_rng(19).integers(1, 1 << 62, int(rank.max()) + 1, np.int64)
+    sums = np.zeros(int(match.max()) + 1, np.int64)
+    with np.errstate(over="ignore"):
+        np.add.at(sums, match, mark[rank])
+    return np.asarray(pd.factorize(sums[match])[0], np.int64)
+
+
+def _listed(rows: pd.DataFrame) -> str:
+    """Ranks as stretches of numbers, "0-3, 8"; hosts by name where their rank is not known."""
+    if rows["rank"].isna().any() or rows["rank"].duplicated().any():
+        return join_some([str(host) for host in dict.fromkeys(rows["host"])], _NAMED)
+    ranks = sorted(int(rank) for rank in rows["rank"])
+    first = [ranks[0], *(b for a, b in pairwise(ranks) if b != a + 1)]
+    last = [*(a for a, b in pairwise(ranks) if b != a + 1), ranks[-1]]
+    return join_some([f"{a}" if a == b else f"{a}-{b}" for a, b in zip(first, last, strict=True)], _NAMED)

@@ -1,0 +1,50 @@
+"""The comparison of hosts as a whole: frames of each host in, frames of all out."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from nbprof.analysis.pods import clocks, collectives, outliers, own_time, stragglers, sums, what_if
+from nbprof.schema import frames
+
+NAMES = ("stragglers", "what_if", "outliers", "collectives", "clocks")
+
+
+def nothing() -> dict[str, pd.DataFrame]:
+    """The frames of a single host, which has none to be compared with."""
+    return {name: frames.empty(f"pods.{name}") for name in NAMES}
+
+
+def compare(
+    hosts: list[str],
+    steps: pd.DataFrame,
+    pods: pd.DataFrame,
+    overlap: pd.DataFrame,
+    each: pd.DataFrame,
+    by_host: pd.DataFrame,
+    devices: pd.DataFrame,
+) -> dict[str, pd.DataFrame]:
+    """The comparison of hosts: `stragglers`, `what_if`, `outliers`, `collectives`, `clocks`.
+
+    Parameters
+    ----------
+    hosts : list of str
+    steps, pods, overlap, each, devices : DataFrame
+        As `run.steps`, `run.pods`, `p.device_time.overlap`, `p.device_time.each_collective` and `run.devices`, the rows of all hosts.
+    by_host : DataFrame
+        The tables of `sums.by_host`, one below the other.
+    """
+    own = own_time.own_time(steps, pods, overlap, each)
+    measured = own.measured if own is not None else float("nan")
+    table = sums.a_step(by_host, steps)
+    apart = clocks.clocks(hosts, each, pods)
+    late = stragglers.stragglers(own, each, steps, table, apart, devices)
+    groups = collectives.by_group(each, len(own.step) if own is not None else 0, measured)
+    ranks = each[["host", "rank"]] if len(each) else pd.DataFrame({"host": [], "rank": pd.array([], "Int64")})
+    return {
+        "stragglers": late,
+        "what_if": what_if.what_if(own, late, groups),
+        "outliers": outliers.outliers(table, measured, ranks),
+        "collectives": groups,
+        "clocks": apart,
+    }

@@ -1,0 +1,132 @@
+"""The time of a step that a rank needs for itself: without the time in which it did nothing but communicate.
+
+In a job that communicates all ranks take the same time for a step, however slow one of them is: the others wait for it in a collective.
+What they do not share is the rest of the step. It is measured by the clock of each host alone, and of ranks that wait for a group with a
+slow rank, only that rank stands out. Where nothing was seen to communicate, it is the whole step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.analysis.pods.chance import Floats
+from nbprof.core.trace import Int64s
+
+COLLECTIVES, STEPS = "collectives", "steps"
+
+
+@dataclass
+class OwnTime:
+    """Times of counted steps in ms, by step and rank; NaN where a rank has not recorded a step.
+
+    Attributes
+    ----------
+    ranks : DataFrame
+        `host rank device`, a row a column of the tables.
+    step : object[steps]
+        The number of each.
+    step_time, own : float64[steps, ranks]
+    exposed : float64[steps, ranks]
+        Communication without computation.
+    waited : float64[steps, ranks]
+        The part of it in which other ranks were waited for, at most; NaN where calls of ranks could not be matched.
+    by : str
+        What separates own time from waiting: `COLLECTIVES`, or `STEPS` where it is the whole step.
+    """
+
+    ranks: pd.DataFrame
+    step: npt.NDArray[np.object_]
+    step_time: Floats
+    own: Floats
+    exposed: Floats
+    waited: Floats
+    by: str
+
+    @property
+    def measured(self) -> float:
+        """The mean step time in ms: of all ranks, which wait for each other, or of the slowest if nothing says that they do."""
+        if not self.step_time.size:
+            return float("nan")
+        by_step = np.nanmedian(self.step_time, axis=1) if self.by == COLLECTIVES else np.nanmax(self.step_time, axis=1)
+        return float(by_step.mean())
+
+
+def own_time(steps: pd.DataFrame, pods: pd.DataFrame, overlap: pd.DataFrame, each: pd.DataFrame) -> OwnTime | None:
+    """The own time of each rank; None where there are no two to compare.
+
+    Parameters
+    ----------
+    steps, pods, overlap, each : DataFrame
+        As `run.steps`, `run.pods`, `p.device_time.overlap` and `p.device_time.each_collective`, each the rows of all hosts.
+    """
+    if not len(steps) or not len(pods):
+        return None
+    counted = steps[steps["counted"].astype(bool)]
+    found = _communicating(counted, overlap, each) if len(overlap) else None
+    return found or _whole(counted, pods)
+
+
+def _communicating(counted: pd.DataFrame, overlap: pd.DataFrame, each: pd.DataFrame) -> OwnTime | None:
+    # A rank that never communicates waits for nobody, and nobody for it.
+    talks = overlap.groupby(["host", "device"])["communication_ms"].transform("max") > 0
+    rows = overlap[talks & overlap["step"].notna()]
+    # Programs that train and test in turn count each from 0.
+    mine = counted[["host", "step", "start_ms", "step_time_ms"]].assign(_turn=counted.groupby(["host", "step"], sort=False).cumcount())
+    mine, rows = (frame.assign(_at=(frame["start_ms"] * 1e6).round().astype("int64")) for frame in (mine, rows))
+    rows = rows[["host", "rank", "device", "_at", "exposed_communication_ms"]].merge(mine.drop(columns="start_ms"), on=["host", "_at"])
+    if not len(rows) or not (rows["exposed_communication_ms"] > 0).any():
+        return None
+    ranks, of_rank = _ranks(rows)
+    if len(ranks) < 2:
+        return None
+    step, of_step = _in_order(rows, ["step", "_turn"])
+    shape = len(step), len(ranks)
+    whole, exposed = (_table(shape, of_step, of_rank, rows[name]) for name in ("step_time_ms", "exposed_communication_ms"))
+    waited = np.full(shape, np.nan)
+    known = each[(each["match"] >= 0) & each["step"].notna()] if len(each) else each
+    if len(known):
+        sums = known.groupby(["host", "device", "step"], sort=False)["wait_us"].sum().rename("_wait").reset_index()
+        sums["step"] = sums["step"].astype("int64")
+        found = rows[["host", "device", "step"]].astype({"step": "int64"}).merge(sums, on=["host", "device", "step"], how="left")
+        # More than was exposed held nobody up.
+        waited = np.minimum(_table(shape, of_step, of_rank, found["_wait"] / 1e3), exposed)
+    return OwnTime(ranks, step, whole, whole - exposed, exposed, waited, COLLECTIVES)
+
+
+def _whole(counted: pd.DataFrame, pods: pd.DataFrame) -> OwnTime | None:
+    rows = pods.merge(counted[["host", "group"]], on=["host", "group"])
+    rows = rows.assign(_turn=rows.groupby(["worker", "step"], sort=False).cumcount())
+    rows["device"] = [str(w)[len(str(h)) + 1 :] or None for w, h in zip(rows["worker"], rows["host"], strict=True)]
+    rows["device"] = pd.to_numeric(rows["device"], errors="coerce").astype("Int64")
+    rows["rank"] = pd.array([pd.NA] * len(rows), "Int64")
+    ranks, of_rank = _ranks(rows)
+    if len(ranks) < 2:
+        return None
+    step, of_step = _in_order(rows, ["step", "_turn"])
+    shape = len(step), len(ranks)
+    whole = _table(shape, of_step, of_rank, rows["step_time_ms"])
+    unknown = np.full(shape, np.nan)
+    return OwnTime(ranks, step, whole, whole, unknown, unknown, STEPS)
+
+
+def _ranks(rows: pd.DataFrame) -> tuple[pd.DataFrame, Int64s]:
+    keys = ["host", "device"]
+    code = np.asarray(rows.groupby(keys, sort=False, dropna=False).ngroup(), np.int64)
+    ranks = rows[["host", "rank", "device"]].drop_duplicates(keys).reset_index(drop=True)
+    return ranks.astype({"rank": "Int64", "device": "Int64"}), code
+
+
+def _in_order(rows: pd.DataFrame, keys: list[str]) -> tuple[npt.NDArray[np.object_], Int64s]:
+    code = np.asarray(rows.groupby(keys, sort=True).ngroup(), np.int64)
+    first = np.unique(code, return_index=True)[1]
+    return rows["step"].to_numpy(object)[first], code
+
+
+def _table(shape: tuple[int, int], row: Int64s, column: Int64s, values: pd.Series) -> Floats:
+    out = np.full(shape, np.nan)
+    out[row, column] = values.to_numpy(np.float64)
+    return out

@@ -1,0 +1,247 @@
+"""Which rank holds the others up, what that costs them, whether it is chance, and why.
+
+A rank is compared by its own time (see own_time.py) with the median of the others, step by step. Two tests, with a correction for the
+number of ranks: how often it is the slowest, and how often among the slowest quarter, as several slow ranks are; each by the tail of
+the binomial distribution, with one count a step, and fewer where steps resemble their neighbours. A pause in a few steps is told by
+its length, since chance alone is far shorter.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity.activity import CATEGORIES
+from nbprof.analysis.compare.welch import effective_size
+from nbprof.analysis.pods.chance import LEVEL, NORMAL, Floats, of_others, tail
+from nbprof.analysis.pods.own_time import COLLECTIVES, OwnTime
+from nbprof.core.trace import Int64s
+from nbprof.schema import frames
+
+LATE = 0.01
+"""A straggler takes more than this fraction of the step longer than the others, on average."""
+PAUSE, DEVIATIONS = 0.1, 8.0
+"""A pause is a step that takes more than this fraction, and so many deviations of all ranks and steps, longer than the others'."""
+EXPLAINS = 0.5
+"""What is named as the reason makes up at least this part of the delay."""
+EVEN = 0.9
+"""All kernels are slow if kernels of this part of the time are, each by at least half as much as all together."""
+_NOTHING = 1e-6
+"""Rounding, in ms."""
+_CALLED = {
+    "device_compute": "device compute",
+    "device_to_device": "copies between devices",
+    "host_compute": "host compute",
+    "kernel_launch": "kernel launch",
+    "input": "input",
+    "output": "output",
+    "compile": "compilation",
+    "other": "time in which nothing was recorded",
+}
+
+
+def stragglers(
+    own: OwnTime | None, each: pd.DataFrame, steps: pd.DataFrame, table: pd.DataFrame, clocks: pd.DataFrame, devices: pd.DataFrame
+) -> pd.DataFrame:
+    """One row per rank, slowest first: the columns of `p.pods.stragglers`.
+
+    Parameters
+    ----------
+    own : OwnTime, optional
+    each, steps, clocks, devices : DataFrame
+        As `p.device_time.each_collective`, `run.steps`, `p.pods.clocks` and `run.devices`.
+    table : DataFrame
+        Of `sums.a_step`.
+    """
+    if own is None:
+        return frames.empty("pods.stragglers")
+    beyond = own.own - of_others(own.own)
+    known = ~np.isnan(beyond)
+    count = known.sum(axis=0)
+    slowest = slowest_of(beyond)
+    often = np.bincount(slowest[slowest >= 0], minlength=beyond.shape[1])
+    excess = _mean(beyond)
+    typical = own.measured
+    pauses = _pauses(beyond, typical)
+    chance = _chance(beyond, often)
+    # Own time is of one clock. That of clocks says how far ranks are from leaving a collective together, if it is told by collectives.
+    of_clock = clocks[clocks["by"] == COLLECTIVES].set_index("host")["residual_ms"]
+    limit = np.fmax(LATE * typical, own.ranks["host"].map(of_clock).to_numpy(np.float64))
+    in_pauses = np.nansum(np.where(pauses, beyond, 0.0), axis=0) / np.maximum(count, 1)
+    always = (excess > limit) & (chance <= LEVEL)
+    straggler = always | (in_pauses > limit)
+    saved = gains(own)
+    worst = np.where(known, beyond, -np.inf).argmax(axis=0)
+    out = own.ranks.assign(
+        by=own.by,
+        steps=count,
+        own_ms=_mean(own.own),
+        excess_ms=excess,
+        slowest_in=often,
+        chance=chance,
+        pauses=pauses.sum(axis=0),
+        worst_step=pd.array([own.step[s] if n else pd.NA for s, n in zip(worst, count, strict=True)], "Int64"),
+        worst_ms=np.where(count > 0, beyond[worst, np.arange(len(worst))], np.nan),
+        cost_ms=costs(own, slowest),
+        saved_ms=saved,
+        step_time_ms=typical - saved,
+        straggler=straggler,
+    )
+    out = out.merge(_last(each), on=["host", "device"], how="left")
+    reasons = [
+        _reason(own, r, always[r], pauses[:, r], steps, table, devices) if straggler[r] else ("", np.nan, "") for r in range(len(out))
+    ]
+    out["cause"], out["cause_ms"], out["why"] = zip(*reasons, strict=True)
+    order = ["straggler", "excess_ms", "host", "device"]
+    return frames.shaped("pods.stragglers", out.sort_values(order, ascending=[False, False, True, True], kind="stable", ignore_index=True))
+
+
+def slowest_of(beyond: Floats) -> Int64s:
+    """int64[steps]: the rank that is furthest behind the others; -1 where none is behind, or all are alike."""
+    filled = np.where(np.isnan(beyond), -np.inf, beyond)
+    found = filled.argmax(axis=1).astype(np.int64)
+    return np.where(filled.max(axis=1) > _NOTHING, found, -1)
+
+
+def gains(own: OwnTime) -> Floats:
+    """How much shorter steps were, on average and in ms, if a rank were as fast as the median of the others."""
+    # Then the next slowest is what counts, which is no faster than the median.
+    values = np.where(np.isnan(own.own), -np.inf, own.own)
+    if values.shape[1] < 2 or not len(values):
+        return np.full(values.shape[1], np.nan)
+    top = np.sort(values, axis=1)[:, -2:]
+    ahead = np.where(values == top[:, 1:], values - top[:, :1], 0.0)
+    return np.asarray(np.where(np.isfinite(ahead), ahead, 0.0).mean(axis=0))
+
+
+def costs(own: OwnTime, slowest: Int64s) -> Floats:
+    """What a rank costs the others in ms a step: their waiting where it is the slowest, summed, each at most as far as it is slower.
+
+    NaN where waiting is not known.
+    """
+    ranks = own.own.shape[1]
+    if np.isnan(own.waited).all():
+        return np.full(ranks, np.nan)
+    rows = np.flatnonzero(slowest >= 0)
+    behind = own.own[rows, slowest[rows]][:, None] - own.own[rows]
+    cost = np.nansum(np.clip(np.minimum(own.waited[rows], behind), 0, None), axis=1)
+    return np.asarray(np.bincount(slowest[rows], cost, ranks) / max(len(slowest), 1))
+
+
+def _mean(values: Floats) -> Floats:
+    count = (~np.isnan(values)).sum(axis=0)
+    return np.asarray(np.divide(np.nansum(values, axis=0), count, out=np.full(values.shape[1], np.nan), where=count > 0))
+
+
+def _chance(beyond: Floats, often: Int64s) -> Floats:
+    """The probability that equal ranks would have one that is slowest, or among the slowest quarter, in as many steps."""
+    ranks = beyond.shape[1]
+    quarter = max(1, ranks // 4)
+    filled = np.where(np.isnan(beyond), -np.inf, beyond)
+    among = np.argsort(-filled, axis=1, kind="stable")[:, :quarter]
+    behind = np.zeros(beyond.shape, np.bool_)
+    np.put_along_axis(behind, among, True, axis=1)
+    behind &= filled > _NOTHING
+    out = np.ones(ranks)
+    for rank in range(ranks):
+        mine = beyond[:, rank][~np.isnan(beyond[:, rank])]
+        if not len(mine):
+            out[rank] = np.nan
+            continue
+        worth = effective_size(mine) / len(mine)
+        times = int(len(mine) * worth)
+        counts = (int(often[rank]), 1 / ranks), (int(behind[:, rank].sum()), quarter / ranks)
+        out[rank] = min(1.0, 2 * ranks * min(tail(int(k * worth), times, share) for k, share in counts))
+    return out
+
+
+def _pauses(beyond: Floats, typical: float) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
+    """bool[steps, ranks]: steps in which a rank was behind by more than the ranks vary, and than it usually is."""
+    known = ~np.isnan(beyond).all(axis=0)
+    usual = np.zeros(beyond.shape[1])
+    usual[known] = np.clip(np.nanmedian(beyond[:, known], axis=0), 0, None)
+    sigma = NORMAL * float(np.nanmedian(np.abs(beyond))) if known.any() else 0.0
+    return np.nan_to_num(beyond - usual) > max(PAUSE * typical, DEVIATIONS * sigma)
+
+
+def _last(each: pd.DataFrame) -> pd.DataFrame:
+    """How often each rank was the last into a collective."""
+    known = each[each["match"] >= 0] if len(each) else each
+    if not len(known):
+        return pd.DataFrame(
+            {"host": [], "device": pd.array([], "Int64"), "collectives": pd.array([], "Int64"), "last_in": pd.array([], "Int64")}
+        )
+    # All of equal ones came last, or none.
+    came = known["last"] & (known["late_us"] > 0)
+    sums = came.groupby([known["host"], known["device"]], sort=False).agg(["size", "sum"]).reset_index()
+    return sums.rename(columns={"size": "collectives", "sum": "last_in"}).astype(
+        {"device": "Int64", "collectives": "Int64", "last_in": "Int64"}
+    )
+
+
+def _reason(
+    own: OwnTime,
+    rank: int,
+    always: bool,
+    paused: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    steps: pd.DataFrame,
+    table: pd.DataFrame,
+    devices: pd.DataFrame,
+) -> tuple[str, float, str]:
+    """What makes a rank slow: the cause, how many ms a step it is, and a sentence."""
+    host = str(own.ranks["host"].iloc[rank])
+    counted = steps[steps["counted"].astype(bool)]
+    if not always:
+        counted = counted[counted["step"].isin(own.step[paused].tolist())]
+    delay = own.own[:, rank] - of_others(own.own)[:, rank]
+    delay_ms = float(np.nanmean(delay if always else delay[paused]))
+    columns = [f"{name}_ms" for name in CATEGORIES if name in _CALLED]
+    means = counted[counted["host"].isin(own.ranks["host"])].groupby("host", sort=False)[columns].mean()
+    if host not in means.index:
+        return "", np.nan, "What it does differently is not in the recording."
+    values = means.to_numpy(np.float64).T
+    usual = of_others(values)[:, means.index.get_loc(host)]
+    mine = values[:, means.index.get_loc(host)]
+    more = np.nan_to_num(mine - usual)
+    most = int(more.argmax())
+    if more[most] < EXPLAINS * delay_ms:
+        return "", np.nan, f"No part of its steps explains {'the delay' if always else 'the pause'} alone."
+    cause = columns[most].removesuffix("_ms")
+    when = "a step" if always else "in " + ("that step" if paused.sum() == 1 else "those steps")
+    text = f"{_CALLED[cause]}: {mine[most]:.3g} ms {when}, {usual[most]:.3g} ms on the median of the others"
+    found = cause, float(more[most]), text[0].upper() + text[1:] + "."
+    if cause == "device_compute" and always:
+        return _kernels(host, table, devices) or found
+    return found
+
+
+def _kernels(host: str, table: pd.DataFrame, devices: pd.DataFrame) -> tuple[str, float, str] | None:
+    """What of device compute is slow: all of it, as with a lower clock, or one kernel (an op where there are no kernels)."""
+    if not len(table) or host not in table.columns:
+        return None
+    for kind in ("kernel", "op"):
+        rows = table[(table.index.get_level_values("where") == "device") & (table.index.get_level_values("kind") == kind)]
+        if len(rows):
+            break
+    else:
+        return None
+    column = list(table.columns).index(host)
+    mine, usual = rows.to_numpy(np.float64)[:, column], of_others(rows.to_numpy(np.float64))[:, column]
+    more = mine - usual
+    whole, least = float(more.sum()), usual > 0
+    if not whole > 0 or not least.any():
+        return None
+    times = float(mine[least].sum() / usual[least].sum())
+    slow = mine[least] >= (1 + (times - 1) / 2) * usual[least]
+    if least.sum() > 1 and usual[least][slow].sum() >= EVEN * usual[least].sum():
+        text = f"All kernels take {times:.2f} times as long as on the median of the others"
+        clock = devices.groupby("host", sort=False)["clock_khz"].mean() if "clock_khz" in devices.columns else pd.Series(dtype="f8")
+        others = float(clock.drop(host, errors="ignore").median()) if len(clock) else np.nan
+        if host in clock.index and clock[host] < others * 0.99:
+            return "clock", whole, f"{text}: its clock is {clock[host] / 1e6:.2f} GHz, theirs {others / 1e6:.2f} GHz."
+        return "every_kernel", whole, f"{text}, as with a lower clock or power limit."
+    top = int(more.argmax())
+    if more[top] < EXPLAINS * whole:
+        return None
+    name = str(rows.index.get_level_values("name")[top])
+    return "kernel", float(more[top]), f"{name}: {mine[top]:.3g} ms a step, {usual[top]:.3g} ms on the median of the others."

@@ -1,0 +1,116 @@
+"""Time by op and kernel of each host: all that is compared of them, and little enough to be stored for a thousand hosts."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity.activity import CORE_KINDS, Activity
+from nbprof.core.trace import Int64s
+
+COLUMNS = ["host", "where", "kind", "name", "occurrences", "total_ps", "self_ps"]
+OTHERS = "(others)"
+MOST = 300
+"""Names that are kept of each host and kind."""
+
+
+def by_host(activity: Activity, start: Int64s, host_ops: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+    """One row per host, side, kind and name, most self time first; communication is left out, since its time is mostly that of other hosts.
+
+    What began in a counted step counts; without steps, everything. Each host has the rows that it has alone, so that tables of several
+    hosts are one below the other. Of names beyond `MOST` there is one row, `OTHERS`.
+
+    Parameters
+    ----------
+    activity : Activity
+    start : int64[events]
+        Of the trace, ps.
+    host_ops : DataFrame
+        Of `ops.host_self_times`.
+    steps : DataFrame
+        Of `steps.frame`, as `run.steps`.
+
+    Returns
+    -------
+    DataFrame
+        `host where kind name occurrences total_ps self_ps`: `where` is device or host, `kind` op or kernel. Times are whole ps.
+    """
+    cores = activity.core_spans
+    talking = [activity.collectives["event"].to_numpy(np.int64)]
+    talking += [cores["event"].to_numpy(np.int64)[cores["kind"].to_numpy(np.int64) != CORE_KINDS.index("compute")]]
+    apart = np.concatenate(talking)
+    kernels, device_ops = (rows[~rows["event"].isin(apart)] for rows in (activity.kernels, activity.device_ops))
+    parts = [
+        _grouped(activity, "device", "kernel", kernels, kernels["kernel"], activity.kernel_names.values, start, steps),
+        _grouped(activity, "device", "op", device_ops, device_ops["op"], activity.ops.values, start, steps),
+        _grouped(activity, "host", "op", host_ops, host_ops["op"], activity.ops.values, start, steps),
+    ]
+    out = pd.concat(parts, ignore_index=True)
+    place = pd.Categorical(out["host"], categories=list(activity.hosts)).codes
+    order = np.argsort(place, kind="stable")
+    return out.iloc[order].reset_index(drop=True)[COLUMNS]
+
+
+def _grouped(
+    activity: Activity,
+    where: str,
+    kind: str,
+    rows: pd.DataFrame,
+    code: pd.Series,
+    names: npt.NDArray[np.object_],
+    start: Int64s,
+    steps: pd.DataFrame,
+) -> pd.DataFrame:
+    host, event = rows["host"].to_numpy(np.int64), rows["event"].to_numpy(np.int64)
+    used = counted(activity.hosts, steps, host, start[event])
+    length = (rows["duration"] if "duration" in rows else rows["end"] - rows["start"]).to_numpy(np.int64)
+    own = (rows["own"] if "own" in rows else pd.Series(length)).to_numpy(np.int64)
+    table = pd.DataFrame({"host": host, "code": code.to_numpy(np.int64), "occurrences": 1, "total_ps": length, "self_ps": own})[used]
+    sums = table.groupby(["host", "code"], sort=True).sum().reset_index()
+    sums["name"] = names[sums["code"].to_numpy(np.int64)] if len(sums) else pd.Series(dtype=object)
+    sums = sums.sort_values(["host", "self_ps", "name"], ascending=[True, False, True], kind="stable", ignore_index=True)
+    rest = sums.groupby("host").cumcount() >= MOST
+    if rest.any():
+        folded = sums[rest].groupby("host", as_index=False)[["occurrences", "total_ps", "self_ps"]].sum().assign(name=OTHERS)
+        sums = pd.concat([sums[~rest], folded], ignore_index=True).sort_values("host", kind="stable", ignore_index=True)
+    hosts = np.array(activity.hosts, object)[sums["host"].to_numpy(np.int64)] if len(sums) else np.zeros(0, object)
+    return sums.assign(host=hosts, where=where, kind=kind)[COLUMNS]
+
+
+def counted(hosts: list[str], steps: pd.DataFrame, host: Int64s, start: Int64s) -> npt.NDArray[np.bool_]:
+    """Which events of some hosts began in a counted step; all of a host without steps."""
+    out = np.ones(len(host), np.bool_)
+    for number, name in enumerate(hosts):
+        mine = steps[(steps["host"] == name)] if len(steps) else steps
+        if not len(mine):
+            continue
+        mine = mine[mine["counted"].astype(bool)]
+        begin = np.round(mine["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
+        end = begin + np.round(mine["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
+        order = np.argsort(begin, kind="stable")
+        begin, end = begin[order], end[order]
+        rows = np.flatnonzero(host == number)
+        at = np.searchsorted(begin, start[rows], side="right") - 1
+        out[rows] = (at >= 0) & (start[rows] < end[np.maximum(at, 0)]) if len(begin) else False
+    return out
+
+
+def a_step(sums: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+    """Self time in ms a counted step: a row per side, kind and name, a column per host.
+
+    A name that a host has not took no time there; where names were folded into one row, at most as long as the least that was not, and
+    that is what stands there.
+    """
+    if not len(sums) or not len(steps):
+        return pd.DataFrame()
+    often = steps[steps["counted"].astype(bool)].groupby("host", sort=False).size()
+    rows = sums[sums["host"].isin(often.index)]
+    out = rows.assign(ms=rows["self_ps"] / 1e9 / rows["host"].map(often))
+    listed = out[out["name"] != OTHERS]
+    table = listed.groupby(["where", "kind", "name", "host"], sort=False)["ms"].sum().unstack()
+    least = listed.groupby(["where", "kind", "host"], sort=False)["ms"].min().to_dict()
+    for (where, kind), cut in out[out["name"] == OTHERS].groupby(["where", "kind"], sort=False)["host"]:
+        side = (table.index.get_level_values("where") == where) & (table.index.get_level_values("kind") == kind)
+        table.loc[side] = table.loc[side].fillna({host: least[where, kind, host] for host in cut})
+    return table.reindex(columns=list(dict.fromkeys(out["host"]))).fillna(0.0)

@@ -1,0 +1,57 @@
+"""The step time if one thing were otherwise: a host as fast as the others, a link as fast as its like, the network free."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nbprof.analysis.pods.own_time import COLLECTIVES, OwnTime
+from nbprof.schema import frames
+
+MEASURED, SLOWEST, GROUP, NETWORK = "measured", "slowest_host", "slow_group", "network_free"
+_UNMATCHED = "The collectives of the ranks could not be matched, so waiting and transfer cannot be told apart."
+_SILENT = "No communication was recorded, so it is not known how much of the step it is."
+
+
+def what_if(own: OwnTime | None, stragglers: pd.DataFrame, groups: pd.DataFrame) -> pd.DataFrame:
+    """One row per question: the columns of `p.pods.what_if`.
+
+    Parameters
+    ----------
+    own : OwnTime, optional
+    stragglers, groups : DataFrame
+        As `p.pods.stragglers` and `p.pods.collectives`.
+    """
+    if own is None:
+        return frames.empty("pods.what_if")
+    measured = own.measured
+    rows: list[tuple[str, str, float, str, str]] = [(MEASURED, "", 0.0, "", "")]
+    if len(stragglers):
+        first = stragglers.iloc[int(np.nan_to_num(stragglers["saved_ms"].to_numpy(np.float64)).argmax())]
+        rows.append((SLOWEST, str(first["host"]), float(first["saved_ms"]), "about", ""))
+    slow = groups[groups["slow"]] if len(groups) else groups
+    if len(slow):
+        saved = (slow["real_us"] - slow["usual_us"]) / 1e3 * slow["collectives"].astype("float64") / max(len(own.step), 1)
+        worst = slow.iloc[int(saved.to_numpy(np.float64).argmax())]
+        rows.append((GROUP, str(worst["members"]), float(saved.max()), "at most", ""))
+    rows.append((NETWORK, "", *network(own)))
+    out = pd.DataFrame(rows, columns=["what", "which", "saved_ms", "how", "reason"])
+    out["saved_percent"] = 100 * out["saved_ms"] / measured
+    out["step_time_ms"] = measured - out["saved_ms"]
+    return frames.shaped("pods.what_if", out)
+
+
+def network(own: OwnTime) -> tuple[float, str, str]:
+    """What a step would save in ms if communication took no time; how exact that is; why it is not known.
+
+    Of each step it is the exposed communication less waiting of the rank that waited least: the others wait for that one. Steps stay as
+    long as the own time of the slowest rank.
+    """
+    if own.by != COLLECTIVES:
+        return float("nan"), "", _SILENT
+    moved = own.exposed - own.waited
+    if np.isnan(moved).all(axis=1).any() or not moved.size:
+        return float("nan"), "", _UNMATCHED
+    first = np.where(np.isnan(moved), np.inf, own.waited).argmin(axis=1)
+    saved = np.minimum(moved[np.arange(len(moved)), first], np.nanmedian(own.step_time, axis=1) - np.nanmax(own.own, axis=1))
+    return float(np.clip(saved, 0, None).mean()), "about", ""

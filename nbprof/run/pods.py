@@ -1,0 +1,56 @@
+"""Several hosts beside each other. All of it follows from frames that each host has alone."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from nbprof.analysis.pods import sums
+from nbprof.analysis.pods.compare import compare, nothing
+from nbprof.run import combine
+from nbprof.run.lazy import Group, cached, of_hosts, persisted
+
+
+class PodFrames(Group):
+    """Stragglers, outliers, clocks: `run.pod_frames`."""
+
+    prefix = "pods_"
+
+    @of_hosts(combine.below())
+    def sums(self) -> pd.DataFrame:
+        """Time by op and kernel of each host; those of several hosts are one below the other."""
+        return sums.by_host(self.run.activity, self.run.trace.events.start, self.run._host_ops[0], self.run.steps)
+
+    @persisted
+    def frames(self) -> dict[str, pd.DataFrame]:
+        """The frames of `p.pods` that compare hosts, by their name in nbprof/schema/pods.py."""
+        run = self.run
+        if len(run.hosts) < 2 and len(run.devices) < 2:
+            return nothing()
+        overlap = run.device_time.frames["device_overlap"]
+        each = run.device_time.each_collective()
+        return compare(run.hosts, run.steps, run.pods, overlap, each, self.sums, run.devices)
+
+    @cached
+    def stragglers(self) -> pd.DataFrame:
+        """Ranks by how far they hold the others up."""
+        return self.frames["stragglers"]
+
+    @cached
+    def what_if(self) -> pd.DataFrame:
+        """Step times if one thing were otherwise."""
+        return self.frames["what_if"]
+
+    @cached
+    def outliers(self) -> pd.DataFrame:
+        """Ops and kernels that are slow on some hosts."""
+        return self.frames["outliers"]
+
+    @cached
+    def collectives(self) -> pd.DataFrame:
+        """Collectives by their members."""
+        return self.frames["collectives"]
+
+    @cached
+    def clocks(self) -> pd.DataFrame:
+        """How far clocks are apart."""
+        return self.frames["clocks"]

@@ -1,0 +1,203 @@
+"""The heat map of the tab: every worker by every step, small enough for a report.
+
+What is drawn is how far a worker is from the median worker of the same step, of the step time and of each category that tells workers
+apart. A value is a whole multiple of about a four-hundredth of the median step time, which compresses to less than a byte a cell;
+`p.pods.frame` has the exact ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.display.codec import smallest
+from nbprof.tools.pods.grid import Floats, Grid, mean
+
+MOST_CELLS = 1 << 17
+"""Cells of one layer: 1,024 workers by 128 steps. More steps share a column."""
+MOST_ROWS = 2048
+FEW_CELLS = 1 << 14
+"""Up to here each recorded category is there; beyond, those in which workers differ."""
+MOST_LAYERS = 5
+MISSING = 65535
+_PARTS = 400
+_LEAST_PERCENT = 5.0
+"""Of the median step time: colours end there at the earliest, so that noise does not look like a difference."""
+_TELLING_PERCENT = 2.0
+"""A worker that is so far from the median on average is slow."""
+
+
+@dataclass
+class Heat:
+    """Columns of steps × rows of workers.
+
+    Attributes
+    ----------
+    rows : int64[rows]
+        Workers as `Grid.workers` counts them.
+    first, last : int64[columns]
+        The steps of each column, as `Grid.steps` counts them.
+    at : int64[rows, columns]
+        The step that each cell shows: of several the slowest on that worker.
+    time : float64[rows, columns]
+        ms; NaN where the worker did not record it.
+    parts : float64[rows, columns, categories]
+    counted : bool[columns]
+    """
+
+    rows: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]
+    last: npt.NDArray[np.int64]
+    at: npt.NDArray[np.int64]
+    time: Floats
+    parts: Floats
+    counted: npt.NDArray[np.bool_]
+
+    @property
+    def per(self) -> int:
+        """Steps of a column."""
+        return int(self.last[0] - self.first[0]) + 1
+
+    def values(self, category: int | None) -> Floats:
+        """Ms of the step time, or of a category as the grid counts them; NaN where the worker did not record the step."""
+        if category is None:
+            return self.time
+        return np.where(np.isfinite(self.time), np.nan_to_num(self.parts[:, :, category]), np.nan)
+
+    def over(self, category: int | None) -> Floats:
+        """How far each cell is from the median of its column, in percent of the median step time."""
+        values = self.values(category)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return 100 * (values - median(values)) / median(self.time)
+
+    def mean(self, over: Floats) -> Floats:
+        """By row, over the columns that count."""
+        return mean(over[:, self.counted].T)
+
+
+def binned(grid: Grid, most_cells: int = MOST_CELLS, most_rows: int = MOST_ROWS) -> Heat:
+    """The grid with as few steps in a column as the number of cells allows, and the slowest workers where there are too many."""
+    time = grid.time
+    rows = np.arange(len(grid.workers))
+    if len(rows) > most_rows:
+        rows = np.sort(np.argsort(-np.nan_to_num(_slowness(time, grid.counted), nan=-np.inf), kind="stable")[:most_rows])
+    steps = len(grid.steps)
+    per = -(-steps * len(rows) // most_cells)
+    first = np.arange(0, steps, per)
+    last = np.minimum(first + per, steps) - 1
+    place = first[None, :, None] + np.arange(per)[None, None, :]
+    mine = np.where(place < steps, np.nan_to_num(time[np.minimum(place, steps - 1), rows[:, None, None]], nan=-1.0), -2.0)
+    at = first[None, :] + mine.argmax(axis=2)
+    return Heat(
+        rows=rows,
+        first=first,
+        last=last,
+        at=at,
+        time=time[at, rows[:, None]],
+        parts=grid.of_time[at, rows[:, None]],
+        counted=np.add.reduceat(grid.counted, first) > 0,
+    )
+
+
+def _slowness(time: Floats, counted: npt.NDArray[np.bool_]) -> Floats:
+    """By worker: how much longer its steps take than on the median worker, in ms."""
+    return mean((time - np.nanmedian(time, axis=1)[:, None])[counted])
+
+
+def payload(grid: Grid, most_cells: int = MOST_CELLS) -> dict[str, Any]:
+    """The `heat` part: layers of cells as whole numbers, by worker and then by column."""
+    heat = binned(grid, most_cells)
+    middle = median(heat.time)
+    unit = _unit(middle, np.fmax.reduce(heat.time, axis=0))
+    layers = [_layer("step_time", heat, None, unit)]
+    for i, category in enumerate(grid.categories):
+        layers.append(_layer(category.key, heat, i, unit))
+    recorded = len(layers)
+    if heat.time.size > FEW_CELLS:
+        others = sorted(layers[1:], key=lambda layer: -float(layer["limit_percent"]))[: MOST_LAYERS - 1]
+        layers = [layers[0], *(layer for layer in others if layer["limit_percent"] > _LEAST_PERCENT)]
+    part: dict[str, Any] = {
+        "rows": smallest(heat.rows),
+        "first": grid.steps[heat.first].astype(np.int32),
+        "last": grid.steps[heat.last].astype(np.int32),
+        "unit_ms": unit.astype(np.float32),
+        "median_ms": middle.astype(np.float32),
+        "layers": layers,
+        "show": _telling(layers),
+        "note": _note(grid, heat, recorded - len(layers)),
+    }
+    if heat.per > 1:
+        part["at"] = smallest((heat.at - heat.first[None, :]).ravel())
+    if not heat.counted.all():
+        part["warmup"] = (~heat.counted).astype(np.uint8)
+    return part
+
+
+def _unit(middle: Floats, largest: Floats) -> Floats:
+    """By column: 1, 2 or 5 × 10ⁿ ms, so that a value has no more digits than it is known to."""
+    # A step of which one worker takes a hundred times as long as the others is told more coarsely.
+    wanted = np.fmax(middle / _PARTS, largest / (MISSING - 1) * 2.5)
+    wanted = np.where(wanted > 0, wanted, 1.0)
+    power = 10.0 ** np.floor(np.log10(wanted))
+    return np.asarray(power * np.select([wanted >= 5 * power, wanted >= 2 * power], [5.0, 2.0], 1.0))
+
+
+def median(values: Floats) -> Floats:
+    """Over the workers; of a column that nobody recorded NaN."""
+    out: Floats = np.full(values.shape[1], np.nan)
+    known = np.isfinite(values).any(axis=0)
+    out[known] = np.nanmedian(values[:, known], axis=0)
+    return out
+
+
+def limit(heat: Heat, over: Floats) -> float:
+    """Where the colours of a layer end: at what one cell in a hundred exceeds, or the farthest worker on average.
+
+    A single slow cell is then as dark as it gets, and does not bleach all others.
+    """
+    known = np.abs(over[:, heat.counted])
+    known = known[np.isfinite(known)]
+    by_worker = np.abs(heat.mean(over))
+    by_worker = by_worker[np.isfinite(by_worker)]
+    return max(float(np.percentile(known, 99)) if len(known) else 0.0, float(by_worker.max(initial=0.0)), _LEAST_PERCENT)
+
+
+def _layer(key: str, heat: Heat, category: int | None, unit: Floats) -> dict[str, Any]:
+    """One quantity of all cells; `low_ms` and `high_ms` are exceeded by one cell in two hundred."""
+    values, over = heat.values(category), heat.over(category)
+    counted = values[:, heat.counted]
+    counted = counted[np.isfinite(counted)]
+    low, high = np.percentile(counted, (0.5, 99.5)).tolist() if len(counted) else (0.0, 1.0)
+    codes = np.where(np.isfinite(values), np.round(np.nan_to_num(values) / unit), MISSING)
+    return {
+        "key": key,
+        "codes": codes.astype(np.uint16).ravel(),
+        "median_ms": median(values).astype(np.float32),
+        "mean_percent": heat.mean(over).astype(np.float32),
+        "limit_percent": limit(heat, over),
+        "low_ms": low,
+        "high_ms": high,
+    }
+
+
+def _telling(layers: list[dict[str, Any]]) -> str:
+    """What is shown first: the step time, unless workers hardly differ in it (they wait for each other) and one is slow in a category."""
+    most = [float(np.nanmax(layer["mean_percent"], initial=0.0)) for layer in layers]
+    if most[0] >= _TELLING_PERCENT or max(most) <= 3 * most[0]:
+        return str(layers[0]["key"])
+    return str(layers[int(np.argmax(most))]["key"])
+
+
+def _note(grid: Grid, heat: Heat, layers: int) -> str:
+    parts = []
+    if heat.per > 1:
+        parts.append(f"A column is {heat.per:,} steps; a cell shows the slowest of them on that worker.")
+    if len(heat.rows) < len(grid.workers):
+        parts.append(f"Drawn are the {len(heat.rows):,} slowest of {len(grid.workers):,} workers.")
+    if layers:
+        what = "category in which workers differ least is" if layers == 1 else "categories in which workers differ least are"
+        parts.append(f"{layers:,} {what} left out.")
+    return " ".join([*parts, "p.pods.frame has all."]) if parts else ""

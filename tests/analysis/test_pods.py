@@ -1,0 +1,299 @@
+"""Several hosts beside each other: planted stragglers are found, and where nothing is wrong nothing is."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from nbprof.analysis.pods import clocks, collectives, outliers, stragglers
+from nbprof.analysis.pods.chance import deviation, of_others, tail
+from nbprof.analysis.pods.compare import compare
+from nbprof.analysis.pods.own_time import own_time
+from nbprof.analysis.pods.sums import COLUMNS, MOST, OTHERS, a_step, by_host
+from nbprof.profiles.load import load
+from tests.support import pods
+from tests.support.kineto import Kineto, profile
+
+SEEDS = range(20)
+CAUSE = {"kernel": "kernel", "clock": "every_kernel", "once": "host_compute", "input": "input", "host": "host_compute"}
+
+
+@cache
+def found(plant: str | None, seed: int, ranks: int = 8, jitter: float = 0.02):
+    """Stragglers and outliers of a job, and the rest that is not of collectives, which takes as long again."""
+    job, planted = pods.simulate(ranks, 20, plant, seed, jitter=jitter)
+    made = pods.tables(job)
+    own = own_time(made["steps"], made["pods"], made["overlap"], made["each"])
+    table = a_step(made["by_host"], made["steps"])
+    apart = clocks.clocks(made["hosts"], made["each"], made["pods"])
+    late = stragglers.stragglers(own, made["each"], made["steps"], table, apart, made["devices"])
+    ranks_of = made["each"][["host", "rank"]]
+    return {"stragglers": late, "outliers": outliers.outliers(table, own.measured, ranks_of), "own": own}, planted
+
+
+def groups_of(plant: str | None, seed: int, jitter: float = 0.02):
+    job, planted = pods.simulate(8, 20, plant, seed, jitter=jitter)
+    return collectives.by_group(pods.tables(job)["each"], 20, 5.0), planted
+
+
+@pytest.fixture(scope="module", params=["kineto", "xspace"])
+def read(request, tmp_path_factory):
+    """A job as it is written, read and compared; its second straggler is a victim, since it shares a group with the first."""
+    folder = tmp_path_factory.mktemp(request.param) / "job"
+    planted = pods.write(folder, 4, 12, "kernel", 3, form=request.param)
+    return request.param, load(folder), planted
+
+
+def test_what_is_written_is_read(read):
+    form, p, planted = read
+    assert len(p.hosts) == 4
+    assert len(p.steps.frame) == 48
+    assert p.pods.frame.groupby("worker")["device_compute_ms"].mean().idxmax() == p.hosts[planted.ranks[0]]
+    groups = p.device_time.each_collective.groupby("match")["host"].size().value_counts().to_dict()
+    assert groups == ({4: 12, 2: 24} if form == "kineto" else {4: 12})
+    # Clocks are seconds apart.
+    assert p.steps.frame.groupby("host")["start_ms"].min().std() > 1000
+
+
+def test_a_straggler_is_read_from_files(read):
+    _, p, planted = read
+    first = p.pods.stragglers.iloc[0]
+    (slow,) = planted.ranks
+    assert p.pods.stragglers["straggler"].sum() == 1
+    assert (first["host"], first["by"], first["steps"], first["slowest_in"]) == (p.hosts[slow], "collectives", 12, 12)
+    # The kernel takes 2.4 ms and 1.3 times as long.
+    assert first["excess_ms"] == pytest.approx(0.72, abs=0.1)
+    # All the others wait for it.
+    assert first["cost_ms"] == pytest.approx(3 * 0.72, rel=0.15)
+    assert first["cause"] == "kernel"
+    assert first["why"].startswith(f"{pods.GEMM}: 3.")
+    outliers = p.pods.outliers
+    assert set(outliers["host"]) == {p.hosts[slow]}
+    assert outliers.set_index(["kind", "name"]).loc[("kernel", pods.GEMM), "ratio"] == pytest.approx(1.3, abs=0.05)
+
+
+def test_tables_are_those_of_files(tmp_path):
+    job, _ = pods.simulate(4, 6, "link", 1)
+    pods.write(tmp_path / "job", 4, 6, "link", 1)
+    p = load(tmp_path / "job")
+    made, real = compare(**pods.tables(job)), {name: getattr(p.pods, name) for name in ("stragglers", "what_if", "collectives", "clocks")}
+    for name, frame in real.items():
+        pd.testing.assert_frame_equal(made[name], frame, rtol=1e-3, atol=2e-3, obj=name)
+
+
+@pytest.mark.parametrize("plant", CAUSE)
+def test_planted_stragglers_are_found_whatever_the_seed(plant):
+    for seed in SEEDS:
+        frames, planted = found(plant, seed)
+        rows = frames["stragglers"]
+        late = rows[rows["straggler"]]
+        assert late["rank"].tolist() == list(planted.ranks), f"seed {seed}"
+        assert late["cause"].tolist() == [CAUSE[plant]], f"seed {seed}: {late['why'].tolist()}"
+        if plant == "once":
+            assert late[["worst_step", "pauses"]].to_numpy().tolist() == [[planted.step, 1]]
+        assert set(frames["outliers"]["rank"]) <= set(planted.ranks), f"seed {seed}"
+        assert plant == "once" or len(frames["outliers"]), f"seed {seed}"
+
+
+def test_a_slow_link_is_found_whatever_the_seed():
+    for seed in SEEDS:
+        frames, planted = found("link", seed)
+        groups, _ = groups_of("link", seed)
+        assert groups[groups["slow"]]["members"].tolist() == ["{}-{}".format(*planted.ranks)], f"seed {seed}"
+        # Its ranks are late for the others, but it is not they that are slow.
+        assert not frames["stragglers"]["straggler"].any(), f"seed {seed}"
+        assert not len(frames["outliers"]), f"seed {seed}"
+
+
+@pytest.mark.parametrize("jitter", [0.01, 0.03])
+def test_where_nothing_is_wrong_nothing_is_found(jitter):
+    for seed in SEEDS:
+        for ranks in (2, 8) if jitter == 0.03 else (8,):
+            frames, _ = found(None, seed, ranks, jitter)
+            assert not frames["stragglers"]["straggler"].any(), f"seed {seed}"
+            assert not len(frames["outliers"]), f"seed {seed}"
+        # The most that varies is the hardest case of groups.
+        assert jitter < 0.03 or not groups_of(None, seed, jitter)[0]["slow"].any(), f"seed {seed}"
+
+
+def test_equal_hosts_have_no_straggler():
+    one = pods.simulate(2, 20, None, 1)[0][0]
+    frames = compare(**pods.tables([pods.Rank(number, one.steps, one.did) for number in range(8)]))
+    rows = frames["stragglers"]
+    assert not rows["straggler"].any()
+    assert (rows["excess_ms"].abs() < 1e-9).all()
+    assert (rows[["slowest_in", "last_in", "cost_ms", "saved_ms"]] == 0).all(axis=None)
+    assert not len(frames["outliers"])
+
+
+def test_what_a_job_would_take_is_what_it_takes_without_the_straggler():
+    for plant in CAUSE:
+        taken = []
+        for seed in range(5):
+            taken.append(found(plant, seed)[0]["stragglers"]["step_time_ms"].min())
+        without = [found(None, seed)[0]["own"].measured for seed in range(5)]
+        assert np.mean(taken) == pytest.approx(np.mean(without), rel=0.01), plant
+
+
+def test_what_a_job_would_take_without_the_network():
+    for plant in (None, "link", "kernel"):
+        job, _ = pods.simulate(8, 20, plant, 5)
+        then = compare(**pods.tables(job))["what_if"].set_index("what").loc["network_free"]
+        # The gather of a slow pair takes four times as long as others, and all wait for it.
+        own = pods.BASE[pods.REDUCE] + pods.BASE[pods.GATHER] * (4 if plant == "link" else 1)
+        assert then["saved_ms"] == pytest.approx(own / 1e3, rel=0.12), plant
+        assert then["how"] == "about"
+
+
+def test_two_slow_ranks_are_both_found():
+    tables = pods.tables(pods.simulate(16, 20, None, 2)[0])
+    slow = tables["overlap"]["rank"].isin([4, 9])
+    # These computed half a millisecond longer, and waited less.
+    tables["overlap"].loc[slow, "exposed_communication_ms"] -= 0.5
+    rows = compare(**tables)["stragglers"]
+    assert sorted(rows[rows["straggler"]]["rank"]) == [4, 9]
+
+
+def test_waiting_that_is_not_known_is_not_zero():
+    tables = pods.tables(pods.simulate(4, 20, "kernel", 2)[0])
+    tables["each"] = tables["each"].assign(match=-1)
+    frames = compare(**tables)
+    rows, then = frames["stragglers"], frames["what_if"].set_index("what")
+    # Who is slow is told without matching calls; what the others waited is not.
+    assert rows["straggler"].tolist() == [True, False, False, False]
+    assert rows["cost_ms"].isna().all()
+    assert rows["last_in"].isna().all()
+    assert np.isnan(then.loc["network_free", "step_time_ms"])
+    assert "could not be matched" in then.loc["network_free", "reason"]
+    assert not len(frames["collectives"])
+
+
+def test_hosts_that_do_not_communicate_are_compared_by_whole_steps():
+    tables = pods.tables(pods.simulate(4, 20, None, 2)[0])
+    late = tables["steps"]["host"] == "rank 2"
+    for name in ("steps", "pods"):
+        tables[name].loc[late, ["step_time_ms", "input_ms"]] += 1.0
+    silent = tables["overlap"].assign(communication_ms=0.0, exposed_communication_ms=0.0)
+    frames = compare(**tables | {"overlap": silent, "each": tables["each"].iloc[:0]})
+    rows = frames["stragglers"]
+    assert set(rows["by"]) == {"steps"}
+    assert rows[rows["straggler"]]["host"].tolist() == ["rank 2"]
+    assert rows["cause"].iloc[0] == "input"
+    assert rows["cost_ms"].isna().all()
+    assert frames["what_if"].set_index("what").loc["network_free", "reason"].startswith("No communication was recorded")
+    apart = frames["clocks"]
+    assert set(apart["by"]) == {"steps"}
+    # Hosts that do not wait for each other need not begin a step at once.
+    assert (apart["residual_ms"] >= tables["steps"]["step_time_ms"].median()).all()
+
+
+def test_a_rank_that_never_communicates_is_not_compared():
+    tables = pods.tables(pods.simulate(4, 20, None, 2)[0])
+    alone = tables["overlap"]["rank"] == 3
+    tables["overlap"].loc[alone, ["communication_ms", "exposed_communication_ms"]] = 0.0
+    tables["each"] = tables["each"][tables["each"]["rank"] != 3]
+    assert sorted(compare(**tables)["stragglers"]["rank"]) == [0, 1, 2]
+
+
+def test_clocks_are_those_of_the_hosts():
+    job, _ = pods.simulate(8, 20, None, 4)
+    frame = compare(**pods.tables(job))["clocks"].set_index("host")
+    # The true time at which all leave: the last collective of the first step.
+    ends = [rank.did[0][pods.REDUCE][1] / 1e3 for rank in job]
+    assert (frame["offset_ms"] - (np.array(ends) - ends[0])).abs().max() < 0.02
+    assert (frame["residual_ms"] < 0.01).all()
+    assert (frame["residual_ms"] > 0).all()
+    assert frame["offset_ms"].abs().max() > 1000
+
+
+def test_clocks_go_on_through_groups():
+    tables = pods.tables(pods.simulate(4, 20, None, 4)[0])
+    each = tables["each"]
+    whole = compare(**tables)["clocks"]
+    # Ranks 0 and 1, 1 and 2: the clock of 2 is known by that of 1. Nothing is known of 3.
+    chain = each["collective"] == "all_gather"
+    ring = (each["collective"] == "all_reduce") & each["rank"].isin([1, 2])
+    first = chain & each["rank"].isin([0, 1])
+    tables["each"] = each[first | ring]
+    frame = compare(**tables)["clocks"]
+    assert frame["by"].tolist() == ["collectives"] * 3 + [""]
+    assert frame["offset_ms"].tolist()[:3] == pytest.approx(whole["offset_ms"].tolist()[:3], abs=0.02)
+    assert frame.loc[3, ["offset_ms", "drift_ppm", "residual_ms"]].isna().all()
+
+
+def test_nothing_is_claimed_below_the_residual_of_a_clock():
+    tables = pods.tables(pods.simulate(4, 20, "kernel", 2)[0])
+    assert compare(**tables)["stragglers"]["straggler"].any()
+    # Ranks that leave a collective by up to 2 ms apart.
+    each = tables["each"]
+    tables["each"] = each.assign(start_ms=each["start_ms"] + np.random.default_rng(0).uniform(0, 2, len(each)))
+    frames = compare(**tables)
+    assert frames["clocks"]["residual_ms"].min() > 0.72
+    assert not frames["stragglers"]["straggler"].any()
+
+
+def test_of_several_groups_of_one_name_each_is_told():
+    tables = pods.tables(pods.simulate(8, 20, "link", 1)[0])
+    tables["each"] = tables["each"].assign(process_group="")
+    groups = compare(**tables)["collectives"]
+    assert sorted(groups["members"]) == ["0-1", "0-7", "2-3", "4-5", "6-7"]
+    assert groups["slow"].sum() == 1
+
+
+def test_sums_are_of_each_host_alone(tmp_path):
+    pods.write(tmp_path / "job", 2, 6, None, 1)
+    sums = load(tmp_path / "job").run.pod_frames.sums
+    alone = []
+    for number in range(2):
+        (tmp_path / str(number)).mkdir()
+        (file,) = (tmp_path / "job").glob(f"rank000{number}*")
+        alone.append(load(file.rename(tmp_path / str(number) / file.name)).run)
+    parts = [by_host(run.activity, run.trace.events.start, run._host_ops[0], run.steps) for run in alone]
+    pd.testing.assert_frame_equal(sums, pd.concat(parts, ignore_index=True))
+    assert list(sums.columns) == COLUMNS
+    assert not sums["name"].str.startswith("nccl").any()
+    assert sums.set_index(["host", "kind", "name"]).loc[("rank 1", "kernel", pods.GEMM), "occurrences"] == 6
+
+
+def test_names_beyond_the_most_are_one_row(tmp_path):
+    file = Kineto(distributedInfo={"rank": 0})
+    file.step(0, 0, 10_000)
+    for i in range(MOST + 20):
+        file.kernel(f"k{i}", 10 + 10 * i, 1 + i / 1000)
+    # Outside of the step.
+    file.kernel("later", 20_000, 5000)
+    run = profile(tmp_path, file).run
+    sums = by_host(run.activity, run.trace.events.start, run._host_ops[0], run.steps)
+    kernels = sums[sums["kind"] == "kernel"]
+    assert len(kernels) == MOST + 1
+    assert kernels["occurrences"].sum() == MOST + 20
+    assert kernels[kernels["name"] == OTHERS]["occurrences"].tolist() == [20]
+    steps = pd.DataFrame({"host": ["rank 0", "b"], "counted": True})
+    other = pd.DataFrame({"host": "b", "where": "device", "kind": "kernel", "name": ["new"], "self_ps": 10**12})
+    table = a_step(pd.concat([sums, other]), steps).loc[("device", "kernel")]
+    # A name that is not among the most of a host took at most as long as the least of them; a host with few names did not run it.
+    assert table.loc["new", "rank 0"] == pytest.approx(kernels["self_ps"].iloc[MOST - 1] / 1e9)
+    assert table.loc["k319", "b"] == 0
+
+
+def test_medians_of_the_others():
+    values = np.array([[1.0, 2.0, 3.0, 10.0], [5.0, np.nan, 7.0, 9.0], [1.0, np.nan, np.nan, np.nan]])
+    wanted = [[3, 3, 2, 2], [8, np.nan, 7, 6], [np.nan] * 4]
+    np.testing.assert_array_equal(of_others(values), wanted)
+    assert deviation(values)[0, 0] == pytest.approx(1.4826 * 1)
+
+
+def test_tails_of_the_binomial_distribution():
+    assert tail(0, 5, 0.5) == 1
+    assert tail(5, 5, 0.5) == pytest.approx(1 / 32)
+    assert tail(2, 3, 0.25) == pytest.approx(3 * 0.25**2 * 0.75 + 0.25**3)
+    assert tail(1, 1, 1.0) == 1
+
+
+def test_a_single_host_has_nothing_to_be_compared_with():
+    tables = pods.tables(pods.simulate(2, 5)[0][:1])
+    assert own_time(tables["steps"], tables["pods"], tables["overlap"], tables["each"]) is None
+    assert all(not len(frame) for frame in compare(**tables).values())
