@@ -17,6 +17,7 @@ from nbprof.display.categories import BY_KEY
 from nbprof.tools import drawn, register
 from nbprof.tools.header import created, facts, label, notice
 from nbprof.tools.names import NAMES, by_word
+from nbprof.tools.overview import payload as overview
 from nbprof.tools.tool import MOST_EVENTS
 
 if TYPE_CHECKING:
@@ -61,6 +62,23 @@ def dashboard(
         payload[tab] = tool.payload(run, most) if tab in asked or tool.always else _left_out(tool)
     # Last, because it states how long the analysis took.
     return {"meta": meta(run, shown, most), **payload}
+
+
+def early(run: Run) -> dict[str, Any] | None:
+    """The overview alone, to be shown while the rest is made: verdict, figures, step bar, step chart, but no advice.
+
+    None of a run that is not looked at there first, or has no steps.
+    """
+    tools = register.tools()
+    if run.steps.empty or register.alone(run) or any(tool.first(run) for tool in tools.values()):
+        return None
+    tab = {"id": "overview", "label": NAMES["overview"].label, "count": None, "flag": None}
+    return {
+        "meta": {**_around(run), "tabs": [tab], "pending": "analysing…"},
+        **{tab: tool.nothing() for tab, tool in tools.items()},
+        **tools["input"].beside(run),
+        "overview": overview.early(run),
+    }
 
 
 def budget(events: Any) -> int:
@@ -121,8 +139,15 @@ def _left_out(tool: Tool) -> dict[str, Any]:
 
 def meta(run: Run, shown: list[str], most: int = MOST_EVENTS) -> dict[str, Any]:
     """What surrounds the views: header, tabs, notice, footer, receipt."""
-    source, receipt, tools = run.source, run.receipt, register.tools()
+    tools = register.tools()
     shown = sorted(shown, key=lambda tab: not tools[tab].first(run))
+    around = _around(run)
+    return {**around, "tabs": [_tab(run, tab, tools[tab]) for tab in shown], "receipt": around["receipt"] + _omissions(run, most)}
+
+
+def _around(run: Run) -> dict[str, Any]:
+    """What surrounds the views, as far as it does not depend on them."""
+    source, receipt = run.source, run.receipt
     return {
         "version": __version__,
         "label": label(run),
@@ -131,7 +156,6 @@ def meta(run: Run, shown: list[str], most: int = MOST_EVENTS) -> dict[str, Any]:
         "framework": str(run.overview.get("framework") or ""),
         "has_device": len(run.devices) > 0,
         "notice": notice(run),
-        "tabs": [_tab(run, tab, tools[tab]) for tab in shown],
         "heads": drawn.heads(),
         "footer": {
             "events": receipt.events,
@@ -140,7 +164,7 @@ def meta(run: Run, shown: list[str], most: int = MOST_EVENTS) -> dict[str, Any]:
             "file": wording.one_line(source.file or ""),
             "bytes": source.bytes,
         },
-        "receipt": [{"level": line.level, "text": line.text} for line in receipt.lines] + _omissions(run, most),
+        "receipt": [{"level": line.level, "text": line.text} for line in receipt.lines],
     }
 
 
