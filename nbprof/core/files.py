@@ -354,6 +354,6 @@ class RunFiles:
     """What nbprof wrote next to the files when it recorded them."""
 
 
-def alone(files: RunFiles, number: int) -> RunFiles:
-    """One file of a run as a run of its own."""
-    return replace(files, files=(files.files[number],), notes=(), warnings=())
+def some(files: RunFiles, numbers: Sequence[int]) -> RunFiles:
+    """Some files of a run as a run of their own."""
+    return replace(files, files=tuple(files.files[number] for number in numbers), notes=(), warnings=())

@@ -19,6 +19,7 @@ from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.memory import ops as memory_ops_of
 from nbprof.analysis.ops import ops as ops_of
 from nbprof.analysis.ops import torch_ops as torch_ops_of
+from nbprof.core.files import join_some
 from nbprof.core.trace import Note
 from nbprof.run.cache.values import record
 from nbprof.run.lazy import Hosts
@@ -43,20 +44,26 @@ def stacked(values: Sequence[pd.DataFrame], hosts: Hosts, times: Sequence[str] =
     return pd.concat(used, ignore_index=True) if used else values[0]
 
 
+def before(hosts: Hosts) -> list[int]:
+    """How many hosts stand before each group."""
+    return [sum(map(len, hosts.groups[:at])) for at in range(len(hosts.groups))]
+
+
 def memories(values: Sequence[pd.DataFrame], hosts: Hosts, *times: str) -> pd.DataFrame:
     """The rows of all hosts with the name of its host in front of each allocator, as where several hosts are read at once."""
     if len(values) == 1:
         return values[0]
     named = [
-        value.assign(memory_id=[f"{host} {name}" for name in value["memory_id"].tolist()])
-        for value, host in zip(values, hosts.names, strict=True)
+        value.assign(memory_id=[f"{names[0]} {name}" for name in value["memory_id"].tolist()]) if len(names) == 1 else value
+        for value, names in zip(values, hosts.groups, strict=True)
     ]
     return stacked(named, hosts, times)
 
 
 def memory_summaries(values: Sequence[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
     """One row an allocator, the largest peak first."""
-    numbered = [value.assign(peak_host=value["peak_host"] + number) if len(value) else value for number, value in enumerate(values)]
+    first = before(hosts)
+    numbered = [value.assign(peak_host=value["peak_host"] + at) if len(value) else value for at, value in zip(first, values, strict=True)]
     return memories(numbered, hosts, "peak_time_ms").sort_values("peak_bytes", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -80,22 +87,24 @@ def sums(frame: pd.DataFrame, keys: Sequence[str], *columns: str) -> pd.DataFram
     return frame.groupby(list(keys), sort=False, dropna=False)[list(columns)].sum(min_count=1).reset_index()
 
 
-def folded(notes: Sequence[Sequence[Note]], names: Sequence[str]) -> list[Note]:
-    """The notes of several hosts: what several say alike is one line that says how many, what one alone says names it."""
+def folded(notes: Sequence[Sequence[Note]], groups: Sequence[Sequence[str]]) -> list[Note]:
+    """The notes of several groups of hosts: what all of them say is said once, what some say names them."""
     by_note: dict[tuple[str, str], list[str]] = {}
-    for name, of_host in zip(names, notes, strict=True):
-        for note in of_host:
-            told = by_note.setdefault((note.level, note.text.replace(name, "\0")), [])
-            if name not in told:
-                told.append(name)
+    for names, of_group in zip(groups, notes, strict=True):
+        # Of a host that was read alone its own name does not make a note another one.
+        said = [(note.level, note.text.replace(names[0], _HERE) if len(names) == 1 else note.text) for note in of_group]
+        for key in dict.fromkeys(said):
+            by_note.setdefault(key, []).extend(names)
+    whole = sum(map(len, groups))
     out = []
-    for (level, text), told in by_note.items():
-        where = f"{len(told):,} of {len(names):,} hosts: " if len(told) > 1 else "" if "\0" in text else f"{told[0]}: "
-        here = told[0] if len(told) == 1 else "this host"
-        all_of_them = len(told) == len(names) > 1
-        out.append(Note(level, (f"Each of {len(names):,} hosts: " if all_of_them else where) + text.replace("\0", here)))  # type: ignore[arg-type]
+    for (level, text), names in by_note.items():
+        named = text.replace(_HERE, names[0] if len(names) == 1 else "this host")
+        where = "" if len(names) == whole else f"{join_some(names, 3)}: " if _HERE not in text or len(names) > 1 else ""
+        out.append(Note("warning" if level == "warning" else "info", where + named))
     return out
 
+
+_HERE = "\0"
 
 MeasuredSteps = tuple[pd.DataFrame, bool, "tuple[int, int] | None", pd.DataFrame, list[float]]
 """The steps as each host recorded them, whether it compiled, its compute in 16 and 32 bit, steps of cores, and busy shares of devices."""
@@ -173,7 +182,7 @@ def findings(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
         if 2 * len(mine) <= len(values):
             continue
         middle = mine.sort_values("gain_ms_per_step", kind="stable").iloc[[(len(mine) - 1) // 2]]
-        which = hosts.names[int(middle["_host"].iloc[0])]
+        which = join_some(hosts.groups[int(middle["_host"].iloc[0])], 1)
         about = f" (Of {which}; found on {len(mine):,} of {len(values):,} hosts examined.)"
         parts.append(middle.assign(evidence=middle["evidence"] + about))
     if not parts:
@@ -189,7 +198,7 @@ Told = tuple[list[Note], int, int, list[Note], int]
 def told(values: list[Told], hosts: Hosts) -> Told:
     """What the receipt says of all hosts."""
     about, tangled, total, memory, cut = zip(*values, strict=True)
-    return folded(about, hosts.names), sum(tangled), sum(total), folded(memory, hosts.names), sum(cut)
+    return folded(about, hosts.groups), sum(tangled), sum(total), folded(memory, hosts.groups), sum(cut)
 
 
 def extent(values: list[tuple[int, int]], hosts: Hosts) -> tuple[int, int]:

@@ -68,15 +68,15 @@ class Hosts(Protocol):
     """What is known of each of several hosts that were read apart."""
 
     @property
-    def names(self) -> list[str]:
-        """What they are called."""
+    def groups(self) -> list[list[str]]:
+        """The names of those that were read together."""
 
     @property
     def late_ms(self) -> list[float]:
-        """By how much the clock of a host begins after that of the run: what its times are moved by."""
+        """By how much the clock of each group begins after that of the run: what its times are moved by."""
 
     def values(self, name: str) -> list[Any]:
-        """The value of that name of each host."""
+        """The value of that name of each group."""
 
     def reading(self, when: str) -> Hosts:
         """Those of which values of that kind are read."""

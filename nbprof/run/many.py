@@ -31,7 +31,7 @@ _READ = "read"
 
 
 def partial(files: RunFiles, capture: CaptureInfo | None, given_peaks: Mapping[str, float] | None, whens: Sequence[str]) -> bytes:
-    """What one host leaves of its file, as the bytes of a `Partial`: the values that are read at some times. Runs in a worker.
+    """What some hosts leave of their files, as the bytes of a `Partial`: the values that are read at some times. Runs in a worker.
 
     Raises
     ------
@@ -60,35 +60,35 @@ def _getter(group: str, attribute: str) -> Callable[[Run], Any]:
 
 
 class Read:
-    """Values of some hosts.
+    """Values of groups of hosts.
 
     Parameters
     ----------
     partials : sequence of Partial
-        One a host.
-    names : list of str
-        What they are called in the run.
-    own : list of str
+        One a group.
+    groups : list of list of str
+        What the hosts are called in the run.
+    own : list of list of str
         What they call themselves.
     late_ms : list of float
     """
 
-    def __init__(self, partials: Sequence[Partial], names: list[str], own: list[str], late_ms: list[float]) -> None:
-        self.names, self.late_ms = names, late_ms
+    def __init__(self, partials: Sequence[Partial], groups: list[list[str]], own: list[list[str]], late_ms: list[float]) -> None:
+        self.groups, self.late_ms = groups, late_ms
         self._partials = partials
-        self._renamed = [(old, new) if old != new else None for old, new in zip(own, names, strict=True)]
+        self._renamed = [{old: new for old, new in zip(*both, strict=True) if old != new} for both in zip(own, groups, strict=True)]
 
     def values(self, name: str) -> list[Any]:
-        """The value of that name of each host."""
-        return [_named(one[name], change) for one, change in zip(self._partials, self._renamed, strict=True)]
+        """The value of that name of each group."""
+        return [_named(one[name], names) for one, names in zip(self._partials, self._renamed, strict=True)]
 
     def reading(self, when: str) -> Hosts:
         """No others are known."""
         raise KeyError(when)
 
 
-More = Callable[[Sequence[int], Sequence[str]], "tuple[dict[int, bytes], list[Missing]]"]
-"""Reads some files, by their numbers, again: for what is asked for later."""
+More = Callable[[Sequence[parallel.Group], Sequence[str]], "tuple[dict[parallel.Group, bytes], list[Missing]]"]
+"""Reads files in groups, now or again: for what is asked for later."""
 
 
 class Parts:
@@ -97,30 +97,37 @@ class Parts:
     Parameters
     ----------
     files : RunFiles
+    together : sequence of Group
+        The groups in which files are read.
     more : callable
         Reads them; see `More`.
     """
 
-    def __init__(self, files: RunFiles, more: More) -> None:
+    def __init__(self, files: RunFiles, together: Sequence[parallel.Group], more: More) -> None:
         self._more = more
-        self._all = (FIRST, REST, SOME) if len(files.files) <= parallel.MANY else (FIRST,)
-        data, self.missing = more(range(len(files.files)), self._all)
+        few = len(files.files) <= parallel.MANY
+        whens = (FIRST, REST, SOME) if few else (FIRST,)
+        data, self.missing = more([(number,) for number in range(len(files.files))] if few else together, whens)
         partials = [Partial(one) for one in data.values()]
-        self.numbers = list(data)
+        self._together = list(data)
+        self.numbers = [number for group in data for number in group]
         self.read: list[dict[str, Any]] = [one[_READ] for one in partials]
-        self._own = [str(one["hosts"][0]) for one in partials]
-        self.names = _distinct(self._own, [stem(files.files[number].name) for number in data])
+        self._own: list[list[str]] = [one["hosts"] for one in partials]
+        names = iter(_distinct([name for own in self._own for name in own], [stem(files.files[number].name) for number in self.numbers]))
+        self.groups = [[next(names) for _ in own] for own in self._own]
         known = [one["epoch_ns"] for one in self.read if one["epoch_ns"]]
         self.epoch_ns: int = min(known, default=0)
         # A host without a clock stands at its own start, as where all are read at once.
         self.late_ms = [(one["epoch_ns"] - self.epoch_ns) / 1e6 if one["epoch_ns"] else 0.0 for one in self.read]
-        self._read: dict[str, Read] = dict.fromkeys(self._all, Read(partials, self.names, self._own, self.late_ms))
+        self._read: dict[str, Read] = dict.fromkeys(whens, Read(partials, self.groups, self._own, self.late_ms))
 
-    def __len__(self) -> int:
-        return len(self.names)
+    @property
+    def names(self) -> list[str]:
+        """The hosts."""
+        return [name for group in self.groups for name in group]
 
     def values(self, name: str) -> list[Any]:
-        """The value of that name of each host."""
+        """The value of that name of each group."""
         return self._read[FIRST].values(name)
 
     def reading(self, when: str) -> Hosts:
@@ -132,20 +139,33 @@ class Parts:
             A file is not there any more.
         """
         if when not in self._read:
-            places = range(len(self)) if when == REST else self._typical()
-            data, missing = self._more([self.numbers[at] for at in places], (when,))
-            if missing:
-                raise ReadError(f"it was read before, and cannot be now: {missing[0].reason}", path=missing[0].file)
-            parts = [Partial(data[self.numbers[at]]) for at in places]
-            picked = [[of[at] for at in places] for of in (self.names, self._own, self.late_ms)]
-            self._read[when] = Read(parts, *picked)  # type: ignore[arg-type]
+            self._read[when] = self._again() if when == REST else self._some()
         return self._read[when]
+
+    def _again(self) -> Read:
+        return Read(self._asked(self._together, REST), self.groups, self._own, self.late_ms)
+
+    def _some(self) -> Read:
+        """Some hosts, each by itself."""
+        places = self._typical()
+        partials = self._asked([(self.numbers[at],) for at in places], SOME)
+        names, own = self.names, [name for group in self._own for name in group]
+        epochs = [one[_READ]["epoch_ns"] for one in partials]
+        late = [(epoch - self.epoch_ns) / 1e6 if epoch else 0.0 for epoch in epochs]
+        return Read(partials, [[names[at]] for at in places], [[own[at]] for at in places], late)
+
+    def _asked(self, together: Sequence[parallel.Group], when: str) -> list[Partial]:
+        data, missing = self._more(together, (when,))
+        if missing or set(data) != set(together):
+            lost = missing[0] if missing else Missing("", "")
+            raise ReadError(f"it was read before, and cannot be now: {lost.reason}", path=lost.file)
+        return [Partial(data[group]) for group in together]
 
     def _typical(self) -> list[int]:
         """Some hosts from the fastest to the slowest, by the mean length of their steps; without steps, from the first to the last."""
-        steps = [value[0] for value in self.values("_measured_steps")]
-        mean = [float(frame["step_time_ms"].mean()) if len(frame) else 0.0 for frame in steps]
-        order = np.argsort(mean, kind="stable")
+        steps = combine.measured_steps(self.values("_measured_steps"), self)[0]
+        mean = steps.groupby("host")["step_time_ms"].mean() if len(steps) else pd.Series(dtype=np.float64)
+        order = np.argsort(mean.reindex(self.names).fillna(0.0).to_numpy(), kind="stable")
         return sorted({int(order[round(at)]) for at in np.linspace(0, len(order) - 1, parallel.MANY)})
 
     def receipt(self) -> Receipt:
@@ -154,8 +174,8 @@ class Parts:
         for one in self.read:
             for reason, count in one["skipped"].items():
                 out.skip(reason, count)
-        out.notes = combine.folded([one["notes"] for one in self.read], self.names)
-        if twice := sum(old != new for old, new in zip(self._own, self.names, strict=True)):
+        out.notes = combine.folded([one["notes"] for one in self.read], self.groups)
+        if twice := sum(old != new for own, group in zip(self._own, self.groups, strict=True) for old, new in zip(own, group, strict=True)):
             what = "1 file names a host that another names" if twice == 1 else f"{twice:,} files name a host that another names"
             out.warn(f"{what}, too, and is shown under its own name. If these are separate recordings, open them one by one.")
         if self.missing:
@@ -177,19 +197,19 @@ def _distinct(names: Sequence[str], stems: Sequence[str]) -> list[str]:
     return out
 
 
-def _named(value: Any, change: tuple[str, str] | None) -> Any:
-    """A value in which a host has another name."""
-    if change is None:
+def _named(value: Any, names: Mapping[str, str]) -> Any:
+    """A value in which some hosts have other names."""
+    if not names:
         return value
     if isinstance(value, pd.DataFrame):
-        return value.assign(**{column: value[column].replace(*change) for column in ("host", "worker") if column in value})
+        return value.assign(**{column: value[column].replace(names) for column in ("host", "worker") if column in value})
     if isinstance(value, list):
-        return [_named(item, change) for item in value]
+        return [_named(item, names) for item in value]
     if isinstance(value, tuple):
-        return tuple(_named(item, change) for item in value)
+        return tuple(_named(item, names) for item in value)
     if isinstance(value, dict):
-        return {key: _named(item, change) for key, item in value.items()}
-    return change[1] if isinstance(value, str) and value == change[0] else value
+        return {key: _named(item, names) for key, item in value.items()}
+    return names.get(value, value) if isinstance(value, str) else value
 
 
 class CombinedRun(Run):
@@ -244,10 +264,10 @@ class CombinedRun(Run):
         options = {"warmup": capture.warmup if capture is not None else None, "peaks": given_peaks or None, "apart": 1}
         run_cache = open_run_cache(files, {key: value for key, value in options.items() if value is not None})
 
-        def more(numbers: Sequence[int], whens: Sequence[str]) -> tuple[dict[int, bytes], list[Missing]]:
-            return parallel.read(files, numbers, (capture, given_peaks, tuple(whens)), workers, progress)
+        def more(together: Sequence[parallel.Group], whens: Sequence[str]) -> tuple[dict[parallel.Group, bytes], list[Missing]]:
+            return parallel.read(files, together, (capture, given_peaks, tuple(whens)), workers, progress)
 
-        hosts = _Later(lambda: Parts(files, more))
+        hosts = _Later(lambda: Parts(files, parallel.groups(len(files.files), workers), more))
         trace = run_cache.trace(lambda: without_events(hosts.parts))
         for note in files.notes:
             trace.receipt.info(note)
@@ -307,8 +327,8 @@ class _Later:
         return self.parts.missing
 
     @property
-    def names(self) -> list[str]:
-        return self.parts.names
+    def groups(self) -> list[list[str]]:
+        return self.parts.groups
 
     @property
     def late_ms(self) -> list[float]:

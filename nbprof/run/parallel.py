@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from pickle import PicklingError
 from typing import Any
 
 from nbprof.core.errors import NbprofError, ReadError
-from nbprof.core.files import RunFiles, alone, size_text
+from nbprof.core.files import RunFiles, size_text, some
 from nbprof.core.version import __version__
 from nbprof.run.partial import PartialError
 from nbprof.run.processes import Processes, WorkerEndedError
@@ -27,6 +27,10 @@ MANY = 8
 """Runs of more files than this are read by several processes where nobody says how."""
 
 _TELL_S = 0.25
+_MOST_TOGETHER = 16
+_TASKS = 4
+_WORKERS = 32
+"""Of executors that somebody gives nobody says how many workers they have: fewer only have more to do."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +41,27 @@ class Missing:
     reason: str
 
 
+Group = tuple[int, ...]
+"""Files that are read together, by their numbers: what they cost beside their bytes is paid once."""
+
+
+def groups(files: int, workers: Workers | None) -> list[Group]:
+    """The files of a run in groups of neighbours, several for each worker, so that none is long at work when all others are done."""
+    several = _TASKS * (workers if isinstance(workers, int) else _cores() if workers is None else _WORKERS)
+    size = max(1, min(_MOST_TOGETHER, files // several))
+    return [tuple(range(at, min(at + size, files))) for at in range(0, files, size)]
+
+
 def read(
     files: RunFiles,
-    numbers: Sequence[int],
+    together: Sequence[Group],
     how: tuple[Any, ...],
     workers: Workers | None,
     progress: Callable[[str], None] | None,
-) -> tuple[dict[int, bytes], list[Missing]]:
-    """The partials of some files by their numbers, and those that could not be read; `how` is what `many.partial` takes beside a file.
+) -> tuple[dict[Group, bytes], list[Missing]]:
+    """The partials of some groups of files, and the files that could not be read; `how` is what `many.partial` takes beside files.
+
+    Where a group cannot be read, its files are read one by one.
 
     Raises
     ------
@@ -53,41 +70,50 @@ def read(
     NbprofError
         The workers have no nbprof, or another version.
     """
-    sizes = [files.files[number].size or 0 for number in numbers]
-    done: list[bytes | Missing | None] = [None] * len(sizes)
+    sizes = {number: files.files[number].size or 0 for group in together for number in group}
+    done: dict[Group, bytes] = {}
+    missing: dict[int, Missing] = {}
     first: Exception | None = None
     began = told = time.perf_counter()
-    with _executor(workers, len(sizes)) as executor:
-        futures = {executor.submit(host, __version__, alone(files, number), *how): at for at, number in enumerate(numbers)}
-        waiting: set[Future[bytes]] = set(futures)
+    with _executor(workers, len(together)) as executor:
+
+        def ask(group: Group) -> Future[bytes]:
+            future = executor.submit(hosts, __version__, some(files, group), *how)
+            asked[future] = group
+            return future
+
+        asked: dict[Future[bytes], Group] = {}
+        waiting = {ask(group) for group in together}
         try:
             while waiting:
                 ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in ready:
-                    at = futures[future]
+                    group = asked[future]
                     try:
-                        done[at] = future.result()
+                        done[group] = future.result()
                     except (ReadError, MemoryError, WorkerEndedError) as error:
+                        if len(group) > 1:
+                            waiting |= {ask((number,)) for number in group}
+                            continue
                         first = first or error
-                        done[at] = Missing(files.files[numbers[at]].name, _reason(error))
+                        missing[group[0]] = Missing(files.files[group[0]].name, _reason(error))
                 now = time.perf_counter()
                 if progress is not None and (now - told > _TELL_S or not waiting):
                     told = now
-                    progress(_progress([one is not None for one in done], sizes, now - began))
+                    progress(_progress([*missing, *(number for group in done for number in group)], sizes, now - began))
         except Exception as error:
             raise _of_workers(error) from error
         finally:
             # Nobody waits for the rest, also in an executor that somebody else goes on with.
             for future in waiting:
                 future.cancel()
-    parts = {number: one for number, one in zip(numbers, done, strict=True) if isinstance(one, bytes)}
-    if not parts and first is not None:
+    if not done and first is not None:
         raise first
-    return parts, [one for one in done if isinstance(one, Missing)]
+    return dict(sorted(done.items())), [missing[number] for number in sorted(missing)]
 
 
-def host(version: str, files: RunFiles, *how: Any) -> bytes:
-    """What one host leaves of its file. Runs in a worker.
+def hosts(version: str, files: RunFiles, *how: Any) -> bytes:
+    """What some hosts leave of their files. Runs in a worker.
 
     Raises
     ------
@@ -159,11 +185,11 @@ def _of_workers(error: Exception) -> Exception:
     return error
 
 
-def _progress(done: list[bool], sizes: list[int], seconds: float) -> str:
+def _progress(done: Sequence[int], sizes: Mapping[int, int], seconds: float) -> str:
     """`reading hosts: 12 of 64, 20 MiB of 104 MiB, 4 s left`."""
-    read, whole = sum(size for size, ready in zip(sizes, done, strict=True) if ready), sum(sizes)
+    read, whole = sum(sizes[number] for number in done), sum(sizes.values())
     left = seconds * (whole - read) / read if read else 0.0
-    text = f"reading hosts: {sum(done):,} of {len(done):,}"
+    text = f"reading hosts: {len(done):,} of {len(sizes):,}"
     if whole:
         text += f", {size_text(read)} of {size_text(whole)}"
     return text + (f", {left:.0f} s left" if 0 < read < whole else "")

@@ -33,7 +33,7 @@ from nbprof.analysis.steps import backlog, periodic, pods, steps, tpu_cores, war
 from nbprof.core import remedies
 from nbprof.core.cells import readable
 from nbprof.core.errors import NbprofError
-from nbprof.core.files import RunFiles, SourceFile, alone
+from nbprof.core.files import RunFiles, SourceFile, some
 from nbprof.core.trace import Note, Receipt, Trace
 from nbprof.dialects.xplane import tpu_cores as xplane_tpu_cores
 from nbprof.formats.hosts import hosts_missing
@@ -161,7 +161,7 @@ class Run(Frames):
         files = self.files
         if files is None or not by_name(files.format).apart or len(files.files) < len(self.hosts):
             raise NbprofError("the files of this run are not one per host, so no host can be opened by itself.")
-        return Run.read(alone(files, self._file_of(number)), self.capture, given_peaks=self._given_peaks or None)
+        return Run.read(some(files, [self._file_of(number)]), self.capture, given_peaks=self._given_peaks or None)
 
     def _file_of(self, number: int) -> int:
         """Which of the files is that of a host."""
@@ -264,7 +264,7 @@ class Run(Frames):
         warmup = self.capture.warmup if self.capture is not None else None
         return steps.numbered(found, warmup, iterations=ITERATIONS in self.stated["traits"])
 
-    @cached
+    @persisted
     def _steps_and_share(self) -> tuple[pd.DataFrame, float | None, pd.DataFrame, float | None]:
         found, compiled, widths, cores, busy = self._measured_steps
         return self._numbered((found, compiled)), steps.share_of_16_bit(widths), cores, overview.busy(busy)
@@ -325,7 +325,7 @@ class Run(Frames):
     def _eager_us(self) -> dict[str, tuple[float, float]]:
         return ops.eager_us(self.activity, self._host_ops[0])
 
-    @cached
+    @persisted
     def _ops_pair(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         return ops.frames(ops.with_rates(self._op_sums, self.activity))
 
@@ -345,7 +345,7 @@ class Run(Frames):
             return self._op_sums, self.kernels
         return ops.summed(self.activity, ops.in_steps(self.activity), *self._host_ops), kernels.in_steps(self.activity)
 
-    @cached
+    @persisted
     def ops_in_steps(self) -> pd.DataFrame:
         """Time by op without device work launched before the recording began: what figures a step are made of."""
         return self.ops if self.backlog.empty else ops.table(ops.with_rates(self._sums_in_steps[0], self.activity), with_idle=False)

@@ -227,8 +227,8 @@ def test_a_person_who_waits_is_waited_for(cache, path, monkeypatch):
 
     from nbprof.analysis.steps import steps
 
-    original = steps.frame
-    monkeypatch.setattr(steps, "frame", slow)
+    original = steps.measured
+    monkeypatch.setattr(steps, "measured", slow)
     thread = threading.Thread(target=lambda: profile.steps.frame)
     thread.start()
     assert inside.wait(30)
