@@ -186,7 +186,7 @@ def _layer(key: str, heat: Heat, category: int | None, unit: Floats) -> dict[str
 def _telling(layers: list[dict[str, Any]]) -> str:
     """What is shown first: the step time, unless workers hardly differ in it (they wait for each other) and one is slow in a category."""
     most = [float(np.nanmax(layer["mean_percent"], initial=0.0)) for layer in layers]
-    if most[0] >= _TELLING_PERCENT or max(most) <= 3 * most[0]:
+    if most[0] >= _TELLING_PERCENT or max(most) < max(_TELLING_PERCENT, 3 * most[0]):
         return str(layers[0]["key"])
     return str(layers[int(np.argmax(most))]["key"])
 
