@@ -49,6 +49,36 @@ def frame(activity: Activity, rows: pd.DataFrame | None = None) -> pd.DataFrame:
     return out[COLUMNS]
 
 
+_KEY = ["kernel", "registers", "static_shared_bytes", "dynamic_shared_bytes", "block", "grid", "op_tensor_core_eligible"]
+
+
+def added(frames_of_hosts: list[pd.DataFrame]) -> pd.DataFrame:
+    """The kernels of several hosts, of which each is given as `frame`, as it would give all of them together."""
+    parts = [part for part in frames_of_hosts if len(part)]
+    if not parts:
+        return frames_of_hosts[0]
+    rows = pd.concat(parts, ignore_index=True)
+    rows["ns"] = np.round(rows["total_us"].to_numpy(np.float64) * 1000).astype(np.int64)
+    grouped = rows.groupby([*_KEY, "uses_tensor_core", "op"], sort=False, dropna=False)
+    out = grouped.agg(
+        occurrences=("occurrences", "sum"),
+        ns=("ns", "sum"),
+        min_us=("min_us", "min"),
+        max_us=("max_us", "max"),
+        # The first that is known.
+        occupancy_percent=("occupancy_percent", "first"),
+        occupancy_source=("occupancy_source", "first"),
+    ).reset_index()
+    out["total_us"] = out["ns"] / 1000
+    out["avg_us"] = (out["ns"] // out["occurrences"]) / 1000
+    uses = out["uses_tensor_core"].to_numpy(np.float64, na_value=-1.0)
+    order = _order(out.assign(uses_tensor_core=uses.astype(np.int64)), out["ns"].to_numpy(np.int64))
+    out = out.iloc[order].reset_index(drop=True)
+    out["rank"] = np.arange(1, len(out) + 1)
+    out["occupancy_source"] = out["occupancy_source"].where(out["occupancy_source"].notna(), None)
+    return out[COLUMNS]
+
+
 def in_steps(activity: Activity) -> pd.DataFrame:
     """`frame` without kernels that were launched before the recording began, for figures a step."""
     return frame(activity, activity.kernels[backlog.apart(activity, activity.kernels)])

@@ -69,12 +69,15 @@ def overview(
     memory: pd.DataFrame,
     dropped: int,
     *,
+    functions: pd.DataFrame,
+    captures: bool,
     tf_data: bool,
     input_traced: bool,
 ) -> dict[str, Any]:
     """The mapping `p.overview`: FRAMES.md's keys, the verdict with its evidence, the checks, and the facts of the run.
 
-    `half` is the percent of device compute in 16 bit, `busy` comes from the function of that name, `tf_data` says whether tf.data worked,
+    `half` is the percent of device compute in 16 bit, `busy` comes from the function of that name, `functions` are those of
+    `checks.functions`, `captures` says whether launches were captured into a graph, `tf_data` whether tf.data worked,
     `input_traced` whether the profile can tell how long steps wait for input,
     `in_steps` are the ops without what was launched before the recording began, `eager_us` the self time of eager runs, and
     of all, by side.
@@ -85,7 +88,7 @@ def overview(
     mean = summary.set_index("category")["mean_ms"]
     percent = summary.set_index("category")["percent"]
     out: dict[str, Any] = {
-        **_verdict(activity, steps, mean, percent, dropped, busy),
+        **_verdict(activity, steps, mean, percent, dropped, busy, captures=captures),
         "step_time_ms": _known(mean["step_time"]),
         "step_time_sd_ms": _known(summary.set_index("category")["sd_ms"]["step_time"]),
         "input_percent": _known(percent["input"]) if input_traced else None,
@@ -107,7 +110,6 @@ def overview(
     out["steps"] = len(steps)
     out["environment"] = environment(activity)
     shares = {str(key): _known(value) for key, value in percent.items()} if len(steps) else {}
-    functions = checks.functions(activity, steps)
     out["tf_functions"] = functions
     out["checks"] = checks.checks(shares, out, functions, tf_data=tf_data, input_traced=input_traced, framework=activity.framework)
     out["top_ops_where"] = "device" if (ops["where"] == "device").any() else "host"
@@ -196,18 +198,27 @@ def _architecture(name: str, kind: str, capability: Any) -> str | None:
     return "Volta" if major == "7" and minor else _ARCHITECTURES.get(int(major)) if major.isdigit() else None
 
 
-def busy(activity: Activity, steps: pd.DataFrame) -> float | None:
+def busy(shares: list[float] | None) -> float | None:
     """Percent of the time in counted steps in which a device ran something; None without a device or without steps.
 
+    Of several devices it is the mean of those that ran anything in these steps. `shares` are what `busy_shares` gives.
+    """
+    ran = [share for share in shares or () if share > 0]
+    return float(np.mean(ran)) if ran else 0.0 if shares else None
+
+
+def busy_shares(activity: Activity, steps: pd.DataFrame) -> list[float]:
+    """By device: percent of the time in counted steps in which it ran something; none without a device or without steps.
+
     A kernel, a copy or a fill on any stream counts, an instant once, whatever step launched it: so a device can be busy while the step
-    breakdown shows the host at work. Of several devices it is the mean of those that ran anything in these steps.
+    breakdown shows the host at work.
     """
     used = counted(steps)
     work = activity.work
     on_device = work["device"].to_numpy() >= 0
     # A device that nothing was recorded on may have run nothing, or may not have been traced.
     if not on_device.any() or not len(used):
-        return None
+        return []
     host, device, start, end = (work[name].to_numpy(np.int64)[on_device] for name in ("host", "device", "start", "end"))
     shares = []
     for at in np.unique(host).tolist():
@@ -220,8 +231,7 @@ def busy(activity: Activity, steps: pd.DataFrame) -> float | None:
             rows = (host == at) & (device == number)
             low, high, _ = flatten(start[rows], end[rows], np.ones(int(rows.sum()), np.int16))
             shares.append(100 * (_before(low, high, stop) - _before(low, high, begin)).sum() / whole)
-    ran = [share for share in shares if share > 0]
-    return float(np.mean(ran)) if ran else 0.0 if shares else None
+    return [float(share) for share in shares]
 
 
 def _before(low: Int64s, high: Int64s, at: Int64s) -> Int64s:
@@ -254,7 +264,7 @@ def _ops(ops: pd.DataFrame, activity: Activity, eager_us: dict[str, tuple[float,
 
 
 def _verdict(
-    activity: Activity, steps: pd.DataFrame, mean: pd.Series, percent: pd.Series, dropped: int, busy: float | None
+    activity: Activity, steps: pd.DataFrame, mean: pd.Series, percent: pd.Series, dropped: int, busy: float | None, *, captures: bool
 ) -> dict[str, Any]:
     shares = {c: _known(percent[c]) or 0.0 for c in CATEGORIES}
     if not len(steps):
@@ -309,7 +319,7 @@ def _verdict(
     if bound == "input" and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2:
         why = "the step waits until its data is copied from host memory to the device"
     second = max((c for c in CATEGORIES if c != bound), key=lambda c: shares[c])
-    captures = bound == "compile" and (activity.texts.values[activity.calls["kind"].to_numpy()] == "captured").any()
+    captures = captures and bound == "compile"
     if captures:
         why = "launches are captured into a graph within the step, which is done once"
     if bound == "device_compute" and shares[second] >= checks.INPUT_HIGH:

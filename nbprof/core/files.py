@@ -7,7 +7,7 @@ import mmap
 import os
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -352,3 +352,8 @@ class RunFiles:
     """Limit for decompressing a file of these."""
     sidecar: SourceFile | None = None
     """What nbprof wrote next to the files when it recorded them."""
+
+
+def alone(files: RunFiles, number: int) -> RunFiles:
+    """One file of a run as a run of its own."""
+    return replace(files, files=(files.files[number],), notes=(), warnings=())

@@ -257,6 +257,8 @@ class Format:
         The reader unpacks, and takes `limit_bytes`.
     unpacks : frozenset of str
         Packings that the reader takes as they are.
+    apart : bool
+        Each file is a host of its own, and can be read without the others.
     says_decoded : bool
         The reader says how far decoding is.
     framework : callable, optional
@@ -278,6 +280,7 @@ class Format:
     recordings: Recordings | None = None
     bounded: bool = False
     unpacks: frozenset[str] = frozenset()
+    apart: bool = False
     says_decoded: bool = False
     framework: Callable[[Path], str] = _unknown
 

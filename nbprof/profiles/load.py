@@ -11,8 +11,11 @@ from nbprof.activity.given_peaks import checked
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import LIMIT_BYTES, RunFiles
 from nbprof.formats.msprof.export import exported
+from nbprof.formats.register import by_name
 from nbprof.profiles import live
 from nbprof.profiles.profile import Profile
+from nbprof.run.many import CombinedRun
+from nbprof.run.parallel import MANY, Workers
 from nbprof.run.run import Run
 from nbprof.sources.locate import Source, Ways, find
 from nbprof.sources.recording import CaptureInfo, Recording
@@ -42,6 +45,7 @@ def load(
     storage_options: Mapping[str, Any] | None = None,
     limit_bytes: int = LIMIT_BYTES,
     peaks: Mapping[str, float] | None = None,
+    executor: Workers | None = None,
 ) -> Profile:
     """Load an existing profile from a file, a run, a logdir, an archive or a URL.
 
@@ -70,6 +74,10 @@ def load(
         What one device can do in a second, for the roofline and all utilizations, where the profile does not tell it or tells it wrong:
         `{"flops": 312e12, "bytes": 2.0e12}`, operations at 16 bits and bytes of its main memory; either may be left out. Also `cmem_read`,
         `cmem_write`, `vmem_read`, `vmem_write` and `shared_memory`, bytes of the memories on the chip.
+    executor : Executor, Client or int, optional
+        Who reads the files of a run of several hosts, each by itself: any `concurrent.futures.Executor`, a `dask.distributed.Client`, or
+        so many processes of this machine. More than eight hosts are read by as many processes as there are cores by default. The events
+        of hosts that are read so stay in their files: `p.rank(3)` opens one host whole.
 
     Returns
     -------
@@ -95,7 +103,7 @@ def load(
     """
     __tracebackhide__ = True
     try:
-        profile = read(source, run, progress, storage_options=storage_options, limit_bytes=limit_bytes, peaks=peaks)
+        profile = read(source, run, progress, storage_options=storage_options, limit_bytes=limit_bytes, peaks=peaks, executor=executor)
     except NbprofError as error:
         # The sentence says it all; below seventy lines of how nbprof reads nobody would see it.
         raise error.with_traceback(None) from None
@@ -111,12 +119,16 @@ def read(
     storage_options: Mapping[str, Any] | None = None,
     limit_bytes: int = LIMIT_BYTES,
     peaks: Mapping[str, float] | None = None,
+    executor: Workers | None = None,
 ) -> Profile:
     """Like `load`, but `nbprof.last` does not change."""
     given = None if peaks is None else checked(peaks)
     ways = Ways(storage_options or {}, limit_bytes, progress)
     files = exported(lambda: find(source, run, ways), progress)
-    return Profile(Run.read(files, capture=captured(files), progress=progress, given_peaks=given))
+    capture = captured(files)
+    if by_name(files.format).apart and len(files.files) > (MANY if executor is None else 1):
+        return Profile(CombinedRun.read_apart(files, capture, progress, workers=executor, given_peaks=given))
+    return Profile(Run.read(files, capture=capture, progress=progress, given_peaks=given))
 
 
 def captured(files: RunFiles) -> CaptureInfo | None:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from nbprof.analysis.device_time.device_time import rank_of
 from nbprof.core.errors import NbprofError
+from nbprof.core.files import join_some
 from nbprof.core.whole import written
 from nbprof.run.run import Run
 from nbprof.schema.frames import names
@@ -205,6 +207,33 @@ class Profile:
     def hosts(self) -> list[str]:
         """The machines that were recorded."""
         return list(self.run.hosts)
+
+    def rank(self, which: int | str) -> Profile:
+        """One host, or rank, of several, whole: as if its file had been loaded alone.
+
+        Parameters
+        ----------
+        which : int or str
+            The rank that the host has by its name ("rank 37"), else its place in `p.hosts`; or its name.
+
+        Raises
+        ------
+        NbprofError
+            There is no such host, or it has no file of its own.
+        ReadError
+            Its file is not there any more.
+        """
+        hosts = self.hosts
+        ranks = [rank_of(host) for host in hosts]
+        if isinstance(which, str):
+            at = hosts.index(which) if which in hosts else None
+        elif which in ranks:
+            at = ranks.index(which)
+        else:
+            at = which if 0 <= which < len(hosts) and all(rank is None for rank in ranks) else None
+        if at is None:
+            raise NbprofError(f"there is no host {which!r} in this run; it has {join_some(hosts, 4)}.")
+        return self if len(hosts) == 1 else Profile(self.run.host(at))
 
     @property
     def devices(self) -> pd.DataFrame:

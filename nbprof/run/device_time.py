@@ -9,7 +9,8 @@ from nbprof.analysis.device_time import device_time as times
 from nbprof.analysis.device_time import idle as device_time_idle
 from nbprof.analysis.device_time import series as device_time_series
 from nbprof.core.trace import Note
-from nbprof.run.lazy import Group, persisted
+from nbprof.run import combine
+from nbprof.run.lazy import Group, of_hosts, persisted
 
 
 class DeviceTimeFrames(Group):
@@ -17,13 +18,16 @@ class DeviceTimeFrames(Group):
 
     prefix = "device_time_"
 
-    @persisted
+    @property
     def frames(self) -> dict[str, pd.DataFrame]:
         """The frames of `p.device_time`, but those of every launch, change or piece, by their name in nbprof/schema/device_time.py."""
+        return {**self._of_devices, **self._between_devices}
+
+    @of_hosts(combine.of_devices)
+    def _of_devices(self) -> dict[str, pd.DataFrame]:
         activity, trace, steps = self.run.activity, self.run.trace, self.run.steps
-        # What works there are is put together once for all of them, and let go.
+        # The work of the devices is put together once for all of these frames, and let go.
         done = times.work(activity, trace)
-        each, _ = collectives.each(done, activity, trace, steps)
         pieces = self._pieces(done, None, None)
         return {
             "device_time": times.frame(done, steps),
@@ -34,18 +38,24 @@ class DeviceTimeFrames(Group):
             "device_queue": device_time_series.queue(done, trace),
             "device_launches": launches.summary(launches.each(done, trace)),
             "device_bandwidth": device_time_series.bandwidth(activity, done.ranks),
-            "device_collectives": collectives.summary(each),
-            "device_stragglers": collectives.stragglers(each, steps),
             "device_critical_path": critical_path.summary(pieces),
         }
+
+    @of_hosts(combine.calls)
+    def _calls(self) -> pd.DataFrame:
+        return collectives.calls(self.run.activity, self.run.trace)
+
+    @persisted
+    def _between_devices(self) -> dict[str, pd.DataFrame]:
+        each = self.each_collective()
+        return {"device_collectives": collectives.summary(each), "device_stragglers": collectives.stragglers(each, self.run.steps)}
 
     @persisted
     def notes(self) -> list[Note]:
         """Receipt notes from comparing ranks; none for a single rank."""
         if len(self.run.hosts) < 2:
             return []
-        done = times.work(self.run.activity, self.run.trace)
-        return [*collectives.each(done, self.run.activity, self.run.trace, self.run.steps)[1], *collectives.lengths(self.run.steps)]
+        return [*collectives.each(self._calls, self.run.hosts, self.run.steps)[1], *collectives.lengths(self.run.steps)]
 
     @persisted
     def missing(self) -> str:
@@ -63,7 +73,7 @@ class DeviceTimeFrames(Group):
 
     def each_collective(self) -> pd.DataFrame:
         """One row per collective and rank."""
-        return collectives.each(times.work(self.run.activity, self.run.trace), self.run.activity, self.run.trace, self.run.steps)[0]
+        return collectives.each(self._calls, self.run.hosts, self.run.steps)[0]
 
     def queue_series(self) -> pd.DataFrame:
         """Queue lengths over time."""

@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from nbprof.run.cache.run_cache import RunCache
@@ -61,17 +61,35 @@ class Memo:
             self._source.analysed_s += time.perf_counter() - began
 
 
+class Hosts(Protocol):
+    """What is known of each of several hosts that were read apart."""
+
+    @property
+    def names(self) -> list[str]:
+        """What they are called."""
+
+    @property
+    def late_ms(self) -> list[float]:
+        """By how much the clock of a host begins after that of the run: what its times are moved by."""
+
+    def values(self, name: str) -> list[Any]:
+        """The value of that name of each host."""
+
+
 class Frames:
-    """Has methods that `cached` or `persisted` made frames of.
+    """Has methods that `cached`, `persisted` or `of_hosts` made frames of.
 
     Attributes
     ----------
     memo : Memo
+    parts : Hosts, optional
+        Of a run whose hosts were read apart.
     prefix : str
         What the names of its frames begin with in `memo` and in the cache.
     """
 
     memo: Memo
+    parts: Hosts | None = None
     prefix = ""
 
 
@@ -86,6 +104,7 @@ class Group(Frames):
     def __init__(self, run: Run) -> None:
         self.run = run
         self.memo = run.memo
+        self.parts = run.parts
 
 
 class cached(Generic[T]):  # noqa: N801 -- a decorator
@@ -107,4 +126,25 @@ class persisted(cached[T]):  # noqa: N801 -- a decorator
     """A frame that follows from the files alone and is kept in the cache: when they are opened again, it is there."""
 
     def _make(self, frames: Frames) -> T:
-        return frames.memo.persisted(frames.prefix + self.name, lambda: self.compute(frames))
+        return frames.memo.persisted(frames.prefix + self.name, lambda: self._value(frames))
+
+    def _value(self, frames: Frames) -> T:
+        return self.compute(frames)
+
+
+class combined(persisted[T]):  # noqa: N801 -- a decorator
+    """A frame that follows from what each host recorded: where hosts were read apart, it is combined of theirs, and else computed."""
+
+    def __init__(self, compute: Callable[[Any], T], combine: Callable[[list[T], Hosts], T]) -> None:
+        super().__init__(compute)
+        self.combine = combine
+
+    def _value(self, frames: Frames) -> T:
+        if frames.parts is None:
+            return self.compute(frames)
+        return self.combine(frames.parts.values(frames.prefix + self.name), frames.parts)
+
+
+def of_hosts(combine: Callable[[list[T], Hosts], T]) -> Callable[[Callable[[Any], T]], combined[T]]:
+    """Makes a frame `combined`; `combine` is given that of each host."""
+    return lambda compute: combined(compute, combine)

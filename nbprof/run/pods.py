@@ -6,7 +6,8 @@ import pandas as pd
 
 from nbprof.analysis.pods import sums
 from nbprof.analysis.pods.compare import compare, nothing
-from nbprof.run.lazy import Group, cached, persisted
+from nbprof.run import combine
+from nbprof.run.lazy import Group, cached, of_hosts, persisted
 
 
 class PodFrames(Group):
@@ -14,7 +15,7 @@ class PodFrames(Group):
 
     prefix = "pods_"
 
-    @persisted
+    @of_hosts(combine.below())
     def sums(self) -> pd.DataFrame:
         """Time by op and kernel of each host; those of several hosts are one below the other."""
         return sums.by_host(self.run.activity, self.run.trace.events.start, self.run._host_ops[0], self.run.steps)

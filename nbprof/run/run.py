@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -18,11 +17,12 @@ import pandas as pd
 
 from nbprof.activity.activity import ITERATIONS, Activity
 from nbprof.analysis import contention, kernels, multiprocessors, overview
-from nbprof.analysis.advice import advice
+from nbprof.analysis.advice import advice, checks
 from nbprof.analysis.advice import evidence as advice_evidence
 from nbprof.analysis.advice import host_buffer as advice_host_buffer
 from nbprof.analysis.advice import programs as advice_programs
 from nbprof.analysis.ascend import verdict as ascend_verdict
+from nbprof.analysis.device_time import collectives
 from nbprof.analysis.device_time import use as device_use
 from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.memory import alive as memory_alive
@@ -32,15 +32,19 @@ from nbprof.analysis.ops import longest_calls, ops, torch_ops, torch_runtime, xp
 from nbprof.analysis.steps import backlog, periodic, pods, steps, tpu_cores, warmup, xprof_steps
 from nbprof.core import remedies
 from nbprof.core.cells import readable
-from nbprof.core.files import RunFiles, SourceFile
+from nbprof.core.errors import NbprofError
+from nbprof.core.files import RunFiles, SourceFile, alone
 from nbprof.core.trace import Note, Receipt, Trace
 from nbprof.dialects.xplane import tpu_cores as xplane_tpu_cores
+from nbprof.formats.hosts import hosts_missing
+from nbprof.formats.register import by_name
 from nbprof.formats.torch_snapshot.beside import beside
+from nbprof.run import combine, stated
 from nbprof.run.allocator import AllocatorFrames
 from nbprof.run.ascend import AscendFrames
 from nbprof.run.cache.run_cache import RunCache, open_run_cache
 from nbprof.run.device_time import DeviceTimeFrames
-from nbprof.run.lazy import Frames, Memo, cached, persisted
+from nbprof.run.lazy import Frames, Group, Memo, cached, of_hosts, persisted
 from nbprof.run.pods import PodFrames
 from nbprof.run.programs import ProgramFrames
 from nbprof.run.source import Dialect, RunSource, dialect, facts, reader
@@ -74,6 +78,8 @@ class Run(Frames):
     ----------
     as_read : Trace
         The trace before the dialect names its lanes; `trace` is the one after.
+    files : RunFiles, optional
+        Its files.
     snapshot_pieces : sequence of SourceFile
         Files of snapshots of an allocator: the profile itself, or what lies beside its trace.
     """
@@ -89,6 +95,7 @@ class Run(Frames):
     ) -> None:
         self.source = source
         self.capture = capture
+        self.files: RunFiles | None = None
         self.as_read = trace
         self.snapshot_pieces: Sequence[SourceFile] = ()
         self.memo = Memo(source, run_cache)
@@ -138,7 +145,27 @@ class Run(Frames):
             source.local = ()
         out = cls(trace, dialect(files.format), source, capture, run_cache, given_peaks)
         out.snapshot_pieces = beside(files)
+        out.files = files
         return out
+
+    def host(self, number: int) -> Run:
+        """One host of several, read whole as if it were the run.
+
+        Raises
+        ------
+        ReadError
+            Its file is not there any more.
+        NbprofError
+            The hosts of this run have no files of their own.
+        """
+        files = self.files
+        if files is None or not by_name(files.format).apart or len(files.files) < len(self.hosts):
+            raise NbprofError("the files of this run are not one per host, so no host can be opened by itself.")
+        return Run.read(alone(files, self._file_of(number)), self.capture, given_peaks=self._given_peaks or None)
+
+    def _file_of(self, number: int) -> int:
+        """Which of the files is that of a host."""
+        return number
 
     @property
     def tf_data(self) -> TfDataFrames:
@@ -183,17 +210,35 @@ class Run(Frames):
         _ = self.activity
         return self.as_read
 
-    @persisted
+    @of_hosts(combine.chained)
     def hosts(self) -> list[str]:
         """Machines that recorded."""
         return list(self.trace.hosts)
 
-    @persisted
+    @of_hosts(combine.extent)
+    def _extent_ps(self) -> tuple[int, int]:
+        from nbprof.timeline.tracks import extent
+
+        events = self.trace.events
+        return extent(events) if len(events.start) else (0, -1)
+
+    @property
+    def recorded_s(self) -> float | None:
+        """The length of the recording: from its start to the end of the last event, as the trace draws it; None without events."""
+        start, end = self._extent_ps
+        return (end - start) / 1e12 if end >= start else None
+
+    @of_hosts(combine.below())
     def devices(self) -> pd.DataFrame:
         """One row per device."""
         return self.activity.devices
 
-    @persisted
+    @of_hosts(stated.combined)
+    def stated(self) -> dict[str, Any]:
+        """What the profile states about itself, beside what happened."""
+        return stated.of(self.activity, len(self.as_read.modules))
+
+    @of_hosts(combine.below())
     def devices_and_cores(self) -> pd.DataFrame:
         """One row per device, and one for each SparseCore of a TPU."""
         return tpu_cores.with_sparse_cores(self.activity.devices, xplane_tpu_cores.sparse_cores(self.trace))
@@ -206,14 +251,23 @@ class Run(Frames):
         # A reference back would keep the columns of a run that nobody has any more until the garbage collector comes.
         return Timeline(cast(Run, weakref.proxy(self)))
 
-    @persisted
-    def _steps_and_share(self) -> tuple[pd.DataFrame, float | None, pd.DataFrame, float | None]:
-        frame = steps.frame(self.activity, warmup=self.capture.warmup if self.capture is not None else None)
-        busy = overview.busy(self.activity, frame)
-        out = frame, steps.share_of_16_bit(self.activity), steps.by_core(self.activity), busy
+    @of_hosts(combine.measured_steps)
+    def _measured_steps(self) -> combine.MeasuredSteps:
+        found = steps.measured(self.activity)
+        busy = overview.busy_shares(self.activity, self._numbered(found))
+        out = *found, steps.compute_by_width(self.activity), steps.by_core(self.activity), busy
         # Nothing else is made of the classified spans, and they are as many as the events.
         self.activity.forget("work")
         return out
+
+    def _numbered(self, found: tuple[pd.DataFrame, bool]) -> pd.DataFrame:
+        warmup = self.capture.warmup if self.capture is not None else None
+        return steps.numbered(found, warmup, iterations=ITERATIONS in self.stated["traits"])
+
+    @cached
+    def _steps_and_share(self) -> tuple[pd.DataFrame, float | None, pd.DataFrame, float | None]:
+        found, compiled, widths, cores, busy = self._measured_steps
+        return self._numbered((found, compiled)), steps.share_of_16_bit(widths), cores, overview.busy(busy)
 
     @cached
     def steps(self) -> pd.DataFrame:
@@ -223,7 +277,7 @@ class Run(Frames):
             return frame
         return frame.assign(input_ms=np.nan)
 
-    @persisted
+    @of_hosts(combine.below("start_ms"))
     def backlog(self) -> pd.DataFrame:
         """Device work that was launched before the recording began, one row a host."""
         return backlog.frame(self.activity)
@@ -254,7 +308,7 @@ class Run(Frames):
         """The slowest worker of each step, and the spread."""
         return pods.summary(self.pods)
 
-    @persisted
+    @of_hosts(combine.below("start_ms"))
     def pods_cores(self) -> pd.DataFrame:
         """Each step on each core of a TPU, by what the core did."""
         return tpu_cores.frame(self.activity, self.steps)
@@ -263,9 +317,17 @@ class Run(Frames):
     def _host_ops(self) -> tuple[pd.DataFrame, int]:
         return ops.host_self_times(self.activity)
 
-    @persisted
+    @of_hosts(combine.op_sums)
+    def _op_sums(self) -> list[ops.Side]:
+        return ops.summed(self.activity, self.activity.device_ops, *self._host_ops)
+
+    @of_hosts(combine.eager)
+    def _eager_us(self) -> dict[str, tuple[float, float]]:
+        return ops.eager_us(self.activity, self._host_ops[0])
+
+    @cached
     def _ops_pair(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        return ops.frames(self.activity, *self._host_ops)
+        return ops.frames(ops.with_rates(self._op_sums, self.activity))
 
     @cached
     def ops(self) -> pd.DataFrame:
@@ -277,28 +339,28 @@ class Run(Frames):
         """Time by op, with the idle row of each side."""
         return self._ops_pair[1]
 
-    @persisted
-    def _in_steps(self) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+    @of_hosts(combine.sums_in_steps)
+    def _sums_in_steps(self) -> combine.InSteps:
         if self.backlog.empty:
-            return None
-        return ops.in_steps(self.activity, *self._host_ops), kernels.in_steps(self.activity)
+            return self._op_sums, self.kernels
+        return ops.summed(self.activity, ops.in_steps(self.activity), *self._host_ops), kernels.in_steps(self.activity)
 
-    @property
+    @cached
     def ops_in_steps(self) -> pd.DataFrame:
         """Time by op without device work launched before the recording began: what figures a step are made of."""
-        return self.ops if self._in_steps is None else self._in_steps[0]
+        return self.ops if self.backlog.empty else ops.table(ops.with_rates(self._sums_in_steps[0], self.activity), with_idle=False)
 
     @property
     def kernels_in_steps(self) -> pd.DataFrame:
         """GPU kernels without those launched before the recording began: what figures a step are made of."""
-        return self.kernels if self._in_steps is None else self._in_steps[1]
+        return self.kernels if self.backlog.empty else self._sums_in_steps[1]
 
     @persisted
     def xprof_ops(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Time by op by the rules of XProf 2.24, without and with idle rows."""
         return xprof_ops.frames(self.activity)
 
-    @persisted
+    @of_hosts(combine.nowhere)
     def longest_calls(self) -> pd.DataFrame:
         """The longest run of each op: `where op at_ms for_ms`."""
         return longest_calls.ops(self.activity, self.trace.events.start)
@@ -306,15 +368,18 @@ class Run(Frames):
     @persisted
     def longest_launches(self) -> pd.DataFrame:
         """The longest launch of each row of `kernels`: `at_ms for_ms`, NaN if unknown."""
+        if self.parts is not None:
+            # It is a place in the trace of one host.
+            return pd.DataFrame({"at_ms": np.nan, "for_ms": np.nan}, index=self.kernels.index)
         at, length = longest_calls.kernels(self.activity, self.kernels, self.trace.events.start)
         return pd.DataFrame({"at_ms": at, "for_ms": length})
 
-    @persisted
+    @of_hosts(combine.kernels)
     def kernels(self) -> pd.DataFrame:
         """GPU kernels."""
         return kernels.frame(self.activity)
 
-    @persisted
+    @of_hosts(combine.below())
     def kernel_devices(self) -> pd.DataFrame:
         """How much of each GPU the kernels used."""
         return multiprocessors.frame(self.activity, self.steps, self.trace.events.start)
@@ -332,24 +397,24 @@ class Run(Frames):
         self.activity.forget("allocations")
         return out
 
-    @persisted
+    @of_hosts(combine.memory_ops)
     def memory_ops(self) -> pd.DataFrame:
         """Bytes that each op itself allocated and freed."""
         out = memory_ops.frame(self.activity)
         self.activity.forget("allocations")
         return out
 
-    @persisted
+    @of_hosts(combine.memory_summaries)
     def memory_summary(self) -> pd.DataFrame:
         """One row an allocator."""
         return memory.summary(self.memory_timeline)
 
-    @persisted
+    @of_hosts(combine.memories)
     def memory_peak(self) -> pd.DataFrame:
         """Allocations alive at the peak of each allocator."""
         return memory_alive.at_peak(self.memory_timeline, self.memory_summary)
 
-    @persisted
+    @of_hosts(combine.input_ops)
     def input_ops(self) -> pd.DataFrame:
         """Input ops by self time."""
         return input_pipeline.ops(self.activity, self._host_ops[0])
@@ -359,22 +424,40 @@ class Run(Frames):
         """The five kinds of input work."""
         return input_pipeline.categories(self.input_ops, self.activity.framework)
 
+    @of_hosts(combine.enqueued)
+    def _enqueued(self) -> input_pipeline.Enqueued:
+        return input_pipeline.enqueues(self.activity, self._host_ops[0])
+
     @persisted
     def input_summary(self) -> dict[str, Any]:
         """How much of a step is input, of which kinds, and what to do next."""
-        return input_pipeline.summary(self.activity, self._steps_and_share[0], self.input_ops, self._host_ops[0])
+        return input_pipeline.summary(self.activity, self._steps_and_share[0], self.input_ops, self._enqueued)
 
-    @persisted
+    @of_hosts(combine.torch_ops)
     def torch_ops(self) -> pd.DataFrame:
         """Ops, annotations and runtime calls by name."""
         return torch_ops.frame(self.activity)
+
+    @of_hosts(combine.torch_ops)
+    def torch_ops_by_shapes(self) -> pd.DataFrame:
+        """The same, also grouped by the shapes of inputs."""
+        return torch_ops.frame(self.activity, "shapes")
+
+    @of_hosts(combine.torch_ops)
+    def torch_ops_by_stack(self) -> pd.DataFrame:
+        """The same, also grouped by call stack, as recorded."""
+        return torch_ops.frame(self.activity, "stack")
+
+    @of_hosts(combine.torch_ops)
+    def torch_ops_by_module(self) -> pd.DataFrame:
+        """The same, also grouped by module."""
+        return torch_ops.frame(self.activity, "module")
 
     def torch_ops_by(self, key: str) -> pd.DataFrame:
         """The same, also grouped by another key."""
         if key == "op":
             return self.torch_ops
-        name = f"torch_ops_by_{key}"
-        frame = self.memo.get(name, lambda: self.persist(name, partial(torch_ops.frame, self.activity, key)))
+        frame: pd.DataFrame = getattr(self, f"torch_ops_by_{key}")
         if key != "stack" or not len(frame):
             return frame
         stacks: list[Any] = [text if text is None else readable(text, self.cells) for text in frame["call_stack"].tolist()]
@@ -385,20 +468,33 @@ class Run(Frames):
         """Execution counts of the notebook's cells, where calls of Python were recorded, by what their files are called."""
         return self.capture.cells if self.capture is not None else {}
 
-    @persisted
+    @of_hosts(combine.torch_modules)
     def torch_modules(self) -> pd.DataFrame:
         """The tree of modules."""
         return torch_ops.modules(self.activity)
+
+    @of_hosts(combine.functions)
+    def _functions(self) -> pd.DataFrame:
+        return checks.functions(self.activity, self._steps_and_share[0])
+
+    @of_hosts(combine.costs)
+    def _costs(self) -> dict[str, float | None]:
+        return device_use.costs(self.activity)
+
+    @of_hosts(combine.mean_of_known)
+    def _share_of_16_bit(self) -> float | None:
+        """Of JAX on GPUs: names of kernels that XLA makes say nothing of the width of their numbers, its programs do."""
+        if self.activity.framework != "JAX" or not (self.activity.devices["kind"] == "GPU").any():
+            return None
+        return advice_programs.share_of_16_bit(self.activity)
 
     @persisted
     def overview_of_files(self) -> dict[str, Any]:
         """The overview without facts about the recording."""
         # What is not known of input is weighed as none, and said not to be known.
         recorded, half, _, busy = self._steps_and_share
-        if half is not None and self.activity.framework == "JAX" and (self.activity.devices["kind"] == "GPU").any():
-            # Names of kernels that XLA makes say nothing of the width of their numbers, its programs do.
-            told = advice_programs.share_of_16_bit(self.activity)
-            half = half if told is None else told
+        if half is not None and self._share_of_16_bit is not None:
+            half = self._share_of_16_bit
         out = overview.overview(
             self.activity,
             recorded,
@@ -407,16 +503,18 @@ class Run(Frames):
             steps.summary(recorded),
             self.ops,
             self.ops_in_steps,
-            ops.eager_us(self.activity, self._host_ops[0]),
+            self._eager_us,
             self.kernels,
             self.memory_summary,
             self.receipt.dropped,
+            functions=self._functions,
+            captures=self.stated["captures"],
             tf_data=bool(self.input_ops["category"].isin(input_pipeline.READING).any()) and self.activity.framework != "PyTorch",
             input_traced=input_pipeline.traced(self.activity, recorded, self.input_ops),
         )
         if out["bound"] == "other" and ITERATIONS in self.activity.traits and self.ascend.verdict["text"]:
             out |= ascend_verdict.of_marks(out, self.ascend.verdict)
-        return out | device_use.use(self.activity, self.ops_with_idle) | tpu_cores.shares(self.pods_cores)
+        return out | device_use.use(self.activity, self.ops_with_idle, self._costs) | tpu_cores.shares(self.pods_cores)
 
     @cached
     def overview(self) -> dict[str, Any]:
@@ -439,6 +537,13 @@ class Run(Frames):
         out["run_facts"] = facts(self.source, self.capture, out, self.devices, self.hosts, warnings)
         return out
 
+    @persisted
+    def _uneven(self) -> pd.DataFrame:
+        """What to change between hosts that were read apart: of the findings of each, none compares them."""
+        frames = self.overview_of_files, self.steps_summary, self.tf_data.pipelines, self.tf_data.nodes, self.kernels_in_steps
+        found = advice.advice(*frames, None, advice_evidence.Evidence(spread=advice_evidence.spread(self.pods)))
+        return found[found["rule"] == "uneven_workers"]
+
     def _evidence(self) -> advice_evidence.Evidence:
         """Evidence for advice beyond the public frames."""
         return advice_evidence.gather(
@@ -458,8 +563,16 @@ class Run(Frames):
             calls=self.tf_data.calls,
         )
 
-    @persisted
+    @cached
     def _advice_of_files(self) -> pd.DataFrame:
+        if self.parts is None:
+            return self._findings
+        rows = [self._findings, self._uneven]
+        found = pd.concat([part for part in rows if len(part)] or rows[:1], ignore_index=True)
+        return found.sort_values("gain_ms_per_step", ascending=False, kind="stable", ignore_index=True).head(advice.MOST)
+
+    @of_hosts(combine.findings)
+    def _findings(self) -> pd.DataFrame:
         figures = torch_runtime.runtime(self.activity, self.steps) if self.activity.framework == "PyTorch" else None
         frames = self.overview_of_files, self.steps_summary, self.tf_data.pipelines, self.tf_data.nodes, self.kernels_in_steps
         return advice.advice(*frames, figures, self._evidence())
@@ -477,6 +590,16 @@ class Run(Frames):
             rows = pd.DataFrame([one for one in more if one.rule not in known], columns=out.columns)
             out = pd.concat([out.head(advice.MOST - len(rows)), rows], ignore_index=True) if len(rows) else out
         return out
+
+    @persisted
+    def hosts_missing(self) -> pd.DataFrame:
+        """Hosts that should be in the run and are not: `host file reason`."""
+        return pd.DataFrame(self._absent(), columns=["host", "file", "reason"], dtype=object)
+
+    def _absent(self) -> list[tuple[str, str, str]]:
+        ranks = collectives.ranks_missing(self.hosts, self.stated["environment"].get("processes"))
+        rows = [(f"rank {rank}", "", "No file is of this rank, which the job had.") for rank in ranks]
+        return rows or [(name, "", "No file is of this host; the names of the others count it in.") for name in hosts_missing(self.hosts)]
 
     @persisted
     def missing(self) -> dict[str, str]:
@@ -512,24 +635,41 @@ class Run(Frames):
         if self._given_peaks:
             told = ", ".join(f"{name} {value:.4g}" for name, value in self._given_peaks.items())
             receipt.info(f"Device peaks given by the user, in operations and bytes per second: {told}.")
-        if self.as_read.modules:
-            count = len(self.as_read.modules)
+        if count := self.stated["programs"]:
             what = "1 compiled XLA program is" if count == 1 else f"{count:,} compiled XLA programs are"
             receipt.info(f"{what} in the profile: framework op names and buffer assignments come from there.")
         return receipt
 
+    @of_hosts(combine.told)
+    def _told(self) -> combine.Told:
+        about = [*self.activity.notes, *self.activity.program_notes]
+        total, tangled = len(self._host_ops[0]), int(self._host_ops[0]["overlaps"].sum())
+        return about, tangled, total, memory.notes(self.memory_timeline), steps.edges(self.activity, self.steps)
+
     @persisted
     def _notes(self) -> list[Note]:
         old = backlog.notes(self.backlog, len(self.hosts), len(self.steps))
-        notes = [*old, *self.activity.notes, *self.activity.program_notes]
-        total, tangled = len(self._host_ops[0]), int(self._host_ops[0]["overlaps"].sum())
+        about, tangled, total, of_memory, cut = self._told
+        processes = self.stated["environment"].get("processes")
+        notes = [*old, *collectives.completeness(self.hosts, processes), *about]
         if tangled:
             text = f"{tangled:,} of {total:,} host ops partly overlap another op on their thread: that time counts for the later one."
             notes.append(Note("warning" if tangled > total // 100 else "info", text))
         notes += self._pods[1]
         notes += self.device_time.notes
-        notes += memory.notes(self.memory_timeline)
-        if cut := steps.edges(self.activity, self.steps):
+        notes += of_memory
+        if cut:
             what = "marked step has" if cut == 1 else "marked steps have"
             notes.append(Note("info", f"{cut:,} {what} no compute, at the start or end of the recording: cut off by it, and not shown."))
         return notes
+
+
+GROUPS: dict[str, type[Group]] = {
+    "tf_data": TfDataFrames,
+    "programs": ProgramFrames,
+    "device_time": DeviceTimeFrames,
+    "pod_frames": PodFrames,
+    "allocator": AllocatorFrames,
+    "ascend": AscendFrames,
+}
+"""The groups of frames, by the names that a `Run` has them under."""

@@ -8,7 +8,8 @@ import pandas as pd
 
 from nbprof.analysis.advice import tf_data as tf_data_advice
 from nbprof.analysis.input import tf_data
-from nbprof.run.lazy import Group, cached, persisted
+from nbprof.run import combine
+from nbprof.run.lazy import Group, cached, of_hosts, persisted
 
 
 class TfDataFrames(Group):
@@ -16,7 +17,7 @@ class TfDataFrames(Group):
 
     prefix = "tf_data_"
 
-    @persisted
+    @of_hosts(combine.pipelines)
     def _frames(self) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
         return tf_data.frames(self.run.activity, tf_data.calls(self.run.activity))
 

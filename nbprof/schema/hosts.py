@@ -56,6 +56,7 @@ REASONS: dict[str, str] = {
     "steps.summary.sd_ms": "the estimate with n - 1 comes closer to the deviation of the steps, the more there are",
     "pods.summary.slowest": "the name of a host",
     "pods.summary.spread_percent": _ALONE,
+    "pods.missing": "what is not there is of no host",
     **dict.fromkeys((f"pods.{name}" for name in ("stragglers", "what_if", "outliers", "collectives", "clocks")), _ALONE),
     **{
         f"device_time.collectives.{name}": _ALONE

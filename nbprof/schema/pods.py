@@ -126,6 +126,11 @@ SCHEMA: dict[str, list[Col]] = {
         ),
         flag("slow", "Slow", "Whether the collective itself is out of line with these groups: a slow link between its ranks."),
     ],
+    "pods.missing": [
+        text("host", "Host", "Host or rank that is not in the run."),
+        text("file", "File", "Its file, where there is one."),
+        text("reason", "Reason", "Why it is not there."),
+    ],
     "pods.clocks": [
         text("host", "Host", "Machine that recorded the row, or rank of a PyTorch job."),
         ms("offset_ms", "Offset ms", "How far its clock is ahead of that of the first host."),

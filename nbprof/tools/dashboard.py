@@ -17,7 +17,7 @@ from nbprof.display.categories import BY_KEY
 from nbprof.tools import drawn, register
 from nbprof.tools.header import created, facts, label, notice
 from nbprof.tools.names import NAMES, by_word
-from nbprof.tools.tool import MOST_EVENTS
+from nbprof.tools.tool import MOST_EVENTS, asked
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -49,16 +49,17 @@ def dashboard(
         Unknown view, or `events` is not a number of events.
     """
     most = budget(events)
-    asked, tools = chosen(views), register.tools()
-    shown = [tab for tab in asked if views or tools[tab].has(run)]
+    wanted, tools = chosen(views), register.tools()
+    shown = [tab for tab in wanted if views or asked(tools[tab].has, run, otherwise=True)]
     if not views and (alone := register.alone(run)):
         shown = alone.tabs
     payload: dict[str, Any] = {}
     for done, (tab, tool) in enumerate(tools.items(), 1):
-        if progress is not None and (tab in asked or tool.always):
+        if progress is not None and (tab in wanted or tool.always):
             progress(f"analysing, {done} of {len(tools)}: {NAMES[tab].label}")
-        payload |= tool.beside(run)
-        payload[tab] = tool.payload(run, most) if tab in asked or tool.always else _left_out(tool)
+        payload |= asked(tool.beside, run, otherwise={})
+        there = tab in wanted or tool.always
+        payload[tab] = asked(tool.payload, run, most, otherwise=_of_one_host(tool)) if there else _left_out(tool)
     # Last, because it states how long the analysis took.
     return {"meta": meta(run, shown, most), **payload}
 
@@ -119,10 +120,16 @@ def _left_out(tool: Tool) -> dict[str, Any]:
     return {**tool.nothing(), "empty": {"title": "Not in this report", "text": "This view was left out when the report was made."}}
 
 
+def _of_one_host(tool: Tool) -> dict[str, Any]:
+    """A part that needs the events of a host."""
+    text = "It is made of the events of a host, which stay in its file where many hosts are read at once: p.rank(0) opens the first host."
+    return {**tool.nothing(), "empty": {"title": "Shown for one host at a time", "text": text}}
+
+
 def meta(run: Run, shown: list[str], most: int = MOST_EVENTS) -> dict[str, Any]:
     """What surrounds the views: header, tabs, notice, footer, receipt."""
     source, receipt, tools = run.source, run.receipt, register.tools()
-    shown = sorted(shown, key=lambda tab: not tools[tab].first(run))
+    shown = sorted(shown, key=lambda tab: not asked(tools[tab].first, run, otherwise=False))
     return {
         "version": __version__,
         "label": label(run),
@@ -148,9 +155,16 @@ def meta(run: Run, shown: list[str], most: int = MOST_EVENTS) -> dict[str, Any]:
 def _tab(run: Run, tab: str, tool: Tool) -> dict[str, Any]:
     bound = run.overview.get("bound")
     flag = bound if bound in BY_KEY and register.followed(run, bound) == tab else None
-    return {"id": tab, "label": tool.label(run) or NAMES[tab].label, "count": tool.count(run), "flag": flag}
+    return {
+        "id": tab,
+        "label": asked(tool.label, run, otherwise=None) or NAMES[tab].label,
+        "count": asked(tool.count, run, otherwise=None),
+        "flag": flag,
+    }
 
 
 def _omissions(run: Run, most: int) -> list[dict[str, str]]:
     """Receipt lines for what the payload, not the analysis, leaves out."""
-    return [{"level": "info", "text": text} for tool in register.tools().values() for text in tool.omissions(run, most)]
+    return [
+        {"level": "info", "text": text} for tool in register.tools().values() for text in asked(tool.omissions, run, most, otherwise=[])
+    ]

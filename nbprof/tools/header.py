@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nbprof.analysis.steps import step_count
 from nbprof.display import wording
-from nbprof.timeline.tracks import extent
 from nbprof.tools import register
 from nbprof.tools.steps import payload as steps
 
@@ -64,15 +62,7 @@ def device(run: Run) -> str:
 
 def seconds(run: Run) -> float | None:
     """The length of the recording: from its start to the end of the last event, as the trace draws it."""
-    return run.persist("recorded seconds", partial(_seconds, run))
-
-
-def _seconds(run: Run) -> float | None:
-    events = run.trace.events
-    if not len(events.start):
-        return None
-    start, end = extent(events)
-    return (end - start) / 1e12
+    return run.recorded_s
 
 
 def notice(run: Run) -> dict[str, Any] | None:

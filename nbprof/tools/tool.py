@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nbprof.display.codec import Delta
 from nbprof.run.cache.values import record
+from nbprof.run.stated import NeedsHostError
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -98,6 +99,14 @@ class Tool:
     lead: Callable[[Part], Html] = lambda _payload: ""
     static: Callable[[Part], Html] = lambda _payload: ""
     figures: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+
+
+def asked(tell: Callable[..., Any], *args: Any, otherwise: Any) -> Any:
+    """What a tool says of a run; `otherwise` where that is in the events of hosts which were read apart."""
+    try:
+        return tell(*args)
+    except NeedsHostError:
+        return otherwise
 
 
 def kept(part: str, make: Callable[[Run], Part]) -> Callable[[Run, int], Part]:

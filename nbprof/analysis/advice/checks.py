@@ -238,6 +238,24 @@ def functions(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
     return frame.sort_values(["expensive_percent", "function"], ascending=[False, True], kind="stable", ignore_index=True)
 
 
+def added_functions(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    """The tf.functions of several hosts, of which each is given as `functions`, as it would give all of them together.
+
+    Each host is taken to have as many steps as the others.
+    """
+    rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
+    if not len(rows):
+        return rows
+    rows["dear"] = rows["self_us"] * rows["expensive_percent"]
+    rows["per_host"] = rows["expensive_ms_per_step"] / len(tables)
+    sums = {"calls": ("calls", "sum"), "tracings": ("tracings", "max"), "self_us": ("self_us", "sum"), "dear": ("dear", "sum")}
+    out = rows.groupby("function", sort=False).agg(**sums, per_host=("per_host", lambda v: v.sum(min_count=1))).reset_index()
+    out["expensive_percent"] = (out["dear"] / out["self_us"].where(out["self_us"] > 0)).fillna(0.0)
+    out["expensive_ms_per_step"] = out["per_host"]
+    out = out.sort_values(["expensive_percent", "function"], ascending=[False, True], kind="stable", ignore_index=True)
+    return out[list(_FUNCTIONS)]
+
+
 def _in_steps(calls: pd.DataFrame, steps: pd.DataFrame, hosts: list[str]) -> npt.NDArray[np.bool_]:
     """Which calls begin in one of the steps of their host."""
     out = np.zeros(len(calls), np.bool_)

@@ -211,7 +211,7 @@ def gather(
         programs_per_step=_programs_per_step(activity, steps),
         code=step_code.gather(activity, steps),
         placed=_placed(activity, ops, kernels, len(steps)),
-        spread=_spread(pods),
+        spread=spread(pods),
         npu_rules=npu_rules,
         texts=tuple(texts),
         tpu_start_s=started,
@@ -313,7 +313,7 @@ def _placed(activity: Activity, ops: pd.DataFrame, kernels: pd.DataFrame, steps:
     return Placed(100 * own / whole, own / 1000 / steps, str(worst["op"]), float(worst["avg_self_us"]))
 
 
-def _spread(pods: pd.DataFrame) -> Spread | None:
+def spread(pods: pd.DataFrame) -> Spread | None:
     """Among workers that step together: the one that computes longest."""
     if not len(pods) or "device_compute_ms" not in pods or pods["worker"].nunique() < 2:
         return None

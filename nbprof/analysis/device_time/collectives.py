@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import CORE_KINDS, Activity
-from nbprof.analysis.device_time.device_time import KEYS, Work, missing, rank_column
+from nbprof.analysis.device_time.device_time import KEYS, missing, rank_column, rank_of
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.schema import frames
@@ -28,6 +28,9 @@ EACH = [
     *("wait_us", "late_us", "last", "algorithm_gb_per_second", "bus_gb_per_second"),
 ]
 COLLECTIVES = frames.names("device_time.collectives")
+CALLS = ["host", "device", "start", "end", "collective", "bytes", "out_bytes", "group_size", "sequence", "process_group", "members"]
+MOST_RANKS = 1_000_000
+"""What states more processes is damaged."""
 _MS = 1e9
 
 _KINDS = (
@@ -58,14 +61,18 @@ def bus_factor(kind: str, ranks: Floats) -> Floats:
     return np.where(np.isnan(n), np.nan, 1.0)
 
 
-def each(done: Work, activity: Activity, trace: Trace, steps: pd.DataFrame) -> tuple[pd.DataFrame, list[Note]]:
-    """One row per collective and rank, in time order, and what the receipt says: the columns of `p.device_time.each_collective`."""
-    calls = _calls(activity, trace)
-    if not len(calls):
+def each(recorded: pd.DataFrame, hosts: list[str], steps: pd.DataFrame) -> tuple[pd.DataFrame, list[Note]]:
+    """One row per collective and rank, in time order, and what the receipt says: the columns of `p.device_time.each_collective`.
+
+    `recorded` is what `calls` gives, of one host or of several one after the other.
+    """
+    if not len(recorded):
         return pd.DataFrame(columns=[*EACH, "match"]), []
-    calls["step"] = _step_of(calls, activity.hosts, steps)
+    calls = recorded.assign(host=recorded["host"].map({name: i for i, name in enumerate(hosts)}).astype(np.int64))
+    calls["step"] = _step_of(calls, hosts, steps)
+    ranks = [rank_of(host) for host in hosts]
     notes: list[Note] = []
-    match = _matched(calls, done, notes)
+    match = _matched(calls, hosts, ranks, notes)
     length = (calls["end"] - calls["start"]).to_numpy(np.int64)
     known = match >= 0
     count = int(match.max(initial=-1)) + 1
@@ -88,22 +95,20 @@ def each(done: Work, activity: Activity, trace: Trace, steps: pd.DataFrame) -> t
     rate = np.divide(
         whole * 1e3, real, out=np.full(len(calls), np.nan), where=(real > 0) & (seen[np.maximum(match, 0)] > 1 if count else False)
     )
-    ranks = np.where(group_size > 0, group_size, np.nan)
+    of_group = np.where(group_size > 0, group_size, np.nan)
     factor = np.full(len(calls), np.nan)
     for kind in calls["collective"].unique().tolist():
         mine = (calls["collective"] == kind).to_numpy()
-        factor[mine] = bus_factor(str(kind), ranks[mine])
-    host = calls["host"].to_numpy(np.int64)
-    texts = activity.texts.values
-    group, sequence = (calls[key].to_numpy(np.int64) for key in ("process_group", "sequence"))
+        factor[mine] = bus_factor(str(kind), of_group[mine])
+    host, sequence = (calls[key].to_numpy(np.int64) for key in ("host", "sequence"))
     out = pd.DataFrame(
         {
-            "host": np.array(activity.hosts, object)[host],
-            "rank": rank_column(done.ranks, host),
+            "host": np.array(hosts, object)[host],
+            "rank": rank_column(ranks, host),
             "device": calls["device"].to_numpy(np.int64),
             "step": calls["step"].array,
             "collective": calls["collective"].to_numpy(object),
-            "process_group": np.array([str(texts[g]) if g >= 0 else "" for g in group.tolist()], object),
+            "process_group": calls["process_group"].to_numpy(object),
             "group_size": missing(group_size, group_size <= 0),
             "sequence": missing(sequence, sequence < 0),
             "bytes": missing(np.nan_to_num(whole), np.isnan(whole)),
@@ -122,10 +127,14 @@ def each(done: Work, activity: Activity, trace: Trace, steps: pd.DataFrame) -> t
     return out, notes
 
 
-def _calls(activity: Activity, trace: Trace) -> pd.DataFrame:
-    """Collectives as recorded, and those of TPU cores, in time order of each host and device."""
-    texts = activity.texts.values
+def calls(activity: Activity, trace: Trace) -> pd.DataFrame:
+    """Collectives as recorded, and those of TPU cores, in time order of each host and device.
+
+    `host device start end` (ps) `collective bytes out_bytes group_size sequence` (-1: unknown) `process_group members` (texts).
+    """
+    # The names get their codes as the table is made.
     listed = activity.collectives.copy()
+    texts = activity.texts.values
     for key in ("out_bytes", "process_group", "members", "sequence"):
         if key not in listed.columns:
             listed[key] = np.full(len(listed), -1, np.int64)
@@ -141,7 +150,11 @@ def _calls(activity: Activity, trace: Trace) -> pd.DataFrame:
             runs[key] = -1
         parts.append(runs)
     out = pd.concat(parts, ignore_index=True) if len(parts) > 1 else listed
-    return out.sort_values(["host", "device", "start"], kind="stable", ignore_index=True)
+    out = out.sort_values(["host", "device", "start"], kind="stable", ignore_index=True)
+    named = np.array([*map(str, texts), ""], object)
+    # The last one is that of -1.
+    out = out.assign(**{key: named[out[key].to_numpy(np.int64)] for key in ("process_group", "members")})
+    return out.assign(host=np.array(activity.hosts, object)[out["host"].to_numpy(np.int64)])[CALLS]
 
 
 def _step_of(calls: pd.DataFrame, hosts: list[str], steps: pd.DataFrame) -> pd.Series:
@@ -161,23 +174,24 @@ def _step_of(calls: pd.DataFrame, hosts: list[str], steps: pd.DataFrame) -> pd.S
     return pd.Series(out).astype("Int64").mask(out < 0)
 
 
-def _matched(calls: pd.DataFrame, done: Work, notes: list[Note]) -> Int64s:
+def _matched(calls: pd.DataFrame, hosts: list[str], ranks: list[int | None], notes: list[Note]) -> Int64s:
     """int64[n]: the same number for the calls of several ranks that are one collective; -1 where the others are not known."""
     host, device = calls["host"].to_numpy(np.int64), calls["device"].to_numpy(np.int64)
     _, member = unique_rows(host, device)
     out = np.full(len(calls), -1, np.int64)
     single = calls["collective"].isin(_ONE_SIDED).to_numpy()
     # A rank that several files claim to be can't be told from its double.
-    doubles = [i for i, rank in enumerate(done.ranks) if rank is not None and done.ranks.index(rank) < i]
+    doubles = [i for i, rank in enumerate(ranks) if rank is not None and ranks.index(rank) < i]
     if doubles:
-        listed = ", ".join(done.hosts[i] for i in doubles[:4]) + (" …" if len(doubles) > 4 else "")
+        listed = ", ".join(hosts[i] for i in doubles[:4]) + (" …" if len(doubles) > 4 else "")
         notes.append(Note("warning", f"Several files have the same rank: only the first of each is compared, not {listed}."))
     usable = ~single & ~np.isin(host, doubles)
     if len(np.unique(member[usable])) < 2:
         return out
-    _, kind = unique_rows(pd.factorize(calls["collective"])[0].astype(np.int64))
+    kind = pd.factorize(calls["collective"])[0].astype(np.int64)
     step = calls["step"].fillna(-1).to_numpy(np.int64)
-    group, members, sequence = (calls[key].to_numpy(np.int64) for key in ("process_group", "members", "sequence"))
+    group, members = (pd.factorize(calls[key])[0].astype(np.int64) for key in ("process_group", "members"))
+    sequence = calls["sequence"].to_numpy(np.int64)
     # The sequence number tells the collective; without one it is told by its place among those of its step.
     counted = sequence >= 0
     _, key = unique_rows(group, members, kind, np.where(counted, sequence, -1), np.where(counted, -1, step))
@@ -188,12 +202,12 @@ def _matched(calls: pd.DataFrame, done: Work, notes: list[Note]) -> Int64s:
     even = least == per_member.max(axis=1)
     uneven = usable & ~even[key]
     if uneven.any():
-        ranks = len(np.unique(member[uneven]))
+        uneven_ranks = len(np.unique(member[uneven]))
         notes.append(
             Note(
                 "warning",
-                f"{int(uneven.sum()):,} collective calls on {ranks} ranks could not be matched: the ranks have different numbers of them "
-                "in the same step, as in recordings of different length. Their waiting time is unknown.",
+                f"{int(uneven.sum()):,} collective calls on {uneven_ranks} ranks could not be matched: the ranks have different numbers of "
+                "them in the same step, as in recordings of different length. Their waiting time is unknown.",
             )
         )
     good = usable & even[key]
@@ -313,6 +327,22 @@ def stragglers(rows: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     out["straggler"] = (out["cost_ms"] == most) & (out["cost_ms"] > LATE * whole)
     out["_order"] = out["step"].fillna(-1).astype("int64")
     return out.sort_values(["_order", "rank", "host", "device"], kind="stable", ignore_index=True)[STRAGGLERS]
+
+
+def ranks_missing(hosts: list[str], processes: object) -> list[int]:
+    """The ranks of a job of so many processes of which no file is there; none where the job or the ranks are not known."""
+    known = {rank for host in hosts if (rank := rank_of(host)) is not None}
+    return sorted(set(range(processes)) - known) if isinstance(processes, int) and known and processes < MOST_RANKS else []
+
+
+def completeness(hosts: list[str], processes: object) -> list[Note]:
+    """What the receipt says of ranks that are not there."""
+    if not ranks_missing(hosts, processes):
+        return []
+    known = sorted({rank for host in hosts if (rank := rank_of(host)) is not None})
+    listed = ", ".join(str(r) for r in known[:8]) + (" …" if len(known) > 8 else "")
+    here = f"rank {listed} is" if len(known) == 1 else f"ranks {listed} are"
+    return [Note("warning", f"The job had {processes} ranks; only {here} here. What the others waited for is unknown.")]
 
 
 def lengths(steps: pd.DataFrame) -> list[Note]:

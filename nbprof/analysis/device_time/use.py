@@ -19,7 +19,32 @@ KEYS = (
 )
 
 
-def use(activity: Activity, ops_with_idle: pd.DataFrame) -> dict[str, float | None]:
+def costs(activity: Activity) -> dict[str, float | None]:
+    """What the ops of compiled programs cost, in sums that add up over hosts.
+
+    `flops` (as of 16 bits) and `bytes` (of main memory), None where no op states any; `seconds` of all ops of programs and
+    `unknown_seconds` of those that state neither, None where no program was recorded.
+    """
+    parts = _leaves(activity)
+    moved = parts["memory_bytes"].fillna(parts["bytes"]) if (activity.devices["kind"] == "TPU").any() else parts["bytes"]
+    computed = parts["normalized_flops"]
+    out: dict[str, float | None] = dict.fromkeys(("flops", "bytes", "seconds", "unknown_seconds"))
+    out |= {key: float(of_part.sum()) for key, of_part in (("flops", computed), ("bytes", moved)) if of_part.notna().any()}
+    if len(parts) and parts["hlo"].any():
+        runs = activity.device_ops
+        own = np.bincount(runs["part"].to_numpy(np.int64), runs["own"].to_numpy(np.float64), len(activity.op_parts)) / 1e12
+        known = computed.notna() | moved.notna()
+        out |= {"seconds": float(own.sum()), "unknown_seconds": float(own[parts.index[~known]].sum())}
+    return out
+
+
+def added(hosts: list[dict[str, float | None]]) -> dict[str, float | None]:
+    """The costs of several hosts together."""
+    known = {key: [value for host in hosts if (value := host[key]) is not None] for key in hosts[0]}
+    return {key: sum(values) if values else None for key, values in known.items()}
+
+
+def use(activity: Activity, ops_with_idle: pd.DataFrame, cost: dict[str, float | None]) -> dict[str, float | None]:
     """The keys of `p.overview` on device utilization; None for what the profile does not state.
 
     Parameters
@@ -27,6 +52,8 @@ def use(activity: Activity, ops_with_idle: pd.DataFrame) -> dict[str, float | No
     activity : Activity
     ops_with_idle : DataFrame
         Of `p.ops.with_idle`: the row `IDLE` of a side is the time in which it ran no op.
+    cost : dict
+        What `costs` gives.
 
     Returns
     -------
@@ -49,18 +76,12 @@ def use(activity: Activity, ops_with_idle: pd.DataFrame) -> dict[str, float | No
     seconds = float(on_device["self_us"].sum()) / 1e6
     if idle["device"] is None or not seconds:
         return out
-    parts = _leaves(activity)
-    moved = parts["memory_bytes"].fillna(parts["bytes"]) if (activity.devices["kind"] == "TPU").any() else parts["bytes"]
-    known = parts["normalized_flops"].notna() | moved.notna()
-    if len(parts) and parts["hlo"].any():
-        runs = activity.device_ops
-        own = np.bincount(runs["part"].to_numpy(np.int64), runs["own"].to_numpy(np.float64), len(activity.op_parts)) / 1e12
-        unknown = float(own[parts.index[~known]].sum())
-        out["unknown_cost_percent"] = 100 * unknown / float(own.sum()) if own.sum() else None
-        seconds -= unknown
-    for key, of_part in (("flops_per_second", parts["normalized_flops"]), ("memory_bytes_per_second", moved)):
-        if of_part.notna().any() and seconds > 0:
-            out[key] = float(of_part.sum()) / seconds
+    if cost["seconds"] is not None and cost["unknown_seconds"] is not None:
+        out["unknown_cost_percent"] = 100 * cost["unknown_seconds"] / cost["seconds"] if cost["seconds"] else None
+        seconds -= cost["unknown_seconds"]
+    for key, amount in (("flops_per_second", cost["flops"]), ("memory_bytes_per_second", cost["bytes"])):
+        if amount is not None and seconds > 0:
+            out[key] = amount / seconds
     shares = []
     for key, rate, peak in (
         ("flops_utilization_percent", "flops_per_second", "peak_flops_per_second"),

@@ -181,6 +181,13 @@ def _shares(table: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values(["self_ms", "op"], ascending=[False, True], kind="stable", ignore_index=True)[columns]
 
 
+def added(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    """The input ops of several hosts, of which each is given as `ops`, as it would give all of them together."""
+    rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
+    # The order of the first host is the order in which categories of equal time stand.
+    return _shares(rows.groupby(["op", "category"], sort=False)[["occurrences", "total_ms", "self_ms"]].sum().reset_index())
+
+
 def categories(table: pd.DataFrame, framework: str = "") -> pd.DataFrame:
     """The five kinds of input work with their time and what helps; the columns of `p.input_pipeline.categories`."""
     time = table.groupby("category")["self_ms"].sum()
@@ -207,7 +214,7 @@ def categories(table: pd.DataFrame, framework: str = "") -> pd.DataFrame:
 _DOMINANT, _SIGNIFICANT = 90.0, 10.0
 
 
-def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, rows: pd.DataFrame) -> dict[str, Any]:
+def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, enqueued: Enqueued) -> dict[str, Any]:
     """The mapping `p.input_pipeline.summary`: how much of a step is input, of which kinds, and what to do next.
 
     Parameters
@@ -216,8 +223,8 @@ def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, rows: 
         `Run.steps`.
     table : DataFrame
         The input ops, from `ops`.
-    rows : DataFrame
-        The host ops with their self time.
+    enqueued : tuple
+        What `enqueues` gives.
     """
     used = counted(steps)
     out: dict[str, Any] = {"steps": len(used), **_shares_of_steps(used)}
@@ -230,7 +237,7 @@ def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, rows: 
             place = "unknown"
             out |= {"bound": place, "level": place, "statement": checks.UNTRACED}
     time = {str(kind): float(us) for kind, us in (table.groupby("category")["self_ms"].sum() * 1000).items()}
-    ratio, source = _enqueue_ratio(activity, used, rows)
+    ratio, source = _enqueue_ratio(used, enqueued)
     parts = scaled(time, ratio)
     whole = sum(parts.values())
     out["enqueue_ratio"], out["enqueue_ratio_from"] = ratio, source
@@ -289,20 +296,33 @@ def scaled(time: dict[str, float], ratio: float) -> dict[str, float]:
     return out
 
 
-def _enqueue_ratio(activity: Activity, used: pd.DataFrame, rows: pd.DataFrame) -> tuple[float, str | None]:
-    """The share of enqueuing in the time from one enqueue to the next, at most 1, and what it was made from; 0 where nothing enqueues."""
+Enqueued = tuple[int, int, bool]
+
+
+def enqueues(activity: Activity, rows: pd.DataFrame) -> Enqueued:
+    """How long the host enqueued to devices and how long it was from one enqueue to the next, ps; whether it enqueued or copied at all.
+
+    `rows` are the host ops.
+    """
     names, types = activity.ops.values, activity.types.values
     infeed = [code for code in rows["type"].unique().tolist() if str(types[code]).startswith("InfeedEnqueue")]
     mine = rows[rows["type"].isin(infeed)].sort_values(["lane", "start"], kind="stable")
     if len(mine):
         same = mine["lane"].to_numpy()[1:] == mine["lane"].to_numpy()[:-1]
         start, end = mine["start"].to_numpy(np.int64), mine["end"].to_numpy(np.int64)
-        between = int((start[1:] - start[:-1])[same].sum())
-        if between:
-            return min(1.0, float((end - start)[:-1][same].sum()) / between), "enqueue starts"
+        if between := int((start[1:] - start[:-1])[same].sum()):
+            return int((end - start)[:-1][same].sum()), between, True
     copies = [code for code in rows["op"].unique().tolist() if str(names[code]).upper().startswith("MEMCPYHTOD")]
+    return 0, 0, bool(len(mine) or copies)
+
+
+def _enqueue_ratio(used: pd.DataFrame, enqueued: Enqueued) -> tuple[float, str | None]:
+    """The share of enqueuing in the time from one enqueue to the next, at most 1, and what it was made from; 0 where nothing enqueues."""
+    time, between, found = enqueued
+    if between:
+        return min(1.0, time / between), "enqueue starts"
     mean = _ratio(used, "host_to_device_ms")
-    if (len(mine) or copies) and mean:
+    if found and mean:
         return min(1.0, mean / 100), "copies of a step"
     return 0.0, None
 

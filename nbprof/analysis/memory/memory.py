@@ -141,7 +141,7 @@ def _step(memory: Int32s, stated: Int64s) -> Int64s:
     return out
 
 
-SUMMARY = [*frames.names("memory.summary"), "peak_group", "peak_host"]
+SUMMARY = [*frames.names("memory.summary"), "peak_group", "peak_host", "addressed"]
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
@@ -160,6 +160,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
         used = in_use_of[at]
         allocs = int(is_alloc[at].sum())
         counts = {"memory_id": ident, "allocations": allocs, "deallocations": len(at) - allocs}
+        counts["addressed"] = bool(rows["address"].iloc[at].notna().any())
         lifetime = _whole(rows["lifetime_peak_bytes"].iloc[at].max())
         if used.max() < 0:
             out.append({**counts, "lifetime_peak_bytes": lifetime})
@@ -189,7 +190,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
         )
     frame = pd.DataFrame(out, columns=SUMMARY)
     for column in SUMMARY[1:]:
-        if column not in ("peak_time_ms", "peak_fragmentation") and frame[column].isna().any():
+        if column not in ("peak_time_ms", "peak_fragmentation", "addressed") and frame[column].isna().any():
             frame[column] = frame[column].astype("Int64")
     return frame.sort_values("peak_bytes", ascending=False, kind="stable", ignore_index=True)
 

@@ -45,4 +45,9 @@ def frame(activity: Activity) -> pd.DataFrame:
         }
     )
     out["increase_bytes"] = out["allocated_bytes"] - out["freed_bytes"]
-    return out.sort_values(["increase_bytes", "allocated_bytes", "op"], ascending=[False, False, True], kind="stable", ignore_index=True)
+    return in_order(out)
+
+
+def in_order(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows, the largest increase first."""
+    return rows.sort_values(["increase_bytes", "allocated_bytes", "op"], ascending=[False, False, True], kind="stable", ignore_index=True)

@@ -107,18 +107,14 @@ class Side:
     idle: int | None
 
 
-def frames(activity: Activity, host_rows: pd.DataFrame, host_idle: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The ops without idle rows, and with them: `p.ops.frame` and `p.ops.with_idle`.
-
-    `host_rows` and `host_idle` (ps) are what `host_self_times` gives.
-    """
-    found = sides(activity, activity.device_ops, host_rows, host_idle)
+def frames(found: list[Side]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The ops without idle rows, and with them: `p.ops.frame` and `p.ops.with_idle`; `found` is what `with_rates` gives."""
     return table(found, with_idle=False), table(found, with_idle=True)
 
 
-def in_steps(activity: Activity, host_rows: pd.DataFrame, host_idle: int) -> pd.DataFrame:
-    """`frames` without device work that was launched before the recording began, for figures a step."""
-    return table(sides(activity, activity.device_ops[backlog.apart(activity, activity.device_ops)], host_rows, host_idle), with_idle=False)
+def in_steps(activity: Activity) -> pd.DataFrame:
+    """The runs on devices without those that were launched before the recording began, for figures a step."""
+    return activity.device_ops[backlog.apart(activity, activity.device_ops)]
 
 
 def eager_us(activity: Activity, host_rows: pd.DataFrame) -> dict[str, tuple[float, float]]:
@@ -132,6 +128,11 @@ def eager_us(activity: Activity, host_rows: pd.DataFrame) -> dict[str, tuple[flo
 
 def sides(activity: Activity, device_rows: pd.DataFrame, host_rows: pd.DataFrame, host_idle: int, *, as_xprof: bool = False) -> list[Side]:
     """Runs of ops grouped by op, device first; `as_xprof` also rates of bytes that cannot be, and runs as XProf counts them."""
+    return with_rates(summed(activity, device_rows, host_rows, host_idle, as_xprof=as_xprof), activity, as_xprof=as_xprof)
+
+
+def summed(activity: Activity, device_rows: pd.DataFrame, host_rows: pd.DataFrame, host_idle: int, *, as_xprof: bool = False) -> list[Side]:
+    """Runs of ops grouped by op, device first, in sums that add up over hosts."""
     on_device = activity.has_device or bool(len(activity.device_extents))
     device = _on_device(activity, device_rows, as_xprof)
     host = _grouped(activity, host_rows, host_rows["own"].to_numpy(np.int64))
@@ -139,6 +140,42 @@ def sides(activity: Activity, device_rows: pd.DataFrame, host_rows: pd.DataFrame
         Side("device", device, device_idle(activity, device_rows) if on_device else None),
         Side("host", host, host_idle if activity.has_host_ops else None),
     ]
+
+
+def added(hosts: list[list[Side]]) -> list[Side]:
+    """What `summed` gives of several hosts, as it would give it of all of them together."""
+    return [_added([sides[i] for sides in hosts]) for i in range(2)]
+
+
+def _added(sides: list[Side]) -> Side:
+    idle = [side.idle for side in sides if side.idle is not None]
+    tables = [side.ops for side in sides if len(side.ops)]
+    if not tables:
+        return Side(sides[0].where, sides[0].ops, sum(idle) if idle else None)
+    rows = pd.concat(tables, ignore_index=True)
+    sums = ["occurrences", "total", "own", *(c for c in ("of_kernels", "on_tensor_cores") if c in rows)]
+    by_op = rows.groupby("op", sort=False)
+    out = by_op[sums].sum()
+    for column in ("flops", "bytes"):
+        if column in rows:
+            # One host that does not know leaves the rate unknown, as one part of an op does.
+            out[column] = by_op[column].sum().mask(rows[column].isna().groupby(rows["op"], sort=False).any())
+    out["eager"] = by_op["eager"].any()
+    out["type"] = rows[rows["type"] != ""].groupby("op", sort=False)["type"].first().reindex(out.index).fillna("")
+    out = out.reset_index()
+    order = _by_time(out["own"].to_numpy(np.int64), out["op"].to_numpy(object))
+    return Side(sides[0].where, out.iloc[order].reset_index(drop=True), sum(idle) if idle else None)
+
+
+def with_rates(sides: list[Side], activity: Activity, *, as_xprof: bool = False) -> list[Side]:
+    """The sides with what each op of the device computed and moved in a second, and its share on TensorCores."""
+    device = sides[0].ops
+    if not len(device):
+        return sides
+    of_kernels, on = device["of_kernels"].to_numpy(np.float64), device["on_tensor_cores"].to_numpy(np.float64)
+    device = device.assign(tensor_core_fraction=np.divide(on, of_kernels, out=np.full(len(device), np.nan), where=of_kernels > 0))
+    memory = HBM if as_xprof else main_memory(activity)
+    return [Side("device", _rates(device, *peaks(activity, as_xprof), memory, as_xprof), sides[0].idle), *sides[1:]]
 
 
 def _grouped(activity: Activity, rows: pd.DataFrame, self_time: Int64s) -> pd.DataFrame:
@@ -212,10 +249,9 @@ def _on_device(activity: Activity, rows: pd.DataFrame, as_xprof: bool) -> pd.Dat
         out[column] = sums[out["code"]]
     tells = rows["tensor_core"].to_numpy(np.int8)
     time = rows["end"].to_numpy(np.int64) - rows["start"].to_numpy(np.int64)
-    of_kernels = np.bincount(op, np.where(tells >= 0, time, 0), size)[out["code"]]
-    on_tensor_cores = np.bincount(op, np.where(tells == 1, time, 0), size)[out["code"]]
-    out["tensor_core_fraction"] = np.divide(on_tensor_cores, of_kernels, out=np.full(len(out), np.nan), where=of_kernels > 0)
-    return _rates(out, *peaks(activity, as_xprof), HBM if as_xprof else main_memory(activity), as_xprof)
+    out["of_kernels"] = np.bincount(op, np.where(tells >= 0, time, 0), size)[out["code"]]
+    out["on_tensor_cores"] = np.bincount(op, np.where(tells == 1, time, 0), size)[out["code"]]
+    return out
 
 
 def _runs(host: Int64s, part: Int64s, op_of_part: Int64s, count: int) -> Int64s:

@@ -52,12 +52,8 @@ def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
         device_self_us=("device_self", "sum"),
         device_total_us=("device_total", "sum"),
     ).reset_index()
-    for side in ("host", "device"):
-        for part in ("self", "total"):
-            out[f"{side}_{part}_us"] /= 1e6
-        whole = out[f"{side}_self_us"].sum()
-        out[f"{side}_self_fraction"] = out[f"{side}_self_us"] / whole if whole else np.nan
-        out[f"{side}_avg_us"] = out[f"{side}_total_us"] / out["calls"]
+    out[_SUMS[1:]] /= 1e6
+    out = _shares(out)
     if not activity.has_device:
         out[[f"device_{part}" for part in ("self_us", "total_us", "avg_us", "self_fraction")]] = np.nan
     out["op"] = activity.ops.values[out["op"]] if len(out) else out["op"].astype(object)
@@ -72,8 +68,47 @@ def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
         paths = _module_paths(activity)
         out["module"] = [paths[code] or None for code in out["module"].tolist()]
         out = _same_path(out, columns)
-    order = ["device_self_us", "host_self_us"] if activity.has_device else ["host_self_us"]
+    return _in_order(out, columns, has_device=activity.has_device)
+
+
+_SUMS = ["calls", "host_self_us", "host_total_us", "device_self_us", "device_total_us"]
+
+
+def _shares(out: pd.DataFrame) -> pd.DataFrame:
+    """The sums with what follows from them."""
+    for side in ("host", "device"):
+        whole = out[f"{side}_self_us"].sum()
+        out[f"{side}_self_fraction"] = out[f"{side}_self_us"] / whole if whole else np.nan
+        out[f"{side}_avg_us"] = out[f"{side}_total_us"] / out["calls"]
+    return out
+
+
+def _in_order(out: pd.DataFrame, columns: list[str], *, has_device: bool) -> pd.DataFrame:
+    order = ["device_self_us", "host_self_us"] if has_device else ["host_self_us"]
     return _typed(out.sort_values([*order, "op"], ascending=[False] * len(order) + [True], kind="stable"), columns)
+
+
+def added(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    """The ops of several hosts, of which each is given as `frame`, as it would give all of them together."""
+    rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
+    keys = [column for column in rows.columns if column in {"kind", "op", *(key for more in KEYS.values() for key in more)}]
+    out = rows.groupby(keys, sort=False, dropna=False)[_SUMS].sum(min_count=1).reset_index()
+    return _in_order(_shares(out), list(tables[0].columns), has_device=bool(rows["device_self_us"].notna().any()))
+
+
+def added_modules(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    """The modules of several hosts, of which each is given as `modules`: a tree of the paths of all, in the order of the first host."""
+    rows = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
+    if not len(rows):
+        return rows
+    sums = [column for column in rows.columns if column == "calls" or column.endswith("_us")]
+    by_path = rows.groupby("module", sort=False)
+    out = by_path[["name", "depth"]].first().join(by_path[sums].sum(min_count=1))
+    place = {path: i for i, path in enumerate(out.index.tolist())}
+    parent = np.array([place.get(path.rpartition("/")[0], -1) for path in place], np.int32)
+    order = _preorder(parent, np.arange(len(out)))
+    columns = list(tables[0].columns)
+    return _typed(out.reset_index().iloc[order], columns, "torch_ops.modules")
 
 
 def modules(activity: act.Activity) -> pd.DataFrame:

@@ -52,15 +52,33 @@ def frame(activity: Activity, work: pd.DataFrame | None = None, warmup: int | No
     `work` is classified in another way than `activity.work`, when given. `warmup` is how many of the first steps of each host are warm-up,
     unless that leaves none; None finds them by their length.
     """
-    times = ["start_ms", "step_time_ms", *(f"{c}_ms" for c in CATEGORIES)]
-    columns = ["host", "step", "name", *times, "kind", "warmup", "cut", "counted", "host_to_device_ms", "group"]
+    return numbered(measured(activity, work), warmup, iterations=ITERATIONS in activity.traits)
+
+
+def measured(activity: Activity, work: pd.DataFrame | None = None) -> tuple[pd.DataFrame, bool]:
+    """The steps of each host as its recording alone has them, and whether anything was compiled: what `numbered` is given."""
     work = activity.work if work is None else work
     parts = [part for host in range(len(activity.hosts)) if len(part := _host_steps(activity, work, host))]
     if not parts:
-        return pd.DataFrame(columns=columns)
+        return pd.DataFrame(), False
     out = pd.concat(parts, ignore_index=True)
-    if not (work["cls"] == HOST_COMPILE).any():
-        out["compile_ms"] = np.nan
+    host = out["host"].map({h: i for i, h in enumerate(activity.hosts)})
+    out["cut"] = [pair in activity.cut for pair in zip(host, out["group"], strict=True)]
+    return pd.concat([out, _copied(activity, work, host, out["group"])], axis=1), bool((work["cls"] == HOST_COMPILE).any())
+
+
+def numbered(found: tuple[pd.DataFrame, bool], warmup: int | None, *, iterations: bool) -> pd.DataFrame:
+    """The steps of all hosts in time order, with their numbers and kinds, and which of them averages use: see `frame`.
+
+    `iterations` says that steps are iterations of a graph on an NPU.
+    """
+    times = ["start_ms", "step_time_ms", *(f"{c}_ms" for c in CATEGORIES)]
+    columns = ["host", "step", "name", *times, "kind", "warmup", "cut", "counted", "host_to_device_ms"]
+    out, compiled = found
+    if not len(out):
+        return pd.DataFrame(columns=[*columns, "group"])
+    if not compiled:
+        out = out.assign(compile_ms=np.nan)
     out = out.sort_values(["start_ms", "host"], kind="stable", ignore_index=True)
     out["step"] = out.groupby("host", sort=False)["step"].transform(number_between)
     kind = out["name"].str.extract(NUMBERED)[0].fillna("")
@@ -69,17 +87,14 @@ def frame(activity: Activity, work: pd.DataFrame | None = None, warmup: int | No
     # The recorder calls a group that states no number by its own: the step has the name that its neighbours give it.
     own = (out["name"] == out["group"].astype(str)).to_numpy(np.bool_)
     out.loc[own, "name"] = [f"{k} {n}".lstrip() for k, n in zip(out["kind"][own], out["step"][own], strict=True)]
-    out["warmup"] = warming(out, warmup) if warmup is not None or ITERATIONS not in activity.traits else starting(out)
+    out["warmup"] = warming(out, warmup) if warmup is not None or not iterations else starting(out)
     # What an evaluation compiles at its begin does not make it what the run is about.
     at_work = out["step_time_ms"] - out["compile_ms"].fillna(0.0)
     main = averaged(at_work[~out["warmup"]].groupby(out["kind"]).sum())
-    host = out["host"].map({h: i for i, h in enumerate(activity.hosts)})
-    out["cut"] = [pair in activity.cut for pair in zip(host, out["group"], strict=True)]
     used = ~out["warmup"] & (out["kind"] == main)
     # A profile of nothing but cut steps still has an average.
     out["counted"] = used & ~out["cut"] if (used & ~out["cut"]).any() else used
-    copied = _copied(activity, work, host, out["group"])
-    return pd.concat([out[columns[:-1]], copied, out["group"]], axis=1)
+    return out[[*columns, *(column for column in COPIED.values() if column in out), "group"]]
 
 
 # By kind of transfer; the columns are there where the sizes of copies are known.
@@ -323,17 +338,22 @@ def summary(steps: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def share_of_16_bit(activity: Activity) -> float | None:
+def share_of_16_bit(compute: tuple[int, int] | None) -> float | None:
     """Percent of device compute that is 16 bit (bfloat16 counted as 16 bit), over all steps; None without device compute.
 
-    None also where nothing in the profile says how wide the numbers are.
+    None also where nothing in the profile says how wide the numbers are. `compute` is what `compute_by_width` gives.
     """
+    return 100 * compute[0] / (compute[0] + compute[1]) if compute is not None and any(compute) else None
+
+
+def compute_by_width(activity: Activity) -> tuple[int, int] | None:
+    """Device compute in 16 bit and in 32 bit, ps; None where nothing says how wide the numbers are."""
     if UNKNOWN_PRECISION in activity.traits:
         return None
     work = activity.work
     rows = np.flatnonzero(work["device"].to_numpy() >= 0)
     if not len(rows):
-        return None
+        return 0, 0
     start, end, cls = (work[name].to_numpy()[rows] for name in ("start", "end", "cls"))
     # The groups are laid end to end, so that one sweep serves all of them.
     ident, seen = pd.factorize(work["host"].to_numpy(np.int64)[rows] << 40 | work["group"].to_numpy(np.int64)[rows])
@@ -344,4 +364,4 @@ def share_of_16_bit(activity: Activity) -> float | None:
     shift = np.cumsum(last - first) - last
     a, b, c = flatten(start + shift[ident], end + shift[ident], cls)
     half, full = (int((b - a)[c == value].sum()) for value in (DEVICE_COMPUTE_16, DEVICE_COMPUTE_32))
-    return 100 * half / (half + full) if half + full else None
+    return half, full

@@ -46,12 +46,6 @@ def _many(count: int, one: str, many: str = "") -> str:
 
 def _ranks(hosts: Hosts) -> list[Note]:
     out = []
-    known = sorted(r for r in set(hosts.ranks) if r is not None)
-    size = hosts.world_size
-    if size is not None and known and len(known) < size:
-        listed = ", ".join(str(r) for r in known[:8]) + (" …" if len(known) > 8 else "")
-        here = f"rank {listed} is" if len(known) == 1 else f"ranks {listed} are"
-        out.append(_warning(f"The job had {size} ranks; only {here} here. What the others waited for is unknown."))
     twice = sorted({r for r in hosts.ranks if r is not None and hosts.ranks.count(r) > 1})
     for rank in twice:
         files = [f for f, r in zip(hosts.files, hosts.ranks, strict=True) if r == rank]

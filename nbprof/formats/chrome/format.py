@@ -96,4 +96,5 @@ FORMAT = Format(
     unpacks=frozenset({"gzip"}),
     says_decoded=True,
     framework=_framework,
+    apart=True,
 )

@@ -129,4 +129,5 @@ FORMAT = Format(
     by_folder=True,
     gather=gather,
     says_decoded=True,
+    apart=True,
 )

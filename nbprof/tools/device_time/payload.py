@@ -13,6 +13,7 @@ from nbprof.display.codec import short
 from nbprof.schema import frames as schema
 from nbprof.tools.common import figure
 from nbprof.tools.tables import table_of
+from nbprof.tools.tool import asked
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -68,7 +69,8 @@ def payload(run: Run) -> dict[str, Any]:
         "figures": _figures(frames),
         **parts,
         "waits": _waits(frames["device_idle"], parts["devices"]),
-        "streams": _queues(run) + _rates(run),
+        # Of hosts that were read apart there are the sums, and no curves.
+        "streams": asked(_queues, run, otherwise=[]) + asked(_rates, run, otherwise=[]),
         "tables": {name: _table(name, rows) for name, rows in _rows(frames).items()},
         "path": {
             "step": "" if step is None else str(step["name"]),

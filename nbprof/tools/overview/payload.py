@@ -12,6 +12,7 @@ from nbprof.tools import register
 from nbprof.tools.common import bar, bytes_figure, chip, figure, fix_lines, has_device
 from nbprof.tools.names import NAMES
 from nbprof.tools.tables import floats, hidden, longest, table
+from nbprof.tools.tool import asked
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -225,8 +226,7 @@ def _memory(run: Run) -> dict[str, Any]:
         # Host allocators state no limit, or one so large that a part of it says nothing.
         if capacity and peak <= capacity < 2**44:
             note = f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})"
-        rows = run.memory_timeline
-        if rows.loc[rows["memory_id"] == largest["memory_id"], "address"].isna().all():
+        if not largest["addressed"]:
             note = "lower bound: earlier allocations are not included"
     return bytes_figure("peak_memory", "Peak memory", peak, note)
 
@@ -241,7 +241,9 @@ _COPY = "MemcpyH2D"
 
 
 def _target(run: Run, rule: str) -> dict[str, str] | None:
-    """Where in the trace the evidence of a rule is (`Target` of the front end); None where the whole trace is."""
+    """Where in the trace the evidence of a rule is (`Target` of the front end); None where the whole trace is, or that of one host."""
+    if run.parts is not None:
+        return None
     if rule in _IDLE:
         return {"kind": "gap"} if run.activity.has_device else None
     if begin := _CALLS.get(rule):
@@ -259,7 +261,7 @@ def _place(run: Run, view: str) -> str:
     """A tab, or the one that shows the same where the dashboard of this run lacks it or has nothing on it."""
 
     def shows(tab: str) -> bool:
-        return tab in NAMES and register.tool(tab).has(run) and register.tool(tab).count(run) != 0
+        return tab in NAMES and asked(register.tool(tab).has, run, otherwise=False) and register.tool(tab).count(run) != 0
 
     # Kernels are ops, and so is what ran in compiled programs.
     return next(tab for tab in (view, "ops", "op_profile", "trace") if shows(tab))

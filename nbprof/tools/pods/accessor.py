@@ -110,6 +110,14 @@ class Pods(Framed):
         return self._profile.run.pod_frames.collectives.copy()
 
     @property
+    def missing(self) -> pd.DataFrame:
+        """One row per host that should be in the run and is not: its file could not be read, or there is none.
+
+        Of ranks the job's size tells which there should be; of hosts, the numbers in the names of the others.
+        """
+        return self._profile.run.hosts_missing.copy()
+
+    @property
     def clocks(self) -> pd.DataFrame:
         """One row per host: how far its clock is from that of the first, told by collectives, which all ranks leave together.
 

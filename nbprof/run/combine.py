@@ -1,0 +1,216 @@
+"""How a value of each of several hosts becomes that of the run: for `nbprof.run.lazy.of_hosts`.
+
+Counts and sums add up; what is of a host or of its devices stands one below the other, its times moved to the clock of the run. Shares,
+means and ranks are no business of this module: a frame that has them is made of what was combined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from nbprof.analysis import kernels as kernels_of
+from nbprof.analysis.advice import checks
+from nbprof.analysis.device_time import use
+from nbprof.analysis.input import input_pipeline
+from nbprof.analysis.memory import ops as memory_ops_of
+from nbprof.analysis.ops import ops as ops_of
+from nbprof.analysis.ops import torch_ops as torch_ops_of
+from nbprof.core.trace import Note
+from nbprof.run.cache.values import record
+from nbprof.run.lazy import Hosts
+
+T = TypeVar("T")
+Combine = Callable[[list[T], Hosts], T]
+
+
+def below(*times: str) -> Combine[pd.DataFrame]:
+    """The rows of all hosts, one host below the other; `times` are the columns that are moments, in ms."""
+    return lambda values, hosts: stacked(values, hosts, times)
+
+
+def stacked(values: Sequence[pd.DataFrame], hosts: Hosts, times: Sequence[str] = ()) -> pd.DataFrame:
+    """The rows of some frames; columns that a frame lacks are missing there."""
+    used = []
+    for value, late in zip(values, hosts.late_ms, strict=True):
+        if len(value):
+            moved = {column: value[column] + late for column in times if column in value} if late else {}
+            used.append(value.assign(**moved))
+    # pandas would take the types of frames without rows into account.
+    return pd.concat(used, ignore_index=True) if used else values[0]
+
+
+def memories(values: Sequence[pd.DataFrame], hosts: Hosts, *times: str) -> pd.DataFrame:
+    """The rows of all hosts with the name of its host in front of each allocator, as where several hosts are read at once."""
+    if len(values) == 1:
+        return values[0]
+    named = [
+        value.assign(memory_id=[f"{host} {name}" for name in value["memory_id"].tolist()])
+        for value, host in zip(values, hosts.names, strict=True)
+    ]
+    return stacked(named, hosts, times)
+
+
+def memory_summaries(values: Sequence[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
+    """One row an allocator, the largest peak first."""
+    numbered = [value.assign(peak_host=value["peak_host"] + number) if len(value) else value for number, value in enumerate(values)]
+    return memories(numbered, hosts, "peak_time_ms").sort_values("peak_bytes", ascending=False, kind="stable", ignore_index=True)
+
+
+def chained(values: list[list[Any]], _hosts: Hosts) -> list[Any]:
+    """Lists one behind the other."""
+    return [item for value in values for item in value]
+
+
+def added(values: list[T], combine: Callable[[list[T]], T]) -> T:
+    """What `combine` makes of the values; that of the only host as it is."""
+    return values[0] if len(values) == 1 else combine(values)
+
+
+def by(combine: Callable[[list[T]], T]) -> Combine[T]:
+    """A function of the values alone, which gets the clocks and names of hosts out of them if it needs them."""
+    return lambda values, _hosts: added(values, combine)
+
+
+def sums(frame: pd.DataFrame, keys: Sequence[str], *columns: str) -> pd.DataFrame:
+    """Rows of equal keys as one, with the sums of some columns; missing only where all are."""
+    return frame.groupby(list(keys), sort=False, dropna=False)[list(columns)].sum(min_count=1).reset_index()
+
+
+def folded(notes: Sequence[Sequence[Note]], names: Sequence[str]) -> list[Note]:
+    """The notes of several hosts: what several say alike is one line that says how many, what one alone says names it."""
+    by_note: dict[tuple[str, str], list[str]] = {}
+    for name, of_host in zip(names, notes, strict=True):
+        for note in of_host:
+            told = by_note.setdefault((note.level, note.text.replace(name, "\0")), [])
+            if name not in told:
+                told.append(name)
+    out = []
+    for (level, text), told in by_note.items():
+        where = f"{len(told):,} of {len(names):,} hosts: " if len(told) > 1 else "" if "\0" in text else f"{told[0]}: "
+        here = told[0] if len(told) == 1 else "this host"
+        all_of_them = len(told) == len(names) > 1
+        out.append(Note(level, (f"Each of {len(names):,} hosts: " if all_of_them else where) + text.replace("\0", here)))  # type: ignore[arg-type]
+    return out
+
+
+MeasuredSteps = tuple[pd.DataFrame, bool, "tuple[int, int] | None", pd.DataFrame, list[float]]
+"""The steps as each host recorded them, whether it compiled, its compute in 16 and 32 bit, steps of cores, and busy shares of devices."""
+InSteps = tuple[list[ops_of.Side], pd.DataFrame]
+
+record(ops_of.Side)
+
+
+def measured_steps(values: list[MeasuredSteps], hosts: Hosts) -> MeasuredSteps:
+    """The steps of all hosts."""
+    frames, compiled, widths, cores, busy = zip(*values, strict=True)
+    known = [width for width in widths if width is not None]
+    return (
+        stacked(frames, hosts, ["start_ms"]),
+        any(compiled),
+        # Where one host does not say how wide its numbers are, the share of all is not known.
+        (sum(narrow for narrow, _ in known), sum(wide for _, wide in known)) if len(known) == len(widths) else None,
+        stacked(cores, hosts, ["start_ms"]),
+        [share for of_host in busy for share in of_host],
+    )
+
+
+def sums_in_steps(values: list[InSteps], _hosts: Hosts) -> InSteps:
+    """Ops and kernels of all hosts, without what was launched before the recording began."""
+    return added([sums for sums, _ in values], ops_of.added), added([frame for _, frame in values], kernels_of.added)
+
+
+def _eager(values: list[dict[str, tuple[float, float]]]) -> dict[str, tuple[float, float]]:
+    return {side: (sum(v[side][0] for v in values), sum(v[side][1] for v in values)) for side in values[0]}
+
+
+def _enqueued(values: list[input_pipeline.Enqueued]) -> input_pipeline.Enqueued:
+    return sum(v[0] for v in values), sum(v[1] for v in values), any(v[2] for v in values)
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def nowhere(values: list[pd.DataFrame], _hosts: Hosts) -> pd.DataFrame:
+    """Nothing: a place in the trace of one host is none in that of the run."""
+    return values[0].head(0)
+
+
+def of_devices(values: list[dict[str, pd.DataFrame]], hosts: Hosts) -> dict[str, pd.DataFrame]:
+    """The frames of device time, each of them with the rows of every host; the critical path is that of the first host that has one."""
+    out = {name: stacked([value[name] for value in values], hosts, ["start_ms"]) for name in values[0] if name != "device_critical_path"}
+    paths = [value["device_critical_path"] for value in values]
+    out["device_critical_path"] = next((path for path in paths if len(path)), paths[0])
+    # A place in the trace of a host is none in that of the run.
+    return {name: frame.assign(**{key: np.nan for key in ("_at_ms", "_for_ms") if key in frame}) for name, frame in out.items()}
+
+
+def calls(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
+    """Collectives of all hosts, times in ps."""
+    late = [round(late * 1e9) for late in hosts.late_ms]
+    moved = [value.assign(start=value["start"] + ps, end=value["end"] + ps) for value, ps in zip(values, late, strict=True)]
+    return stacked(moved, hosts)
+
+
+def pipelines(values: list[tuple[pd.DataFrame, ...]], hosts: Hosts) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Pipelines of tf.data of all hosts, the slowest first, with their iterators and calls."""
+    first, nodes, listed, slowest = (stacked(frames, hosts, ["start_ms"]) for frames in zip(*values, strict=True))
+    if "max_us" in first:
+        first = first.sort_values("max_us", ascending=False, kind="stable", ignore_index=True)
+    return first, nodes, listed, slowest
+
+
+def findings(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
+    """What most hosts should change: of each finding the one with the median gain, which says on how many hosts it was made."""
+    rows = pd.concat([value.assign(_host=number) for number, value in enumerate(values)], ignore_index=True)
+    parts = []
+    for _, mine in rows.groupby("rule", sort=False):
+        if 2 * len(mine) <= len(values):
+            continue
+        middle = mine.sort_values("gain_ms_per_step", kind="stable").iloc[[(len(mine) - 1) // 2]]
+        which = hosts.names[int(middle["_host"].iloc[0])]
+        about = f" (Of {which}; found on {len(mine):,} of {len(values):,} hosts.)"
+        parts.append(middle.assign(evidence=middle["evidence"] + about))
+    if not parts:
+        return values[0].head(0)
+    out = pd.concat(parts, ignore_index=True).drop(columns="_host")
+    return out.sort_values("gain_ms_per_step", ascending=False, kind="stable", ignore_index=True)
+
+
+Told = tuple[list[Note], int, int, list[Note], int]
+"""Notes on the events; host ops that overlap, and all; notes on memory; steps that were cut off."""
+
+
+def told(values: list[Told], hosts: Hosts) -> Told:
+    """What the receipt says of all hosts."""
+    about, tangled, total, memory, cut = zip(*values, strict=True)
+    return folded(about, hosts.names), sum(tangled), sum(total), folded(memory, hosts.names), sum(cut)
+
+
+def extent(values: list[tuple[int, int]], hosts: Hosts) -> tuple[int, int]:
+    """From the first start to the last end, ps; hosts without events do not count."""
+    late = [round(late * 1e9) for late in hosts.late_ms]
+    known = [(start + ps, end + ps) for (start, end), ps in zip(values, late, strict=True) if end >= start]
+    return (min(start for start, _ in known), max(end for _, end in known)) if known else (0, -1)
+
+
+def memory_ops(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
+    """The ops of each allocator, the largest increase first."""
+    return memory_ops_of.in_order(memories(values, hosts))
+
+
+op_sums = by(ops_of.added)
+eager = by(_eager)
+kernels = by(kernels_of.added)
+input_ops = by(input_pipeline.added)
+enqueued = by(_enqueued)
+torch_ops = by(torch_ops_of.added)
+torch_modules = by(torch_ops_of.added_modules)
+functions = by(checks.added_functions)
+costs = by(use.added)
+mean_of_known = by(_mean)

@@ -1,0 +1,176 @@
+"""An executor of processes of this machine that works wherever nbprof does.
+
+`ProcessPoolExecutor` either forks, which a process that runs threads of TensorFlow or CUDA does not survive, or imports the caller's main
+module anew, which starts a script over that does not guard its code. These processes import nbprof alone. They are no part of the group
+that Ctrl-C in a terminal reaches, and end with the process that began them, however that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import queue
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
+
+from nbprof.core.errors import NbprofError
+
+T = TypeVar("T")
+
+_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from nbprof.run.processes import main; main()"
+_LENGTH = struct.Struct("<Q")
+
+
+class WorkerEndedError(NbprofError):
+    """A process ended twice before it gave a result: it was killed, or ran out of memory."""
+
+    def __init__(self) -> None:
+        super().__init__("the process that read it ended twice: it was killed, or ran out of memory. Use fewer processes: executor=1.")
+
+
+class _Task(NamedTuple):
+    future: Future[Any]
+    request: bytes
+
+
+class Processes(Executor):
+    """Runs functions in processes; one that ends before it has a result is started anew, and the function once more.
+
+    Parameters
+    ----------
+    count : int
+        How many processes.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._closed = False
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self._threads = [threading.Thread(target=self._work, args=(i,), name=f"nbprof process {i}", daemon=True) for i in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Has a function called that can be imported; the future has what it returns or raises."""
+        if self._closed:
+            raise RuntimeError("the processes were ended")
+        future: Future[T] = Future()
+        self._tasks.put(_Task(future, pickle.dumps((fn, args, kwargs))))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Ends the processes when they are done; with `cancel_futures` at once."""
+        self._closed = True
+        if cancel_futures:
+            with contextlib.suppress(queue.Empty):
+                while (task := self._tasks.get_nowait()) is not None:
+                    task.future.cancel()
+            for process in list(self._running.values()):
+                process.kill()
+        for _ in self._threads:
+            self._tasks.put(None)
+        for thread in self._threads if wait else ():
+            thread.join()
+
+    def _work(self, number: int) -> None:
+        try:
+            while (task := self._tasks.get()) is not None:
+                if task.future.set_running_or_notify_cancel():
+                    self._run(number, task)
+        finally:
+            self._end(number)
+
+    def _run(self, number: int, task: _Task) -> None:
+        for _ in range(2):
+            if self._closed and number not in self._running:
+                break
+            try:
+                answer = self._asked(number, task.request)
+            except (OSError, EOFError):
+                self._end(number)
+                continue
+            good, value = pickle.loads(answer)  # noqa: S301 -- of a process of our own
+            if good:
+                task.future.set_result(value)
+            else:
+                task.future.set_exception(value)
+            return
+        task.future.set_exception(WorkerEndedError())
+
+    def _asked(self, number: int, request: bytes) -> bytes:
+        process = self._running.get(number)
+        if process is None:
+            process = self._running[number] = _started()
+        _send(cast(BinaryIO, process.stdin), request)
+        return _received(cast(BinaryIO, process.stdout))
+
+    def _end(self, number: int) -> None:
+        process = self._running.pop(number, None)
+        if process is None:
+            return
+        with contextlib.suppress(OSError):
+            process.stdin.close() if process.stdin else None
+        process.kill()
+        process.wait()
+        if process.stdout:
+            process.stdout.close()
+
+
+def _started() -> subprocess.Popen[bytes]:
+    places = [os.path.abspath(place) for place in sys.path]  # noqa: PTH100 -- also of ""
+    command = [sys.executable, "-c", _START, json.dumps(places)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)  # noqa: S603
+
+
+def _send(pipe: BinaryIO, data: bytes) -> None:
+    pipe.write(_LENGTH.pack(len(data)))
+    pipe.write(data)
+    pipe.flush()
+
+
+def _received(pipe: BinaryIO) -> bytes:
+    head = pipe.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        raise EOFError
+    (length,) = _LENGTH.unpack(head)
+    data = pipe.read(length)
+    if len(data) < length:
+        raise EOFError
+    return data
+
+
+def main() -> None:
+    """What a process does: it answers requests until there are no more."""
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    # What anything prints must not get between the answers.
+    os.dup2(2, 1)
+    while True:
+        try:
+            request = _received(requests)
+        except EOFError:
+            return
+        try:
+            function, args, kwargs = pickle.loads(request)  # noqa: S301 -- of the process that began this one
+            answer = pickle.dumps((True, function(*args, **kwargs)))
+        except BaseException as error:
+            answer = _told(error)
+        try:
+            _send(answers, answer)
+        except OSError:
+            return
+
+
+def _told(error: BaseException) -> bytes:
+    with contextlib.suppress(Exception):
+        said = pickle.dumps((False, error))
+        # Some errors can be written and not be read again.
+        pickle.loads(said)  # noqa: S301
+        return said
+    return pickle.dumps((False, NbprofError(f"{type(error).__name__}: {error}")))

@@ -1,0 +1,127 @@
+"""The law of hosts that are read apart: what is combined of them is what one reads of all of them at once."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from nbprof.core.errors import NbprofError
+from nbprof.profiles.load import load
+from nbprof.run.stated import NeedsHostError
+from tests.analysis.test_hosts import MADE, jitted
+from tests.support.frames import OF_A_PROFILE, public
+from tests.support.ranks import job
+from tests.support.xspace import chunk
+
+ABOUT_A_PLACE = ("trace.", "device_time.queue_series", "device_time.bandwidth_series", "device_time.each_launch")
+OF_PROGRAMS = ("hlo.", "op_profile.", "roofline.", "memory_viewer.")
+OF_EVENTS = (
+    *(name for name in OF_A_PROFILE if name.startswith((*ABOUT_A_PLACE, *OF_PROGRAMS))),
+    *("device_time.critical_path_pieces", "memory.timeline", "tf_data.call"),
+)
+"""What is in the events of a host; frames of programs only where one ran."""
+
+
+def uneven_job(folder, count):
+    """Ranks of which one is late, each on a clock of its own."""
+    out = folder / f"uneven{count}"
+    out.mkdir()
+    for rank, one in enumerate(job([[[400, 900], [450, 950], [420 + 3 * i, 930]] for i in range(count)])):
+        for event in one.events:
+            if "Group size" in event["args"]:
+                event["args"] |= {"Group size": count, "Process Group Ranks": str(list(range(count)))}
+        base = {"baseTimeNanoseconds": 1_700_000_000_000_000_000 + 1_000_000 * rank}
+        (out / f"rank{rank}.1623143089861.pt.trace.json").write_text(json.dumps({**one.metadata, **base, "traceEvents": one.events}))
+    return out
+
+
+def uneven_hosts(folder, count):
+    """Programs of hosts that are not equally fast."""
+    out = folder / "logdir" / "plugins" / "profile" / "run"
+    out.mkdir(parents=True)
+    for i in range(count):
+        (out / f"host{i}.xplane.pb").write_bytes(jitted(10 + i) + chunk(4, f"host{i}"))
+    return out
+
+
+FOUND = {name: make for name, make in MADE.items() if name not in ("msprof", "torch_npu")} | {
+    "uneven job": uneven_job,
+    "uneven": uneven_hosts,
+}
+
+
+@pytest.fixture(scope="module", params=FOUND)
+def both(request, tmp_path_factory):
+    """The same files read at once, and apart."""
+    path = FOUND[request.param](tmp_path_factory.mktemp(request.param.replace(" ", "")), 3)
+    return load(path), load(path, executor=1)
+
+
+def in_order(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows in an order that does not go by the last bits of floats; ranks and places in a table follow from that order."""
+    out = frame.drop(columns=[name for name in frame.columns if name in ("rank", "cumulative_fraction")])
+    texts = out.apply(lambda column: column.map(lambda v: f"{v:.6g}" if isinstance(v, float) else str(v)))
+    return out.loc[texts.sort_values(list(texts.columns), kind="stable").index].reset_index(drop=True)
+
+
+def assert_same(name: str, apart: pd.DataFrame, joint: pd.DataFrame) -> None:
+    assert list(apart.columns) == list(joint.columns), name
+    assert len(apart) == len(joint), name
+    apart, joint = in_order(apart), in_order(joint)
+    for column in joint.columns:
+        wanted, found = joint[column], apart[column]
+        if pd.api.types.is_numeric_dtype(wanted) and not pd.api.types.is_bool_dtype(wanted):
+            np.testing.assert_allclose(
+                found.to_numpy(np.float64, na_value=np.nan),
+                wanted.to_numpy(np.float64, na_value=np.nan),
+                1e-9,
+                1e-6,
+                err_msg=f"{name}.{column}",
+            )
+        else:
+            assert found.where(found.notna(), None).tolist() == wanted.where(wanted.notna(), None).tolist(), f"{name}.{column}"
+
+
+@pytest.mark.parametrize("name", OF_A_PROFILE)
+def test_frames_of_hosts_read_apart_are_those_read_at_once(both, name):
+    joint, apart = both
+    try:
+        wanted = public(joint, name)
+    except NbprofError as error:
+        with pytest.raises(type(error)):
+            public(apart, name)
+        return
+    try:
+        found = public(apart, name)
+    except NeedsHostError:
+        assert name in OF_EVENTS
+        return
+    # Evidence is that of one host, and says so.
+    assert_same(name, *(frame.drop(columns="evidence", errors="ignore") for frame in (found, wanted)))
+
+
+def test_the_answer_is_the_same(both):
+    joint, apart = (profile.overview for profile in both)
+    for key, told in joint.items():
+        # How many warnings the receipts have is among the facts: of readers that meet each other's files, and of such that do not.
+        if not isinstance(told, pd.DataFrame) and key != "run_facts":
+            assert apart[key] == pytest.approx(told) if isinstance(told, float) else apart[key] == told, key
+
+
+def test_a_report_of_hosts_read_apart_says_which_tabs_are_of_one_host(both, tmp_path):
+    _, apart = both
+    payload = apart.payload()
+    assert payload["trace"]["empty"]["title"] == "Shown for one host at a time"
+    assert apart.save(tmp_path / "report.html").stat().st_size > 100_000
+
+
+def test_a_host_is_opened_whole(both):
+    _, apart = both
+    one = apart.rank(1)
+    assert len(one.trace.lanes) > 0
+    assert len(one.hosts) == 1
+    with pytest.raises(NbprofError, match="there is no host 7"):
+        apart.rank(7)
