@@ -19,6 +19,7 @@ from nbprof.tools.pods import heat as heat_map
 from nbprof.tools.pods import payload as pods
 from nbprof.tools.pods import static
 from nbprof.tools.pods.grid import Grid
+from nbprof.tools.steps import payload as steps
 from tests.support import pods as jobs
 from tests.support.profiles import real
 from tests.support.replaced import put, shaped
@@ -272,3 +273,16 @@ def test_nobody_is_blamed_for_noise(tmp_path):
     assert part["findings"][0].startswith("Nobody holds the others up")
     assert part["heat"]["show"] == "step_time"
     assert "outliers" not in part
+
+
+def test_of_very_many_hosts_a_report_has_the_mean_of_each_step(monkeypatch):
+    monkeypatch.setattr(steps, "MOST_ROWS", 20)
+    part = steps.payload(run(frame()))
+    assert part["step"].tolist() == [100, 101, 102, 103, 104, 105]
+    assert part["step_time_ms"].tolist() == pytest.approx([21, 3, 3.75, 3.75, 3.75, 3.75])
+    assert part["categories"]["input"].tolist() == pytest.approx([1, 1, 1.75, 1.75, 1.75, 1.75])
+    assert part["start_ms"].tolist() == [0, 10, 20, 30, 40, 50]
+    assert part["warmup"].tolist() == [1, 0, 0, 0, 0, 0]
+    assert part["hosts"] == []
+    assert "host" not in part
+    assert part["left_out"].endswith("Each step is the mean of 4 hosts.")

@@ -45,7 +45,7 @@ def sentences(run: Run) -> list[str]:
     frames = run.pod_frames
     ranks = frames.stragglers
     if ranks.empty:
-        return []
+        return _missing(run)
     slow = ranks[ranks["straggler"].astype(bool)]
     several = bool(ranks["host"].duplicated().any())
     measured = _measured(frames.what_if)
@@ -54,7 +54,15 @@ def sentences(run: Run) -> list[str]:
         said.append(f"{len(slow) - _MOST_TOLD:,} more hold the others up; they are in the table below.")
     if slow.empty:
         said.append("Nobody holds the others up: no one's own part of a step is longer by more than 1%, other than by chance.")
-    return said + _what_if(frames.what_if)
+    return [*said, *_what_if(frames.what_if), *_missing(run)]
+
+
+def _missing(run: Run) -> list[str]:
+    """How many hosts should be here and are not."""
+    count = len(run.hosts_missing)
+    if not count:
+        return []
+    return [f"**{count:,}** {'host is' if count == 1 else 'hosts are'} missing, and not compared; p.pods.missing says which and why."]
 
 
 def _measured(what_if: pd.DataFrame) -> float | None:
