@@ -66,7 +66,14 @@ export function oneWorker(parent: HTMLElement, pods: Pods, state: Shown): void {
     );
     const step = pods.step[state.at];
     const inStep = found.some((line) => line.step);
-    const heads = ["", "mean ms", "median worker", "difference", "", ...(inStep ? [`step ${step}`, "difference"] : [])];
+    const heads = [
+      "category",
+      "mean ms",
+      "median worker",
+      "difference",
+      "less, more",
+      ...(inStep ? [`step ${step}`, "difference"] : []),
+    ];
     parent.append(
       heading(
         pods.workers[state.worker] ?? "",

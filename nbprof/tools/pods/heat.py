@@ -166,7 +166,7 @@ def limit(heat: Heat, over: Floats) -> float:
 
 
 def _layer(key: str, heat: Heat, category: int | None, unit: Floats) -> dict[str, Any]:
-    """One quantity of all cells; `low_ms` and `high_ms` are exceeded by one cell in two hundred."""
+    """One quantity of all cells; one cell in two hundred is below `low_ms`, and as many are above `high_ms`."""
     values, over = heat.values(category), heat.over(category)
     counted = values[:, heat.counted]
     counted = counted[np.isfinite(counted)]
@@ -179,7 +179,7 @@ def _layer(key: str, heat: Heat, category: int | None, unit: Floats) -> dict[str
         "mean_percent": heat.mean(over).astype(np.float32),
         "limit_percent": limit(heat, over),
         "low_ms": low,
-        "high_ms": high,
+        "high_ms": max(high, low + _LEAST_PERCENT / 100 * float(np.nanmedian(median(heat.time)))),
     }
 
 
