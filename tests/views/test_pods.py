@@ -253,7 +253,8 @@ def test_the_statement_counts_the_steps_that_the_table_counts():
 
 def test_a_straggler_is_named_with_what_it_costs_and_why(tmp_path):
     planted = jobs.write(tmp_path, 6, 12, plant="input", seed=1)
-    part = pods.payload(load(tmp_path).run)
+    p = load(tmp_path)
+    part = pods.payload(p.run)
     name = f"rank {planted.ranks[0]}"
     first, *others = part["findings"]
     assert first.startswith(f"**{name}** holds the others up: its own part of a step takes **")
@@ -265,6 +266,7 @@ def test_a_straggler_is_named_with_what_it_costs_and_why(tmp_path):
     assert part["stragglers"]["data"]["straggler"].tolist() == [1, 0, 0, 0, 0, 0]
     assert part["outliers"]["rows"] >= 1
     assert f"<b>{name}</b> holds the others up" in static.html({"pods": part})
+    assert f"\n{name} holds the others up: " in str(p)
 
 
 def test_nobody_is_blamed_for_noise(tmp_path):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 200
 """Rows of a table in a report; the frames have all."""
 _MOST_TOLD = 3
+_MOST_LINES = 2
 _CHANCE = 0.01
 _LEAST_PERCENT = 1.0
 _TABLES = {
@@ -38,6 +39,14 @@ def payload(run: Run) -> dict[str, Any]:
         if len(frame) > MOST_ROWS:
             part[f"{name}_left_out"] = f"The first {MOST_ROWS:,} of {len(frame):,} rows; p.pods.{name} has all."
     return part
+
+
+def text(payload: dict[str, Any], most: int) -> list[str]:
+    """For the console: who holds the others up, and whether hosts are missing."""
+    # The first sentence of each: the tab has the rest.
+    told = [wording.plain(said) for said in payload["pods"].get("findings", ()) if said.startswith("**")]
+    named = [f"{said.partition('. ')[0].removesuffix('.')}." for said in told]
+    return named[: max(0, min(most, _MOST_LINES))]
 
 
 def sentences(run: Run) -> list[str]:
