@@ -5,12 +5,15 @@ import { Widget } from "@lumino/widgets";
 import { fromBase64, inPage } from "../lib/codec.js";
 import { Line } from "../lib/live.js";
 import { about, Link, type Session } from "./kernel.js";
-import { type Dashboard, mount } from "./page.js";
+import { type BoardState, type Dashboard, mount } from "./page.js";
 
 export const MIME_TYPE = "application/vnd.nbprof.v1+json";
 
 /** How long a notebook without a kernel is taken to be starting one, in ms. */
 const PATIENCE = 4000;
+
+/** What a kernel says that runs its cell no more. Not "idle": that is also said when something beside the cell was answered. */
+export const GONE = new Set(["restarting", "autorestarting", "terminating", "dead"]);
 
 /** What the mime bundle of a profiled cell holds under MIME_TYPE. */
 interface Saved {
@@ -18,6 +21,8 @@ interface Saved {
   version: string;
   /** Absent where the HTML of the same output holds the data. */
   data?: string;
+  /** The first picture of a run that is being analysed: the whole follows in its place. */
+  early?: boolean;
   /** In px; absent: as high as the content. */
   height?: number;
   /** What the kernel may know the profile by. */
@@ -37,6 +42,7 @@ export function sessionOf(widget: Widget): Session | null {
 
 export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
   private board: Dashboard | null = null;
+  private early = false;
   private version = 0;
   private session: Session | null = null;
   private link: Link | null = null;
@@ -75,15 +81,21 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
         asked = true;
         this.link?.nudge(true);
       };
+      // Where a reader has come to in the first picture, the whole goes on: asked for when it is drawn.
+      const shown = (): BoardState | undefined => (this.early ? this.board?.state() : undefined);
       // What is shown stays until the new one stands: nothing below it jumps.
       const board = await mount(this.node, packed, {
         height,
         onTab,
+        get state() {
+          return shown();
+        },
         ...(line && { ask: line, connect }),
       });
       if (mine === this.version && !this.isDisposed) {
         this.end();
         this.board = board;
+        this.early = saved.early === true;
         if (profile && line)
           this.connect(new Link(line, profile, () => asked || (this.seen && board.tab() === "trace")));
         if (this.known) this.tell();
@@ -103,6 +115,7 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
     this.link?.watch(session);
     session.kernelChanged.connect(this.tell, this);
     session.sessionChanged.connect(this.tell, this);
+    session.statusChanged.connect(this.status, this);
     // A notebook that is being opened may still start its kernel; one that asks for a kernel first says nothing at all.
     this.timer = setTimeout(() => this.tell(), session.session?.kernel ? 0 : PATIENCE);
   }
@@ -125,7 +138,13 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
   private tell(): void {
     clearTimeout(this.timer);
     this.known = this.session !== null;
-    if (this.session) this.board?.setLive(Boolean(this.session.session?.kernel));
+    const kernel = this.session?.session?.kernel;
+    // A first picture that was saved, where a kernel was ended in the middle, gets no further.
+    if (this.session) this.board?.setLive(this.early ? kernel?.status === "busy" : Boolean(kernel));
+  }
+
+  private status(_sender: unknown, status: string): void {
+    if (this.early && GONE.has(status)) this.board?.setLive(false);
   }
 
   private unwatch(): void {
@@ -133,6 +152,7 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
     this.known = false;
     this.session?.kernelChanged.disconnect(this.tell, this);
     this.session?.sessionChanged.disconnect(this.tell, this);
+    this.session?.statusChanged.disconnect(this.status, this);
     this.session = null;
   }
 

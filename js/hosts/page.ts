@@ -8,7 +8,7 @@ import type { Selection } from "../lib/store.js";
 import { type BoardState, type Dashboard, type DashboardOptions, dashboard } from "../views/dashboard.js";
 import { drawnBytes, enter, type Guest, leave, openedBytes, settle } from "./budget.js";
 
-export type { Dashboard, DashboardOptions };
+export type { BoardState, Dashboard, DashboardOptions };
 
 type Bytes = Uint8Array | ArrayBuffer | DataView;
 

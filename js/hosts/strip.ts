@@ -9,7 +9,7 @@ import { h } from "../lib/dom.js";
 import type { Comm, Kernel } from "./comm.js";
 import { answersBeside, newComm, open } from "./comm.js";
 import type { Session } from "./kernel.js";
-import { sessionOf } from "./mime.js";
+import { GONE, sessionOf } from "./mime.js";
 
 export const STRIP_TYPE = "application/vnd.nbprof.strip.v1+json";
 export const STRIP_TARGET = "nbprof-strip";
@@ -36,9 +36,6 @@ interface Strip {
   stops: boolean;
   text: string;
 }
-
-// Not "idle": that is also said when something beside the cell was answered.
-const GONE = new Set(["restarting", "autorestarting", "terminating", "dead"]);
 
 export class StripRenderer extends Widget implements IRenderMime.IRenderer {
   private strip: Strip | null = null;

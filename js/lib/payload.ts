@@ -104,6 +104,8 @@ export interface Meta {
   tabs: { id: TabId; label: string; count: number | null; flag: CategoryKey | null; note?: string }[];
   /** Columns of the tables that views draw row by row, by the frame of nbprof/schema that they show; earlier reports lack them. */
   heads?: Record<string, Column[]>;
+  /** What is said beside the tabs while the others are made: this is the first picture, and the whole takes its place. */
+  pending?: string;
   /** The tab that is shown first, where that is not the first one. */
   tab?: TabId;
   /** Those that recorded, where there are several. */

@@ -57,7 +57,7 @@ export interface BoardState {
 export interface Dashboard {
   destroy(): void;
   setSelection(selection: Selection | null): void;
-  /** Whether a kernel stands behind it: without one a line says that this is a saved report. */
+  /** Whether a kernel stands behind it: without one a line says that this is a saved report, or that nothing more comes. */
   setLive(live: boolean): void;
   /** The tab that is shown. */
   tab(): TabId;
@@ -188,7 +188,10 @@ export function dashboard(
     hostPicker(payload.meta.hosts ?? [], store, signal),
     offered?.element,
   );
-  const tablist = h("div.tabs", { role: "tablist", "aria-label": "Views" }, ...buttons);
+  const pending = payload.meta.pending && h("span.pending", payload.meta.pending);
+  const tablist = h("div.tabs", { role: "tablist", "aria-label": "Views" }, ...buttons, pending);
+  /** A tab that was asked for and is not made yet: opened in the whole. */
+  let awaited: TabId | undefined;
   const foot = footer(payload, tabs.length);
   const strange = newer(payload.meta.tabs, VIEWS);
   frame.append(
@@ -196,7 +199,7 @@ export function dashboard(
     said,
     strange ? noticeLine(strange) : "",
     payload.meta.notice ? noticeLine(payload.meta.notice) : "",
-    tabs.length > 1 ? tablist : "",
+    tabs.length > 1 || pending ? tablist : "",
     ...[...panes.values()].map((pane) => pane.element),
     foot.element,
   );
@@ -273,6 +276,7 @@ export function dashboard(
   }
 
   function go(id: TabId, hint?: Hint): void {
+    awaited = pending && !panes.has(id) ? id : undefined;
     if (!panes.has(id)) return;
     if (hint?.range_ms) store.set("focusRange", hint.range_ms);
     store.set("tab", id);
@@ -381,9 +385,13 @@ export function dashboard(
     state() {
       const opened = { ...kept };
       for (const [id, pane] of panes) if (pane.drawn) opened[id] = readKept(pane.element, pane.keepers);
-      return { tab: store.get("tab"), selection: store.get("selection"), host: store.get("host"), opened };
+      return { tab: awaited ?? store.get("tab"), selection: store.get("selection"), host: store.get("host"), opened };
     },
     setLive(live) {
+      if (pending) {
+        pending.textContent = live ? (payload.meta.pending ?? "") : "the analysis did not end";
+        return;
+      }
       offered?.setLive(live);
       saved?.remove();
       saved = live || payload.meta.notice ? null : noticeLine(savedNotice(payload));

@@ -42,6 +42,11 @@ class Slot:
         self._cleared = float("-inf")
         self._next_line = FIRST_LINE_S
 
+    @property
+    def rewrites(self) -> bool:
+        """Whether what is drawn can be followed by something else in its place; in a terminal it cannot."""
+        return self._publisher is not None
+
     def draw(self, data: dict[str, Any]) -> None:
         """Show what something else will follow, from any thread.
 

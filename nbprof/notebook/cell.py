@@ -269,10 +269,21 @@ class Cell:
                     shown = compare(self._before, profile)
                 except NbprofError as error:
                     sys.stderr.write(f"nbprof: --against {show.against}: {error}\n")
+            if shown is profile and (not show.views or "overview" in show.views):
+                self._show_early(profile)
             profile.payload(show.events, self._stage)
             bundle = shown.mimebundle(views=show.views, height=show.height, live=True, events=show.events)
         self._end_strip()
         self._slot.final(*bundle)
+
+    def _show_early(self, profile: Profile) -> None:
+        """Show the first picture of a large run in the place where the whole will stand."""
+        # What cannot be made of it is told by the whole, which needs the same.
+        with contextlib.suppress(Exception):
+            if self._slot.rewrites and (data := profile._early(self._show.height)) is not None:
+                with self._shield.closed():
+                    self._end_strip()
+                    self._slot.draw(data)
 
     def _stage(self, text: str) -> None:
         if self._strip is not None:

@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from nbprof.profiles.widget import DashboardWidget
 
 
+MANY_EVENTS = 200_000
+"""From so many on the whole output takes half a second or more longer than the first picture of it."""
+
+
 class Profile:
     """One profile: frames to work with, views to look at, a report to share.
 
@@ -332,6 +336,15 @@ class Profile:
 
         payload = self.payload(events) if payload is None else payload
         return mimebundle.mimebundle(self.run, payload, views=views, height=height, live=live, drawn=drawn)
+
+    def _early(self, height: int | None = None) -> dict[str, Any] | None:
+        """What a cell shows while the output of `mimebundle` is made: the overview of the steps. None where that would be no sooner."""
+        from nbprof.profiles.report import mimebundle
+        from nbprof.tools import dashboard
+
+        if self._payload is not None or self.run.receipt.events < MANY_EVENTS or (payload := dashboard.early(self.run)) is None:
+            return None
+        return mimebundle.early(payload, height)
 
     def text(self) -> str:
         """Ten lines of plain text."""

@@ -174,7 +174,7 @@ def findings(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
             continue
         middle = mine.sort_values("gain_ms_per_step", kind="stable").iloc[[(len(mine) - 1) // 2]]
         which = hosts.names[int(middle["_host"].iloc[0])]
-        about = f" (Of {which}; found on {len(mine):,} of {len(values):,} hosts.)"
+        about = f" (Of {which}; found on {len(mine):,} of {len(values):,} hosts examined.)"
         parts.append(middle.assign(evidence=middle["evidence"] + about))
     if not parts:
         return values[0].head(0)

@@ -10,7 +10,7 @@ from nbprof.analysis.device_time import idle as device_time_idle
 from nbprof.analysis.device_time import series as device_time_series
 from nbprof.core.trace import Note
 from nbprof.run import combine
-from nbprof.run.lazy import Group, of_hosts, persisted
+from nbprof.run.lazy import REST, Group, of_hosts, persisted
 
 
 class DeviceTimeFrames(Group):
@@ -21,9 +21,14 @@ class DeviceTimeFrames(Group):
     @property
     def frames(self) -> dict[str, pd.DataFrame]:
         """The frames of `p.device_time`, but those of every launch, change or piece, by their name in nbprof/schema/device_time.py."""
-        return {**self._of_devices, **self._between_devices}
+        return {**self._of_devices, "device_overlap": self.overlap, **self._between_devices}
 
-    @of_hosts(combine.of_devices)
+    @of_hosts(combine.below("start_ms"))
+    def overlap(self) -> pd.DataFrame:
+        """How much of each class of work overlaps another."""
+        return times.overlap(times.work(self.run.activity, self.run.trace), self.run.steps)
+
+    @of_hosts(combine.of_devices, REST)
     def _of_devices(self) -> dict[str, pd.DataFrame]:
         activity, trace, steps = self.run.activity, self.run.trace, self.run.steps
         # The work of the devices is put together once for all of these frames, and let go.
@@ -31,7 +36,6 @@ class DeviceTimeFrames(Group):
         pieces = self._pieces(done, None, None)
         return {
             "device_time": times.frame(done, steps),
-            "device_overlap": times.overlap(done, steps),
             "device_kernels": times.kernels(done, trace.display),
             "device_idle": device_time_idle.frame(done, trace),
             "device_idle_causes": device_time_idle.causes(done, activity, trace),

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+FIRST, REST, SOME = "first", "rest", "some"
+"""When a frame is made of hosts that are read apart: with the answer, when it is asked for, or of some of the hosts alone."""
+
 
 class Memo:
     """Values computed for a run, each once, even if two threads request it at the same time.
@@ -74,6 +77,9 @@ class Hosts(Protocol):
 
     def values(self, name: str) -> list[Any]:
         """The value of that name of each host."""
+
+    def reading(self, when: str) -> Hosts:
+        """Those of which values of that kind are read."""
 
 
 class Frames:
@@ -135,16 +141,18 @@ class persisted(cached[T]):  # noqa: N801 -- a decorator
 class combined(persisted[T]):  # noqa: N801 -- a decorator
     """A frame that follows from what each host recorded: where hosts were read apart, it is combined of theirs, and else computed."""
 
-    def __init__(self, compute: Callable[[Any], T], combine: Callable[[list[T], Hosts], T]) -> None:
+    def __init__(self, compute: Callable[[Any], T], combine: Callable[[list[T], Hosts], T], when: str) -> None:
         super().__init__(compute)
         self.combine = combine
+        self.when = when
 
     def _value(self, frames: Frames) -> T:
         if frames.parts is None:
             return self.compute(frames)
-        return self.combine(frames.parts.values(frames.prefix + self.name), frames.parts)
+        hosts = frames.parts.reading(self.when)
+        return self.combine(hosts.values(frames.prefix + self.name), hosts)
 
 
-def of_hosts(combine: Callable[[list[T], Hosts], T]) -> Callable[[Callable[[Any], T]], combined[T]]:
+def of_hosts(combine: Callable[[list[T], Hosts], T], when: str = FIRST) -> Callable[[Callable[[Any], T]], combined[T]]:
     """Makes a frame `combined`; `combine` is given that of each host."""
-    return lambda compute: combined(compute, combine)
+    return lambda compute: combined(compute, combine, when)

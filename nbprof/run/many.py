@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from nbprof.core.errors import ReadError
 from nbprof.core.files import RunFiles
 from nbprof.core.trace import Events, Receipt, Trace
 from nbprof.formats.register import stem
 from nbprof.run import combine, parallel, stated
 from nbprof.run.cache.run_cache import RunCache, open_run_cache
-from nbprof.run.lazy import Frames, Hosts, combined, persisted
+from nbprof.run.lazy import FIRST, REST, SOME, Frames, Hosts, combined, persisted
 from nbprof.run.parallel import Missing
 from nbprof.run.partial import Partial, pack
 from nbprof.run.run import GROUPS, Run
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 _READ = "read"
 
 
-def partial(files: RunFiles, capture: CaptureInfo | None, given_peaks: Mapping[str, float] | None) -> bytes:
-    """What one host leaves of its file, as the bytes of a `Partial`. Runs in a worker.
+def partial(files: RunFiles, capture: CaptureInfo | None, given_peaks: Mapping[str, float] | None, whens: Sequence[str]) -> bytes:
+    """What one host leaves of its file, as the bytes of a `Partial`: the values that are read at some times. Runs in a worker.
 
     Raises
     ------
@@ -40,20 +41,17 @@ def partial(files: RunFiles, capture: CaptureInfo | None, given_peaks: Mapping[s
     # What the analysis says is said of all hosts together: this is what the reader says.
     said = deepcopy(run.as_read.receipt)
     read = {"epoch_ns": int(run.as_read.epoch_ns), "events": said.events, "notes": said.notes, "skipped": said.skipped}
-    return pack({_READ: read, **{name: getter(run) for name, getter in _combined().items()}})
+    return pack({_READ: read, **{name: get(run) for name, (get, when) in _combined().items() if when in whens}})
 
 
-def _combined() -> dict[str, Callable[[Run], Any]]:
-    """How each value that is combined over hosts is got of a run, by the name that it has there."""
-    out: dict[str, Callable[[Run], Any]] = {}
-    for attribute in vars(Run):
-        if isinstance(vars(Run)[attribute], combined):
-            out[attribute] = _getter("", attribute)
-    for group in GROUPS:
-        made: type[Frames] = GROUPS[group]
-        for attribute in vars(made):
-            if isinstance(vars(made)[attribute], combined):
-                out[made.prefix + attribute] = _getter(group, attribute)
+def _combined() -> dict[str, tuple[Callable[[Run], Any], str]]:
+    """How each value that is combined over hosts is got of a run, and when it is, by the name that it has there."""
+    out: dict[str, tuple[Callable[[Run], Any], str]] = {}
+    owners: list[tuple[str, type[Frames]]] = [("", Run), *GROUPS.items()]
+    for group, owner in owners:
+        for attribute, made in vars(owner).items():
+            if isinstance(made, combined):
+                out[owner.prefix + attribute] = _getter(group, attribute), made.when
     return out
 
 
@@ -61,38 +59,94 @@ def _getter(group: str, attribute: str) -> Callable[[Run], Any]:
     return lambda run: getattr(getattr(run, group) if group else run, attribute)
 
 
-class Parts:
-    """The partials of several hosts.
+class Read:
+    """Values of some hosts.
 
     Parameters
     ----------
-    files : RunFiles
-    data : dict of int to bytes
-        The partial of each host by the number of its file.
-    missing : sequence of Missing
-        Files that are not among them.
+    partials : sequence of Partial
+        One a host.
+    names : list of str
+        What they are called in the run.
+    own : list of str
+        What they call themselves.
+    late_ms : list of float
     """
 
-    def __init__(self, files: RunFiles, data: Mapping[int, bytes], missing: Sequence[Missing] = ()) -> None:
-        self._partials = [Partial(one) for one in data.values()]
-        self.missing = list(missing)
-        self.numbers = list(data)
-        stems = [stem(files.files[number].name) for number in data]
-        self.read: list[dict[str, Any]] = [one[_READ] for one in self._partials]
-        own = [str(one["hosts"][0]) for one in self._partials]
-        self.names = _distinct(own, stems)
-        self._renamed = [(old, new) if old != new else None for old, new in zip(own, self.names, strict=True)]
-        known = [one["epoch_ns"] for one in self.read if one["epoch_ns"]]
-        self.epoch_ns: int = min(known, default=0)
-        # A host without a clock stands at its own start, as where all are read at once.
-        self.late_ms = [(one["epoch_ns"] - self.epoch_ns) / 1e6 if one["epoch_ns"] else 0.0 for one in self.read]
-
-    def __len__(self) -> int:
-        return len(self._partials)
+    def __init__(self, partials: Sequence[Partial], names: list[str], own: list[str], late_ms: list[float]) -> None:
+        self.names, self.late_ms = names, late_ms
+        self._partials = partials
+        self._renamed = [(old, new) if old != new else None for old, new in zip(own, names, strict=True)]
 
     def values(self, name: str) -> list[Any]:
         """The value of that name of each host."""
         return [_named(one[name], change) for one, change in zip(self._partials, self._renamed, strict=True)]
+
+    def reading(self, when: str) -> Hosts:
+        """No others are known."""
+        raise KeyError(when)
+
+
+More = Callable[[Sequence[int], Sequence[str]], "tuple[dict[int, bytes], list[Missing]]"]
+"""Reads some files, by their numbers, again: for what is asked for later."""
+
+
+class Parts:
+    """The hosts of a run that were read apart.
+
+    Parameters
+    ----------
+    files : RunFiles
+    more : callable
+        Reads them; see `More`.
+    """
+
+    def __init__(self, files: RunFiles, more: More) -> None:
+        self._more = more
+        self._all = (FIRST, REST, SOME) if len(files.files) <= parallel.MANY else (FIRST,)
+        data, self.missing = more(range(len(files.files)), self._all)
+        partials = [Partial(one) for one in data.values()]
+        self.numbers = list(data)
+        self.read: list[dict[str, Any]] = [one[_READ] for one in partials]
+        self._own = [str(one["hosts"][0]) for one in partials]
+        self.names = _distinct(self._own, [stem(files.files[number].name) for number in data])
+        known = [one["epoch_ns"] for one in self.read if one["epoch_ns"]]
+        self.epoch_ns: int = min(known, default=0)
+        # A host without a clock stands at its own start, as where all are read at once.
+        self.late_ms = [(one["epoch_ns"] - self.epoch_ns) / 1e6 if one["epoch_ns"] else 0.0 for one in self.read]
+        self._read: dict[str, Read] = dict.fromkeys(self._all, Read(partials, self.names, self._own, self.late_ms))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def values(self, name: str) -> list[Any]:
+        """The value of that name of each host."""
+        return self._read[FIRST].values(name)
+
+    def reading(self, when: str) -> Hosts:
+        """The hosts with values of that kind, which are read now if they were not before.
+
+        Raises
+        ------
+        ReadError
+            A file is not there any more.
+        """
+        if when not in self._read:
+            places = range(len(self)) if when == REST else self._typical()
+            data, missing = self._more([self.numbers[at] for at in places], (when,))
+            if missing:
+                raise ReadError(f"it was read before, and cannot be now: {missing[0].reason}", path=missing[0].file)
+            parts = [Partial(data[self.numbers[at]]) for at in places]
+            picked = [[of[at] for at in places] for of in (self.names, self._own, self.late_ms)]
+            self._read[when] = Read(parts, *picked)  # type: ignore[arg-type]
+        return self._read[when]
+
+    def _typical(self) -> list[int]:
+        """Some hosts from the fastest to the slowest, by the mean length of their steps; without steps, from the first to the last."""
+        steps = [value[0] for value in self.values("_measured_steps")]
+        mean = [float(frame["step_time_ms"].mean()) if len(frame) else 0.0 for frame in steps]
+        order = np.argsort(mean, kind="stable")
+        return sorted({int(order[round(at)]) for at in np.linspace(0, len(order) - 1, parallel.MANY)})
 
     def receipt(self) -> Receipt:
         """What was read of all hosts, and what was skipped."""
@@ -101,7 +155,7 @@ class Parts:
             for reason, count in one["skipped"].items():
                 out.skip(reason, count)
         out.notes = combine.folded([one["notes"] for one in self.read], self.names)
-        if twice := len(self._renamed) - self._renamed.count(None):
+        if twice := sum(old != new for old, new in zip(self._own, self.names, strict=True)):
             what = "1 file names a host that another names" if twice == 1 else f"{twice:,} files name a host that another names"
             out.warn(f"{what}, too, and is shown under its own name. If these are separate recordings, open them one by one.")
         if self.missing:
@@ -189,7 +243,11 @@ class CombinedRun(Run):
             given_peaks = capture.peaks
         options = {"warmup": capture.warmup if capture is not None else None, "peaks": given_peaks or None, "apart": 1}
         run_cache = open_run_cache(files, {key: value for key, value in options.items() if value is not None})
-        hosts = _Later(lambda: Parts(files, *parallel.read(files, capture, given_peaks, workers, progress)))
+
+        def more(numbers: Sequence[int], whens: Sequence[str]) -> tuple[dict[int, bytes], list[Missing]]:
+            return parallel.read(files, numbers, (capture, given_peaks, tuple(whens)), workers, progress)
+
+        hosts = _Later(lambda: Parts(files, more))
         trace = run_cache.trace(lambda: without_events(hosts.parts))
         for note in files.notes:
             trace.receipt.info(note)
@@ -258,6 +316,9 @@ class _Later:
 
     def values(self, name: str) -> list[Any]:
         return self.parts.values(name)
+
+    def reading(self, when: str) -> Hosts:
+        return self if when == FIRST else self.parts.reading(when)
 
 
 def _no_dialect(_trace: Trace) -> Activity:

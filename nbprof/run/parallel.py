@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pickle import PicklingError
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.files import RunFiles, alone, size_text
 from nbprof.core.version import __version__
 from nbprof.run.partial import PartialError
 from nbprof.run.processes import Processes, WorkerEndedError
-
-if TYPE_CHECKING:
-    from nbprof.sources.recording import CaptureInfo
 
 Workers = Any
 """A `concurrent.futures.Executor`, a `dask.distributed.Client`, or how many processes of this machine."""
@@ -42,12 +39,12 @@ class Missing:
 
 def read(
     files: RunFiles,
-    capture: CaptureInfo | None,
-    given_peaks: Mapping[str, float] | None,
+    numbers: Sequence[int],
+    how: tuple[Any, ...],
     workers: Workers | None,
     progress: Callable[[str], None] | None,
 ) -> tuple[dict[int, bytes], list[Missing]]:
-    """The partials by the numbers of their files, and the files that could not be read.
+    """The partials of some files by their numbers, and those that could not be read; `how` is what `many.partial` takes beside a file.
 
     Raises
     ------
@@ -56,23 +53,23 @@ def read(
     NbprofError
         The workers have no nbprof, or another version.
     """
-    sizes = [file.size or 0 for file in files.files]
+    sizes = [files.files[number].size or 0 for number in numbers]
     done: list[bytes | Missing | None] = [None] * len(sizes)
     first: Exception | None = None
     began = told = time.perf_counter()
     with _executor(workers, len(sizes)) as executor:
-        futures = {executor.submit(host, __version__, alone(files, n), capture, given_peaks): n for n in range(len(sizes))}
+        futures = {executor.submit(host, __version__, alone(files, number), *how): at for at, number in enumerate(numbers)}
         waiting: set[Future[bytes]] = set(futures)
         try:
             while waiting:
                 ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in ready:
-                    number = futures[future]
+                    at = futures[future]
                     try:
-                        done[number] = future.result()
+                        done[at] = future.result()
                     except (ReadError, MemoryError, WorkerEndedError) as error:
                         first = first or error
-                        done[number] = Missing(files.files[number].name, _reason(error))
+                        done[at] = Missing(files.files[numbers[at]].name, _reason(error))
                 now = time.perf_counter()
                 if progress is not None and (now - told > _TELL_S or not waiting):
                     told = now
@@ -83,13 +80,13 @@ def read(
             # Nobody waits for the rest, also in an executor that somebody else goes on with.
             for future in waiting:
                 future.cancel()
-    parts = {number: one for number, one in enumerate(done) if isinstance(one, bytes)}
+    parts = {number: one for number, one in zip(numbers, done, strict=True) if isinstance(one, bytes)}
     if not parts and first is not None:
         raise first
     return parts, [one for one in done if isinstance(one, Missing)]
 
 
-def host(version: str, files: RunFiles, capture: CaptureInfo | None, given_peaks: Mapping[str, float] | None) -> bytes:
+def host(version: str, files: RunFiles, *how: Any) -> bytes:
     """What one host leaves of its file. Runs in a worker.
 
     Raises
@@ -102,7 +99,7 @@ def host(version: str, files: RunFiles, capture: CaptureInfo | None, given_peaks
         raise PartialError(f"a worker has nbprof {__version__}, and {version} asked it: install the same version in both.")
     from nbprof.run import many
 
-    return many.partial(files, capture, given_peaks)
+    return many.partial(files, *how)
 
 
 class _Here(Executor):

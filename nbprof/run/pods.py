@@ -26,7 +26,7 @@ class PodFrames(Group):
         run = self.run
         if len(run.hosts) < 2 and len(run.devices) < 2:
             return nothing()
-        overlap = run.device_time.frames["device_overlap"]
+        overlap = run.device_time.overlap
         each = run.device_time.each_collective()
         return compare(run.hosts, run.steps, run.pods, overlap, each, self.sums, run.devices)
 

@@ -44,7 +44,7 @@ from nbprof.run.allocator import AllocatorFrames
 from nbprof.run.ascend import AscendFrames
 from nbprof.run.cache.run_cache import RunCache, open_run_cache
 from nbprof.run.device_time import DeviceTimeFrames
-from nbprof.run.lazy import Frames, Group, Memo, cached, of_hosts, persisted
+from nbprof.run.lazy import REST, SOME, Frames, Group, Memo, cached, of_hosts, persisted
 from nbprof.run.pods import PodFrames
 from nbprof.run.programs import ProgramFrames
 from nbprof.run.source import Dialect, RunSource, dialect, facts, reader
@@ -360,7 +360,7 @@ class Run(Frames):
         """Time by op by the rules of XProf 2.24, without and with idle rows."""
         return xprof_ops.frames(self.activity)
 
-    @of_hosts(combine.nowhere)
+    @of_hosts(combine.nowhere, REST)
     def longest_calls(self) -> pd.DataFrame:
         """The longest run of each op: `where op at_ms for_ms`."""
         return longest_calls.ops(self.activity, self.trace.events.start)
@@ -379,7 +379,7 @@ class Run(Frames):
         """GPU kernels."""
         return kernels.frame(self.activity)
 
-    @of_hosts(combine.below())
+    @of_hosts(combine.below(), REST)
     def kernel_devices(self) -> pd.DataFrame:
         """How much of each GPU the kernels used."""
         return multiprocessors.frame(self.activity, self.steps, self.trace.events.start)
@@ -397,7 +397,7 @@ class Run(Frames):
         self.activity.forget("allocations")
         return out
 
-    @of_hosts(combine.memory_ops)
+    @of_hosts(combine.memory_ops, REST)
     def memory_ops(self) -> pd.DataFrame:
         """Bytes that each op itself allocated and freed."""
         out = memory_ops.frame(self.activity)
@@ -409,7 +409,7 @@ class Run(Frames):
         """One row an allocator."""
         return memory.summary(self.memory_timeline)
 
-    @of_hosts(combine.memories)
+    @of_hosts(combine.memories, REST)
     def memory_peak(self) -> pd.DataFrame:
         """Allocations alive at the peak of each allocator."""
         return memory_alive.at_peak(self.memory_timeline, self.memory_summary)
@@ -433,22 +433,22 @@ class Run(Frames):
         """How much of a step is input, of which kinds, and what to do next."""
         return input_pipeline.summary(self.activity, self._steps_and_share[0], self.input_ops, self._enqueued)
 
-    @of_hosts(combine.torch_ops)
+    @of_hosts(combine.torch_ops, REST)
     def torch_ops(self) -> pd.DataFrame:
         """Ops, annotations and runtime calls by name."""
         return torch_ops.frame(self.activity)
 
-    @of_hosts(combine.torch_ops)
+    @of_hosts(combine.torch_ops, REST)
     def torch_ops_by_shapes(self) -> pd.DataFrame:
         """The same, also grouped by the shapes of inputs."""
         return torch_ops.frame(self.activity, "shapes")
 
-    @of_hosts(combine.torch_ops)
+    @of_hosts(combine.torch_ops, REST)
     def torch_ops_by_stack(self) -> pd.DataFrame:
         """The same, also grouped by call stack, as recorded."""
         return torch_ops.frame(self.activity, "stack")
 
-    @of_hosts(combine.torch_ops)
+    @of_hosts(combine.torch_ops, REST)
     def torch_ops_by_module(self) -> pd.DataFrame:
         """The same, also grouped by module."""
         return torch_ops.frame(self.activity, "module")
@@ -468,7 +468,7 @@ class Run(Frames):
         """Execution counts of the notebook's cells, where calls of Python were recorded, by what their files are called."""
         return self.capture.cells if self.capture is not None else {}
 
-    @of_hosts(combine.torch_modules)
+    @of_hosts(combine.torch_modules, REST)
     def torch_modules(self) -> pd.DataFrame:
         """The tree of modules."""
         return torch_ops.modules(self.activity)
@@ -571,7 +571,7 @@ class Run(Frames):
         found = pd.concat([part for part in rows if len(part)] or rows[:1], ignore_index=True)
         return found.sort_values("gain_ms_per_step", ascending=False, kind="stable", ignore_index=True).head(advice.MOST)
 
-    @of_hosts(combine.findings)
+    @of_hosts(combine.findings, SOME)
     def _findings(self) -> pd.DataFrame:
         figures = torch_runtime.runtime(self.activity, self.steps) if self.activity.framework == "PyTorch" else None
         frames = self.overview_of_files, self.steps_summary, self.tf_data.pipelines, self.tf_data.nodes, self.kernels_in_steps

@@ -58,7 +58,7 @@ SCHEMA: dict[str, list[Col]] = {
             "float64",
             "",
             "Chance",
-            "Probability that equal ranks would have one that is slowest, or in the slowest quarter, as often; corrected for their number.",
+            "Probability that equal ranks would have one that is the slowest as often, or as far behind; corrected for their number.",
             "number",
             4,
         ),
@@ -71,9 +71,8 @@ SCHEMA: dict[str, list[Col]] = {
         ms("saved_ms", "Saved ms", "How much shorter steps would be if it were as fast as the median of the others; an estimate."),
         ms("step_time_ms", "Step then ms", "The mean step time in that case."),
         flag("straggler", "Straggler", "Whether it is behind by more than 1 % of the step and the residual of clocks, and not by chance."),
-        text(
-            "cause", "Cause", "Step category, kernel, every_kernel or clock; empty for other ranks and where nothing explains half of it."
-        ),
+        text("pattern", "Pattern", "steady, or pauses in single steps; empty for other ranks."),
+        text("cause", "Cause", "Step category, kernel, every_kernel or clock; empty for other ranks, and if nothing explains half of it."),
         ms("cause_ms", "Cause ms", "How much more it takes than the median of the others, per step (of a pause, in its steps)."),
         text("why", "Why", "The cause in a sentence."),
     ],
@@ -134,7 +133,15 @@ SCHEMA: dict[str, list[Col]] = {
     "pods.clocks": [
         text("host", "Host", "Machine that recorded the row, or rank of a PyTorch job."),
         ms("offset_ms", "Offset ms", "How far its clock is ahead of that of the first host."),
-        Col("drift_ppm", "float64", "ppm", "Drift ppm", "How much faster it runs: microseconds per second.", "number", 2),
+        Col(
+            "drift_ppm",
+            "float64",
+            "ppm",
+            "Drift ppm",
+            "How much faster it runs: microseconds per second; missing if lost in noise.",
+            "number",
+            2,
+        ),
         ms("residual_ms", "Residual ms", "What offset and drift leave of the differences between collective ends: 95 % are below it.", 4),
         text("by", "By", "collectives; steps, which tell it only to within a step; empty if unknown."),
         count("matched", "Matched", "Collectives, or steps, that it is told by."),

@@ -17,6 +17,7 @@ from nbprof.display.categories import BY_KEY
 from nbprof.tools import drawn, register
 from nbprof.tools.header import created, facts, label, notice
 from nbprof.tools.names import NAMES, by_word
+from nbprof.tools.overview import payload as overview
 from nbprof.tools.tool import MOST_EVENTS, asked
 
 if TYPE_CHECKING:
@@ -62,6 +63,23 @@ def dashboard(
         payload[tab] = asked(tool.payload, run, most, otherwise=_of_one_host(tool)) if there else _left_out(tool)
     # Last, because it states how long the analysis took.
     return {"meta": meta(run, shown, most), **payload}
+
+
+def early(run: Run) -> dict[str, Any] | None:
+    """The overview alone, to be shown while the rest is made: verdict, figures, step bar, step chart, but no advice.
+
+    None of a run that is not looked at there first, or has no steps.
+    """
+    tools = register.tools()
+    if run.steps.empty or register.alone(run) or any(asked(tool.first, run, otherwise=False) for tool in tools.values()):
+        return None
+    tab = {"id": "overview", "label": NAMES["overview"].label, "count": None, "flag": None}
+    return {
+        "meta": {**_around(run), "tabs": [tab], "pending": "analysing…"},
+        **{tab: tool.nothing() for tab, tool in tools.items()},
+        **tools["input"].beside(run),
+        "overview": overview.early(run),
+    }
 
 
 def budget(events: Any) -> int:
@@ -111,8 +129,8 @@ def chosen(views: Iterable[str] | None) -> list[str]:
     names = list(views or NAMES)
     if unknown := [name for name in names if name not in known]:
         raise NbprofError(f"unknown view {unknown[0]!r}; the views are {', '.join(NAMES)}")
-    asked = {known[name] for name in names}
-    return [tab for tab in NAMES if tab in asked]
+    wanted = {known[name] for name in names}
+    return [tab for tab in NAMES if tab in wanted]
 
 
 def _left_out(tool: Tool) -> dict[str, Any]:
@@ -128,8 +146,15 @@ def _of_one_host(tool: Tool) -> dict[str, Any]:
 
 def meta(run: Run, shown: list[str], most: int = MOST_EVENTS) -> dict[str, Any]:
     """What surrounds the views: header, tabs, notice, footer, receipt."""
-    source, receipt, tools = run.source, run.receipt, register.tools()
+    tools = register.tools()
     shown = sorted(shown, key=lambda tab: not asked(tools[tab].first, run, otherwise=False))
+    around = _around(run)
+    return {**around, "tabs": [_tab(run, tab, tools[tab]) for tab in shown], "receipt": around["receipt"] + _omissions(run, most)}
+
+
+def _around(run: Run) -> dict[str, Any]:
+    """What surrounds the views, as far as it does not depend on them."""
+    source, receipt = run.source, run.receipt
     return {
         "version": __version__,
         "label": label(run),
@@ -138,7 +163,6 @@ def meta(run: Run, shown: list[str], most: int = MOST_EVENTS) -> dict[str, Any]:
         "framework": str(run.overview.get("framework") or ""),
         "has_device": len(run.devices) > 0,
         "notice": notice(run),
-        "tabs": [_tab(run, tab, tools[tab]) for tab in shown],
         "heads": drawn.heads(),
         **({"hosts": sorted(run.hosts, key=wording.natural)} if len(run.hosts) > 1 else {}),
         "footer": {
@@ -148,7 +172,7 @@ def meta(run: Run, shown: list[str], most: int = MOST_EVENTS) -> dict[str, Any]:
             "file": wording.one_line(source.file or ""),
             "bytes": source.bytes,
         },
-        "receipt": [{"level": line.level, "text": line.text} for line in receipt.lines] + _omissions(run, most),
+        "receipt": [{"level": line.level, "text": line.text} for line in receipt.lines],
     }
 
 

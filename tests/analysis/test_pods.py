@@ -11,9 +11,10 @@ import pytest
 from nbprof.analysis.pods import clocks, collectives, outliers, stragglers
 from nbprof.analysis.pods.chance import deviation, of_others, tail
 from nbprof.analysis.pods.compare import compare
-from nbprof.analysis.pods.own_time import own_time
+from nbprof.analysis.pods.own_time import OwnTime, own_time
 from nbprof.analysis.pods.sums import COLUMNS, MOST, OTHERS, a_step, by_host
 from nbprof.profiles.load import load
+from nbprof.schema.frames import empty
 from tests.support import pods
 from tests.support.kineto import Kineto, profile
 
@@ -155,6 +156,52 @@ def test_two_slow_ranks_are_both_found():
     tables["overlap"].loc[slow, "exposed_communication_ms"] -= 0.5
     rows = compare(**tables)["stragglers"]
     assert sorted(rows[rows["straggler"]]["rank"]) == [4, 9]
+
+
+def made(beyond: np.ndarray, step: float = 100.0) -> pd.DataFrame:
+    """Stragglers of ranks that are behind by so many ms, by step and rank, in a job in which all wait for the last one."""
+    steps, ranks = beyond.shape
+    own = step + beyond
+    whole = np.broadcast_to(own.max(axis=1, keepdims=True) + 5, own.shape)
+    who = pd.DataFrame({"host": [f"rank {r}" for r in range(ranks)], "rank": range(ranks), "device": 0})
+    times = OwnTime(who, np.array(range(steps), object), whole, own, whole - own, whole - own - 5, "collectives")
+    silent = empty("steps.frame")
+    return stragglers.stragglers(times, pd.DataFrame(), silent, pd.DataFrame(), empty("pods.clocks"), pd.DataFrame())
+
+
+def test_pauses_of_any_rank_are_not_those_of_one():
+    noise = np.random.default_rng(1).normal(0, 1, (20, 8))
+    one, several = noise.copy(), noise.copy()
+    one[5, 3] += 60
+    several[[5, 11, 17], [3, 0, 6]] += 60
+    rows = made(one)
+    assert rows[rows["straggler"]][["rank", "pattern", "pauses", "worst_step"]].to_numpy().tolist() == [[3, "pauses", 1, 5]]
+    # Three ranks that paused once each are none of them the straggler of the job; what they did is still there to be read.
+    rows = made(several)
+    assert not rows["straggler"].any()
+    assert sorted(rows[rows["pauses"] == 1]["rank"]) == [0, 3, 6]
+
+
+def test_steps_that_resemble_their_neighbours_count_less():
+    for seed in SEEDS:
+        noise = np.random.default_rng(seed).normal(0, 3, (20, 8))
+        for step in range(1, 20):
+            noise[step] = 0.8 * noise[step - 1] + 0.6 * noise[step]
+        assert not made(noise)["straggler"].any(), f"seed {seed}"
+        noise[:, 5] += 30
+        rows = made(noise)
+        assert rows[rows["straggler"]]["rank"].tolist() == [5], f"seed {seed}"
+
+
+def test_a_rank_that_is_a_little_slow_is_no_straggler():
+    beyond = np.zeros((50, 8))
+    beyond[:, 2] = 0.9
+    rows = made(beyond)
+    # Not by chance, but less than 1 % of the step.
+    assert rows["chance"].min() < 1e-6
+    assert not rows["straggler"].any()
+    beyond[:, 2] = 1.5
+    assert made(beyond)["straggler"].sum() == 1
 
 
 def test_waiting_that_is_not_known_is_not_zero():

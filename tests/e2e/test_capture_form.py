@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from tests.e2e.axe import violations
 from tests.e2e.conftest import ROOT
 from tests.support.profiles import needed
 
@@ -54,6 +55,7 @@ def test_a_worker_is_recorded_and_its_dashboard_opens_and_what_is_missing_is_nam
     page.keyboard.type("localhost")
     page.keyboard.press("Enter")
     page.wait_for_function("() => document.activeElement.getAttribute('aria-invalid') === 'true'")
+    assert violations(page, ".nbprof-capture") == []
     assert "localhost has no port" in page.locator(".field[data-field=addresses] .wrong").inner_text()
 
     # Cancelled in the midst of it: nothing is kept, and the worker is free.

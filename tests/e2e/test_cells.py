@@ -7,6 +7,7 @@ import json
 import nbformat
 import pytest
 
+from tests.e2e.axe import violations
 from tests.e2e.notebooks import command, end_kernels, window
 from tests.e2e.test_lab import open_notebook
 from tests.e2e.test_live import wait_for_kernel, wait_until_idle
@@ -166,6 +167,7 @@ def test_open_profile_takes_a_typed_path(opened):
     page.get_by_role("textbox", name="Path of a profile").fill("nowhere")
     page.keyboard.press("Enter")
     page.get_by_role("alert").get_by_text('There is no file or folder "nowhere".').wait_for()
+    assert violations(page, ".jp-Dialog-content") == []
     page.get_by_role("textbox", name="Path of a profile").fill("typed/host.xplane.pb")
     page.keyboard.press("Enter")
     page.locator(".nbprof-document .nbp").get_by_role("tab", name="Overview").wait_for(timeout=60_000)

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from nbprof.profiles.load import load
+from tests.e2e.axe import violations
 from tests.e2e.notebooks import command, end_kernels, wait_for_kernel, window
 from tests.support.xspace import gpu_run, training_run
 
@@ -100,6 +101,29 @@ def test_runs_are_listed_newest_first_opened_by_keyboard_and_compared(sidebar, f
     page.get_by_role("searchbox", name="Filter runs").fill("device-b")
     row(page, "first").wait_for(state="detached")
     assert row(page, "second").count() == 1
+
+
+def test_axe_finds_nothing_in_the_list_of_runs(sidebar):
+    page = sidebar
+    row(page, "first").filter(has_text="12 steps").wait_for(timeout=30_000)
+    found = {"light": violations(page, ".nbprof-sidebar")}
+    row(page, "second").click()
+    page.keyboard.press("Shift+ArrowDown")
+    found["two selected"] = violations(page, ".nbprof-sidebar")
+    page.keyboard.press("Delete")
+    page.get_by_role("dialog").wait_for()
+    found["delete"] = violations(page, ".jp-Dialog-content")
+    page.keyboard.press("Escape")
+    row(page, "second").click()
+    page.keyboard.press("F2")
+    found["rename"] = violations(page, ".nbprof-sidebar")
+    page.keyboard.press("Escape")
+    command(page, "apputils:change-theme", theme="JupyterLab Dark")
+    page.wait_for_function("() => document.body.dataset.jpThemeLight === 'false'")
+    found["dark"] = violations(page, ".nbprof-sidebar")
+    command(page, "apputils:change-theme", theme="JupyterLab Light")
+    page.wait_for_function("() => document.body.dataset.jpThemeLight === 'true'")
+    assert {state: lines for state, lines in found.items() if lines} == {}
 
 
 def test_a_run_is_renamed_in_place_and_deleted_after_a_question(sidebar, folder):

@@ -40,6 +40,19 @@ def train(steps, until=None):
 STOPPED = "%%nbprof -o p\nsteps = train(20000, 'go')\njson.dump([steps, p is None if 'p' in globals() else True], open('ran', 'w'))"
 TOLD = "json.dump([p.run.capture.steps_seen, p.run.capture.steps_marked, p.run.capture.notes], open('told', 'w'))"
 ENDLESS = "%%nbprof\ntrain(100000)"
+LARGE = """
+from nbprof.profiles import profile as made
+
+made.MANY_EVENTS, whole = 0, made.Profile.payload
+
+def waits(self, *args):
+    while not os.path.exists('go'):
+        time.sleep(0.05)
+    made.MANY_EVENTS, made.Profile.payload = 200_000, whole
+    return whole(self, *args)
+
+made.Profile.payload = waits
+"""
 
 
 def strip(page):
@@ -126,6 +139,32 @@ def test_the_button_ends_the_recording_and_the_cell_goes_on(opened):
     assert set(shown) == {"application/vnd.nbprof.v1+json", "text/html", "image/png", "text/plain"}
     assert set(left) == {"text/html", "text/plain"}
     assert left["text/plain"].startswith(f"nbprof: the cell ran {seen:,} steps in ")
+    assert problems == []
+
+
+def test_the_first_picture_of_a_large_run_becomes_the_whole_where_the_reader_is(opened):
+    page, problems, folder = opened
+    run_code(page, LARGE)
+    wait_until_idle(page)
+    run_code(page, "%%nbprof -o p\ntrain(30)\nNone")
+    first = dashboards(page).first
+    first.get_by_text("analysing…").wait_for()
+    assert running(page)
+    assert strip(page).count() == 0
+    assert [tab.inner_text() for tab in first.get_by_role("tab").all()] == ["Overview"]
+    assert first.locator(".verdict").is_visible()
+    assert first.locator(".stepchart").is_visible()
+    first.get_by_role("button", name="Steps & input").or_(first.get_by_role("link", name="Steps & input")).click()
+    (folder / "go").touch()
+    dashboards(page).first.get_by_role("tab", name="Steps & input", selected=True).wait_for()
+    wait_until_idle(page)
+    assert dashboards(page).count() == 1
+    assert dashboards(page).first.get_by_text("analysing…").count() == 0
+    command(page, "docmanager:save")
+    page.wait_for_timeout(2500)
+    *_, shown = (output["data"] for output in outputs(folder, "strip.ipynb") if "data" in output)
+    assert set(shown) == {"application/vnd.nbprof.v1+json", "text/html", "image/png", "text/plain"}
+    assert "early" not in shown["application/vnd.nbprof.v1+json"]
     assert problems == []
 
 

@@ -102,6 +102,41 @@ def test_the_strip_leaves_a_line_and_its_second_place_becomes_the_dashboard(kern
     assert last["input"]["value"] == "0 %"
 
 
+LARGE = """
+from nbprof.profiles import profile as made
+made.MANY_EVENTS, whole = 0, made.Profile.payload
+def payload(self, *args):
+    made.MANY_EVENTS, made.Profile.payload = 200_000, whole
+    {}
+    return whole(self, *args)
+made.Profile.payload = payload
+"""
+MIME = "application/vnd.nbprof.v1+json"
+
+
+def test_a_large_run_shows_its_first_picture_in_the_place_of_the_whole(kernel):
+    kernel.run(LARGE.format(""))
+    seen = pictures(kernel, "%%nbprof\nloop(10)", lambda _: None)
+    last = seen[-1]["content"]["transient"]["display_id"]
+    *stages, first, whole = (m["content"]["data"] for m in seen if m["content"]["transient"]["display_id"] == last)
+    assert all(STRIP in stage for stage in stages)
+    assert first[MIME]["early"] is True
+    # It cannot be asked for more, as the kernel has no more yet.
+    assert not {"key", "files"} & set(first[MIME])
+    assert set(first) == {MIME, "text/html", "text/plain"}
+    assert "<script" not in first["text/html"]
+    assert set(whole) == {MIME, "text/html", "image/png", "text/plain"}
+    assert "early" not in whole[MIME]
+    assert [m["msg_type"] for m in seen].count("display_data") == 2
+
+
+def test_ctrl_c_after_the_first_picture_leaves_the_sentence_in_its_place(kernel):
+    kernel.run(LARGE.format("print('analysing;', flush=True); __import__('time').sleep(60)"))
+    result = kernel.run("%%nbprof\nloop(10)", interrupt_at="analysing;")
+    (left,) = result.displays
+    assert left["text/plain"].startswith("nbprof: the analysis was interrupted; the run is kept")
+
+
 def names(seen):
     """What the strips of a cell said once there were some steps."""
     return {item["name"] for m in seen if step_of(came := m["content"]["data"].get(STRIP, {"items": []})) > 9 for item in came["items"]}

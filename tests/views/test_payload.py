@@ -26,6 +26,7 @@ from nbprof.tools.trace import payload as trace
 from tests.support.profiles import real
 from tests.views import fake
 
+OWN = Path(__file__).parents[1] / "data" / "xspace"
 LIB = Path(__file__).parents[2] / "js" / "lib"
 TWIN = "\n".join(path.read_text(encoding="utf-8") for path in [*sorted(LIB.glob("payload*.ts")), LIB / "compared.ts"])
 VIEWS = "\n".join(path.read_text(encoding="utf-8") for path in sorted((LIB.parent / "views").glob("*/*.ts")))
@@ -97,6 +98,31 @@ def test_every_part_has_the_shape_of_the_twin(run, views):
     if whole["meta"]["notice"]:
         check(whole["meta"]["notice"], "Notice")
     assert codec.unpack(codec.pack(whole)).keys() == whole.keys()
+
+
+@pytest.mark.parametrize("path", ["tf_slow", "jax_cpu"])
+def test_the_first_picture_says_what_the_whole_says(path):
+    run = load(OWN / f"{path}.xplane.pb").run
+    early, whole = payload.early(run), payload.dashboard(run)
+    check(early, "Payload")
+    for key, name in (("meta", "Meta"), ("overview", "Overview"), ("steps", "Steps")):
+        check(early[key], name)
+    later = ("advice", "no_advice", "checks")
+    assert set(early["overview"]) == set(whole["overview"])
+    parts = (early["overview"], early["steps"]), (whole["overview"], whole["steps"])
+    said, again = ([{key: value for key, value in part.items() if key not in later} for part in each] for each in parts)
+    assert codec.pack({"parts": said}) == codec.pack({"parts": again})
+    assert whole["overview"]["advice"]
+    assert "pending" not in whole["meta"]
+    assert {key for key in whole["meta"] if early["meta"][key] != whole["meta"][key]} <= {"tabs", "receipt", "footer"}
+
+
+def test_a_run_that_begins_elsewhere_has_no_first_picture():
+    assert payload.early(RUNS["no steps"]) is None
+    assert payload.early(RUNS["gpu"]) is not None
+    failed = fake.run()
+    failed.capture = CaptureInfo(error="OutOfMemoryError", out_of_memory=True, cell_failed=True)
+    assert payload.early(failed) is None
 
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)

@@ -11,8 +11,8 @@ from nbprof.analysis.compare.welch import t_quantile
 
 Floats = npt.NDArray[np.float64]
 
-LEVEL = 0.01
-"""A finding on one host of all is made where equal hosts would give it in fewer than one run of a hundred."""
+LEVEL = 0.001
+"""A finding on one host of all is made where equal hosts would give it in fewer than one run of a thousand."""
 NORMAL = 1.4826
 """Times the median absolute deviation, this is the standard deviation of a normal distribution."""
 

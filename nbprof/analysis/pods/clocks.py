@@ -18,6 +18,12 @@ COLUMNS = frames.names("pods.clocks")
 WITHIN = 95
 """Percent of the ends that lie within the residual."""
 _LEAST_FOR_DRIFT = 10
+_MOST_PPM = 200
+"""No quartz is as far off: what looks like more is something else, such as ranks that leave one after the other."""
+_TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+"""Of other collectives, such as a broadcast, a rank may leave before another has arrived."""
+_CERTAIN = 5.0
+"""Standard errors from 0 that make a drift."""
 _ROUNDS = 4
 
 
@@ -36,6 +42,8 @@ def clocks(hosts: list[str], each: pd.DataFrame, pods: pd.DataFrame) -> pd.DataF
     by, count = np.full(len(hosts), "", object), np.zeros(len(hosts), np.int64)
     number = {name: i for i, name in enumerate(hosts)}
     known = each[each["match"] >= 0] if len(each) else each
+    if len(known) and (together := known["collective"].isin(_TOGETHER)).any():
+        known = known[together]
     if len(known):
         # One end a host: the devices of a host have one clock.
         end = known["start_ms"] + known["time_us"] / 1e3
@@ -82,9 +90,7 @@ def _by_ends(hosts: int, host: Int64s, match: Int64s, end: Floats) -> tuple[Floa
             if one == first or not len(mine):
                 continue
             time, ahead = moment[match[mine]] - base, end[mine] - moment[match[mine]]
-            slope = 0.0
-            if len(mine) >= _LEAST_FOR_DRIFT and np.ptp(time) > 0:
-                slope = float(np.polyfit(time - time.mean(), ahead, 1)[0])
+            slope = _slope(time, ahead)
             drift[one] = slope * 1e6
             offset[one] = float(np.median(ahead - slope * time))
     straight = (end - base - offset[host]) / (1 + drift[host] * 1e-6) + base
@@ -92,7 +98,21 @@ def _by_ends(hosts: int, host: Int64s, match: Int64s, end: Floats) -> tuple[Floa
     for one in range(hosts):
         if len(rows[one]) and not np.isnan(offset[one]):
             residual[one] = float(np.percentile(off[rows[one]], WITHIN))
-    return offset, np.where(np.isnan(offset), np.nan, drift), residual
+    # The first has none by definition; a drift that cannot be told from noise is not known.
+    known = (drift != 0) | (np.arange(hosts) == first)
+    return offset, np.where(np.isnan(offset) | ~known, np.nan, drift), residual
+
+
+def _slope(time: Floats, ahead: Floats) -> float:
+    """How much a clock gains in a unit of time; 0 if that is not certain, or more than a clock could."""
+    off = time - time.mean()
+    square = float(off @ off)
+    if len(time) < _LEAST_FOR_DRIFT or not square > 0:
+        return 0.0
+    slope = float(off @ ahead) / square
+    rest = ahead - ahead.mean() - slope * off
+    error = float(np.sqrt(rest @ rest / (len(time) - 2) / square))
+    return slope if abs(slope) <= _MOST_PPM * 1e-6 and abs(slope) > _CERTAIN * error else 0.0
 
 
 def _moments(match: Int64s, end: Floats) -> Floats:

@@ -1,7 +1,7 @@
 """Ops and kernels that take longer on some hosts than the same ones on the others.
 
 A time is out of line if it is above the median of all hosts by more than a part of that, by more than a part of the step, and by more
-deviations (of the median absolute deviation over hosts) than chance gives once in a hundred runs, over all names and hosts looked at.
+deviations (of the median absolute deviation over hosts) than chance gives once in a thousand runs, over all names and hosts looked at.
 """
 
 from __future__ import annotations

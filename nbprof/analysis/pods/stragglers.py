@@ -1,9 +1,9 @@
 """Which rank holds the others up, what that costs them, whether it is chance, and why.
 
 A rank is compared by its own time (see own_time.py) with the median of the others, step by step. Two tests, with a correction for the
-number of ranks: how often it is the slowest, and how often among the slowest quarter, as several slow ranks are; each by the tail of
-the binomial distribution, with one count a step, and fewer where steps resemble their neighbours. A pause in a few steps is told by
-its length, since chance alone is far shorter.
+number of ranks: how often it is the slowest, by the tail of the binomial distribution, and how far it is behind on average, by Student's
+t, which tells several slow ranks as well. A step counts once, and less where steps resemble their neighbours. A pause in a few steps
+is told by its length, since chance alone is far shorter.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES
-from nbprof.analysis.compare.welch import effective_size
+from nbprof.analysis.compare.welch import t_probability
 from nbprof.analysis.pods.chance import LEVEL, NORMAL, Floats, of_others, tail
 from nbprof.analysis.pods.own_time import COLLECTIVES, OwnTime
 from nbprof.core.trace import Int64s
@@ -26,6 +26,7 @@ EXPLAINS = 0.5
 """What is named as the reason makes up at least this part of the delay."""
 EVEN = 0.9
 """All kernels are slow if kernels of this part of the time are, each by at least half as much as all together."""
+_LEAST_FOR_MEMORY = 8
 _NOTHING = 1e-6
 """Rounding, in ms."""
 _CALLED = {
@@ -68,8 +69,11 @@ def stragglers(
     of_clock = clocks[clocks["by"] == COLLECTIVES].set_index("host")["residual_ms"]
     limit = np.fmax(LATE * typical, own.ranks["host"].map(of_clock).to_numpy(np.float64))
     in_pauses = np.nansum(np.where(pauses, beyond, 0.0), axis=0) / np.maximum(count, 1)
-    always = (excess > limit) & (chance <= LEVEL)
-    straggler = always | (in_pauses > limit)
+    steady = (excess > limit) & (chance <= LEVEL)
+    many = pauses.sum(axis=0)
+    rare = [bool(k) and (k == many.sum() or tail(int(k), int(many.sum()), 1 / len(many)) * len(many) <= LEVEL) for k in many.tolist()]
+    paused = (excess > limit) & (in_pauses > limit) & np.array(rare, np.bool_)
+    straggler = steady | paused
     saved = gains(own)
     worst = np.where(known, beyond, -np.inf).argmax(axis=0)
     out = own.ranks.assign(
@@ -86,10 +90,11 @@ def stragglers(
         saved_ms=saved,
         step_time_ms=typical - saved,
         straggler=straggler,
+        pattern=np.where(steady, "steady", np.where(paused, "pauses", "")),
     )
     out = out.merge(_last(each), on=["host", "device"], how="left")
     reasons = [
-        _reason(own, r, always[r], pauses[:, r], steps, table, devices) if straggler[r] else ("", np.nan, "") for r in range(len(out))
+        _reason(own, r, steady[r], pauses[:, r], steps, table, devices) if straggler[r] else ("", np.nan, "") for r in range(len(out))
     ]
     out["cause"], out["cause_ms"], out["why"] = zip(*reasons, strict=True)
     order = ["straggler", "excess_ms", "host", "device"]
@@ -134,25 +139,43 @@ def _mean(values: Floats) -> Floats:
 
 
 def _chance(beyond: Floats, often: Int64s) -> Floats:
-    """The probability that equal ranks would have one that is slowest, or among the slowest quarter, in as many steps."""
-    ranks = beyond.shape[1]
-    quarter = max(1, ranks // 4)
-    filled = np.where(np.isnan(beyond), -np.inf, beyond)
-    among = np.argsort(-filled, axis=1, kind="stable")[:, :quarter]
-    behind = np.zeros(beyond.shape, np.bool_)
-    np.put_along_axis(behind, among, True, axis=1)
-    behind &= filled > _NOTHING
-    out = np.ones(ranks)
-    for rank in range(ranks):
-        mine = beyond[:, rank][~np.isnan(beyond[:, rank])]
-        if not len(mine):
-            out[rank] = np.nan
+    """The probability that equal ranks would have one that is the slowest as often, or as far behind on average."""
+    known = ~np.isnan(beyond)
+    steps, ranks = known.sum(axis=0), beyond.shape[1]
+    mean, worth = _mean(beyond), _worth(beyond)
+    spread = np.array([np.nanvar(beyond[:, r], ddof=1) if n > 1 else np.nan for r, n in enumerate(steps.tolist())])
+    # A rank that pauses varies more than the others; that others pause does not make it vary.
+    spread = np.fmax(spread, np.nanmedian(spread) if (steps > 1).any() else np.nan)
+    out = np.full(ranks, np.nan)
+    for rank, count in enumerate(steps.tolist()):
+        if not count:
             continue
-        worth = effective_size(mine) / len(mine)
-        times = int(len(mine) * worth)
-        counts = (int(often[rank]), 1 / ranks), (int(behind[:, rank].sum()), quarter / ranks)
-        out[rank] = min(1.0, 2 * ranks * min(tail(int(k * worth), times, share) for k, share in counts))
+        times = count * worth
+        tails = [tail(int(often[rank] * worth), int(times), 1 / ranks)]
+        if times >= 2 and spread[rank] > 0:
+            far = float(mean[rank] / np.sqrt(spread[rank] / times))
+            tails += [1 - t_probability(far, (times - 1) * (ranks - 1))] if far > 0 else []
+        out[rank] = min(1.0, 2 * ranks * min(tails))
     return out
+
+
+def _worth(beyond: Floats) -> float:
+    """How many independent steps a step is worth: (1 - r) / (1 + r), with r the correlation of neighbours over all ranks.
+
+    It comes out too small of short series, by (1 + 3 r) / n. (M. H. Quenouille, Biometrika 36 (1949) 38.)
+    """
+    steps = len(beyond)
+    if steps < _LEAST_FOR_MEMORY:
+        return 1.0
+    off = np.nan_to_num(beyond - _mean(beyond))
+    square = (off * off).sum(axis=0)
+    # Each rank counts the same: one that pauses is not all there is.
+    used = square > steps * _NOTHING**2
+    if not used.any():
+        return 1.0
+    r = float(((off[:-1] * off[1:]).sum(axis=0)[used] / square[used]).mean())
+    r = min((r + 1 / steps) / (1 - 3 / steps), 0.99)
+    return (1 - r) / (1 + r) if r > 0 else 1.0
 
 
 def _pauses(beyond: Floats, typical: float) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
@@ -182,7 +205,7 @@ def _last(each: pd.DataFrame) -> pd.DataFrame:
 def _reason(
     own: OwnTime,
     rank: int,
-    always: bool,
+    steady: bool,
     paused: np.ndarray[tuple[int], np.dtype[np.bool_]],
     steps: pd.DataFrame,
     table: pd.DataFrame,
@@ -191,10 +214,10 @@ def _reason(
     """What makes a rank slow: the cause, how many ms a step it is, and a sentence."""
     host = str(own.ranks["host"].iloc[rank])
     counted = steps[steps["counted"].astype(bool)]
-    if not always:
+    if not steady:
         counted = counted[counted["step"].isin(own.step[paused].tolist())]
     delay = own.own[:, rank] - of_others(own.own)[:, rank]
-    delay_ms = float(np.nanmean(delay if always else delay[paused]))
+    delay_ms = float(np.nanmean(delay if steady else delay[paused]))
     columns = [f"{name}_ms" for name in CATEGORIES if name in _CALLED]
     means = counted[counted["host"].isin(own.ranks["host"])].groupby("host", sort=False)[columns].mean()
     if host not in means.index:
@@ -205,12 +228,12 @@ def _reason(
     more = np.nan_to_num(mine - usual)
     most = int(more.argmax())
     if more[most] < EXPLAINS * delay_ms:
-        return "", np.nan, f"No part of its steps explains {'the delay' if always else 'the pause'} alone."
+        return "", np.nan, f"No part of its steps explains {'the delay' if steady else 'the pause'} alone."
     cause = columns[most].removesuffix("_ms")
-    when = "a step" if always else "in " + ("that step" if paused.sum() == 1 else "those steps")
+    when = "a step" if steady else "in " + ("that step" if paused.sum() == 1 else "those steps")
     text = f"{_CALLED[cause]}: {mine[most]:.3g} ms {when}, {usual[most]:.3g} ms on the median of the others"
     found = cause, float(more[most]), text[0].upper() + text[1:] + "."
-    if cause == "device_compute" and always:
+    if cause == "device_compute" and steady:
         return _kernels(host, table, devices) or found
     return found
 

@@ -67,3 +67,21 @@ def mimebundle(
         data["image/png"] = base64.b64encode(png).decode()
     data["text/plain"] = text.summary(payload)
     return data, {"image/png": {"width": WIDTH // 2}} if png is not None else {}
+
+
+def early(payload: dict[str, Any], height: int | None) -> dict[str, Any]:
+    """An output that the one of `mimebundle` takes the place of: for front ends that draw it, and as HTML without script.
+
+    Parameters
+    ----------
+    payload : dict
+        What `nbprof.tools.dashboard.early` gave.
+    height : int, optional
+        Height of the live view in px.
+    """
+    data = base64.b64encode(codec.pack(payload)).decode()
+    return {
+        MIME: {"v": 1, "version": payload["meta"]["version"], "early": True, "data": data, **({"height": height} if height else {})},
+        "text/html": static_html(payload, register.chart(payload)),
+        "text/plain": text.summary(payload),
+    }

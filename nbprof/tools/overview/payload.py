@@ -22,8 +22,18 @@ MOST_ADVICE = 5
 
 def payload(run: Run) -> dict[str, Any]:
     """The `Overview` part."""
-    facts = run.overview
     advice = [_advice(run, row) for row in run.advice.head(MOST_ADVICE).to_dict("records")]
+    return {
+        **early(run),
+        "advice": advice,
+        "no_advice": "" if advice else _no_advice(run),
+        "checks": _checks(run, run.overview.get("checks")),
+    }
+
+
+def early(run: Run) -> dict[str, Any]:
+    """The same as far as it follows from the steps alone: what is advised, and the tabs that it leads to, take longer."""
+    facts = run.overview
     bound = facts.get("bound")
     return {
         "bound": bound if bound in BY_KEY else None,
@@ -37,14 +47,14 @@ def payload(run: Run) -> dict[str, Any]:
             "evidence": [{"ok": bool(ok), "text": text} for ok, text in facts.get("confidence_evidence") or []],
         },
         "figures": figures(run),
-        "advice": advice,
+        "advice": [],
         "contention": facts.get("contention") or "",
         "probe": {key: facts["probe"][key] for key in ("text", "detail")} if facts.get("probe") else None,
-        "no_advice": "" if advice else _no_advice(run),
+        "no_advice": "What to try first follows when the analysis has ended.",
         "top_ops": _top_ops(run),
         "top_ops_where": "host" if facts.get("top_ops_where") == "host" else "device",
         "run": _facts(facts),
-        "checks": _checks(run, facts.get("checks")),
+        "checks": [],
     }
 
 

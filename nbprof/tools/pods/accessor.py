@@ -61,11 +61,13 @@ class Pods(Framed):
         Without communication it is the whole step. `excess_ms` is the mean over counted steps of its distance from the median of the
         others.
 
-        A straggler is behind by more than 1 % of the step, and by more than the residual of its clock in `clocks`, either in most steps
-        (`chance` at most 0.01) or in single ones (`pauses`). `chance` is 2 x the number of ranks x the smaller of two binomial tails:
-        being the slowest in so many steps, and being in the slowest quarter. Each step counts once, and fewer count where steps resemble
-        their neighbours: n (1 - r) / (1 + r), with r their autocorrelation. A pause is a step behind by more than 10 % of the mean step
-        and 8 deviations of all ranks and steps.
+        A straggler is behind by more than 1 % of the step, and by more than the residual of its clock in `clocks`, in one of two ways.
+        `steady`: equal ranks would have one like it in at most one of a thousand recordings. `chance` is 2 x the number of ranks x the
+        smaller probability of two tests: the binomial tail of being the slowest in so many steps, and Student's t of its mean distance,
+        with its own variance or the median of all ranks', whichever is larger. Each step counts once, and fewer where steps resemble
+        their neighbours: n (1 - r) / (1 + r), with r the autocorrelation over all ranks. `pauses`: steps behind, more than usual, by over
+        10 % of the mean step and 8 deviations of all ranks and steps, that alone are more than 1 %; where other ranks pause too, only if
+        so large a share of all pauses is not chance.
 
         `cost_ms` is charged to the slowest rank of each step: the exposed waiting of each other rank, at most as far as that one is
         ahead. `saved_ms` compares it with the next slowest rank in each step. `cause` is the step category in which it takes most more
@@ -91,7 +93,7 @@ class Pods(Framed):
         """Ops and kernels whose self time per step on some hosts is out of line with the same one on the others, most excess first.
 
         A time is out of line if it is above the median over hosts by more than 10 % of it, by more than 0.5 % of the step, and by more
-        deviations than chance gives in one of a hundred runs: Student's t, corrected for all names and hosts that were looked at. A
+        deviations than chance gives in one of a thousand runs: Student's t, corrected for all names and hosts that were looked at. A
         deviation is 1.4826 x the median absolute deviation over hosts, but at least 1 % of the median and 0.05 % of the step.
         Collectives are left out, since their time is mostly that of other hosts, and so is what began outside of counted steps. Of
         each host the 300 names with most time are compared. Fewer than three hosts have no outliers.
@@ -121,9 +123,11 @@ class Pods(Framed):
     def clocks(self) -> pd.DataFrame:
         """One row per host: how far its clock is from that of the first, told by collectives, which all ranks leave together.
 
-        Offset and drift (a straight line, of ten collectives or more) are those under which its collectives end when those of the others
-        do, by their median; hosts without a common collective are compared through others. Where none were matched, offsets are the
-        median distance of the begins of common steps, and the residual is one step more than 95 % of the deviations from it, since
-        hosts that wait for each other need not begin a step together.
+        Offset and drift are those under which its collectives end when those of the others do, by their median; hosts without a common
+        collective are compared through others. Drift is the slope of a straight line through ten collectives or more, where it is 5
+        standard errors from 0, and at most 200 ppm, as no clock is further off. All-reduce, all-gather, reduce-scatter, all-to-all and
+        barriers count, which nobody leaves before all are there; others if there are none of these. Where none were matched, offsets
+        are the median distance of the begins of common steps, and the residual is one step more than 95 % of the deviations from it,
+        since hosts that wait for each other need not begin a step together.
         """
         return self._profile.run.pod_frames.clocks.copy()
