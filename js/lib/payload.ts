@@ -320,6 +320,13 @@ export interface Pods {
   empty: Empty | null;
   /** Who is slow, and how far apart the workers are. */
   statement: Marked;
+  /** Who holds the others up, what that costs, and what else would help. Reports of 0.2 and before lack it, and the tables. */
+  findings?: Marked[];
+  /** `p.pods.stragglers` and `p.pods.outliers`; absent where they are empty. */
+  stragglers?: Table;
+  stragglers_left_out?: string;
+  outliers?: Table;
+  outliers_left_out?: string;
   /** What of it this report holds; "" when all. */
   left_out: string;
   /** Workers of the run. */

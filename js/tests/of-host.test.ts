@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { matching, ofHost } from "../views/of-host.js";
+import { follows, matching, ofHost } from "../views/of-host.js";
 import { sample } from "./sample.js";
 
 describe("one host", () => {
@@ -26,6 +26,14 @@ describe("one host", () => {
     expect(one.memory.ids.map((id) => id.memory_id)).toEqual(["host-1 GPU_0"]);
     expect(one.input.pipelines).toEqual(whole.input.pipelines.filter((pipeline) => pipeline.host === "host-1"));
     expect(one.ops).toBe(whole.ops);
+  });
+
+  it("keeps the means of all hosts where the report has no steps of each, and the views say so", () => {
+    const { host: _, ...means } = { ...steps, hosts: [] };
+    const one = ofHost({ ...whole, steps: means }, "host-1");
+    expect(one.steps).toBe(means);
+    expect([follows("overview", one), follows("input", one), follows("memory", one)]).toEqual([false, false, true]);
+    expect([follows("overview", whole), follows("pods", one), follows("ops", whole)]).toEqual([true, true, false]);
   });
 
   it("says so where it has none, and is all of it where none is chosen", () => {

@@ -56,6 +56,9 @@ describe("the sentence of a step", () => {
 
   it("finds no fault where nothing differs, and compares no worker with itself", () => {
     expect(sentence({ ...pods, slowest_ms: pods.median_ms }, 2)).toBe("All 4 workers take the same time: 5.00 ms.");
+    expect(sentence({ ...pods, slowest_ms: pods.median_ms, fastest_ms: new Float64Array(6).fill(4) }, 2)).toBe(
+      "Most of the 4 workers take as long as the slowest, 5.00 ms; the fastest takes 4.00 ms.",
+    );
     expect(sentence({ ...pods, count: new Uint8Array(6).fill(1) }, 2)).toBe(
       "Only **host-3** recorded this step: 7.00 ms.",
     );

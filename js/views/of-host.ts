@@ -32,6 +32,13 @@ function stepsOf(steps: Steps, host: string): Steps {
   };
 }
 
+/** Whether the steps of each host are in the payload: of very many hosts it has their means. */
+const hasSteps = (steps: Steps): boolean => steps.empty !== null || steps.hosts.length > 0;
+
+/** Whether a view shows what is of this host alone. */
+export const follows = (id: TabId, { steps }: Pick<Payload, "steps">): boolean =>
+  id === "pods" || (OF_HOST.has(id) && (id === "memory" || hasSteps(steps)));
+
 /** The payload with what is of this host alone in place of what is of all; null: all. */
 export function ofHost(payload: Payload, host: string | null): Payload {
   if (host === null) return payload;
@@ -40,7 +47,7 @@ export function ofHost(payload: Payload, host: string | null): Payload {
   const none = { title: `No allocations of ${host}`, text: "This report has none of its memory events." };
   return {
     ...payload,
-    steps: steps.empty ? steps : stepsOf(steps, host),
+    steps: steps.empty || !hasSteps(steps) ? steps : stepsOf(steps, host),
     input: { ...input, pipelines: input.pipelines.filter((pipeline) => pipeline.host === host) },
     memory: { empty: memory.empty ?? (ids.length ? null : none), ids },
   };

@@ -4,7 +4,7 @@ import { h } from "../lib/dom.js";
 import { link } from "../lib/parts.js";
 import type { Payload, TabId } from "../lib/payload.js";
 import type { Store } from "../lib/store.js";
-import { OF_HOST } from "./of-host.js";
+import { follows } from "./of-host.js";
 import { rangeText } from "./stepstats.js";
 
 /** Views that say of each part whether it follows the selection; the trace has every event. */
@@ -33,7 +33,7 @@ export function wholeNote(
   const line = h("p.dim.whole-note", { role: "status" });
   const say = (): void => {
     const selection = TOLD.has(id) || steps.empty ? null : store.get("selection");
-    const host = OF_HOST.has(id) || id === "pods" ? null : store.get("host");
+    const host = follows(id, { steps }) ? null : store.get("host");
     line.hidden = !selection && host === null;
     line.replaceChildren(
       ...(selection

@@ -17,7 +17,10 @@ from nbprof.tools import dashboard as payload
 from nbprof.tools.pods import figure as figures
 from nbprof.tools.pods import heat as heat_map
 from nbprof.tools.pods import payload as pods
+from nbprof.tools.pods import static
 from nbprof.tools.pods.grid import Grid
+from nbprof.tools.steps import payload as steps
+from tests.support import pods as jobs
 from tests.support.profiles import real
 from tests.support.replaced import put, shaped
 from tests.views import fake
@@ -246,3 +249,42 @@ def test_the_statement_counts_the_steps_that_the_table_counts():
     part = pods.payload(p.run)
     assert "**tpu_inference_2:2** is the slowest in **55 of 99** steps." in part["statement"]
     assert int(np.asarray(part["table"]["data"]["times_slowest"]).sum()) == 99
+
+
+def test_a_straggler_is_named_with_what_it_costs_and_why(tmp_path):
+    planted = jobs.write(tmp_path, 6, 12, plant="input", seed=1)
+    p = load(tmp_path)
+    part = pods.payload(p.run)
+    name = f"rank {planted.ranks[0]}"
+    first, *others = part["findings"]
+    assert first.startswith(f"**{name}** holds the others up: its own part of a step takes **")
+    assert "in 12 of 12 steps. Input: " in first
+    assert "The others wait " in first
+    assert any(text.startswith("If communication took no time") for text in others)
+    assert part["heat"]["show"] == "input"
+    assert [head["key"] for head in part["stragglers"]["columns"]][:3] == ["host", "straggler", "own_ms"]
+    assert part["stragglers"]["data"]["straggler"].tolist() == [1, 0, 0, 0, 0, 0]
+    assert part["outliers"]["rows"] >= 1
+    assert f"<b>{name}</b> holds the others up" in static.html({"pods": part})
+    assert f"\n{name} holds the others up: " in str(p)
+
+
+def test_nobody_is_blamed_for_noise(tmp_path):
+    jobs.write(tmp_path, 6, 12, seed=2)
+    part = pods.payload(load(tmp_path).run)
+    assert part["findings"][0].startswith("Nobody holds the others up")
+    assert part["heat"]["show"] == "step_time"
+    assert "outliers" not in part
+
+
+def test_of_very_many_hosts_a_report_has_the_mean_of_each_step(monkeypatch):
+    monkeypatch.setattr(steps, "MOST_ROWS", 20)
+    part = steps.payload(run(frame()))
+    assert part["step"].tolist() == [100, 101, 102, 103, 104, 105]
+    assert part["step_time_ms"].tolist() == pytest.approx([21, 3, 3.75, 3.75, 3.75, 3.75])
+    assert part["categories"]["input"].tolist() == pytest.approx([1, 1, 1.75, 1.75, 1.75, 1.75])
+    assert part["start_ms"].tolist() == [0, 10, 20, 30, 40, 50]
+    assert part["warmup"].tolist() == [1, 0, 0, 0, 0, 0]
+    assert part["hosts"] == []
+    assert "host" not in part
+    assert part["left_out"].endswith("Each step is the mean of 4 hosts.")

@@ -22,6 +22,7 @@ import { table } from "../../lib/table.js";
 import type { Hint, View, ViewContext } from "../../lib/view.js";
 import { barCell, cells, missingNote, plainTable, statisticsTable } from "../breakdown.js";
 import { toInput, toStep } from "../jump.js";
+import { follows } from "../of-host.js";
 import { stepChart } from "../stepchart.js";
 import { breakdown, leftOutNote, selectedRows, statistics, stepCount } from "../stepstats.js";
 import { drawGraph } from "../tfdata.js";
@@ -99,7 +100,7 @@ function said(el: HTMLElement, context: ViewContext): void {
   const update = (): void => {
     const selection = context.store.get("selection");
     const rows = selectedRows(steps, selection);
-    const some = selection !== null || context.store.get("host") !== null;
+    const some = selection !== null || (context.store.get("host") !== null && follows("input", context.payload));
     share.replaceChildren(figures(some ? input.share.map((fig) => selectedShare(fig, steps, rows)) : input.share));
   };
   update();

@@ -11,6 +11,7 @@ import type { Advice, Figure, Overview, Steps } from "../../lib/payload.js";
 import type { View, ViewContext } from "../../lib/view.js";
 import { averageBar, barCell, breakdownTable, cells, missingNote, plainTable } from "../breakdown.js";
 import { toOp, toPrograms } from "../jump.js";
+import { follows } from "../of-host.js";
 import { stepChart } from "../stepchart.js";
 import { breakdown, leftOutNote, rangeText, selectedRows, stepCount } from "../stepstats.js";
 
@@ -244,7 +245,7 @@ export const render: View = (el, context) => {
   }
   const update = (): void => {
     const selection = context.store.get("selection");
-    const some = selection !== null || context.store.get("host") !== null;
+    const some = selection !== null || (context.store.get("host") !== null && follows("overview", context.payload));
     const rows = selectedRows(steps, selection);
     const { total, parts, missing } = breakdown(steps, rows);
     for (const element of [bar, strip, side]) clear(element);

@@ -71,7 +71,12 @@ export function sentence(pods: Pods, i: number): string {
   if (count < 2) return `Only **${name}** recorded this step: ${num(most, 2)} ms.`;
   const over = most - median;
   // What rounds to nothing is no difference.
-  if (!(over >= 0.005)) return `All ${num(count)} workers take the same time: ${num(most, 2)} ms.`;
+  if (!(over >= 0.005)) {
+    const least = pods.fastest_ms[i] as number;
+    return most - least < 0.005
+      ? `All ${num(count)} workers take the same time: ${num(most, 2)} ms.`
+      : `Most of the ${num(count)} workers take as long as the slowest, ${num(most, 2)} ms; the fastest takes ${num(least, 2)} ms.`;
+  }
   const cause = causeName(pods, i);
   const more = pods.cause_ms[i] as number;
   // Where it takes more than it is behind, it saves elsewhere.

@@ -58,10 +58,22 @@ export function oneWorker(parent: HTMLElement, pods: Pods, state: Shown): void {
     const found = state.worker < 0 ? [] : lines(pods, state.worker, state.at);
     parent.hidden = state.worker < 0;
     if (state.worker < 0) return;
-    const widest = Math.max(1e-9, ...found.map(({ mean, median }) => Math.abs(mean - median) || 0));
+    // A twentieth of the step at least, so that noise is no bar.
+    const widest = Math.max(
+      1e-9,
+      0.05 * (found[0]?.median || 0),
+      ...found.map(({ mean, median }) => Math.abs(mean - median) || 0),
+    );
     const step = pods.step[state.at];
     const inStep = found.some((line) => line.step);
-    const heads = ["", "mean ms", "median worker", "difference", "", ...(inStep ? [`step ${step}`, "difference"] : [])];
+    const heads = [
+      "category",
+      "mean ms",
+      "median worker",
+      "difference",
+      "less, more",
+      ...(inStep ? [`step ${step}`, "difference"] : []),
+    ];
     parent.append(
       heading(
         pods.workers[state.worker] ?? "",

@@ -1,7 +1,7 @@
 /** Pods: the workers of a job beside each other, step by step. */
 
 import { canvas } from "../../lib/canvas.js";
-import { textAt } from "../../lib/codec.js";
+import { numberAt, textAt } from "../../lib/codec.js";
 import { boxOf, clear, h, handled, listen, marked, modified } from "../../lib/dom.js";
 import { num } from "../../lib/format.js";
 import {
@@ -14,7 +14,7 @@ import {
   link,
   segmented,
 } from "../../lib/parts.js";
-import { CATEGORIES } from "../../lib/payload.js";
+import { CATEGORIES, type Pods, type Table } from "../../lib/payload.js";
 import { mostOf } from "../../lib/rows.js";
 import { niceMax, ticks } from "../../lib/scale.js";
 import { type ColumnSpec, table } from "../../lib/table.js";
@@ -48,14 +48,20 @@ export const render: View = (el, context) => {
   const one = h("section", { hidden: true });
   const stage = h("div.pod-bars");
   const list = h("section");
-  el.append(h("section", heading("Workers", scope), h("p.pod-said", ...marked(pods.statement)), map), one, stage, list);
+  el.append(h("section", heading("Workers", scope), ...said(pods), map), one, stage, list);
   const state = new Shown(context);
   if (pods.heat) heatMap(map, context, pods.heat, state);
   oneWorker(one, pods, state);
   stepBars(stage, context, state);
   workerTable(list, context, state);
+  stragglerTable(el, context, state);
+  outlierTable(el, context);
   if (pods.cores) coreTable(el, context, pods.cores, state);
 };
+
+/** What holds the job up, then how far apart the workers are. */
+const said = (pods: Pods): HTMLElement[] =>
+  [...(pods.findings ?? []), pods.statement].filter(Boolean).map((text) => h("p.pod-said", ...marked(text)));
 
 /** The workers of one step as stacked bars, with the slider that chooses it. */
 function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): void {
@@ -314,4 +320,113 @@ function workerTable(el: HTMLElement, context: ViewContext, state: Shown): void 
     if (!whole) update();
   });
   update();
+}
+
+/** A name of which the end tells. */
+const nameCell =
+  (data: Table, key: string) =>
+  (row: number, cell: HTMLTableCellElement): void => {
+    const name = textAt(data.data[key], row);
+    cell.title = name;
+    cell.classList.add("tail");
+    cell.append(h("bdi", name));
+  };
+
+/** What each rank needs for itself, and what the others wait for it. */
+function stragglerTable(el: HTMLElement, context: ViewContext, state: Shown): void {
+  const { pods } = context.payload;
+  const data = pods.stragglers;
+  if (!data) return;
+  const holder = h("div");
+  const neutral = { css: "other", width: 40 };
+  const rows = table(holder, {
+    table: data,
+    label: "Stragglers",
+    sort: null,
+    height: 320,
+    signal: context.signal,
+    columns: [
+      { key: "host", grow: true, width: 120, cell: nameCell(data, "host") },
+      { key: "device", dim: true, narrow: true },
+      { key: "straggler" },
+      { key: "own_ms", bar: { ...neutral, max: (mostOf(data, "own_ms") || 1) * 1.06 } },
+      { key: "excess_ms" },
+      { key: "slowest_in" },
+      { key: "chance", narrow: true },
+      { key: "pauses", narrow: true },
+      { key: "last_in", narrow: true },
+      { key: "cost_ms" },
+      { key: "saved_ms", narrow: true },
+      { key: "cause" },
+      { key: "cause_ms", narrow: true },
+    ],
+    rowClass: (row) => (numberAt(data.data["straggler"], row) ? "sel" : ""),
+    onRow: (row) => {
+      const name = textAt(data.data["host"], row);
+      const worker = pods.workers.findIndex((each, i) => each === name || textAt(pods.hosts, i) === name);
+      if (worker >= 0) state.select(worker);
+    },
+  });
+  el.append(
+    h(
+      "section",
+      h(
+        "h3.wrap",
+        "Stragglers",
+        h("small", "a step without waiting for others, furthest behind first"),
+        h(
+          "span.pod-links",
+          downloadButton("nbprof-stragglers.csv", () => rows.csv()),
+        ),
+      ),
+      holder,
+      pods.stragglers_left_out && h("p.more", pods.stragglers_left_out),
+    ),
+  );
+}
+
+/** Ops and kernels that take longer on some hosts than on the others. */
+function outlierTable(el: HTMLElement, context: ViewContext): void {
+  const { pods } = context.payload;
+  const data = pods.outliers;
+  if (!data) return;
+  const holder = h("div");
+  const rows = table(holder, {
+    table: data,
+    label: "Outliers",
+    sort: null,
+    height: 320,
+    signal: context.signal,
+    columns: [
+      { key: "name", grow: true },
+      { key: "kind", dim: true, narrow: true },
+      { key: "host", width: 110, cell: nameCell(data, "host") },
+      { key: "time_ms" },
+      { key: "median_ms" },
+      { key: "excess_ms", bar: { css: "other", width: 40, max: (mostOf(data, "excess_ms") || 1) * 1.06 } },
+      { key: "ratio", narrow: true },
+      { key: "deviations", narrow: true },
+      { key: "hosts_out", narrow: true },
+    ],
+    onRow: (row) =>
+      context.go(textAt(data.data["kind"], row) === "kernel" ? "kernels" : "ops", {
+        filter: textAt(data.data["name"], row),
+      }),
+  });
+  el.append(
+    h(
+      "section",
+      h(
+        "h3.wrap",
+        "Outliers",
+        h("small", "ops and kernels that take longer on a host than on the others, ms per step"),
+        h(
+          "span.pod-links",
+          downloadButton("nbprof-outliers.csv", () => rows.csv()),
+        ),
+      ),
+      holder,
+      pods.outliers_left_out && h("p.more", pods.outliers_left_out),
+    ),
+  );
 }

@@ -166,7 +166,7 @@ def limit(heat: Heat, over: Floats) -> float:
 
 
 def _layer(key: str, heat: Heat, category: int | None, unit: Floats) -> dict[str, Any]:
-    """One quantity of all cells; `low_ms` and `high_ms` are exceeded by one cell in two hundred."""
+    """One quantity of all cells; one cell in two hundred is below `low_ms`, and as many are above `high_ms`."""
     values, over = heat.values(category), heat.over(category)
     counted = values[:, heat.counted]
     counted = counted[np.isfinite(counted)]
@@ -179,14 +179,14 @@ def _layer(key: str, heat: Heat, category: int | None, unit: Floats) -> dict[str
         "mean_percent": heat.mean(over).astype(np.float32),
         "limit_percent": limit(heat, over),
         "low_ms": low,
-        "high_ms": high,
+        "high_ms": max(high, low + _LEAST_PERCENT / 100 * float(np.nanmedian(median(heat.time)))),
     }
 
 
 def _telling(layers: list[dict[str, Any]]) -> str:
     """What is shown first: the step time, unless workers hardly differ in it (they wait for each other) and one is slow in a category."""
     most = [float(np.nanmax(layer["mean_percent"], initial=0.0)) for layer in layers]
-    if most[0] >= _TELLING_PERCENT or max(most) <= 3 * most[0]:
+    if most[0] >= _TELLING_PERCENT or max(most) < max(_TELLING_PERCENT, 3 * most[0]):
         return str(layers[0]["key"])
     return str(layers[int(np.argmax(most))]["key"])
 

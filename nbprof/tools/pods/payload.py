@@ -10,7 +10,7 @@ import pandas as pd
 
 from nbprof.display import wording
 from nbprof.display.codec import coded, short, smallest
-from nbprof.tools.pods import cores, heat
+from nbprof.tools.pods import cores, findings, heat
 from nbprof.tools.pods.grid import Grid, mean
 from nbprof.tools.tables import floats, heads, table
 
@@ -62,6 +62,7 @@ def payload(run: Run) -> dict[str, Any]:
     }
     if (beside := cores.payload(run, _of_hosts(run, grid.row), steps)) is not None:
         part["cores"] = beside
+    part |= findings.payload(run)
     if not grid.counted.all():
         part["warmup"] = (~grid.counted[steps]).astype(np.uint8)
     return part

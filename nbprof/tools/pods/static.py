@@ -35,7 +35,8 @@ def _workers(pods: dict[str, Any]) -> str:
         return ""
     scope = "slowest first" if table["rows"] <= _ROWS else f"the {_ROWS} slowest of {pods['total']:,}"
     heads = ["Worker", "Step ms", "", "Over the median", "Slowest in", "Most over the median in"]
-    return markup.table("Workers", scope, heads, rows, "lrlrrl") + markup.paragraph(markup.marked(pods["statement"]))
+    said = "".join(markup.paragraph(markup.marked(text)) for text in (*pods["findings"], pods["statement"]))
+    return markup.table("Workers", scope, heads, rows, "lrlrrl") + said
 
 
 def _over(pods: dict[str, Any], row: int) -> str:

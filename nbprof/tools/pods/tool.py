@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nbprof.tools.pods import figure, payload, static
+from nbprof.tools.pods import figure, findings, payload, static
 from nbprof.tools.tool import Tool, kept
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ TOOL = Tool(
     nothing=payload.nothing,
     has=payload.has,
     count=_count,
+    text=findings.text,
     static=static.html,
     figures={"pods": figure.pods},
 )

@@ -37,6 +37,8 @@ NO_JAX_STEPS = {
     "        train_step(batch)",
 }
 
+MOST_ROWS = 12_000
+"""Steps of several hosts that a report holds one by one; of more it has the mean over the hosts."""
 _FEWEST = 3
 """Steps of which one is called typical."""
 
@@ -53,8 +55,11 @@ def no_steps(run: Run) -> dict[str, str]:
 
 def payload(run: Run) -> dict[str, Any]:
     """The `Steps` part: times by step and category; a category that was not recorded is absent."""
-    steps = run.steps
-    hosts = coded(steps["host"].tolist())
+    every = steps = run.steps
+    merged = len(steps) > MOST_ROWS and steps["host"].nunique() > 1
+    if merged:
+        steps = _over_hosts(steps)
+    hosts = coded([] if merged else steps["host"].tolist())
     names = [str(name) if isinstance(name, str) else "" for name in steps["name"]]
     part: dict[str, Any] = {
         "empty": no_steps(run) if steps.empty else None,
@@ -68,14 +73,28 @@ def payload(run: Run) -> dict[str, Any]:
     }
     if not (counted := steps["counted"].astype(bool)).all():
         part["warmup"] = (~counted).to_numpy(np.uint8)
-        part["left_out"] = _left_out(steps)
+        part["left_out"] = _left_out(every)
     if (typical := _typical(steps)) is not None:
         part["typical"] = typical
+    if merged:
+        part["left_out"] = " ".join([part.get("left_out", ""), f"Each step is the mean of {every['host'].nunique():,} hosts."]).strip()
     if len(hosts["values"]) > 1 or (len(run.hosts) > 1 and len(steps)):
-        part["count"] = step_count.format_count(steps, len(run.hosts))
+        part["count"] = step_count.format_count(every, len(run.hosts))
     if len(hosts["values"]) > 1:
         part["host"] = hosts["codes"].astype(np.uint16)
     return part
+
+
+def _over_hosts(steps: pd.DataFrame) -> pd.DataFrame:
+    """One row per step number: the mean of its hosts, of those where it counts if it counts on any."""
+    counted = steps["counted"].astype(bool)
+    used = steps[counted | ~counted.groupby(steps["step"]).transform("any")]
+    by_number = used.groupby("step", sort=True)
+    out = by_number.first()
+    times = ["step_time_ms", *(c.column for c in CATEGORIES)]
+    out[times] = by_number[times].mean()
+    out["start_ms"] = by_number["start_ms"].min()
+    return out.reset_index()
 
 
 def _typical(steps: pd.DataFrame) -> int | None:

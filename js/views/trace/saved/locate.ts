@@ -135,7 +135,9 @@ export function locate(saved: SavedLanes, target: Target): Located | null {
     case "step": {
       const { steps } = payload;
       const i = steps.step.findIndex(
-        (step, k) => step === target.step && (!target.host || steps.hosts[steps.host?.[k] ?? 0] === target.host),
+        (step, k) =>
+          step === target.step &&
+          (!target.host || !steps.hosts.length || steps.hosts[steps.host?.[k] ?? 0] === target.host),
       );
       if (i < 0) return null;
       const from = saved.time(steps.start_ms[i] as number);

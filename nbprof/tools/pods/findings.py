@@ -1,0 +1,121 @@
+"""Who holds the others up and what that costs, in sentences and as tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from nbprof.display import wording
+from nbprof.tools.tables import table
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+MOST_ROWS = 200
+"""Rows of a table in a report; the frames have all."""
+_MOST_TOLD = 3
+_MOST_LINES = 2
+_CHANCE = 0.01
+_LEAST_PERCENT = 1.0
+_TABLES = {
+    "stragglers": (
+        *("host", "device", "straggler", "own_ms", "excess_ms", "slowest_in", "steps", "chance", "pauses", "last_in", "collectives"),
+        *("cost_ms", "saved_ms", "cause", "cause_ms"),
+    ),
+    "outliers": ("name", "where", "kind", "host", "time_ms", "median_ms", "excess_ms", "ratio", "deviations", "hosts_out", "hosts"),
+}
+
+
+def payload(run: Run) -> dict[str, Any]:
+    """`findings`, and the tables of stragglers and outliers where there are any."""
+    part: dict[str, Any] = {"findings": sentences(run)}
+    for name, keys in _TABLES.items():
+        frame: pd.DataFrame = getattr(run.pod_frames, name)
+        if frame.empty:
+            continue
+        known = [key for key in keys if key != "device" or frame["host"].duplicated().any()]
+        part[name] = table(frame.head(MOST_ROWS), f"pods.{name}", known)
+        if len(frame) > MOST_ROWS:
+            part[f"{name}_left_out"] = f"The first {MOST_ROWS:,} of {len(frame):,} rows; p.pods.{name} has all."
+    return part
+
+
+def text(payload: dict[str, Any], most: int) -> list[str]:
+    """For the console: who holds the others up, and whether hosts are missing."""
+    # The first sentence of each: the tab has the rest.
+    told = [wording.plain(said) for said in payload["pods"].get("findings", ()) if said.startswith("**")]
+    named = [f"{said.partition('. ')[0].removesuffix('.')}." for said in told]
+    return named[: max(0, min(most, _MOST_LINES))]
+
+
+def sentences(run: Run) -> list[str]:
+    """What stands above the map, most important first; **bold** where it matters."""
+    frames = run.pod_frames
+    ranks = frames.stragglers
+    if ranks.empty:
+        return _missing(run)
+    slow = ranks[ranks["straggler"].astype(bool)]
+    several = bool(ranks["host"].duplicated().any())
+    measured = _measured(frames.what_if)
+    said = [_straggler(row, several, measured) for row in slow.head(_MOST_TOLD).to_dict("records")]
+    if len(slow) > _MOST_TOLD:
+        said.append(f"{len(slow) - _MOST_TOLD:,} more hold the others up; they are in the table below.")
+    if slow.empty:
+        said.append("Nobody holds the others up: no one's own part of a step is longer by more than 1%, other than by chance.")
+    return [*said, *_what_if(frames.what_if), *_missing(run)]
+
+
+def _missing(run: Run) -> list[str]:
+    """How many hosts should be here and are not."""
+    count = len(run.hosts_missing)
+    if not count:
+        return []
+    return [f"**{count:,}** {'host is' if count == 1 else 'hosts are'} missing, and not compared; p.pods.missing says which and why."]
+
+
+def _measured(what_if: pd.DataFrame) -> float | None:
+    rows = what_if.loc[what_if["what"] == "measured", "step_time_ms"]
+    return wording.real(rows.iloc[0]) if len(rows) else None
+
+
+def _straggler(row: dict[Any, Any], several: bool, measured: float | None) -> str:
+    """One straggler: by how much, how often, what that costs, and why."""
+    device = f":{row['device']}" if several and pd.notna(row["device"]) else ""
+    name = wording.one_line(f"{row['host']}{device}")
+    behind, steps = f"{wording.number(row['excess_ms'], 2)} ms", f"{row['steps']:,}"
+    if row["chance"] > _CHANCE:
+        pauses = "one step" if row["pauses"] == 1 else f"{row['pauses']:,} steps"
+        most = f"**{wording.number(row['worst_ms'], 2)} ms**"
+        said = f"**{name}** pauses in **{pauses}** of {steps}; in step {row['worst_step']} it is {most} behind."
+    else:
+        said = (
+            f"**{name}** holds the others up: its own part of a step takes **{behind}** longer than on the median of the others, "
+            f"and is the longest in {row['slowest_in']:,} of {steps} steps."
+        )
+    if row["why"]:
+        said += f" {wording.one_line(row['why'])}"
+    if (cost := wording.real(row["cost_ms"])) is not None and cost > 0:
+        said += f" The others wait {wording.number(cost, 2)} ms a step for it, summed over all."
+    saved = wording.real(row["saved_ms"])
+    if saved is not None and measured and 100 * saved / measured >= _LEAST_PERCENT:
+        said += f" If it were as fast as they are, a step would take about **{wording.percent(100 * saved / measured)}** less."
+    return said
+
+
+def _what_if(rows: pd.DataFrame) -> list[str]:
+    """What a slow group and the network cost, where that is known and more than 1% of a step."""
+    said = []
+    for row in rows.to_dict("records"):
+        percent = wording.real(row["saved_percent"])
+        if percent is None or percent < _LEAST_PERCENT:
+            continue
+        gain = f"{row['how']} **{wording.percent(percent)}** less ({wording.number(row['step_time_ms'], 2)} ms)"
+        if row["what"] == "slow_group":
+            which = wording.one_line(row["which"])
+            said.append(
+                f"Collectives among ranks **{which}** take longer than those of like groups: with a usual link a step would take {gain}."
+            )
+        elif row["what"] == "network_free":
+            said.append(f"If communication took no time, a step would take {gain}.")
+    return said
