@@ -234,6 +234,24 @@ def test_recordings_of_different_length_are_compared():
     assert rows["straggler"].to_dict() == {"rank 0": False, "rank 1": False, "rank 2": True, "rank 3": False}
 
 
+def test_a_collective_that_was_not_recorded_makes_nobody_slow():
+    tables = pods.tables(pods.simulate(4, 20, None, 2)[0])
+    each, overlap = tables["each"], tables["overlap"]
+    lost = (each["rank"] == 1) & (each["step"] == 7) & (each["collective"] == "all_reduce")
+    (time,) = each[lost]["time_us"]
+    tables["each"] = each[~lost]
+    overlap.loc[(overlap["rank"] == 1) & (overlap["step"] == 7), "exposed_communication_ms"] -= time / 1e3
+    rows = compare(**tables)["stragglers"].set_index("rank")
+    assert rows["steps"].to_dict() == {0: 20, 1: 19, 2: 20, 3: 20}
+    assert (rows["pauses"] == 0).all()
+    # Of two ranks that differ in a step, neither is known to be right.
+    pair = {name: table[table["host"].isin(["rank 0", "rank 1"])] for name, table in tables.items() if "host" in table}
+    assert compare(**tables | pair | {"hosts": ["rank 0", "rank 1"]})["stragglers"]["steps"].tolist() == [19, 19]
+    # Where all ranks have fewer in some steps, as when gradients are accumulated, these steps count.
+    tables["each"] = each[each["step"] % 4 == 3]
+    assert (compare(**tables)["stragglers"]["steps"] == 20).all()
+
+
 def test_waiting_that_is_not_known_is_not_zero():
     tables = pods.tables(pods.simulate(4, 20, "kernel", 2)[0])
     tables["each"] = tables["each"].assign(match=-1)

@@ -91,6 +91,7 @@ def _communicating(counted: pd.DataFrame, pods: pd.DataFrame, overlap: pd.DataFr
     step, of_step = _in_order(rows, ["_number", "_turn"])
     shape = len(step), len(ranks)
     whole, exposed = (_table(shape, of_step, of_rank, rows[name]) for name in ("step_time_ms", "exposed_communication_ms"))
+    whole[_odd(shape, of_step, of_rank, rows, each)] = np.nan
     waited = np.full(shape, np.nan)
     if len(known):
         sums = known.groupby(["host", "device", "step"], sort=False)["wait_us"].sum().rename("_wait").reset_index()
@@ -98,7 +99,26 @@ def _communicating(counted: pd.DataFrame, pods: pd.DataFrame, overlap: pd.DataFr
         found = rows[["host", "device", "step"]].astype({"step": "int64"}).merge(sums, on=["host", "device", "step"], how="left")
         # More than was exposed held nobody up.
         waited = np.minimum(_table(shape, of_step, of_rank, found["_wait"] / 1e3), exposed)
-    return OwnTime(ranks, step, whole, whole - exposed, exposed, waited, _told(mine), COLLECTIVES)
+    seen = ~np.isnan(whole).all(axis=1)
+    if not seen.any():
+        return None
+    whole, exposed, waited = whole[seen], exposed[seen], waited[seen]
+    return OwnTime(ranks, step[seen], whole, whole - exposed, exposed, waited, _told(mine), COLLECTIVES)
+
+
+def _odd(shape: tuple[int, int], of_step: Int64s, of_rank: Int64s, rows: pd.DataFrame, each: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """bool[steps, ranks]: steps in which a rank has another number of collectives, compared with the others, than it usually has.
+
+    One was not recorded, or lies on the other side of the border of a step: what was not waiting cannot be told there.
+    """
+    calls = each[each["step"].notna()] if len(each) else each
+    if not len(calls):
+        return np.zeros(shape, np.bool_)
+    sums = calls.groupby(["host", "device", "step"], sort=False).size().rename("_calls").reset_index().astype({"step": "int64"})
+    found = rows[["host", "device", "step"]].astype({"step": "int64"}).merge(sums, on=["host", "device", "step"], how="left")
+    count = _table(shape, of_step, of_rank, found["_calls"].fillna(0))
+    more = count - np.nanmedian(count, axis=1, keepdims=True)
+    return np.asarray((more != np.nanmedian(more, axis=0)) & ~np.isnan(count), np.bool_)
 
 
 def _numbered(counted: pd.DataFrame, pods: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
