@@ -342,19 +342,29 @@ def test_of_several_groups_of_one_name_each_is_told():
     assert groups["slow"].sum() == 1
 
 
-def test_sums_are_of_each_host_alone(tmp_path):
-    pods.write(tmp_path / "job", 2, 6, None, 1)
-    sums = load(tmp_path / "job").run.pod_frames.sums
+def test_hosts_that_are_read_alone_give_what_they_give_together(tmp_path):
+    pods.write(tmp_path / "job", 4, 12, "kernel", 1)
+    together = load(tmp_path / "job").run
+    want = together.pod_frames.frames
     alone = []
-    for number in range(2):
+    for number in range(4):
         (tmp_path / str(number)).mkdir()
         (file,) = (tmp_path / "job").glob(f"rank000{number}*")
         alone.append(load(file.rename(tmp_path / str(number) / file.name)).run)
-    parts = [by_host(run.activity, run.trace.events.start, run._host_ops[0], run.steps) for run in alone]
-    pd.testing.assert_frame_equal(sums, pd.concat(parts, ignore_index=True))
+    sums = pd.concat([run.pod_frames.sums for run in alone], ignore_index=True)
+    pd.testing.assert_frame_equal(sums, together.pod_frames.sums)
     assert list(sums.columns) == COLUMNS
     assert not sums["name"].str.startswith("nccl").any()
-    assert sums.set_index(["host", "kind", "name"]).loc[("rank 1", "kernel", pods.GEMM), "occurrences"] == 6
+    assert sums.set_index(["host", "kind", "name"]).loc[("rank 1", "kernel", pods.GEMM), "occurrences"] == 12
+    # Which steps and collectives are the same is told by all hosts, the rest by each.
+    steps, overlap, devices = (
+        pd.concat([get(run) for run in alone], ignore_index=True)
+        for get in (lambda run: run.steps, lambda run: run.device_time.frames["device_overlap"], lambda run: run.devices)
+    )
+    each = together.device_time.each_collective()
+    for name, frame in compare(together.hosts, steps, together.pods, overlap, each, sums, devices).items():
+        pd.testing.assert_frame_equal(frame, want[name], obj=name, rtol=1e-9)
+    assert want["stragglers"]["straggler"].sum() == 1
 
 
 def test_names_beyond_the_most_are_one_row(tmp_path):
