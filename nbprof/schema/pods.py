@@ -78,7 +78,7 @@ SCHEMA: dict[str, list[Col]] = {
     ],
     "pods.what_if": [
         text("what", "What if", "measured, slowest_host (as fast as the others), slow_group (as fast as its like) or network_free."),
-        text("which", "Which", "The host, or the ranks of the group."),
+        text("which", "Which", "The host, as host:device if several devices of it are compared, or the ranks of the group."),
         ms("step_time_ms", "Step ms", "Mean step time in that case."),
         ms("saved_ms", "Saved ms", "Difference from the measured one; missing if unknown."),
         percent("saved_percent", "Saved %", "The same, in percent of the measured one."),

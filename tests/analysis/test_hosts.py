@@ -150,6 +150,10 @@ def assert_law(name: str, columns, one: pd.DataFrame, several: pd.DataFrame, cou
 
 
 def profiles_hold(one, several, count):
+    # Equal hosts differ in nothing.
+    assert not several.pods.stragglers["straggler"].any()
+    assert not len(several.pods.outliers)
+    assert not several.pods.collectives["slow"].any()
     for name in OF_A_PROFILE:
         try:
             alone = public(one, name)

@@ -24,7 +24,7 @@ CAUSE = {"kernel": "kernel", "clock": "every_kernel", "once": "host_compute", "i
 
 @cache
 def found(plant: str | None, seed: int, ranks: int = 8, jitter: float = 0.02):
-    """Stragglers and outliers of a job, and the rest that is not of collectives, which takes as long again."""
+    """Stragglers and outliers of a job, without collectives, which take as long again."""
     job, planted = pods.simulate(ranks, 20, plant, seed, jitter=jitter)
     made = pods.tables(job)
     own = own_time(made["steps"], made["pods"], made["overlap"], made["each"])
@@ -87,7 +87,8 @@ def test_tables_are_those_of_files(tmp_path):
 
 @pytest.mark.parametrize("plant", CAUSE)
 def test_planted_stragglers_are_found_whatever_the_seed(plant):
-    for seed in SEEDS:
+    # Another way to be slow all the time is as easy to find; what is tested of it is the reason.
+    for seed in SEEDS if plant in ("kernel", "once", "input") else range(5):
         frames, planted = found(plant, seed)
         rows = frames["stragglers"]
         late = rows[rows["straggler"]]
@@ -112,7 +113,7 @@ def test_a_slow_link_is_found_whatever_the_seed():
 @pytest.mark.parametrize("jitter", [0.01, 0.03])
 def test_where_nothing_is_wrong_nothing_is_found(jitter):
     for seed in SEEDS:
-        for ranks in (2, 8) if jitter == 0.03 else (8,):
+        for ranks in (2, 8) if seed < 5 else (8,):
             frames, _ = found(None, seed, ranks, jitter)
             assert not frames["stragglers"]["straggler"].any(), f"seed {seed}"
             assert not len(frames["outliers"]), f"seed {seed}"
@@ -164,8 +165,17 @@ def made(beyond: np.ndarray, step: float = 100.0) -> pd.DataFrame:
     own = step + beyond
     whole = np.broadcast_to(own.max(axis=1, keepdims=True) + 5, own.shape)
     who = pd.DataFrame({"host": [f"rank {r}" for r in range(ranks)], "rank": range(ranks), "device": 0})
-    times = OwnTime(who, np.array(range(steps), object), whole, own, whole - own, whole - own - 5, "collectives")
     silent = empty("steps.frame")
+    times = OwnTime(
+        who,
+        np.array(range(steps), object),
+        whole,
+        own,
+        whole - own,
+        whole - own - 5,
+        silent[["host", "start_ms"]].assign(number=0),
+        "collectives",
+    )
     return stragglers.stragglers(times, pd.DataFrame(), silent, pd.DataFrame(), empty("pods.clocks"), pd.DataFrame())
 
 
@@ -204,6 +214,44 @@ def test_a_rank_that_is_a_little_slow_is_no_straggler():
     assert made(beyond)["straggler"].sum() == 1
 
 
+def test_hosts_that_count_their_steps_from_elsewhere_are_compared():
+    job, planted = pods.simulate(4, 20, "once", 3)
+    tables = pods.tables(job)
+    (slow,) = planted.ranks
+    ahead = {f"rank {slow}": 7, f"rank {(slow + 1) % 4}": -100}
+    for name in ("steps", "overlap", "each"):
+        tables[name]["step"] += tables[name]["host"].map(ahead).fillna(0).astype("int64")
+    rows = compare(**tables)["stragglers"]
+    assert (rows["steps"] == 20).all()
+    assert rows[rows["straggler"]][["rank", "worst_step", "cause"]].to_numpy().tolist() == [[slow, planted.step, "host_compute"]]
+
+
+def test_recordings_of_different_length_are_compared():
+    tables = pods.tables(pods.simulate(4, 20, "kernel", 2)[0])
+    short = {name: table[(table["host"] != "rank 3") | (table["step"] < 15)] for name, table in tables.items() if "step" in table}
+    rows = compare(**tables | short)["stragglers"].set_index("host")
+    assert rows["steps"].to_dict() == {"rank 0": 20, "rank 1": 20, "rank 2": 20, "rank 3": 15}
+    assert rows["straggler"].to_dict() == {"rank 0": False, "rank 1": False, "rank 2": True, "rank 3": False}
+
+
+def test_a_collective_that_was_not_recorded_makes_nobody_slow():
+    tables = pods.tables(pods.simulate(4, 20, None, 2)[0])
+    each, overlap = tables["each"], tables["overlap"]
+    lost = (each["rank"] == 1) & (each["step"] == 7) & (each["collective"] == "all_reduce")
+    (time,) = each[lost]["time_us"]
+    tables["each"] = each[~lost]
+    overlap.loc[(overlap["rank"] == 1) & (overlap["step"] == 7), "exposed_communication_ms"] -= time / 1e3
+    rows = compare(**tables)["stragglers"].set_index("rank")
+    assert rows["steps"].to_dict() == {0: 20, 1: 19, 2: 20, 3: 20}
+    assert (rows["pauses"] == 0).all()
+    # Of two ranks that differ in a step, neither is known to be right.
+    pair = {name: table[table["host"].isin(["rank 0", "rank 1"])] for name, table in tables.items() if "host" in table}
+    assert compare(**tables | pair | {"hosts": ["rank 0", "rank 1"]})["stragglers"]["steps"].tolist() == [19, 19]
+    # Where all ranks have fewer in some steps, as when gradients are accumulated, these steps count.
+    tables["each"] = each[each["step"] % 4 == 3]
+    assert (compare(**tables)["stragglers"]["steps"] == 20).all()
+
+
 def test_waiting_that_is_not_known_is_not_zero():
     tables = pods.tables(pods.simulate(4, 20, "kernel", 2)[0])
     tables["each"] = tables["each"].assign(match=-1)
@@ -230,7 +278,11 @@ def test_hosts_that_do_not_communicate_are_compared_by_whole_steps():
     assert rows[rows["straggler"]]["host"].tolist() == ["rank 2"]
     assert rows["cause"].iloc[0] == "input"
     assert rows["cost_ms"].isna().all()
-    assert frames["what_if"].set_index("what").loc["network_free", "reason"].startswith("No communication was recorded")
+    then = frames["what_if"].set_index("what")
+    assert then.loc["network_free", "reason"].startswith("No communication was recorded")
+    # It may be that nobody waits for it.
+    assert then.loc["slowest_host", ["which", "how"]].tolist() == ["rank 2", "at most"]
+    assert then.loc["slowest_host", "saved_ms"] == pytest.approx(1, abs=0.1)
     apart = frames["clocks"]
     assert set(apart["by"]) == {"steps"}
     # Hosts that do not wait for each other need not begin a step at once.
@@ -290,19 +342,29 @@ def test_of_several_groups_of_one_name_each_is_told():
     assert groups["slow"].sum() == 1
 
 
-def test_sums_are_of_each_host_alone(tmp_path):
-    pods.write(tmp_path / "job", 2, 6, None, 1)
-    sums = load(tmp_path / "job").run.pod_frames.sums
+def test_hosts_that_are_read_alone_give_what_they_give_together(tmp_path):
+    pods.write(tmp_path / "job", 4, 12, "kernel", 1)
+    together = load(tmp_path / "job").run
+    want = together.pod_frames.frames
     alone = []
-    for number in range(2):
+    for number in range(4):
         (tmp_path / str(number)).mkdir()
         (file,) = (tmp_path / "job").glob(f"rank000{number}*")
         alone.append(load(file.rename(tmp_path / str(number) / file.name)).run)
-    parts = [by_host(run.activity, run.trace.events.start, run._host_ops[0], run.steps) for run in alone]
-    pd.testing.assert_frame_equal(sums, pd.concat(parts, ignore_index=True))
+    sums = pd.concat([run.pod_frames.sums for run in alone], ignore_index=True)
+    pd.testing.assert_frame_equal(sums, together.pod_frames.sums)
     assert list(sums.columns) == COLUMNS
     assert not sums["name"].str.startswith("nccl").any()
-    assert sums.set_index(["host", "kind", "name"]).loc[("rank 1", "kernel", pods.GEMM), "occurrences"] == 6
+    assert sums.set_index(["host", "kind", "name"]).loc[("rank 1", "kernel", pods.GEMM), "occurrences"] == 12
+    # Which steps and collectives are the same is told by all hosts, the rest by each.
+    steps, overlap, devices = (
+        pd.concat([get(run) for run in alone], ignore_index=True)
+        for get in (lambda run: run.steps, lambda run: run.device_time.frames["device_overlap"], lambda run: run.devices)
+    )
+    each = together.device_time.each_collective()
+    for name, frame in compare(together.hosts, steps, together.pods, overlap, each, sums, devices).items():
+        pd.testing.assert_frame_equal(frame, want[name], obj=name, rtol=1e-9)
+    assert want["stragglers"]["straggler"].sum() == 1
 
 
 def test_names_beyond_the_most_are_one_row(tmp_path):

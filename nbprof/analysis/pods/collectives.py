@@ -41,31 +41,33 @@ def by_group(each: pd.DataFrame, steps: int, measured: float) -> pd.DataFrame:
     if not len(rows):
         return frames.empty("pods.collectives")
     rank = np.asarray(rows.groupby(["host", "device"], sort=False).ngroup(), np.int64)
-    rows = rows.assign(_rank=rank, _members=_members(rows["match"].to_numpy(np.int64), rank))
-    keys = ["collective", "_members", "group_size", "bytes"]
-    sums = collectives.summary(rows.assign(process_group=rows["_members"])).rename(columns={"process_group": "_members"})
-    by = rows.groupby(keys, sort=False, dropna=False)
-    late = rows.groupby([*keys, "match"], sort=False, dropna=False)["late_us"].max().groupby(keys, sort=False, dropna=False)
-    named = by["process_group"].agg(lambda names: join_some(list(dict.fromkeys(names)), _NAMED)).rename("process_group")
+    members = _members(rows["match"].to_numpy(np.int64), rank)
+    rows = rows.assign(_rank=rank, _members=members)
+    rows["_group"] = rows.groupby(["collective", "_members", "group_size", "bytes"], sort=False, dropna=False).ngroup()
+    out = collectives.summary(rows.assign(process_group=rows["_group"])).rename(columns={"process_group": "_group"})
+    group = out["_group"]
+    first = rows.drop_duplicates("_group").set_index("_group")
+    out["spread_us"] = group.map(rows.groupby(["_group", "match"])["late_us"].max().groupby(level=0).mean())
+    names = rows.drop_duplicates(["_group", "process_group"]).groupby("_group")["process_group"]
+    out["process_group"] = group.map({key: join_some(list(part), _NAMED) for key, part in names})
     # Of equal ones all came last, or none.
-    came = rows[rows["last"] & (rows["late_us"] > 0)]
-    often = came.groupby([*keys, "_rank"], sort=False, dropna=False).size().rename("last_in").reset_index()
-    often = often.sort_values("last_in", ascending=False, kind="stable").drop_duplicates(keys)
-    out = (
-        sums.merge(named.reset_index(), on=keys)
-        .merge(late.mean().rename("spread_us").reset_index(), on=keys)
-        .merge(often, on=keys, how="left")
+    came = (
+        rows[rows["last"] & (rows["late_us"] > 0)]
+        .groupby(["_group", "_rank"], sort=False)
+        .size()
+        .sort_values(ascending=False, kind="stable")
     )
+    often = came.reset_index(name="last_in").drop_duplicates("_group").set_index("_group")
     who = rows.drop_duplicates("_rank").set_index("_rank")
-    host = out["_rank"].map(who["host"])
-    out["last"] = host.astype(object).where(host.notna(), "")
-    out["last_rank"] = out["_rank"].map(who["rank"]).astype("Int64")
-    out["last_in"] = out["last_in"].fillna(0).astype("int64")
-    members = (
+    last = group.map(often["_rank"])
+    out["last"] = last.map(who["host"]).astype(object).where(last.notna(), "")
+    out["last_rank"] = last.map(who["rank"]).astype("Int64")
+    out["last_in"] = group.map(often["last_in"]).fillna(0).astype("int64")
+    sets = (
         rows.drop_duplicates(["_members", "_rank"]).sort_values(["rank", "host", "device"], kind="stable").groupby("_members", sort=False)
     )
-    out["ranks"] = out["_members"].map(members["_rank"].size())
-    out["members"] = out["_members"].map({key: _listed(part) for key, part in members})
+    told = {key: (len(part), _listed(part)) for key, part in sets}
+    out["ranks"], out["members"] = zip(*(told[key] for key in group.map(first["_members"])), strict=True)
     out["usual_us"], out["slow"] = np.nan, False
     for _, mine in out.groupby(["collective", "group_size", "bytes", "ranks"], sort=False, dropna=False):
         if len(mine) < LEAST_GROUPS:

@@ -34,6 +34,8 @@ class OwnTime:
         Communication without computation.
     waited : float64[steps, ranks]
         The part of it in which other ranks were waited for, at most; NaN where calls of ranks could not be matched.
+    numbers : DataFrame
+        `host start_ms number`: which step of the table each step of a host is.
     by : str
         What separates own time from waiting: `COLLECTIVES`, or `STEPS` where it is the whole step.
     """
@@ -44,6 +46,7 @@ class OwnTime:
     own: Floats
     exposed: Floats
     waited: Floats
+    numbers: pd.DataFrame
     by: str
 
     @property
@@ -66,16 +69,18 @@ def own_time(steps: pd.DataFrame, pods: pd.DataFrame, overlap: pd.DataFrame, eac
     if not len(steps) or not len(pods):
         return None
     counted = steps[steps["counted"].astype(bool)]
-    found = _communicating(counted, overlap, each) if len(overlap) else None
+    found = _communicating(counted, pods, overlap, each) if len(overlap) else None
     return found or _whole(counted, pods)
 
 
-def _communicating(counted: pd.DataFrame, overlap: pd.DataFrame, each: pd.DataFrame) -> OwnTime | None:
+def _communicating(counted: pd.DataFrame, pods: pd.DataFrame, overlap: pd.DataFrame, each: pd.DataFrame) -> OwnTime | None:
     # A rank that never communicates waits for nobody, and nobody for it.
     talks = overlap.groupby(["host", "device"])["communication_ms"].transform("max") > 0
     rows = overlap[talks & overlap["step"].notna()]
     # Programs that train and test in turn count each from 0.
-    mine = counted[["host", "step", "start_ms", "step_time_ms"]].assign(_turn=counted.groupby(["host", "step"], sort=False).cumcount())
+    known = each[(each["match"] >= 0) & each["step"].notna()] if len(each) else each
+    mine = _numbered(counted, pods, known)
+    mine = mine.assign(_turn=mine.groupby(["host", "_number"], sort=False).cumcount())
     mine, rows = (frame.assign(_at=(frame["start_ms"] * 1e6).round().astype("int64")) for frame in (mine, rows))
     rows = rows[["host", "rank", "device", "_at", "exposed_communication_ms"]].merge(mine.drop(columns="start_ms"), on=["host", "_at"])
     if not len(rows) or not (rows["exposed_communication_ms"] > 0).any():
@@ -83,34 +88,74 @@ def _communicating(counted: pd.DataFrame, overlap: pd.DataFrame, each: pd.DataFr
     ranks, of_rank = _ranks(rows)
     if len(ranks) < 2:
         return None
-    step, of_step = _in_order(rows, ["step", "_turn"])
+    step, of_step = _in_order(rows, ["_number", "_turn"])
     shape = len(step), len(ranks)
     whole, exposed = (_table(shape, of_step, of_rank, rows[name]) for name in ("step_time_ms", "exposed_communication_ms"))
+    whole[_odd(shape, of_step, of_rank, rows, each)] = np.nan
     waited = np.full(shape, np.nan)
-    known = each[(each["match"] >= 0) & each["step"].notna()] if len(each) else each
     if len(known):
         sums = known.groupby(["host", "device", "step"], sort=False)["wait_us"].sum().rename("_wait").reset_index()
         sums["step"] = sums["step"].astype("int64")
         found = rows[["host", "device", "step"]].astype({"step": "int64"}).merge(sums, on=["host", "device", "step"], how="left")
         # More than was exposed held nobody up.
         waited = np.minimum(_table(shape, of_step, of_rank, found["_wait"] / 1e3), exposed)
-    return OwnTime(ranks, step, whole, whole - exposed, exposed, waited, COLLECTIVES)
+    seen = ~np.isnan(whole).all(axis=1)
+    if not seen.any():
+        return None
+    whole, exposed, waited = whole[seen], exposed[seen], waited[seen]
+    return OwnTime(ranks, step[seen], whole, whole - exposed, exposed, waited, _told(mine), COLLECTIVES)
+
+
+def _odd(shape: tuple[int, int], of_step: Int64s, of_rank: Int64s, rows: pd.DataFrame, each: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """bool[steps, ranks]: steps in which a rank has another number of collectives, compared with the others, than it usually has.
+
+    One was not recorded, or lies on the other side of the border of a step: what was not waiting cannot be told there.
+    """
+    calls = each[each["step"].notna()] if len(each) else each
+    if not len(calls):
+        return np.zeros(shape, np.bool_)
+    sums = calls.groupby(["host", "device", "step"], sort=False).size().rename("_calls").reset_index().astype({"step": "int64"})
+    found = rows[["host", "device", "step"]].astype({"step": "int64"}).merge(sums, on=["host", "device", "step"], how="left")
+    count = _table(shape, of_step, of_rank, found["_calls"].fillna(0))
+    more = count - np.nanmedian(count, axis=1, keepdims=True)
+    return np.asarray((more != np.nanmedian(more, axis=0)) & ~np.isnan(count), np.bool_)
+
+
+def _numbered(counted: pd.DataFrame, pods: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
+    """`host step start_ms step_time_ms`, and the number that the step has on all hosts: `_number`.
+
+    Hosts that count differently are told by the collectives that they share; without any, by the alignment of `pods`.
+    """
+    columns = ["host", "step", "start_ms", "step_time_ms"]
+    if not len(known):
+        found = pods[["host", "group", "step"]].drop_duplicates(["host", "group"]).rename(columns={"step": "_number"})
+        return counted[[*columns, "group"]].merge(found, on=["host", "group"])[[*columns, "_number"]]
+    # The largest group that a host is in has most of the others to be compared with.
+    rows = known[known["ranks_seen"] == known.groupby("host")["ranks_seen"].transform("max")]
+    step = rows["step"].astype("float64")
+    away = step - step.groupby(rows["match"]).transform("median")
+    shift = away.groupby(rows["host"]).median().round()
+    return counted[columns].assign(_number=counted["step"] - counted["host"].map(shift).fillna(0).astype("int64"))
 
 
 def _whole(counted: pd.DataFrame, pods: pd.DataFrame) -> OwnTime | None:
-    rows = pods.merge(counted[["host", "group"]], on=["host", "group"])
-    rows = rows.assign(_turn=rows.groupby(["worker", "step"], sort=False).cumcount())
+    rows = pods.merge(counted[["host", "group", "start_ms"]].rename(columns={"start_ms": "_start"}), on=["host", "group"])
+    rows = rows.assign(_number=rows["step"], _turn=rows.groupby(["worker", "step"], sort=False).cumcount())
     rows["device"] = [str(w)[len(str(h)) + 1 :] or None for w, h in zip(rows["worker"], rows["host"], strict=True)]
     rows["device"] = pd.to_numeric(rows["device"], errors="coerce").astype("Int64")
     rows["rank"] = pd.array([pd.NA] * len(rows), "Int64")
     ranks, of_rank = _ranks(rows)
     if len(ranks) < 2:
         return None
-    step, of_step = _in_order(rows, ["step", "_turn"])
+    step, of_step = _in_order(rows, ["_number", "_turn"])
     shape = len(step), len(ranks)
     whole = _table(shape, of_step, of_rank, rows["step_time_ms"])
     unknown = np.full(shape, np.nan)
-    return OwnTime(ranks, step, whole, whole, unknown, unknown, STEPS)
+    return OwnTime(ranks, step, whole, whole, unknown, unknown, _told(rows.assign(start_ms=rows["_start"])), STEPS)
+
+
+def _told(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[["host", "start_ms", "_number"]].drop_duplicates().rename(columns={"_number": "number"})
 
 
 def _ranks(rows: pd.DataFrame) -> tuple[pd.DataFrame, Int64s]:
@@ -123,7 +168,7 @@ def _ranks(rows: pd.DataFrame) -> tuple[pd.DataFrame, Int64s]:
 def _in_order(rows: pd.DataFrame, keys: list[str]) -> tuple[npt.NDArray[np.object_], Int64s]:
     code = np.asarray(rows.groupby(keys, sort=True).ngroup(), np.int64)
     first = np.unique(code, return_index=True)[1]
-    return rows["step"].to_numpy(object)[first], code
+    return rows["_number"].to_numpy(object)[first], code
 
 
 def _table(shape: tuple[int, int], row: Int64s, column: Int64s, values: pd.Series) -> Floats:

@@ -115,7 +115,8 @@ def gains(own: OwnTime) -> Floats:
     if values.shape[1] < 2 or not len(values):
         return np.full(values.shape[1], np.nan)
     top = np.sort(values, axis=1)[:, -2:]
-    ahead = np.where(values == top[:, 1:], values - top[:, :1], 0.0)
+    with np.errstate(invalid="ignore"):
+        ahead = np.where(values == top[:, 1:], values - top[:, :1], 0.0)
     return np.asarray(np.where(np.isfinite(ahead), ahead, 0.0).mean(axis=0))
 
 
@@ -215,7 +216,8 @@ def _reason(
     host = str(own.ranks["host"].iloc[rank])
     counted = steps[steps["counted"].astype(bool)]
     if not steady:
-        counted = counted[counted["step"].isin(own.step[paused].tolist())]
+        numbers = own.numbers[own.numbers["number"].isin(own.step[paused].tolist())]
+        counted = counted.merge(numbers[["host", "start_ms"]], on=["host", "start_ms"])
     delay = own.own[:, rank] - of_others(own.own)[:, rank]
     delay_ms = float(np.nanmean(delay if steady else delay[paused]))
     columns = [f"{name}_ms" for name in CATEGORIES if name in _CALLED]

@@ -28,7 +28,10 @@ def what_if(own: OwnTime | None, stragglers: pd.DataFrame, groups: pd.DataFrame)
     rows: list[tuple[str, str, float, str, str]] = [(MEASURED, "", 0.0, "", "")]
     if len(stragglers):
         first = stragglers.iloc[int(np.nan_to_num(stragglers["saved_ms"].to_numpy(np.float64)).argmax())]
-        rows.append((SLOWEST, str(first["host"]), float(first["saved_ms"]), "about", ""))
+        several = (stragglers["host"] == first["host"]).sum() > 1
+        which = f"{first['host']}:{first['device']}" if several else str(first["host"])
+        # Of hosts that do not communicate, nothing says that they wait for each other.
+        rows.append((SLOWEST, which, float(first["saved_ms"]), "about" if own.by == COLLECTIVES else "at most", ""))
     slow = groups[groups["slow"]] if len(groups) else groups
     if len(slow):
         saved = (slow["real_us"] - slow["usual_us"]) / 1e3 * slow["collectives"].astype("float64") / max(len(own.step), 1)
