@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from nbprof.analysis.device_time.device_time import rank_of
 from nbprof.core.errors import ReadError
 from nbprof.core.files import RunFiles
 from nbprof.core.trace import Events, Receipt, Trace
@@ -278,8 +279,10 @@ class CombinedRun(Run):
 
     def _absent(self) -> list[tuple[str, str, str]]:
         unread = [(stem(one.file), one.file, one.reason) for one in self._left.missing]
-        known = {name for name, _, _ in unread}
-        return [*unread, *(row for row in super()._absent() if row[0] not in known)]
+        ranks = {f"rank {rank_of(name)}" for name, _, _ in unread}
+        # A host whose name is not known is the one that the names of the others lack: it is not listed twice.
+        others = [row for row in super()._absent() if row[0] not in ranks and (not unread or rank_of(row[0]) is not None)]
+        return [*unread, *others]
 
     @persisted
     def _numbers(self) -> list[int]:

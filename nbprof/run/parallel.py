@@ -46,7 +46,15 @@ Group = tuple[int, ...]
 
 
 def groups(files: int, workers: Workers | None) -> list[Group]:
-    """The files of a run in groups of neighbours, several for each worker, so that none is long at work when all others are done."""
+    """The files of a run in groups of neighbours, several for each worker, so that none is long at work when all others are done.
+
+    Raises
+    ------
+    NbprofError
+        It is no number of workers.
+    """
+    if isinstance(workers, int) and workers < 1:
+        raise NbprofError(f"executor= takes a number of processes of 1 or more, not {workers}.")
     several = _TASKS * (workers if isinstance(workers, int) else _cores() if workers is None else _WORKERS)
     size = max(1, min(_MOST_TOGETHER, files // several))
     return [tuple(range(at, min(at + size, files))) for at in range(0, files, size)]
@@ -145,8 +153,6 @@ def _executor(workers: Workers | None, tasks: int) -> Iterator[Executor]:
     """The executor that somebody gave, which stays open, or one of our own, which ends with the block."""
     if workers is None or (isinstance(workers, int) and not isinstance(workers, bool)):
         count = min(workers if workers is not None else _cores(), tasks)
-        if count < 1:
-            raise NbprofError(f"executor= takes a number of processes of 1 or more, not {workers}.")
         own = Processes(count) if count > 1 else _Here()
         try:
             yield own

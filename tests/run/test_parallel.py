@@ -1,0 +1,192 @@
+"""Hosts are read by whatever runs functions: processes, executors, a Dask cluster; from disks and object stores; and what goes wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+
+import distributed
+import pandas as pd
+import psutil
+import pytest
+import s3fs
+from moto.server import ThreadedMotoServer
+
+import nbprof.core.version
+from nbprof.core.errors import NbprofError, ReadError
+from nbprof.profiles.load import load
+from nbprof.run import parallel
+from nbprof.run.processes import Processes, WorkerEndedError
+from tests.support import pods
+
+RANKS = 12
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    """A folder of twelve ranks, more than are read in one process."""
+    folder = tmp_path_factory.mktemp("job") / "ränks of a job"
+    pods.write(folder, RANKS, 6, plant="kernel", seed=1)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def steps(job):
+    """The steps of all ranks, as one process has them."""
+    return load(job, executor=1).steps.frame
+
+
+def same(profile, steps):
+    pd.testing.assert_frame_equal(profile.steps.frame, steps)
+
+
+def test_an_executor_of_threads_reads_them(job, steps):
+    with ThreadPoolExecutor(2) as executor:
+        same(load(job, executor=executor), steps)
+        # It is somebody else's, and stays open.
+        assert executor.submit(len, "abc").result() == 3
+
+
+def test_many_hosts_are_read_by_processes_and_say_how_far_it_is(job, steps):
+    told = []
+    profile = load(job, progress=told.append)
+    same(profile, steps)
+    assert told[-1].startswith(f"reading hosts: {RANKS} of {RANKS}, ")
+    assert type(profile.run).__name__ == "CombinedRun"
+
+
+def test_few_hosts_are_read_at_once(tmp_path):
+    pods.write(tmp_path / "job", 2, 6)
+    assert type(load(tmp_path / "job").run).__name__ == "Run"
+
+
+def test_a_dask_cluster_reads_them_though_a_worker_is_killed(job, steps):
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50)
+    with cluster, distributed.Client(cluster) as client:
+        doomed, killed = next(iter(client.run(os.getpid).values())), []
+
+        def tell(_text):
+            if not killed:
+                os.kill(doomed, signal.SIGKILL)
+                killed.append(doomed)
+
+        same(load(job, executor=client, progress=tell), steps)
+        assert killed
+        assert doomed not in client.run(os.getpid).values()
+
+
+def test_an_object_store_is_read_where_the_workers_are(job, steps, monkeypatch):
+    for name, value in {"AWS_ACCESS_KEY_ID": "some", "AWS_SECRET_ACCESS_KEY": "thing"}.items():
+        monkeypatch.setenv(name, value)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        options = {"endpoint_url": f"http://{host}:{port}"}
+        store = s3fs.S3FileSystem(**options, skip_instance_cache=True)
+        store.mkdir("bucket")
+        store.put(str(job), "bucket/step 500", recursive=True)
+        same(load("s3://bucket/step 500", executor=2, storage_options=options), steps)
+        with pytest.raises(ReadError):
+            load("s3://no-such-bucket/job", executor=2, storage_options=options)
+    finally:
+        server.stop()
+
+
+def test_files_that_cannot_be_read_are_missing_and_no_error(tmp_path):
+    pods.write(tmp_path / "job", RANKS, 6, form="xspace")
+    files = sorted((tmp_path / "job").rglob("*.xplane.pb"))
+    data = files[3].read_bytes()
+    files[3].write_bytes(data[:200] + b"\xff" * 300)
+    found = load(tmp_path / "job", executor=1)
+    gone = found.pods.missing
+    assert gone["file"].tolist() == [files[3].name]
+    assert gone["reason"].str.endswith(".").all()
+    assert found.steps.frame["host"].nunique() == len(found.hosts) == RANKS - 1
+    assert f"1 file is not in these numbers, the first {files[3].name}" in str(found.receipt)
+
+
+def test_ranks_without_a_file_are_missing(tmp_path):
+    pods.write(tmp_path / "job", RANKS, 6)
+    files = sorted((tmp_path / "job").iterdir())
+    files[5].write_bytes(b"")
+    files[7].unlink()
+    assert load(tmp_path / "job", executor=1).pods.missing["host"].tolist() == ["rank 5", "rank 7"]
+    assert load(tmp_path / "job", executor=1).pods.missing["reason"].tolist() == ["No file is of this rank, which the job had."] * 2
+
+
+def test_a_folder_of_broken_files_is_an_error(tmp_path):
+    for i in range(3):
+        (tmp_path / f"host{i}.xplane.pb").write_bytes(b"\x0a\xff\xff\xff\xff\x0f broken")
+    with pytest.raises(ReadError, match="host0"):
+        load(tmp_path, executor=1)
+
+
+def test_a_worker_of_another_version_is_named(job, monkeypatch):
+    monkeypatch.setattr(parallel, "__version__", "0.0.1")
+    with pytest.raises(NbprofError, match=r"install the same version in both"), Processes(1) as executor:
+        load(job, executor=executor)
+
+
+class Nowhere(Executor):
+    """An executor whose workers lack nbprof."""
+
+    def submit(self, fn, /, *args, **kwargs):
+        future = Future()
+        future.set_exception(ModuleNotFoundError("No module named 'nbprof'", name="nbprof"))
+        return future
+
+
+def test_a_worker_without_nbprof_is_told_to_have_it(job):
+    with pytest.raises(NbprofError, match=f"a worker has no nbprof .*install version {nbprof.core.version.__version__} there"):
+        load(job, executor=Nowhere())
+
+
+@pytest.mark.parametrize("wrong", [0, -2, "two", 1.5])
+def test_what_is_no_executor_is_named(job, wrong):
+    with pytest.raises(NbprofError, match="executor= takes"):
+        load(job, executor=wrong)
+
+
+def test_a_process_that_is_killed_is_started_anew():
+    with Processes(1) as executor:
+        first = executor.submit(os.getpid).result()
+        os.kill(first, signal.SIGKILL)
+        assert executor.submit(os.getpid).result() != first
+        with pytest.raises(WorkerEndedError, match="ended twice"):
+            executor.submit(os._exit, 1).result()
+
+
+def test_errors_of_a_process_are_those_of_the_function():
+    with Processes(1) as executor:
+        with pytest.raises(ZeroDivisionError):
+            executor.submit(divmod, 1, 0).result()
+        # What it prints is no answer.
+        assert executor.submit(print, "hello").result() is None
+
+
+def test_who_gives_up_leaves_no_process_behind(job):
+    def stop(_text):
+        raise KeyboardInterrupt
+
+    before = set(psutil.Process().children())
+    with pytest.raises(KeyboardInterrupt):
+        load(job, executor=2, progress=stop)
+    assert set(psutil.Process().children()) <= before
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("nbprof process")]
+
+
+def test_a_rank_is_opened_as_if_it_were_alone(job):
+    profile = load(job, executor=1)
+    alone = load(next(path for path in sorted(job.iterdir()) if "7" in path.name.partition(".")[0]))
+    one = profile.rank(7)
+    assert one.hosts == alone.hosts
+    pd.testing.assert_frame_equal(one.steps.frame, alone.steps.frame)
+    assert one.trace.lanes.equals(alone.trace.lanes)
+
+
+def test_a_planted_straggler_is_found_among_hosts_read_apart(job):
+    found = load(job, executor=1).pods.stragglers
+    assert found.loc[found["straggler"], "host"].nunique() == 1
