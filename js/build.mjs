@@ -1,5 +1,5 @@
 // Builds the bundles with esbuild:
-//   node js/build.mjs          nbprof/static/dashboard.js, for anywidget and HTML pages
+//   node js/build.mjs          nbprof/static/dashboard.js, for anywidget and HTML pages, and usual.js, for most outputs
 //   node js/build.mjs --lab    lib/lab/index.js, which jupyter-builder makes the lab extension from
 //   node js/build.mjs --page   build/dev.js, for js/tests/dev.html
 //   node js/build.mjs --watch  the first one, again at each change
@@ -37,16 +37,27 @@ const styles = {
 const names = join(here, "../nbprof/tools/names.json");
 
 /** "nbprof:views": what draws each tab, by its id: a view adds a file, and a line to the names. */
-const views = {
+const views = (usual) => ({
   name: "views",
   setup(build) {
     build.onResolve({ filter: /^nbprof:views$/ }, () => ({ path: "views", namespace: "nbprof-views" }));
+    const known = async () => JSON.parse(await readFile(names, "utf8")).filter(({ rare }) => !(usual && rare));
+    build.onLoad({ filter: /names\.json$/ }, async () => ({ contents: JSON.stringify(await known()), loader: "json" }));
     build.onLoad({ filter: /.*/, namespace: "nbprof-views" }, async () => {
-      const ids = JSON.parse(await readFile(names, "utf8")).map(({ id }) => id);
+      const ids = (await known()).map(({ id }) => id);
       const lines = ids.map((id) => `import { render as ${id} } from "./${id.replaceAll("_", "-")}/view.ts";`);
       const contents = `${lines.join("\n")}\nexport default { ${ids.join(", ")} };`;
       return { contents, loader: "ts", resolveDir: join(here, "views"), watchFiles: [names] };
     });
+  },
+});
+
+/** What asks Python is never called where there is none to ask, as in an output that is read without nbprof's extension. */
+const alone = {
+  name: "alone",
+  setup(build) {
+    const contents = "export const LiveSource = null, actions = null;";
+    build.onLoad({ filter: /views.(trace.live|actions)\.ts$/ }, () => ({ contents, loader: "ts" }));
   },
 };
 
@@ -89,9 +100,21 @@ const options = {
   charset: "utf8",
   legalComments: "none",
   logLevel: "info",
-  plugins: [styles, views, help],
+  plugins: [styles, views(false), help],
 };
 
+const whole = {
+  entryPoints: [join(here, "hosts/dashboard.ts")],
+  outfile: join(here, "../nbprof/static/dashboard.js"),
+  minify: !dev,
+};
+/** In an output whose tabs most outputs have: nothing else is in its script, which each output of a notebook holds. */
+const usual = {
+  ...whole,
+  entryPoints: [join(here, "hosts/page.ts")],
+  outfile: join(here, "../nbprof/static/usual.js"),
+  plugins: [styles, views(true), alone, help],
+};
 const target = lab
   ? {
       entryPoints: [join(here, "lab/index.ts")],
@@ -100,38 +123,37 @@ const target = lab
     }
   : page
     ? { entryPoints: [join(here, "tests/dev.ts")], outfile: join(here, "../build/dev.js") }
-    : {
-        entryPoints: [join(here, "hosts/dashboard.ts")],
-        outfile: join(here, "../nbprof/static/dashboard.js"),
-        minify: !dev,
-      };
+    : whole;
 
 if (watch) {
   const context = await esbuild.context({ ...options, ...target });
   await context.watch();
-} else {
-  const bundle = !lab && !page;
-  const built = await esbuild.build({ ...options, ...target, write: !bundle });
+} else if (lab || page) {
+  await esbuild.build({ ...options, ...target });
   if (lab) {
     const text = `export default ${JSON.stringify(await pages())};\n`;
     await writeFile(join(dirname(target.outfile), "docs.js"), text);
   }
-  if (bundle) {
-    const [{ text }] = built.outputFiles;
-    // What esbuild leaves: single uses, repeated conditions, functions called once.
-    const code = Buffer.from(
-      dev
-        ? text
-        : (
-            await minify(text, {
-              module: true,
-              ecma: 2020,
-              compress: { passes: 3 },
-            })
-          ).code,
-    );
-    await mkdir(dirname(target.outfile), { recursive: true });
-    await writeFile(target.outfile, code);
-    console.log(`${(code.length / 1000).toFixed(1)} kB, ${(gzipSync(code).length / 1000).toFixed(1)} kB gzipped`);
-  }
+} else {
+  for (const one of [whole, usual]) await bundle(one);
+}
+
+async function bundle(one) {
+  const built = await esbuild.build({ ...options, ...one, write: false });
+  const [{ text }] = built.outputFiles;
+  // What esbuild leaves: single uses, repeated conditions, functions called once.
+  const code = Buffer.from(
+    dev
+      ? text
+      : (
+          await minify(text, {
+            module: true,
+            ecma: 2020,
+            compress: { passes: 3 },
+          })
+        ).code,
+  );
+  await mkdir(dirname(one.outfile), { recursive: true });
+  await writeFile(one.outfile, code);
+  console.log(`${(code.length / 1000).toFixed(1)} kB, ${(gzipSync(code).length / 1000).toFixed(1)} kB gzipped`);
 }

@@ -14,19 +14,19 @@ export interface MemoryId {
   time_ms: Float64Array;
   /** 1 allocation, 0 deallocation */
   allocation: Uint8Array;
-  requested_bytes: Float64Array;
-  allocated_bytes: Float64Array;
+  requested_bytes: NumberArray;
+  allocated_bytes: NumberArray;
   op: Coded;
   step: Int32Array;
   region_type: Coded;
   data_type: Coded;
   shape: Coded;
-  stack_bytes: Float64Array;
-  heap_bytes: Float64Array;
-  free_bytes: Float64Array;
+  stack_bytes: NumberArray;
+  heap_bytes: NumberArray;
+  free_bytes: NumberArray;
   /** 0…1 */
-  fragmentation: Float64Array;
-  in_use_bytes: Float64Array;
+  fragmentation: NumberArray;
+  in_use_bytes: NumberArray;
   /** Allocations alive at the peak: op, region_type, data_type, shape, requested_bytes, allocated_bytes, percent, occurrences. */
   peak: Table;
   /** What is alive at every drawn event; null where blocks cannot be told apart. */

@@ -23,8 +23,10 @@ export interface Lane {
   duration: Uint32Array;
   name_code: Uint32Array | Uint16Array | Uint8Array;
   depth: Uint8Array | Uint16Array;
-  /** Self time in ticks. */
-  self: Uint32Array;
+  /** Ticks of what lies inside of each, which is no self time of its own. */
+  inside?: Uint32Array | Uint16Array | Uint8Array;
+  /** Self time in ticks: in reports of 0.2 and before instead. */
+  self?: Uint32Array;
   /** Of work on a device: 1 + the place of its framework op among the names, 0 where none is known. */
   op?: Uint32Array | Uint16Array | Uint8Array;
   /** Number of each event in the profile: what a live source calls it. */
@@ -34,8 +36,8 @@ export interface Lane {
   /** Made from what was recorded rather than recorded. */
   derived: boolean;
   /** Of a counter: ns since the origin, what it is from then on, and what that is in. */
-  time?: Float64Array;
-  value?: Float64Array;
+  time?: Float64Array | Int32Array | Uint32Array;
+  value?: Float64Array | Float32Array | Uint32Array | Uint16Array | Uint8Array;
   unit?: "bytes" | "percent" | "count";
 }
 

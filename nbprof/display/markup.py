@@ -15,7 +15,7 @@ from nbprof.display import wording
 CODE = "font:12px ui-monospace,Menlo,Consolas,monospace"
 SOFT = "opacity:.7"
 # A notebook sets the text of cells to the right, a code host draws their borders, both colour every second row. Short, since what is said
-# of a cell is in an output hundreds of times.
+# of a cell is in an output hundreds of times; so are the quotes, which JSON escapes where they are double.
 _CELL = "padding:3px 12px 3px 0;border:0"
 _ROW = "border:0;border-bottom:1px solid #8884;background:none"
 
@@ -25,9 +25,9 @@ def table(title: str, scope: str, heads: list[str], rows: list[list[str]], align
     if not rows:
         return ""
     sides = [f"{_CELL};text-align:{'right' if side == 'r' else 'left'}" for side in align]
-    head = "".join(f'<th style="{side};font-weight:600">{text(label)}</th>' for side, label in zip(sides, heads, strict=True))
+    head = "".join(f"<th style='{side};font-weight:600'>{text(label)}</th>" for side, label in zip(sides, heads, strict=True))
     body = "".join(
-        f'<tr style="{_ROW}">' + "".join(f'<td style="{side}">{cell}</td>' for side, cell in zip(sides, row, strict=True)) + "</tr>"
+        f"<tr style='{_ROW}'>" + "".join(f"<td style='{side}'>{cell}</td>" for side, cell in zip(sides, row, strict=True)) + "</tr>"
         for row in rows
     )
     style = "border-collapse:collapse;border:0;margin:0;font-size:12px;line-height:18px"
@@ -81,7 +81,8 @@ def kernel(full: str) -> str:
 
 
 def _code(full: str, shown: str) -> str:
-    return f'<code style="{CODE}" title="{text(full[:300])}">{text(shown)}</code>'
+    whole = f" title='{text(full[:300])}'" if shown != full else ""
+    return f"<code style='{CODE}'{whole}>{text(shown)}</code>"
 
 
 def picture(png: bytes, alt: str, width: int = 700) -> str:
@@ -100,7 +101,7 @@ def bar(percent: float, colour: str) -> str:
     """A bar on its track."""
     width = round(min(max(wording.real(percent) or 0.0, 0.0), 100.0), 1)
     track = "display:inline-block;width:100px;height:8px;background:#8883"
-    return f'<span style="{track}"><span style="display:block;width:{width}%;height:8px;background:{colour}"></span></span>'
+    return f"<span style='{track}'><span style='display:block;width:{width}%;height:8px;background:{colour}'></span></span>"
 
 
 def cell(table: dict[str, Any], key: str, row: int) -> Any:

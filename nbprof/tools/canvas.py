@@ -1,8 +1,9 @@
-"""A small drawing surface over Pillow: text that measures itself, bars, rules; drawn at 2x, kept at the pixels of a 1.5x screen."""
+"""A small drawing surface over Pillow: text that measures itself, bars, rules, at the pixels of a 1.5x screen."""
 
 from __future__ import annotations
 
 import unicodedata
+import zlib
 from functools import lru_cache
 from io import BytesIO
 
@@ -12,15 +13,17 @@ INK, TEXT, SOFT, FAINT, LINE, TRACK, GROUND = "#000000", "#212121", "#6B6B6B", "
 
 WIDTH = 1400
 """Units in which a run's picture is drawn, two to a point."""
+_SCALE = 0.75
+"""Pixels of a unit. Letters on whole pixels look alike each time, which packs better than what is made smaller afterwards."""
 _PLAIN = str.maketrans(
     {"–": "-", "—": "-", "−": "-", "µ": "u", "μ": "u", "×": "x", "→": ">", "≥": ">=", "≤": "<=", "✓": "+", "█": "|", "\u00a0": " "}
 )
-# Soft edges of letters are most of a picture, and pictures a large part of a notebook: 32 shades of them look as 96 do.
-_COLOURS = 32
+# Soft edges of letters are most of a picture, and pictures a large part of a notebook: 24 shades of them look as 96 do.
+_COLOURS = 24
 
 
 @lru_cache(maxsize=32)
-def font(size: int) -> ImageFont.FreeTypeFont:
+def font(size: float) -> ImageFont.FreeTypeFont:
     """The font that Pillow brings along, so that a picture looks the same on every machine."""
     face = ImageFont.load_default(size)
     if not isinstance(face, ImageFont.FreeTypeFont):
@@ -49,12 +52,12 @@ class Canvas:
     Parameters
     ----------
     width, height : int
-        Pixels; `height` is the most that can be drawn on.
+        Units; `height` is the most that can be drawn on.
     """
 
     def __init__(self, width: int, height: int) -> None:
         self.width = width
-        self._image = Image.new("RGB", (width, height), GROUND)
+        self._image = Image.new("RGB", (round(width * _SCALE), round(height * _SCALE)), GROUND)
         self._draw = ImageDraw.Draw(self._image)
 
     def text(self, x: float, y: float, text: str, size: int = 22, colour: str = TEXT, *, bold: bool = False, align: str = "l") -> float:
@@ -62,13 +65,15 @@ class Canvas:
         text = printable(text)
         width = self.measure(text, size)
         left = x if align == "l" else x - width if align == "r" else x - width / 2
-        # The font has one weight: a stroke of half a pixel in the same colour reads as semibold.
-        self._draw.text((left, y), text, fill=colour, font=font(size), stroke_width=size / 44 if bold else 0, stroke_fill=colour)
+        # The font has one weight: a thin stroke in the same colour reads as semibold.
+        stroke = size * _SCALE / 44 if bold else 0
+        place = (round(left * _SCALE), round(y * _SCALE))
+        self._draw.text(place, text, fill=colour, font=font(size * _SCALE), stroke_width=stroke, stroke_fill=colour)
         return left + width
 
     def measure(self, text: str, size: int) -> float:
-        """Width in pixels."""
-        return float(font(size).getlength(printable(text)))
+        """Width in units."""
+        return float(font(size * _SCALE).getlength(printable(text))) / _SCALE
 
     def fit(self, text: str, size: int, width: float, *, keep_end: bool = False) -> str:
         """The text cut to a width, with an ellipsis at the cut."""
@@ -98,30 +103,27 @@ class Canvas:
         """A filled rectangle; nothing when it has no area."""
         if right - left < 1 or bottom - top < 1:
             return
-        area = (round(left), round(top), round(right) - 1, round(bottom) - 1)
+        x, y = round(left * _SCALE), round(top * _SCALE)
+        area = (x, y, max(round(right * _SCALE) - 1, x), max(round(bottom * _SCALE) - 1, y))
         if radius:
-            self._draw.rounded_rectangle(area, radius, fill=colour)
+            self._draw.rounded_rectangle(area, radius * _SCALE, fill=colour)
         else:
             self._draw.rectangle(area, fill=colour)
 
     def rule(self, left: float, right: float, y: float, colour: str = LINE, dash: int = 0) -> None:
         """A horizontal hairline."""
-        if not dash:
-            self.box(left, y, right, y + 2, colour)
-            return
-        x = left
-        while x < right:
-            self.box(x, y, min(x + dash, right), y + 2, colour)
-            x += 2 * dash
+        # One pixel: two units would be one here and two there.
+        y = round(y * _SCALE) / _SCALE
+        for x in range(round(left), round(right), 2 * dash) if dash else [left]:
+            self.box(x, y, min(x + dash, right) if dash else right, y + 1, colour)
 
     def png(self, height: float) -> bytes:
         """The sheet down to `height` as a PNG with a palette."""
-        sheet = self._image.crop((0, 0, self.width, round(height)))
-        sheet = sheet.resize((self.width * 3 // 4, max(1, sheet.height * 3 // 4)), Image.Resampling.LANCZOS)
+        sheet = self._image.crop((0, 0, self._image.width, max(1, round(height * _SCALE))))
         flat = sheet.quantize(_COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
         # The octree averages the ground with the lightest edges of letters; on a page that is a visible grey box.
         palette = flat.getpalette() or []
         flat.putpalette([255 if level >= 252 else level for level in palette])
         out = BytesIO()
-        flat.save(out, "PNG", optimize=True, dpi=(144, 144))
+        flat.save(out, "PNG", optimize=True, compress_type=zlib.Z_FILTERED, dpi=(144, 144))
         return out.getvalue()

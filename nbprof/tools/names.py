@@ -22,6 +22,8 @@ class Name(NamedTuple):
         Other words for it.
     of : str
         What it is a tab of.
+    rare : bool
+        Whether most outputs lack it: the script of those does not draw it.
     """
 
     id: str
@@ -29,6 +31,7 @@ class Name(NamedTuple):
     about: str
     also: list[str] = []  # noqa: RUF012  never changed
     of: str = "a profile"
+    rare: bool = False
 
 
 _ALL = [Name(**row) for row in json.loads(Path(__file__).with_name("names.json").read_text("utf-8"))]
@@ -37,6 +40,10 @@ NAMES = {name.id: name for name in _ALL if name.of == "a profile"}
 """The tabs of a profile, by id."""
 COMPARE = next(name for name in _ALL if name.of == "a comparison")
 """The tab of a comparison, which comes after those of a profile."""
+
+
+RARE = {name.id for name in _ALL if name.rare}
+"""Tabs that most outputs lack."""
 
 
 def by_word() -> dict[str, str]:

@@ -127,6 +127,22 @@ def test_the_fragment_carries_module_and_data_and_nothing_foreign_in_the_script(
     assert fragment.index("data-nbprof-static") < fragment.index("<script")
 
 
+def test_a_report_of_usual_tabs_has_the_smaller_module_and_any_other_the_whole(built):
+    (built.parent / "usual.js").write_text("export const usual = 1")
+
+    def held(*tabs):
+        script = html.fragment(b"", "", version="1.2.3", tabs=tabs)
+        code, version = (re.search(rf'{name} = "([^"]*)"', script)[1] for name in ("const code", "version"))
+        return gzip.decompress(codec.from_text(code)), version
+
+    small, whole_one = (built.parent / "usual.js").read_bytes(), built.read_bytes()
+    # Outputs of both kinds may be on one page.
+    assert held("overview", "trace") == (small, "1.2.3 usual")
+    assert held("overview", "hlo", "trace") == held("compare") == (whole_one, "1.2.3")
+    (built.parent / "usual.js").unlink()
+    assert held("overview", "trace") == (whole_one, "1.2.3")
+
+
 def test_two_outputs_have_two_keys(built):
     keys = {re.search(r'data-nbprof="(\w+)"', html.fragment(codec.pack(whole(steps=n)), "", version="1"))[1] for n in (3, 4)}
     assert len(keys) == 2

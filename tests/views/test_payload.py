@@ -356,7 +356,8 @@ def test_nested_slices_stay_nested_in_ticks():
     outer = thread["depth"] == 0
     for start, end in zip(thread["start"][~outer], ends[~outer], strict=True):
         assert ((thread["start"][outer] <= start) & (ends[outer] >= end)).any()
-    assert (thread["self"] <= thread["duration"]).all()
+    assert (thread["inside"] <= thread["duration"]).all()
+    assert len(thread["inside"]) == len(thread["start"])
 
 
 def test_long_profiles_take_longer_ticks():

@@ -156,10 +156,10 @@ def test_a_long_counter_keeps_its_peak():
     value[7_777] = 5.0
     counter = Counter(9, "Memory", "bytes", np.arange(12_345, dtype=np.int64) * 1000, value)
     out = trace._samples(counter, 0)
-    assert len(out["time"]) <= trace.MOST_SAMPLES
+    assert len(out["time"].values) <= trace.MOST_SAMPLES
     assert out["value"].max() == 5.0
-    assert out["time"][np.argmax(out["value"])] == 7_777.0
-    assert (np.diff(out["time"]) > 0).all()
+    assert out["time"].values[np.argmax(out["value"])] == 7_777.0
+    assert (np.diff(out["time"].values) > 0).all()
 
 
 def test_a_long_counter_holds_what_it_ended_at_while_nothing_happens():
@@ -169,7 +169,7 @@ def test_a_long_counter_holds_what_it_ended_at_while_nothing_happens():
     time[1500:] += 10**9
     value = np.tile([1.0, 9.0, 4.0], 1000)
     out = trace._samples(Counter(9, "Memory", "bytes", time, value), 0)
-    before = np.searchsorted(out["time"], time[1500] / 1000) - 1
+    before = np.searchsorted(out["time"].values, time[1500] / 1000) - 1
     assert out["value"][before] == value[1499]
 
 
@@ -183,7 +183,7 @@ def test_a_long_share_of_time_is_the_mean_of_equal_parts():
     time[2000:] += (time[-1] - time[0]) // 9
     value[1999] = 0.0
     out = trace._samples(Counter(9, "Busy", "percent", time, value), int(time[0]))
-    at, mean = out["time"] * 1000 + time[0], out["value"]
+    at, mean = out["time"].values * 1000 + time[0], out["value"]
     assert len(at) <= trace.MOST_SAMPLES
     assert (mean[:-1] * np.diff(at)).sum() == pytest.approx((value[:-1] * np.diff(time)).sum(), rel=1e-3)
     inside = (at[:-1] >= time[1999]) & (at[1:] <= time[2000])

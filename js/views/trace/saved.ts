@@ -133,9 +133,9 @@ export class SavedSource implements Source {
     // With the one before the window: it holds until the first inside.
     const first = Math.max(0, lowest(time.length, (i) => (time[i] as number) > from) - 1);
     const last = lowest(time.length, (i) => (time[i] as number) > to);
-    const part = value.subarray(first, last);
+    const part = Float64Array.from(value.subarray(first, last));
     return {
-      time: time.subarray(first, last),
+      time: Float64Array.from(time.subarray(first, last)),
       low: part,
       high: part,
       last: part,

@@ -1,13 +1,17 @@
-"""The built front end (nbprof/static/dashboard.js), read once."""
+"""The built front end, read once: nbprof/static/dashboard.js, and beside it usual.js, which lacks the tabs that most outputs lack."""
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+from collections.abc import Collection
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
+from nbprof.tools.names import RARE
 
 PATH = Path(__file__).parents[2] / "static" / "dashboard.js"
 
@@ -29,14 +33,30 @@ def script() -> str:
         ) from error
 
 
-def packed() -> str | None:
-    """The gzipped module as `codec.to_text` writes it; None where it was never built, so that a report is static and not impossible."""
-    try:
-        return _packed(PATH, PATH.stat().st_mtime_ns)
-    except FileNotFoundError:
-        return None
+class Module(NamedTuple):
+    """A module of the front end, as an output holds it.
+
+    Parameters
+    ----------
+    kind : str
+        Empty for the one that draws every tab. Outputs of one version and kind on a page share a running copy.
+    text : str
+        The gzipped module as `codec.to_text` writes it.
+    """
+
+    kind: str
+    text: str
 
 
-@lru_cache(maxsize=2)
+def module(tabs: Collection[str] | None = None) -> Module | None:
+    """The smallest module that draws these tabs, or all; None where it was never built, so that a report is static and not impossible."""
+    for kind in [""] if tabs is None or RARE.intersection(tabs) else ["usual", ""]:
+        path = PATH.with_name(f"{kind}.js") if kind else PATH
+        with contextlib.suppress(FileNotFoundError):
+            return Module(kind, _packed(path, path.stat().st_mtime_ns))
+    return None
+
+
+@lru_cache(maxsize=4)
 def _packed(path: Path, changed: int) -> str:  # noqa: ARG001  a new build is a new entry of the cache
     return codec.to_text(gzip.compress(path.read_bytes(), 9, mtime=0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,9 @@ for (const root of document.querySelectorAll('[data-nbprof="' + key + '"]:not([d
 }
 """
 
+# Each output has it: without what is for those who read it here.
+_LOADER = "\n".join(line.strip() for line in _LOADER.splitlines() if line and not line.strip().startswith("//"))
+
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -108,7 +112,7 @@ BODY
 """
 
 
-def fragment(packed: bytes, static: str, *, version: str, height: int = 0, live: bool = True) -> str:
+def fragment(packed: bytes, static: str, *, version: str, tabs: Collection[str] | None = None, height: int = 0, live: bool = True) -> str:
     """The HTML of a cell's output: complete in itself, live where scripts run, static elsewhere.
 
     Parameters
@@ -119,23 +123,26 @@ def fragment(packed: bytes, static: str, *, version: str, height: int = 0, live:
         What `static_html` gives.
     version : str
         Outputs of one version on a page share one copy of the running module.
+    tabs : collection of str, optional
+        What is drawn; where they are tabs that most reports have, the script is smaller.
     height : int
         Height of the live view in px, 0 for the natural one.
     live : bool
         False: the static part alone.
     """
-    code = bundle.packed() if live else None
+    module = bundle.module(tabs) if live else None
     inner = f'<div data-nbprof-static="">{static}</div>'
-    if code is None:
+    if module is None:
         return inner
     key = hashlib.sha256(packed).hexdigest()[:16]
     options: dict[str, Any] = {"live": False, **({"height": height} if height else {})}
     script = _LOADER
+    whose = f"{version} {module.kind}".strip()
     # Text of our own letters and the JSON of our own words: nothing foreign comes into the script.
-    for name, value in (("LETTERS", _js(codec.LETTERS)), ("KEY", _js(key)), ("VERSION", _js(version)), ("OPTIONS", _js(options))):
+    for name, value in (("LETTERS", _js(codec.LETTERS)), ("KEY", _js(key)), ("VERSION", _js(whose)), ("OPTIONS", _js(options))):
         script = script.replace(name, value, 1)
     # From the last place to the first: data that hold one of the words must not be taken for the place.
-    script = script.replace("DATA", codec.to_text(packed), 1).replace("CODE", code, 1)
+    script = script.replace("DATA", codec.to_text(packed), 1).replace("CODE", module.text, 1)
     return f'<div data-nbprof="{key}">{inner}<script type="module">{script}</script></div>'
 
 
@@ -153,12 +160,12 @@ def page(run: Run, payload: dict[str, Any]) -> str:  # noqa: ARG001  called like
         payload = {**payload, "meta": {**meta, "notice": _static_notice(meta)}}
     static = static_html(payload, register.chart(payload))
     title = f"{meta['label']} · {payload['overview']['verdict']['word']} · nbprof"
-    return document(codec.pack(payload), static, title=title, version=meta["version"])
+    return document(codec.pack(payload), static, title=title, version=meta["version"], tabs=[tab["id"] for tab in meta["tabs"]])
 
 
-def document(packed: bytes, static: str, *, title: str, version: str) -> str:
+def document(packed: bytes, static: str, *, title: str, version: str, tabs: Collection[str] | None = None) -> str:
     """One self-contained HTML document of what `fragment` takes; `title` is foreign text."""
-    body = fragment(packed, static, version=version)
+    body = fragment(packed, static, version=version, tabs=tabs)
     return _PAGE.replace("BODY", body, 1).replace("TITLE", escape(wording.one_line(title)), 2).replace("VERSION", escape(version), 1)
 
 

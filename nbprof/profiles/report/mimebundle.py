@@ -60,7 +60,8 @@ def mimebundle(
     version = payload["meta"]["version"]
     png = register.picture(payload) if drawn else None
     chart = register.chart(payload) if drawn else None
-    html = fragment(packed, static_html(payload, chart), version=version, height=height or 0, live=live)
+    tabs = [tab["id"] for tab in payload["meta"]["tabs"]]
+    html = fragment(packed, static_html(payload, chart), version=version, tabs=tabs, height=height or 0, live=live)
     data: dict[str, Any] = {MIME: saved(run, packed, html, version, height)} if live else {}
     data["text/html"] = html
     if png is not None:

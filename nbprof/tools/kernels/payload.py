@@ -42,8 +42,9 @@ def payload(run: Run) -> dict[str, Any]:
     return {
         "empty": _empty(run) if kernels.empty else None,
         "chip": chip(run),
-        "table": hidden(shown, longest["at_ms"], longest["for_ms"]),
+        # The names of both are long and mostly the same: so close together gzip finds them again.
         "by_name": _folded(analysis.by_name(kernels), "kernel", kernels),
+        "table": hidden(shown, longest["at_ms"], longest["for_ms"]),
         "by_op": _folded(analysis.by_op(kernels), "op", kernels),
         "top": _top(kernels),
         "figures": [] if kernels.empty else figures(run),

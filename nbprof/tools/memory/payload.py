@@ -11,7 +11,7 @@ import pandas as pd
 from nbprof.analysis.memory import alive as memory_alive
 from nbprof.dialects.xplane.memory import DATA_TYPES
 from nbprof.display import wording
-from nbprof.display.codec import Delta, coded, short
+from nbprof.display.codec import Delta, coded, numbers, short
 from nbprof.tools.common import by_jax, by_torch, bytes_figure, figure, unknown
 from nbprof.tools.tables import floats, table
 
@@ -82,14 +82,16 @@ def _one(run: Run, row: dict[Any, Any], most: int) -> dict[str, Any]:
         "total": len(full),
         "time_ms": short(floats(kept["time_ms"])),
         "allocation": kept["event"].isin(["allocation"]).to_numpy(np.uint8) if len(kept) else np.zeros(0, np.uint8),
-        "requested_bytes": short(floats(kept["requested_bytes"])),
-        "allocated_bytes": short(floats(kept["allocated_bytes"])),
+        "requested_bytes": numbers(floats(kept["requested_bytes"])),
+        "allocated_bytes": numbers(floats(kept["allocated_bytes"])),
         "op": coded(kept["op"].tolist()),
         "step": _steps(kept),
         "region_type": coded(kept["region_type"].tolist()),
         "data_type": coded(_typed(kept)["data_type"].tolist()),
         "shape": coded(kept["shape"].tolist()),
-        **{key: short(floats(kept[key])) for key in ("stack_bytes", "heap_bytes", "free_bytes", "fragmentation", "in_use_bytes")},
+        **{key: numbers(floats(kept[key])) for key in ("stack_bytes", "heap_bytes", "free_bytes", "in_use_bytes")},
+        # Drawn, and shown with four digits.
+        "fragmentation": floats(kept["fragmentation"]).astype(np.float32),
         "peak": _alive(_typed(_shares(alive.head(MOST_ALIVE), peak))),
         "moments": _moments(full, drawn, most),
         "ops": table(_most(of_id(run.memory_ops, row["memory_id"])), "memory.ops", _OPS),

@@ -4,7 +4,7 @@ import { count } from "../../../lib/format.js";
 import type { Lane } from "../../../lib/payload.js";
 import { covered, type Row, visible } from "../rows.js";
 import type { LaneBusy, RangeInfo, Share } from "../source.js";
-import type { At, SavedLanes } from "./lanes.js";
+import { type At, type SavedLanes, selfTicks } from "./lanes.js";
 
 /** Most names that are told one by one. */
 const MOST = 400;
@@ -28,7 +28,7 @@ export function shares(saved: SavedLanes, places: readonly number[], from: numbe
         const end = level.end[i] as number;
         if (!inside(start, end, from, to)) continue;
         const index = level.slice[i] as number;
-        const whole = (lane.self[index] as number) * saved.tick;
+        const whole = selfTicks(lane, index) * saved.tick;
         const [left, right] = [Math.max(start, from), Math.min(end, to)];
         const own = start >= from && end <= to ? whole : Math.min(whole, ownPart(levels[depth + 1], left, right));
         sums.add({ lane: place, index }, own, right - left);
@@ -134,7 +134,10 @@ export function manyInfo(saved: SavedLanes, events: readonly number[]): RangeInf
   const from = Math.min(...found.map((at) => saved.start(at)));
   const to = Math.max(...found.map((at) => saved.start(at) + saved.duration(at)));
   const sums = new Sums(saved, to - from);
-  for (const at of found) sums.add(at, (saved.lanes[at.lane]?.self[at.index] ?? 0) * saved.tick, saved.duration(at));
+  for (const at of found) {
+    const lane = saved.lanes[at.lane];
+    if (lane) sums.add(at, selfTicks(lane, at.index) * saved.tick, saved.duration(at));
+  }
   return { from, to, ...cut(sums.list()), lanes: [], idle: [], count: found.length, note: "" };
 }
 

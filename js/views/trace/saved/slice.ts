@@ -5,7 +5,7 @@ import { CATEGORIES, type Coded, type ColumnData, type Lane, type Links } from "
 import { lowest } from "../../../lib/search.js";
 import { MOST_NAME } from "../ask.js";
 import type { Arrow, Kind, SliceInfo, Where } from "../source.js";
-import type { At, SavedLanes, Source } from "./lanes.js";
+import { type At, type SavedLanes, type Source, selfTicks } from "./lanes.js";
 import { alike, neighbour } from "./step.js";
 import { stepIndex, stepName } from "./steps.js";
 
@@ -72,7 +72,7 @@ export function sliceInfo(saved: SavedLanes, event: number): SliceInfo | null {
     full_name: slice.name,
     process: lane.process,
     thread: lane.name,
-    self_ns: (lane.self[at.index] as number) * saved.tick,
+    self_ns: selfTicks(lane, at.index) * saved.tick,
     same: peers(saved, at),
     parent: parent && saved.ref(parent),
     op: saved.trace.names[(lane.op?.[at.index] ?? 0) - 1] ?? (tab === "kernels" ? opOf(payload, slice.name) : ""),
