@@ -80,7 +80,7 @@ export function oneWorker(parent: HTMLElement, pods: Pods, state: Shown): void {
         "beside the median worker, means over the steps, ms",
         h(
           "span.pod-links",
-          link("all hosts", () => state.select(-1)),
+          link("close", () => state.select(-1)),
         ),
       ),
       found.length

@@ -49,6 +49,8 @@ export class Shown {
     this.worker = worker;
     this.at = at;
     this.tell();
+    // The devices of one host are workers too, of a host that cannot be chosen.
+    if (!this.context.payload.meta.hosts) return;
     this.context.store.set("host", worker < 0 ? null : this.hostOf(worker));
   }
 

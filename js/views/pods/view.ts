@@ -362,8 +362,9 @@ function stragglerTable(el: HTMLElement, context: ViewContext, state: Shown): vo
     ],
     rowClass: (row) => (numberAt(data.data["straggler"], row) ? "sel" : ""),
     onRow: (row) => {
-      const name = textAt(data.data["host"], row);
-      const worker = pods.workers.findIndex((each, i) => each === name || textAt(pods.hosts, i) === name);
+      const host = textAt(data.data["host"], row);
+      const device = `${host}:${numberAt(data.data["device"], row)}`;
+      const worker = pods.workers.findIndex((name) => name === host || name === device);
       if (worker >= 0) state.select(worker);
     },
   });
