@@ -17,6 +17,7 @@ from nbprof.core.errors import CaptureError, NbprofError
 BACKENDS = ("tensorflow", "jax", "torch")
 """The frameworks that can be recorded, in the order of preference."""
 
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+://)")
 LONGEST_S = 24 * 3600.0
 """A recording with a time limit ends within a day; a longer one would fill any memory."""
 
@@ -83,6 +84,11 @@ class Options:
     def __post_init__(self) -> None:
         if self.backend not in ("auto", *BACKENDS):
             raise CaptureError(f"unknown backend {self.backend!r}: choose auto, tensorflow, jax or torch")
+        if self.logdir is not None and (found := _URL.match(self.logdir)):
+            raise CaptureError(
+                f"profilers write to folders of this machine, and {self.logdir!r} is a URL: leave --logdir out, and copy the run to "
+                f"{found[1]} afterwards; nbprof.load opens it there"
+            )
         if self.host_level not in (0, 1, 2, 3):
             raise CaptureError(f"the host level must be 0, 1, 2 or 3, not {self.host_level!r}")
         if self.steps is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from nbprof.formats.msprof.export import exported
 from nbprof.formats.register import by_name
 from nbprof.profiles import live
 from nbprof.profiles.profile import Profile
-from nbprof.profiles.progress import shown
 from nbprof.run.many import CombinedRun
 from nbprof.run.parallel import MANY, Workers
 from nbprof.run.run import Run
@@ -129,8 +127,7 @@ def read(
     files = exported(lambda: find(source, run, ways), progress)
     capture = captured(files)
     if by_name(files.format).apart and len(files.files) > (MANY if executor is None else 1):
-        with nullcontext(progress) if progress is not None else shown() as tell:
-            return Profile(CombinedRun.read_apart(files, capture, tell, workers=executor, given_peaks=given))
+        return Profile(CombinedRun.read_apart(files, capture, progress, workers=executor, given_peaks=given))
     return Profile(Run.read(files, capture=capture, progress=progress, given_peaks=given))
 
 

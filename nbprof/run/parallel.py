@@ -19,6 +19,7 @@ from nbprof.core.files import RunFiles, size_text, some
 from nbprof.core.version import __version__
 from nbprof.run.partial import PartialError
 from nbprof.run.processes import Processes, WorkerEndedError
+from nbprof.run.progress import shown
 
 Workers = Any
 """A `concurrent.futures.Executor`, a `dask.distributed.Client`, or how many processes of this machine."""
@@ -83,7 +84,7 @@ def read(
     missing: dict[int, Missing] = {}
     first: Exception | None = None
     began = told = time.perf_counter()
-    with _executor(workers, len(together)) as executor:
+    with shown(progress) as tell, _executor(workers, len(together)) as executor:
 
         def ask(group: Group) -> Future[bytes]:
             future = executor.submit(hosts, __version__, some(files, group), *how)
@@ -106,9 +107,9 @@ def read(
                         first = first or error
                         missing[group[0]] = Missing(files.files[group[0]].name, _reason(error))
                 now = time.perf_counter()
-                if progress is not None and (now - told > _TELL_S or not waiting):
+                if tell is not None and (now - told > _TELL_S or not waiting):
                     told = now
-                    progress(_progress([*missing, *(number for group in done for number in group)], sizes, now - began))
+                    tell(_progress([*missing, *(number for group in done for number in group)], sizes, now - began))
         except Exception as error:
             raise _of_workers(error) from error
         finally:
@@ -195,6 +196,8 @@ def _progress(done: Sequence[int], sizes: Mapping[int, int], seconds: float) -> 
     """`reading hosts: 12 of 64, 20 MiB of 104 MiB, 4 s left`."""
     read, whole = sum(sizes[number] for number in done), sum(sizes.values())
     left = seconds * (whole - read) / read if read else 0.0
+    if len(done) == len(sizes):
+        return f"{len(sizes):,} hosts read in {seconds:.0f} s" + (f", {size_text(whole)}" if whole else "")
     text = f"reading hosts: {len(done):,} of {len(sizes):,}"
     if whole:
         text += f", {size_text(read)} of {size_text(whole)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from nbprof.analysis.pods import sums
+from nbprof.analysis.pods import clocks, sums
 from nbprof.analysis.pods.compare import compare, nothing
 from nbprof.run import combine
 from nbprof.run.lazy import Group, cached, of_hosts, persisted
@@ -19,6 +19,18 @@ class PodFrames(Group):
     def sums(self) -> pd.DataFrame:
         """Time by op and kernel of each host; those of several hosts are one below the other."""
         return sums.by_host(self.run.activity, self.run.trace.events.start, self.run._host_ops[0], self.run.steps)
+
+    @persisted
+    def ahead_ms(self) -> dict[str, float]:
+        """How far the clock of each host is ahead of that of the first, where collectives tell it of all of them; else nothing."""
+        hosts = self.run.hosts
+        each = self.run.device_time.each_collective() if len(hosts) > 1 else pd.DataFrame()
+        told = clocks.clocks(hosts, each, pd.DataFrame())
+        return (
+            dict(zip(told["host"], told["offset_ms"].astype(float), strict=True))
+            if len(told) and (told["by"] == "collectives").all()
+            else {}
+        )
 
     @persisted
     def frames(self) -> dict[str, pd.DataFrame]:

@@ -56,6 +56,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_BETWEEN_HOSTS = ("straggler", "uneven_workers", "collectives")
+"""Rules that no host can answer alone."""
+
 
 class Run(Frames):
     """The frames of one profile, each computed when first asked for.
@@ -296,7 +299,7 @@ class Run(Frames):
 
     @persisted
     def _pods(self) -> tuple[pd.DataFrame, list[Note]]:
-        return pods.frame(self.steps, self._steps_and_share[2])
+        return pods.frame(self.steps, self._steps_and_share[2], self.pod_frames.ahead_ms)
 
     @cached
     def pods(self) -> pd.DataFrame:
@@ -541,8 +544,9 @@ class Run(Frames):
     def _uneven(self) -> pd.DataFrame:
         """What to change between hosts that were read apart: of the findings of each, none compares them."""
         frames = self.overview_of_files, self.steps_summary, self.tf_data.pipelines, self.tf_data.nodes, self.kernels_in_steps
-        found = advice.advice(*frames, None, advice_evidence.Evidence(spread=advice_evidence.spread(self.pods)))
-        return found[found["rule"] == "uneven_workers"]
+        spread, straggler = advice_evidence.spread(self.pods), advice_evidence.straggler(self.pod_frames.stragglers)
+        found = advice.advice(*frames, None, advice_evidence.Evidence(spread=spread, straggler=straggler))
+        return found[found["rule"].isin(_BETWEEN_HOSTS)]
 
     def _evidence(self) -> advice_evidence.Evidence:
         """Evidence for advice beyond the public frames."""
@@ -555,6 +559,7 @@ class Run(Frames):
             modules=lambda: self.programs.memory_modules,
             compiled=self.programs.compiled,
             pods=self.pods,
+            stragglers=self.pod_frames.stragglers,
             texts=advice_host_buffer.speaks_of_it(map(str, self.trace.names)),
             started=advice_host_buffer.started(self.trace),
             npu_rules=self.ascend.rules if (self.activity.devices["kind"] == "NPU").any() else None,
@@ -567,7 +572,7 @@ class Run(Frames):
     def _advice_of_files(self) -> pd.DataFrame:
         if self.parts is None:
             return self._findings
-        rows = [self._findings, self._uneven]
+        rows = [self._findings[~self._findings["rule"].isin(_BETWEEN_HOSTS)], self._uneven]
         found = pd.concat([part for part in rows if len(part)] or rows[:1], ignore_index=True)
         return found.sort_values("gain_ms_per_step", ascending=False, kind="stable", ignore_index=True).head(advice.MOST)
 

@@ -8,7 +8,7 @@ import pytest
 
 from nbprof.analysis.advice import step as advice_step
 from nbprof.analysis.advice.advice import WORTH_PERCENT, every, without_steps
-from nbprof.analysis.advice.evidence import Evidence, Padding, Placed, Spread
+from nbprof.analysis.advice.evidence import Evidence, Padding, Placed, Spread, Straggler
 from nbprof.analysis.advice.programs import Product, Work
 from nbprof.analysis.advice.step_code import Part, StepCode
 from nbprof.analysis.memory.growth import Growth
@@ -475,6 +475,10 @@ RULES = {
             {**torch(), "peak_memory_bytes": GIB, "memory_capacity_bytes": 10 * GIB, "evidence": Evidence(fragmentation=0.4, reserved_bytes=7 * GIB)},
             False,
         ),
+    ],
+    "straggler": [
+        ({"evidence": Evidence(straggler=Straggler("rank 3", 1.0, 9, 10, ""))}, True),
+        ({"evidence": Evidence(straggler=Straggler("rank 3", 0.9, 9, 10, ""))}, False),
     ],
     "uneven_workers": [
         ({"parts": {"device_compute": 60.0, "device_collectives": 9.0}, "evidence": Evidence(spread=Spread("host-a:1", 63.1, 60.0, 8))}, True),

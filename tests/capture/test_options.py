@@ -41,6 +41,7 @@ from nbprof.core.errors import CaptureError
         ({"limit_gb": 0}, "GB above 0, not 0"),
         ({"limit_gb": math.nan}, "not nan"),
         ({"limit_gb": math.inf}, "not inf"),
+        ({"logdir": "gs://bucket/logs"}, "'gs://bucket/logs' is a URL: leave --logdir out, and copy the run to gs:// afterwards"),
         ({"step": "1:2"}, "unknown option 'step': did you mean 'steps'?"),
         ({"zzz": 1}, "unknown option 'zzz': the options are backend, steps,"),
     ],

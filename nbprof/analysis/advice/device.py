@@ -266,10 +266,23 @@ def _fragmented(facts: Facts, limit: Threshold) -> Found | None:
     return Found(text, fix=fix)
 
 
+def _straggler(facts: Facts, limit: Threshold) -> Found | None:
+    """A rank that holds the others up, and not by chance."""
+    found = facts.evidence.straggler
+    if found is None or 100 * found.saved_ms < limit["least"] * facts.mean["step_time"]:
+        return None
+    text = (
+        f"The others wait for **{found.host}**, the slowest in **{found.slowest_in:,} of {found.steps:,}** steps: as fast as the median of "
+        f"them it would shorten a step by **{found.saved_ms:.2f} ms**."
+    )
+    return Found(f"{text} {found.why}".rstrip(), facts.level(found.saved_ms), found.saved_ms)
+
+
 def _uneven(facts: Facts, limit: Threshold) -> Found | None:
     """A slow worker: its compute takes longer than the others', which wait for it when they communicate."""
     found = facts.evidence.spread
-    if found is None or facts.percent["device_collectives"] < limit["least"]:
+    # What the others wait for is told by the straggler.
+    if facts.evidence.straggler is not None or found is None or facts.percent["device_collectives"] < limit["least"]:
         return None
     more = found.ms - found.mean_ms
     share = 100 * more / found.mean_ms if found.mean_ms else 0.0
@@ -373,6 +386,11 @@ RULES: tuple[AdviceRule, ...] = (
         OURS, MEMORY, ALL, "Free memory outside the largest block at the peak; for PyTorch, reserved but not allocated memory",
         "Reduce memory fragmentation", on_npu=True,
         refuted_by="peak reserved memory is the same with expandable segments", gain_is="",
+    ),
+    Rule(
+        "straggler", _straggler, Threshold("≥ {least:g} % of step time", least=1.0), OURS, Target("pods", "Pods"), ALL,
+        "A rank that is behind in most steps, or pauses, beyond chance (`p.pods.stragglers`)", "Find out why one rank is slow", on_npu=True,
+        refuted_by="another recording shows another rank as the slowest", gain_is=ABOUT,
     ),
     Rule(
         "uneven_workers", _uneven, Threshold("> {more:g} % more, ≥ {least:g} % of step time", more=5.0, least=PART_MODERATE),

@@ -81,6 +81,17 @@ class Spread:
 
 
 @dataclass(frozen=True)
+class Straggler:
+    """The rank that the others wait for: which, what it costs a step in ms, in how many of how many steps it is the slowest, and why."""
+
+    host: str
+    saved_ms: float
+    slowest_in: int
+    steps: int
+    why: str
+
+
+@dataclass(frozen=True)
 class Evidence:
     """The evidence found; None or empty for what the profile does not have.
 
@@ -106,6 +117,8 @@ class Evidence:
     placed : Placed, optional
     spread : Spread, optional
         Of device compute.
+    straggler : Straggler, optional
+        The one that costs most.
     npu_rules : DataFrame, optional
         `p.ascend.rules.frame`.
     texts : tuple of str
@@ -137,6 +150,7 @@ class Evidence:
     code: StepCode = field(default_factory=StepCode)
     placed: Placed | None = None
     spread: Spread | None = None
+    straggler: Straggler | None = None
     npu_rules: pd.DataFrame | None = None
     texts: tuple[str, ...] = ()
     tpu_start_s: float | None = None
@@ -160,6 +174,7 @@ def gather(
     modules: Callable[[], pd.DataFrame],
     compiled: Mapping[str, Named],
     pods: pd.DataFrame,
+    stragglers: pd.DataFrame,
     texts: Iterable[str] = (),
     started: float | None = None,
     npu_rules: pd.DataFrame | None = None,
@@ -172,9 +187,9 @@ def gather(
     Parameters
     ----------
     activity : Activity
-    steps, ops, kernels, memory, pods : DataFrame
+    steps, ops, kernels, memory, pods, stragglers : DataFrame
         `p.steps.frame` with its columns `kind` and `counted`,
-        `p.ops.frame`, `p.kernels.frame`, `p.memory.summary`, `p.pods.frame`.
+        `p.ops.frame`, `p.kernels.frame`, `p.memory.summary`, `p.pods.frame`, `p.pods.stragglers`.
     modules : callable
         Returns `p.memory_viewer.modules`; called only for TPUs, which store arrays in tiles.
     compiled : mapping
@@ -212,6 +227,7 @@ def gather(
         code=step_code.gather(activity, steps),
         placed=_placed(activity, ops, kernels, len(steps)),
         spread=spread(pods),
+        straggler=straggler(stragglers),
         npu_rules=npu_rules,
         texts=tuple(texts),
         tpu_start_s=started,
@@ -311,6 +327,15 @@ def _placed(activity: Activity, ops: pd.DataFrame, kernels: pd.DataFrame, steps:
     worst = mine.iloc[int(mine["self_us"].to_numpy().argmax())]
     own = float(mine["self_us"].sum())
     return Placed(100 * own / whole, own / 1000 / steps, str(worst["op"]), float(worst["avg_self_us"]))
+
+
+def straggler(found: pd.DataFrame) -> Straggler | None:
+    """Among stragglers the one without which steps would be shortest."""
+    known = found[found["straggler"].fillna(False).astype(bool) & found["saved_ms"].notna()] if len(found) else found
+    if not len(known):
+        return None
+    row = known.iloc[int(known["saved_ms"].to_numpy(np.float64).argmax())]
+    return Straggler(str(row["host"]), float(row["saved_ms"]), int(row["slowest_in"]), int(row["steps"]), str(row["why"] or ""))
 
 
 def spread(pods: pd.DataFrame) -> Spread | None:

@@ -245,6 +245,10 @@ def _part(category: str, what: str, how: Callable[[Facts], tuple[str, str]]) -> 
 
     def check(facts: Facts, limit: Threshold) -> Found | None:
         share, time = facts.percent[category], facts.mean[category]
+        if category == "device_collectives" and facts.evidence.straggler is not None:
+            # Who waits for a straggler is in a collective, and no communication takes that time.
+            time = max(0.0, time - facts.evidence.straggler.saved_ms)
+            share = 100 * time / facts.mean["step_time"]
         if share < limit["moderate"]:
             return None
         title, fix = how(facts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +18,7 @@ COLUMNS = ["step", "worker", *_TIMES, "bottleneck", "name", "start_ms", "host", 
 SUMMARY = frames.names("pods.summary")
 
 
-def frame(steps: pd.DataFrame, cores: pd.DataFrame) -> tuple[pd.DataFrame, list[Note]]:
+def frame(steps: pd.DataFrame, cores: pd.DataFrame, ahead_ms: Mapping[str, float] | None = None) -> tuple[pd.DataFrame, list[Note]]:
     """One row per step and worker, and what the receipt says of the comparison.
 
     Parameters
@@ -27,7 +27,10 @@ def frame(steps: pd.DataFrame, cores: pd.DataFrame) -> tuple[pd.DataFrame, list[
         Of `steps.frame`: the steps of all hosts.
     cores : DataFrame
         The steps of each device where the devices of a host have steps of their own: as `steps`, with `device`; empty where none has.
+    ahead_ms : mapping, optional
+        How far the clock of each host is ahead of that of the first, where that is known of all.
     """
+    ahead_ms = ahead_ms or {}
     notes: list[Note] = []
     by_host = {str(host): rows.reset_index(drop=True) for host, rows in steps.groupby("host", sort=False)} if len(steps) else {}
     on_device = {host: bool(rows["device_compute_ms"].notna().any()) for host, rows in by_host.items()}
@@ -42,7 +45,7 @@ def frame(steps: pd.DataFrame, cores: pd.DataFrame) -> tuple[pd.DataFrame, list[
         notes.append(Note("info", f"{', '.join(idle)}: no device activity, unlike the other hosts. {what} not compared."))
     if not by_host:
         return pd.DataFrame(columns=COLUMNS), notes
-    found = align([_steps_of(host, rows) for host, rows in by_host.items()])
+    found = align([_steps_of(host, rows, ahead_ms.get(host, 0.0)) for host, rows in by_host.items()])
     notes += found.notes
     # The chief's numbers, where they tell the steps apart; programs that train and test in turn count each from 0.
     chief, first = list(by_host.values())[found.chief], found.first[found.chief]
@@ -67,8 +70,8 @@ def frame(steps: pd.DataFrame, cores: pd.DataFrame) -> tuple[pd.DataFrame, list[
     return out[COLUMNS], notes
 
 
-def _steps_of(host: str, rows: pd.DataFrame) -> HostSteps:
-    begin = rows["start_ms"].to_numpy(np.float64)
+def _steps_of(host: str, rows: pd.DataFrame, ahead_ms: float) -> HostSteps:
+    begin = rows["start_ms"].to_numpy(np.float64) - ahead_ms
     return HostSteps(host, begin, begin + rows["step_time_ms"].to_numpy(np.float64), rows["step"].to_numpy(np.int64))
 
 
