@@ -138,11 +138,10 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
   private tell(): void {
     clearTimeout(this.timer);
     this.known = this.session !== null;
-    const kernel = this.session?.session?.kernel;
-    // A first picture that was saved, where a kernel was ended in the middle, gets no further.
-    if (this.session) this.board?.setLive(this.early ? kernel?.status === "busy" : Boolean(kernel));
+    if (this.session) this.board?.setLive(Boolean(this.session.session?.kernel));
   }
 
+  /** A first picture whose kernel is ended in the middle gets no further. */
   private status(_sender: unknown, status: string): void {
     if (this.early && GONE.has(status)) this.board?.setLive(false);
   }

@@ -75,7 +75,7 @@ export const render: View = (el, context) => {
     ),
     h(
       "section",
-      heading("Idle time breakdown", "ms between two works"),
+      heading("Idle time breakdown", "ms between two pieces of work"),
       ...stacked(data.devices, data.waits, WAITS),
       legend(WAITS),
     ),

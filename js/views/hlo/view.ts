@@ -187,9 +187,14 @@ const MAIN: ColumnSpec[] = [
 /** Ops of several programs may have one name. */
 function main(hlo: Hlo): ColumnSpec[] {
   const program: ColumnSpec = { key: "program", narrow: true, kind: "text", cell: capped(hlo, "program", "program") };
-  return MAIN.map((spec) => ({ ...spec, missing: missing(hlo, spec.key) })).flatMap((spec) =>
-    spec.key === "category" && choices(hlo, "program").length > 1 ? [program, spec] : [spec],
+  // Without peaks nobody knows what bounds an op, and how close to its roof it comes.
+  const bound = Array.from({ length: hlo.table.rows }, (_, row) => textAt(hlo.table.data["bound_by"], row)).some(
+    Boolean,
   );
+  const shown = MAIN.filter(({ key }) => bound || (key !== "bound_by" && key !== "roof_percent"));
+  return shown
+    .map((spec) => ({ ...spec, missing: missing(hlo, spec.key) }))
+    .flatMap((spec) => (spec.key === "category" && choices(hlo, "program").length > 1 ? [program, spec] : [spec]));
 }
 
 /** Every column; the op stays put. */

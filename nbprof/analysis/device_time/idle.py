@@ -1,6 +1,6 @@
 """Idle time breakdown: the host had not launched yet, the next kernel followed at once, or another cause.
 
-Between two works of a stream, or of a device on all its streams, lies a gap. It is a **host wait** where the next work was launched
+Between two pieces of work of a stream, or of a device on all streams, lies a gap. It is a **host wait** where the next work was launched
 after the gap began; else a **kernel wait** where it is shorter than what one kernel takes to follow another; else **other**: the work was
 queued, and waited for an event, another stream or another rank.
 """

@@ -359,7 +359,7 @@ _COPY_AHEAD = {
 def _next_step(place: str, whole: float, enqueue: float, framework: str) -> str:
     """What to do next; `whole` is the time of all input work, `enqueue` that of copies to the device in it."""
     if place == "unknown":
-        return "Mark the steps so that input can be compared with the rest: for batch in nbprof.steps(data)."
+        return "Loop over nbprof.steps(data): the wait for each batch then counts as input."
     if place == "device":
         return "The input keeps up: look at the rest of the step."
     if whole > enqueue:

@@ -147,7 +147,7 @@ class DeviceTime(View):
         ended last in it; a thread without work, for the thread that worked last. The segments add up to the step.
 
         `kind`: `compute` `communication` `memory` on a device; `launch_delay` from the end of the call to the begin of its work;
-        `kernel_wait` between two works; on the host `launch`, `allocate` (device memory is asked for or given back), `wait` (for the
+        `kernel_wait` between two kernels; on the host `launch`, `allocate` (device memory is asked for or given back), `wait` (for the
         device), `input`, `op`, and `host` for the rest; `unknown` where nothing says what was waited for.
         """
         return self._frame("device_critical_path")

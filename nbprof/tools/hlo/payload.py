@@ -90,12 +90,16 @@ def payload(run: Run, made: Made | None = None) -> dict[str, Any]:
         # Without infeed and outfeed there are fewer.
         known = known[~known["category"].isin(roofline.TRANSFERS)].reset_index(drop=True) if len(frame) < len(known) else known
         known = known.assign(bound_by=frame["bound_by"])
+    donuts = [_donut(known, "category", "By category")]
+    # Without peaks nobody knows: a ring of one part says nothing.
+    if known["bound_by"].ne("").any():
+        donuts.append(_donut(known, "bound_by", "By bound"))
     return {
         "empty": None,
         "figures": _figures(known, total, peaks),
         "table": _table(known.head(MOST_ROWS), frame.head(MOST_ROWS)),
         "left_out": left_out(known),
-        "donuts": [_donut(known, "category", "By category"), _donut(known, "bound_by", "By bound")],
+        "donuts": donuts,
         "peak_flops": wording.real(peaks.flops_per_second),
         "roofs": _roofs(peaks),
         "marks": [mark for mark in (_mark("Whole profile", total), _mark("Average step", roofline.average(steps))) if mark],
