@@ -61,6 +61,15 @@ def test_tensor_core_eligible_ops(tmp_path, op, types, eligible):
     assert profile(tmp_path, k).kernels.frame["op_tensor_core_eligible"].tolist() == [eligible]
 
 
+def test_what_communicates_is_no_product_whatever_op_it_ran_in(tmp_path):
+    k = Kineto()
+    op = k.op("aten::linear", 10, 50)
+    k.launched("my_product", 12, 60, 5, op)
+    k.launched("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 14, 70, 5, op)
+    frame = profile(tmp_path, k).kernels.frame.set_index("kernel")["op_tensor_core_eligible"]
+    assert frame.to_dict() == {"my_product": True, "ncclDevKernel_AllReduce_Sum_bf16_RING_LL": False}
+
+
 def test_an_op_within_an_eligible_one_is_eligible(tmp_path):
     k = Kineto()
     k.op("aten::linear", 0, 20)

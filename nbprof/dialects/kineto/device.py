@@ -127,7 +127,8 @@ class Work:
                 "kernel": kernel[code],
                 "op": op[code],
                 "details": details.astype(np.int32),
-                "eligible": ((eligible_op[at] & ~whole[code]) | (uses[code] == tensorcores.YES)) & gpu,
+                # What communicates is no product, whatever op it was launched by.
+                "eligible": ((eligible_op[at] & ~whole[code] & ~self.collective[at]) | (uses[code] == tensorcores.YES)) & gpu,
                 "tensor_core": np.where(gpu, uses[code], tensorcores.UNKNOWN).astype(np.int8),
                 "occupancy": _occupancy(self.links, rows),
             }
