@@ -17,6 +17,7 @@ in two ways counts once.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,13 +94,15 @@ def frames(activity: Activity, tables: Calls) -> tuple[pd.DataFrame, pd.DataFram
         total=("total", "sum"), own=("own", "sum"), count=("count", "sum"), first=("first", "min"), blocking=("blocking", "any")
     )
     begin = np.searchsorted(merged["pipeline"].to_numpy(np.int64), np.arange(len(label) + 1)).tolist()
-    together = [_graph(tables, merged.iloc[begin[at] : begin[at + 1]], at, host, params) for at in range(len(label))]
+    graph = _Graphs(activity, tables)
+    columns = _columns(merged)
+    together = [graph(columns, slice(*begin[at : at + 2]), at) for at in range(len(label))]
     begin = np.searchsorted(of, np.arange(len(label) + 1))
     rows = []
     for at, (first, stop) in enumerate(zip(begin[:-1].tolist(), begin[1:].tolist(), strict=True)):
         time = duration[first:stop]
         name = str(path[worst[first]])
-        of_arrays = bool(together[at]["long_name"].str.contains(tf_data_advice.OF_ARRAYS).any())
+        of_arrays = any(re.search(tf_data_advice.OF_ARRAYS, long) for long in together[at]["long_name"])
         text, fix = tf_data_advice.advice(name, float(time[0]) / 1e6, params.get(int(ident[worst[first]]), {}), of_arrays)
         rows.append(
             {
@@ -119,61 +122,73 @@ def frames(activity: Activity, tables: Calls) -> tuple[pd.DataFrame, pd.DataFram
         )
     pipelines = pd.DataFrame(rows, columns=PIPELINES).sort_values("max_us", ascending=False, kind="stable", ignore_index=True)
     rank = calls["rank"].to_numpy(np.int64)
-    slowest = [one_call(activity, tables, at).assign(rank=int(rank[at])) for at in np.flatnonzero(rank < SLOWEST).tolist()]
-    return pipelines, _stacked(together, NODES), listed, _stacked(slowest, [*NODES, "rank"])
-
-
-def _stacked(parts: list[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
-    return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+    columns = _columns(parts)
+    shown = np.flatnonzero(rank < SLOWEST)
+    first, stop = (np.searchsorted(columns["call"], edge) for edge in (shown, shown + 1))
+    slowest = [graph(columns, slice(*span), at) for *span, at in zip(first.tolist(), stop.tolist(), of[shown].tolist(), strict=True)]
+    ranked = _frame(slowest)[NODES].assign(rank=np.repeat(rank[shown], stop - first))
+    return pipelines, _frame(together)[NODES], listed, ranked
 
 
 def one_call(activity: Activity, tables: Calls, call: int) -> pd.DataFrame:
     """The iterators that one call reached, as in `p.tf_data.nodes`; `call` is a row of `tables.calls`."""
-    hosts = np.array(activity.hosts, object)[tables.pipelines["host"].to_numpy(np.int64)]
-    column = tables.parts["call"].to_numpy(np.int64)
-    begin, end = np.searchsorted(column, [call, call + 1])
-    part = tables.parts.iloc[begin:end]
-    return _graph(tables, part, int(tables.calls["pipeline"].to_numpy(np.int64)[call]), hosts, activity.iterator_params)
+    columns = _columns(tables.parts)
+    span = np.searchsorted(columns["call"], [call, call + 1]).tolist()
+    return _frame([_Graphs(activity, tables)(columns, slice(*span), int(tables.calls["pipeline"].to_numpy(np.int64)[call]))])
 
 
-def _graph(tables: Calls, part: pd.DataFrame, pipeline: int, hosts: npt.NDArray[np.object_], params: Any) -> pd.DataFrame:
-    """Iterators with their times as nodes of a graph: the columns of `p.tf_data.nodes`."""
-    info = tables.nodes
-    node = part["node"].to_numpy(np.int64)
-    order = np.lexsort((part["first"].to_numpy(np.int64), info["depth"].to_numpy(np.int64)[node]))
-    part, node = part.iloc[order], node[order]
-    root = int(tables.pipelines["root"].to_numpy(np.int64)[pipeline])
-    parent = {n: p for n, p in zip(node.tolist(), info["parent"].to_numpy(np.int64)[node].tolist(), strict=True) if n != root}
-    total = dict(zip(node.tolist(), part["total"].tolist(), strict=True))
-    parent = {n: p for n, p in parent.items() if p in total}
-    bottleneck = int(node[_largest(part["own"].to_numpy(np.int64), part["blocking"].to_numpy(np.bool_), info, node)])
-    critical = _path(bottleneck, parent) | _heavier(bottleneck, total, parent)
-    ident = info["id"].to_numpy(np.int64)
-    name = info["name"].to_numpy(object)[node]
-    return pd.DataFrame(
-        {
+def _columns(parts: pd.DataFrame) -> dict[str, npt.NDArray[Any]]:
+    return {str(name): column.to_numpy() for name, column in parts.items()}
+
+
+def _frame(graphs: list[dict[str, Any]]) -> pd.DataFrame:
+    """Graphs one below the other: one frame of many costs much less than many frames."""
+    if not graphs:
+        return pd.DataFrame(columns=NODES)
+    out = {name: [value for graph in graphs for value in graph[name]] for name in graphs[0]}
+    return pd.DataFrame({**out, "parent": pd.Series(out["parent"], dtype=object)})
+
+
+class _Graphs:
+    """Makes graphs of iterators with their times: the columns of `p.tf_data.nodes`, of the rows of one graph in a table of parts."""
+
+    def __init__(self, activity: Activity, tables: Calls) -> None:
+        nodes, pipelines = tables.nodes, tables.pipelines
+        self._depth, self._parent, self._ident = (nodes[name].to_numpy(np.int64) for name in ("depth", "parent", "id"))
+        self._name = nodes["name"].to_numpy(object)
+        self._root = pipelines["root"].to_numpy(np.int64)
+        self._label = pipelines["label"].tolist()
+        self._hosts = [activity.hosts[at] for at in pipelines["host"].tolist()]
+        self._params = activity.iterator_params
+
+    def __call__(self, parts: dict[str, npt.NDArray[Any]], rows: slice, pipeline: int) -> dict[str, Any]:
+        node, first = parts["node"][rows], parts["first"][rows]
+        order = np.lexsort((first, self._depth[node]))
+        node = node[order]
+        total, own, blocking = (parts[name][rows][order] for name in ("total", "own", "blocking"))
+        root = int(self._root[pipeline])
+        time = dict(zip(node.tolist(), total.tolist(), strict=True))
+        parent = {n: p for n, p in zip(node.tolist(), self._parent[node].tolist(), strict=True) if n != root and p in time}
+        # Of equal ones that nearest to the root, then that with the smallest id.
+        bottleneck = int(node[np.lexsort((self._ident[node], self._depth[node], -own, ~blocking))[0]])
+        critical = _path(bottleneck, parent) | _heavier(bottleneck, time, parent)
+        name, ident = self._name[node].tolist(), self._ident[node].tolist()
+        return {
             "iterator": [n.rpartition("::")[2] for n in name],
             "long_name": name,
-            "parent": pd.Series([str(ident[parent[n]]) if n in parent else None for n in node.tolist()], dtype=object),
-            "start_ms": part["first"].to_numpy(np.int64) / 1e9,
-            "total_ms": part["total"].to_numpy(np.int64) / 1e9,
-            "self_ms": part["own"].to_numpy(np.int64) / 1e9,
-            "calls": part["count"].to_numpy(np.int64),
-            "critical": np.isin(node, list(critical)),
-            "bottleneck": node == bottleneck,
-            "pipeline": tables.pipelines["label"].iat[pipeline],
-            "host": hosts[pipeline],
-            "note": [tf_data_advice.note(params.get(i, {}), n) for i, n in zip(ident[node].tolist(), name, strict=True)],
-            "id": [str(i) for i in ident[node].tolist()],
-            "blocking": part["blocking"].to_numpy(np.bool_),
+            "parent": [str(self._ident[parent[n]]) if n in parent else None for n in node.tolist()],
+            "start_ms": (first[order] / 1e9).tolist(),
+            "total_ms": (total / 1e9).tolist(),
+            "self_ms": (own / 1e9).tolist(),
+            "calls": parts["count"][rows][order].tolist(),
+            "critical": [n in critical for n in node.tolist()],
+            "bottleneck": (node == bottleneck).tolist(),
+            "pipeline": [self._label[pipeline]] * len(node),
+            "host": [self._hosts[pipeline]] * len(node),
+            "note": [tf_data_advice.note(self._params.get(i, {}), n) for i, n in zip(ident, name, strict=True)],
+            "id": [str(i) for i in ident],
+            "blocking": blocking.tolist(),
         }
-    )
-
-
-def _largest(own: Int64s, blocking: Flags, info: pd.DataFrame, node: Int64s) -> int:
-    """The blocking one with the most self time; of equal ones that nearest to the root, then that with the smallest id."""
-    depth, ident = info["depth"].to_numpy(np.int64)[node], info["id"].to_numpy(np.int64)[node]
-    return int(np.lexsort((ident, depth, -own, ~blocking))[0])
 
 
 def _path(at: int, parent: dict[int, int]) -> set[int]:

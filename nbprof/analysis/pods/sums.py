@@ -81,18 +81,18 @@ def _grouped(
 def counted(hosts: list[str], steps: pd.DataFrame, host: Int64s, start: Int64s) -> npt.NDArray[np.bool_]:
     """Which events of some hosts began in a counted step; all of a host without steps."""
     out = np.ones(len(host), np.bool_)
-    for number, name in enumerate(hosts):
-        mine = steps[(steps["host"] == name)] if len(steps) else steps
-        if not len(mine):
-            continue
-        mine = mine[mine["counted"].astype(bool)]
-        begin = np.round(mine["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
-        end = begin + np.round(mine["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
-        order = np.argsort(begin, kind="stable")
-        begin, end = begin[order], end[order]
+    if not len(steps):
+        return out
+    of = pd.Index(hosts).get_indexer(pd.Index(steps["host"]))
+    begin = np.round(steps["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
+    end = begin + np.round(steps["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
+    used = steps["counted"].astype(bool).to_numpy()
+    for number in np.unique(of[of >= 0]).tolist():
+        mine = np.flatnonzero(used & (of == number))
+        mine = mine[np.argsort(begin[mine], kind="stable")]
         rows = np.flatnonzero(host == number)
-        at = np.searchsorted(begin, start[rows], side="right") - 1
-        out[rows] = (at >= 0) & (start[rows] < end[np.maximum(at, 0)]) if len(begin) else False
+        at = np.searchsorted(begin[mine], start[rows], side="right") - 1
+        out[rows] = (at >= 0) & (start[rows] < end[mine][np.maximum(at, 0)]) if len(mine) else False
     return out
 
 

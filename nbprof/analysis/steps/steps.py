@@ -138,7 +138,7 @@ def _own_steps(activity: Activity, host: int) -> pd.DataFrame:
         in_time = markers.sort_values("start", kind="stable")
         begin, end, group = (in_time[name].to_numpy(np.int64) for name in ("start", "end", "group"))
         own = clip_to_steps.cut(work, begin, end, group, np.flatnonzero(on & ((device < 0) | (device == core))))
-        times = longest(markers).rename_axis("group").sort_index().reset_index()
+        times = longest(markers).reset_index()
         parts.append(_steps_of(activity, own, host, int(str(core)), times).assign(device=core))
     return _on_all(parts)
 
@@ -277,22 +277,26 @@ def by_category(steps: int, whole: Int64s, step: Int64s, length: Int64s, cls: Cl
 def step_times(activity: Activity, host: int, core: int | None = None) -> pd.DataFrame:
     """Group, start and end of each step of a host, by group: the longest device marker, or the host marker that includes it."""
     markers = activity.markers
-    markers = markers[(markers["host"] == host) & ((markers["device"] < 0) | (core is None) | (markers["device"] == core))]
-    on_host, on_device = longest(markers[markers["device"] < 0]), longest(markers[markers["device"] >= 0])
-    out = on_host
+    device = markers["device"].to_numpy(np.int64)
+    mine = markers["host"].to_numpy(np.int64) == host
+    group, start, end = _longest(markers, mine & (device < 0))
+    on_device, begin, stop = _longest(markers, mine & ((device >= 0) if core is None else (device == core)))
     if len(on_device):
-        around = on_host.reindex(on_device.index)
-        wider = (around["start"] <= on_device["start"]) & (around["end"] >= on_device["end"])
-        out = on_device.where(~wider, around).astype(np.int64)
+        at = np.minimum(np.searchsorted(group, on_device), len(group) - 1)
+        wider = (group[at] == on_device) & (start[at] <= begin) & (end[at] >= stop) if len(group) else np.zeros(len(begin), np.bool_)
+        begin[wider], stop[wider] = start[at[wider]], end[at[wider]]
         # A step that the host marks among those of the device, and that put nothing on it, is a step all the same.
-        kinds = {_kind(activity, host, group) for group in out.index} - {""}
-        idle = on_host.loc[on_host.index.difference(out.index)]
-        idle = idle[(idle["start"] > out["start"].min()) & (idle["start"] < out["start"].max())]
-        out = pd.concat([out, idle[[_kind(activity, host, group) in kinds for group in idle.index]]])
+        kinds = {_kind(activity, host, number) for number in on_device.tolist()} - {""}
+        idle = ~np.isin(group, on_device) & (start > begin.min()) & (start < begin.max())
+        idle &= np.array([_kind(activity, host, number) in kinds for number in group.tolist()], np.bool_)
+        group, start, end = (np.append(*both) for both in ((on_device, group[idle]), (begin, start[idle]), (stop, end[idle])))
+        used = end > start
     else:
         # A group that nothing but an eager op began: none that the program marked, and no step of anything.
-        out = out[np.array([_kind(activity, host, group) != _EAGER_OP for group in out.index], np.bool_)]
-    return out[out["end"] > out["start"]].rename_axis("group").sort_index().reset_index()
+        used = (end > start) & np.array([_kind(activity, host, number) != _EAGER_OP for number in group.tolist()], np.bool_)
+    order = np.flatnonzero(used)
+    order = order[np.argsort(group[order], kind="stable")]
+    return pd.DataFrame({"group": group[order], "start": start[order], "end": end[order]})
 
 
 def _kind(activity: Activity, host: int, group: int) -> str:
@@ -302,10 +306,16 @@ def _kind(activity: Activity, host: int, group: int) -> str:
 
 def longest(markers: pd.DataFrame) -> pd.DataFrame:
     """Start and end of the longest marker of each group, by group; of equal ones the first."""
-    timed = markers.assign(length=markers["end"] - markers["start"]).sort_values(
-        ["group", "length"], ascending=[True, False], kind="stable"
-    )
-    return timed.drop_duplicates("group").set_index("group")[["start", "end"]].astype(np.int64)
+    group, start, end = _longest(markers, np.ones(len(markers), np.bool_))
+    return pd.DataFrame({"start": start, "end": end}, index=pd.Index(group, name="group"))
+
+
+def _longest(markers: pd.DataFrame, used: npt.NDArray[np.bool_]) -> tuple[Int64s, Int64s, Int64s]:
+    """Group, start and end of the longest of some markers of each group."""
+    group, start, end = (markers[name].to_numpy(np.int64)[used] for name in ("group", "start", "end"))
+    order = np.lexsort((start - end, group))
+    order = order[np.flatnonzero(np.diff(group[order], prepend=-1 << 62))]
+    return group[order], start[order], end[order]
 
 
 def counted(steps: pd.DataFrame) -> pd.DataFrame:

@@ -47,8 +47,8 @@ def sniff(head: Head) -> Kind | None:
 
 # Fields of an XSpace down to lines and stats: the wire type, _TEXT, or the message that is below.
 _TEXT = 22
-# What is walked field by field: enough to tell, and done in a millisecond.
-_ENOUGH = 1 << 13
+# What is walked field by field: enough to tell, and little for the files of a thousand hosts.
+_ENOUGH = 1 << 11
 _TAGS = (0x0A, 0x12, 0x1A, 0x22)
 _Shape = dict[int, "int | _Shape"]
 _STAT: _Shape = {1: wire.VARINT, 2: wire.FIXED64, 3: wire.VARINT, 4: wire.VARINT, 5: wire.LENGTH, 6: wire.LENGTH, 7: wire.VARINT}

@@ -23,7 +23,7 @@ _DEPTH = 2
 # Shorter lines are walked: a Python loop is faster than the few dozen calls of a lockstep of its own.
 _ALONE = 1 << 11
 _TOGETHER = 1 << 17
-_SEGMENT = 1 << 14
+_SEGMENT = 1 << 12
 _EVENT = 45
 _WINDOW = 256
 
