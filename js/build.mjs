@@ -16,23 +16,27 @@ const page = process.argv.includes("--page");
 const watch = process.argv.includes("--watch");
 const dev = process.argv.includes("--dev") || watch;
 
+/** Styles of nothing but a tab that most outputs lack. */
+const OWN = ["pods.css"];
+
 /** "nbprof:styles": every stylesheet of lib and views as one text, so that a view only adds a file. */
-const styles = {
+const styles = (usual) => ({
   name: "styles",
   setup(build) {
     build.onResolve({ filter: /^nbprof:styles$/ }, () => ({ path: "styles", namespace: "nbprof" }));
     build.onLoad({ filter: /.*/, namespace: "nbprof" }, async () => {
       const files = [];
       for (const folder of ["lib", "views"]) {
-        const names = (await readdir(join(here, folder), { recursive: true })).filter((name) => name.endsWith(".css"));
-        files.push(...names.sort().map((name) => join(here, folder, name)));
+        const found = (await readdir(join(here, folder), { recursive: true })).filter((name) => name.endsWith(".css"));
+        const used = found.filter((name) => !(usual && OWN.includes(name)));
+        files.push(...used.sort().map((name) => join(here, folder, name)));
       }
       const text = (await Promise.all(files.map((file) => readFile(file, "utf8")))).join("\n");
       const { code } = await esbuild.transform(text, { loader: "css", minify: !dev, target: "es2022" });
       return { contents: code, loader: "text", watchFiles: files };
     });
   },
-};
+});
 
 const names = join(here, "../nbprof/tools/names.json");
 
@@ -100,7 +104,7 @@ const options = {
   charset: "utf8",
   legalComments: "none",
   logLevel: "info",
-  plugins: [styles, views(false), help],
+  plugins: [styles(false), views(false), help],
 };
 
 const whole = {
@@ -113,7 +117,7 @@ const usual = {
   ...whole,
   entryPoints: [join(here, "hosts/page.ts")],
   outfile: join(here, "../nbprof/static/usual.js"),
-  plugins: [styles, views(true), alone, help],
+  plugins: [styles(true), views(true), alone, help],
 };
 const target = lab
   ? {

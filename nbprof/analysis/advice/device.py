@@ -275,7 +275,8 @@ def _straggler(facts: Facts, limit: Threshold) -> Found | None:
         f"The others wait for **{found.host}**, the slowest in **{found.slowest_in:,} of {found.steps:,}** steps: as fast as the median of "
         f"them it would shorten a step by **{found.saved_ms:.2f} ms**."
     )
-    return Found(f"{text} {found.why}".rstrip(), facts.level(found.saved_ms), found.saved_ms)
+    fix = f"+p.rank({found.host!r})  # the profile of that rank alone"
+    return Found(f"{text} {found.why}".rstrip(), facts.level(found.saved_ms), found.saved_ms, fix)
 
 
 def _uneven(facts: Facts, limit: Threshold) -> Found | None:

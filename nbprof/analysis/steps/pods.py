@@ -32,8 +32,11 @@ def frame(steps: pd.DataFrame, cores: pd.DataFrame, ahead_ms: Mapping[str, float
     """
     ahead_ms = ahead_ms or {}
     notes: list[Note] = []
-    by_host = {str(host): rows.reset_index(drop=True) for host, rows in steps.groupby("host", sort=False)} if len(steps) else {}
-    on_device = {host: bool(rows["device_compute_ms"].notna().any()) for host, rows in by_host.items()}
+    # The rows of each host, by place: a frame a host would take seconds for a thousand.
+    places = steps.groupby("host", sort=False).indices if len(steps) else {}
+    by_host: dict[str, Int64s] = {str(host): np.asarray(places[host], np.int64) for host in dict.fromkeys(steps["host"])}
+    known = steps["device_compute_ms"].notna().to_numpy(np.bool_)
+    on_device = {host: bool(known[rows].any()) for host, rows in by_host.items()}
     if any(on_device.values()) and not all(on_device.values()):
         idle = [host for host, found in on_device.items() if not found]
         by_host = {host: rows for host, rows in by_host.items() if on_device[host]}
@@ -45,34 +48,36 @@ def frame(steps: pd.DataFrame, cores: pd.DataFrame, ahead_ms: Mapping[str, float
         notes.append(Note("info", f"{', '.join(idle)}: no device activity, unlike the other hosts. {what} not compared."))
     if not by_host:
         return pd.DataFrame(columns=COLUMNS), notes
-    found = align([_steps_of(host, rows, ahead_ms.get(host, 0.0)) for host, rows in by_host.items()])
+    begin, length = (steps[name].to_numpy(np.float64) for name in ("start_ms", "step_time_ms"))
+    end, number = begin + length, steps["step"].to_numpy(np.int64)
+    ahead = {host: ahead_ms.get(host, 0.0) for host in by_host}
+    found = align([HostSteps(host, begin[rows] - ahead[host], end[rows] - ahead[host], number[rows]) for host, rows in by_host.items()])
     notes += found.notes
     # The chief's numbers, where they tell the steps apart; programs that train and test in turn count each from 0.
-    chief, first = list(by_host.values())[found.chief], found.first[found.chief]
-    stated = chief["step"].to_numpy(np.int64)
-    numbers = stated[first : first + found.steps] if first is not None and not chief["step"].duplicated().any() else np.arange(found.steps)
-    parts = []
-    for place, (host, rows) in enumerate(by_host.items()):
-        at = found.first[place]
-        if at is None:
-            continue
-        used = rows.iloc[at : at + found.steps].assign(position=np.arange(found.steps), worker=host)
-        mine = cores[cores["host"] == host] if len(cores) else cores
-        if len(mine):
-            used = mine.merge(used[["group", "position", "name"]], on="group", suffixes=("_", ""))
-            used["worker"] = [f"{host}:{device}" for device in used["device"]]
-        parts.append(used)
-    if not parts:
+    stated, first = number[list(by_host.values())[found.chief]], found.first[found.chief]
+    numbers = stated[first : first + found.steps] if first is not None and len(set(stated)) == len(stated) else np.arange(found.steps)
+    compared = [
+        (host, rows[at : at + found.steps]) for (host, rows), at in zip(by_host.items(), found.first, strict=True) if at is not None
+    ]
+    if not compared:
         return pd.DataFrame(columns=COLUMNS), notes
-    out = pd.concat(parts, ignore_index=True).sort_values("position", kind="stable", ignore_index=True)
+    place = np.repeat(np.arange(len(compared)), found.steps)
+    out = steps.iloc[np.concatenate([rows for _, rows in compared])]
+    out = out.assign(place=place, position=np.tile(np.arange(found.steps), len(compared)), worker=out["host"])
+    if len(cores):
+        each = cores.merge(out[["host", "group", "place", "position", "name"]], on=["host", "group"], suffixes=("_", ""))
+        each["worker"] = [f"{host}:{device}" for host, device in zip(each["host"], each["device"], strict=True)]
+        rest = out[~out["host"].isin(cores["host"])]
+        out = pd.concat([rest, each], ignore_index=True) if len(rest) else each
+    out = out.sort_values(["position", "place"], kind="stable", ignore_index=True)
     out["step"] = numbers[out["position"].to_numpy(np.int64)]
     out["bottleneck"] = bottleneck(out)
     return out[COLUMNS], notes
 
-
-def _steps_of(host: str, rows: pd.DataFrame, ahead_ms: float) -> HostSteps:
-    begin = rows["start_ms"].to_numpy(np.float64) - ahead_ms
-    return HostSteps(host, begin, begin + rows["step_time_ms"].to_numpy(np.float64), rows["step"].to_numpy(np.int64))
+    begin, length = (steps[name].to_numpy(np.float64) for name in ("start_ms", "step_time_ms"))
+    end, number = begin + length, steps["step"].to_numpy(np.int64)
+    ahead = {host: ahead_ms.get(host, 0.0) for host in by_host}
+    found = align([HostSteps(host, begin[rows] - ahead[host], end[rows] - ahead[host], number[rows]) for host, rows in by_host.items()])
 
 
 def bottleneck(rows: pd.DataFrame) -> list[str]:
