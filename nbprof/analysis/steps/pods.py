@@ -74,11 +74,6 @@ def frame(steps: pd.DataFrame, cores: pd.DataFrame, ahead_ms: Mapping[str, float
     out["bottleneck"] = bottleneck(out)
     return out[COLUMNS], notes
 
-    begin, length = (steps[name].to_numpy(np.float64) for name in ("start_ms", "step_time_ms"))
-    end, number = begin + length, steps["step"].to_numpy(np.int64)
-    ahead = {host: ahead_ms.get(host, 0.0) for host in by_host}
-    found = align([HostSteps(host, begin[rows] - ahead[host], end[rows] - ahead[host], number[rows]) for host, rows in by_host.items()])
-
 
 def bottleneck(rows: pd.DataFrame) -> list[str]:
     """The category with the most time in each row, the first of equal ones; categories that were not measured do not count."""
