@@ -31,11 +31,10 @@ def environment(trace: Trace) -> dict[str, object]:
     for plane in trace.planes:
         for key, value in plane.stats.items():
             _version(versions, key, value)
-    stated = [plane.stats for plane in trace.planes if "profile_start_time" in plane.stats]
-    start_ns: object = min((int(str(s["profile_start_time"])) for s in stated), default=trace.epoch_ns)
+    starts, stops = (_moments(trace, key) for key in ("profile_start_time", "profile_stop_time"))
+    start_ns = min(starts, default=trace.epoch_ns)
     duration = (last - first) / 1e12 if last > first else None
-    stops = [int(str(s["profile_stop_time"])) for s in stated if "profile_stop_time" in s]
-    if stops and isinstance(start_ns, int) and max(stops) > start_ns:
+    if starts and stops and max(stops) > start_ns:
         duration = (max(stops) - start_ns) / 1e9
     out: dict[str, object] = {"versions": versions, "start_time": _when(start_ns), "duration_s": duration}
     for key, value in trace.metadata.items():
@@ -49,6 +48,12 @@ def environment(trace: Trace) -> dict[str, object]:
     if isinstance(job, dict) and isinstance(job.get("world_size"), int):
         out["processes"] = job["world_size"]
     return out
+
+
+def _moments(trace: Trace, key: str) -> list[int]:
+    """What planes state under a key, in ns; what is no whole number is damaged."""
+    texts = [str(plane.stats[key]) for plane in trace.planes if key in plane.stats]
+    return [int(text) for text in texts if text.isascii() and text.isdigit()]
 
 
 def _version(versions: dict[str, str], key: str, value: object) -> None:

@@ -8,14 +8,17 @@ from __future__ import annotations
 import json
 import pickle
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from nbprof.core.errors import ReadError
+from nbprof.formats.msprof import csv
 from nbprof.profiles.load import read
 from tests.fuzz import everything, formats, readers
 from tests.support import caching_allocator
 from tests.support.places import gz, tarred, write
-from tests.support.xspace import training_run
+from tests.support.xspace import PlaneWriter, training_run, xspace
 
 
 @pytest.mark.parametrize("form", formats.FORMATS)
@@ -48,6 +51,23 @@ def test_everything_can_be_seen_of_tables_that_lack_what_counts(tmp_path, files)
     profile = read(write(tmp_path, {f"PROF_000001/mindstudio_profiler_output/{name}": data for name, data in named.items()}))
     everything.read_part(profile)
     everything.compute(profile)
+
+
+def test_a_time_of_the_recording_that_is_no_number_is_unknown(tmp_path):
+    told = {"profile_start_time": "None", "profile_stop_time": b"\x08\x01"}
+    host = PlaneWriter("/host:CPU")
+    host.line("python", [host.event("train", 0, 1000, step_num=1, _r=1)], line_id=1)
+    (tmp_path / "host.xplane.pb").write_bytes(xspace(host, PlaneWriter("Task Environment", told)))
+    profile = read(tmp_path / "host.xplane.pb")
+    assert profile.overview["environment"]["start_time"] is None
+
+
+def test_a_number_that_decimal_does_not_read_is_what_pandas_reads(monkeypatch):
+    column = pd.Series(["18446744073709521.304", "odd"], dtype=object)
+    monkeypatch.setattr(csv, "_floats", lambda *_: np.array([18446744073709521.304, 18446744073709521.304]))
+    found = csv._numbers(column, csv.Column("start_us", ()), [])
+    assert found[0] == pytest.approx(30.312)
+    assert found[1] == pytest.approx(30.0, abs=4)
 
 
 def test_a_tar_packed_with_gzip_that_is_damaged_anywhere_is_an_error_that_names_it(tmp_path):

@@ -11,7 +11,7 @@ import csv
 import io
 import warnings
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 
 import numpy as np
 import numpy.typing as npt
@@ -214,13 +214,22 @@ def _floats(column: pd.Series, name: str, said: list[str], none: tuple[str, ...]
     return out
 
 
+def _exact(text: str, value: float) -> Decimal:
+    """A number as it is written; where pandas reads it and `decimal` does not, as pandas does."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return Decimal(value)
+
+
 def _numbers(column: pd.Series, spec: Column, said: list[str]) -> npt.NDArray[np.float64]:
     out = _floats(column, spec.name, said)
     if spec.name.endswith("_us"):
         under = out > float(_WRAP_US) / 2
         if under.any():
             # As text, for a float64 of this size keeps steps of 4 µs.
-            exact = [abs(Decimal(str(text)) - _WRAP_US) for text in _bare(column.astype(object)[under])]
+            texts = _bare(column.astype(object)[under])
+            exact = [abs(_exact(str(text), value) - _WRAP_US) for text, value in zip(texts, out[under].tolist(), strict=True)]
             out = out.copy()
             out[under] = np.array(exact, np.float64)
             said.append(
