@@ -275,7 +275,10 @@ class CombinedRun(Run):
         for warning in files.warnings:
             trace.receipt.warn(warning)
         source = RunSource.of(files, analysed_s=time.perf_counter() - began)
-        return cls(trace, hosts, files, source, capture, run_cache, given_peaks)
+        out = cls(trace, hosts, files, source, capture, run_cache, given_peaks)
+        # Who is there is known when the run is opened again, without asking the files.
+        _ = out._numbers, out.hosts_missing
+        return out
 
     def _absent(self) -> list[tuple[str, str, str]]:
         unread = [(stem(one.file), one.file, one.reason) for one in self._left.missing]

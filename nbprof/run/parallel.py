@@ -1,4 +1,4 @@
-"""Reads many hosts side by side: one file a task, on processes of this machine, an executor of any kind, or a Dask cluster.
+"""Reads many hosts side by side: some files a task, on processes of this machine, an executor of any kind, or a Dask cluster.
 
 A file that cannot be read is missing from the run, which says so; it is no error for the others.
 """
@@ -111,7 +111,9 @@ def read(
                     told = now
                     tell(_progress([*missing, *(number for group in done for number in group)], sizes, now - began))
         except Exception as error:
-            raise _of_workers(error) from error
+            if (sentence := _of_workers(error)) is not None:
+                raise sentence from error
+            raise
         finally:
             # Nobody waits for the rest, also in an executor that somebody else goes on with.
             for future in waiting:
@@ -183,13 +185,13 @@ def _reason(error: BaseException) -> str:
     return "there was not enough memory to read it." if isinstance(error, MemoryError) else str(error)
 
 
-def _of_workers(error: Exception) -> Exception:
-    """What went wrong with the workers, in a sentence."""
+def _of_workers(error: Exception) -> NbprofError | None:
+    """What went wrong with the workers, in a sentence; None for what is no fault of theirs."""
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "nbprof":
         return NbprofError(f"a worker has no nbprof ({error}): install version {__version__} there.")
     if isinstance(error, (PicklingError, TypeError)) and "pickle" in str(error):
         return NbprofError(f"the files could not be handed to a worker: {error}")
-    return error
+    return None
 
 
 def _progress(done: Sequence[int], sizes: Mapping[int, int], seconds: float) -> str:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from nbprof.activity.activity import Activity
 from nbprof.core.errors import NbprofError
+from nbprof.run.combine import before
 from nbprof.run.lazy import Hosts
 
 _COUNTED = re.compile(r"(.*): (\d+)\Z")
@@ -51,9 +52,6 @@ def of(activity: Activity, programs: int) -> dict[str, Any]:
 
 def combined(values: list[dict[str, Any]], hosts: Hosts) -> dict[str, Any]:
     """What all hosts state together."""
-    # What is asked here is asked by those that this module serves.
-    from nbprof.run.combine import before
-
     frameworks = [value["framework"] for value in values if value["framework"]]
     peaks = {value["xprof_bytes_per_second"] for value in values}
     late_ps = [round(late * 1e9) for late in hosts.late_ms]
