@@ -6,6 +6,7 @@ means and ranks are no business of this module: a frame that has them is made of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -99,7 +100,12 @@ def folded(notes: Sequence[Sequence[Note]], groups: Sequence[Sequence[str]]) -> 
     out = []
     for (level, text), names in by_note.items():
         named = text.replace(_HERE, names[0] if len(names) == 1 else "this host")
-        where = "" if len(names) == whole else f"{join_some(names, 3)}: " if _HERE not in text or len(names) > 1 else ""
+        if len(names) < whole:
+            where = "" if _HERE in text and len(names) == 1 else f"{join_some(names, 3)}: "
+        else:
+            # A figure in it is that of one of them.
+            what = "hosts" if len(groups) == whole else "groups of hosts"
+            where = f"Each of {len(groups):,} {what}: " if len(groups) > 1 and re.search(r"\d", text) else ""
         out.append(Note("warning" if level == "warning" else "info", where + named))
     return out
 

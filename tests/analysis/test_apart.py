@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 from nbprof.core.errors import NbprofError
+from nbprof.core.trace import Note
 from nbprof.profiles.load import load
-from nbprof.run import parallel
+from nbprof.run import combine, parallel
 from nbprof.run.stated import NeedsHostError
 from tests.analysis.test_hosts import MADE, jitted
 from tests.support.frames import OF_A_PROFILE, public
@@ -139,3 +140,18 @@ def test_a_host_is_opened_whole(both):
     assert len(one.hosts) == 1
     with pytest.raises(NbprofError, match="there is no host 7"):
         apart.rank(7)
+
+
+def test_what_hosts_say_alike_is_said_once():
+    same, warned = Note("info", "No allocator events."), Note("warning", "Events of host1 overlap.")
+    counted = Note("info", "2 events have no launch.")
+    names = [["host0"], ["host1"], ["host2"]]
+    found = combine.folded([[same, counted], [same, warned, counted], [same, counted]], names)
+    assert [note.text for note in found] == [
+        "No allocator events.",
+        "Each of 3 hosts: 2 events have no launch.",
+        "Events of host1 overlap.",
+    ]
+    two = combine.folded([[counted], [counted]], [["host0", "host1"], ["host2", "host3"]])
+    assert [note.text for note in two] == ["Each of 2 groups of hosts: 2 events have no launch."]
+    assert [note.text for note in combine.folded([[same], []], [["host0"], ["host1"]])] == ["host0: No allocator events."]
