@@ -180,14 +180,14 @@ def _size(run: Run) -> int:
 
 def _read(paths: list[Path], limit: int) -> Run | None:
     """The run in these files; None where they hold none, or are an archive."""
-    from nbprof.run.run import Run
+    from nbprof.run.many import opened
 
     most = limit or max(_MOST_PACKED * sum(path.stat().st_size for path in paths), _LEAST_LIMIT)
     try:
         found = find(paths[0] if len(paths) == 1 else paths, ways=Ways(limit_bytes=most))
         if {path for path, _, _ in local_files(found.files)} != set(paths):
             return None
-        return Run.read(found)
+        return opened(found)
     except (ReadError, OSError):
         return None
 

@@ -11,11 +11,10 @@ from nbprof.activity.given_peaks import checked
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import LIMIT_BYTES, RunFiles
 from nbprof.formats.msprof.export import exported
-from nbprof.formats.register import by_name
 from nbprof.profiles import live
 from nbprof.profiles.profile import Profile
-from nbprof.run.many import CombinedRun
-from nbprof.run.parallel import MANY, Workers
+from nbprof.run.many import opened
+from nbprof.run.parallel import Workers
 from nbprof.run.run import Run
 from nbprof.sources.locate import Source, Ways, find
 from nbprof.sources.recording import CaptureInfo, Recording
@@ -126,9 +125,7 @@ def read(
     ways = Ways(storage_options or {}, limit_bytes, progress)
     files = exported(lambda: find(source, run, ways), progress)
     capture = captured(files)
-    if by_name(files.format).apart and len(files.files) > (MANY if executor is None else 1):
-        return Profile(CombinedRun.read_apart(files, capture, progress, workers=executor, given_peaks=given))
-    return Profile(Run.read(files, capture=capture, progress=progress, given_peaks=given))
+    return Profile(opened(files, capture, progress, workers=executor, given_peaks=given))
 
 
 def captured(files: RunFiles) -> CaptureInfo | None:

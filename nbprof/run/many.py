@@ -15,7 +15,7 @@ from nbprof.analysis.device_time.device_time import rank_of
 from nbprof.core.errors import ReadError
 from nbprof.core.files import RunFiles
 from nbprof.core.trace import Events, Receipt, Trace
-from nbprof.formats.register import stem
+from nbprof.formats.register import by_name, stem
 from nbprof.run import combine, parallel, stated
 from nbprof.run.cache.run_cache import RunCache, open_run_cache
 from nbprof.run.lazy import FIRST, REST, SOME, Frames, Hosts, combined, persisted
@@ -369,3 +369,31 @@ def without_events(parts: Parts) -> Trace:
         epoch_ns=parts.epoch_ns,
         receipt=parts.receipt(),
     )
+
+
+def apart(files: RunFiles, workers: parallel.Workers | None = None) -> bool:
+    """Whether the files of a run are read apart: more than a few, or as somebody asked."""
+    return by_name(files.format).apart and len(files.files) > (parallel.MANY if workers is None else 1)
+
+
+def opened(
+    files: RunFiles,
+    capture: CaptureInfo | None = None,
+    progress: Callable[[str], None] | None = None,
+    *,
+    workers: parallel.Workers | None = None,
+    write: bool = True,
+    given_peaks: Mapping[str, float] | None = None,
+) -> Run:
+    """The run in some files, read at once or apart; without `write` nothing of a run that is read at once goes to the cache.
+
+    Raises
+    ------
+    ReadError
+        A file, or each of many, could not be read.
+    NbprofError
+        The workers cannot work.
+    """
+    if apart(files, workers):
+        return CombinedRun.read_apart(files, capture, progress, workers=workers, given_peaks=given_peaks)
+    return Run.read(files, capture, progress, write=write, given_peaks=given_peaks)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from nbprof.core.files import LocalFile
 from nbprof.formats.register import by_name
+from nbprof.run.many import apart
 
 if TYPE_CHECKING:
     from nbprof.core.files import Buffer, RunFiles
@@ -31,7 +32,8 @@ def followed(files: RunFiles, say: Say) -> tuple[RunFiles, Callable[[str], None]
     A byte counts half when it is in memory, and half when it is decoded. Where a file lies packed in another one, or elsewhere, nothing is
     known of that, and the sentences come alone; of a format whose reader does not say how far decoding is, the way from the disk is all.
     """
-    if not all(type(piece) is LocalFile for piece in files.files):
+    # Files that are read by other processes are followed by how many of them have been.
+    if apart(files) or not all(type(piece) is LocalFile for piece in files.files):
         return files, say
     far = _Far(len(files.files), sum(piece.size or 0 for piece in files.files), by_name(files.format).says_decoded, say)
     pieces = tuple(_Followed(piece.path, far, i) for i, piece in enumerate(files.files) if isinstance(piece, LocalFile))

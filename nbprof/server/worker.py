@@ -127,12 +127,12 @@ class Desk:
     def summary(self, head: dict[str, Any]) -> bytes:
         """What the list of runs shows of a profile, which is closed at once."""
         from nbprof.profiles.load import captured
-        from nbprof.run.run import Run
+        from nbprof.run.many import opened
         from nbprof.server import summary
 
         files = self._find(head)
         # Nobody has opened it: it is looked for in the cache, but takes no room there.
-        return json.dumps(summary.of(Run.read(files, capture=captured(files), write=False))).encode()
+        return json.dumps(summary.of(opened(files, captured(files), write=False))).encode()
 
     def _find(self, head: dict[str, Any]) -> RunFiles:
         from nbprof.sources.locate import find

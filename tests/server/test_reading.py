@@ -12,6 +12,7 @@ from nbprof.server import handlers, reading
 from nbprof.server.process import Progress
 from nbprof.sources.locate import find
 from tests.server.conftest import torch_trace
+from tests.support import pods
 from tests.support.xspace import training_run
 
 
@@ -71,3 +72,10 @@ def test_a_line_has_the_fraction_where_it_is_known():
     assert json.loads(handlers._progress(Progress("Reading it", 0.12345))) == {"progress": "Reading it", "fraction": 0.123}
     assert json.loads(handlers._progress(Progress("Analysing it"))) == {"progress": "Analysing it"}
     assert json.loads(handlers._progress("")) == {"progress": ""}
+
+
+def test_many_hosts_are_followed_by_how_many_have_been_read(tmp_path):
+    pods.write(tmp_path / "job", 10, 4)
+    said, profile = read(tmp_path / "job")
+    assert len(profile.hosts) == 10
+    assert said[-1][0].startswith("10 hosts read in ")
