@@ -83,11 +83,6 @@ def by(combine: Callable[[list[T]], T]) -> Combine[T]:
     return lambda values, _hosts: added(values, combine)
 
 
-def sums(frame: pd.DataFrame, keys: Sequence[str], *columns: str) -> pd.DataFrame:
-    """Rows of equal keys as one, with the sums of some columns; missing only where all are."""
-    return frame.groupby(list(keys), sort=False, dropna=False)[list(columns)].sum(min_count=1).reset_index()
-
-
 def folded(notes: Sequence[Sequence[Note]], groups: Sequence[Sequence[str]]) -> list[Note]:
     """The notes of several groups of hosts: what all of them say is said once, what some say names them."""
     by_note: dict[tuple[str, str], list[str]] = {}

@@ -82,7 +82,7 @@ def read(
     sizes = {number: files.files[number].size or 0 for group in together for number in group}
     done: dict[Group, bytes] = {}
     missing: dict[int, Missing] = {}
-    first: Exception | None = None
+    errors: dict[int, Exception] = {}
     began = told = time.perf_counter()
     with shown(progress) as tell, _executor(workers, len(together)) as executor:
 
@@ -104,7 +104,7 @@ def read(
                         if len(group) > 1:
                             waiting |= {ask((number,)) for number in group}
                             continue
-                        first = first or error
+                        errors[group[0]] = error
                         missing[group[0]] = Missing(files.files[group[0]].name, _reason(error))
                 now = time.perf_counter()
                 if tell is not None and (now - told > _TELL_S or not waiting):
@@ -118,8 +118,8 @@ def read(
             # Nobody waits for the rest, also in an executor that somebody else goes on with.
             for future in waiting:
                 future.cancel()
-    if not done and first is not None:
-        raise first
+    if not done and errors:
+        raise errors[min(errors)]
     return dict(sorted(done.items())), [missing[number] for number in sorted(missing)]
 
 

@@ -20,6 +20,7 @@ from nbprof.profiles.load import load
 from nbprof.run import parallel
 from nbprof.run.processes import Processes, WorkerEndedError
 from tests.support import pods
+from tests.support.xspace import PlaneWriter, xspace
 
 RANKS = 12
 
@@ -119,8 +120,9 @@ def test_ranks_without_a_file_are_missing(tmp_path):
 
 
 def test_a_folder_of_broken_files_is_an_error(tmp_path):
-    for i in range(3):
+    for i in range(8):
         (tmp_path / f"host{i}.xplane.pb").write_bytes(b"\x0a\xff\xff\xff\xff\x0f broken")
+    # Of several the first, however they were read.
     with pytest.raises(ReadError, match="host0"):
         load(tmp_path, executor=1)
 
@@ -191,3 +193,16 @@ def test_a_rank_is_opened_as_if_it_were_alone(job):
 def test_a_planted_straggler_is_found_among_hosts_read_apart(job):
     found = load(job, executor=1).pods.stragglers
     assert found.loc[found["straggler"], "host"].nunique() == 1
+
+
+@pytest.mark.parametrize("name", ["<script>alert(1)</script>", "a'b\"c"])
+def test_hosts_without_steps_or_with_odd_names_have_a_report(tmp_path, name):
+    for i in range(9):
+        host = PlaneWriter("/host:CPU")
+        host.line("python", [host.event("work", 0, 1000)], line_id=1)
+        (tmp_path / f"host{i}.xplane.pb").write_bytes(xspace(host, hostname=f"{name}{i}"))
+    profile = load(tmp_path, executor=1)
+    assert profile.overview["verdict"] == "Unknown"
+    assert profile.hosts == [f"{name}{i}" for i in range(9)]
+    assert profile.pods.stragglers.empty
+    assert name not in profile.save(tmp_path / "report.html").read_text()
