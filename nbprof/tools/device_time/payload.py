@@ -120,7 +120,7 @@ def statement(run: Run) -> str:
         said += f", communicated another {_percent(share['communication'])}"
     if share["memory"] >= 1:
         said += f", copied another {_percent(share['memory'])}"
-    said += f" and was idle **{_percent(share['idle'])}**."
+    said += f" and {'was' if len(whole) == 1 else 'were'} idle **{_percent(share['idle'])}**."
     idle = frames["device_idle"]
     of_device = idle[idle["stream"] == ""]
     waited = float(of_device["idle_ms"].sum())
