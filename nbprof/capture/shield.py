@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import _weakrefset
 import gc
 import signal
 import sys
@@ -16,7 +17,7 @@ from typing import Any
 _AGAIN_S = 0.02
 """How soon a postponed Ctrl-C is tried again."""
 
-_WHOLE = ("<frozen importlib._bootstrap>", weakref.__file__)
+_WHOLE = ("<frozen importlib._bootstrap>", weakref.__file__, _weakrefset.__file__)
 """Files of Python whose work is to be done whole."""
 
 _shields: list[Shield] = []
@@ -37,6 +38,7 @@ class Shield:
         self.pressed = False
         self._open = False
         self._before: Any = None
+        self._raised: KeyboardInterrupt | None = None
 
     def __enter__(self) -> Shield:
         before = signal.getsignal(signal.SIGINT)
@@ -65,17 +67,32 @@ class Shield:
         else:
             # Once: whoever handles it is not interrupted by an impatient second one.
             self._open = False
-            raise KeyboardInterrupt
+            self._raised = KeyboardInterrupt()
+            raise self._raised
 
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Let one Ctrl-C interrupt the block; one that is held back interrupts it at its beginning."""
         self._open = True
+        report = sys.unraisablehook
+
+        def lost(unraisable: sys.UnraisableHookArgs) -> None:
+            # The callback of a weak reference, or C code that could not let it through.
+            if unraisable.exc_value is None or unraisable.exc_value is not self._raised:
+                report(unraisable)
+                return
+            self._raised = None
+            self._open = True
+            again_soon()
+
+        sys.unraisablehook = lost
         try:
             self._deliver()
             yield
         finally:
             self._open = False
+            if sys.unraisablehook is lost:
+                sys.unraisablehook = report
 
     @contextmanager
     def closed(self) -> Iterator[None]:

@@ -160,12 +160,25 @@ class Finalized:
         signal.raise_signal(signal.SIGINT)
 
 
+class Interrupted(set):
+    def discard(self, member):
+        signal.raise_signal(signal.SIGINT)
+        super().discard(member)
+
+
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("how", ["__del__", "finalize", "gc"])
+@pytest.mark.parametrize("how", ["__del__", "finalize", "gc", "weakref", "weakset"])
 def test_ctrl_c_is_not_lost_where_exceptions_are(how, request):
     held = [Finalized() if how == "__del__" else Patches()]
     if how == "finalize":
         weakref.finalize(held[0], signal.raise_signal, signal.SIGINT)
+    if how == "weakref":
+        seen = weakref.ref(held[0], lambda _: signal.raise_signal(signal.SIGINT))
+        request.addfinalizer(lambda: seen())
+    if how == "weakset":
+        members = weakref.WeakSet(held)
+        members.data = Interrupted(members.data)
+        request.addfinalizer(lambda: len(members))
     if how == "gc":
         once = iter([signal.SIGINT])
 
