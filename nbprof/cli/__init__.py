@@ -1,0 +1,1 @@
+"""How is nbprof asked from a shell? The command `nbprof`, one module per subcommand."""
