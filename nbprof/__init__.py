@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nbprof.capture.remote.serve import serve
     from nbprof.capture.steps import step, steps
     from nbprof.core.errors import CaptureError, NbprofError, ReadError
+    from nbprof.profiles.brief import brief
     from nbprof.profiles.comparison import Comparison, compare
     from nbprof.profiles.load import load, runs
     from nbprof.profiles.profile import Profile
@@ -28,6 +29,7 @@ _WHERE = {
     "load": "nbprof.profiles.load",
     "runs": "nbprof.profiles.load",
     "Profile": "nbprof.profiles.profile",
+    "brief": "nbprof.profiles.brief",
     "compare": "nbprof.profiles.comparison",
     "Comparison": "nbprof.profiles.comparison",
     "profile": "nbprof.capture.block",
@@ -47,6 +49,7 @@ __all__ = [
     "NbprofError",
     "Profile",
     "ReadError",
+    "brief",
     "cache",
     "capture",
     "compare",

@@ -352,6 +352,23 @@ class Profile:
 
         return text.summary(self.payload())
 
+    def brief(self, tokens: int = 1500) -> str:
+        """What matters in this profile for a reader that is a language model: Markdown, most important first, each figure with its call.
+
+        Parameters
+        ----------
+        tokens : int
+            The most that it takes, at 3.5 bytes a token.
+
+        Raises
+        ------
+        NbprofError
+            Fewer than 200 tokens.
+        """
+        from nbprof.profiles.brief import brief
+
+        return brief(self, tokens)
+
     def save(self, path: str | Path, *, events: int | None = None) -> Path:
         """Write the report to one HTML file that needs no network and no kernel. An existing file is replaced.
 

@@ -42,6 +42,39 @@ class Alone(NamedTuple):
     device: str = ""
 
 
+class Top(NamedTuple):
+    """The first rows of a frame in one line, for a brief.
+
+    Parameters
+    ----------
+    title : str
+        What they are.
+    call : str
+        What gives the frame: its path under `p`, as in "kernels.by_name()".
+    name : str
+        The column that names a row.
+    figures : tuple of str
+        The columns with its figures; a row in which all of them are missing is left out.
+    most : int
+        How many rows.
+    query : str
+        What holds for a row, as `DataFrame.query` takes it; empty for all.
+    largest : str
+        The column by which the largest come first; empty where the frame is in that order.
+    late : bool
+        Whether it can wait until everything that is not has been said.
+    """
+
+    title: str
+    call: str
+    name: str
+    figures: tuple[str, ...]
+    most: int = 3
+    query: str = ""
+    largest: str = ""
+    late: bool = False
+
+
 @dataclass(frozen=True)
 class Tool:
     """All of one tab that is not analysis. `nbprof/tools/<id>/tool.py` has one as `TOOL`; what most tabs lack has a default.
@@ -79,6 +112,8 @@ class Tool:
         What a reader without scripts sees, above and below the picture.
     figures : mapping
         Bokeh figures of a run, by key.
+    brief : tuple of Top
+        What a brief says of it.
     """
 
     payload: Callable[[Run, int], Part]
@@ -99,6 +134,7 @@ class Tool:
     lead: Callable[[Part], Html] = lambda _payload: ""
     static: Callable[[Part], Html] = lambda _payload: ""
     figures: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    brief: tuple[Top, ...] = ()
 
 
 def asked(tell: Callable[..., Any], *args: Any, otherwise: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbprof.tools.allocator import payload, static
-from nbprof.tools.tool import Alone, Part, Tool
+from nbprof.tools.tool import Alone, Part, Tool, Top
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -28,4 +28,19 @@ TOOL = Tool(
     only=payload.only,
     text=_text,
     static=static.html,
+    brief=(
+        Top(
+            "Out of memory",
+            "allocator.oom",
+            "device",
+            ("asked_bytes", "device_free_bytes", "reserved_bytes", "allocated_bytes", "cause"),
+            most=1,
+        ),
+        Top(
+            "Caching allocator",
+            "allocator.summary",
+            "device",
+            ("peak_reserved_bytes", "peak_allocated_bytes", "stranded_bytes", "fragmentation_percent"),
+        ),
+    ),
 )

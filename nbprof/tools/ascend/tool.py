@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbprof.tools.ascend import figures, payload, static
-from nbprof.tools.tool import Alone, Tool, kept
+from nbprof.tools.tool import Alone, Tool, Top, kept
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -23,4 +23,8 @@ TOOL = Tool(
     alone=_alone,
     static=static.html,
     figures={"iterations": figures.iterations, "op_types": figures.op_types, "pmu": figures.pmu},
+    brief=(
+        Top("Checks over their limit", "ascend.rules.frame", "title", ("value", "limit", "unit", "share"), query="state == 'found'"),
+        Top("NPU ops", "ascend.op_types.frame", "op_type", ("total_us", "fraction", "tasks"), largest="total_us"),
+    ),
 )

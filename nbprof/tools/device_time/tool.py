@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nbprof.tools.device_time import figures, payload, static
-from nbprof.tools.tool import Tool, kept
+from nbprof.tools.tool import Tool, Top, kept
 
 TOOL = Tool(
     payload=kept("device_time", payload.payload),
@@ -11,4 +11,21 @@ TOOL = Tool(
     has=payload.has,
     static=static.html,
     figures={"device_time": figures.figure},
+    brief=(
+        Top(
+            "The host, while devices were idle, was",
+            "device_time.idle_causes",
+            "cause",
+            ("device", "idle_ms", "percent"),
+            largest="idle_ms",
+        ),
+        Top(
+            "Collectives",
+            "device_time.collectives",
+            "collective",
+            ("time_ms", "wait_percent", "bus_gb_per_second"),
+            largest="time_ms",
+            late=True,
+        ),
+    ),
 )

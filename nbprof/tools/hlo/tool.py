@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbprof.tools.hlo import figures, payload, static
-from nbprof.tools.tool import Tool, kept
+from nbprof.tools.tool import Tool, Top, kept
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -23,4 +23,5 @@ TOOL = Tool(
     omissions=_omissions,
     static=static.html,
     figures={"hlo": figures.hlo},
+    brief=(Top("Compiled ops", "roofline.frame", "op", ("self_us", "self_fraction", "bound_by", "roof_fraction"), late=True),),
 )

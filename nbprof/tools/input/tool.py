@@ -5,7 +5,7 @@ from __future__ import annotations
 from nbprof.tools.input import payload
 from nbprof.tools.steps import figure
 from nbprof.tools.steps import payload as steps
-from nbprof.tools.tool import Tool, kept, stored
+from nbprof.tools.tool import Tool, Top, kept, stored
 
 TOOL = Tool(
     payload=kept("input", payload.payload),
@@ -14,4 +14,5 @@ TOOL = Tool(
     beside=lambda run: {"steps": stored(run, "steps", steps.payload)},
     follows=lambda _run, bound: bound == "input",
     figures={"steps": figure.steps},
+    brief=(Top("Pipelines", "tf_data.pipelines", "pipeline", ("mean_us", "slow_calls", "bottleneck", "bottleneck_us"), late=True),),
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nbprof.tools.common import chip, may_have_kernels
 from nbprof.tools.kernels import figure, payload, static
 from nbprof.tools.names import NAMES
-from nbprof.tools.tool import Tool, kept
+from nbprof.tools.tool import Tool, Top, kept
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -28,4 +28,5 @@ TOOL = Tool(
     omissions=_omissions,
     static=static.html,
     figures={"kernels": figure.kernels},
+    brief=(Top("Kernels", "kernels.by_name()", "kernel", ("total_us", "percent", "occurrences", "tensor_core_percent"), most=5),),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nbprof.tools.header import out_of_memory
 from nbprof.tools.memory import figure, payload, static
-from nbprof.tools.tool import Tool, kept
+from nbprof.tools.tool import Tool, Top, kept
 
 TOOL = Tool(
     payload=kept("memory", payload.payload),
@@ -13,4 +13,7 @@ TOOL = Tool(
     first=out_of_memory,
     static=static.html,
     figures={"memory": figure.memory},
+    brief=(
+        Top("Peak memory", "memory.summary", "memory_id", ("peak_bytes", "capacity_bytes", "peak_fragmentation"), largest="peak_bytes"),
+    ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbprof.tools.op_profile import payload, static
-from nbprof.tools.tool import Tool, kept
+from nbprof.tools.tool import Tool, Top, kept
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -28,4 +28,14 @@ TOOL = Tool(
     follows=_follows,
     omissions=_omissions,
     static=static.html,
+    brief=(
+        Top(
+            "Categories of compiled ops",
+            "op_profile.frame",
+            "path",
+            ("time_us", "time_fraction", "flops_utilization", "bandwidth_utilization", "wasted_us"),
+            query="kind == 'category'",
+            largest="time_us",
+        ),
+    ),
 )

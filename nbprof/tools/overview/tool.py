@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nbprof.tools.overview import payload, picture, static, text
-from nbprof.tools.tool import Tool
+from nbprof.tools.tool import Tool, Top
 
 TOOL = Tool(
     payload=lambda run, _events: payload.payload(run),
@@ -14,4 +14,5 @@ TOOL = Tool(
     chart=picture.steps_png,
     lead=static.lead,
     static=static.html,
+    brief=(Top("Ops", "overview.top_ops", "op", ("self_ms", "percent"), most=5),),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbprof.tools.pods import figure, findings, payload, static
-from nbprof.tools.tool import Tool, kept
+from nbprof.tools.tool import Tool, Top, kept
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -24,4 +24,9 @@ TOOL = Tool(
     text=findings.text,
     static=static.html,
     figures={"pods": figure.pods},
+    brief=(
+        Top("Stragglers", "pods.stragglers", "host", ("cost_ms", "saved_ms", "chance", "why"), query="straggler == True"),
+        Top("Out of line with other hosts", "pods.outliers", "name", ("host", "time_ms", "median_ms", "excess_ms"), late=True),
+        Top("Hosts that are missing", "pods.missing", "host", ("reason",)),
+    ),
 )
