@@ -42,11 +42,14 @@ class Claim(NamedTuple):
         One line of Markdown. What the profile names is in code spans.
     calls : tuple of str
         What gives every figure in the text, of a profile `p` or a comparison `c`.
+    code : str
+        A fenced block that follows it.
     """
 
     section: str
     text: str
     calls: tuple[str, ...]
+    code: str = ""
 
 
 def brief(of: Profile | Comparison, tokens: int = 1500) -> str:
@@ -138,8 +141,8 @@ def _findings(profile: Profile) -> Iterator[Claim]:
         text = f"{_quoted(row['title'])} [{code(row['rule'])}, {row['severity']}, {row['certainty']}, {gain}]. {_quoted(row['evidence'])}"
         yield Claim(section, text, (f"p.advice.iloc[{at}]",))
         if fix := str(row["fix"] or ""):
-            change = "; ".join(code(line, 160) for line in fix.splitlines() if line.startswith(("-", "+")))
-            yield Claim(section, f"Change {code(row['rule'])}: {change or code(fix, 300)}", (f"p.advice.fix[{at}]",))
+            change = "".join(f"  {wording.one_line(line).replace('`', '')}\n" for line in fix.splitlines())
+            yield Claim(section, f"Change for {code(row['rule'])}:", (f"p.advice.fix[{at}]",), f"  ```diff\n{change}  ```\n")
         if refuted := row["refuted_by"]:
             yield Claim(section, f"{code(row['rule'])} is wrong if {_quoted(refuted)}", (f"p.advice.refuted_by[{at}]",))
 
@@ -273,7 +276,7 @@ def _fitted(title: str, every: list[Claim], tokens: int, name: str) -> str:
     section = ""
     for at, claim in enumerate(every):
         heading = f"\n## {claim.section}\n\n" if claim.section != section else "" if at else "\n"
-        more = f"{heading}- {claim.text} → {', '.join(f'`{call}`' for call in claim.calls)}\n"
+        more = f"{heading}- {claim.text} → {', '.join(f'`{call}`' for call in claim.calls)}\n{claim.code}"
         left = len(every) - at
         # The last line must have room, except where nothing is left to be said after this one.
         if len((out + more + (_cut(left - 1, tokens, name) if left > 1 else "")).encode()) > most:

@@ -545,7 +545,9 @@ class Run(Frames):
         """What to change between hosts that were read apart: of the findings of each, none compares them."""
         frames = self.overview_of_files, self.steps_summary, self.tf_data.pipelines, self.tf_data.nodes, self.kernels_in_steps
         spread, straggler = advice_evidence.spread(self.pods), advice_evidence.straggler(self.pod_frames.stragglers)
-        found = advice.advice(*frames, None, advice_evidence.Evidence(spread=spread, straggler=straggler))
+        # That of PyTorch has rules of its own, though what its runtime did is in the events of each host.
+        runtime = torch_runtime.Runtime() if self.activity.framework == "PyTorch" else None
+        found = advice.advice(*frames, runtime, advice_evidence.Evidence(spread=spread, straggler=straggler))
         return found[found["rule"].isin(_BETWEEN_HOSTS)]
 
     def _evidence(self) -> advice_evidence.Evidence:

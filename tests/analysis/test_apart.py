@@ -14,6 +14,7 @@ from nbprof.profiles.load import load
 from nbprof.run import combine, parallel
 from nbprof.run.stated import NeedsHostError
 from tests.analysis.test_hosts import MADE, jitted
+from tests.support import pods
 from tests.support.frames import OF_A_PROFILE, public
 from tests.support.ranks import job
 from tests.support.xspace import chunk
@@ -97,6 +98,17 @@ def assert_same(name: str, apart: pd.DataFrame, joint: pd.DataFrame) -> None:
             )
         else:
             assert found.where(found.notna(), None).tolist() == wanted.where(wanted.notna(), None).tolist(), f"{name}.{column}"
+
+
+def test_what_compares_hosts_is_advised_in_words_of_their_framework(tmp_path):
+    pods.write(tmp_path, ranks=4, steps=12, seed=1)
+    joint, apart = load(tmp_path), load(tmp_path, executor=1)
+    columns = ["rule", "title", "fix", "view", "refuted_by"]
+    wanted, found = joint.advice, apart.advice
+    assert "collectives" in list(wanted["rule"])
+    pd.testing.assert_frame_equal(
+        found[columns].sort_values("rule", ignore_index=True), wanted[columns].sort_values("rule", ignore_index=True)
+    )
 
 
 @pytest.mark.parametrize("name", OF_A_PROFILE)
