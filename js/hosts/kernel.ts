@@ -14,7 +14,7 @@ const TARGET = "nbprof";
 const KEY = /^[0-9a-f]{1,16}-[0-9a-f]{32,40}$/;
 const MOST_TRIES = 20;
 const PAUSE_MS = 3000;
-/** A kernel that has not said by then whether nbprof is there is running a cell. */
+/** A kernel that has not said by then whether nbprof is there is running a cell, or the machine is busy: its answer is awaited aside. */
 const INFO_MS = 1000;
 
 const GONE = "The kernel of this notebook has shut down; the saved view is shown.";
@@ -166,8 +166,10 @@ export class Link {
     this.last = performance.now();
     this.trying = true;
     try {
-      const here = WITH_US.has(kernel) || (await present(kernel));
+      const asked = WITH_US.has(kernel) ? Promise.resolve(true) : present(kernel);
+      const here = await soon(asked);
       if (kernel !== this.kernel || this.ended) return;
+      if (here === undefined) void asked.then((late) => this.answered(kernel, late));
       if (here === false) this.line.reason = ABSENT;
       // One that does not say so is not told of a comm: without nbprof it would complain below the cell that it runs.
       if (!here) return;
@@ -181,6 +183,13 @@ export class Link {
       // The notebook went to another kernel while this one kept the output waiting.
       if (kernel !== this.kernel) void this.attempt();
     }
+  }
+
+  /** What a kernel says that was running a cell, or that a busy machine kept waiting. */
+  private answered(kernel: Kernel, here: boolean | null): void {
+    if (kernel !== this.kernel || !here) return;
+    WITH_US.add(kernel);
+    void this.attempt();
   }
 
   private async connect(kernel: Kernel): Promise<void> {
@@ -211,19 +220,24 @@ export class Link {
   }
 }
 
-/** Whether nbprof is in a kernel; null where it does not say so soon. */
-async function present(kernel: Kernel): Promise<boolean | null> {
+/** Whether nbprof is in a kernel; null where it can not be asked beside the cell that it runs. */
+function present(kernel: Kernel): Promise<boolean | null> {
   const asked: Promise<boolean | null> =
     kernel.status === "busy"
       ? knows(kernel, TARGET)
       : kernel
           .requestCommInfo({ target_name: TARGET })
           .then(({ content }) => Object.keys(content.comms ?? {}).length > 0);
+  return asked.catch(() => false);
+}
+
+/** An answer that comes soon; undefined where it does not. */
+async function soon<T>(asked: Promise<T>): Promise<T | undefined> {
   let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<null>((resolve) => {
-    timer = setTimeout(() => resolve(null), INFO_MS);
+  const late = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), INFO_MS);
   });
-  const answer = await Promise.race([asked.catch(() => false), late]);
+  const answer = await Promise.race([asked, late]);
   clearTimeout(timer);
   return answer;
 }

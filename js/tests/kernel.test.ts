@@ -43,11 +43,13 @@ class FakeKernel {
   answers = true;
   /** When a comm is heard of. */
   slow = Promise.resolve();
+  /** When it says whether nbprof is there. */
+  late = Promise.resolve();
   constructor(public knows: string[] | null) {}
   requestCommInfo({ target_name }: { target_name: string }): Promise<{ content: { comms?: object } }> {
     this.asked++;
     if (this.status === "busy") return new Promise(() => undefined);
-    return Promise.resolve({ content: { comms: this.knows && target_name === "nbprof" ? { nbprof: {} } : {} } });
+    return this.late.then(() => ({ content: { comms: this.knows && target_name === "nbprof" ? { nbprof: {} } : {} } }));
   }
   createComm(target: string): Comm {
     expect(target).toBe("nbprof");
@@ -230,6 +232,20 @@ describe("a saved output and its kernel", () => {
     kernel.status = "idle";
     await session.executed();
     expect(line.state).toBe("live");
+  });
+
+  it("goes live when the answer of an idle kernel on a busy machine comes late", async () => {
+    const kernel = new FakeKernel([KEY]);
+    let answer = (): void => undefined;
+    kernel.late = new Promise((resolve) => {
+      answer = resolve;
+    });
+    const { line } = await start(kernel);
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect([kernel.asked, line.state]).toEqual([1, "none"]);
+    answer();
+    await vi.advanceTimersByTimeAsync(3000);
+    expect([kernel.asked, line.state]).toEqual([1, "live"]);
   });
 
   it("sends nothing over a comm, and does not close it, before the kernel knows it", async () => {
