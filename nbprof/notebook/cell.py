@@ -52,6 +52,8 @@ class Show:
         ``input`` runs the cell again with its input taken out; empty for no second run.
     in_place : bool
         Run it again also where something that it can change cannot be put back.
+    redact : bool
+        Pseudonyms in place of names.
     """
 
     out: str = ""
@@ -62,6 +64,7 @@ class Show:
     against: str = ""
     probe: str = ""
     in_place: bool = False
+    redact: bool = False
 
     def __post_init__(self) -> None:
         if self.out and (not self.out.isidentifier() or keyword.iskeyword(self.out)):
@@ -269,10 +272,10 @@ class Cell:
                     shown = compare(self._before, profile)
                 except NbprofError as error:
                     sys.stderr.write(f"nbprof: --against {show.against}: {error}\n")
-            if shown is profile and (not show.views or "overview" in show.views):
+            if shown is profile and not show.redact and (not show.views or "overview" in show.views):
                 self._show_early(profile)
             profile.payload(show.events, self._stage)
-            bundle = shown.mimebundle(views=show.views, height=show.height, live=True, events=show.events)
+            bundle = shown.mimebundle(views=show.views, height=show.height, live=True, events=show.events, redact=show.redact)
         self._end_strip()
         self._slot.final(*bundle)
 

@@ -107,6 +107,8 @@ def parser(prog: str = "%%nbprof") -> Parser:
     add("--views", metavar="A,B", default="", help="tabs to show, such as overview,steps,memory; or all")
     add("--height", metavar="PX", type=_or(int, "auto"), default=None, help="height of the dashboard; auto: the height of its content")
     add("--events", metavar="N", default=None, help="events of the trace to keep in the notebook; 20,000 by default")
+    add("--redact", action="store_true", help="show pseudonyms in place of names; numbers stay")
+    add("--no-redact", action="store_false", dest="redact", help="don't (default)")
     add("-h", "--help", action="help", help="show this and run nothing")
     return made
 
@@ -176,7 +178,8 @@ def choices(words: Sequence[str]) -> tuple[Options, Show]:
         )
         views = [view.strip() for view in given.views.split(",") if view.strip() not in ("", "all")]
         shown = given.out, given.quiet, views or None, given.height, count(given.events), given.against
-        return options, Show(*shown, probe="input" if given.probe_in_place else given.probe, in_place=given.probe_in_place)
+        probe = "input" if given.probe_in_place else given.probe
+        return options, Show(*shown, probe=probe, in_place=given.probe_in_place, redact=given.redact)
     except CaptureError as error:
         also = f"; the default options are {defaults.line(held)} (%nbprof defaults, or the settings of JupyterLab)" if held else ""
         raise UsageError(f"%%nbprof: {error}{also}") from None

@@ -15,7 +15,7 @@ from nbprof.display.slot import Slot
 from nbprof.notebook.cell import Show
 from nbprof.notebook.options_line import Help, Parser, count, standing, words_of
 
-_SHARED = ("logdir", "save", "views", "height", "events")
+_SHARED = ("logdir", "save", "views", "height", "events", "redact")
 """Default options of ``%%nbprof`` that apply here, too."""
 
 
@@ -60,6 +60,7 @@ def _parser() -> _SamplingParser:
     add("--views", metavar="A,B", default="", help="tabs to show, such as overview,steps,memory; all by default")
     add("--height", metavar="PX", type=int, default=None, help="height of the dashboard; by default the height of its content")
     add("--events", metavar="N", default=None, help="events of the trace to keep in the notebook; 20,000 by default")
+    add("--redact", action="store_true", help="show pseudonyms in place of names; numbers stay")
     add("-h", "--help", action="help", help="show this and record nothing")
     return parser
 
@@ -99,7 +100,7 @@ def run(shell: Any, before: Sequence[str], rest: str) -> None:
             given.name,
         )
         views = [view.strip() for view in given.views.split(",") if view.strip() not in ("", "all")]
-        show = Show(given.out, given.quiet, views or None, given.height, count(given.events))
+        show = Show(given.out, given.quiet, views or None, given.height, count(given.events), redact=given.redact)
         _sample(shell, _workers(shell, given.workers), sampling, show)
     except CaptureError as error:
         raise UsageError(f"%nbprof capture: {error}") from None
@@ -131,4 +132,4 @@ def _sample(shell: Any, workers: Any, sampling: Sampling, show: Show) -> None:
     if show.out:
         shell.user_ns[show.out] = profile
     if not show.quiet:
-        slot.final(*profile.mimebundle(views=show.views, height=show.height, live=True, events=show.events))
+        slot.final(*profile.mimebundle(views=show.views, height=show.height, live=True, events=show.events, redact=show.redact))

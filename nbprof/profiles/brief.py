@@ -11,6 +11,7 @@ import pandas as pd
 from nbprof.core.errors import NbprofError
 from nbprof.core.version import __version__
 from nbprof.display import wording
+from nbprof.profiles.redaction import Redact, keep, redactor
 from nbprof.run.stated import NeedsHostError
 from nbprof.schema.columns import Col
 from nbprof.schema.frames import SCHEMA, column
@@ -52,7 +53,7 @@ class Claim(NamedTuple):
     code: str = ""
 
 
-def brief(of: Profile | Comparison, tokens: int = 1500) -> str:
+def brief(of: Profile | Comparison, tokens: int = 1500, *, redact: Redact = False) -> str:
     """What a profile or a comparison says, as Markdown of a bounded length, most important first.
 
     The same profile gives the same text, and a shorter brief is the beginning of a longer one. What does not fit is counted in the last
@@ -64,6 +65,8 @@ def brief(of: Profile | Comparison, tokens: int = 1500) -> str:
         What `nbprof.load` or `nbprof.compare` gives.
     tokens : int
         The most tokens that it takes, at 3.5 bytes of UTF-8 each.
+    redact : bool or path
+        Pseudonyms in place of names, as `Profile.save` has them.
 
     Raises
     ------
@@ -75,8 +78,14 @@ def brief(of: Profile | Comparison, tokens: int = 1500) -> str:
     if tokens < LEAST_TOKENS:
         raise NbprofError(f"a brief takes at least {LEAST_TOKENS} tokens, not {tokens}.")
     if isinstance(of, Comparison):
-        return _fitted("Comparison", list(_comparison(of)), tokens, "c")
-    return _fitted(f"Profile {code(label(of.run))}", list(claims(of)), tokens, "p")
+        title, name, every, runs = "Comparison", "c", list(_comparison(of)), [profile.run for profile in of.profiles]
+    else:
+        title, name, every, runs = f"Profile {code(label(of.run))}", "p", list(claims(of)), [of.run]
+    if redact:
+        by = redactor(runs)
+        title, every = by.text(title), [claim._replace(text=by.text(claim.text), code=by.text(claim.code)) for claim in every]
+        keep(by, redact)
+    return _fitted(title, every, tokens, name)
 
 
 def code(name: Any, most: int = _NAME_CHARACTERS) -> str:

@@ -18,6 +18,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.core.whole import written
 from nbprof.profiles.load import read
 from nbprof.profiles.profile import Profile
+from nbprof.profiles.redaction import Redact, redacted
 from nbprof.tools import header
 from nbprof.tools.plot import displayed
 
@@ -172,15 +173,18 @@ class Comparison:
 
         return view.attach(self.after.payload(events), self._part)
 
-    def text(self) -> str:
-        """The comparison as plain text."""
+    def _shown(self, events: int | None, redact: Redact) -> dict[str, Any]:
+        return redacted(self.payload(events), [profile.run for profile in self.profiles], redact)
+
+    def text(self, *, redact: Redact = False) -> str:
+        """The comparison as plain text; `redact` as `Profile.save` has it."""
         from nbprof.tools.compare import text as compare_text
 
-        return compare_text.plain(self.payload(0))
+        return compare_text.plain(self._shown(0, redact))
 
-    def markdown(self) -> str:
-        """The comparison as Markdown, for a pull request or an issue."""
-        text: str = self.payload(0)["compare"]["pairs"][0]["markdown"]
+    def markdown(self, *, redact: Redact = False) -> str:
+        """The comparison as Markdown, for a pull request or an issue; `redact` as `Profile.save` has it."""
+        text: str = self._shown(0, redact)["compare"]["pairs"][0]["markdown"]
         return text
 
     def figure(self, **options: Any) -> Model:
@@ -189,7 +193,7 @@ class Comparison:
 
         return displayed(compare_figure.compare(self._categories, [side.label for side in self._sides[:2]], **options), self)
 
-    def save(self, path: str | Path, *, events: int | None = None) -> Path:
+    def save(self, path: str | Path, *, events: int | None = None, redact: Redact = False) -> Path:
         """Write the comparison to one HTML file that needs no network and no kernel. An existing file is replaced.
 
         Parameters
@@ -197,6 +201,8 @@ class Comparison:
         path : str or path
         events : int, optional
             Number of trace events of the second run to include; 20,000 by default.
+        redact : bool or path
+            Pseudonyms in place of names, as `Profile.save` has them.
 
         Raises
         ------
@@ -206,13 +212,19 @@ class Comparison:
         from nbprof.profiles.report import comparison as report
 
         target = Path(path).expanduser()
-        page = report.page(self.payload(events)).encode()
+        page = report.page(self._shown(events, redact)).encode()
         with written(target, "comparison", len(page)) as file:
             file.write(page)
         return target
 
     def mimebundle(
-        self, views: list[str] | None = None, height: int | None = None, live: bool = True, events: int | None = None
+        self,
+        views: list[str] | None = None,
+        height: int | None = None,
+        live: bool = True,
+        events: int | None = None,
+        *,
+        redact: Redact = False,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The four mime types of the notebook output, and their metadata, for `display(..., raw=True)`.
 
@@ -226,6 +238,8 @@ class Comparison:
             False: picture, text and HTML without scripts.
         events : int, optional
             Number of trace events in the output.
+        redact : bool or path
+            Pseudonyms in place of names, as `save` has them.
 
         Raises
         ------
@@ -235,10 +249,10 @@ class Comparison:
         from nbprof.profiles.report import comparison as report
         from nbprof.tools.compare import payload as view
 
-        payload = self.payload(events)
+        payload = self._shown(events, redact)
         if views:
             payload = view.only(payload, [each for each in views if each != "compare"])
-        return report.mimebundle(self.after.run, payload, height=height, live=live)
+        return report.mimebundle(None if redact else self.after.run, payload, height=height, live=live)
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         return self.mimebundle()

@@ -14,6 +14,7 @@ from nbprof.analysis.device_time.device_time import rank_of
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import join_some
 from nbprof.core.whole import written
+from nbprof.profiles.redaction import Redact, redacted
 from nbprof.run.run import Run
 from nbprof.schema.frames import names
 from nbprof.sources.recording import windows_of
@@ -309,6 +310,7 @@ class Profile:
         *,
         payload: dict[str, Any] | None = None,
         drawn: bool = True,
+        redact: Redact = False,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The four mime types of the notebook output, and their metadata, for `display(..., raw=True)`.
 
@@ -326,6 +328,8 @@ class Profile:
             What to draw instead of `payload(events)`.
         drawn : bool
             False: no picture of the steps where no script runs.
+        redact : bool or path
+            Pseudonyms in place of names, as `save` has them. Such an output asks no kernel for more events.
 
         Raises
         ------
@@ -334,8 +338,8 @@ class Profile:
         """
         from nbprof.profiles.report import mimebundle
 
-        payload = self.payload(events) if payload is None else payload
-        return mimebundle.mimebundle(self.run, payload, views=views, height=height, live=live, drawn=drawn)
+        payload = redacted(self.payload(events) if payload is None else payload, [self.run], redact)
+        return mimebundle.mimebundle(None if redact else self.run, payload, views=views, height=height, live=live, drawn=drawn)
 
     def _early(self, height: int | None = None) -> dict[str, Any] | None:
         """What a cell shows while the output of `mimebundle` is made: the overview of the steps. None where that would be no sooner."""
@@ -352,13 +356,15 @@ class Profile:
 
         return text.summary(self.payload())
 
-    def brief(self, tokens: int = 1500) -> str:
+    def brief(self, tokens: int = 1500, *, redact: Redact = False) -> str:
         """What matters in this profile for a reader that is a language model: Markdown, most important first, each figure with its call.
 
         Parameters
         ----------
         tokens : int
             The most that it takes, at 3.5 bytes a token.
+        redact : bool or path
+            Pseudonyms in place of names, as `save` has them.
 
         Raises
         ------
@@ -367,9 +373,9 @@ class Profile:
         """
         from nbprof.profiles.brief import brief
 
-        return brief(self, tokens)
+        return brief(self, tokens, redact=redact)
 
-    def save(self, path: str | Path, *, events: int | None = None) -> Path:
+    def save(self, path: str | Path, *, events: int | None = None, redact: Redact = False) -> Path:
         """Write the report to one HTML file that needs no network and no kernel. An existing file is replaced.
 
         Parameters
@@ -378,6 +384,10 @@ class Profile:
         events : int, optional
             How many events of the trace it holds: the longest of each lane, with all that they lie in. 20,000 when left out; 100,000
             make the file about 700 kB larger than none. 0 leaves the lanes and how busy they are.
+        redact : bool or path
+            True: names of ops, kernels, files, hosts, programs and code become pseudonyms, unless they are made of words that
+            frameworks, their libraries or nbprof use; numbers stay. One name has the same pseudonym in everything that this user
+            makes on this machine. A path also writes the list of what was replaced there, as JSON: not to be shared.
 
         Raises
         ------
@@ -387,7 +397,7 @@ class Profile:
         from nbprof.profiles.report import html
 
         target = Path(path).expanduser()
-        page = html.page(self.run, self.payload(events)).encode()
+        page = html.page(self.run, redacted(self.payload(events), [self.run], redact)).encode()
         with written(target, "report", len(page)) as file:
             file.write(page)
         return target

@@ -40,13 +40,15 @@ def page(payload: dict[str, Any]) -> str:
     return html.document(codec.pack(payload), still, title=title, version=meta["version"])
 
 
-def mimebundle(run: Run, payload: dict[str, Any], *, height: int | None = None, live: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:
+def mimebundle(
+    run: Run | None, payload: dict[str, Any], *, height: int | None = None, live: bool = True
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Data and metadata for `display(..., raw=True)`.
 
     Parameters
     ----------
-    run : Run
-        The one whose dashboard the comparison stands in.
+    run : Run, optional
+        The one whose dashboard the comparison stands in; None for an output that asks no kernel.
     payload : dict
         What `Comparison.payload` gives.
     height : int, optional

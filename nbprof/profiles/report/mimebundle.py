@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 MIME = "application/vnd.nbprof.v1+json"
 
 
-def saved(run: Run, packed: bytes, html: str, version: str, height: int | None) -> dict[str, Any]:
+def saved(run: Run | None, packed: bytes, html: str, version: str, height: int | None) -> dict[str, Any]:
     """What JupyterLab draws of. The data stand in the HTML of the same output, where it finds them, so that a notebook holds them once."""
     # Without a front end that was built there is no script in the HTML.
     own = {} if codec.to_text(packed) in html else {"data": base64.b64encode(packed).decode()}
     # What an output needs to have every event again: of the files only what lies below the notebook.
-    more = {"key": registry.show(run), "files": files(run)}
+    more = {} if run is None else {"key": registry.show(run), "files": files(run)}
     return {"v": 1, "version": version, **own, **({"height": height} if height else {}), **more}
 
 
 def mimebundle(
-    run: Run,
+    run: Run | None,
     payload: dict[str, Any],
     *,
     views: Iterable[str] | None = None,
@@ -42,7 +42,8 @@ def mimebundle(
 
     Parameters
     ----------
-    run : Run
+    run : Run, optional
+        What the kernel has more of; None for an output that asks no kernel.
     payload : dict
         What `nbprof.tools.dashboard.dashboard` gave for this run.
     views : iterable of str, optional

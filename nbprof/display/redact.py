@@ -1,0 +1,154 @@
+"""Names that are nobody's business become pseudonyms, and numbers stay: for profiles that are shown to others.
+
+What stays is what is known to be public: a part of a name stays if each of its words is one that nbprof itself writes or that a framework
+or one of its libraries uses in names (`public_words.txt`). Everything else is replaced, so that a name in a field that nobody thought of
+is, too. Of paths only what follows `site-packages` can stay; addresses never do.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+_PACKAGE = Path(__file__).parents[1]
+_NEVER = frozenset({"secret", "secrets", "password", "passwords", "confidential", "credential", "credentials"})
+_LEAST = 3
+"""Shorter words say nothing: they are units, types and tiles."""
+
+_ADDRESS = re.compile(
+    r"(?<![\w.])(?:\d{1,3}(?:\.\d{1,3}){3}|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}|(?:[0-9a-fA-F]{0,4}:){3,7}[0-9a-fA-F]{1,4})(?![\w])"
+)
+"""IP addresses, e-mail addresses, hardware addresses."""
+_PATH = re.compile(r"(?:[A-Za-z][\w+.-]*://|(?<![\w.])[A-Za-z]:[\\/]|(?<![\w./~])~?/(?=[^/\s]+/))[^\s\"'<>|:;,()]+")
+"""URLs, and absolute paths of two parts or more."""
+_LIBRARY = re.compile(r"^(.*[\\/])((?:site|dist)-packages[\\/].*)$")
+_SUFFIX = re.compile(r"(?:\.(?:py|ipynb|pb|json|gz|zip|pt|tar|csv|db|html|cpp|cc|cu|h|so))+$", re.IGNORECASE)
+_SEGMENT = re.compile(r"[^\W_](?:[\w$-]*[^\W_])?")
+_WORD = re.compile(r"[^\W\d_]+|\d+")
+_CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+|\d+")
+_TILE = re.compile(r"(?:(?:bf|tf|fp|[fuis])\d+)+|(?P<word>[a-z]*?)\d+(?:x\d+)*")
+"""Types and sizes of kernels: `bf16bf16`, `tilesize64x64x64`."""
+_SHORT = re.compile(r"[a-z]{1,2}\d{1,6}|\d{1,6}[a-z]{1,2}|\d+")
+
+
+class Redactor:
+    """Replaces names by pseudonyms.
+
+    Parameters
+    ----------
+    private : iterable of str
+        Names that are replaced whatever words they are made of: of hosts and files.
+    key : bytes
+        The same key gives the same pseudonyms. Who does not have it cannot find out by trying which name a pseudonym stands for.
+
+    Attributes
+    ----------
+    replaced : dict of str to str
+        Pseudonyms by what they stand for.
+    """
+
+    def __init__(self, private: Iterable[str], key: bytes) -> None:
+        self.replaced: dict[str, str] = {}
+        self._key = key
+        self._seen: dict[str, str] = {}
+        # A file may be called as a tab is, or as a column: then its name says nothing, and the page needs the word.
+        names = sorted({name for name in private if len(name) >= _LEAST and name not in own_texts()}, key=len, reverse=True)
+        self._private = re.compile("|".join(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])" for name in names)) if names else None
+
+    def text(self, text: str) -> str:
+        """A text with pseudonyms in place of names."""
+        if text not in self._seen:
+            kept: list[str] = []
+
+            def keep(match: re.Match[str], by: Callable[[str], str]) -> str:
+                kept.append(by(match[0]))
+                return f"\0{len(kept) - 1}\0"
+
+            out = text.replace("\0", " ")
+            if self._private is not None:
+                out = self._private.sub(lambda match: keep(match, self._pseudonym), out)
+            out = _PATH.sub(lambda match: keep(match, self._path), out)
+            out = _ADDRESS.sub(lambda match: keep(match, self._pseudonym), out)
+            parts = re.split("(\0\\d+\0)", out)
+            self._seen[text] = "".join(kept[int(part[1:-1])] if part[:1] == "\0" else _SEGMENT.sub(self._segment, part) for part in parts)
+        return self._seen[text]
+
+    def tree(self, value: Any) -> Any:
+        """The same of every text in lists and dicts; keys of dicts are texts as well."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.tree(key): self.tree(each) for key, each in value.items()}
+        if type(value) in (list, tuple):
+            return type(value)(self.tree(each) for each in value)
+        return value
+
+    def _segment(self, match: re.Match[str]) -> str:
+        return match[0] if _public(match[0]) else self._pseudonym(match[0])
+
+    def _path(self, path: str) -> str:
+        path, end = path.rstrip("."), "." * (len(path) - len(path.rstrip(".")))
+        if library := _LIBRARY.match(path):
+            return ("/" if library[1] == "/" else "…/") + _SEGMENT.sub(self._segment, library[2]) + end
+        suffix = _SUFFIX.search(path)
+        tail = suffix[0] if suffix else ""
+        return self._pseudonym(path.removesuffix(tail)) + tail + end
+
+    def _pseudonym(self, name: str) -> str:
+        if name not in self.replaced:
+            self.replaced[name] = "name_" + hashlib.blake2b(name.encode(errors="surrogatepass"), key=self._key, digest_size=4).hexdigest()
+        return self.replaced[name]
+
+
+def words(name: str) -> list[str]:
+    """The words of a name, in lower case: `FusedBatchNormV3` has fused, batch, norm, v, 3."""
+    return [word.lower() for word in _CAMEL.findall(name)]
+
+
+@lru_cache(maxsize=100_000)
+def _public(segment: str) -> bool:
+    return all(_known(part) for part in re.split(r"[_$-]+", segment) if part)
+
+
+def _known(part: str) -> bool:
+    """Whether a run of letters and digits is made of public words."""
+    if not part.isascii():
+        return part == "µs" or not any(char.isalpha() for char in part)
+    low, public = part.lower(), vocabulary()
+    if low in public or _SHORT.fullmatch(low) or (len(low) < _LEAST and low.isalpha()):
+        return True
+    tile = _TILE.fullmatch(low)
+    if tile and (not tile["word"] or len(tile["word"]) < _LEAST or tile["word"] in public):
+        return True
+    if low.lstrip("0123456789") in public:
+        return True
+    # Camel case. Its words are whole ones: of letters between digits, anything could be made.
+    found = _CAMEL.findall(part)
+    letters = [word.lower() for word in found if word.isalpha()]
+    return len(found) > 1 and any(len(word) >= _LEAST for word in letters) and all(word in public or len(word) < _LEAST for word in letters)
+
+
+@lru_cache(maxsize=1)
+def own_texts() -> frozenset[str]:
+    """Every text in nbprof's own code that is no docstring, and the keys of its tools."""
+    found: set[str] = set()
+    for path in _PACKAGE.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in docstrings)
+        found.update(node.value for node in constants if isinstance(node.value, str))
+    return frozenset(found)
+
+
+@lru_cache(maxsize=1)
+def vocabulary() -> frozenset[str]:
+    """The words that stay: those of names that frameworks give, and those that nbprof itself writes."""
+    texts = [*own_texts(), (_PACKAGE / "tools" / "names.json").read_text(encoding="utf-8")]
+    own = {word.lower() for text in texts for word in [*_WORD.findall(text), *words(text)]}
+    public = (_PACKAGE / "display" / "public_words.txt").read_text(encoding="utf-8").split()
+    return frozenset(word for word in own.union(public) if len(word) >= _LEAST and word not in _NEVER)

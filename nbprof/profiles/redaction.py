@@ -1,0 +1,69 @@
+"""What a profile shows, with pseudonyms in place of names: `redact=` of reports, outputs and briefs."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nbprof.core.whole import written
+from nbprof.display.redact import Redactor
+from nbprof.run.cache.folder import location
+from nbprof.tools.header import label
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+Redact = bool | str | os.PathLike[str]
+"""Whether names are replaced; a path keeps the list of what was replaced there."""
+
+
+def redactor(runs: Iterable[Run]) -> Redactor:
+    """The one for some runs: their files and hosts have private names."""
+    private: set[str] = set()
+    for run in runs:
+        private.update(map(str, run.hosts), [label(run), run.source.name, run.source.file], (path.name for path, *_ in run.source.local))
+        private.add(run.capture.label if run.capture is not None else "")
+    private |= {name.split(".")[0] for name in private}
+    return Redactor(private, _key())
+
+
+def redacted(payload: dict[str, Any], runs: Iterable[Run], redact: Redact) -> dict[str, Any]:
+    """A payload as it is shown to others; the same one where nothing is to be replaced."""
+    if not redact:
+        return payload
+    by = redactor(runs)
+    out: dict[str, Any] = by.tree(payload)
+    keep(by, redact)
+    return out
+
+
+def keep(by: Redactor, redact: Redact) -> None:
+    """Writes the list of what was replaced, where that is wanted."""
+    if redact is True or not redact:
+        return
+    text = json.dumps({pseudonym: name for name, pseudonym in sorted(by.replaced.items())}, indent=1, ensure_ascii=False).encode()
+    with written(Path(redact).expanduser(), "list", len(text)) as file:
+        file.write(text)
+
+
+def _key() -> bytes:
+    """The key of this user on this machine, made when it is first needed."""
+    path = location() / "redact.key"
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        key = secrets.token_bytes(32)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(key)
+    except FileExistsError:
+        return path.read_bytes()
+    except OSError:
+        # Nowhere to keep it: then pseudonyms are those of this one time.
+        return key
+    return key
