@@ -7,6 +7,7 @@ called: `nbprof --help` must not cost the import of pandas. What it returns is t
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from importlib import import_module
@@ -18,6 +19,11 @@ from nbprof.core.errors import NbprofError
 from nbprof.core.version import __version__
 
 COMMANDS = {
+    "summary": "What bounds the step, and the figures that prove it.",
+    "advice": "What to change, largest gain first, with the evidence and the code.",
+    "frame": "Print a frame by its name, such as kernels.by_name; without a name, list those that the profile has.",
+    "report": "Write the dashboard to one HTML file that needs no network.",
+    "trace": "Write the trace in Chrome's JSON, for Perfetto.",
     "cache": "Where the cache of opened profiles is, and how full.",
 }
 """Every subcommand and its help in one line, in the order of `nbprof --help`."""
@@ -26,6 +32,9 @@ GOOD, FAILED, BAD, UNKNOWN = 0, 1, 2, 3
 """Exit codes: all is well; a gate failed; bad use or an unreadable file; the question has no answer."""
 INTERRUPTED, CLOSED_PIPE = 130, 141
 """As a shell reports a process that SIGINT or SIGPIPE ended."""
+
+
+_RANK = re.compile(r"p\.rank\((\d+)\)")
 
 
 class Commands(click.Group):
@@ -56,7 +65,9 @@ class Commands(click.Group):
             # Here, and not when the interpreter ends: a reader that has gone is no error.
             sys.stdout.flush()
         except NbprofError as error:
-            click.echo(f"nbprof: {error}", err=True)
+            # In Python a host is opened by a call, here by an option.
+            said = _RANK.sub(r"--rank \1", str(error))
+            click.echo(f"nbprof: {said}", err=True)
             code = BAD
         except click.ClickException as error:
             error.show()

@@ -348,9 +348,9 @@ class Profile:
 
     def text(self) -> str:
         """Ten lines of plain text."""
-        from nbprof.tools import text
+        from nbprof.tools import dashboard, text
 
-        return text.summary(self.payload())
+        return text.summary(dashboard.spoken(self.run) if self._payload is None else self._payload[1])
 
     def save(self, path: str | Path, *, events: int | None = None) -> Path:
         """Write the report to one HTML file that needs no network and no kernel. An existing file is replaced.

@@ -1,0 +1,128 @@
+"""`nbprof frame PATH NAME`: any frame of `nbprof.frames.SCHEMA`, as a table, CSV, JSON or Parquet."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nbprof.cli import output, source
+from nbprof.core.errors import NbprofError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from nbprof.schema.columns import Col
+
+_ROWS = 20
+"""Rows on a terminal, where nobody says how many."""
+_WHERE = "\"self_us > 100 and op.str.contains('conv')\""
+
+
+def _split(_ctx: click.Context, _param: click.Parameter, value: str | None) -> list[str]:
+    return [each.strip() for each in (value or "").split(",") if each.strip()]
+
+
+@click.command(name="frame")
+@source.one_run
+@click.option(
+    "--top", type=click.IntRange(min=0), metavar="N", help=f"At most N rows, 0 for all; by default {_ROWS} on a terminal, else all."
+)
+@click.option("--where", default="", metavar="QUERY", help=f"Only these rows, as pandas' query takes it: {_WHERE}.")
+@click.option("--sort", callback=_split, metavar="COLUMNS", help="Sort by these, separated by commas; -total_us: largest first.")
+@click.option("--columns", callback=_split, metavar="COLUMNS", help="Only these columns, separated by commas.")
+@click.option("--csv", "form", flag_value="csv", help="CSV with exact values; empty is NA.")
+@click.option("--json", "form", flag_value="json", help="JSON for programs; docs/command.md has its schema.")
+@click.option("--parquet", "form", flag_value="parquet", help="Parquet; needs pyarrow, and -o unless it is piped.")
+@source.target("Write CSV, JSON or Parquet to this file.")
+def command(
+    paths: tuple[str, ...],
+    top: int | None,
+    where: str,
+    sort: list[str],
+    columns: list[str],
+    form: str | None,
+    target: Path | None,
+    **which: Any,
+) -> None:
+    """Print a frame by its name, such as kernels.by_name; without a name, list those that the profile has.
+
+    The name comes last, after PATH.
+    """
+    from nbprof.profiles import named
+
+    name = ""
+    if len(paths) > 1 and "://" not in paths[-1] and not Path(paths[-1]).exists():
+        *before, name = paths
+        paths = tuple(before)
+        name, schema = named.schema(name)
+    if target is not None and form is None:
+        raise click.UsageError("-o needs --csv, --json or --parquet")
+    profile = source.opened(paths, **which)
+    if not name:
+        _list(named.listed(profile), form, output.about(profile))
+        return
+    whole = named.frame(profile, name)
+    most = (_ROWS if form is None and output.is_terminal() else None) if top is None else top or None
+    # A column that is there only where something is known of it.
+    found = named.selected(whole, where, sort, columns)
+    shown = found[:most]
+    schema = [col for col in schema if col.name in shown.columns]
+    if columns:
+        schema.sort(key=lambda col: columns.index(col.name))
+    if form is None:
+        _table(shown, schema, all_columns=bool(columns))
+        if top is None and len(shown) < len(found):
+            click.echo(f"… {len(found) - len(shown):,} more rows (--top 0 for all)", err=True)
+        return
+    content = _content(form, name, shown, schema, output.about(profile), len(found))
+    _write(content, target)
+
+
+def _list(names: list[str], form: str | None, run: dict[str, Any]) -> None:
+    from nbprof.profiles import named
+
+    if form not in (None, "json"):
+        raise click.UsageError(f"--{form} needs the NAME of a frame")
+    columns = {name: [col.name for col in named.schema(name)[1]] for name in names}
+    if form:
+        output.write_json("frame", {"run": run, "frames": [{"name": name, "columns": columns[name]} for name in names]})
+    else:
+        output.write_facts([(name, ", ".join(columns[name])) for name in names])
+
+
+def _table(frame: pd.DataFrame, columns: list[Col], *, all_columns: bool) -> None:
+    if not len(frame):
+        click.echo("no rows")
+        return
+    output.write_table(frame, columns, all_columns=all_columns)
+
+
+def _content(form: str, name: str, frame: pd.DataFrame, columns: list[Col], run: dict[str, Any], rows: int) -> bytes:
+    if form == "csv":
+        return (frame.to_csv(index=False) or "").encode("utf-8", "backslashreplace")
+    if form == "json":
+        declared = [{"name": col.name, "unit": col.unit, "label": col.label, "help": col.help} for col in columns]
+        answer = {"run": run, "frame": name, "columns": declared, "total_rows": rows, "rows": frame}
+        return (output.text("frame", answer) + "\n").encode()
+    packed = io.BytesIO()
+    try:
+        frame.reset_index(drop=True).to_parquet(packed)
+    except ImportError as error:
+        raise NbprofError("Parquet is written by pyarrow, which is not installed: pip install pyarrow, or take --csv") from error
+    return packed.getvalue()
+
+
+def _write(content: bytes, target: Path | None) -> None:
+    from nbprof.core.whole import written
+
+    if target is not None:
+        with written(target, "frame", len(content)) as file:
+            file.write(content)
+        click.echo(str(target))
+        return
+    if output.is_terminal() and content[:4] == b"PAR1":
+        raise click.UsageError("Parquet is not for a terminal: -o FILE, or a pipe")
+    click.echo(content, nl=False)
