@@ -25,7 +25,9 @@ def command(as_json: bool, **which: Any) -> None:
     findings = profile.advice.to_dict("records")
     for number, finding in enumerate(findings, 1):
         gain = wording.gain({"gain_ms": finding["gain_ms_per_step"], "gain_is": finding["gain_is"]})
-        click.echo(("\n" if number > 1 else "") + click.style(f"{number}. {finding['title']}", bold=True) + (f" ({gain})" if gain else ""))
+        click.echo(
+            ("\n" if number > 1 else "") + output.styled(f"{number}. {finding['title']}", bold=True) + (f" ({gain})" if gain else "")
+        )
         click.echo(f"   {wording.one_line(wording.plain(finding['evidence']))}")
         click.echo(f"   rule {finding['rule']}, severity {finding['severity']}, {finding['certainty']}; refuted if {finding['refuted_by']}")
         if finding["fix"]:

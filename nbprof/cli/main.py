@@ -22,8 +22,13 @@ COMMANDS = {
     "summary": "What bounds the step, and the figures that prove it.",
     "advice": "What to change, largest gain first, with the evidence and the code.",
     "frame": "Print a frame by its name, such as kernels.by_name; without a name, list those that the profile has.",
+    "compare": "Compare two runs: is the second one faster, and is that more than chance?",
     "report": "Write the dashboard to one HTML file that needs no network.",
     "trace": "Write the trace in Chrome's JSON, for Perfetto.",
+    "runs": "List the runs of a logdir, newest first, without reading them.",
+    "capture": "Record running programs through their profiler servers.",
+    "serve": "Run a Python program with the profiler server of its framework, for `nbprof capture`.",
+    "doctor": "What can be recorded here, and what to do about what cannot.",
     "cache": "Where the cache of opened profiles is, and how full.",
 }
 """Every subcommand and its help in one line, in the order of `nbprof --help`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,11 @@ def plain(value: Any) -> Any:
 def is_terminal() -> bool:
     """Whether people see what is written."""
     return sys.stdout.isatty()
+
+
+def styled(text: str, **style: Any) -> str:
+    """The text in bold or colour, on a terminal that wants any."""
+    return click.style(text, **style) if is_terminal() and not os.environ.get("NO_COLOR") else text
 
 
 def write_table(frame: pd.DataFrame, columns: Sequence[Col], *, all_columns: bool = False) -> None:

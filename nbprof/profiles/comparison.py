@@ -176,11 +176,11 @@ class Comparison:
         """The comparison as plain text."""
         from nbprof.tools.compare import text as compare_text
 
-        return compare_text.plain(self.payload(0))
+        return compare_text.plain({"compare": self._part})
 
     def markdown(self) -> str:
         """The comparison as Markdown, for a pull request or an issue."""
-        text: str = self.payload(0)["compare"]["pairs"][0]["markdown"]
+        text: str = self._part["pairs"][0]["markdown"]
         return text
 
     def figure(self, **options: Any) -> Model:
