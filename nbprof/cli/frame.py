@@ -54,7 +54,7 @@ def command(
     from nbprof.profiles import named
 
     name = ""
-    if len(paths) > 1 and "://" not in paths[-1] and not Path(paths[-1]).exists():
+    if len(paths) > 1 and (named.known(paths[-1]) or not ("://" in paths[-1] or Path(paths[-1]).exists())):
         *before, name = paths
         paths = tuple(before)
         name, schema = named.schema(name)
@@ -73,7 +73,7 @@ def command(
     if columns:
         schema.sort(key=lambda col: columns.index(col.name))
     if form is None:
-        _table(shown, schema, all_columns=bool(columns))
+        _table(shown, schema, [each.removeprefix("-") for each in sort], whole=bool(columns))
         if top is None and len(shown) < len(found):
             click.echo(f"… {len(found) - len(shown):,} more rows (--top 0 for all)", err=True)
         return
@@ -93,11 +93,11 @@ def _list(names: list[str], form: str | None, run: dict[str, Any]) -> None:
         output.write_facts([(name, ", ".join(columns[name])) for name in names])
 
 
-def _table(frame: pd.DataFrame, columns: list[Col], *, all_columns: bool) -> None:
+def _table(frame: pd.DataFrame, columns: list[Col], first: list[str], *, whole: bool) -> None:
     if not len(frame):
         click.echo("no rows")
         return
-    output.write_table(frame, columns, all_columns=all_columns)
+    output.write_table(frame, columns, first=first, whole=whole)
 
 
 def _content(form: str, name: str, frame: pd.DataFrame, columns: list[Col], run: dict[str, Any], rows: int) -> bytes:

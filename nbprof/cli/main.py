@@ -6,6 +6,7 @@ called: `nbprof --help` must not cost the import of pandas. What it returns is t
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
@@ -65,6 +66,10 @@ class Commands(click.Group):
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the command and exit. An error that is a sentence goes to stderr as one."""
         extra["standalone_mode"] = False
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                # A name that the terminal's encoding has not must not end an answer.
+                stream.reconfigure(errors="backslashreplace")
         try:
             code = super().main(*args, **extra)
             # Here, and not when the interpreter ends: a reader that has gone is no error.

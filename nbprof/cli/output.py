@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 SCHEMA = 1
 """Of the JSON: it grows by keys without a change of this number; what a key means changes with it."""
 _WIDEST = 60
-"""Letters up to which the texts of a column are lined up, or shown on a terminal that has no more room."""
+"""Letters up to which the texts of a column are lined up, or shown on a terminal."""
+_NARROW = 24
+"""Letters down to which they are cut there, to show more columns."""
+_GAP = 2
+"""Blanks between columns."""
 
 as_json = click.option("--json", "as_json", is_flag=True, help="JSON for programs; docs/command.md has its schema.")
 
@@ -85,12 +89,23 @@ def styled(text: str, **style: Any) -> str:
     return click.style(text, **style) if is_terminal() and not os.environ.get("NO_COLOR") else text
 
 
-def write_table(frame: pd.DataFrame, columns: Sequence[Col], *, all_columns: bool = False) -> None:
+def write_table(frame: pd.DataFrame, columns: Sequence[Col], *, first: Sequence[str] = (), whole: bool = False) -> None:
     """Write rows with their labels and units, as the dashboard shows them.
 
-    On a terminal the columns that fit, the others are named; in a pipe all of them, without colour and with nothing cut.
+    On a terminal the columns that fit, and the names of the others; in a pipe all of them, without colour and with nothing cut.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    columns : sequence of Col
+        Of the frame, in order.
+    first : sequence of str
+        Columns that are shown whichever others fit.
+    whole : bool
+        Show all columns on a terminal, too.
     """
     from nbprof.cli import cells
+    from nbprof.display import wording
 
     texts = {col.name: cells.column(frame[col.name], col) for col in columns}
     heads = {col.name: cells.head(col) for col in columns}
@@ -101,33 +116,50 @@ def write_table(frame: pd.DataFrame, columns: Sequence[Col], *, all_columns: boo
     from rich.console import Console
 
     console = Console(highlight=False)
-    widths = {name: min(max(map(len, [heads[name], *texts[name]])), 10**6 if name in right else _WIDEST) for name in texts}
-    fitting = list(widths) if all_columns else _fitting(widths, console.width)
-    console.print(_rich({name: heads[name] for name in fitting}, texts, right))
-    if left := [name for name in widths if name not in fitting]:
+    full = {name: max(map(len, [heads[name], *texts[name]])) for name in texts}
+    known = [name for name, shown in texts.items() if set(shown) != {wording.MISSING}]
+    widths = full if whole else _fitting(full, right, console.width, [*first, *known])
+    if whole:
+        # The terminal breaks lines; a number that is cut would be another number.
+        console.width = max(console.width, sum(full.values()) + _GAP * len(full))
+    code = {col.name for col in columns if col.kind == "code"}
+    console.print(_rich(heads, {name: _within(texts[name], width, name in code) for name, width in widths.items()}, right, widths))
+    if left := [name for name in full if name not in widths]:
         click.echo(f"… {len(left)} more {'column' if len(left) == 1 else 'columns'}: {', '.join(left)} (--columns)", err=True)
 
 
-def _fitting(widths: Mapping[str, int], room: int) -> list[str]:
-    """As many of the first columns as there is room for, two blanks between them; one at least."""
-    fitting: list[str] = []
-    for name, width in widths.items():
-        room -= width + 2
-        if fitting and room < 0:
+def _fitting(full: Mapping[str, int], right: set[str], room: int, first: Sequence[str]) -> dict[str, int]:
+    """The columns there is room for, and their widths: texts give way to numbers down to a few letters."""
+    narrow = {name: width if name in right else min(width, _NARROW) for name, width in full.items()}
+    chosen: list[str] = []
+    for name in dict.fromkeys([*first, *full]):
+        if chosen and room < narrow[name] + _GAP:
             break
-        fitting.append(name)
-    return fitting
+        chosen.append(name)
+        room -= narrow[name] + _GAP
+    widths = {name: narrow[name] for name in full if name in chosen}
+    for name, width in widths.items():
+        more = max(0, min(full[name] - width, room, _WIDEST - width))
+        widths[name] += more
+        room -= more
+    return widths
 
 
-def _rich(heads: Mapping[str, str], texts: Mapping[str, Sequence[str]], right: set[str]) -> Any:
+def _within(texts: Sequence[str], width: int, code: bool) -> list[str]:
+    """Texts of at most that length; of the name of an op the tail tells it apart."""
+    from nbprof.display import wording
+
+    return [text if len(text) <= width else wording.tail(text, width) if code else f"{text[: width - 1]}…" for text in texts]
+
+
+def _rich(heads: Mapping[str, str], texts: Mapping[str, Sequence[str]], right: set[str], widths: Mapping[str, int]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    widest = {name: _WIDEST for name in heads if name not in right}
-    for name, head in heads.items():
-        table.add_column(Text(head), justify="right" if name in right else "left", no_wrap=True, max_width=widest.get(name))
-    for row in zip(*(texts[name] for name in heads), strict=True):
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for name in texts:
+        table.add_column(Text(heads[name]), justify="right" if name in right else "left", no_wrap=True, width=widths[name])
+    for row in zip(*texts.values(), strict=True):
         # As Text: brackets in a name are no markup.
         table.add_row(*map(Text, row))
     return table

@@ -40,20 +40,26 @@ def listed(profile: Profile) -> list[str]:
     return found
 
 
+def known(name: str) -> str:
+    """What `SCHEMA` calls a frame: "kernels" is "kernels.frame"; '' where there is none of that name."""
+    if program := _OF_PROGRAM.fullmatch(name):
+        name = f"memory_viewer[module].{program[2]}"
+    return next((whole for whole in (name, f"{name}.frame") if whole in NAMES), "")
+
+
 def schema(name: str) -> tuple[str, list[Col]]:
-    """The whole name of a frame and its columns: "kernels" is "kernels.frame".
+    """The whole name of a frame, and its columns.
 
     Raises
     ------
     NbprofError
         There is none of that name; says which is meant.
     """
-    program = _OF_PROGRAM.fullmatch(name)
-    known = f"memory_viewer[module].{program[2]}" if program else name if name in NAMES else f"{name}.frame"
-    if known not in NAMES:
+    whole = known(name)
+    if not whole:
         near = get_close_matches(name, NAMES, 3, 0.5)
         raise NbprofError(f"there is no frame {name!r}; {f'did you mean {join_some(near, 3)}?' if near else 'docs/numbers.md lists them'}")
-    return (name if program else known), [*SCHEMA[known], *WHERE_KNOWN.get(known, [])]
+    return (name if _OF_PROGRAM.fullmatch(name) else whole), [*SCHEMA[whole], *WHERE_KNOWN.get(whole, [])]
 
 
 def frame(profile: Profile, name: str) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 
 from nbprof.cli import main as cli
 from nbprof.core.errors import NbprofError
+from tests.cli.support import SLOW
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
@@ -20,16 +22,29 @@ def test_a_line_in_the_table_is_a_command(name):
     assert command.help.split("\n")[0] == cli.COMMANDS[name]
 
 
-def test_help_names_every_command_and_imports_none():
-    code = "import sys\nfrom nbprof.cli.main import main\ntry: main(['--help'])\nfinally: print('LOADED', *sys.modules)"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    text, loaded = shown.stdout.split("LOADED")
-    assert shown.returncode == 0, shown.stderr
-    assert all(f"  {name} " in text for name in cli.COMMANDS)
-    loaded = set(loaded.split())
-    assert "nbprof.cli.main" in loaded
-    assert not {f"nbprof.cli.{name}" for name in cli.COMMANDS} & loaded
-    assert not {"numpy", "pandas", "rich", "IPython", "fsspec"} & loaded
+_IN_TURN = """
+import sys
+from nbprof.cli.main import main
+for words in (["--help"], ["summary", sys.argv[1]]):
+    try:
+        main(words)
+    except SystemExit as ended:
+        print("LOADED", ended.code, *sys.modules)
+"""
+
+
+def test_help_imports_no_command_and_summary_nothing_that_draws():
+    shown = subprocess.run([sys.executable, "-c", _IN_TURN, SLOW], capture_output=True, text=True)
+    assert shown.stderr == ""
+    parts = re.split(r"^LOADED 0 (.*)\n", shown.stdout, flags=re.MULTILINE)
+    of_help, of_summary = set(parts[1].split()), set(parts[3].split())
+    assert all(f"  {name} " in parts[0] for name in cli.COMMANDS)
+    assert parts[2].startswith("nbprof · tf_slow")
+    assert "nbprof.cli.main" in of_help
+    assert not {f"nbprof.cli.{name}" for name in cli.COMMANDS} & of_help
+    assert not {"numpy", "pandas", "rich", "IPython", "fsspec"} & of_help
+    assert "pandas" in of_summary
+    assert not {"bokeh", "IPython", "PIL", "rich", "fsspec", "anywidget", "asyncio"} & of_summary
 
 
 def test_what_is_no_command_is_bad_use():

@@ -5,15 +5,17 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 import sys
 import zipfile
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
 import nbprof
-from nbprof.cli.main import BAD
+from nbprof.cli.main import BAD, main
 from nbprof.core.version import __version__
 from nbprof.profiles import named
 from tests.cli.support import DATA, SLOW, answer, call, on_a_terminal
@@ -133,6 +135,18 @@ def test_cells_are_as_on_the_page():
     assert lines[1].split() == ["PyFunc", "283,396.3", "49.3", "✗"]
 
 
+def test_a_name_is_a_name_though_a_file_is_called_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ops").touch()
+    assert call("frame", SLOW, "ops", "--top", "1").stdout.startswith("#")
+
+
+def test_what_the_terminal_cannot_write_is_escaped():
+    result = CliRunner(charset="cp1252").invoke(main, ["summary", SLOW])
+    assert result.exit_code == 0
+    assert "about \\u221224.00 ms" in result.stdout
+
+
 def test_what_is_not_known_is_a_dash_null_or_empty():
     words = ("frame", SLOW, "steps", "--top", "1", "--columns", "device_compute_ms,input_ms")
     assert call(*words).stdout.splitlines()[1].split()[0] == "–"
@@ -198,9 +212,33 @@ def test_a_terminal_gets_the_columns_that_fit(monkeypatch):
     lines = screen.getvalue().splitlines()
     assert len(lines) == 21
     assert "\x1b[1m" in lines[0]
+    assert max(len(re.sub(r"\x1b\[\d*m", "", line)) for line in lines) <= 60
     assert "more columns: " in result.stderr
     assert "self_us" in result.stderr
     assert "more rows" in result.stderr
+
+
+def test_a_terminal_shows_what_was_sorted_by_and_the_tails_of_names(monkeypatch):
+    screen = on_a_terminal(monkeypatch, width=100)
+    result = call("frame", SLOW, "ops", "--sort", "-self_us", "--where", "op.str.contains('hidden_1/Relu')")
+    head, row, *_ = screen.getvalue().splitlines()
+    assert "Self µs" in head
+    assert "hidden_1/Relu " in row
+    assert "1,347.3" in row
+    assert " self_us" not in result.stderr
+
+
+def test_a_terminal_shows_first_what_is_known(monkeypatch):
+    screen = on_a_terminal(monkeypatch, width=100)
+    result = call("frame", SLOW, "steps")
+    assert "Input (ms)" in screen.getvalue()
+    assert "device_compute_ms" in result.stderr
+
+
+def test_columns_that_were_asked_for_are_all_there(monkeypatch):
+    screen = on_a_terminal(monkeypatch, width=20)
+    call("frame", SLOW, "ops", "--columns", "op,self_us,total_us", "--top", "1")
+    assert "285,579.5  287,004.2" in screen.getvalue()
 
 
 def test_a_terminal_without_colour(monkeypatch):
