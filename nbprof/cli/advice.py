@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from nbprof.cli import output, source
+from nbprof.cli.progress import shown
 
 
 @click.command(name="advice")
@@ -15,14 +16,16 @@ from nbprof.cli import output, source
 @output.as_json
 def command(as_json: bool, **which: Any) -> None:
     """What to change, largest gain first, with the evidence and the code."""
-    profile = source.opened(**which)
+    with shown() as tell:
+        profile = source.opened(tell, **which)
+        advice = profile.advice
     if as_json:
-        output.write_json("advice", {"run": output.about(profile), "advice": profile.advice})
+        output.write_json("advice", {"run": output.about(profile), "advice": advice})
         return
     from nbprof.display import wording
     from nbprof.tools import dashboard
 
-    findings = profile.advice.to_dict("records")
+    findings = advice.to_dict("records")
     for number, finding in enumerate(findings, 1):
         gain = wording.gain({"gain_ms": finding["gain_ms_per_step"], "gain_is": finding["gain_is"]})
         click.echo(

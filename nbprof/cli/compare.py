@@ -9,6 +9,7 @@ import click
 
 from nbprof.cli import output, source
 from nbprof.cli.main import GOOD, UNKNOWN
+from nbprof.cli.progress import shown
 
 
 @click.command(name="compare")
@@ -25,17 +26,19 @@ def command(before: str, after: str, markdown: bool, as_json: bool, target: Path
     """
     if markdown and as_json:
         raise click.UsageError("--markdown or --json, not both")
-    profiles = [source.opened([path], **how) for path in (before, after)]
-    from nbprof.profiles.comparison import Comparison
+    with shown() as tell:
+        profiles = [source.opened(tell, [path], **how) for path in (before, after)]
+        from nbprof.profiles.comparison import Comparison
 
-    found = Comparison(profiles)
-    verdict = found.verdict.to_dict("records")[0]
-    if target is not None:
-        found.save(target)
+        found = Comparison(profiles)
+        verdict = found.verdict.to_dict("records")[0]
+        text = "" if as_json else found.markdown() if markdown else found.text()
+        if target is not None:
+            found.save(target)
     if as_json:
         runs = {"before": output.about(found.before), "after": output.about(found.after)}
         frames = ("evidence", "figures", "categories", "findings", "ops", "kernels")
         output.write_json("compare", {**runs, "verdict": verdict, **{name: getattr(found, name) for name in frames}})
     else:
-        click.echo(found.markdown() if markdown else found.text(), nl=not markdown)
+        click.echo(text, nl=not markdown)
     return UNKNOWN if verdict["verdict"] == "unknown" else GOOD

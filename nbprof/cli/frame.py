@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from nbprof.cli import output, source
+from nbprof.cli.progress import shown
 from nbprof.core.errors import NbprofError
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ def _split(_ctx: click.Context, _param: click.Parameter, value: str | None) -> l
 
 
 @click.command(name="frame")
-@source.one_run
+@partial(source.one_run, metavar="PATH... [NAME]")
 @click.option(
     "--top", type=click.IntRange(min=0), metavar="N", help=f"At most N rows, 0 for all; by default {_ROWS} on a terminal, else all."
 )
@@ -47,47 +49,45 @@ def command(
     target: Path | None,
     **which: Any,
 ) -> None:
-    """Print a frame by its name, such as kernels.by_name; without a name, list those that the profile has.
+    """Print a frame by its name, such as kernels.by_name; without a name, list those that the profile has."""
+    with shown() as tell:
+        from nbprof.profiles import named
 
-    The name comes last, after PATH.
-    """
-    from nbprof.profiles import named
-
-    name = ""
-    if len(paths) > 1 and (named.known(paths[-1]) or not ("://" in paths[-1] or Path(paths[-1]).exists())):
-        *before, name = paths
-        paths = tuple(before)
-        name, schema = named.schema(name)
-    if target is not None and form is None:
-        raise click.UsageError("-o needs --csv, --json or --parquet")
-    profile = source.opened(paths, **which)
-    if not name:
-        _list(named.listed(profile), form, output.about(profile))
+        name = ""
+        schema: list[Col] = []
+        if len(paths) > 1 and (named.known(paths[-1]) or not ("://" in paths[-1] or Path(paths[-1]).exists())):
+            name, schema = named.schema(paths[-1])
+            paths = paths[:-1]
+        if target is not None and form is None:
+            raise click.UsageError("-o needs --csv, --json or --parquet")
+        if not name and form not in (None, "json"):
+            raise click.UsageError(f"--{form} needs the NAME of a frame")
+        profile = source.opened(tell, paths, **which)
+        run = output.about(profile) if form == "json" else {}
+        names = [] if name else named.listed(profile)
+        found = named.selected(named.frame(profile, name), where, sort, columns) if name else None
+    if found is None:
+        _list(names, run)
         return
-    whole = named.frame(profile, name)
     most = (_ROWS if form is None and output.is_terminal() else None) if top is None else top or None
+    rows = found[:most]
     # A column that is there only where something is known of it.
-    found = named.selected(whole, where, sort, columns)
-    shown = found[:most]
-    schema = [col for col in schema if col.name in shown.columns]
+    schema = [col for col in schema if col.name in rows.columns]
     if columns:
         schema.sort(key=lambda col: columns.index(col.name))
-    if form is None:
-        _table(shown, schema, [each.removeprefix("-") for each in sort], whole=bool(columns))
-        if top is None and len(shown) < len(found):
-            click.echo(f"… {len(found) - len(shown):,} more rows (--top 0 for all)", err=True)
+    if form is not None:
+        _write(_content(form, name, rows, schema, run, len(found)), target)
         return
-    content = _content(form, name, shown, schema, output.about(profile), len(found))
-    _write(content, target)
+    _table(rows, schema, [each.removeprefix("-") for each in sort], whole=bool(columns))
+    if top is None and len(rows) < len(found):
+        click.echo(f"… {len(found) - len(rows):,} more rows (--top 0 for all)", err=True)
 
 
-def _list(names: list[str], form: str | None, run: dict[str, Any]) -> None:
+def _list(names: list[str], run: dict[str, Any]) -> None:
     from nbprof.profiles import named
 
-    if form not in (None, "json"):
-        raise click.UsageError(f"--{form} needs the NAME of a frame")
     columns = {name: [col.name for col in named.schema(name)[1]] for name in names}
-    if form:
+    if run:
         output.write_json("frame", {"run": run, "frames": [{"name": name, "columns": columns[name]} for name in names]})
     else:
         output.write_facts([(name, ", ".join(columns[name])) for name in names])

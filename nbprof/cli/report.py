@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from nbprof.cli import source
+from nbprof.cli.progress import shown
 
 
 @click.command(name="report")
@@ -16,4 +17,8 @@ from nbprof.cli import source
 @click.option("--events", type=click.IntRange(min=0), metavar="N", help="Events of the trace that it holds; 20,000 by default.")
 def command(target: Path, events: int | None, **which: Any) -> None:
     """Write the dashboard to one HTML file that needs no network."""
-    click.echo(str(source.opened(**which).save(target, events=events)))
+    with shown() as tell:
+        profile = source.opened(tell, **which)
+        profile.payload(events, tell)
+        profile.save(target, events=events)
+    click.echo(str(target))

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nbprof.cli.progress import shown
 from nbprof.core.errors import NbprofError
 
 if TYPE_CHECKING:
+    from nbprof.cli.progress import Tell
     from nbprof.profiles.profile import Profile
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -44,15 +44,16 @@ def reading(function: Function) -> Function:
     return function
 
 
-def one_run(function: Function) -> Function:
+def one_run(function: Function, metavar: str = "PATH...") -> Function:
     """Adds PATH, and the options that say which run of it is meant and how it is read."""
     function = click.option(
         "--run", metavar="NAME|N", help="Which run of a logdir: its name or how that begins, or its number; 0, the newest, is the default."
     )(reading(function))
-    return click.argument("paths", nargs=-1, required=True, metavar="PATH...")(function)
+    return click.argument("paths", nargs=-1, required=True, metavar=metavar)(function)
 
 
 def opened(
+    tell: Tell,
     paths: Sequence[str],
     run: str | None = None,
     rank: str | None = None,
@@ -60,16 +61,15 @@ def opened(
     storage_options: Sequence[str] = (),
 ) -> Profile:
     """The profile that is meant; several paths are the hosts of one run."""
-    with shown() as tell:
-        from nbprof.profiles.load import read
+    from nbprof.profiles.load import read
 
-        # Three digits are more runs than anybody counts; a date is a name.
-        which = int(run) if run is not None and re.fullmatch(r"-?\d{1,3}", run) else run
-        source = paths[0] if len(paths) == 1 else list(paths)
-        profile = read(source, which, tell, storage_options=keys(storage_options), executor=executor)
-        if rank is None:
-            return profile
-        return profile.rank(int(rank) if rank.isdecimal() and rank not in profile.hosts else rank)
+    # Three digits are more runs than anybody counts; a date is a name.
+    which = int(run) if run is not None and re.fullmatch(r"-?\d{1,3}", run) else run
+    source = paths[0] if len(paths) == 1 else list(paths)
+    profile = read(source, which, tell, storage_options=keys(storage_options), executor=executor)
+    if rank is None:
+        return profile
+    return profile.rank(int(rank) if rank.isdecimal() and rank not in profile.hosts else rank)
 
 
 def keys(given: Sequence[str]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from nbprof.cli import output, source
+from nbprof.cli.progress import shown
 
 
 @click.command(name="summary")
@@ -14,9 +15,11 @@ from nbprof.cli import output, source
 @output.as_json
 def command(as_json: bool, **which: Any) -> None:
     """What bounds the step, and the figures that prove it."""
-    profile = source.opened(**which)
+    with shown() as tell:
+        profile = source.opened(tell, **which)
+        answer = {"run": output.about(profile), "overview": profile.overview, "steps": profile.steps.summary} if as_json else {}
+        text = "" if as_json else profile.text()
     if as_json:
-        answer = {"run": output.about(profile), "overview": profile.overview, "steps": profile.steps.summary}
         output.write_json("summary", answer)
     else:
-        click.echo(profile.text())
+        click.echo(text)

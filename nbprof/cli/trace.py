@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from nbprof.cli import source
+from nbprof.cli.progress import shown
 
 
 def _range(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[float, float] | None:
@@ -35,5 +36,7 @@ def _range(_ctx: click.Context, _param: click.Parameter, value: str | None) -> t
 @click.option("--counters/--no-counters", default=True, help="Whether counters are written, too; they are by default.")
 def command(target: Path, between: tuple[float, float] | None, lanes: tuple[str, ...], counters: bool, **which: Any) -> None:
     """Write the trace in Chrome's JSON, for Perfetto."""
-    trace = source.opened(**which).trace
-    click.echo(str(trace.export(target, between=between, lanes=list(lanes) or None, counters=counters)))
+    with shown() as tell:
+        trace = source.opened(tell, **which).trace
+        trace.export(target, between=between, lanes=list(lanes) or None, counters=counters)
+    click.echo(str(target))

@@ -107,7 +107,10 @@ def selected(
     for each in (*by, *columns):
         _known(each, frame)
     if by:
-        frame = frame.sort_values(by, ascending=[not each.startswith("-") for each in sort], kind="stable", na_position="last")
+        try:
+            frame = frame.sort_values(by, ascending=[not each.startswith("-") for each in sort], kind="stable", na_position="last")
+        except TypeError as error:
+            raise NbprofError(f"{', '.join(by)}: values of that kind have no order") from error
     return frame[list(columns) or list(frame.columns)][:top]
 
 
