@@ -1,10 +1,113 @@
-"""The entry point of the command `nbprof`."""
+"""The entry point of the command `nbprof`.
+
+A subcommand is a module `nbprof/cli/<name>.py` with a click command called `command`, and a line in COMMANDS. It is imported when it is
+called: `nbprof --help` must not cost the import of pandas. What it returns is the exit code; None is 0.
+"""
 
 from __future__ import annotations
 
+import io
+import os
+import re
+import sys
+import traceback
+from importlib import import_module
+from typing import Any
+
 import click
 
+from nbprof.core.errors import NbprofError
+from nbprof.core.version import __version__
 
-@click.group()
+COMMANDS = {
+    "summary": "What bounds the step, and the figures that prove it.",
+    "advice": "What to change, largest gain first, with the evidence and the code.",
+    "frame": "Print a frame by its name, such as kernels.by_name; without a name, list those that the profile has.",
+    "compare": "Compare two runs: is the second one faster, and is that more than chance?",
+    "report": "Write the dashboard to one HTML file that needs no network.",
+    "trace": "Write the trace in Chrome's JSON, for Perfetto.",
+    "runs": "List the runs of a logdir, newest first, without reading them.",
+    "capture": "Record running programs through their profiler servers.",
+    "serve": "Run a Python program with the profiler server of its framework, for `nbprof capture`.",
+    "doctor": "What can be recorded here, and what to do about what cannot.",
+    "cache": "Where the cache of opened profiles is, and how full.",
+}
+"""Every subcommand and its help in one line, in the order of `nbprof --help`."""
+
+GOOD, FAILED, BAD, UNKNOWN = 0, 1, 2, 3
+"""Exit codes: all is well; a gate failed; bad use or an unreadable file; the question has no answer."""
+INTERRUPTED, CLOSED_PIPE = 130, 141
+"""As a shell reports a process that SIGINT or SIGPIPE ended."""
+
+
+_RANK = re.compile(r"p\.rank\((\d+)\)")
+
+
+class Commands(click.Group):
+    """A group that knows its commands by name and imports the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Their names, as the help has them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the one that is called; None if there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = import_module(f"nbprof.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Their one-line help, with none of them imported."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the command and exit. An error that is a sentence goes to stderr as one."""
+        extra["standalone_mode"] = False
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                # A name that the terminal's encoding has not must not end an answer.
+                stream.reconfigure(errors="backslashreplace")
+        try:
+            code = super().main(*args, **extra)
+            # Here, and not when the interpreter ends: a reader that has gone is no error.
+            sys.stdout.flush()
+        except NbprofError as error:
+            # In Python a host is opened by a call, here by an option.
+            said = _RANK.sub(r"--rank \1", str(error))
+            click.echo(f"nbprof: {said}", err=True)
+            code = BAD
+        except click.ClickException as error:
+            error.show()
+            code = BAD
+        except click.Abort:
+            code = INTERRUPTED
+        except (BrokenPipeError, _ClosedPipeError):
+            # What is still buffered must not fail once more at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = CLOSED_PIPE
+        except Exception:
+            # Python would exit with 1, which says that a gate failed.
+            traceback.print_exc()
+            code = BAD
+        sys.exit(code or GOOD)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the command; a reader that has gone is told apart from what click makes of it."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            # click would exit with 1.
+            raise _ClosedPipeError from error
+
+
+class _ClosedPipeError(Exception):
+    """A BrokenPipeError that click lets through."""
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(version)s")
 def main() -> None:
     """Read, compare and check ML profiles."""

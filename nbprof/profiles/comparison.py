@@ -176,15 +176,18 @@ class Comparison:
     def _shown(self, events: int | None, redact: Redact) -> dict[str, Any]:
         return redacted(self.payload(events), [profile.run for profile in self.profiles], redact)
 
+    def _words(self, redact: Redact) -> dict[str, Any]:
+        return redacted({"compare": self._part}, [profile.run for profile in self.profiles], redact)
+
     def text(self, *, redact: Redact = False) -> str:
         """The comparison as plain text; `redact` as `Profile.save` has it."""
         from nbprof.tools.compare import text as compare_text
 
-        return compare_text.plain(self._shown(0, redact))
+        return compare_text.plain(self._words(redact))
 
     def markdown(self, *, redact: Redact = False) -> str:
         """The comparison as Markdown, for a pull request or an issue; `redact` as `Profile.save` has it."""
-        text: str = self._shown(0, redact)["compare"]["pairs"][0]["markdown"]
+        text: str = self._words(redact)["compare"]["pairs"][0]["markdown"]
         return text
 
     def figure(self, **options: Any) -> Model:

@@ -352,9 +352,9 @@ class Profile:
 
     def text(self) -> str:
         """Ten lines of plain text."""
-        from nbprof.tools import text
+        from nbprof.tools import dashboard, text
 
-        return text.summary(self.payload())
+        return text.summary(dashboard.spoken(self.run) if self._payload is None else self._payload[1])
 
     def brief(self, tokens: int = 1500, *, redact: Redact = False) -> str:
         """What matters in this profile for a reader that is a language model: Markdown, most important first, each figure with its call.

@@ -18,11 +18,10 @@ from nbprof.tools import drawn, register
 from nbprof.tools.header import created, facts, label, notice
 from nbprof.tools.names import NAMES, by_word
 from nbprof.tools.overview import payload as overview
-from nbprof.tools.tool import MOST_EVENTS, asked
+from nbprof.tools.tool import MOST_EVENTS, Tool, asked
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
-    from nbprof.tools.tool import Tool
 
 _MOST_SHOWN = 60
 """Letters of a wrong value in the sentence about it."""
@@ -63,6 +62,12 @@ def dashboard(
         payload[tab] = asked(tool.payload, run, most, otherwise=_of_one_host(tool)) if there else _left_out(tool)
     # Last, because it states how long the analysis took.
     return {"meta": meta(run, shown, most), **payload}
+
+
+def spoken(run: Run) -> dict[str, Any]:
+    """As much of it as plain text is made of."""
+    told = [tab for tab, tool in register.tools().items() if tool.text is not Tool.text and asked(tool.has, run, otherwise=True)]
+    return dashboard(run, told, 0)
 
 
 def early(run: Run) -> dict[str, Any] | None:

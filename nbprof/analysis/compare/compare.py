@@ -1,6 +1,7 @@
 """Two runs side by side: steps, figures, categories, ops and kernels, before and after a change.
 
-XProf and TensorFlow Profiler have no such view; everything here is defined by nbprof, on the frames of the two runs.
+XProf 2.24.2 compares two runs too (`diff_sessions`, and in its pages), but without statistics; everything here is defined by nbprof, on the
+frames of the two runs.
 """
 
 from __future__ import annotations

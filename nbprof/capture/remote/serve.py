@@ -138,7 +138,7 @@ def serve(port: int = 6009, backend: str = "auto", *, steps: bool = True) -> int
                     f"{TITLES[name]}'s profiler server already listens on port {running} in this process; there can be only one"
                 )
             return running
-        chosen = _free(port)
+        chosen = free_port(port)
         try:
             _start(name, module, chosen)
         except CaptureError:
@@ -206,7 +206,7 @@ def _start(name: str, module: Any, port: int) -> None:
         raise
 
 
-def _free(port: int) -> int:
+def free_port(port: int) -> int:
     """A port that nobody listens at.
 
     Two gRPC servers may listen at one port without an error, and requests would go to either; so it is asked for here, without that

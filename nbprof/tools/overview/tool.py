@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from nbprof.tools.overview import payload, picture, static, text
-from nbprof.tools.tool import Tool, Top
+from nbprof.tools.overview import payload, static, text
+from nbprof.tools.tool import Part, Tool, Top
+
+
+def _png(whole: Part) -> bytes:
+    # Imported here, as below: what is only read as text needs no Pillow.
+    from nbprof.tools.overview import picture
+
+    return picture.png(whole)
+
+
+def _steps_png(whole: Part) -> bytes | None:
+    from nbprof.tools.overview import picture
+
+    return picture.steps_png(whole)
+
 
 TOOL = Tool(
     payload=lambda run, _events: payload.payload(run),
     nothing=dict,
     always=True,
     text=text.lines,
-    picture=picture.png,
-    chart=picture.steps_png,
+    picture=_png,
+    chart=_steps_png,
     lead=static.lead,
     static=static.html,
     brief=(Top("Ops", "overview.top_ops", "op", ("self_ms", "percent"), most=5),),

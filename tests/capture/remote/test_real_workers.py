@@ -172,7 +172,7 @@ def test_one_is_killed_in_the_middle_and_the_other_is_kept(trainers):
 def test_a_port_of_a_running_server_is_taken(trainers):
     # The frameworks would share it without a word.
     with pytest.raises(CaptureError, match="is in use by another profiler server"):
-        serve._free(trainers[0].port)
+        serve.free_port(trainers[0].port)
 
 
 def test_a_run_is_what_tensorboard_expects(trainers, tmp_path):

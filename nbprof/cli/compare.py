@@ -1,0 +1,44 @@
+"""`nbprof compare BEFORE AFTER`: is the second run faster, and is that more than chance?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nbprof.cli import output, source
+from nbprof.cli.main import GOOD, UNKNOWN
+from nbprof.cli.progress import shown
+
+
+@click.command(name="compare")
+@click.argument("before")
+@click.argument("after")
+@source.reading
+@click.option("--markdown", is_flag=True, help="Markdown, for a pull request.")
+@output.as_json
+@source.target("Also write the comparison to this HTML file; it is replaced.")
+def command(before: str, after: str, markdown: bool, as_json: bool, target: Path | None, **how: Any) -> int:
+    """Compare two runs: is the second one faster, and is that more than chance?
+
+    Exits with 3 if that is unknown.
+    """
+    if markdown and as_json:
+        raise click.UsageError("--markdown or --json, not both")
+    with shown() as tell:
+        profiles = [source.opened(tell, [path], **how) for path in (before, after)]
+        from nbprof.profiles.comparison import Comparison
+
+        found = Comparison(profiles)
+        verdict = found.verdict.to_dict("records")[0]
+        text = "" if as_json else found.markdown() if markdown else found.text()
+        if target is not None:
+            found.save(target)
+    if as_json:
+        runs = {"before": output.about(found.before), "after": output.about(found.after)}
+        frames = ("evidence", "figures", "categories", "findings", "ops", "kernels")
+        output.write_json("compare", {**runs, "verdict": verdict, **{name: getattr(found, name) for name in frames}})
+    else:
+        click.echo(text, nl=not markdown)
+    return UNKNOWN if verdict["verdict"] == "unknown" else GOOD

@@ -1,0 +1,313 @@
+"""What can be recorded and read on this machine, and what to do about what cannot. Nothing heavy is imported to find out."""
+
+from __future__ import annotations
+
+import ctypes.util
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nbprof.core import remedies
+from nbprof.core.errors import CaptureError
+from nbprof.core.version import __version__
+
+OK, LIMITED, BROKEN = "ok", "limited", "broken"
+"""All is well; something cannot be recorded or is not on; profiles cannot be read."""
+
+FRAMEWORKS = {
+    "TensorFlow": ("tensorflow", ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-rocm", "tf-nightly")),
+    "JAX": ("jax", ("jax", "jaxlib", "jax-cuda13-plugin", "jax-cuda12-plugin", "jax-rocm7-plugin", "jax-rocm60-plugin", "libtpu")),
+    "PyTorch": ("torch", ("torch",)),
+    "Keras": ("keras", ("keras",)),
+    "torch_npu": ("torch_npu", ("torch-npu",)),
+}
+"""The module of each framework, and the distributions that bring it and its devices."""
+_DEVICES = {
+    "TensorFlow": "import tensorflow as tf; print(*[d.name for d in tf.config.list_physical_devices()], sep=', ')",
+    "JAX": "import jax; print(*jax.devices(), sep=', ')",
+    "PyTorch": (
+        "import torch; print(*['cpu', *(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))], sep=', ')\n"
+        "print('CUDA', torch.version.cuda, 'HIP', torch.version.hip)"
+    ),
+}
+_DEEP_S = 300
+_LEAST_BYTES = 1 << 30
+"""A recording with its GPU has 100 MB and more."""
+_PORT = 6009
+_PERFMON, _SYS_ADMIN = 1 << 38, 1 << 21
+"""Capabilities of Linux; either one lets a process read performance counters."""
+_ROOT = Path("/")
+
+
+class Check(NamedTuple):
+    """One thing that was looked at.
+
+    Attributes
+    ----------
+    name, state, text : str
+    remedy : str
+        What to do; '' where all is well.
+    """
+
+    name: str
+    state: str
+    text: str
+    remedy: str = ""
+
+
+def checks(*, deep: bool = False) -> Iterator[Check]:
+    """All of them; `deep` imports the frameworks, each in a process of its own, and asks for their devices."""
+    yield installation()
+    yield from frameworks(deep=deep)
+    yield from nvidia(_ROOT)
+    yield from amd(_ROOT)
+    yield from ascend(_ROOT)
+    yield grpc()
+    yield port()
+    yield disk()
+    yield cache()
+    yield from lab()
+
+
+def installation() -> Check:
+    """Python, and what nbprof needs to read anything."""
+    text = f"nbprof {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    try:
+        needed = metadata.requires("nbprof") or []
+    except metadata.PackageNotFoundError:
+        return Check("nbprof", OK, f"{text}; not installed, but found on Python's path")
+    names = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in needed if "extra ==" not in line]
+    missing = [name for name in names if not _version(name)]
+    if missing:
+        return Check("nbprof", BROKEN, f"{text}; {', '.join(missing)} not installed", f"pip install {' '.join(missing)}")
+    return Check("nbprof", OK, text)
+
+
+def frameworks(*, deep: bool = False) -> Iterator[Check]:
+    """Those that are installed, by their versions."""
+    none = True
+    for title, (module, names) in FRAMEWORKS.items():
+        found = [f"{name} {version}" for name in names if (version := _version(name))]
+        if not found and find_spec(module) is None:
+            continue
+        none = False
+        text = ", ".join(found) or "installed, version unknown"
+        yield Check(title, OK, text) if not deep or title not in _DEVICES else _devices(title, text)
+    if none:
+        yield Check("frameworks", LIMITED, "none is installed here", "Profiles can be read; to record, install TensorFlow, JAX or PyTorch.")
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _devices(title: str, text: str) -> Check:
+    try:
+        asked = subprocess.run([sys.executable, "-c", _DEVICES[title]], capture_output=True, text=True, timeout=_DEEP_S, check=False)  # noqa: S603
+    except subprocess.TimeoutExpired:
+        return Check(title, LIMITED, f"{text}; did not start within {_DEEP_S} s", f"Try: python -c '{_DEVICES[title].splitlines()[0]}'")
+    if asked.returncode:
+        last = (asked.stderr.strip().splitlines() or [f"exit code {asked.returncode}"])[-1]
+        return Check(
+            title,
+            LIMITED,
+            f"{text}; cannot be imported or started: {last}",
+            f"Install it again; then python -c 'import {FRAMEWORKS[title][0]}' works.",
+        )
+    return Check(title, OK, f"{text}; devices: {'; '.join(asked.stdout.strip().splitlines())}")
+
+
+def nvidia(root: Path) -> Iterator[Check]:
+    """The driver, the library that traces, and the permission for counters."""
+    if not any((root / "dev").glob("nvidia[0-9]*")):
+        yield Check("NVIDIA GPU", OK, "none here")
+        return
+    found = re.search(r"Kernel Module\s+(?:for \S+\s+)?([\d.]+)", _read(root / "proc/driver/nvidia/version"))
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    text = f"driver {found[1]}" if found else "there is one; the version of its driver is not known"
+    if hidden is not None and hidden.strip() in ("", "-1"):
+        yield Check(
+            "NVIDIA GPU", LIMITED, f"{text}, hidden by CUDA_VISIBLE_DEVICES={hidden}", "Unset CUDA_VISIBLE_DEVICES to use and record it."
+        )
+    else:
+        yield Check("NVIDIA GPU", OK, text)
+    libraries = [
+        str(path) for path in _libraries(root, "libcupti.so*", ("nvidia/*/lib", "torch/lib"), "usr/local/cuda*/extras/CUPTI/lib64")
+    ]
+    where = libraries[0] if libraries else ctypes.util.find_library("cupti")
+    yield Check("CUPTI", OK, where) if where else Check("CUPTI", LIMITED, "not found", _sentence(remedies.NO_CUPTI))
+    yield _counters(root)
+
+
+def _counters(root: Path) -> Check:
+    only = re.search(r"^RmProfilingAdminOnly:\s*(\d)", _read(root / "proc/driver/nvidia/params"), re.MULTILINE)
+    rights = re.search(r"^CapEff:\s*([0-9a-f]+)", _read(root / "proc/self/status"), re.MULTILINE)
+    if only is None:
+        return Check("GPU counters", LIMITED, "whether they may be read is not known: the driver does not say", "")
+    if only[1] == "0":
+        return Check("GPU counters", OK, "open to all users")
+    if rights is not None and int(rights[1], 16) & (_PERFMON | _SYS_ADMIN):
+        return Check("GPU counters", OK, "open to administrators, as this process is")
+    return Check(
+        "GPU counters",
+        LIMITED,
+        "open to administrators alone; with some drivers nothing of the GPU is recorded then",
+        _sentence(remedies.PRIVILEGES),
+    )
+
+
+def _sentence(remedy: str) -> str:
+    """What to do, of a remedy that begins with what happened and ends with what still works."""
+    said = remedy.removesuffix(f"; {remedies.HOST_ONLY}")
+    return said[said.index(". ") + 2 :] + "." if ". " in said else said + "."
+
+
+def amd(root: Path) -> Iterator[Check]:
+    """The tracing libraries of ROCm, and the permission to use the device."""
+    device = root / "dev/kfd"
+    if not device.exists():
+        return
+    text = "there is one"
+    if os.access(device, os.R_OK | os.W_OK):
+        yield Check("AMD GPU", OK, text)
+    else:
+        yield Check("AMD GPU", LIMITED, "this user may not use it", "sudo usermod -aG render,video $USER, then log in again.")
+    for pattern in ("librocprofiler-sdk.so*", "libroctracer64.so*"):
+        if libraries := _libraries(root, pattern, ("torch/lib", "_rocm_sdk_*/lib"), "opt/rocm*/lib"):
+            yield Check("ROCm tracing", OK, str(libraries[0]))
+            return
+    remedy = "Install rocprofiler-sdk (or roctracer) of the ROCm release that the framework was built for."
+    yield Check("ROCm tracing", LIMITED, "neither librocprofiler-sdk nor libroctracer64 found", remedy)
+
+
+def ascend(root: Path) -> Iterator[Check]:
+    """The tool that exports what an NPU recorded."""
+    if any((root / "dev").glob("davinci[0-9]*")):
+        tool = shutil.which("msprof")
+        remedy = "source set_env.sh of the CANN toolkit, which has it."
+        yield Check("Ascend NPU", OK, f"msprof is {tool}") if tool else Check("Ascend NPU", LIMITED, "msprof is not on the path", remedy)
+
+
+def _libraries(root: Path, pattern: str, packages: tuple[str, ...], system: str) -> list[Path]:
+    """Where a library lies: in the packages of a framework, where the loader is told to look, or with the system's toolkit."""
+    places = [path for folder in dict.fromkeys(sys.path) if folder for part in packages for path in Path(folder).glob(part)]
+    places += [Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if folder]
+    places += sorted(root.glob(system), reverse=True)
+    return [library for place in places for library in sorted(place.glob(pattern))]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def grpc() -> Check:
+    """Recording programs that run elsewhere."""
+    version = _version("grpcio")
+    if version:
+        return Check("remote capture", OK, f"grpcio {version}")
+    return Check("remote capture", LIMITED, "grpcio is not installed: nbprof capture needs it", "pip install 'nbprof[remote]'")
+
+
+def port() -> Check:
+    """Whether `nbprof.serve()` can listen."""
+    from nbprof.capture.remote.serve import free_port
+
+    try:
+        free_port(_PORT)
+    except CaptureError as error:
+        return Check("profiler port", LIMITED, str(error), "nbprof.serve(0) takes a free port; nbprof capture records who listens there.")
+    return Check("profiler port", OK, f"{_PORT} is free")
+
+
+def disk() -> Check:
+    """Room for recordings in the current folder."""
+    here = Path.cwd()
+    free = shutil.disk_usage(here).free
+    text = f"{free / 2**30:,.1f} GiB free in {here}"
+    if not os.access(here, os.W_OK):
+        return Check("disk", LIMITED, f"{here} is not writable", "Record with --logdir DIR, a folder that you may write to.")
+    if free < _LEAST_BYTES:
+        return Check("disk", LIMITED, text, "Free some space, or record with --logdir DIR on another disk.")
+    return Check("disk", OK, text)
+
+
+def cache() -> Check:
+    """The cache of opened profiles."""
+    from nbprof.run.cache.folder import Folder, enabled, location
+
+    folder = Folder(location())
+    if not enabled():
+        return Check("cache", LIMITED, "turned off by NBPROF_CACHE: each profile is read anew", "Unset NBPROF_CACHE.")
+    above = folder.path
+    while not above.exists() and above != above.parent:
+        above = above.parent
+    remedy = "Let NBPROF_CACHE_DIR name a folder that is yours; without a cache each profile is read anew."
+    if not folder.owned():
+        return Check("cache", LIMITED, f"{folder.path} belongs to another user", remedy)
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        return Check("cache", LIMITED, f"{folder.path} cannot be written", remedy)
+    return Check("cache", OK, f"{folder.path}, at most {folder.limit() / 2**30:,.1f} GiB")
+
+
+def lab() -> Iterator[Check]:
+    """JupyterLab's extension and that of its server."""
+    jupyterlab = _version("jupyterlab") or _version("notebook")
+    if not jupyterlab or find_spec("jupyter_core") is None:
+        yield Check("JupyterLab", OK, "not installed here")
+        return
+    from jupyter_core.paths import jupyter_config_path, jupyter_path
+
+    again = "pip install --force-reinstall --no-deps nbprof"
+    found = next((path for place in jupyter_path("labextensions") if (path := Path(place) / "nbprof" / "package.json").is_file()), None)
+    version = _json(found).get("version") if found else None
+    off = any("nbprof" in _disabled(Path(place) / "labconfig" / "page_config.json") for place in jupyter_config_path())
+    if found is None:
+        yield Check("lab extension", LIMITED, "JupyterLab does not find it", again)
+    elif off:
+        yield Check("lab extension", LIMITED, "disabled", "jupyter labextension enable nbprof")
+    elif version != __version__:
+        yield Check("lab extension", LIMITED, f"version {version}, of another nbprof than this one", again)
+    else:
+        yield Check("lab extension", OK, f"version {version}, JupyterLab {jupyterlab}")
+    state: dict[str, bool] = {}
+    for place in reversed(jupyter_config_path()):
+        files = [Path(place) / "jupyter_server_config.json", *sorted((Path(place) / "jupyter_server_config.d").glob("*.json"))]
+        for file in files:
+            state |= _json(file).get("ServerApp", {}).get("jpserver_extensions", {})
+    if state.get("nbprof"):
+        yield Check("server extension", OK, "enabled")
+    else:
+        yield Check(
+            "server extension",
+            LIMITED,
+            "disabled" if "nbprof" in state else "Jupyter Server does not find it",
+            "jupyter server extension enable nbprof",
+        )
+
+
+def _disabled(file: Path) -> list[str]:
+    names = _json(file).get("disabledExtensions", {})
+    return [name for name in names if not isinstance(names, dict) or names[name]]
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,128 @@
+"""`nbprof frame PATH NAME`: any frame of `nbprof.frames.SCHEMA`, as a table, CSV, JSON or Parquet."""
+
+from __future__ import annotations
+
+import io
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nbprof.cli import output, source
+from nbprof.cli.progress import shown
+from nbprof.core.errors import NbprofError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from nbprof.schema.columns import Col
+
+_ROWS = 20
+"""Rows on a terminal, where nobody says how many."""
+_WHERE = "\"self_us > 100 and op.str.contains('conv')\""
+
+
+def _split(_ctx: click.Context, _param: click.Parameter, value: str | None) -> list[str]:
+    return [each.strip() for each in (value or "").split(",") if each.strip()]
+
+
+@click.command(name="frame")
+@partial(source.one_run, metavar="PATH... [NAME]")
+@click.option(
+    "--top", type=click.IntRange(min=0), metavar="N", help=f"At most N rows, 0 for all; by default {_ROWS} on a terminal, else all."
+)
+@click.option("--where", default="", metavar="QUERY", help=f"Only these rows, as pandas' query takes it: {_WHERE}.")
+@click.option("--sort", callback=_split, metavar="COLUMNS", help="Sort by these, separated by commas; -total_us: largest first.")
+@click.option("--columns", callback=_split, metavar="COLUMNS", help="Only these columns, separated by commas.")
+@click.option("--csv", "form", flag_value="csv", help="CSV with exact values; empty is NA.")
+@click.option("--json", "form", flag_value="json", help="JSON for programs; docs/command.md has its schema.")
+@click.option("--parquet", "form", flag_value="parquet", help="Parquet; needs pyarrow, and -o unless it is piped.")
+@source.target("Write CSV, JSON or Parquet to this file.")
+def command(
+    paths: tuple[str, ...],
+    top: int | None,
+    where: str,
+    sort: list[str],
+    columns: list[str],
+    form: str | None,
+    target: Path | None,
+    **which: Any,
+) -> None:
+    """Print a frame by its name, such as kernels.by_name; without a name, list those that the profile has."""
+    with shown() as tell:
+        from nbprof.profiles import named
+
+        name = ""
+        schema: list[Col] = []
+        if len(paths) > 1 and (named.known(paths[-1]) or not ("://" in paths[-1] or Path(paths[-1]).exists())):
+            name, schema = named.schema(paths[-1])
+            paths = paths[:-1]
+        if target is not None and form is None:
+            raise click.UsageError("-o needs --csv, --json or --parquet")
+        if not name and form not in (None, "json"):
+            raise click.UsageError(f"--{form} needs the NAME of a frame")
+        profile = source.opened(tell, paths, **which)
+        run = output.about(profile) if form == "json" else {}
+        names = [] if name else named.listed(profile)
+        found = named.selected(named.frame(profile, name), where, sort, columns) if name else None
+    if found is None:
+        _list(names, run)
+        return
+    most = (_ROWS if form is None and output.is_terminal() else None) if top is None else top or None
+    rows = found[:most]
+    # A column that is there only where something is known of it.
+    schema = [col for col in schema if col.name in rows.columns]
+    if columns:
+        schema.sort(key=lambda col: columns.index(col.name))
+    if form is not None:
+        _write(_content(form, name, rows, schema, run, len(found)), target)
+        return
+    _table(rows, schema, [each.removeprefix("-") for each in sort], whole=bool(columns))
+    if top is None and len(rows) < len(found):
+        click.echo(f"… {len(found) - len(rows):,} more rows (--top 0 for all)", err=True)
+
+
+def _list(names: list[str], run: dict[str, Any]) -> None:
+    from nbprof.profiles import named
+
+    columns = {name: [col.name for col in named.schema(name)[1]] for name in names}
+    if run:
+        output.write_json("frame", {"run": run, "frames": [{"name": name, "columns": columns[name]} for name in names]})
+    else:
+        output.write_facts([(name, ", ".join(columns[name])) for name in names])
+
+
+def _table(frame: pd.DataFrame, columns: list[Col], first: list[str], *, whole: bool) -> None:
+    if not len(frame):
+        click.echo("no rows")
+        return
+    output.write_table(frame, columns, first=first, whole=whole)
+
+
+def _content(form: str, name: str, frame: pd.DataFrame, columns: list[Col], run: dict[str, Any], rows: int) -> bytes:
+    if form == "csv":
+        return (frame.to_csv(index=False) or "").encode("utf-8", "backslashreplace")
+    if form == "json":
+        declared = [{"name": col.name, "unit": col.unit, "label": col.label, "help": col.help} for col in columns]
+        answer = {"run": run, "frame": name, "columns": declared, "total_rows": rows, "rows": frame}
+        return (output.text("frame", answer) + "\n").encode()
+    packed = io.BytesIO()
+    try:
+        frame.reset_index(drop=True).to_parquet(packed)
+    except ImportError as error:
+        raise NbprofError("Parquet is written by pyarrow, which is not installed: pip install pyarrow, or take --csv") from error
+    return packed.getvalue()
+
+
+def _write(content: bytes, target: Path | None) -> None:
+    from nbprof.core.whole import written
+
+    if target is not None:
+        with written(target, "frame", len(content)) as file:
+            file.write(content)
+        click.echo(str(target))
+        return
+    if output.is_terminal() and content[:4] == b"PAR1":
+        raise click.UsageError("Parquet is not for a terminal: -o FILE, or a pipe")
+    click.echo(content, nl=False)

@@ -1,0 +1,179 @@
+"""How an answer is written: a table for people on a terminal, plain text in a pipe, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nbprof.core.version import __version__
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from nbprof.profiles.profile import Profile
+    from nbprof.schema.columns import Col
+
+SCHEMA = 1
+"""Of the JSON: it grows by keys without a change of this number; what a key means changes with it."""
+_WIDEST = 60
+"""Letters up to which the texts of a column are lined up, or shown on a terminal."""
+_NARROW = 24
+"""Letters down to which they are cut there, to show more columns."""
+_GAP = 2
+"""Blanks between columns."""
+
+as_json = click.option("--json", "as_json", is_flag=True, help="JSON for programs; docs/command.md has its schema.")
+
+
+def write_json(command: str, answer: Mapping[str, Any]) -> None:
+    """Write the answer as `text` has it."""
+    click.echo(text(command, answer))
+
+
+def text(command: str, answer: Mapping[str, Any]) -> str:
+    """The answer as JSON, in the envelope that all commands share. NA, NaN and infinity are null."""
+    return json.dumps({"nbprof": __version__, "schema": SCHEMA, "command": command, **plain(answer)}, indent=1, allow_nan=False)
+
+
+def about(profile: Profile) -> dict[str, Any]:
+    """What the JSON says of the run that was read: where it lies, and what lowers the trust in its figures."""
+    lines = profile.receipt.lines
+    return {
+        "path": profile.path,
+        "file": profile.run.source.file,
+        "hosts": profile.hosts,
+        "events": profile.receipt.events,
+        "dropped": profile.receipt.dropped,
+        "warnings": [line.text for line in lines if line.level == "warning"],
+        "notes": [line.text for line in lines if line.level != "warning"],
+    }
+
+
+def plain(value: Any) -> Any:
+    """The value with nothing in it that JSON has not: frames as lists of rows, times as ISO 8601, what is missing as None."""
+    import numpy as np
+    import pandas as pd
+
+    if isinstance(value, pd.DataFrame):
+        names = [str(name) for name in value.columns]
+        return [dict(zip(names, map(plain, row), strict=True)) for row in value.itertuples(index=False, name=None)]
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(each) for each in value]
+    if isinstance(value, np.ndarray):
+        return [plain(each) for each in value.tolist()]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if value is None or value is pd.NA or value is pd.NaT:
+        return None
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    if isinstance(value, (str, int)):
+        return value
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def is_terminal() -> bool:
+    """Whether people see what is written."""
+    return sys.stdout.isatty()
+
+
+def styled(text: str, **style: Any) -> str:
+    """The text in bold or colour, on a terminal that wants any."""
+    return click.style(text, **style) if is_terminal() and not os.environ.get("NO_COLOR") else text
+
+
+def write_table(frame: pd.DataFrame, columns: Sequence[Col], *, first: Sequence[str] = (), whole: bool = False) -> None:
+    """Write rows with their labels and units, as the dashboard shows them.
+
+    On a terminal the columns that fit, and the names of the others; in a pipe all of them, without colour and with nothing cut.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    columns : sequence of Col
+        Of the frame, in order.
+    first : sequence of str
+        Columns that are shown whichever others fit.
+    whole : bool
+        Show all columns on a terminal, too.
+    """
+    from nbprof.cli import cells
+    from nbprof.display import wording
+
+    texts = {col.name: cells.column(frame[col.name], col) for col in columns}
+    heads = {col.name: cells.head(col) for col in columns}
+    right = {col.name for col in columns if col.kind not in ("text", "code")}
+    if not is_terminal():
+        _lines(heads, texts, right)
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    full = {name: max(map(len, [heads[name], *texts[name]])) for name in texts}
+    known = [name for name, shown in texts.items() if set(shown) != {wording.MISSING}]
+    widths = full if whole else _fitting(full, right, console.width, [*first, *known])
+    if whole:
+        # The terminal breaks lines; a number that is cut would be another number.
+        console.width = max(console.width, sum(full.values()) + _GAP * len(full))
+    code = {col.name for col in columns if col.kind == "code"}
+    console.print(_rich(heads, {name: _within(texts[name], width, name in code) for name, width in widths.items()}, right, widths))
+    if left := [name for name in full if name not in widths]:
+        click.echo(f"… {len(left)} more {'column' if len(left) == 1 else 'columns'}: {', '.join(left)} (--columns)", err=True)
+
+
+def _fitting(full: Mapping[str, int], right: set[str], room: int, first: Sequence[str]) -> dict[str, int]:
+    """The columns there is room for, and their widths: texts give way to numbers down to a few letters."""
+    narrow = {name: width if name in right else min(width, _NARROW) for name, width in full.items()}
+    chosen: list[str] = []
+    for name in dict.fromkeys([*first, *full]):
+        if chosen and room < narrow[name] + _GAP:
+            break
+        chosen.append(name)
+        room -= narrow[name] + _GAP
+    widths = {name: narrow[name] for name in full if name in chosen}
+    for name, width in widths.items():
+        more = max(0, min(full[name] - width, room, _WIDEST - width))
+        widths[name] += more
+        room -= more
+    return widths
+
+
+def _within(texts: Sequence[str], width: int, code: bool) -> list[str]:
+    """Texts of at most that length; of the name of an op the tail tells it apart."""
+    from nbprof.display import wording
+
+    return [text if len(text) <= width else wording.tail(text, width) if code else f"{text[: width - 1]}…" for text in texts]
+
+
+def _rich(heads: Mapping[str, str], texts: Mapping[str, Sequence[str]], right: set[str], widths: Mapping[str, int]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for name in texts:
+        table.add_column(Text(heads[name]), justify="right" if name in right else "left", no_wrap=True, width=widths[name])
+    for row in zip(*texts.values(), strict=True):
+        # As Text: brackets in a name are no markup.
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _lines(heads: Mapping[str, str], texts: Mapping[str, Sequence[str]], right: set[str]) -> None:
+    widths = {name: min(max(map(len, [head, *texts[name]])), _WIDEST) for name, head in heads.items()}
+    put: dict[str, Callable[[str, int], str]] = {name: str.rjust if name in right else str.ljust for name in heads}
+    for row in ([*heads.values()], *map(list, zip(*(texts[name] for name in heads), strict=True))):
+        click.echo("  ".join(put[name](cell, widths[name]) for name, cell in zip(heads, row, strict=True)).rstrip())
+
+
+def write_facts(rows: Sequence[tuple[str, str]]) -> None:
+    """Write names and values below each other."""
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        click.echo(f"{name:<{width}}  {value}".rstrip())

@@ -1,0 +1,24 @@
+"""`nbprof report PATH -o report.html`: the dashboard as one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nbprof.cli import source
+from nbprof.cli.progress import shown
+
+
+@click.command(name="report")
+@source.one_run
+@source.target("The HTML file; it is replaced.", required=True)
+@click.option("--events", type=click.IntRange(min=0), metavar="N", help="Events of the trace that it holds; 20,000 by default.")
+def command(target: Path, events: int | None, **which: Any) -> None:
+    """Write the dashboard to one HTML file that needs no network."""
+    with shown() as tell:
+        profile = source.opened(tell, **which)
+        profile.payload(events, tell)
+        profile.save(target, events=events)
+    click.echo(str(target))

@@ -1,0 +1,29 @@
+"""`nbprof runs LOGDIR`: the runs of a logdir, without reading them."""
+
+from __future__ import annotations
+
+import click
+
+from nbprof.cli import output, source
+from nbprof.cli.progress import shown
+
+
+@click.command(name="runs")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@source.storage
+@output.as_json
+def command(paths: tuple[str, ...], storage_options: tuple[str, ...], as_json: bool) -> None:
+    """List the runs of a logdir, newest first, without reading them."""
+    with shown() as tell:
+        from nbprof.sources.runs_table import runs
+
+        where = paths[0] if len(paths) == 1 else list(paths)
+        found = runs(where, storage_options=source.keys(storage_options), progress=tell)
+    if as_json:
+        output.write_json("runs", {"runs": found})
+    elif len(found):
+        from nbprof.schema.runs_table import COLUMNS
+
+        output.write_table(found, COLUMNS)
+    else:
+        click.echo("no runs")

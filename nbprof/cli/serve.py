@@ -1,0 +1,48 @@
+"""`nbprof serve train.py`: run a program so that it can be recorded from elsewhere."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from nbprof.cli.main import FAILED
+
+
+@click.command(name="serve", context_settings={"allow_interspersed_args": False})
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=6009, metavar="N", help="Where the server listens; 6009 by default, 0 for a free one."
+)
+@click.option("--backend", type=click.Choice(["tensorflow", "jax"]), help="Whose server; by default of the one that is installed.")
+@click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module, as of python -m.")
+@click.argument("script")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def command(port: int, backend: str | None, module: bool, script: str, args: tuple[str, ...]) -> int | None:
+    """Run a Python program with the profiler server of its framework, for `nbprof capture`.
+
+    What follows SCRIPT are the program's own arguments. Whoever can reach the port can record the program: there is no password.
+    """
+    if not module and not Path(script).is_file():
+        raise click.UsageError(f"there is no script {script!r}; -m runs a module by its name")
+    from nbprof.capture.remote.serve import SERVERS, serve
+
+    installed = [name for name in SERVERS if find_spec(name) is not None]
+    if backend is None and len(installed) > 1:
+        raise click.UsageError(f"{' and '.join(installed)} are installed: choose one with --backend")
+    port = serve(port, backend or (installed[0] if installed else "auto"))
+    click.echo(f"nbprof: recorded by `nbprof capture grpc://HOST:{port}`", err=True)
+    sys.argv = [script, *args]
+    sys.path[0] = "" if module else str(Path(script).resolve().parent)
+    try:
+        if module:
+            runpy.run_module(script, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(script, run_name="__main__")
+    except Exception:
+        # As Python itself ends a program: what it raises is no error of this command.
+        sys.excepthook(*sys.exc_info())
+        return FAILED
+    return None

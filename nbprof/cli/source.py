@@ -1,0 +1,86 @@
+"""PATH and the options that say which run of it is meant and how it is read: what every command about a run takes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from nbprof.core.errors import NbprofError
+
+if TYPE_CHECKING:
+    from nbprof.cli.progress import Tell
+    from nbprof.profiles.profile import Profile
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+storage = click.option(
+    "--storage-option",
+    "storage_options",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="For a URL: an option of its fsspec file system, such as anon=true. Can be repeated.",
+)
+_READING = (
+    click.option("--rank", "--host", "rank", metavar="N|NAME", help="Of several hosts only this one, whole: its rank or its name."),
+    click.option("--executor", type=click.IntRange(min=1), metavar="N", help="Read the files of several hosts in N processes."),
+    storage,
+)
+
+
+def target(help: str, **more: Any) -> Callable[[Function], Function]:
+    """Adds `-o FILE`."""
+    return click.option("-o", "--output", "target", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help=help, **more)
+
+
+def reading(function: Function) -> Function:
+    """Adds the options that say how a run is read."""
+    for option in reversed(_READING):
+        function = option(function)
+    return function
+
+
+def one_run(function: Function, metavar: str = "PATH...") -> Function:
+    """Adds PATH, and the options that say which run of it is meant and how it is read."""
+    function = click.option(
+        "--run", metavar="NAME|N", help="Which run of a logdir: its name or how that begins, or its number; 0, the newest, is the default."
+    )(reading(function))
+    return click.argument("paths", nargs=-1, required=True, metavar=metavar)(function)
+
+
+def opened(
+    tell: Tell,
+    paths: Sequence[str],
+    run: str | None = None,
+    rank: str | None = None,
+    executor: int | None = None,
+    storage_options: Sequence[str] = (),
+) -> Profile:
+    """The profile that is meant; several paths are the hosts of one run."""
+    from nbprof.profiles.load import read
+
+    # Three digits are more runs than anybody counts; a date is a name.
+    which = int(run) if run is not None and re.fullmatch(r"-?\d{1,3}", run) else run
+    source = paths[0] if len(paths) == 1 else list(paths)
+    profile = read(source, which, tell, storage_options=keys(storage_options), executor=executor)
+    if rank is None:
+        return profile
+    return profile.rank(int(rank) if rank.isdecimal() and rank not in profile.hosts else rank)
+
+
+def keys(given: Sequence[str]) -> dict[str, Any]:
+    """`KEY=VALUE` as a mapping; a value is JSON where it can be."""
+    options: dict[str, Any] = {}
+    for each in given:
+        key, equals, value = each.partition("=")
+        if not (key and equals):
+            raise NbprofError(f"--storage-option takes KEY=VALUE, such as anon=true, not {key!r}")
+        try:
+            options[key] = json.loads(value)
+        except ValueError:
+            options[key] = value
+    return options
