@@ -76,7 +76,10 @@ def table(
     if sort:
         key = sort.removeprefix("-")
         _known(frame, [key])
-        chosen = chosen.sort_values(key, ascending=not sort.startswith("-"), kind="stable", na_position="last")
+        try:
+            chosen = chosen.sort_values(key, ascending=not sort.startswith("-"), kind="stable", na_position="last")
+        except TypeError:
+            raise NbprofError(f"the values of {key!r} have no order.") from None
     if columns:
         _known(frame, columns)
         chosen = chosen[list(dict.fromkeys(columns))]

@@ -23,6 +23,7 @@ from nbprof.timeline import select_events
 MOST_OPEN = 8
 """Profiles and comparisons that are kept; the one that was not asked for longest goes first."""
 _LONGEST_FINDING = 2000
+_MOST_NAMED = 50
 
 
 class Reader:
@@ -45,7 +46,7 @@ class Reader:
 
     def open(self, path: str, run: str | None, host: str | int | None) -> dict[str, Any]:
         """An id and a line about a profile. The same files have the same id as long as they do not change."""
-        files = self._roots.find(path, run)
+        files, runs = self._roots.find(path, run)
         key = _stamp(files), host
         if (profile := self._open.get(self._ids.get(key, ""))) is None:
             # Not by `nbprof.load`, which would have raw recordings exported and so written.
@@ -58,8 +59,9 @@ class Reader:
         return {
             "id": ident,
             "run": files.name,
-            "files": len(files.files),
-            "hosts": plain(profile.hosts[:50]),
+            "runs_here": plain(runs[:_MOST_NAMED]),
+            "files": len(files.files) if host is None else 1,
+            "hosts": plain(profile.hosts[:_MOST_NAMED]),
             "summary": plain(facts["verdict_text"] or facts["verdict"] or "unknown what bounds the step"),
             "confidence": facts["confidence"],
             **{key: plain(facts.get(key)) for key in ("framework", "device_kind", "steps", "step_time_ms")},

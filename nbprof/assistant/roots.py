@@ -43,8 +43,8 @@ class Roots:
             if not Path(folder).is_dir():
                 raise ReadError("there is no such folder; --root takes one that is there.", path=printable(folder))
 
-    def find(self, path: str, run: str | None = None) -> RunFiles:
-        """The run at a path, which is taken relative to the folders.
+    def find(self, path: str, run: str | None = None) -> tuple[RunFiles, list[str]]:
+        """The run at a path, which is taken relative to the folders, and the names of all runs there, newest first.
 
         Raises
         ------
@@ -52,16 +52,15 @@ class Roots:
             The path, or a file of the run, lies outside of the folders; or there is no profile.
         """
         place = self.resolve(path)
-        if is_url(place):
-            return locate.find(place, run)
         found = locate.runs(place)
+        inside = found if is_url(place) else [each for each in found if self.holds(each)]
+        if found and not inside:
+            raise ReadError(f"a file of this run is a link that leads out of {self._said()}.", path=printable(place))
         if not found:
             # It says what is there instead.
-            return locate.find(place)
-        inside = [each for each in found if self.holds(each)]
-        if not inside:
-            raise ReadError(f"a file of this run is a link that leads out of {self._said()}.", path=printable(place))
-        return locate.find(inside[0] if run is None else select_run.choose(inside, run, printable(place)))
+            locate.find(place)
+        chosen = inside[0] if run is None else select_run.choose(inside, run, printable(place))
+        return locate.find(chosen), [each.name for each in inside]
 
     def resolve(self, path: str) -> str:
         """The path without links, or the URL.

@@ -21,6 +21,7 @@ from nbprof.assistant.worker import Worker
 from nbprof.core.errors import NbprofError
 from nbprof.core.version import __version__
 from nbprof.profiles.where import GRAMMAR
+from nbprof.run.stated import NeedsHostError
 
 SECONDS, ROWS, BYTES = 60.0, 200, 64 << 10
 """The default bounds of one answer."""
@@ -66,6 +67,8 @@ def build(
             text = encode(await worker.run(ask))
             if len(text.encode()) > bytes:
                 raise NbprofError(f"the answer has {len(text.encode()):,} bytes, and the server gives {bytes:,}; ask for less.")
+        except NeedsHostError:
+            failed, text = True, encode({"error": "this needs the events of one host: `open` the profile with a host, such as 0."})
         except NbprofError as error:
             failed, text = True, encode({"error": str(error)[:2000]})
         except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -31,6 +32,8 @@ def command(roots: tuple[Path, ...], allow_urls: bool, seconds: float, rows: int
         import mcp.server.mcpserver  # noqa: F401
     except ImportError:
         raise NbprofError(_NO_SDK) from None
+    if sys.stdin.isatty():
+        click.echo("nbprof mcp waits for a client on stdin; clients start it themselves: docs/assistants.md has their settings.", err=True)
     from nbprof.assistant.roots import Roots
     from nbprof.assistant.server import build
 

@@ -112,7 +112,7 @@ def test_urls_do_not_lead_around_the_folders(places, url):
 def test_files_beside_a_run_may_not_be_links_that_lead_out(places):
     root, outside = places
     shutil.copy(DATA / "kineto" / "cpu_train.pt.trace.json.gz", root / "t.pt.trace.json.gz")
-    assert Roots([root]).find("t.pt.trace.json.gz").format == "chrome"
+    assert Roots([root]).find("t.pt.trace.json.gz")[0].format == "chrome"
     (outside / "x").write_bytes(b"{}")
     (root / "t.memory_snapshot.pickle").symlink_to(outside / "x")
     with pytest.raises(ReadError, match="a link that leads out"):
@@ -127,7 +127,7 @@ def test_the_second_folder_is_read_too(places):
     root, outside = places
     roots = Roots([root, outside])
     assert roots.resolve("secret.xplane.pb") == os.path.realpath(outside / "secret.xplane.pb")
-    assert roots.find("link.xplane.pb").files
+    assert roots.find("link.xplane.pb")[0].files
 
 
 def test_sizes_are_bounded():

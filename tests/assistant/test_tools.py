@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 import threading
 
@@ -20,6 +21,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.display.categories import CATEGORIES
 from nbprof.frames import SCHEMA
 from nbprof.profiles.load import read
+from nbprof.run.stated import NeedsHostError
 from tests.assistant.asked import DATA, asked, one
 
 SLOW, MENDED = "xspace/tf_slow.xplane.pb", "xspace/tf_mended.xplane.pb"
@@ -70,6 +72,34 @@ def test_what_a_profile_says_is_what_nbprof_says():
         assert ops["frame"] == "comparison.ops"
 
     asked(session)
+
+
+def test_one_of_several_runs_and_hosts_is_opened(tmp_path):
+    for name, file in (("before", "tf_slow"), ("after", "tf_mended")):
+        folder = tmp_path / "plugins" / "profile" / name
+        folder.mkdir(parents=True)
+        shutil.copy(DATA / "xspace" / f"{file}.xplane.pb", folder / "a.xplane.pb")
+        shutil.copy(DATA / "xspace" / "tf_cpu.xplane.pb", folder / "b.xplane.pb")
+
+    alone = read(DATA / "xspace" / "tf_cpu.xplane.pb")
+
+    async def session(call):
+        before = (await call("open", run="before")).value
+        assert (before["run"], sorted(before["runs_here"]), before["files"]) == ("before", ["after", "before"], 2)
+        one = (await call("open", run="before", host=1)).value
+        assert (one["id"], one["files"], one["step_time_ms"]) == ("p2", 1, pytest.approx(alone.overview["step_time_ms"]))
+        for wrong, said in ((await call("open", run="during"), "there are"), (await call("open", run="before", host=7), "no host 7")):
+            assert said in wrong.value["error"]
+
+    asked(session, tmp_path)
+
+
+def test_what_needs_one_host_says_how_to_open_it(monkeypatch):
+    def apart(*_):
+        raise NeedsHostError
+
+    monkeypatch.setattr("nbprof.assistant.reader.named_frame", apart)
+    assert "`open` the profile with a host" in one("frame", path=SLOW, name="trace.events").value["error"]
 
 
 def test_rows_of_a_frame_and_what_was_cut():
