@@ -47,19 +47,20 @@ class Reader:
     def open(self, path: str, run: str | None, host: str | int | None) -> dict[str, Any]:
         """An id and a line about a profile. The same files have the same id as long as they do not change."""
         files, runs = self._roots.find(path, run)
-        key = _stamp(files), host
-        if (profile := self._open.get(self._ids.get(key, ""))) is None:
+        stamp = _stamp(files)
+        key = stamp, host
+        profile = self._known(key)
+        if profile is None:
             # Not by `nbprof.load`, which would have raw recordings exported and so written.
-            profile = Profile(opened(files, captured(files)))
-            if host is not None:
-                profile = profile.rank(host)
-        assert isinstance(profile, Profile)
+            whole = self._known((stamp, None)) or Profile(opened(files, captured(files)))
+            profile = whole if host is None else whole.rank(host)
         ident = self._keep(key, "p", profile)
         facts = profile.overview
         return {
             "id": ident,
             "run": files.name,
             "runs_here": plain(runs[:_MOST_NAMED]),
+            "runs_in_all": len(runs),
             "files": len(files.files) if host is None else 1,
             "hosts": plain(profile.hosts[:_MOST_NAMED]),
             "summary": plain(facts["verdict_text"] or facts["verdict"] or "unknown what bounds the step"),
@@ -144,6 +145,10 @@ class Reader:
             gone, _ = self._open.popitem(last=False)
             self._ids = {key: each for key, each in self._ids.items() if each != gone}
         return ident
+
+    def _known(self, key: Any) -> Profile | None:
+        found = self._open.get(self._ids.get(key, ""))
+        return found if isinstance(found, Profile) else None
 
     def _of(self, ident: str) -> Profile | Comparison:
         if ident not in self._open:
