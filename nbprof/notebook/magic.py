@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nbprof.notebook.cell import Cell, Show
+    from nbprof.profiles.profile import Profile
 
 # Colab's IPython is older than this decorator; there a trailing semicolon doesn't silence the nested form.
 _silenced: Callable[[Any], Any] = getattr(magic, "output_can_be_silenced", lambda function: function)
@@ -97,7 +98,7 @@ class NbprofMagics(Magics):
     @no_var_expand
     @line_magic("nbprof")  # type: ignore[arg-type]
     def nbprof_line(self, line: str) -> Any:
-        """Profile one statement, ``load PATH`` a profile, or show the last one again."""
+        """Profile one statement, ``load PATH`` a profile, show the last one again, or its ``brief``."""
         __tracebackhide__ = True
         words, code = split(line)
         if sampling := re.fullmatch(r"capture(?:\s+(?![=(\[.])(.*))?", code):
@@ -111,6 +112,9 @@ class NbprofMagics(Magics):
                 return None
             options, show = choices(words)
         except Help:  # argparse has printed it
+            return None
+        if brief := re.fullmatch(r"brief(?:\s+(\d{1,9}))?", code):
+            _show_brief(words, brief[1])
             return None
         from nbprof.notebook.cell import Cell
 
@@ -211,15 +215,11 @@ class NbprofMagics(Magics):
         try:
             # No Ctrl-C leaves half of a module behind.
             with Shield() as shield, shield.opened():
-                from nbprof.profiles.load import last, load
+                from nbprof.profiles.load import load
 
-                profile = load(path) if path else last()
+                profile = load(path) if path else _last()
         except NbprofError as error:
             raise UsageError(f"%nbprof load: {error}") from None
-        if profile is None:
-            raise UsageError(
-                "%nbprof: nothing has been recorded yet. Put %%nbprof above a cell to record it; %nbprof -h lists the options."
-            )
         if show.out:
             self._ip.user_ns[show.out] = profile
         if not show.quiet:
@@ -262,6 +262,33 @@ class NbprofMagics(Magics):
         armed, self._armed = self._armed, None
         if armed is not None:
             armed[0].finish()
+
+
+def _last() -> Profile:
+    from nbprof.profiles.load import last
+
+    profile = last()
+    if profile is None:
+        raise UsageError("%nbprof: nothing has been recorded yet. Put %%nbprof above a cell to record it; %nbprof -h lists the options.")
+    return profile
+
+
+def _show_brief(words: Sequence[str], tokens: str | None) -> None:
+    """``%nbprof brief``: as the output of the cell, where whoever reads cells finds it, a model too."""
+    if words:
+        raise UsageError(f"%nbprof brief takes a number of tokens and no options, not {words[0]}")
+    from IPython.display import display
+
+    from nbprof.core.errors import NbprofError
+
+    try:
+        with Shield() as shield, shield.opened():
+            from nbprof.profiles.brief import brief
+
+            text = brief(_last(), **({} if tokens is None else {"tokens": int(tokens)}))
+    except NbprofError as error:
+        raise UsageError(f"%nbprof brief: {error}") from None
+    display({"text/markdown": text, "text/plain": text}, raw=True)  # type: ignore[no-untyped-call]
 
 
 def _set_defaults(before: Sequence[str], after: str) -> None:

@@ -49,8 +49,9 @@ def parser(prog: str = "%%nbprof") -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Profile this cell and show the dashboard as its output. The profile is also nbprof.last.",
         epilog="%nbprof [options] CODE profiles one statement, %nbprof load PATH shows an existing profile,\n%nbprof capture HOST:PORT "
-        "samples workers that run elsewhere (%nbprof capture -h), %nbprof shows the last one again.\n%nbprof defaults OPTIONS "
-        "sets default options, %nbprof defaults shows them, %nbprof defaults none clears them.",
+        "samples workers that run elsewhere (%nbprof capture -h), %nbprof shows the last one again,\n%nbprof brief [TOKENS] what it says, "
+        "as text for an assistant that reads cells.\n%nbprof defaults OPTIONS sets default options, %nbprof defaults shows them, "
+        "%nbprof defaults none clears them.",
     )
     add = made.add_argument
     add("-o", "--out", metavar="NAME", default="", help="variable that receives the profile after the cell")

@@ -1,0 +1,136 @@
+"""Answers for an assistant: JSON of a bounded size, with the text of profiles in strings alone."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from nbprof.core.errors import NbprofError
+from nbprof.display.wording import plural
+from nbprof.profiles.where import where
+from nbprof.schema.frames import SCHEMA, WHERE_KNOWN
+
+LONGEST_TEXT = 400
+"""Characters of a text in a row; the middle of a longer one is cut."""
+_UNSEEN = re.compile(
+    "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+"""What is not to be seen or turns the direction of text: names can hide something in it."""
+_ROOM = 600
+"""Bytes for what an answer says besides its rows."""
+
+
+class Bounds(NamedTuple):
+    """How much an answer may hold."""
+
+    rows: int
+    bytes: int
+
+
+def encode(value: Any) -> str:
+    """JSON, with characters that are not to be seen escaped."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def table(
+    frame: pd.DataFrame,
+    name: str,
+    *,
+    columns: list[str] | None = None,
+    filter: str = "",
+    sort: str = "",
+    limit: int = 20,
+    bounds: Bounds,
+) -> dict[str, Any]:
+    """Rows of a frame, and what was left out.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    name : str
+        As in the schema, for the units.
+    columns : list of str, optional
+        All of them by default.
+    filter : str
+        See `nbprof.profiles.where`.
+    sort : str
+        A column; `-self_us` is largest first.
+    limit : int
+    bounds : Bounds
+        On `limit` and on the answer.
+
+    Raises
+    ------
+    NbprofError
+        A column that is not there, or an invalid filter or limit.
+    """
+    if limit < 0:
+        raise NbprofError(f"limit is a number of rows, not {limit}.")
+    chosen = where(frame, filter) if filter.strip() else frame
+    if sort:
+        key = sort.removeprefix("-")
+        _known(frame, [key])
+        try:
+            chosen = chosen.sort_values(key, ascending=not sort.startswith("-"), kind="stable", na_position="last")
+        except TypeError:
+            raise NbprofError(f"the values of {key!r} have no order.") from None
+    if columns:
+        _known(frame, columns)
+        chosen = chosen[list(dict.fromkeys(columns))]
+    asked = min(limit, bounds.rows)
+    rows: list[list[Any]] = []
+    size, shortened = _ROOM, 0
+    units = {col.name: col.unit for col in [*SCHEMA.get(name, []), *WHERE_KNOWN.get(name, [])] if col.unit and col.name in chosen.columns}
+    size += len(encode([list(chosen.columns), units]).encode())
+    for values in chosen.head(asked).itertuples(index=False, name=None):
+        row = [plain(value) for value in values]
+        size += len(encode(row).encode()) + 1
+        if size > bounds.bytes:
+            break
+        shortened += sum(isinstance(value, str) and len(value) > LONGEST_TEXT for value in values)
+        rows.append(row)
+    out: dict[str, Any] = {"frame": name, "columns": list(chosen.columns), "units": units, "rows": rows}
+    out |= {"rows_in_frame": len(frame), "rows_that_match": len(chosen), "rows_here": len(rows)}
+    cut = []
+    if len(rows) < len(chosen):
+        why = (
+            f"limit={limit:,}" if len(rows) == limit else f"{bounds.rows:,} rows" if len(rows) == bounds.rows else f"{bounds.bytes:,} bytes"
+        )
+        cut.append(f"{len(chosen) - len(rows):,} matching rows left out at {why}")
+    if shortened:
+        cut.append(f"{plural(shortened, 'text')} shortened to {LONGEST_TEXT} characters")
+    return out | {"cut": "; ".join(cut)}
+
+
+def _known(frame: pd.DataFrame, columns: list[str]) -> None:
+    for column in columns:
+        if column not in frame.columns:
+            raise NbprofError(f"there is no column {column[:100]!r}; there are {', '.join(map(str, frame.columns))}.")
+
+
+def plain(value: Any, most: int = LONGEST_TEXT) -> Any:
+    """A value of a frame as JSON has it. What is missing or infinite is null."""
+    if isinstance(value, str):
+        return value if len(value) <= most else f"{value[: most // 2]}…{value[-(most - most // 2 - 1) :]}"
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if value is None or value is pd.NA or value is pd.NaT:
+        return None
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        # Of times in µs that still tells nanoseconds apart over days.
+        return float(f"{value:.12g}") if math.isfinite(value) else None
+    if isinstance(value, pd.Timestamp):
+        return value.isoformat()
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [plain(each, most) for each in value]
+    if isinstance(value, dict):
+        return {str(key): plain(each, most) for key, each in value.items()}
+    return plain(str(value), most)

@@ -1,0 +1,40 @@
+"""`nbprof mcp`: profiles for an assistant, over the Model Context Protocol on stdin and stdout."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from nbprof.core.errors import NbprofError
+
+_NO_SDK = 'The server needs the Model Context Protocol SDK, version 2: pip install "nbprof[mcp]"'
+
+
+@click.command(name="mcp")
+@click.option(
+    "--root",
+    "roots",
+    multiple=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A folder whose profiles may be read; may be repeated. By default the working directory.",
+)
+@click.option("--allow-urls", is_flag=True, help="Also read https, s3, gs, az, abfs and hf URLs, with this machine's credentials.")
+@click.option(
+    "--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, help="The longest that a call may take."
+)
+@click.option("--rows", type=click.IntRange(1), default=200, show_default=True, help="The most rows of an answer.")
+@click.option("--bytes", type=click.IntRange(4096), default=65536, show_default=True, help="The most bytes of an answer.")
+def command(roots: tuple[Path, ...], allow_urls: bool, seconds: float, rows: int, bytes: int) -> None:
+    """Serve profiles to an assistant, read-only, over MCP on stdin and stdout."""
+    try:
+        import mcp.server.mcpserver  # noqa: F401
+    except ImportError:
+        raise NbprofError(_NO_SDK) from None
+    if sys.stdin.isatty():
+        click.echo("nbprof mcp waits for a client on stdin; clients start it themselves: docs/assistants.md has their settings.", err=True)
+    from nbprof.assistant.roots import Roots
+    from nbprof.assistant.server import build
+
+    build(Roots(roots or [Path.cwd()], allow_urls=allow_urls), seconds=seconds, rows=rows, bytes=bytes).run("stdio")
