@@ -16,25 +16,28 @@ from nbprof.cli.progress import shown
 @click.argument("before")
 @click.argument("after")
 @source.reading
+@source.redacted
 @click.option("--markdown", is_flag=True, help="Markdown, for a pull request.")
 @output.as_json
 @source.target("Also write the comparison to this HTML file; it is replaced.")
-def command(before: str, after: str, markdown: bool, as_json: bool, target: Path | None, **how: Any) -> int:
+def command(before: str, after: str, redact: bool, markdown: bool, as_json: bool, target: Path | None, **how: Any) -> int:
     """Compare two runs: is the second one faster, and is that more than chance?
 
     Exits with 3 if that is unknown.
     """
     if markdown and as_json:
         raise click.UsageError("--markdown or --json, not both")
+    if redact and as_json:
+        raise click.UsageError("--json holds the frames as they are: --redact is for text, --markdown and -o")
     with shown() as tell:
         profiles = [source.opened(tell, [path], **how) for path in (before, after)]
         from nbprof.profiles.comparison import Comparison
 
         found = Comparison(profiles)
         verdict = found.verdict.to_dict("records")[0]
-        text = "" if as_json else found.markdown() if markdown else found.text()
+        text = "" if as_json else found.markdown(redact=redact) if markdown else found.text(redact=redact)
         if target is not None:
-            found.save(target)
+            found.save(target, redact=redact)
     if as_json:
         runs = {"before": output.about(found.before), "after": output.about(found.after)}
         frames = ("evidence", "figures", "categories", "findings", "ops", "kernels")

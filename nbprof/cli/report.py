@@ -15,10 +15,11 @@ from nbprof.cli.progress import shown
 @source.one_run
 @source.target("The HTML file; it is replaced.", required=True)
 @click.option("--events", type=click.IntRange(min=0), metavar="N", help="Events of the trace that it holds; 20,000 by default.")
-def command(target: Path, events: int | None, **which: Any) -> None:
+@source.redacted
+def command(target: Path, events: int | None, redact: bool, **which: Any) -> None:
     """Write the dashboard to one HTML file that needs no network."""
     with shown() as tell:
         profile = source.opened(tell, **which)
         profile.payload(events, tell)
-        profile.save(target, events=events)
+        profile.save(target, events=events, redact=redact)
     click.echo(str(target))

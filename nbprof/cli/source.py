@@ -37,6 +37,9 @@ def target(help: str, **more: Any) -> Callable[[Function], Function]:
     return click.option("-o", "--output", "target", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help=help, **more)
 
 
+redacted = click.option("--redact", is_flag=True, help="Pseudonyms in place of names; numbers stay.")
+
+
 def reading(function: Function) -> Function:
     """Adds the options that say how a run is read."""
     for option in reversed(_READING):

@@ -285,7 +285,7 @@ def _show_brief(words: Sequence[str], tokens: str | None) -> None:
         with Shield() as shield, shield.opened():
             from nbprof.profiles.brief import brief
 
-            text = brief(_last(), **({} if tokens is None else {"tokens": int(tokens)}))
+            text = brief(_last(), 1500 if tokens is None else int(tokens))
     except NbprofError as error:
         raise UsageError(f"%nbprof brief: {error}") from None
     display({"text/markdown": text, "text/plain": text}, raw=True)  # type: ignore[no-untyped-call]

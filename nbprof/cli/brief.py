@@ -1,0 +1,31 @@
+"""`nbprof brief PATH`: what matters, for a language model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from nbprof.cli import source
+from nbprof.cli.progress import shown
+
+
+@click.command(name="brief")
+@source.one_run
+@click.option("--against", metavar="BEFORE", help="An earlier run: then it is the comparison of both.")
+@click.option("--tokens", type=click.IntRange(200), default=1500, show_default=True, help="The most it takes, at 3.5 bytes each.")
+@source.redacted
+def command(against: str | None, tokens: int, redact: bool, **which: Any) -> None:
+    """What matters, for a language model: Markdown, most important first, every figure with the call that gives it."""
+    with shown() as tell:
+        profile = source.opened(tell, **which)
+        from nbprof.profiles.brief import brief
+
+        if against is None:
+            text = brief(profile, tokens, redact=redact)
+        else:
+            from nbprof.profiles.comparison import Comparison
+
+            before = source.opened(tell, [against], storage_options=which["storage_options"], executor=which["executor"])
+            text = brief(Comparison([before, profile]), tokens, redact=redact)
+    click.echo(text, nl=False)
