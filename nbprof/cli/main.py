@@ -22,7 +22,7 @@ from nbprof.core.version import __version__
 COMMANDS = {
     "summary": "What bounds the step, and the figures that prove it.",
     "advice": "What to change, largest gain first, with the evidence and the code.",
-    "brief": "What matters, for a language model: every figure with the call that gives it.",
+    "brief": "What matters, for a language model: Markdown, most important first, every figure with the call that gives it.",
     "frame": "Print a frame by its name, such as kernels.by_name; without a name, list those that the profile has.",
     "compare": "Compare two runs: is the second one faster, and is that more than chance?",
     "report": "Write the dashboard to one HTML file that needs no network.",
@@ -31,8 +31,8 @@ COMMANDS = {
     "capture": "Record running programs through their profiler servers.",
     "serve": "Run a Python program with the profiler server of its framework, for `nbprof capture`.",
     "doctor": "What can be recorded here, and what to do about what cannot.",
-    "mcp": "Serve profiles to an assistant, read-only, over the Model Context Protocol.",
-    "skill": "Teach an assistant to profile, read, change one thing and measure again.",
+    "mcp": "Serve profiles to an assistant, read-only, over MCP on stdin and stdout.",
+    "skill": "A skill for assistants: profile, read, change one thing, measure again.",
     "cache": "Where the cache of opened profiles is, and how full.",
 }
 """Every subcommand and its help in one line, in the order of `nbprof --help`."""

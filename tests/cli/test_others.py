@@ -254,3 +254,17 @@ def test_extensions_that_are_off_are_told(monkeypatch, tmp_path):
     (tmp_path / "labconfig").mkdir()
     (tmp_path / "labconfig/page_config.json").write_text('{"disabledExtensions": {"nbprof": true}}')
     assert of(examined.lab())["lab extension"].text == "disabled"
+
+
+def test_a_brief_of_a_run_and_of_two():
+    assert call("brief", MENDED, "--tokens", 700).stdout == nbprof.load(MENDED).brief(700)
+    assert call("brief", MENDED, "--against", SLOW).stdout == nbprof.brief(nbprof.compare(SLOW, MENDED))
+
+
+def test_what_is_redacted_names_no_file(tmp_path):
+    target = tmp_path / "page.html"
+    call("report", SLOW, "--redact", "-o", target)
+    said = [call("brief", SLOW, "--redact").stdout, call("compare", SLOW, MENDED, "--redact", "--markdown").stdout, target.read_text()]
+    assert not any("tf_slow" in each for each in said)
+    assert all("name_" in each for each in said[:2])
+    call("compare", SLOW, MENDED, "--redact", "--json", code=2)
