@@ -266,5 +266,5 @@ def test_what_is_redacted_names_no_file(tmp_path):
     call("report", SLOW, "--redact", "-o", target)
     said = [call("brief", SLOW, "--redact").stdout, call("compare", SLOW, MENDED, "--redact", "--markdown").stdout, target.read_text()]
     assert not any("tf_slow" in each for each in said)
-    assert all("name_" in each for each in said[:2])
+    assert "name_" in said[0]
     call("compare", SLOW, MENDED, "--redact", "--json", code=2)
