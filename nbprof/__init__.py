@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nbprof.capture.remote.serve import serve
     from nbprof.capture.steps import step, steps
     from nbprof.core.errors import CaptureError, NbprofError, ReadError
+    from nbprof.gate.expect import expect
     from nbprof.profiles.comparison import Comparison, compare
     from nbprof.profiles.load import load, runs
     from nbprof.profiles.profile import Profile
@@ -39,6 +40,7 @@ _WHERE = {
     "ReadError": "nbprof.core.errors",
     "CaptureError": "nbprof.core.errors",
     "serve": "nbprof.capture.remote.serve",
+    "expect": "nbprof.gate.expect",
 }
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "cache",
     "capture",
     "compare",
+    "expect",
     "last",
     "load",
     "profile",
