@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nbprof.capture.remote.serve import serve
     from nbprof.capture.steps import step, steps
     from nbprof.core.errors import CaptureError, NbprofError, ReadError
+    from nbprof.gate.expect import expect
     from nbprof.profiles.brief import brief
     from nbprof.profiles.comparison import Comparison, compare
     from nbprof.profiles.load import load, runs
@@ -41,6 +42,7 @@ _WHERE = {
     "ReadError": "nbprof.core.errors",
     "CaptureError": "nbprof.core.errors",
     "serve": "nbprof.capture.remote.serve",
+    "expect": "nbprof.gate.expect",
 }
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "cache",
     "capture",
     "compare",
+    "expect",
     "last",
     "load",
     "profile",

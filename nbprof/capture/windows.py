@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from nbprof.capture import describe
 from nbprof.capture.clock import Marker, StepClock
 from nbprof.capture.contention import Contention
+from nbprof.capture.machine import machine
 from nbprof.capture.options import Options
 from nbprof.capture.place import Place
 from nbprof.capture.reserve import Reserve
@@ -242,6 +243,7 @@ class Windows:
             contention=contention,
             # Without Python calls no name in the recording is that of a cell.
             cells=describe.cells() if self.options.stacks or self.options.python else {},
+            machine=machine(),
         )
 
     def _fail(self, error: Exception) -> None:

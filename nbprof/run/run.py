@@ -653,6 +653,12 @@ class Run(Frames):
         total, tangled = len(self._host_ops[0]), int(self._host_ops[0]["overlaps"].sum())
         return about, tangled, total, memory.notes(self.memory_timeline), steps.edges(self.activity, self.steps)
 
+    @property
+    def between_hosts(self) -> list[Note]:
+        """What stands in the way of comparing hosts with each other; the figures of each are right all the same."""
+        processes = self.stated["environment"].get("processes")
+        return [*collectives.completeness(self.hosts, processes), *self._pods[1], *self.device_time.notes]
+
     @persisted
     def _notes(self) -> list[Note]:
         old = backlog.notes(self.backlog, len(self.hosts), len(self.steps))

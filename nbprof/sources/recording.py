@@ -65,6 +65,8 @@ class CaptureInfo:
         step, which may be None; empty where there was none.
     cells : dict
         Execution counts of the notebook's cells, by the stems of the files that stand for them in Python calls.
+    machine : dict
+        What bears on step times: `cpu`, `cores`, `python`, `driver`; empty where another machine recorded.
     """
 
     backend: str = ""
@@ -89,6 +91,7 @@ class CaptureInfo:
     contention: dict[str, float] = field(default_factory=dict)
     probe: dict[str, Any] = field(default_factory=dict)
     cells: dict[str, int] = field(default_factory=dict)
+    machine: dict[str, str] = field(default_factory=dict)
 
     @property
     def warmup(self) -> int | None:
@@ -129,6 +132,7 @@ class CaptureInfo:
         fit["probe"] = told if told.keys() == kinds.keys() and all(isinstance(told[key], kind) for key, kind in kinds.items()) else {}
         counts = fit.get("cells", {}).items()
         fit["cells"] = {str(name): count for name, count in counts if isinstance(count, int) and not isinstance(count, bool)}
+        fit["machine"] = {str(name): value for name, value in fit.get("machine", {}).items() if isinstance(value, str)}
         window = fit.get("window", [])
         fit["window"] = window if len(window) == 2 and all(isinstance(step, int) for step in window) else []
         return cls(**fit)

@@ -64,7 +64,7 @@ def welch(before: Floats, after: Floats, *, sizes: tuple[float, float] | None = 
         return Difference(change, math.nan, math.nan)
     worth = sizes or (float(len(before)), float(len(after)))
     parts = [float(values.var(ddof=1)) / n for values, n in zip((before, after), worth, strict=True)]
-    return _interval(change, parts, [n - 1 for n in worth])
+    return interval(change, parts, [n - 1 for n in worth])
 
 
 def trimmed(before: Floats, after: Floats, *, sizes: tuple[float, float] | None = None) -> Difference:
@@ -89,16 +89,16 @@ def trimmed(before: Floats, after: Floats, *, sizes: tuple[float, float] | None 
         part = (n - 1) * float(bounded.var(ddof=1)) / (kept * (kept - 1))
         parts.append(part * n / worth)
         freedoms.append(max(kept * worth / n - 1, 1.0))
-    return _interval(means[1] - means[0], parts, freedoms)
+    return interval(means[1] - means[0], parts, freedoms)
 
 
-def _interval(change: float, parts: list[float], freedoms: list[float]) -> Difference:
-    """A 95 % interval from the variance of each mean and its degrees of freedom."""
+def interval(change: float, parts: list[float], freedoms: list[float], level: float = LEVEL) -> Difference:
+    """An interval (of 95 %) from the variance of each mean and its degrees of freedom."""
     variance = sum(parts)
     if variance <= 0:
         return Difference(change, 0.0, math.inf)
     freedom = variance**2 / sum(part**2 / n for part, n in zip(parts, freedoms, strict=True))
-    return Difference(change, t_quantile(0.5 + LEVEL / 2, freedom) * math.sqrt(variance), freedom)
+    return Difference(change, t_quantile(0.5 + level / 2, freedom) * math.sqrt(variance), freedom)
 
 
 def effective_size(values: Floats) -> float:

@@ -1,0 +1,133 @@
+"""Counts of an average step: kernels, launches, waits for the device, copies from pageable memory, bytes in collectives, compilations.
+
+Counts do not drift as times do, so a gate holds them. What a recording cannot tell is unknown, with the reason, and never 0.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity.activity import HOST_COMPILE, Activity
+from nbprof.analysis.steps.steps import counted
+
+_NO_DEVICE = "no device was recorded: the run used only the CPU, or its profiler left the device out"
+_NO_STEPS = "no steps were found: mark them with nbprof.steps() or nbprof.step()"
+_SAY_COMPILING = ("JAX", "TensorFlow", "PyTorch")
+_TRACED = "traced"
+
+
+class Count(NamedTuple):
+    """A figure, or why it is not known.
+
+    Attributes
+    ----------
+    value : float or None
+    unknown : str
+        The reason, where there is no value.
+    """
+
+    value: float | None
+    unknown: str = ""
+
+
+def counts(activity: Activity, steps: pd.DataFrame, collectives: pd.DataFrame) -> dict[str, Count]:
+    """The counts by name: `kernels launches syncs pageable_copies collective_bytes recompiles`.
+
+    They are means of the steps that averages use, per host; `recompiles` are all from the first of these steps on.
+
+    Parameters
+    ----------
+    activity : Activity
+    steps : DataFrame
+        `Run.steps`.
+    collectives : DataFrame
+        One row per collective and rank, as `p.device_time.each_collective` has them.
+    """
+    used = counted(steps)
+    if not len(used):
+        names = ("kernels", "launches", "syncs", "pageable_copies", "collective_bytes", "recompiles")
+        return dict.fromkeys(names, Count(None, _NO_STEPS))
+    out = {"recompiles": _compilations(activity, used)}
+    if not activity.has_device:
+        return out | dict.fromkeys(("kernels", "launches", "syncs", "pageable_copies", "collective_bytes"), Count(None, _NO_DEVICE))
+    host = {name: i for i, name in enumerate(activity.hosts)}
+    pairs = pd.MultiIndex.from_arrays([used["host"].map(host).to_numpy(), used["group"].to_numpy()])
+    work = activity.work[["event", "host", "group"]]
+    # What runs over the end of a step has a piece in each; it counts for the first.
+    work = work.drop_duplicates("event")
+    events = work["event"][pd.MultiIndex.from_frame(work[["host", "group"]]).isin(pairs)].to_numpy(np.int64)
+    kernels = activity.kernels["event"]
+    ran = kernels[kernels.isin(events)]
+    return out | {
+        "kernels": Count(len(ran) / len(used)) if len(kernels) else Count(None, activity.missing.get("kernels", _NO_DEVICE)),
+        "launches": _launches(activity, ran, len(used)),
+        "syncs": _syncs(activity, pairs),
+        "pageable_copies": _pageable(activity, events, len(used)),
+        "collective_bytes": _collective_bytes(collectives, used),
+    }
+
+
+def _launches(activity: Activity, ran: pd.Series, steps: int) -> Count:
+    """Calls that launched the kernels; a graph is one call of many kernels."""
+    launches = activity.launches
+    known = launches["target"].isin(activity.kernels["event"])
+    if not known.any():
+        return Count(None, "the recording does not say which calls of the host launched the kernels")
+    return Count(launches.loc[launches["target"].isin(ran), "event"].nunique() / steps)
+
+
+def _syncs(activity: Activity, pairs: pd.MultiIndex) -> Count:
+    calls = activity.calls
+    if not len(calls):
+        return Count(None, "the recording has no calls of the device's runtime, so none that wait for the device; PyTorch's have them")
+    mine = calls[calls["kind"] == activity.texts.codes.get("sync", -1)]
+    return Count(mine.loc[pd.MultiIndex.from_frame(mine[["host", "group"]]).isin(pairs), "event"].nunique() / len(pairs))
+
+
+def _pageable(activity: Activity, events: np.ndarray[tuple[int], np.dtype[np.int64]], steps: int) -> Count:
+    transfers = activity.transfers
+    if "pageable" not in transfers.columns:
+        return Count(None, "the recording does not say whether memory that was copied is pinned; PyTorch's do")
+    return Count(float((transfers["pageable"].astype(bool) & transfers["event"].isin(events)).sum()) / steps)
+
+
+def _collective_bytes(collectives: pd.DataFrame, used: pd.DataFrame) -> Count:
+    if not len(collectives):
+        return Count(0.0)
+    keys = [collectives["host"].astype(object), collectives["step"].astype("Float64").fillna(-1).astype("int64")]
+    mine = collectives[pd.MultiIndex.from_arrays(keys).isin(pd.MultiIndex.from_arrays([used["host"].astype(object), used["step"]]))]
+    without = int(mine["bytes"].isna().sum())
+    if without:
+        return Count(None, f"the size of {without:,} of {len(mine):,} collectives was not recorded")
+    return Count(float(mine["bytes"].sum()) / len(used))
+
+
+def _compilations(activity: Activity, used: pd.DataFrame) -> Count:
+    """Programs that were compiled, and functions that were traced again, once the steps that averages use had begun."""
+    found = 0
+    work = activity.work
+    compiling = work[work["cls"] == HOST_COMPILE]
+    functions = activity.functions
+    mode = activity.texts.values[functions["mode"].to_numpy(np.int64)].astype(str) if len(functions) else np.zeros(0, "U1")
+    traced = functions[np.char.startswith(mode, _TRACED)] if len(functions) else functions
+    for host, begin in used.groupby("host", sort=False)["start_ms"].min().items():
+        number = activity.hosts.index(str(host))
+        for spans in (compiling, traced):
+            # One that began before ran into these steps; its steps are not what is averaged.
+            mine = spans[(spans["host"] == number) & (spans["start"] >= round(float(begin) * 1e9))]
+            found += _apart(mine)
+    if not found and not (activity.framework in _SAY_COMPILING and activity.has_host_ops):
+        return Count(None, "the recording has no ops of the host, or is of a framework that does not record when it compiles")
+    return Count(float(found))
+
+
+def _apart(spans: pd.DataFrame) -> int:
+    """How many spans there are, without those inside others and with the pieces of one event once."""
+    whole = spans.groupby("event").agg(start=("start", "min"), end=("end", "max")).sort_values("start", kind="stable")
+    if not len(whole):
+        return 0
+    start, done = whole["start"].to_numpy(np.int64), np.maximum.accumulate(whole["end"].to_numpy(np.int64))
+    return 1 + int((start[1:] >= done[:-1]).sum())

@@ -1,0 +1,80 @@
+"""`nbprof expect`: hold profiles to limits, or to a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+_LIMITS = {
+    "kernels": "Kernels per step.",
+    "launches": "Kernel launches per step.",
+    "syncs": "Waits of the host for the device per step.",
+    "recompiles": "Compilations after warm-up.",
+    "pageable_copies": "Copies from or to pageable memory per step.",
+    "collective_bytes": "Bytes in collectives per step.",
+    "flops": "FLOPs of compiled programs per step.",
+    "peak_memory": 'Peak memory, such as "1.2 GB".',
+    "dropped": "Events that the recording lost.",
+}
+BASELINE = "baseline"
+FAILED, BAD_USE, UNKNOWN = 1, 2, 3
+
+
+def _limits(command: Callable[..., Any]) -> Callable[..., Any]:
+    for name, text in reversed(_LIMITS.items()):
+        option = f"--{name.replace('_', '-')}-max"
+        command = click.option(option, f"max_{name}", metavar="N", help=f"{text} `{BASELINE}`: as many as the baseline has.")(command)
+    return command
+
+
+@click.command("expect")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--against", metavar="FILE", help="The baseline to compare with.")
+@_limits
+@click.option("--step-time-slower", metavar="PERCENT", help='The slowdown that is too much, such as "5 %".')
+@click.option("--same-machine", is_flag=True, help="Compare step times whatever the profiles say of their machines: you vouch for it.")
+@click.option("--update", is_flag=True, help="Write the baseline instead of comparing with it.")
+@click.option("--json", "as_json", is_flag=True, help="Print the outcomes as JSON.")
+@click.pass_context
+def expect(
+    context: click.Context,
+    /,
+    paths: tuple[str, ...],
+    against: str | None,
+    step_time_slower: str | None,
+    same_machine: bool,
+    update: bool,
+    as_json: bool,
+    **limits: str | None,
+) -> None:
+    """Hold a profile to limits, or to a baseline; several PATHs are repeats of one run.
+
+    Exit status: 0 all is as expected, 1 something is worse, 2 bad use or unreadable, 3 something is unknown.
+    """
+    from nbprof.core.errors import NbprofError
+    from nbprof.gate import expect as gate
+
+    chain = None
+    try:
+        chain = gate.expect(*paths, unknown="warn", update=update)
+        if against is not None:
+            chain.against(against, same_machine=same_machine)
+        asked = {name: limits[f"max_{name}"] for name in _LIMITS if limits[f"max_{name}"] is not None}
+        if not asked and step_time_slower is None and against is not None:
+            # A baseline alone asks for what it has.
+            asked = dict.fromkeys(chain.known(), BASELINE)
+        for name, limit in asked.items():
+            getattr(chain, name)(None if limit == BASELINE else limit)
+        if step_time_slower is not None:
+            chain.step_time(slower=step_time_slower)
+        outcomes = chain.judge()
+    except NbprofError as error:
+        if chain is not None:
+            chain.abandon()
+        click.echo(f"nbprof: {error}", err=True)
+        context.exit(BAD_USE)
+    click.echo(gate.as_json(outcomes) if as_json else "\n".join(map(str, outcomes)))
+    states = {one.outcome for one in outcomes}
+    context.exit(FAILED if gate.FAIL in states else UNKNOWN if gate.UNKNOWN in states else 0)

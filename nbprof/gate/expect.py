@@ -1,0 +1,428 @@
+"""`nbprof.expect(profile)`: what a profile must not exceed, said in a chain and verified at its end."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple
+
+from nbprof.analysis.compare import repeats as compare_repeats
+from nbprof.core.errors import NbprofError
+from nbprof.gate import policy
+from nbprof.gate.baseline import Baseline, another, machine_of
+from nbprof.gate.figures import KINDS, contention, figure, repeats
+from nbprof.gate.limits import amount, fraction
+from nbprof.gate.record import Repeated
+from nbprof.profiles.load import read
+from nbprof.profiles.profile import Profile
+
+if TYPE_CHECKING:
+    from nbprof.sources.locate import Source
+
+PASS, FAIL, UNKNOWN = "pass", "fail", "unknown"
+_NAMES = {"kernels": "kernels", "launches": "kernels", "recompiles": "ops", "flops": "ops"}
+"""What a failure of a figure names beside the values."""
+
+
+class ExpectationFailed(AssertionError):  # noqa: N818 - it is read as a failed assertion
+    """Something is worse than expected; the text says all that is, one line each."""
+
+
+class Outcome(NamedTuple):
+    """What became of one check.
+
+    Attributes
+    ----------
+    check : str
+        The name of the method.
+    outcome : str
+        `pass`, `fail` or `unknown`.
+    text : str
+        A sentence with both values, or with the reason.
+    value, limit : float or None
+        Step times are in ms.
+    changed : tuple of str
+        Kernels or ops that changed since the baseline, where the check failed.
+    unknown : str
+        What is done about an unknown outcome: `fail`, `warn` or `skip`.
+    """
+
+    check: str
+    outcome: str
+    text: str
+    value: float | None = None
+    limit: float | None = None
+    changed: tuple[str, ...] = ()
+    unknown: str = "warn"
+
+    @property
+    def failed(self) -> bool:
+        """Whether the gate stays shut for it."""
+        return self.outcome == FAIL or (self.outcome == UNKNOWN and self.unknown == "fail")
+
+    def __str__(self) -> str:
+        head = f"{self.outcome}: {self.text}"
+        return "\n".join([head, *(f"    {line}" for line in self.changed)])
+
+
+@dataclass
+class _Check:
+    name: str
+    # Without the chain in it: that is to vanish, and to warn, as soon as nobody has it any more.
+    judge: Callable[[Expectation, str], Outcome]
+    unknown: str | None
+
+
+class _State:
+    """Whether somebody has looked at the outcomes; it outlives the expectation."""
+
+    done = False
+    where = ""
+
+
+def expect(
+    profile: Profile | Source,
+    /,
+    *others: Profile | Source,
+    unknown: str | None = None,
+    update: bool | None = None,
+) -> Expectation:
+    """Say what a profile must not exceed.
+
+    The checks of a chain are all made at its end, and one failure lists them all. In a test under the pytest plugin of nbprof that is the
+    end of the test, which fails with them. Elsewhere `verify()` is the end, or the end of a `with` block, or `assert` before the chain;
+    a chain without an end warns, for it checks nothing.
+
+    Parameters
+    ----------
+    profile : Profile, str or path
+        A profile, or whatever `nbprof.load` takes; what the fixture `nbprof_profile` gives has its repeats with it.
+    *others
+        Repeats of the same run: step times need `nbprof.analysis.compare.repeats.LEAST` recordings or more.
+    unknown : {"fail", "warn", "skip"}, optional
+        What is done where a figure is not known; by default what `--nbprof-unknown` says, else `fail` where the environment has `CI` and
+        `warn` elsewhere.
+    update : bool, optional
+        Write the baseline instead of comparing with it; by default what `--nbprof-update` says.
+
+    Returns
+    -------
+    Expectation
+
+    Raises
+    ------
+    ReadError
+        A profile does not exist, is none or is damaged.
+
+    Examples
+    --------
+    >>> nbprof.expect(p).kernels(max=410).syncs(max=0).peak_memory(max="1.2 GB").verify()   # doctest: +SKIP
+    >>> nbprof.expect(p).against("baselines/step.json").kernels().step_time(slower="5 %").verify()   # doctest: +SKIP
+    """
+    profiles: list[Profile] = []
+    for one in (profile, *others):
+        profiles += one.repeats if isinstance(one, Repeated) else [one if isinstance(one, Profile) else read(one)]
+    return Expectation(profiles, unknown=unknown, update=update)
+
+
+class Expectation:
+    """A chain of checks of one profile; see `expect`. Each method adds one and returns the chain.
+
+    A count takes `max`, the most that passes; without it, what the baseline has. Each check takes `unknown` as `expect` does.
+    """
+
+    def __init__(self, profiles: list[Profile], *, unknown: str | None = None, update: bool | None = None) -> None:
+        held = policy.current()
+        self.profiles = profiles
+        self._runs = [profile.run for profile in profiles]
+        self._unknown = held.unknown if unknown is None else policy.checked(unknown)
+        self._update = held.update if update is None else update
+        self._policy = held
+        self._path: Path | None = None
+        self._same_machine = False
+        self._checks: list[_Check] = []
+        self._baseline: Baseline | None = None
+        self.outcomes: list[Outcome] = []
+        self._state = _State()
+        self._state.where = _caller()
+        if held.pending is not None:
+            held.pending.append(self)
+        weakref.finalize(self, _never_verified, self._state)
+
+    def against(self, path: str | Path, *, same_machine: bool = False) -> Expectation:
+        """Compare with the baseline in a file; `--nbprof-update` writes it.
+
+        Parameters
+        ----------
+        path : str or path
+            Under pytest, relative to its root folder.
+        same_machine : bool
+            You vouch that both were recorded on the same machine: times are compared, whatever the profiles say of theirs.
+        """
+        target = Path(path).expanduser()
+        self._path = target if self._policy.root is None else self._policy.root / target
+        self._same_machine = same_machine
+        return self
+
+    def known(self) -> list[str]:
+        """The counts that the baseline has, or all where it is to be written or is not there."""
+        if self._path is None or self._update or not self._path.exists():
+            return list(KINDS)
+        held = Baseline.read(self._path).counts
+        return [name for name in KINDS if name in held]
+
+    def kernels(self, max: float | None = None, *, unknown: str | None = None) -> Expectation:
+        """Kernels that run on the device per step."""
+        return self._at_most("kernels", max, unknown)
+
+    def launches(self, max: float | None = None, *, unknown: str | None = None) -> Expectation:
+        """Calls of the host that launch kernels per step; a graph of many kernels is one."""
+        return self._at_most("launches", max, unknown)
+
+    def syncs(self, max: float | None = None, *, unknown: str | None = None) -> Expectation:
+        """Calls in which the host waits for the device per step."""
+        return self._at_most("syncs", max, unknown)
+
+    def recompiles(self, max: float | None = None, *, unknown: str | None = None) -> Expectation:
+        """Programs compiled, or functions traced, after warm-up."""
+        return self._at_most("recompiles", max, unknown)
+
+    def pageable_copies(self, max: float | None = None, *, unknown: str | None = None) -> Expectation:
+        """Copies from or to memory of the host that is not pinned, per step."""
+        return self._at_most("pageable_copies", max, unknown)
+
+    def collective_bytes(self, max: float | str | None = None, *, unknown: str | None = None) -> Expectation:
+        """Bytes of the collectives of a rank per step."""
+        return self._at_most("collective_bytes", max, unknown)
+
+    def flops(self, max: float | str | None = None, *, unknown: str | None = None) -> Expectation:
+        """Floating-point operations of compiled programs per step."""
+        return self._at_most("flops", max, unknown)
+
+    def peak_memory(self, max: float | str | None = None, *, unknown: str | None = None) -> Expectation:
+        """The most memory in use at once, as `p.overview["peak_memory_bytes"]`; "1.2 GB" is 1.2e9 bytes."""
+        return self._at_most("peak_memory", max, unknown)
+
+    def dropped(self, max: float | None = None, *, unknown: str | None = None) -> Expectation:
+        """Events that the recording lost."""
+        return self._at_most("dropped", max, unknown)
+
+    def step_time(self, *, slower: str, unknown: str | None = None) -> Expectation:
+        """Step time against the baseline.
+
+        Parameters
+        ----------
+        slower : str
+            The slowdown that is too much, "5 %". The check fails where the step is slower by more than chance and such a slowdown is not
+            excluded; it passes where such a slowdown is excluded; else the noise is too large to tell, which is unknown.
+        """
+        allowed = fraction(slower, "step_time")
+        return self._add("step_time", lambda self, unknown: self._step_time(allowed, unknown), unknown)
+
+    def verify(self) -> list[Outcome]:
+        """Make the checks.
+
+        Returns
+        -------
+        list of Outcome
+            One a check, where the gate is open.
+
+        Raises
+        ------
+        ExpectationFailed
+            At least one check failed, or is unknown where that fails.
+        NbprofError
+            There is no check, a check needs a baseline and there is none, or the baseline could not be read or written.
+        """
+        __tracebackhide__ = True
+        self.judge()
+        failed = [one for one in self.outcomes if one.failed]
+        if failed:
+            count = f"{len(failed)} of {len(self.outcomes)} expectations" if len(self.outcomes) > 1 else "The expectation"
+            raise ExpectationFailed("\n".join([f"{count} not met", *(f"  {one}" for one in failed)]))
+        if self._policy.pending is None:
+            for one in self.outcomes:
+                if one.outcome == UNKNOWN:
+                    warnings.warn(f"nbprof: {one.check} is unknown: {one.text}", RuntimeWarning, stacklevel=2)
+        return self.outcomes
+
+    def judge(self) -> list[Outcome]:
+        """Make the checks as `verify` does, and raise nothing for what failed: whoever asks sees to the outcomes.
+
+        Raises
+        ------
+        NbprofError
+            As `verify`.
+        """
+        __tracebackhide__ = True
+        self._state.done = True
+        if not self._checks:
+            raise NbprofError("nbprof.expect(...) has no checks, so it checks nothing: add one, such as .kernels(max=410)")
+        self.outcomes = self._judged()
+        return self.outcomes
+
+    def abandon(self) -> None:
+        """Leave it unverified without a warning: the test has failed already."""
+        self._state.done = True
+
+    @property
+    def verified(self) -> bool:
+        """Whether the checks were made, or given up."""
+        return self._state.done
+
+    @property
+    def where(self) -> str:
+        """File and line that made it."""
+        return self._state.where
+
+    def __bool__(self) -> bool:
+        __tracebackhide__ = True
+        self.verify()
+        return True
+
+    def __enter__(self) -> Expectation:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        __tracebackhide__ = True
+        if error is None:
+            self.verify()
+        else:
+            self.abandon()
+
+    def _add(self, name: str, judge: Callable[[Expectation, str], Outcome], unknown: str | None) -> Expectation:
+        # What is added to a chain that was verified has to be verified as well.
+        self._state.done = False
+        self._checks.append(_Check(name, judge, None if unknown is None else policy.checked(unknown)))
+        return self
+
+    def _at_most(self, name: str, most: float | str | None, unknown: str | None) -> Expectation:
+        limit = None if most is None else amount(most, name)
+        return self._add(name, lambda self, unknown: self._count(name, limit, unknown), unknown)
+
+    def _judged(self) -> list[Outcome]:
+        # It is written before it is compared with: then every check says what it is.
+        if self._path is not None and self._update:
+            if self._baseline is None:
+                self._write(self._path)
+        elif self._path is not None and self._path.exists():
+            self._baseline = Baseline.read(self._path)
+        return [check.judge(self, check.unknown or self._unknown) for check in self._checks]
+
+    def _write(self, path: Path) -> None:
+        target = path.resolve()
+        if target in self._policy.written:
+            raise NbprofError(f"{path} was written by another expectation of this session: give each a baseline of its own")
+        self._baseline = Baseline.of(self._runs)
+        self._baseline.write(path)
+        self._policy.written.add(target)
+
+    def _compared(self, name: str) -> Baseline | str:
+        """The baseline, or why a check that needs one fails."""
+        if self._path is None:
+            what = "slower= needs a baseline" if name == "step_time" else "no max= was given, nor a baseline"
+            raise NbprofError(f"{name}: {what}: put .against(path) into the chain")
+        if self._baseline is None:
+            return f"there is no baseline {self._path}: pytest --nbprof-update, or verify with update=True, writes it"
+        return self._baseline
+
+    def _count(self, name: str, limit: float | None, unknown: str) -> Outcome:
+        kind = KINDS[name]
+        found = figure(self._runs, name)
+        given = limit is not None
+        if limit is None:
+            baseline = self._compared(name)
+            if isinstance(baseline, str):
+                return Outcome(name, FAIL, f"{kind.title}: {baseline}", found.value, unknown=unknown)
+            if self._update:
+                return self._written(name, kind.title, found.value, found.unknown, unknown)
+            if name not in baseline.counts:
+                text = f"{kind.title}: the baseline does not have it; write it again where it is known"
+                return Outcome(name, UNKNOWN, text, found.value, unknown=unknown)
+            limit = baseline.counts[name]
+        allowed = f"at most {kind.text(limit)} allowed" if given else f"{kind.text(limit)} in the baseline"
+        if found.value is not None and found.value > limit * (1 + 1e-9):
+            text = f"{kind.title}: {kind.text(found.value)}, {allowed}"
+            return Outcome(name, FAIL, text, found.value, limit, self._changed(_NAMES.get(name, ""), "calls"), unknown)
+        if found.unknown:
+            seen = "" if found.value is None else f"{kind.text(found.value)} or more, "
+            return Outcome(name, UNKNOWN, f"{kind.title}: {seen}{allowed}; {found.unknown}", found.value, limit, unknown=unknown)
+        return Outcome(name, PASS, f"{kind.title}: {kind.text(found.value or 0.0)}, {allowed}", found.value, limit, unknown=unknown)
+
+    def _step_time(self, allowed: float, unknown: str) -> Outcome:
+        title = "step time"
+        times, reason = repeats(self._runs)
+        value = sum(one.mean for one in times) / len(times) if times else None
+        baseline = self._compared("step_time")
+        if isinstance(baseline, str):
+            return Outcome("step_time", FAIL, f"{title}: {baseline}", value, unknown=unknown)
+        least = compare_repeats.LEAST
+        if not reason and len(times) < least:
+            reason = f"one recording does not show the noise between recordings: give {least} repeats or more, 10 are recommended"
+        if self._update:
+            return self._written("step_time", title, value, reason, unknown)
+        if not reason and len(baseline.repeats) < least:
+            reason = "the baseline has no repeats of a recording without doubts: write it again with repeats"
+        if not reason and not self._same_machine:
+            reason = another(baseline.machine, machine_of(self._runs[0]))
+        if reason:
+            return Outcome("step_time", UNKNOWN, f"{title}: {reason}", value, unknown=unknown)
+        found = compare_repeats.slowdown(baseline.repeats, times, allowed)
+        return self._told(found, allowed, len(baseline.repeats), unknown)
+
+    def _told(self, found: compare_repeats.Slowdown, allowed: float, before: int, unknown: str) -> Outcome:
+        step = "step time" if found.of == "mean" else "typical step time"
+        values = f"{step}: {found.after:.4g} ms, {found.before:.4g} ms in the baseline"
+        change = f"{100 * found.change:+.1f} ± {100 * found.margin:.1f} % (99 %; {len(self._runs)} and {before} repeats)".replace("-", "−")
+        busy = contention(self._runs)
+        outcome = {compare_repeats.SLOWER: FAIL, compare_repeats.FINE: PASS}.get(found.kind, UNKNOWN)
+        text = f"{values}: {change}"
+        if outcome == UNKNOWN:
+            text += f"; the noise between repeats is too large to tell whether it is {100 * allowed:g} % slower: record more repeats"
+        if outcome != PASS and busy:
+            text += f"; {busy[:1].lower()}{busy[1:].rstrip('.')}"
+        changed = self._changed("ops", "us") if outcome == FAIL else ()
+        return Outcome("step_time", outcome, text, found.after, found.before * (1 + allowed), changed, unknown)
+
+    def _written(self, name: str, title: str, value: float | None, reason: str, unknown: str) -> Outcome:
+        if reason or value is None:
+            return Outcome(
+                name, UNKNOWN, f"{title}: not in the baseline that was written, {reason or 'it is not known'}", value, unknown=unknown
+            )
+        text = KINDS[name].text(value) if name in KINDS else f"{value:.4g} ms"
+        return Outcome(name, PASS, f"{title}: {text}, written to {self._path}", value, unknown=unknown)
+
+    def _changed(self, what: str, of: str) -> tuple[str, ...]:
+        if not what or self._baseline is None or self._update:
+            return ()
+        return tuple(self._baseline.changes(self._runs[0], what, of))
+
+
+def as_json(outcomes: list[Outcome]) -> str:
+    """The outcomes for programs: `version`, `outcome` of all, and each by the fields of `Outcome`."""
+    whole = FAIL if any(one.outcome == FAIL for one in outcomes) else UNKNOWN if any(one.outcome == UNKNOWN for one in outcomes) else PASS
+    rows = [{**one._asdict(), "changed": list(one.changed)} for one in outcomes]
+    return json.dumps({"version": 1, "outcome": whole, "checks": rows}, indent=1, ensure_ascii=False)
+
+
+def _caller() -> str:
+    """File and line of the code outside this package that made an expectation."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("nbprof.gate"):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _never_verified(state: _State) -> None:
+    if not state.done:
+        state.done = True
+        text = f"{state.where}: nbprof.expect(...) was never verified, so it checked nothing: end the chain with .verify()"
+        # At the end of a process warnings may be off already, and this must be seen.
+        sys.stderr.write(f"nbprof: {text}\n")
+        warnings.warn(text, RuntimeWarning, stacklevel=2)

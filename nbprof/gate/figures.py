@@ -1,0 +1,130 @@
+"""The figures of a profile that a gate holds, each known or with the reason why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from nbprof.analysis.compare.compare import STEP, by_step
+from nbprof.analysis.compare.repeats import Repeat, repeat
+from nbprof.analysis.device_time.use import costs
+from nbprof.analysis.steps.per_step import Count, counts
+from nbprof.core.errors import NbprofError
+from nbprof.core.files import size_text
+from nbprof.run.run import Run
+
+
+class Kind(NamedTuple):
+    """How a figure is called, and how its values are written."""
+
+    title: str
+    text: Callable[[float], str]
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.0f}" if value == round(value) else f"{value:,.6g}"
+
+
+def _size(value: float) -> str:
+    return size_text(round(value))
+
+
+KINDS: dict[str, Kind] = {
+    "kernels": Kind("kernels per step", _plain),
+    "launches": Kind("kernel launches per step", _plain),
+    "syncs": Kind("waits of the host for the device per step", _plain),
+    "recompiles": Kind("compilations after warm-up", _plain),
+    "pageable_copies": Kind("copies from or to pageable memory per step", _plain),
+    "collective_bytes": Kind("bytes in collectives per step", _size),
+    "flops": Kind("FLOPs per step", lambda value: f"{value:.6g}"),
+    "peak_memory": Kind("peak memory", _size),
+    "dropped": Kind("dropped events", _plain),
+}
+"""The figures that have a limit, by the names of the methods of `nbprof.gate.expect.Expectation`."""
+
+
+class Figure(NamedTuple):
+    """A figure of all repeats: the largest.
+
+    Attributes
+    ----------
+    value : float or None
+    unknown : str
+        Why it is not known, or may be larger; '' where it is certain.
+    """
+
+    value: float | None
+    unknown: str
+
+
+def figure(runs: Sequence[Run], name: str) -> Figure:
+    """A figure by its name in `KINDS`: the largest of the repeats, certain where it is certain in each."""
+    values, reasons = [], []
+    for run in runs:
+        found = _READ[name](run)
+        if found.value is not None:
+            values.append(found.value)
+        # Events that are missing only make a count smaller: one over its limit stays over it.
+        if reason := found.unknown or ("" if name == "dropped" else doubt(run)):
+            reasons.append(reason)
+    return Figure(max(values, default=None), next(iter(reasons), ""))
+
+
+def doubt(run: Run) -> str:
+    """Why no figure of a recording is certain: what its receipt warns of; '' if of nothing."""
+    elsewhere = {note.text for note in run.between_hosts}
+    warnings = [line.text.rstrip(".") for line in run.receipt.lines if line.level == "warning" and line.text not in elsewhere]
+    more = f" (and {len(warnings) - 1} more in its receipt)" if len(warnings) > 1 else ""
+    return f"the recording is in doubt: {warnings[0]}{more}" if warnings else ""
+
+
+def repeats(runs: Sequence[Run]) -> tuple[list[Repeat], str]:
+    """The step times of each repeat, and why they are not certain."""
+    times = [by_step(run.steps)[STEP] for run in runs]
+    if not all(len(each) for each in times):
+        return [], "no steps were found, so step time is unknown: mark them with nbprof.steps() or nbprof.step()"
+    return [repeat(each) for each in times], next((reason for run in runs if (reason := doubt(run))), "")
+
+
+def contention(runs: Sequence[Run]) -> str:
+    """What other processes took while one of the repeats was recorded; '' if little."""
+    return next((str(text) for run in runs if (text := run.overview.get("contention"))), "")
+
+
+def _of_steps(name: str) -> Callable[[Run], Count]:
+    def read(run: Run) -> Count:
+        try:
+            collectives = run.device_time.each_collective()
+            found: dict[str, Count] = run.memo.get("gate_counts", lambda: counts(run.activity, run.steps, collectives))
+        except NbprofError as error:
+            # Of hosts that were read apart.
+            return Count(None, str(error).rstrip("."))
+        return found[name]
+
+    return read
+
+
+def _flops(run: Run) -> Count:
+    """Those of compiled programs in the whole recording, over its steps, as `compare` has the time of ops."""
+    if not len(run.steps):
+        return Count(None, "no steps were found")
+    try:
+        found = costs(run.activity)["flops"]
+    except NbprofError as error:
+        return Count(None, str(error).rstrip("."))
+    return (
+        Count(None, "no op of a compiled program that ran on a device states its FLOPs") if found is None else Count(found / len(run.steps))
+    )
+
+
+def _peak_memory(run: Run) -> Count:
+    value = run.overview["peak_memory_bytes"]
+    return Count(None, run.missing.get("memory", "no allocations were recorded").rstrip(".")) if value is None else Count(float(value))
+
+
+_READ: dict[str, Callable[[Run], Count]] = {
+    **{name: _of_steps(name) for name in ("kernels", "launches", "syncs", "recompiles", "pageable_copies", "collective_bytes")},
+    "flops": _flops,
+    "peak_memory": _peak_memory,
+    "dropped": lambda run: Count(float(run.receipt.dropped)),
+}

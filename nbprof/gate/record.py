@@ -1,0 +1,82 @@
+"""Record a callable for a gate: some steps of it, several times in turn."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nbprof.capture.block import profile
+from nbprof.capture.steps import step
+from nbprof.core.errors import CaptureError, NbprofError
+from nbprof.profiles.profile import Profile
+
+REPEATS = 10
+"""Recordings of a run by default: with so many, a slowdown of 5 % is caught where they differ by 2 % (docs/gate.md)."""
+
+
+class Repeated(Profile):
+    """The first of several recordings of the same steps, with all of them in `repeats`."""
+
+    def __init__(self, profiles: Sequence[Profile]) -> None:
+        super().__init__(profiles[0].run)
+        self.repeats = tuple(profiles)
+
+
+def record(
+    function: Callable[..., Any],
+    *args: Any,
+    steps: int = 20,
+    warmup: int = 3,
+    repeats: int = REPEATS,
+    **options: Any,
+) -> Repeated:
+    """Record a callable: each call of it is one step.
+
+    It is called `warmup` times without a recording, so that it is compiled and its caches are warm. Then `repeats` recordings are made in
+    turn, each of one call that starts the profiler up and is in no average, and of `steps` calls. Arrays of JAX that it returns are
+    waited for within the step, since JAX computes ahead.
+
+    Parameters
+    ----------
+    function : callable
+        Called with `args`. It may mark no steps of its own that matter: what it marks lies inside the step.
+    *args
+    steps : int
+        Calls per recording, 2 or more.
+    warmup : int
+    repeats : int
+        Counts need one; step times need several, and 10 are recommended.
+    **options
+        The options of `nbprof.profile`. Nothing is kept unless `save` or `logdir` is given.
+
+    Raises
+    ------
+    NbprofError
+        Too few steps or repeats, or an unknown option.
+    CaptureError
+        Nothing could be recorded; says why.
+    """
+    numbers: list[tuple[str, object, int]] = [("steps", steps, 2), ("warmup", warmup, 0), ("repeats", repeats, 1)]
+    for name, value, least in numbers:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise NbprofError(f"{name} must be a whole number of {least} or more, not {value!r}")
+    given = {"save": "logdir" in options, **options}
+    for _ in range(warmup):
+        _settled(function(*args))
+    found: list[Profile] = []
+    for _ in range(repeats):
+        with profile(warmup=1, **given) as block:
+            for _ in range(steps + 1):
+                with step():
+                    _settled(function(*args))
+        if block.result is None:
+            raise CaptureError(f"nothing was recorded: {block._reason}")
+        found.append(block.result)
+    return Repeated(found)
+
+
+def _settled(result: Any) -> None:
+    jax = sys.modules.get("jax")
+    if jax is not None and result is not None:
+        jax.block_until_ready(result)

@@ -1,0 +1,63 @@
+"""`nbprof expect`: its exit status says what became of the checks."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from nbprof.cli.expect import expect
+from tests.gate.gpu import trained
+
+
+@pytest.fixture
+def path(tmp_path):
+    trained(tmp_path, kernels=3)
+    return str(tmp_path / "step.pt.trace.json")
+
+
+def asked(*arguments):
+    return CliRunner().invoke(expect, list(arguments))
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "text"),
+    [
+        (["--kernels-max", "3"], 0, "pass: kernels per step: 3, at most 3 allowed"),
+        (["--kernels-max", "2", "--flops-max", "1"], 1, "fail: kernels per step: 3, at most 2 allowed"),
+        (["--kernels-max", "3", "--flops-max", "1"], 3, "unknown: FLOPs per step: at most 1 allowed"),
+        (["--kernels-max", "many"], 2, "is no limit"),
+        (["--kernels-max", "baseline"], 2, "nor a baseline"),
+        ([], 2, "checks nothing"),
+    ],
+)
+def test_exit_status(path, options, status, text):
+    result = asked(path, *options)
+    assert result.exit_code == status
+    assert text in result.output
+
+
+def test_a_path_that_is_no_profile_is_bad_use(tmp_path):
+    result = asked(str(tmp_path / "nothing"), "--kernels-max", "3")
+    assert result.exit_code == 2
+    assert "nothing" in result.output
+
+
+def test_a_baseline_alone_asks_for_what_it_has(path, tmp_path):
+    baseline = str(tmp_path / "step.json")
+    assert asked(path, "--against", baseline).exit_code == 1
+    asked(path, "--against", baseline, "--update")
+    result = asked(path, "--against", baseline, "--json")
+    found = {one["check"]: one["outcome"] for one in json.loads(result.output)["checks"]}
+    assert result.exit_code == 0
+    assert found == dict.fromkeys(["kernels", "launches", "syncs", "recompiles", "pageable_copies", "collective_bytes", "dropped"], "pass")
+    trained(tmp_path / "after", kernels=4)
+    result = asked(str(tmp_path / "after" / "step.pt.trace.json"), "--against", baseline)
+    assert result.exit_code == 1
+    assert "gemm_3: 0 → 1 calls per step (new)" in result.output
+
+
+def test_several_paths_are_repeats(path, tmp_path):
+    trained(tmp_path, kernels=5, name="other")
+    result = asked(path, str(tmp_path / "other.pt.trace.json"), "--kernels-max", "4")
+    assert result.exit_code == 1
+    assert "kernels per step: 5" in result.output

@@ -1,0 +1,267 @@
+"""A chain of expectations: what passes, what fails, what is unknown, and that none goes by unseen."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import nbprof
+from nbprof.core.errors import NbprofError
+from nbprof.gate import policy
+from nbprof.gate.baseline import Baseline, another
+from nbprof.gate.expect import ExpectationFailed, as_json, expect
+from nbprof.gate.limits import amount, fraction
+from nbprof.gate.record import Repeated
+from nbprof.profiles.load import read
+from nbprof.sources.recording import CaptureInfo
+from tests.gate.gpu import trained
+from tests.support import kineto
+
+CPU = kineto.Path(__file__).parents[1] / "data" / "torch" / "cpu_ops.pt.trace.json.gz"
+HERE = {"cpu": "Some CPU", "cores": "8"}
+
+
+def timed(folder, means, *, machine=HERE, seed=0, **more):
+    """Repeats with step times that vary by 1 % around some means, in ms."""
+    rng = np.random.default_rng(seed)
+    profiles = []
+    for i, mean in enumerate(means):
+        profile = trained(folder / str(i), **more)
+        steps = profile.run.steps
+        frame = pd.concat([steps] * 5, ignore_index=True)
+        profile.run.memo.values["steps"] = frame.assign(step_time_ms=mean * (1 + 0.01 * rng.standard_normal(len(frame))), counted=True)
+        profile.run.capture = CaptureInfo(machine=dict(machine))
+        profiles.append(profile)
+    return Repeated(profiles)
+
+
+def outcomes(chain):
+    return {one.check: one.outcome for one in chain.judge()}
+
+
+def test_it_is_in_the_package():
+    assert nbprof.expect is expect
+
+
+def test_all_that_failed_is_said_at_once(tmp_path):
+    chain = expect(trained(tmp_path, kernels=3, syncs=2)).kernels(max=2).launches(max=3).syncs(max=0)
+    with pytest.raises(ExpectationFailed) as caught:
+        chain.verify()
+    assert str(caught.value).splitlines() == [
+        "2 of 3 expectations not met",
+        "  fail: kernels per step: 3, at most 2 allowed",
+        "  fail: waits of the host for the device per step: 2, at most 0 allowed",
+    ]
+
+
+def test_what_is_met_passes(tmp_path):
+    chain = expect(trained(tmp_path)).kernels(max=3).launches(max=3).syncs(max=0).recompiles(max=0).pageable_copies(max=0).dropped(max=0)
+    assert [one.outcome for one in chain.verify()] == ["pass"] * 6
+
+
+@pytest.mark.parametrize(
+    ("check", "more"),
+    [("kernels", {"extra": "stray"}), ("launches", {"extra": "stray"}), ("syncs", {"syncs": 1}), ("recompiles", {"compiled_in": 2})],
+)
+def test_one_more_than_the_baseline_has_is_caught(tmp_path, check, more):
+    path = tmp_path / "step.json"
+    expect(trained(tmp_path / "before"), update=True).against(path).kernels().verify()
+    assert outcomes(getattr(expect(trained(tmp_path / "same")).against(path), check)()) == {check: "pass"}
+    with pytest.raises(ExpectationFailed):
+        getattr(expect(trained(tmp_path / "after", **more)).against(path), check)().verify()
+
+
+def test_a_failure_names_the_kernels_that_changed(tmp_path):
+    path = tmp_path / "step.json"
+    expect(trained(tmp_path / "before"), update=True).against(path).kernels().verify()
+    with pytest.raises(ExpectationFailed, match=r"stray: 0 → 0\.25 calls per step \(new\)") as caught:
+        expect(trained(tmp_path / "after", extra="stray")).against(path).kernels().verify()
+    assert "gemm" not in str(caught.value)
+
+
+def test_unknown_is_neither_passed_nor_zero():
+    chain = expect(read(CPU)).kernels(max=410)
+    (one,) = chain.judge()
+    assert (one.outcome, one.value) == ("unknown", None)
+    assert "no device was recorded" in one.text or "no steps" in one.text
+    with pytest.warns(RuntimeWarning, match="kernels is unknown"):
+        expect(read(CPU)).kernels(max=410).verify()
+    with pytest.raises(ExpectationFailed, match="unknown"):
+        expect(read(CPU), unknown="fail").kernels(max=410).verify()
+    with pytest.raises(ExpectationFailed, match="unknown"):
+        expect(read(CPU)).kernels(max=410, unknown="fail").verify()
+
+
+def test_on_ci_what_is_unknown_fails_unless_it_is_said_otherwise(monkeypatch):
+    assert policy.usual() == "warn"
+    monkeypatch.setenv("CI", "true")
+    assert policy.usual() == "fail"
+    with pytest.raises(NbprofError, match="not 'pass'"):
+        expect(read(CPU), unknown="pass")
+
+
+def test_doubts_make_what_is_within_its_limit_unknown_and_nothing_else(tmp_path):
+    profile = trained(tmp_path, kernels=3)
+    profile.run.as_read.receipt.skip("left out: no time (ts).", 7)
+    found = outcomes(expect(profile).kernels(max=3).launches(max=2).dropped(max=0))
+    # Events that are missing only make counts smaller.
+    assert found == {"kernels": "unknown", "launches": "fail", "dropped": "fail"}
+
+
+def test_a_baseline_that_is_missing_fails_and_says_how_to_write_it(tmp_path):
+    with pytest.raises(ExpectationFailed, match=r"there is no baseline .*step\.json: pytest --nbprof-update"):
+        expect(trained(tmp_path)).against(tmp_path / "step.json").kernels().verify()
+
+
+def test_a_check_that_needs_a_baseline_without_one_is_bad_use(tmp_path):
+    for chain in (expect(trained(tmp_path)).kernels(), expect(trained(tmp_path)).step_time(slower="5 %")):
+        with pytest.raises(NbprofError, match=r"put \.against\(path\) into the chain"):
+            chain.verify()
+
+
+def test_a_chain_without_checks_is_bad_use(tmp_path):
+    with pytest.raises(NbprofError, match="checks nothing"):
+        expect(trained(tmp_path)).verify()
+
+
+def test_a_chain_that_nobody_verifies_warns(tmp_path, capsys):
+    chain = expect(trained(tmp_path)).kernels(max=0)
+    with pytest.warns(RuntimeWarning, match=r"test_expect\.py:\d+: .*never verified"):
+        del chain
+    assert "never verified" in capsys.readouterr().err
+
+
+def test_a_with_block_and_an_assertion_verify(tmp_path):
+    profile = trained(tmp_path)
+    with pytest.raises(ExpectationFailed), expect(profile) as chain:
+        chain.kernels(max=1)
+    with pytest.raises(ExpectationFailed):
+        assert expect(profile).kernels(max=1)
+    # What the block itself raises is not hidden by what it expected.
+    with pytest.raises(ZeroDivisionError), expect(profile).kernels(max=1):
+        _ = 1 / 0
+
+
+def test_what_is_added_after_verifying_is_verified_too(tmp_path):
+    chain = expect(trained(tmp_path)).kernels(max=3)
+    chain.verify()
+    chain.syncs(max=0)
+    assert not chain.verified
+    assert len(chain.verify()) == 2
+
+
+def test_a_slowdown_fails_and_names_both_times(tmp_path):
+    path = tmp_path / "step.json"
+    expect(timed(tmp_path / "a", [10.0] * 5), update=True).against(path).step_time(slower="5 %").verify()
+    assert outcomes(expect(timed(tmp_path / "b", [10.05] * 5, seed=1)).against(path).step_time(slower="5 %")) == {"step_time": "pass"}
+    with pytest.raises(ExpectationFailed, match=r"typical step time: 10\.[67]\d* ms, \d+\.?\d* ms in the baseline: \+[567]\.\d ± \d\.\d %"):
+        expect(timed(tmp_path / "c", [10.6] * 5, seed=2)).against(path).step_time(slower="5 %").verify()
+
+
+def test_noise_that_is_too_large_is_unknown(tmp_path):
+    path = tmp_path / "step.json"
+    expect(timed(tmp_path / "a", [9.0, 10.0, 11.0, 12.0]), update=True).against(path).step_time(slower="5 %").verify()
+    (one,) = expect(timed(tmp_path / "b", [9.0, 11.0, 10.0, 12.5])).against(path).step_time(slower="5 %").judge()
+    assert one.outcome == "unknown"
+    assert "noise between repeats is too large" in one.text
+
+
+def test_times_of_another_machine_are_unknown_and_not_passed(tmp_path):
+    path = tmp_path / "step.json"
+    expect(timed(tmp_path / "a", [10.0] * 5), update=True).against(path).step_time(slower="5 %").verify()
+    elsewhere = timed(tmp_path / "b", [10.0] * 5, machine={**HERE, "cpu": "Another CPU"})
+    (one,) = expect(elsewhere).against(path).step_time(slower="5 %").judge()
+    assert one.outcome == "unknown"
+    assert "cpu Some CPU there, Another CPU here" in one.text
+    assert outcomes(expect(elsewhere).against(path, same_machine=True).step_time(slower="5 %")) == {"step_time": "pass"}
+    nowhere = timed(tmp_path / "c", [10.0] * 5, machine={})
+    (one,) = expect(nowhere).against(path).step_time(slower="5 %").judge()
+    assert one.outcome == "unknown"
+    assert "does not say on which machine" in one.text
+
+
+def test_one_recording_says_nothing_of_times(tmp_path):
+    path = tmp_path / "step.json"
+    (one,) = expect(timed(tmp_path / "a", [10.0]), update=True).against(path).step_time(slower="5 %").judge()
+    assert one.outcome == "unknown"
+    (one,) = expect(timed(tmp_path / "b", [10.0] * 5)).against(path).step_time(slower="5 %").judge()
+    assert one.outcome == "unknown"
+    assert "baseline has no repeats" in one.text
+
+
+def test_times_of_a_recording_in_doubt_are_not_compared_nor_kept(tmp_path):
+    path = tmp_path / "step.json"
+    doubtful = timed(tmp_path / "a", [10.0] * 5)
+    doubtful.repeats[3].run.as_read.receipt.skip("left out: no time (ts).", 7)
+    assert outcomes(expect(doubtful, update=True).against(path).step_time(slower="5 %")) == {"step_time": "unknown"}
+    assert Baseline.read(path).repeats == []
+    assert "kernels" not in Baseline.read(path).counts
+
+
+def test_a_baseline_is_sorted_and_reads_back(tmp_path):
+    path = tmp_path / "deep" / "step.json"
+    expect(timed(tmp_path / "a", [10.0] * 3), update=True).against(path).kernels().verify()
+    text = path.read_text()
+    values = json.loads(text)
+    assert list(values["counts"]) == sorted(values["counts"])
+    assert [row["kernel"] for row in values["kernels"]] == ["gemm_0", "gemm_1", "gemm_2"]
+    assert max(map(len, text.splitlines())) < 140
+    assert Baseline.read(path).text() == text
+    # Times are kept to five digits, which is far below any noise.
+    assert values["repeats"][0]["mean"] == float(f"{values['repeats'][0]['mean']:.5g}")
+
+
+def test_only_the_largest_names_are_kept(tmp_path):
+    trace = kineto.Kineto()
+    trace.step(1, 1000, 900)
+    for i in range(120):
+        trace.launched(f"kernel_{i:03}", 1001 + i, 1200 + 5 * i, 1 + i / 100)
+    profile = kineto.profile(tmp_path, trace)
+    found = Baseline.of([profile.run])
+    assert found.truncated
+    assert 50 <= len(found.kernels) <= 100
+    # None of the kernels that were left out is called new.
+    assert found.changes(profile.run, "kernels", "calls") == []
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"nbprof_baseline": 1, "counts": {"kernels": "x"}}', '{"nbprof_baseline": 9}'])
+def test_a_damaged_baseline_says_so(tmp_path, text):
+    path = tmp_path / "step.json"
+    path.write_text(text)
+    with pytest.raises(NbprofError, match=r"step\.json.*--nbprof-update"):
+        expect(trained(tmp_path)).against(path).kernels().verify()
+
+
+def test_two_expectations_may_not_write_one_baseline(tmp_path):
+    profile = trained(tmp_path)
+    expect(profile, update=True).against(tmp_path / "step.json").kernels().verify()
+    with pytest.raises(NbprofError, match="a baseline of its own"):
+        expect(profile, update=True).against(tmp_path / "step.json").kernels().verify()
+
+
+def test_machines_are_the_same_only_if_all_that_is_known_is():
+    assert another({"cpu": "a"}, {"cpu": "a"}) == ""
+    assert "driver unknown there, 550 here" in another({"cpu": "a"}, {"cpu": "a", "driver": "550"})
+
+
+def test_limits_are_read_as_people_write_them():
+    assert [amount(text, "peak_memory") for text in ("1.2 GB", "1 GiB", "512MiB", "410", 410, "1e9", "2 TFLOP")] == [
+        *(1.2e9, 2**30, 2**29, 410, 410, 1e9, 2e12),
+    ]
+    assert fraction("5 %", "step_time") == fraction("5%", "step_time") == 0.05
+    for bad in ("many", -1, True, "1.2 XB", float("nan"), "-3"):
+        with pytest.raises(NbprofError, match="is no limit"):
+            amount(bad, "kernels")
+    for bad in ("5", 0.05, "0 %", "-5 %"):
+        with pytest.raises(NbprofError, match="is no percentage"):
+            fraction(bad, "step_time")
+
+
+def test_outcomes_for_programs(tmp_path):
+    found = json.loads(as_json(expect(trained(tmp_path, kernels=3)).kernels(max=2).flops(max=1).judge()))
+    assert (found["version"], found["outcome"]) == (1, "fail")
+    assert [(one["check"], one["outcome"], one["value"], one["limit"]) for one in found["checks"]] == [
+        ("kernels", "fail", 3.0, 2.0),
+        ("flops", "unknown", None, 1.0),
+    ]
