@@ -7,6 +7,9 @@ from typing import Any
 
 import click
 
+from nbprof.cli import output
+from nbprof.cli.main import FAILED, GOOD, UNKNOWN
+
 _LIMITS = {
     "kernels": "Kernels per step.",
     "launches": "Kernel launches per step.",
@@ -19,7 +22,6 @@ _LIMITS = {
     "dropped": "Events that the recording lost.",
 }
 BASELINE = "baseline"
-FAILED, BAD_USE, UNKNOWN = 1, 2, 3
 
 
 def _limits(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -29,18 +31,15 @@ def _limits(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.command("expect")
+@click.command(name="expect")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--against", metavar="FILE", help="The baseline to compare with.")
 @_limits
 @click.option("--step-time-slower", metavar="PERCENT", help='The slowdown that is too much, such as "5 %".')
 @click.option("--same-machine", is_flag=True, help="Compare step times whatever the profiles say of their machines: you vouch for it.")
 @click.option("--update", is_flag=True, help="Write the baseline instead of comparing with it.")
-@click.option("--json", "as_json", is_flag=True, help="Print the outcomes as JSON.")
-@click.pass_context
-def expect(
-    context: click.Context,
-    /,
+@output.as_json
+def command(
     paths: tuple[str, ...],
     against: str | None,
     step_time_slower: str | None,
@@ -48,17 +47,15 @@ def expect(
     update: bool,
     as_json: bool,
     **limits: str | None,
-) -> None:
+) -> int:
     """Hold a profile to limits, or to a baseline; several PATHs are repeats of one run.
 
-    Exit status: 0 all is as expected, 1 something is worse, 2 bad use or unreadable, 3 something is unknown.
+    Exits with 1 if something is worse, and with 3 if something is unknown.
     """
-    from nbprof.core.errors import NbprofError
     from nbprof.gate import expect as gate
 
-    chain = None
+    chain = gate.expect(*paths, unknown="warn", update=update)
     try:
-        chain = gate.expect(*paths, unknown="warn", update=update)
         if against is not None:
             chain.against(against, same_machine=same_machine)
         asked = {name: limits[f"max_{name}"] for name in _LIMITS if limits[f"max_{name}"] is not None}
@@ -70,11 +67,12 @@ def expect(
         if step_time_slower is not None:
             chain.step_time(slower=step_time_slower)
         outcomes = chain.judge()
-    except NbprofError as error:
-        if chain is not None:
-            chain.abandon()
-        click.echo(f"nbprof: {error}", err=True)
-        context.exit(BAD_USE)
-    click.echo(gate.as_json(outcomes) if as_json else "\n".join(map(str, outcomes)))
+    finally:
+        chain.abandon()
     states = {one.outcome for one in outcomes}
-    context.exit(FAILED if gate.FAIL in states else UNKNOWN if gate.UNKNOWN in states else 0)
+    whole = next((state for state in (gate.FAIL, gate.UNKNOWN) if state in states), gate.PASS)
+    if as_json:
+        output.write_json("expect", {"outcome": whole, "checks": [one._asdict() for one in outcomes]})
+    else:
+        click.echo("\n".join(map(str, outcomes)))
+    return {gate.FAIL: FAILED, gate.UNKNOWN: UNKNOWN}.get(whole, GOOD)

@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from nbprof.cli.expect import expect
+from nbprof.cli.main import main
 from tests.gate.gpu import trained
 
 
@@ -16,7 +16,7 @@ def path(tmp_path):
 
 
 def asked(*arguments):
-    return CliRunner().invoke(expect, list(arguments))
+    return CliRunner().invoke(main, ["expect", *arguments])
 
 
 @pytest.mark.parametrize(
