@@ -18,7 +18,7 @@ from nbprof.core.trace import Events, Receipt, Trace
 from nbprof.formats.register import by_name, stem
 from nbprof.run import combine, parallel, stated
 from nbprof.run.cache.run_cache import RunCache, open_run_cache
-from nbprof.run.lazy import FIRST, REST, SOME, Frames, Hosts, combined, persisted
+from nbprof.run.lazy import FIRST, LARGEST, PROGRAMS, REST, SOME, Frames, Hosts, combined, persisted
 from nbprof.run.parallel import Missing
 from nbprof.run.partial import Partial, pack
 from nbprof.run.run import GROUPS, Run
@@ -140,10 +140,8 @@ class Parts:
             A file is not there any more.
         """
         if when not in self._read:
-            if when == REST:
-                self._read[when] = self._again()
-            else:
-                self._read[when] = self._some(self._typical() if when == SOME else self._first_with_programs(), when)
+            places = {SOME: self._typical, PROGRAMS: self._first_with_programs, LARGEST: self._largest}
+            self._read[when] = self._again() if when == REST else self._some(places[when](), when)
         return self._read[when]
 
     def _again(self) -> Read:
@@ -175,6 +173,10 @@ class Parts:
         """The hosts that are the first with a compiled program, while their programs fit into memory."""
         hosts = self.reading(REST)
         return combine.homes(combine.listed(hosts.values("programs_listed"), hosts))
+
+    def _largest(self) -> list[int]:
+        """The host with the highest peak of memory."""
+        return [int(combine.memory_summaries(self.values("memory_summary"), self)["peak_host"].iloc[0])]
 
     def receipt(self) -> Receipt:
         """What was read of all hosts, and what was skipped."""
