@@ -1,6 +1,6 @@
 /** The memory over time: what `payload.ts` names `Memory`. */
 
-import type { Coded, Empty, Figure, NumberArray, Table } from "./payload.js";
+import type { Coded, Empty, Figure, Marked, NumberArray, Table } from "./payload.js";
 
 export interface MemoryId {
   memory_id: string;
@@ -56,4 +56,8 @@ export interface Memory {
   empty: Empty | null;
   /** The one with the largest peak first. */
   ids: MemoryId[];
+  /** Which host these are of, where hosts were read apart; else "". */
+  of: Marked;
+  /** The peaks of all hosts, the largest first, where hosts were read apart. */
+  peaks: Table | null;
 }

@@ -476,7 +476,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
     device_time: deviceTimeSample(),
     pods: podsSample(n || 1, 4),
     ascend: { ...NO_ASCEND, empty: { ...none, title: "No tables from Ascend's profiler" } },
-    memory: { empty: { ...none, title: "No memory profile in this run" }, ids: [] },
+    memory: { empty: { ...none, title: "No memory profile in this run" }, ids: [], of: "", peaks: null },
     allocator: allocatorSample(HOSTILE),
     op_profile: opProfile([
       {

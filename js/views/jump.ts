@@ -24,6 +24,10 @@ export function toPrograms(context: ViewContext): HTMLElement | false {
   );
 }
 
+/** Whether there is a trace to go to: not in a report without it, nor where hosts were read apart. */
+export const hasTrace = ({ meta, trace }: Payload): boolean =>
+  meta.tabs.some(({ id }) => id === "trace") && !trace.empty;
+
 /** To the longest call of an op. */
 export function toOp(table: Table, row: number, where: string = textAt(table.data.where, row)): Hint {
   const name = textAt(table.data.op, row);

@@ -44,12 +44,17 @@ export function ofHost(payload: Payload, host: string | null): Payload {
   if (host === null) return payload;
   const { steps, input, memory } = payload;
   const ids = memory.ids.filter((id) => id.memory_id === host || id.memory_id.startsWith(`${host} `));
-  const none = { title: `No allocations of ${host}`, text: "This report has none of its memory events." };
+  const none = memory.peaks
+    ? {
+        title: `${host} is not drawn`,
+        text: "Of many hosts only the one with the highest peak is; p.rank() opens another.",
+      }
+    : { title: `No allocations of ${host}`, text: "This report has none of its memory events." };
   return {
     ...payload,
     steps: steps.empty || !hasSteps(steps) ? steps : stepsOf(steps, host),
     input: { ...input, pipelines: input.pipelines.filter((pipeline) => pipeline.host === host) },
-    memory: { empty: memory.empty ?? (ids.length ? null : none), ids },
+    memory: { ...memory, empty: memory.empty ?? (ids.length ? null : none), ids },
   };
 }
 

@@ -96,16 +96,49 @@ def _on_tpu(activity: Activity) -> bool:
     return bool((activity.devices["kind"] == "TPU").any())
 
 
-def frame(activity: Activity) -> pd.DataFrame:
-    """The public frame: `p.hlo.frame`."""
-    found, _ = measured(activity)
+def added(found: list[pd.DataFrame]) -> pd.DataFrame:
+    """What `measured` found on several hosts, or groups of them, as if it had been asked for all at once.
+
+    Parameters
+    ----------
+    found : list of DataFrame
+        Each with `identity`, which with its program's ident tells an op's program from others: see `identities`.
+    """
+    every = pd.concat([one for one in found if len(one)] or found[:1], ignore_index=True)
+    code = every.groupby(["identity", "program", "name", "framework_op"], sort=False).ngroup().to_numpy(np.int64)
+    out = every[~pd.Series(code).duplicated()].reset_index(drop=True)
+    for name in (*SUMS, *(level for level in ON_CHIP if level in every.columns)):
+        # What one of them does not know nobody knows of all.
+        out[name] = np.bincount(code, every[name].to_numpy(np.float64), len(out))
+    # A row of a table of events is none of that of the run.
+    out["part"] = -1
+    return out.sort_values(["own", "program", "name"], ascending=[False, True, True], kind="stable", ignore_index=True)
+
+
+def identities(activity: Activity, found: pd.DataFrame) -> list[str]:
+    """For each op what its program is known by on every host: the digest of its content.
+
+    Of programs that are not in the file nothing tells: on devices those of one ident are taken for one, on CPUs, which number them by
+    themselves, those of a host.
+    """
+    known: dict[tuple[int, int], str] = {}
+    for key in zip(found["host"].tolist(), found["program"].tolist(), strict=True):
+        if key not in known:
+            digest = activity.programs.digest(*key) if activity.programs is not None else ""
+            known[key] = digest or ("" if activity.has_device else f"on {activity.hosts[key[0]]}")
+    return [known[key] for key in zip(found["host"].tolist(), found["program"].tolist(), strict=True)]
+
+
+def frame(activity: Activity, measured: tuple[pd.DataFrame, int]) -> pd.DataFrame:
+    """The public frame, `p.hlo.frame`, of what `measured` found."""
+    found, _ = measured
     return _public(activity, found, int(found["own"].sum()), impossible=False)
 
 
 def as_xprof(activity: Activity) -> pd.DataFrame:
     """The rows of XProf 2.24: shares include idle time, unknown values are 0, and no rate is left out."""
     if not activity.xprof:
-        return frame(activity).head(0)
+        return frame(activity, measured(activity)).head(0)
     found, idle = measured(activity, as_xprof=True)
     out = _public(activity, found, int(found["own"].sum()) + idle, impossible=True)
     numbers = [name for name in out.columns if out[name].dtype == np.float64]
@@ -260,10 +293,8 @@ def written(program: Program, place: int) -> tuple[str, str, str]:
         return "", "", ""
 
 
-def missing(activity: Activity) -> str:
-    """Why there are no ops of compiled programs; '' if there are."""
-    if ran(activity)[0]["hlo"].any():
-        return ""
-    if not activity.has_device:
+def missing(has_device: bool) -> str:
+    """Why there are no ops of compiled programs, where there are none."""
+    if not has_device:
         return "This profile has no device, and no ops of a program that XLA compiled for the CPU."
     return "No ops of a compiled XLA program ran on a device in this profile."

@@ -104,7 +104,7 @@ def peaks(activity: Activity, flops: float | None = None, moved: float | None = 
 
 
 def frame(
-    activity: Activity, roof: Peaks, *, transfers: bool = True, measured: tuple[pd.DataFrame, int] | None = None
+    activity: Activity, roof: Peaks, measured: tuple[pd.DataFrame, int], *, transfers: bool = True
 ) -> tuple[pd.DataFrame, dict[str, float | str]]:
     """The public frame, `p.roofline.frame`, and the same figures for all ops combined.
 
@@ -112,12 +112,12 @@ def frame(
     ----------
     activity : Activity
     roof : Peaks
+    measured : (DataFrame, int)
+        What `analysis.hlo.measured` found.
     transfers : bool
         Whether infeed and outfeed count.
-    measured : (DataFrame, int), optional
-        What `analysis.hlo.measured` found.
     """
-    found, idle = hlo.measured(activity) if measured is None else measured
+    found, idle = measured
     if not transfers:
         found = found[~found["category"].isin(TRANSFERS)].reset_index(drop=True)
     own = float(found["own"].sum())
@@ -197,17 +197,22 @@ def _together(sums: pd.DataFrame, roof: Peaks) -> pd.DataFrame:
     )
 
 
-def by_step(activity: Activity, roof: Peaks, steps: pd.DataFrame, measured: tuple[pd.DataFrame, int] | None = None) -> pd.DataFrame:
-    """The public frame, `p.roofline.steps`: the ops of each step combined, over the step time on the devices of its host.
+def sums_of_steps(activity: Activity, steps: pd.DataFrame, measured: tuple[pd.DataFrame, int]) -> pd.DataFrame:
+    """What the ops of each step computed and moved: a row per step, in the order of `steps`, for `by_step`.
 
-    A run of an op belongs to the step in which it begins. What one run computes and moves is the mean of all runs of the op. The time of
-    ops of which that is not known is left out of the step.
+    A run of an op belongs to the step in which it begins. What one run computes and moves is the mean of all runs of the op.
+
+    Returns
+    -------
+    DataFrame
+        `host`, `start_ms`, `devices` (how many of the host ran ops), `busy` and `unknown` (time of ops, and of those of which neither FLOPs
+        nor bytes are known, ps), `normalized`, `memory` and what is known of memories on the chip.
     """
-    columns = frames.names("roofline.steps")
-    found, _ = hlo.measured(activity) if measured is None else measured
+    found, _ = measured
     parts, runs = hlo.ran(activity)
+    out = steps[["host", "start_ms"]].reset_index(drop=True)
     if steps.empty or found.empty or not len(runs):
-        return pd.DataFrame(columns=columns).astype(frames.dtypes("roofline.steps"))
+        return out.assign(**dict.fromkeys(("devices", "busy", "unknown", "normalized", "memory"), 0.0))
     start = (steps["start_ms"].to_numpy(np.float64) * 1e9).round().astype(np.int64)
     end = start + (steps["step_time_ms"].to_numpy(np.float64) * 1e9).round().astype(np.int64)
     hosts = pd.Index(activity.hosts).get_indexer(pd.Index(steps["host"])) if "host" in steps.columns else np.zeros(len(steps), np.int64)
@@ -236,10 +241,29 @@ def by_step(activity: Activity, roof: Peaks, steps: pd.DataFrame, measured: tupl
     own = runs["own"].to_numpy(np.float64)[kept]
     unknown = np.bincount(step[kept], lost[part[kept]] * own, len(steps))
     busy = np.bincount(step[kept], own, len(steps))
+    return out.assign(devices=devices, busy=busy, unknown=unknown, **sums)
+
+
+def by_step(steps: pd.DataFrame, sums: pd.DataFrame, roof: Peaks) -> pd.DataFrame:
+    """The public frame, `p.roofline.steps`: the ops of each step combined, over the step time on the devices of its host.
+
+    The time of ops of which nothing is known is left out of the step.
+
+    Parameters
+    ----------
+    steps : DataFrame
+    sums : DataFrame
+        Of `sums_of_steps`; empty where no op ran.
+    roof : Peaks
+    """
+    columns = frames.names("roofline.steps")
+    if sums.empty:
+        return pd.DataFrame(columns=columns).astype(frames.dtypes("roofline.steps"))
+    busy, unknown = sums["busy"].to_numpy(np.float64), sums["unknown"].to_numpy(np.float64)
     # Of a step that ran nothing else nothing is known.
-    sums = {name: np.where((unknown > 0) & (unknown >= busy), np.nan, values) for name, values in sums.items()}
-    sums["total"] = (end - start) * devices - unknown
-    table = pd.DataFrame(sums)
+    table = sums.mask(pd.Series((unknown > 0) & (unknown >= busy)))
+    whole = (steps["step_time_ms"].to_numpy(np.float64) * 1e9).round()
+    table["total"] = whole * sums["devices"].to_numpy(np.float64) - unknown
     out = pd.concat([steps[["host", "step", "name", "counted"]].reset_index(drop=True), _together(table, roof)], axis=1)
     out["step_time_ms"] = steps["step_time_ms"].to_numpy(np.float64)
     out["unknown_fraction"] = np.divide(unknown, busy, out=np.full(len(steps), np.nan), where=busy > 0)

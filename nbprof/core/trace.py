@@ -145,12 +145,16 @@ class Flows:
 
 @dataclass
 class Module:
-    """One compiled program (an HLO proto) as the file has it, not decoded; `host` is an index into `Trace.hosts`."""
+    """One compiled program (an HLO proto) as the file has it, not decoded; `host` is an index into `Trace.hosts`.
+
+    One that was not `read` has something in place of its data that tells it from others.
+    """
 
     name: str
     ident: int
     data: bytes
     host: int = 0
+    read: bool = True
 
     @property
     def title(self) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable, Sequence
+
 from nbprof.core.errors import ReadError
-from nbprof.core.trace import Module, Note, Trace
+from nbprof.core.trace import Module, Note
 from nbprof.hlo import category as hlo_category
 from nbprof.hlo.cost import Cost, Costs
 from nbprof.hlo.hlo import Instruction, Program
@@ -15,17 +18,22 @@ class Programs:
     """Looks ops up in the compiled programs of a trace.
 
     A program is known by its host and its ident, a 64-bit number that some recorders write signed and others unsigned.
+
+    Parameters
+    ----------
+    modules : iterable of Module
+    hosts : sequence of str
     """
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, modules: Iterable[Module], hosts: Sequence[str]) -> None:
         self._modules: dict[tuple[int, int], Module] = {}
         self._clashes: list[str] = []
-        for module in trace.modules:
+        for module in modules:
             known = self._modules.setdefault((module.host, _signed(module.ident)), module)
             if known.data != module.data:
                 self._clashes.append(module.name)
         self._homes = _homes(self._modules)
-        self._titles = _titles(self._modules, self._homes, trace.hosts)
+        self._titles = _titles(self._modules, self._homes, hosts)
         self._read: dict[tuple[int, int], Program | None] = {}
         self._costs: dict[tuple[int, int], Costs] = {}
         self._damaged: dict[str, str] = {}
@@ -37,6 +45,8 @@ class Programs:
         module = self._modules.get(key)
         if module is None:
             self._absent.add(key)
+            return None
+        if not module.read:
             return None
         if key not in self._read:
             try:
@@ -86,6 +96,11 @@ class Programs:
         """
         return self._homes.get((host, _signed(ident)), -1)
 
+    def digest(self, host: int, ident: int) -> str:
+        """What tells the content of a program from that of any other; '' where the file does not have it."""
+        home = self.home(host, ident)
+        return "" if home < 0 else digest(self._modules[home, _signed(ident)])
+
     def category(self, host: int, ident: int, op: str) -> str:
         """The category of an op; '' if unknown."""
         program = self.program(host, ident)
@@ -113,6 +128,11 @@ class Programs:
         self._damaged.setdefault(name or "without a name", str(error).rstrip("."))
 
 
+def digest(module: Module) -> str:
+    """What tells the content of a program from that of any other."""
+    return hashlib.blake2b(module.data, digest_size=16).hexdigest()
+
+
 def _homes(modules: dict[tuple[int, int], Module]) -> dict[tuple[int, int], int]:
     """By host and ident the first host that has the same program under that ident."""
     first: dict[int, list[tuple[int, bytes]]] = {}
@@ -126,7 +146,7 @@ def _homes(modules: dict[tuple[int, int], Module]) -> dict[tuple[int, int], int]
     return out
 
 
-def _titles(modules: dict[tuple[int, int], Module], homes: dict[tuple[int, int], int], hosts: list[str]) -> dict[int, dict[int, str]]:
+def _titles(modules: dict[tuple[int, int], Module], homes: dict[tuple[int, int], int], hosts: Sequence[str]) -> dict[int, dict[int, str]]:
     """By home and ident what a program is called: different ones of one name are told apart by their machine."""
     taken: set[str] = set()
     out: dict[int, dict[int, str]] = {}

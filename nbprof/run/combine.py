@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
+from nbprof.analysis import hlo
 from nbprof.analysis import kernels as kernels_of
 from nbprof.analysis.advice import checks
 from nbprof.analysis.device_time import use
@@ -212,6 +213,45 @@ def extent(values: list[tuple[int, int]], hosts: Hosts) -> tuple[int, int]:
 def memory_ops(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
     """The ops of each allocator, the largest increase first."""
     return memory_ops_of.in_order(memories(values, hosts))
+
+
+OpsOfPrograms = tuple[pd.DataFrame, int, bool]
+"""Ops of compiled programs, the time in ps in which devices ran none, and whether there are devices."""
+
+
+def ops_of_programs(values: list[OpsOfPrograms], hosts: Hosts) -> OpsOfPrograms:
+    """Each op once that several hosts ran of the same program, with the sums of all of them."""
+    has_device = any(device for _, _, device in values)
+    # What ran on CPUs is left out where there are devices.
+    told = [(found, idle, at) for (found, idle, device), at in zip(values, before(hosts), strict=True) if device == has_device]
+    frames = [found.assign(host=found["host"] + at) for found, _, at in told]
+    return hlo.added(frames), sum(idle for _, idle, _ in told), has_device
+
+
+def sums_of_steps(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
+    """What the ops of each step computed and moved, in the order of the steps of the run."""
+    # A memory that the ops of a host do not name is one to which they moved nothing.
+    sums = stacked(values, hosts, ["start_ms"]).fillna(0.0)
+    return sums.sort_values(["start_ms", "host"], kind="stable", ignore_index=True)
+
+
+def listed(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
+    """The compiled programs of all hosts, with the numbers that the hosts have in the run."""
+    return stacked([value.assign(host=value["host"] + at) for value, at in zip(values, before(hosts), strict=True)], hosts)
+
+
+MOST_BYTES_OF_PROGRAMS = 2**28
+
+
+def homes(programs: pd.DataFrame) -> list[int]:
+    """The numbers of the hosts that are the first with a program, as many as have 256 MiB of programs; at least one where there is one."""
+    of_host = programs.drop_duplicates("digest").groupby("host")["bytes"].sum()
+    return [int(host) for host in of_host.index[(of_host.cumsum() <= MOST_BYTES_OF_PROGRAMS) | (of_host.index == of_host.index.min())]]
+
+
+def united(values: list[dict[str, Any]]) -> dict[str, Any]:
+    """What any of some dicts has."""
+    return {key: item for value in values for key, item in value.items()}
 
 
 op_sums = by(ops_of.added)

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FIRST, REST, SOME = "first", "rest", "some"
-"""When a frame is made of hosts that are read apart: with the answer, when it is asked for, or of some of the hosts alone."""
+FIRST, REST, SOME, PROGRAMS, LARGEST = "first", "rest", "some", "programs", "largest"
+"""When a frame is made of hosts that are read apart: with the answer, when it is asked for, or of some of the hosts alone: from the
+fastest to the slowest, those that are the first with a compiled program, or the one with the highest peak of memory."""
 
 
 class Memo:

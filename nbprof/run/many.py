@@ -18,7 +18,7 @@ from nbprof.core.trace import Events, Receipt, Trace
 from nbprof.formats.register import by_name, stem
 from nbprof.run import combine, parallel, stated
 from nbprof.run.cache.run_cache import RunCache, open_run_cache
-from nbprof.run.lazy import FIRST, REST, SOME, Frames, Hosts, combined, persisted
+from nbprof.run.lazy import FIRST, LARGEST, PROGRAMS, REST, SOME, Frames, Hosts, combined, persisted
 from nbprof.run.parallel import Missing
 from nbprof.run.partial import Partial, pack
 from nbprof.run.run import GROUPS, Run
@@ -140,16 +140,16 @@ class Parts:
             A file is not there any more.
         """
         if when not in self._read:
-            self._read[when] = self._again() if when == REST else self._some()
+            places = {SOME: self._typical, PROGRAMS: self._first_with_programs, LARGEST: self._largest}
+            self._read[when] = self._again() if when == REST else self._some(places[when](), when)
         return self._read[when]
 
     def _again(self) -> Read:
         return Read(self._asked(self._together, REST), self.groups, self._own, self.late_ms)
 
-    def _some(self) -> Read:
+    def _some(self, places: Sequence[int], when: str) -> Read:
         """Some hosts, each by itself."""
-        places = self._typical()
-        partials = self._asked([(self.numbers[at],) for at in places], SOME)
+        partials = self._asked([(self.numbers[at],) for at in places], when)
         names, own = self.names, [name for group in self._own for name in group]
         epochs = [one[_READ]["epoch_ns"] for one in partials]
         late = [(epoch - self.epoch_ns) / 1e6 if epoch else 0.0 for epoch in epochs]
@@ -168,6 +168,15 @@ class Parts:
         mean = steps.groupby("host")["step_time_ms"].mean() if len(steps) else pd.Series(dtype=np.float64)
         order = np.argsort(mean.reindex(self.names).fillna(0.0).to_numpy(), kind="stable")
         return sorted({int(order[round(at)]) for at in np.linspace(0, len(order) - 1, parallel.MANY)})
+
+    def _first_with_programs(self) -> list[int]:
+        """The hosts that are the first with a compiled program, while their programs fit into memory."""
+        hosts = self.reading(REST)
+        return combine.homes(combine.listed(hosts.values("programs_listed"), hosts))
+
+    def _largest(self) -> list[int]:
+        """The host with the highest peak of memory."""
+        return [int(combine.memory_summaries(self.values("memory_summary"), self)["peak_host"].iloc[0])]
 
     def receipt(self) -> Receipt:
         """What was read of all hosts, and what was skipped."""

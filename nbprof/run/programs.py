@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
+from copy import copy
+
 import pandas as pd
 
 from nbprof.activity.activity import Activity
@@ -11,9 +12,12 @@ from nbprof.analysis.memory import modules as memory_modules
 from nbprof.analysis.memory.modules import Named
 from nbprof.analysis.op_profile import leaves as op_profile_leaves
 from nbprof.analysis.op_profile import op_profile
-from nbprof.core.trace import Int64s
-from nbprof.run.lazy import Group, cached, persisted
-from nbprof.run.stated import NeedsHostError
+from nbprof.analysis.ops import ops
+from nbprof.analysis.roofline import Peaks
+from nbprof.core.trace import Module
+from nbprof.hlo import programs
+from nbprof.run import combine
+from nbprof.run.lazy import PROGRAMS, REST, Group, cached, of_hosts, persisted
 
 
 class ProgramFrames(Group):
@@ -21,75 +25,109 @@ class ProgramFrames(Group):
 
     prefix = "programs_"
 
-    @property
-    def _activity(self) -> Activity:
-        """The ops of programs. Where hosts were read apart, what their programs did is in their files; where none ran any, that is known.
-
-        Raises
-        ------
-        NeedsHostError
-        """
+    @cached
+    def activity(self) -> Activity:
+        """The activity with the compiled programs, also where hosts were read apart."""
         if self.parts is None:
             return self.run.activity
-        if self.run.stated["ops_of_programs"] or self.run.stated["programs"]:
-            raise NeedsHostError
-        out = Activity(self.run.hosts)
-        out.devices = self.run.devices
-        for name in ("framework", "missing", "has_device", "has_host_ops"):
-            setattr(out, name, self.run.stated[name])
+        out = copy(self.run.activity)
+        out.programs = programs.Programs(self.modules, self.run.hosts)
         return out
 
-    @property
-    def _starts(self) -> Int64s:
-        return self.run.trace.events.start if self.parts is None else np.zeros(0, np.int64)
+    @of_hosts(combine.ops_of_programs, REST)
+    def _ops(self) -> combine.OpsOfPrograms:
+        found, idle = hlo.measured(self.run.activity)
+        activity = self.run.activity
+        if not len(found):
+            idle = ops.device_idle(activity, activity.device_ops)
+        return found.assign(identity=hlo.identities(activity, found)), idle, bool(activity.has_device)
+
+    @cached
+    def measured(self) -> tuple[pd.DataFrame, int]:
+        """The ops of compiled programs, and the time in which devices ran none."""
+        return hlo.measured(self.run.activity) if self.parts is None else self._ops[:2]
+
+    @of_hosts(combine.below(), REST)
+    def _op_times(self) -> pd.DataFrame:
+        return memory_modules.times(self.run.activity)
+
+    @of_hosts(combine.sums_of_steps, REST)
+    def _sums_of_steps(self) -> pd.DataFrame:
+        return roofline.sums_of_steps(self.run.activity, self.run.steps, self.measured)
+
+    @of_hosts(combine.listed, REST)
+    def listed(self) -> pd.DataFrame:
+        """The compiled programs of each host by `host` (its number), `name`, `ident`, `digest` and `bytes`."""
+        rows = [(one.host, one.name, str(one.ident), programs.digest(one), len(one.data)) for one in self.run.as_read.modules]
+        return pd.DataFrame(rows, columns=["host", "name", "ident", "digest", "bytes"])
+
+    @of_hosts(combine.by(combine.united), PROGRAMS)
+    def _contents(self) -> dict[str, bytes]:
+        return {programs.digest(one): one.data for one in self.run.as_read.modules}
+
+    @cached
+    def modules(self) -> list[Module]:
+        """The compiled programs of the files. Of many hosts each is read once, of the first that has it."""
+        if self.parts is None:
+            return self.run.as_read.modules
+        known = self._contents if len(self.listed) else {}
+        rows = zip(*(self.listed[key].tolist() for key in ("name", "ident", "digest", "host")), strict=True)
+        return [Module(name, int(ident), known.get(digest, digest.encode()), host, digest in known) for name, ident, digest, host in rows]
 
     @cached
     def compiled(self) -> dict[str, Named]:
         """The compiled programs of the file, by name."""
-        return memory_modules.named(self.run.as_read.modules, self.run.as_read.hosts)
+        return memory_modules.named(self.modules, self.run.hosts)
 
     @persisted
     def memory_modules(self) -> pd.DataFrame:
         """Memory of each compiled program."""
-        activity = self._activity
-        return memory_modules.frame(self.compiled, memory_modules.times(activity) if self.compiled else {})
+        if self.parts is not None and not self.run.stated["programs"]:
+            return memory_modules.frame({}, {})
+        rows = zip(*(self._op_times[key].tolist() for key in ("host", "program", "ms")), strict=True)
+        return memory_modules.frame(self.compiled, {(host, ident): ms for host, ident, ms in rows})
 
     @persisted
     def hlo(self) -> pd.DataFrame:
         """Time by op of compiled programs."""
-        return hlo.frame(self._activity)
+        return hlo.frame(self.activity, self.measured)
 
     @persisted
     def xprof_hlo(self) -> pd.DataFrame:
         """Time by op of compiled programs by the rules of XProf 2.24."""
-        return hlo.as_xprof(self._activity)
+        return self.hlo.head(0) if self.hlo_missing else hlo.as_xprof(self.run.activity)
 
-    @persisted
+    @property
     def hlo_missing(self) -> str:
         """Why there are no ops of compiled programs; '' if there are."""
-        return hlo.missing(self._activity)
+        return "" if self.run.stated["ops_of_programs"] else hlo.missing(self.run.activity.has_device)
 
     @persisted
     def op_profile(self) -> pd.DataFrame:
         """The tree of programs, categories and ops."""
-        return op_profile.frame(self._activity)
+        return op_profile.frame(self.activity, self.measured)
 
     @persisted
     def op_profile_upper(self) -> pd.DataFrame:
         """The tree without what is inside fusions, which takes a tenth of the time."""
-        return op_profile.frame(self._activity, fused=False)
+        return op_profile.frame(self.activity, self.measured, fused=False)
 
     @cached
     def op_profile_leaves(self) -> op_profile_leaves.Leaves:
         """The ops with most time as the leaves of every tree, and the sums of the others."""
-        return op_profile_leaves.leaves(self._activity, self._starts)
+        return op_profile_leaves.leaves(self.activity, self.measured, self.run.trace.events.start if self.parts is None else None)
 
     @persisted
     def roofline(self) -> tuple[pd.DataFrame, dict[str, float | str]]:
         """Ops under the device's roofline, and all of them combined."""
-        return roofline.frame(self._activity, roofline.peaks(self._activity))
+        return roofline.frame(self.activity, roofline.peaks(self.activity), self.measured)
 
     @persisted
     def roofline_steps(self) -> pd.DataFrame:
         """The ops of each step combined, under the device's roofline."""
-        return roofline.by_step(self._activity, roofline.peaks(self._activity), self.run.steps)
+        return self.roofline_steps_under(roofline.peaks(self.activity))
+
+    def roofline_steps_under(self, peaks: Peaks) -> pd.DataFrame:
+        """The same under another roofline."""
+        sums = pd.DataFrame() if self.measured[0].empty else self._sums_of_steps
+        return roofline.by_step(self.run.steps, sums, peaks)

@@ -44,7 +44,7 @@ from nbprof.run.allocator import AllocatorFrames
 from nbprof.run.ascend import AscendFrames
 from nbprof.run.cache.run_cache import RunCache, open_run_cache
 from nbprof.run.device_time import DeviceTimeFrames
-from nbprof.run.lazy import REST, SOME, Frames, Group, Memo, cached, of_hosts, persisted
+from nbprof.run.lazy import LARGEST, REST, SOME, Frames, Group, Memo, cached, of_hosts, persisted
 from nbprof.run.pods import PodFrames
 from nbprof.run.programs import ProgramFrames
 from nbprof.run.source import Dialect, RunSource, dialect, facts, reader
@@ -399,6 +399,25 @@ class Run(Frames):
         # Only this frame is made of it, and it is as large.
         self.activity.forget("allocations")
         return out
+
+    @of_hosts(combine.below("time_ms"), LARGEST)
+    def _memory_of_largest(self) -> pd.DataFrame:
+        return self.memory_timeline
+
+    @property
+    def memory_drawn(self) -> pd.DataFrame:
+        """Allocator events that are drawn: all, or where hosts were read apart those of the host with the highest peak."""
+        if self.parts is None or self.memory_largest is None:
+            return self.memory_timeline
+        rows = self._memory_of_largest
+        # As the summary calls the allocators of several hosts.
+        return rows.assign(memory_id=f"{self.memory_largest} " + rows["memory_id"]) if len(self.hosts) > 1 else rows
+
+    @property
+    def memory_largest(self) -> str | None:
+        """The host with the highest peak of memory; None where no peak is known."""
+        known = self.memory_summary["peak_host"].dropna().tolist() if len(self.memory_summary) else []
+        return self.hosts[int(known[0])] if known else None
 
     @of_hosts(combine.memory_ops, REST)
     def memory_ops(self) -> pd.DataFrame:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import Activity
+from nbprof.analysis import hlo
 from nbprof.core.errors import NbprofError
 from nbprof.run.combine import before
 from nbprof.run.lazy import Hosts
@@ -46,7 +47,7 @@ def of(activity: Activity, programs: int) -> dict[str, Any]:
         "xprof_bytes_per_second": float(activity.xprof_bytes_per_second),
         "programs": programs,
         "tables": sorted(activity.tables),
-        "ops_of_programs": bool(len(activity.op_parts) and activity.op_parts["hlo"].any()) or bool(len(activity.cpu_parts)),
+        "ops_of_programs": bool(hlo.ran(activity)[0]["hlo"].any()),
     }
 
 
@@ -55,9 +56,12 @@ def combined(values: list[dict[str, Any]], hosts: Hosts) -> dict[str, Any]:
     frameworks = [value["framework"] for value in values if value["framework"]]
     peaks = {value["xprof_bytes_per_second"] for value in values}
     late_ps = [round(late * 1e9) for late in hosts.late_ms]
+    has_device = any(value["has_device"] for value in values)
     return {
         "framework": frameworks[0] if frameworks else "",
-        **{key: any(value[key] for value in values) for key in ("has_device", "has_host_ops", "captures", "ops_of_programs")},
+        **{key: any(value[key] for value in values) for key in ("has_device", "has_host_ops", "captures")},
+        # What ran on CPUs is left out where there are devices.
+        "ops_of_programs": any(value["ops_of_programs"] for value in values if value["has_device"] == has_device),
         "programs": sum(value["programs"] for value in values),
         "tables": sorted({kind for value in values for kind in value["tables"]}),
         "traits": _traits([value["traits"] for value in values]),

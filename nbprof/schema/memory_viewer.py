@@ -10,7 +10,7 @@ SCHEMA: dict[str, list[Col]] = {
         count("program", "Program", "Id of the program."),
         text("host", "Host", "First machine that recorded the program."),
         count("hosts", "Hosts", "Machines that recorded the same program."),
-        count("instructions", "Instructions", "Instructions in all its computations."),
+        count("instructions", "Instructions", "Instructions in all its computations; missing if unknown.", "Int64"),
         size("peak_bytes", "Peak", "Peak device memory use of the program; missing if unknown.", "Int64"),
         size("peak_unpadded_bytes", "Without padding", "Size of the buffers live at the peak, without padding.", "Int64"),
         size("total_bytes", "Allocated", "Total size of the buffer allocations, excluding thread-local ones.", "Int64"),

@@ -17,15 +17,14 @@ from tests.analysis.test_hosts import MADE, jitted
 from tests.support import pods
 from tests.support.frames import OF_A_PROFILE, public
 from tests.support.ranks import job
-from tests.support.xspace import chunk
+from tests.support.xspace import chunk, training_run
 
 ABOUT_A_PLACE = ("trace.", "device_time.queue_series", "device_time.bandwidth_series", "device_time.each_launch")
-OF_PROGRAMS = ("hlo.", "op_profile.", "roofline.", "memory_viewer.")
 OF_EVENTS = (
-    *(name for name in OF_A_PROFILE if name.startswith((*ABOUT_A_PLACE, *OF_PROGRAMS))),
+    *(name for name in OF_A_PROFILE if name.startswith(ABOUT_A_PLACE)),
     *("device_time.critical_path_pieces", "memory.timeline", "tf_data.call"),
 )
-"""What is in the events of a host; frames of programs only where one ran."""
+"""What is in the events of a host."""
 
 
 def uneven_job(folder, count):
@@ -42,11 +41,11 @@ def uneven_job(folder, count):
 
 
 def uneven_hosts(folder, count):
-    """Programs of hosts that are not equally fast."""
+    """Programs of hosts that are not equally fast; the second has one of its own under the name that the others have theirs."""
     out = folder / "logdir" / "plugins" / "profile" / "run"
     out.mkdir(parents=True)
     for i in range(count):
-        (out / f"host{i}.xplane.pb").write_bytes(jitted(10 + i) + chunk(4, f"host{i}"))
+        (out / f"host{i}.xplane.pb").write_bytes(jitted(10 + i, "dec" if i == 1 else "enc") + chunk(4, f"host{i}"))
     return out
 
 
@@ -143,6 +142,40 @@ def test_a_report_of_hosts_read_apart_says_which_tabs_are_of_one_host(both, tmp_
     payload = apart.payload()
     assert payload["trace"]["empty"]["title"] == "Shown for one host at a time"
     assert apart.save(tmp_path / "report.html").stat().st_size > 100_000
+
+
+def test_memory_over_time_is_that_of_the_host_with_the_highest_peak(tmp_path):
+    out = tmp_path / "logdir" / "plugins" / "profile" / "run"
+    out.mkdir(parents=True)
+    for i, batch in enumerate((1, 3, 2)):
+        (out / f"host{i}.xplane.pb").write_bytes(training_run(block=100 * batch) + chunk(4, f"host{i}"))
+    p, joint = load(out, executor=1), load(out)
+    drawn, all_of_them = p.payload()["memory"], joint.payload()["memory"]
+    assert drawn["of"].startswith("The timeline is that of **host1**")
+    assert [one["memory_id"] for one in drawn["ids"]] == [one["memory_id"] for one in all_of_them["ids"] if "host1" in one["memory_id"]]
+    wanted = next(one for one in all_of_them["ids"] if "host1" in one["memory_id"])
+    np.testing.assert_allclose(drawn["ids"][0]["time_ms"], wanted["time_ms"])
+    np.testing.assert_array_equal(drawn["ids"][0]["in_use_bytes"], wanted["in_use_bytes"])
+    assert drawn["peaks"]["rows"] == len(joint.memory.summary) == 3
+    assert all_of_them["peaks"] is None
+    assert len(p.memory.figure().renderers) > 0
+    with pytest.raises(NeedsHostError):
+        p.memory.figure(memory_id="host2 mklcpu")
+
+
+def test_programs_beyond_the_memory_that_they_may_take_are_listed_and_not_read(tmp_path, monkeypatch):
+    path = uneven_hosts(tmp_path, 3)
+    monkeypatch.setattr(combine, "MOST_BYTES_OF_PROGRAMS", 0)
+    p = load(path, executor=1)
+    ours, theirs = (p.hlo.frame[p.hlo.frame["program"] == name] for name in ("jit_f", "jit_f on host1"))
+    assert ours["expression"].ne("").all()
+    assert theirs["expression"].eq("").all()
+    assert theirs["in_file"].all()
+    notes = p.memory_viewer.modules.set_index("module")["note"]
+    assert notes["jit_f on host1"] == "not read of this many programs: open its host by itself"
+    assert "not read" not in notes["jit_f"]
+    with pytest.raises(NbprofError, match=r"open its host by itself \(host1\)"):
+        p.memory_viewer["jit_f on host1"]
 
 
 def test_a_host_is_opened_whole(both):

@@ -40,9 +40,9 @@ def hosts(folder: Path, data: bytes, count: int) -> Path:
     return out
 
 
-def jitted(step_ms: int = 10) -> bytes:
+def jitted(step_ms: int = 10, scope: str = "enc") -> bytes:
     """Steps of a compiled program on a GPU, each of two ops, one of which is two kernels; gaps between the steps."""
-    ops = (instruction("fusion", "fusion", "jit(f)/enc/add", kind="kLoop"), instruction("dot.1", "dot", "jit(f)/dot_general"))
+    ops = (instruction("fusion", "fusion", f"jit(f)/{scope}/add", kind="kLoop"), instruction("dot.1", "dot", "jit(f)/dot_general"))
     gpu = PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 8, "compute_cap_minor": 0, "core_count": 100})
     detail = "regs:32 static_shared:0 dynamic_shared:0 grid:4,1,1 block:128,1,1"
     said = {"hlo_module": "jit_f", "program_id": 3, "kernel_details": detail, "tf_op": "XlaModule:"}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -24,7 +22,7 @@ OPS = ("add_fusion", "mul.1.remat", "tanh.1", "add.1", "a", "no_such_op")
 
 
 def programs(data):
-    return Programs(SimpleNamespace(hosts=["a"], modules=[Module("jit_f(3)", 3, data, 0)]))
+    return Programs([Module("jit_f(3)", 3, data, 0)], ["a"])
 
 
 def told(data):

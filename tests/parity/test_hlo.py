@@ -142,7 +142,7 @@ def tree_held(activity, answer, names=None):
     count = 0
     for key, idle in (("byProgram", True), ("byProgramExcludeIdle", False)):
         theirs = nodes(answer[key])
-        frame = op_profile.frame(activity, with_idle=idle, measured=hlo.measured(activity, as_xprof=True))
+        frame = op_profile.frame(activity, hlo.measured(activity, as_xprof=True), with_idle=idle)
         ours = {() if row.depth == 0 else tuple(row.path.split(" › ")): row for row in frame.itertuples()}
         if names:
             ours = {(names(path[0]), *path[1:]) if path else (): row for path, row in ours.items()}
@@ -211,7 +211,7 @@ def roof_held(activity, theirs):
     for transfers in (True, False):
         rows = theirs[(theirs["step"] == "Total") & (theirs["include_infeed_outfeed"] == transfers)]
         found = hlo.measured(activity, as_xprof=True)
-        ours, total = roofline.frame(activity, roof, transfers=transfers, measured=found)
+        ours, total = roofline.frame(activity, roof, found, transfers=transfers)
         whole, rows = rows.iloc[0], rows.iloc[1:].reset_index(drop=True)
         if transfers:
             assert total["time_us"] == pytest.approx(whole["total_time"])

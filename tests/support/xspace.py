@@ -108,7 +108,7 @@ def xspace(*planes: PlaneWriter, hostname: str = "host-a", errors: tuple[str, ..
 MS = 1_000_000_000
 
 
-def training_run(steps: int = 4, evil: str = "") -> bytes:
+def training_run(steps: int = 4, evil: str = "", block: int = 100) -> bytes:
     """A CPU run: steps of 10 ms, in each 4 ms waiting for input and 5 ms of one op; allocations in each step."""
     host = PlaneWriter("/host:CPU")
     main: list[bytes] = []
@@ -126,14 +126,14 @@ def training_run(steps: int = 4, evil: str = "") -> bytes:
         memory = {"allocator_name": "mklcpu", "bytes_reserved": 0, "bytes_available": 1000, "fragmentation": 0.25, "addr": 64 + i}
         pool.append(
             host.event(
-                "MemoryAllocation", at + 5 * MS, 0, bytes_allocated=100, requested_bytes=90, allocation_bytes=100,
-                peak_bytes_in_use=100, tf_op="dense/MatMul:MatMul", region_type="output", data_type=1, shape="[3,4]", **memory,
+                "MemoryAllocation", at + 5 * MS, 0, bytes_allocated=block, requested_bytes=90, allocation_bytes=block,
+                peak_bytes_in_use=block, tf_op="dense/MatMul:MatMul", region_type="output", data_type=1, shape="[3,4]", **memory,
             )
         )  # fmt: skip
         pool.append(
             host.event(
-                "MemoryDeallocation", at + 8 * MS, 0, bytes_allocated=0, requested_bytes=90, allocation_bytes=100,
-                peak_bytes_in_use=100, data_type=0, **memory,
+                "MemoryDeallocation", at + 8 * MS, 0, bytes_allocated=0, requested_bytes=90, allocation_bytes=block,
+                peak_bytes_in_use=block, data_type=0, **memory,
             )
         )  # fmt: skip
     host.line("python", main, line_id=7)

@@ -156,7 +156,7 @@ def test_many_ops_are_bounded_and_the_rest_is_summed(tmp_path):
 def test_pairs_of_program_and_category_are_bounded_too(tmp_path, monkeypatch):
     monkeypatch.setattr(op_profile_leaves, "MOST_RESTS", 0)
     p = made(tmp_path, 6)
-    found = op_profile_leaves.leaves(p.run.activity, p.run.trace.events.start, most=2)
+    found = op_profile_leaves.leaves(p.run.activity, p.run.programs.measured, p.run.trace.events.start, most=2)
     assert found.rest[["program", "category", "ops"]].to_numpy().tolist() == [["", "", 4]]
     assert found.rest["time"].sum() + found.ops["time"].sum() == pytest.approx(1e6 * p.op_profile.frame["time_us"].iloc[0])
 

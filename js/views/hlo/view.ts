@@ -21,6 +21,7 @@ import { allRows, filterRows, type Sort } from "../../lib/rows.js";
 import { type ColumnSpec, type TableHandle, table } from "../../lib/table.js";
 import type { Hint, View, ViewHandle } from "../../lib/view.js";
 import { filterField } from "../folding.js";
+import { hasTrace } from "../jump.js";
 import { choices, details, labelOf, missing, points, remarks } from "./model.js";
 import { type RoofChart, roofChart } from "./plot.js";
 
@@ -59,13 +60,14 @@ export const render: View = (el, context, hint) => {
     }
     for (const { key, label, value } of details(hlo, row))
       told.append(h("dt", label), h("dd", CODE.has(key) ? h("code", value) : value));
-    told.append(
-      h("dt", "Trace"),
-      h(
-        "dd",
-        link("longest call →", () => context.go("trace", toTrace(hlo, row))),
-      ),
-    );
+    if (hasTrace(context.payload))
+      told.append(
+        h("dt", "Trace"),
+        h(
+          "dd",
+          link("longest call →", () => context.go("trace", toTrace(hlo, row))),
+        ),
+      );
   };
   const rows = (): Uint32Array => {
     const fits = every.filter((row) => [...wanted].every(([key, text]) => textAt(data[key], row) === text));

@@ -4,14 +4,14 @@ import { numberAt, textAt } from "../../lib/codec.js";
 import { filled } from "../../lib/columns.js";
 import { toCsv } from "../../lib/csv.js";
 import { cutOf } from "../../lib/cut.js";
-import { clear, h, listen } from "../../lib/dom.js";
+import { clear, h, listen, marked } from "../../lib/dom.js";
 import { bytesText, count, known, ms, percent } from "../../lib/format.js";
 import { downloadButton, emptyView, figures, heading, link, picker, segmented } from "../../lib/parts.js";
-import type { MemoryId } from "../../lib/payload.js";
+import type { MemoryId, Table } from "../../lib/payload.js";
 import { mostOf } from "../../lib/rows.js";
 import { type ColumnSpec, table } from "../../lib/table.js";
 import type { View, ViewContext } from "../../lib/view.js";
-import { toMoment } from "../jump.js";
+import { hasTrace, toMoment } from "../jump.js";
 import { fillName } from "../names.js";
 import { stepCount } from "../stepstats.js";
 import { aliveAt, bySize, isRest, split, total } from "./peak.js";
@@ -19,7 +19,7 @@ import { type Plot, plot } from "./plot.js";
 import { peakIndex } from "./series.js";
 
 export const render: View = (el, context) => {
-  const { empty, ids } = context.payload.memory;
+  const { empty, ids, of, peaks } = context.payload.memory;
   const first = ids[0];
   if (empty || !first) {
     const none = { title: "No allocations in this run", text: "The profile has no memory events." };
@@ -67,7 +67,10 @@ export const render: View = (el, context) => {
     "0",
     (id) => show(Number(id)),
   );
-  el.append(h("div.toolbar.memory-pick", choose, also), body);
+  el.append(h("div.toolbar.memory-pick", choose, also));
+  if (of) el.append(h("p.dim", ...marked(of)));
+  el.append(body);
+  if (peaks) el.append(ofHosts(peaks, context.signal));
   show(0);
 };
 
@@ -120,6 +123,29 @@ function timeline(
     absent.length > 0 &&
       h("p.more", `This allocator does not state ${absent.join(", ").replace(/, ([^,]*)$/, " or $1")}.`),
   );
+}
+
+/** The peaks of all hosts. */
+function ofHosts(peaks: Table, signal: AbortSignal): HTMLElement {
+  const holder = h("div");
+  const columns: ColumnSpec[] = [
+    { key: "memory_id", grow: true },
+    { key: "peak_bytes" },
+    { key: "capacity_bytes" },
+    { key: "peak_time_ms", narrow: true },
+    { key: "peak_fragmentation", narrow: true },
+    { key: "allocations", narrow: true },
+    { key: "deallocations", narrow: true },
+  ];
+  const handle = table(holder, {
+    table: peaks,
+    columns: filled(columns, peaks),
+    sort: { key: "peak_bytes", descending: true },
+    label: "Peaks of hosts",
+    signal,
+  });
+  const save = downloadButton("nbprof-memory-peaks.csv", () => handle.csv());
+  return h("section", heading("Peaks of hosts", `${count(peaks.rows)}, the highest first`, save), holder);
 }
 
 /** What each op took and gave back itself; nothing where no op is known. */
@@ -242,7 +268,7 @@ function alive(el: HTMLElement, context: ViewContext, id: MemoryId, at: number, 
       `${blocks ? `${count(blocks)} ${blocks === 1 ? "allocation" : "allocations"}, ` : ""}${bytesText(all.allocated_bytes)}`,
       h(
         "span.actions",
-        known(time) && link("Show in trace →", () => context.go("trace", moment)),
+        known(time) && hasTrace(context.payload) && link("Show in trace →", () => context.go("trace", moment)),
         downloadButton(`nbprof-memory-${at < 0 ? "peak" : "moment"}.csv`, () => toCsv(live, order)),
       ),
     ),

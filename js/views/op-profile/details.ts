@@ -73,7 +73,7 @@ function lines(profile: OpProfile, root: Node, node: Node): Line[] {
     ["Wasted", known(wasted) ? time(wasted) + share(wasted) : ""],
     ["Cost unknown", node.unknown > 0 ? `of ops with ${time(node.unknown)}${share(node.unknown)}` : ""],
     ["Runs", known(node.runs) ? `${count(node.runs)}, ${time(node.time / node.runs)} each` : ""],
-    ["Longest run", op >= 0 ? time(1000 * numberAt(ops.for_ms, op)) : ""],
+    ["Longest run", known(numberAt(ops.for_ms, op)) ? time(1000 * numberAt(ops.for_ms, op)) : ""],
     ["FLOPS", rate(node.flops, "FLOP/s", flops)],
     ["Memory", rate(node.bytes, "B/s", bytes)],
     [

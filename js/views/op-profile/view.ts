@@ -7,6 +7,7 @@ import { downloadButton, emptyView, figures, heading, picker, segmented, toggle 
 import type { TabId } from "../../lib/payload.js";
 import type { View, ViewHandle } from "../../lib/view.js";
 import { filterField } from "../folding.js";
+import { hasTrace } from "../jump.js";
 import { fillName } from "../names.js";
 import { csv, heads } from "./columns.js";
 import { details, time } from "./details.js";
@@ -41,7 +42,7 @@ export const render: View = (el, context, hint) => {
   const columns = heads(profile);
 
   const links = {
-    trace: context.payload.meta.tabs.some(({ id }) => id === "trace") ? follow : null,
+    trace: hasTrace(context.payload) ? follow : null,
     hlo: context.payload.meta.tabs.some(({ id }) => (id as string) === "hlo")
       ? (node: Node) => context.go("hlo" as TabId, { filter: node.name })
       : null,

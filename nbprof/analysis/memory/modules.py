@@ -18,6 +18,7 @@ from nbprof.hlo.hlo import Program
 from nbprof.schema import frames
 
 NO_ASSIGNMENT = "no buffer assignment"
+NOT_READ = "not read of this many programs: open its host by itself"
 _MOST_NAMED = 5
 
 
@@ -103,7 +104,8 @@ def frame(modules: Mapping[str, Named], times: Mapping[tuple[str, int], float]) 
 
 
 def _row(one: Named, times: Mapping[tuple[str, int], float]) -> tuple[object, ...]:
-    note, instructions = "", 0
+    note = ""
+    instructions: object = pd.NA
     peaks: tuple[object, ...] = (pd.NA, pd.NA, pd.NA)
     try:
         program = Program(one.module.data)
@@ -115,18 +117,19 @@ def _row(one: Named, times: Mapping[tuple[str, int], float]) -> tuple[object, ..
             seen = memory_viewer.view(program, 0, assignment)
             peaks = seen.peak_bytes, seen.peak_unpadded_bytes, seen.total_bytes
     except ReadError as error:
-        note = f"damaged: {error}"
+        note = f"damaged: {error}" if one.module.read else NOT_READ
     known = [times[host, one.module.ident] for host in one.hosts if (host, one.module.ident) in times]
     time = sum(known) if known else float("nan")
     return one.name, one.module.ident, one.hosts[0], len(one.hosts), instructions, *peaks, time, note
 
 
-def times(activity: Activity) -> dict[tuple[str, int], float]:
-    """Time of the ops of each compiled program on devices in ms, without the ops inside, by (machine, ident)."""
+def times(activity: Activity) -> pd.DataFrame:
+    """Time of the ops of each compiled program on devices, without the ops inside: `host program ms`; `program` is its ident."""
     ops, parts = activity.device_ops, activity.op_parts
-    ops = ops[ops["part"] >= 0]
+    ops = ops[ops["part"] >= 0] if len(parts) else ops.head(0)
     program = parts["program"].to_numpy(np.int64)[ops["part"].to_numpy()]
     runs = pd.DataFrame({"host": ops["host"].to_numpy(), "program": program, "own": ops["own"].to_numpy()})
     spent = runs.groupby(["host", "program"])["own"].sum().reset_index()
-    rows = zip(spent["host"].tolist(), spent["program"].tolist(), spent["own"].tolist(), strict=True)
-    return {(activity.hosts[host], ident): own / 1e9 for host, ident, own in rows if ident}
+    spent = spent[spent["program"] != 0].reset_index(drop=True)
+    hosts = np.array(activity.hosts, object)[spent["host"].to_numpy(np.int64)]
+    return pd.DataFrame({"host": hosts, "program": spent["program"], "ms": spent["own"] / 1e9})

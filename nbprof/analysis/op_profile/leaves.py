@@ -41,7 +41,7 @@ class Leaves:
     ops : DataFrame
         The ops with most self time, most first: `program`, `name`, `category`, `duplicate` (what it shares with its duplicates, '' where
         there are none), `framework_op`, `source`, `expression`, `shape`, `layout`, `in_file`, `SUMS`, `at_ms` and `for_ms` (the longest
-        run, after the start of the profile), `trace_op` (what the runs go by in the trace).
+        run, after the start of the profile; NaN where the events are not at hand), `trace_op` (what the runs go by in the trace).
     rest : DataFrame
         The other ops, summed by `program` and `category`: `ops` (how many), `SUMS`. `program` and `category` are '' of the last row, where
         there are more such pairs than `MOST_RESTS`.
@@ -65,19 +65,27 @@ class Leaves:
 
 
 def leaves(
-    activity: Activity, start: npt.NDArray[np.int64], *, most: int = MOST_OPS, told: int = MOST_TOLD, inside: int = MOST_INSIDE
+    activity: Activity,
+    measured: tuple[pd.DataFrame, int],
+    start: npt.NDArray[np.int64] | None,
+    *,
+    most: int = MOST_OPS,
+    told: int = MOST_TOLD,
+    inside: int = MOST_INSIDE,
 ) -> Leaves:
     """The leaves of the op profile.
 
     Parameters
     ----------
     activity : Activity
-    start : int64[events]
-        When each event of the trace starts, ps.
+    measured : (DataFrame, int)
+        What `analysis.hlo.measured` found.
+    start : int64[events], optional
+        When each event of the trace starts, ps; None where the events are not at hand.
     most, told, inside : int
         How many ops at most, see `MOST_OPS`.
     """
-    found, idle = hlo.measured(activity)
+    found, idle = measured
     # What runs other ops has its time, but its FLOPs and bytes are theirs.
     contains = found["category"].isin(hlo.CONTAINERS)
     found = found.assign(
@@ -108,7 +116,10 @@ def _duplicates(found: pd.DataFrame) -> npt.NDArray[np.object_]:
     return names.where(stated & several, "").to_numpy(object)
 
 
-def _longest(activity: Activity, head: pd.DataFrame, start: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
+def _longest(activity: Activity, head: pd.DataFrame, start: npt.NDArray[np.int64] | None) -> dict[str, npt.NDArray[Any]]:
+    if start is None:
+        unknown = np.full(len(head), np.nan)
+        return {"at_ms": unknown, "for_ms": unknown, "trace_op": np.full(len(head), "", object)}
     runs = hlo.ran(activity)[1]
     part = runs["part"].to_numpy(np.int64)
     began = runs["start"].to_numpy(np.int64)

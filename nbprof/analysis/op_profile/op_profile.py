@@ -61,13 +61,15 @@ def _known(values: Iterable[float]) -> float:
 
 
 def frame(
-    activity: Activity, by: str = PROGRAM, *, with_idle: bool = False, fused: bool = True, measured: tuple[pd.DataFrame, int] | None = None
+    activity: Activity, measured: tuple[pd.DataFrame, int], by: str = PROGRAM, *, with_idle: bool = False, fused: bool = True
 ) -> pd.DataFrame:
     """The tree as a frame, a node before its children: `p.op_profile.frame`.
 
     Parameters
     ----------
     activity : Activity
+    measured : (DataFrame, int)
+        What `analysis.hlo.measured` found.
     by : str
         "program": program, category, duplicates, op, ops inside; "category": the same without programs; "provenance": the scopes of the
         framework, one in another, op, ops inside.
@@ -75,10 +77,8 @@ def frame(
         Whether the time in which a device ran nothing is a node, and part of the root's time.
     fused : bool
         Whether ops inside fusions have rows.
-    measured : (DataFrame, int), optional
-        What `analysis.hlo.measured` found.
     """
-    found, idle = hlo.measured(activity) if measured is None else measured
+    found, idle = measured
     if not len(found):
         return _typed(pd.DataFrame(columns=COLUMNS))
     told = hlo.described(activity, found)

@@ -25,7 +25,7 @@ _ARCHITECTURE = {2: "Fermi", 3: "Kepler", 5: "Maxwell", 6: "Pascal", 9: "Hopper"
 
 def device_activity(placed: Placed, out: act.Activity) -> None:
     """States how device extents, kernels and device ops are made."""
-    programs = Programs(placed.trace)
+    programs = Programs(placed.trace.modules, placed.trace.hosts)
     # Ops and kernels are both told by the op of each event.
     out.later("programs", lambda: programs)
     texts = cache(lambda: OpTexts(placed, out, programs))

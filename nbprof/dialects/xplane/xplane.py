@@ -79,10 +79,10 @@ def interpret(trace: Trace) -> act.Activity:
         device_activity(placed, out)
     elif xplane_tpu_ops.core_planes(trace):
         out.later(("device_ops", "op_parts"), lambda: xplane_tpu_ops.device_ops(placed, out))
-        out.later("programs", lambda: Programs(trace))
+        out.later("programs", lambda: Programs(trace.modules, trace.hosts))
         out.later("device_extents", lambda: xplane_tpu_ops.extents(placed))
     else:
-        out.later("programs", lambda: Programs(trace))
+        out.later("programs", lambda: Programs(trace.modules, trace.hosts))
         out.later(("cpu_ops", "cpu_parts"), lambda: xplane_cpu_ops.cpu_ops(placed, out))
     out.later(("markers", "group_names", "cut", "rebuilt"), lambda: xplane_steps.markers(placed, out))
     out.later("xprof_markers", lambda: xplane_steps.marks(placed))

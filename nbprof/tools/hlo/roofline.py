@@ -60,7 +60,7 @@ class Roofline(Framed):
         run = self._profile.run
         if self._given == (None, None) and self._transfers:
             return run.programs.roofline
-        return roofline.frame(run.activity, self.peaks, transfers=self._transfers)
+        return roofline.frame(run.programs.activity, self.peaks, run.programs.measured, transfers=self._transfers)
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -87,7 +87,7 @@ class Roofline(Framed):
         run = self._profile.run
         if self._given == (None, None):
             return run.programs.roofline_steps.copy()
-        return roofline.by_step(run.activity, self.peaks, run.steps)
+        return run.programs.roofline_steps_under(self.peaks)
 
     @property
     def peaks(self) -> roofline.Peaks:

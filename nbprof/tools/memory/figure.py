@@ -40,7 +40,9 @@ def memory(
         Bokeh is not installed, no allocations were recorded, or there is no such allocator.
     """
     plotting, models = bokeh()
-    frame = memory_view.of_id(run.memory_timeline, _allocator(run, memory_id))
+    chosen = _allocator(run, memory_id)
+    drawn = memory_view.of_id(run.memory_drawn, chosen)
+    frame = drawn if len(drawn) else memory_view.of_id(run.memory_timeline, chosen)
     use = floats(frame["in_use_bytes"])
     frame = frame.iloc[memory_view.sample(use)]
     data = _memory_columns(frame)

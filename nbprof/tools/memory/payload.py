@@ -24,6 +24,9 @@ MOST_BLOCKS = 8000
 """Blocks in the tables of all moments, for all allocators together; they add up to a fifth to the size of the tab."""
 _BLOCK = ("op", "region_type", "data_type", "shape", "requested_bytes", "allocated_bytes")
 _OPS = ("op", "allocations", "allocated_bytes", "deallocations", "freed_bytes", "increase_bytes")
+MOST_PEAKS = 200
+"""Allocators listed of hosts that were read apart: those with the highest peaks."""
+_SUMMARY = ("memory_id", "peak_bytes", "capacity_bytes", "peak_time_ms", "peak_fragmentation", "allocations", "deallocations")
 MOST_OPS = 200
 """Ops listed for each allocator: those that allocated most."""
 _PEAK = ("op", "region_type", "data_type", "shape", "requested_bytes", "allocated_bytes", "percent", "occurrences")
@@ -33,14 +36,25 @@ def payload(run: Run) -> dict[str, Any]:
     """The `Memory` part, the allocator with the largest peak first."""
     summary = run.memory_summary
     if summary.empty:
-        return {"empty": _empty(run), "ids": []}
+        return {**nothing(), "empty": _empty(run)}
     ordered = summary.sort_values("peak_bytes", ascending=False, kind="stable")
-    return {"empty": None, "ids": [_one(run, row, MOST_BLOCKS // len(ordered)) for row in ordered.to_dict("records")]}
+    drawn = run.memory_drawn
+    told: dict[str, Any] = {"of": "", "peaks": None}
+    if run.parts is not None:
+        told = {"of": _of_largest(run, len(ordered)), "peaks": table(ordered.head(MOST_PEAKS), "memory.summary", _SUMMARY)}
+        ordered = ordered[ordered["memory_id"].isin(set(drawn["memory_id"]))]
+    return {"empty": None, **told, "ids": [_one(run, row, drawn, MOST_BLOCKS // len(ordered)) for row in ordered.to_dict("records")]}
 
 
 def nothing() -> dict[str, Any]:
     """The part without allocators."""
-    return {"ids": []}
+    return {"ids": [], "of": "", "peaks": None}
+
+
+def _of_largest(run: Run, allocators: int) -> str:
+    """Of what hosts were read apart the timeline and the table show; marked."""
+    listed = "all" if allocators <= MOST_PEAKS else f"the {MOST_PEAKS} highest of {allocators:,}"
+    return f"The timeline is that of **{run.memory_largest}**, which has the highest peak. *Peaks of hosts* lists {listed}."
 
 
 def sample(in_use: npt.NDArray[np.float64], most: int = MOST_POINTS) -> npt.NDArray[np.int64]:
@@ -64,8 +78,8 @@ def of_id(frame: pd.DataFrame, memory_id: object) -> pd.DataFrame:
     return frame[frame["memory_id"] == memory_id] if len(frame) else frame
 
 
-def _one(run: Run, row: dict[Any, Any], most: int) -> dict[str, Any]:
-    full = of_id(run.memory_timeline, row["memory_id"])
+def _one(run: Run, row: dict[Any, Any], drawn_rows: pd.DataFrame, most: int) -> dict[str, Any]:
+    full = of_id(drawn_rows, row["memory_id"])
     alive = of_id(run.memory_peak, row["memory_id"])
     use = floats(full["in_use_bytes"]) if len(full) else np.zeros(0)
     drawn = sample(use)

@@ -22,6 +22,15 @@ def html(payload: dict[str, Any]) -> str:
         ]
         for one in memory["ids"][:_ROWS]
     ]
+    if (peaks := memory["peaks"]) is not None:
+        rows = [
+            [
+                markup.name(markup.cell(peaks, "memory_id", i), 60),
+                *(wording.size(markup.cell(peaks, key, i)) for key in ("peak_bytes", "capacity_bytes")),
+                wording.number(markup.cell(peaks, "peak_time_ms", i), 1),
+            ]
+            for i in range(min(peaks["rows"], _ROWS))
+        ]
     html = markup.table("Peak memory", "", ["Memory", "Peak", "Capacity", "At ms"], rows, "lrrr")
     if not memory["ids"]:
         return html

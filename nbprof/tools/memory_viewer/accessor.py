@@ -165,10 +165,12 @@ class MemoryViewer(View, Mapping[str, ModuleMemory]):
         Raises
         ------
         NbprofError
-            There is no such program (a KeyError too), or the file has no buffer assignment of it, or that is damaged.
+            There is no such program (a KeyError too), or the file has no buffer assignment of it, or that is damaged, or it was not read.
         """
         programs = self._profile.run.programs.compiled
         name = memory_modules.choose(module, programs)
+        if not programs[name].module.read:
+            raise NbprofError(f"{name} is {memory_modules.NOT_READ} ({programs[name].hosts[0]})")
         try:
             program = Program(programs[name].module.data)
             assignment = hlo_buffers.read(program)

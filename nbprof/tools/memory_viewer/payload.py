@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis.memory import viewer as memory_viewer
-from nbprof.analysis.memory.modules import NO_ASSIGNMENT, Named
+from nbprof.analysis.memory.modules import NO_ASSIGNMENT, NOT_READ, Named
 from nbprof.display import wording
 from nbprof.display.codec import Delta, coded, numbers
 from nbprof.hlo import buffers as hlo_buffers
@@ -212,7 +212,9 @@ def _unknown(frame: pd.DataFrame) -> list[str]:
     out = []
     if bare:
         out.append(f"{wording.plural(bare, 'program has', 'programs have')} no buffer assignment, so their memory is unknown.")
-    if damaged := len(notes) - bare:
+    if unread := int((notes == NOT_READ).sum()):
+        out.append(f"{wording.plural(unread, 'program is', 'programs are')} not read, because the hosts have that many of their own.")
+    if damaged := len(notes) - bare - unread:
         out.append(f"{wording.plural(damaged, 'program is', 'programs are')} damaged in the file; p.memory_viewer.modules says where.")
     return out
 

@@ -64,7 +64,8 @@ class OpProfile(OfPrograms):
             raise NbprofError(f"by must be 'program', 'category' or 'provenance', not {by!r}")
         if by == op_profile.PROGRAM and not idle:
             return self.frame
-        return op_profile.frame(self._profile.run.activity, by, with_idle=idle)
+        programs = self._profile.run.programs
+        return op_profile.frame(programs.activity, programs.measured, by, with_idle=idle)
 
     def top(self, count: int = 10, sort: str = "wasted_us") -> pd.DataFrame:
         """The ops with the most of something.
