@@ -98,7 +98,9 @@ class Recorder:
             value = make()
         except Exception as error:
             value = {"raises": f"{type(error).__name__}: {error}"}
-        if type(value).__module__.partition(".")[0] == "nbprof" and depth < MOST_DEPTH:
+        # Frames and dicts that display as a tab are frames and dicts.
+        shown = isinstance(value, (pd.DataFrame, dict))
+        if type(value).__module__.partition(".")[0] == "nbprof" and not shown and depth < MOST_DEPTH:
             self.walk(where, value, depth + 1)
         else:
             self.parts[where] = self.plain(value)

@@ -1,6 +1,6 @@
 """What many hosts cost: to the verdict, to the dashboard, when they are opened again, and in memory, by their number.
 
-Usage: python benchmarks/pods.py [--hosts 64 256 1024] [--workers 2] [--seed PROFILE] [--peer]
+Usage: python benchmarks/pods.py [--hosts 64 256 1024] [--workers 2] [--seed PROFILE ...] [--peer]
 
 The hosts are copies of one recording with clocks, names and lengths of their own: an XSpace file, by default a Keras run that is recorded
 first, or a PyTorch trace. Each number of hosts is read in a fresh process without a cache, and once more with what that left in one.
@@ -18,13 +18,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 OURS = """
-import sys, time, resource, json
+import gc, json, resource, sys, threading, time
 from nbprof.profiles.load import read
 from nbprof.run import parallel
 if sys.argv[2] == "joint":
@@ -40,6 +41,12 @@ data, _ = profile.mimebundle()
 out["dashboard_s"] = time.perf_counter() - began
 out["output_mb"] = sum(len(v if isinstance(v, str) else json.dumps(v)) for v in data.values()) / 1e6
 out["client_mb"] = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
+# The processes end with the profile; only what has ended is counted.
+del profile
+gc.collect()
+for thread in threading.enumerate():
+    if thread.name.startswith("nbprof process"):
+        thread.join()
 out["workers_s"] = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
 print(json.dumps(out))
 """
@@ -99,22 +106,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", type=int, nargs="+", default=[64, 256, 1024])
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--seed", type=Path)
+    parser.add_argument("--seed", type=Path, nargs="+", help="XSpace files and PyTorch traces, one after the other")
     parser.add_argument("--peer", action="store_true", help="read them at once, too")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         from to_dashboard import record
 
-        seed = asked.seed or record(Path(place))
         heads = ("hosts", "MB", "how", "verdict s", "stragglers", "dashboard", "output MB", "client MB", "ms/host", "in all s")
         print(" ".join(f"{head:>10}" for head in heads))
-        for hosts in asked.hosts:
-            folder, cache = Path(place) / f"pod{hosts}", Path(place) / f"cache{hosts}"
-            size = write(seed, folder, hosts)
+        for seed, hosts in product(asked.seed or [record(Path(place))], asked.hosts):
+            folder = Path(tempfile.mkdtemp(dir=place))
+            cache, size = folder / "cache", write(seed, folder / "pod", hosts)
             ways = [("apart", str(asked.workers), cache), ("again", str(asked.workers), cache)]
             for how, workers, kept in [*ways, *([("at once", "joint", None)] if asked.peer else [])]:
                 began = time.perf_counter()
-                found = opened(folder, workers, kept)
+                found = opened(folder / "pod", workers, kept)
                 cells = [
                     f"{hosts:,}",
                     f"{size / 1e6:.0f}",

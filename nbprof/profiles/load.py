@@ -119,13 +119,14 @@ def read(
     limit_bytes: int = LIMIT_BYTES,
     peaks: Mapping[str, float] | None = None,
     executor: Workers | None = None,
+    whole: bool = False,
 ) -> Profile:
-    """Like `load`, but `nbprof.last` does not change."""
+    """Like `load`, but `nbprof.last` does not change. `whole` is for who draws the dashboard next: `nbprof.run.many.opened` says more."""
     given = None if peaks is None else checked(peaks)
     ways = Ways(storage_options or {}, limit_bytes, progress)
     files = exported(lambda: find(source, run, ways), progress)
     capture = captured(files)
-    return Profile(opened(files, capture, progress, workers=executor, given_peaks=given))
+    return Profile(opened(files, capture, progress, workers=executor, given_peaks=given, whole=whole))
 
 
 def captured(files: RunFiles) -> CaptureInfo | None:

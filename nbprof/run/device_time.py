@@ -40,7 +40,7 @@ class DeviceTimeFrames(Group):
             "device_idle": device_time_idle.frame(done, trace),
             "device_idle_causes": device_time_idle.causes(done, activity, trace),
             "device_queue": device_time_series.queue(done, trace),
-            "device_launches": launches.summary(launches.each(done, trace)),
+            "device_launches": launches.summary(done, trace),
             "device_bandwidth": device_time_series.bandwidth(activity, done.ranks),
             "device_critical_path": critical_path.summary(pieces),
         }

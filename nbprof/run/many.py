@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import cached_property
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from nbprof.sources.recording import CaptureInfo
 
 _READ = "read"
+_AT_ONCE = 128
+"""Of so many files all is read together, as what follows the answer is asked for sooner than it could be read again."""
 
 
 def partial(files: RunFiles, capture: CaptureInfo | None, given_peaks: Mapping[str, float] | None, whens: Sequence[str]) -> bytes:
@@ -102,12 +105,14 @@ class Parts:
         The groups in which files are read.
     more : callable
         Reads them; see `More`.
+    whole : bool
+        Read what a tab asks for at once with the answer.
     """
 
-    def __init__(self, files: RunFiles, together: Sequence[parallel.Group], more: More) -> None:
+    def __init__(self, files: RunFiles, together: Sequence[parallel.Group], more: More, *, whole: bool) -> None:
         self._more = more
         few = len(files.files) <= parallel.MANY
-        whens = (FIRST, REST, SOME) if few else (FIRST,)
+        whens = (FIRST, REST, SOME) if few else (FIRST, REST) if whole else (FIRST,)
         data, self.missing = more([(number,) for number in range(len(files.files))] if few else together, whens)
         partials = [Partial(one) for one in data.values()]
         self._together = list(data)
@@ -258,8 +263,12 @@ class CombinedRun(Run):
         *,
         workers: parallel.Workers | None = None,
         given_peaks: Mapping[str, float] | None = None,
+        whole: bool = False,
     ) -> CombinedRun:
         """Reads the files of one run, each by itself, by some workers; without any where the cache has what was made of them.
+
+        Where there are many files the answer comes first, and the rest is read when something asks for it; with `whole` all is read
+        together, which is sooner done.
 
         Raises
         ------
@@ -275,9 +284,11 @@ class CombinedRun(Run):
         run_cache = open_run_cache(files, {key: value for key, value in options.items() if value is not None})
 
         def more(together: Sequence[parallel.Group], whens: Sequence[str]) -> tuple[dict[parallel.Group, bytes], list[Missing]]:
-            return parallel.read(files, together, (capture, given_peaks, tuple(whens)), workers, progress)
+            return parallel.read(files, together, (capture, given_peaks, tuple(whens)), readers, progress)
 
-        hosts = _Later(lambda: Parts(files, parallel.groups(len(files.files), workers), more))
+        readers = parallel.Readers(workers)
+        count = len(files.files)
+        hosts = _Later(lambda: Parts(files, parallel.groups(count, workers), more, whole=whole or count <= _AT_ONCE))
         trace = run_cache.trace(lambda: without_events(hosts.parts))
         for note in files.notes:
             trace.receipt.info(note)
@@ -285,6 +296,7 @@ class CombinedRun(Run):
             trace.receipt.warn(warning)
         source = RunSource.of(files, analysed_s=time.perf_counter() - began)
         out = cls(trace, hosts, files, source, capture, run_cache, given_peaks)
+        weakref.finalize(out, readers.close)
         # Who is there is known when the run is opened again, without asking the files.
         _ = out._numbers, out.hosts_missing
         return out
@@ -393,8 +405,11 @@ def opened(
     workers: parallel.Workers | None = None,
     write: bool = True,
     given_peaks: Mapping[str, float] | None = None,
+    whole: bool = False,
 ) -> Run:
-    """The run in some files, read at once or apart; without `write` nothing of a run that is read at once goes to the cache.
+    """The run in some files, read at once or apart.
+
+    Without `write` nothing of a run that is read at once goes to the cache. `whole` is for who draws the dashboard: see `read_apart`.
 
     Raises
     ------
@@ -404,5 +419,5 @@ def opened(
         The workers cannot work.
     """
     if apart(files, workers):
-        return CombinedRun.read_apart(files, capture, progress, workers=workers, given_peaks=given_peaks)
+        return CombinedRun.read_apart(files, capture, progress, workers=workers, given_peaks=given_peaks, whole=whole)
     return Run.read(files, capture, progress, write=write, given_peaks=given_peaks)

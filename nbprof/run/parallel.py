@@ -65,7 +65,7 @@ def read(
     files: RunFiles,
     together: Sequence[Group],
     how: tuple[Any, ...],
-    workers: Workers | None,
+    readers: Readers,
     progress: Callable[[str], None] | None,
 ) -> tuple[dict[Group, bytes], list[Missing]]:
     """The partials of some groups of files, and the files that could not be read; `how` is what `many.partial` takes beside files.
@@ -84,7 +84,7 @@ def read(
     missing: dict[int, Missing] = {}
     errors: dict[int, Exception] = {}
     began = told = time.perf_counter()
-    with shown(progress) as tell, _executor(workers, len(together)) as executor:
+    with shown(progress) as tell, readers.executor(len(files.files)) as executor:
 
         def ask(group: Group) -> Future[bytes]:
             future = executor.submit(hosts, __version__, some(files, group), *how)
@@ -151,25 +151,48 @@ class _Here(Executor):
         return future
 
 
-@contextmanager
-def _executor(workers: Workers | None, tasks: int) -> Iterator[Executor]:
-    """The executor that somebody gave, which stays open, or one of our own, which ends with the block."""
-    if workers is None or (isinstance(workers, int) and not isinstance(workers, bool)):
-        count = min(workers if workers is not None else _cores(), tasks)
-        own = Processes(count) if count > 1 else _Here()
-        try:
-            yield own
-        except BaseException:
-            own.shutdown(wait=True, cancel_futures=True)
-            raise
-        own.shutdown()
-        return
-    made = getattr(workers, "get_executor", None)
-    given = made(pure=False) if made is not None else workers
-    if not callable(getattr(given, "submit", None)):
-        what = "a concurrent.futures.Executor, a dask.distributed.Client or a number of processes"
-        raise NbprofError(f"executor= takes {what}, not {type(workers).__name__}.")
-    yield given
+class Readers:
+    """Who reads the files of a run, pass after pass.
+
+    Processes of our own are kept from one pass to the next: to start them takes as long as reading some hosts. They end when they have
+    nothing to do, or with `close`.
+
+    Parameters
+    ----------
+    workers : Workers, optional
+        As many processes as there are cores when left out.
+    """
+
+    def __init__(self, workers: Workers | None) -> None:
+        self._workers = workers
+        self._own: Executor | None = None
+
+    @contextmanager
+    def executor(self, files: int) -> Iterator[Executor]:
+        """The executor that somebody gave, which stays open, or our own, which does not outlive an error."""
+        workers = self._workers
+        if workers is None or (isinstance(workers, int) and not isinstance(workers, bool)):
+            if self._own is None:
+                count = min(workers if workers is not None else _cores(), files)
+                self._own = Processes(count) if count > 1 else _Here()
+            try:
+                yield self._own
+            except BaseException:
+                self.close(wait=True)
+                raise
+            return
+        made = getattr(workers, "get_executor", None)
+        given = made(pure=False) if made is not None else workers
+        if not callable(getattr(given, "submit", None)):
+            what = "a concurrent.futures.Executor, a dask.distributed.Client or a number of processes"
+            raise NbprofError(f"executor= takes {what}, not {type(workers).__name__}.")
+        yield given
+
+    def close(self, *, wait: bool = False) -> None:
+        """Ends our own processes, whatever they are at."""
+        if self._own is not None:
+            self._own.shutdown(wait=wait, cancel_futures=True)
+            self._own = None
 
 
 def _cores() -> int:

@@ -2,7 +2,8 @@
 
 `ProcessPoolExecutor` either forks, which a process that runs threads of TensorFlow or CUDA does not survive, or imports the caller's main
 module anew, which starts a script over that does not guard its code. These processes import nbprof alone. They are no part of the group
-that Ctrl-C in a terminal reaches, and end with the process that began them, however that ends.
+that Ctrl-C in a terminal reaches, and end when they have had nothing to do for a while, or with the process that began them, however that
+ends.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 from nbprof.core.errors import NbprofError
 
 T = TypeVar("T")
+
+IDLE_S = 20.0
+"""So long a process waits for more to do: longer than it takes to look at an answer and ask for the next."""
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from nbprof.run.processes import main; main()"
 _LENGTH = struct.Struct("<Q")
@@ -47,9 +51,12 @@ class Processes(Executor):
     ----------
     count : int
         How many processes.
+    idle_s : float
+        A process that has had nothing to do for so long ends; another is started when there is something again.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, idle_s: float = IDLE_S) -> None:
+        self._idle_s = idle_s
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._closed = False
         self._running: dict[int, subprocess.Popen[bytes]] = {}
@@ -81,11 +88,18 @@ class Processes(Executor):
 
     def _work(self, number: int) -> None:
         try:
-            while (task := self._tasks.get()) is not None:
+            while (task := self._next(number)) is not None:
                 if task.future.set_running_or_notify_cancel():
                     self._run(number, task)
         finally:
             self._end(number)
+
+    def _next(self, number: int) -> _Task | None:
+        if number in self._running:
+            with contextlib.suppress(queue.Empty):
+                return self._tasks.get(timeout=self._idle_s)
+            self._end(number)
+        return self._tasks.get()
 
     def _run(self, number: int, task: _Task) -> None:
         for _ in range(2):

@@ -254,10 +254,15 @@ class Run(Frames):
         # A reference back would keep the columns of a run that nobody has any more until the garbage collector comes.
         return Timeline(cast(Run, weakref.proxy(self)))
 
+    @cached
+    def _recorded_steps(self) -> tuple[tuple[pd.DataFrame, bool], pd.DataFrame]:
+        found = steps.measured(self.activity)
+        return found, self._numbered(found)
+
     @of_hosts(combine.measured_steps)
     def _measured_steps(self) -> combine.MeasuredSteps:
-        found = steps.measured(self.activity)
-        busy = overview.busy_shares(self.activity, self._numbered(found))
+        found, numbered = self._recorded_steps
+        busy = overview.busy_shares(self.activity, numbered)
         out = *found, steps.compute_by_width(self.activity), steps.by_core(self.activity), busy
         # Nothing else is made of the classified spans, and they are as many as the events.
         self.activity.forget("work")
@@ -270,7 +275,8 @@ class Run(Frames):
     @persisted
     def _steps_and_share(self) -> tuple[pd.DataFrame, float | None, pd.DataFrame, float | None]:
         found, compiled, widths, cores, busy = self._measured_steps
-        return self._numbered((found, compiled)), steps.share_of_16_bit(widths), cores, overview.busy(busy)
+        numbered = self._recorded_steps[1] if self.parts is None else self._numbered((found, compiled))
+        return numbered, steps.share_of_16_bit(widths), cores, overview.busy(busy)
 
     @cached
     def steps(self) -> pd.DataFrame:

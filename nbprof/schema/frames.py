@@ -8,6 +8,8 @@ Table headers, tooltips and docs/numbers.md are generated from it, and tests che
 
 from __future__ import annotations
 
+from functools import cache
+
 import pandas as pd
 
 from nbprof.schema import (
@@ -79,6 +81,11 @@ def dtypes(frame: str) -> dict[str, str]:
 
 def empty(frame: str) -> pd.DataFrame:
     """The frame, with no rows."""
+    return _empty(frame).copy()
+
+
+@cache
+def _empty(frame: str) -> pd.DataFrame:
     return pd.DataFrame({col.name: pd.Series([], dtype=col.dtype) for col in SCHEMA[frame]})
 
 

@@ -87,7 +87,7 @@ class Desk:
     def open(self, head: dict[str, Any], say: Say) -> bytes:
         """Reads a profile; the packed payload of its dashboard."""
         from nbprof.display import codec
-        from nbprof.profiles.load import load
+        from nbprof.profiles.load import read
         from nbprof.server import summary
         from nbprof.server.reading import followed
         from nbprof.tools import dashboard as payload
@@ -97,7 +97,7 @@ class Desk:
         files = self._find(head)
         state = summary.state_of(files)
         files, say_read = followed(files, say)
-        profile = load(files, progress=say_read)
+        profile = read(files, progress=say_read, whole=True)
         self._run = profile.run
         events = int(profile.run.receipt.events)
         say(f"Analysing {events:,} events of {path.name}")
@@ -119,7 +119,7 @@ class Desk:
             name = Path(place["path"]).name
             say(f"Reading {name}")
             files, say_read = followed(self._find(place), say)
-            both.append(read(files, progress=say_read))
+            both.append(read(files, progress=say_read, whole=True))
             say(f"Analysing {int(both[-1].run.receipt.events):,} events of {name}")
         comparison = Comparison(both)
         return codec.pack(comparison.payload())

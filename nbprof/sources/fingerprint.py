@@ -1,4 +1,4 @@
-"""Fingerprints of files: from their names, their sizes, and their content at sixteen places."""
+"""Fingerprints of files: from their names, their sizes, and their content at some places."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from nbprof.core.files import LocalFile
 
 _BLOCK = 1 << 16
 _BLOCKS = 16
+_LEAST = 2
+_IN_ALL = 256
 
 
 def fingerprint(paths: Sequence[Path]) -> str | None:
-    """Bytes and a digest of files: of their names, their sizes, and what is in them at sixteen places. None if one cannot be read.
+    """Bytes and a digest of files: of their names, their sizes, and what is in them at up to sixteen places. None if one cannot be read.
 
-    A digest of every byte would have an output wait for seconds. Traces differ in their times, from the first event to the last.
+    A digest of every byte would have an output wait for seconds. Traces differ in their times, from the first event to the last: of many
+    files, begin and end of each tell enough.
     """
+    blocks = min(_BLOCKS, max(_LEAST, _IN_ALL // max(len(paths), 1)))
     each: list[bytes] = []
     total = 0
     try:
@@ -28,7 +32,7 @@ def fingerprint(paths: Sequence[Path]) -> str | None:
                 made = hashlib.sha256(f"{path.name}\0{size}\0".encode("utf-8", "replace"))
                 total += size
                 last = max(size - _BLOCK, 0)
-                places = range(0, size, _BLOCK) if size <= _BLOCK * _BLOCKS else [last * i // (_BLOCKS - 1) for i in range(_BLOCKS)]
+                places = range(0, size, _BLOCK) if size <= _BLOCK * blocks else [last * i // (blocks - 1) for i in range(blocks)]
                 for at in places:
                     file.seek(at)
                     made.update(file.read(_BLOCK))

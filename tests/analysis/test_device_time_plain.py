@@ -221,7 +221,7 @@ def test_launches_one_by_one(seed):
     # Ties are among them.
     assert any(work == takes > 0 for *_, takes, work, _, _ in expected)
     assert rows["start_ms"].groupby(rows["host"]).apply(lambda v: v.is_monotonic_increasing).all()
-    whole = launches.summary(rows)
+    whole = launches.summary(done, trace)
     all_of = whole[whole["kernel"] == ""].set_index("host")
     for host, mine in rows.groupby("host"):
         assert all_of.loc[host, "launches"] == len(mine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -16,8 +17,8 @@ from moto.server import ThreadedMotoServer
 
 import nbprof.core.version
 from nbprof.core.errors import NbprofError, ReadError
-from nbprof.profiles.load import load
-from nbprof.run import parallel
+from nbprof.profiles.load import load, read
+from nbprof.run import many, parallel
 from nbprof.run.processes import Processes, WorkerEndedError
 from tests.support import pods
 from tests.support.xspace import PlaneWriter, xspace
@@ -162,6 +163,37 @@ def test_a_process_that_is_killed_is_started_anew():
             executor.submit(os._exit, 1).result()
 
 
+def test_a_process_with_nothing_to_do_ends_and_another_is_there_when_it_is_needed():
+    with Processes(1, idle_s=0.05) as executor:
+        first = executor.submit(os.getpid).result()
+        psutil.wait_procs([process for process in psutil.Process().children() if process.pid == first])
+        assert executor.submit(os.getpid).result() != first
+
+
+def test_one_set_of_processes_reads_all_that_is_asked_of_a_run_and_ends_with_it(job, monkeypatch):
+    monkeypatch.setattr(many, "_AT_ONCE", 0)
+    before = set(psutil.Process().children())
+    profile = read(job, executor=2)
+    mine = set(psutil.Process().children()) - before
+    assert len(mine) == 2
+    assert len(profile.device_time.frame)
+    assert profile.advice is not None
+    assert set(psutil.Process().children()) - before == mine
+    del profile
+    gc.collect()
+    psutil.wait_procs(mine)
+    assert not set(psutil.Process().children()) & mine
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_all_is_read_in_one_pass_where_the_rest_is_sure_to_be_asked_for(job, monkeypatch, whole):
+    passes, reading = [], parallel.read
+    monkeypatch.setattr(many, "_AT_ONCE", 0)
+    monkeypatch.setattr(parallel, "read", lambda *args: (passes.append(args[2][-1]), reading(*args))[1])
+    assert len(read(job, executor=1, whole=whole).device_time.frame)
+    assert passes == ([("first", "rest")] if whole else [("first",), ("rest",)])
+
+
 def test_errors_of_a_process_are_those_of_the_function():
     with Processes(1) as executor:
         with pytest.raises(ZeroDivisionError):
@@ -174,11 +206,11 @@ def test_who_gives_up_leaves_no_process_behind(job):
     def stop(_text):
         raise KeyboardInterrupt
 
-    before = set(psutil.Process().children())
+    before = set(psutil.Process().children()), set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt):
         load(job, executor=2, progress=stop)
-    assert set(psutil.Process().children()) <= before
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("nbprof process")]
+    assert set(psutil.Process().children()) <= before[0]
+    assert not [thread for thread in set(threading.enumerate()) - before[1] if thread.name.startswith("nbprof process")]
 
 
 def test_a_rank_is_opened_as_if_it_were_alone(job):

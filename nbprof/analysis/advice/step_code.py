@@ -120,10 +120,11 @@ def _callbacks(activity: Activity, used: pd.DataFrame) -> Part | None:
     found = runs[runs["part"].isin(python)] if python else runs.head(0)
     names = parts["name"].astype(str).to_numpy()[found["part"].to_numpy(np.int64)]
     if not len(found):
-        ops, work = activity.host_ops, activity.work
+        ops = activity.host_ops
         types = [activity.types.codes[kind] for kind in _PY_FUNCS if kind in activity.types.codes]
+        found = ops[ops["type"].isin(types)] if types else ops.head(0)
         # What runs for tf.data belongs to no step.
-        found = ops[ops["type"].isin(types) & ops["event"].isin(work["event"])]
+        found = found[found["event"].isin(activity.work["event"])] if len(found) else found
         names = activity.ops.values[found["op"].to_numpy()] if len(found) else names
     inside = _step_of(activity, used, found) >= 0
     found, names = found[inside], names[inside]

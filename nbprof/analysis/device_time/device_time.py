@@ -214,40 +214,69 @@ class Mix:
         return out
 
 
-def mixes(done: Work) -> dict[tuple[int, int], Mix]:
-    """The mix of each device, by (host, device)."""
-    return {(host, device): Mix(done.start[rows], done.end[rows], done.cls[rows]) for host, device, rows in done.devices()}
+@dataclass
+class _Windows:
+    """Windows of devices, one device after the other: from its first to its last work (no step), then the steps of its host."""
+
+    host: Int64s
+    device: Int64s
+    step: Int64s
+    """Row of the frame of steps, -1 for the whole."""
+    start: Int64s
+    end: Int64s
+
+    def labels(self, done: Work, steps: pd.DataFrame) -> dict[str, object]:
+        """The columns `KEYS` and `STEP`."""
+        whole = self.step < 0
+        number, name = np.zeros(len(whole), np.int64), np.full(len(whole), "", object)
+        of = self.step[~whole]
+        if len(of):
+            number[~whole], name[~whole] = steps["step"].to_numpy(np.int64)[of], steps["name"].to_numpy(object)[of]
+        return {
+            "host": np.array(done.hosts, object)[self.host],
+            "rank": rank_column(done.ranks, self.host),
+            "device": self.device,
+            "step": missing(number, whole),
+            "name": name,
+            "start_ms": self.start / _MS,
+        }
 
 
-def _windows(done: Work, steps: pd.DataFrame) -> list[tuple[int, int, pd.DataFrame]]:
-    """Host, device and its windows: the whole from its first to its last work (step NA), then the steps of its host."""
-    by_host = {str(host): mine for host, mine in steps.groupby("host", sort=False)} if len(steps) else {}
-    out = []
-    for host, device, rows in done.devices():
-        first, last = int(done.start[rows][0]), int(done.end[rows].max())
-        whole = pd.DataFrame({"step": [pd.NA], "name": [""], "start": [first], "end": [last]})
-        mine = by_host.get(done.hosts[host])
-        parts = [whole]
-        if mine is not None:
-            start = np.round(mine["start_ms"].to_numpy(np.float64) * _MS).astype(np.int64)
-            end = start + np.round(mine["step_time_ms"].to_numpy(np.float64) * _MS).astype(np.int64)
-            parts.append(
-                pd.DataFrame({"step": mine["step"].to_numpy(object), "name": mine["name"].to_numpy(object), "start": start, "end": end})
-            )
-        out.append((host, device, pd.concat(parts, ignore_index=True).astype({"step": "Int64"})))
+def _windows(done: Work, steps: pd.DataFrame) -> _Windows:
+    of_host: dict[str, Int64s] = {}
+    begin = stop = np.zeros(0, np.int64)
+    if len(steps):
+        code, names = pd.factorize(steps["host"].to_numpy(object))
+        order = np.argsort(code, kind="stable")
+        of_host = dict(zip(map(str, names), np.split(order, np.cumsum(np.bincount(code))[:-1]), strict=True))
+        begin = np.round(steps["start_ms"].to_numpy(np.float64) * _MS).astype(np.int64)
+        stop = begin + np.round(steps["step_time_ms"].to_numpy(np.float64) * _MS).astype(np.int64)
+    none, devices = np.zeros(0, np.int64), done.devices()
+    mine = [of_host.get(done.hosts[host], none) for host, _, _ in devices]
+    first = np.array([done.start[rows.start] for _, _, rows in devices], np.int64)
+    last = np.array([done.end[rows].max() for _, _, rows in devices], np.int64)
+
+    def joined(whole: Int64s, of_steps: Int64s) -> Int64s:
+        return np.concatenate([part for at, rows in enumerate(mine) for part in (whole[at : at + 1], of_steps[rows])] or [none])
+
+    count = [1 + len(rows) for rows in mine]
+    return _Windows(
+        host=np.repeat(np.array([host for host, _, _ in devices], np.int64), count),
+        device=np.repeat(np.array([device for _, device, _ in devices], np.int64), count),
+        step=joined(np.full(len(devices), -1), np.arange(len(begin))),
+        start=joined(first, begin),
+        end=joined(last, stop),
+    )
+
+
+def _within(done: Work, windows: _Windows) -> Int64s:
+    """int64[8, k]: ps of each mix of classes in the windows of the devices."""
+    out = np.zeros((8, len(windows.start)), np.int64)
+    edges = np.flatnonzero(np.append(windows.step < 0, True))
+    for (_, _, rows), low, high in zip(done.devices(), edges[:-1], edges[1:], strict=True):
+        of = Mix(done.start[rows], done.end[rows], done.cls[rows])
+        out[:, low:high] = of.within(windows.start[low:high], windows.end[low:high])
     return out
-
-
-def _labelled(done: Work, host: int, device: int, windows: pd.DataFrame) -> dict[str, object]:
-    count = len(windows)
-    return {
-        "host": np.full(count, done.hosts[host], object),
-        "rank": rank_column(done.ranks, np.full(count, host)),
-        "device": np.full(count, device),
-        "step": windows["step"].array,
-        "name": windows["name"].to_numpy(object),
-        "start_ms": windows["start"].to_numpy(np.float64) / _MS,
-    }
 
 
 TIMES = ["time_ms", "compute_ms", "communication_ms", "memory_ms", "idle_ms"]
@@ -256,19 +285,18 @@ PERCENTS = ["compute_percent", "communication_percent", "memory_percent", "idle_
 
 def frame(done: Work, steps: pd.DataFrame) -> pd.DataFrame:
     """Temporal breakdown: one row per device for the whole recording, and one for each step: the columns of `p.device_time.frame`."""
-    seen = mixes(done)
-    parts = []
-    for host, device, windows in _windows(done, steps):
-        spent = seen[host, device].within(windows["start"].to_numpy(np.int64), windows["end"].to_numpy(np.int64))
-        # Exclusive: what runs beside computation counts as computation, a copy beside communication as communication.
-        compute = spent[1::2].sum(axis=0)
-        communication, memory, idle = spent[COMMUNICATION] + spent[COMMUNICATION | MEMORY], spent[MEMORY], spent[0]
-        whole = spent.sum(axis=0)
-        columns = _labelled(done, host, device, windows)
-        columns |= dict(zip(TIMES, (v / _MS for v in (whole, compute, communication, memory, idle)), strict=True))
-        columns |= {key: _percent(v, whole) for key, v in zip(PERCENTS, (compute, communication, memory, idle), strict=True)}
-        parts.append(pd.DataFrame(columns))
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*KEYS, *STEP, *TIMES, *PERCENTS])
+    if not len(done):
+        return pd.DataFrame(columns=[*KEYS, *STEP, *TIMES, *PERCENTS])
+    windows = _windows(done, steps)
+    spent = _within(done, windows)
+    # Exclusive: what runs beside computation counts as computation, a copy beside communication as communication.
+    compute = spent[1::2].sum(axis=0)
+    communication, memory, idle = spent[COMMUNICATION] + spent[COMMUNICATION | MEMORY], spent[MEMORY], spent[0]
+    whole = spent.sum(axis=0)
+    columns = windows.labels(done, steps)
+    columns |= dict(zip(TIMES, (v / _MS for v in (whole, compute, communication, memory, idle)), strict=True))
+    columns |= {key: _percent(v, whole) for key, v in zip(PERCENTS, (compute, communication, memory, idle), strict=True)}
+    return pd.DataFrame(columns)
 
 
 OVERLAPS: dict[str, Callable[[Int64s], Int64s]] = {
@@ -285,18 +313,17 @@ OVERLAPS: dict[str, Callable[[Int64s], Int64s]] = {
 
 def overlap(done: Work, steps: pd.DataFrame) -> pd.DataFrame:
     """How much of each class overlaps another: the columns of `p.device_time.overlap`; rows as those of `frame`."""
-    seen = mixes(done)
-    parts = []
-    for host, device, windows in _windows(done, steps):
-        spent = seen[host, device].within(windows["start"].to_numpy(np.int64), windows["end"].to_numpy(np.int64))
-        sums = {key: of(spent) for key, of in OVERLAPS.items()}
-        columns = _labelled(done, host, device, windows) | {key: value / _MS for key, value in sums.items()}
-        # Of no communication nothing can be hidden: not 0 %.
-        columns["communication_overlap_percent"] = _percent(sums["compute_communication_ms"], sums["communication_ms"])
-        columns["memory_overlap_percent"] = _percent(sums["memory_ms"] - sums["exposed_memory_ms"], sums["memory_ms"])
-        parts.append(pd.DataFrame(columns))
-    more = ["communication_overlap_percent", "memory_overlap_percent"]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*KEYS, *STEP, *OVERLAPS, *more])
+    if not len(done):
+        more = ["communication_overlap_percent", "memory_overlap_percent"]
+        return pd.DataFrame(columns=[*KEYS, *STEP, *OVERLAPS, *more])
+    windows = _windows(done, steps)
+    spent = _within(done, windows)
+    sums = {key: of(spent) for key, of in OVERLAPS.items()}
+    columns = windows.labels(done, steps) | {key: value / _MS for key, value in sums.items()}
+    # Of no communication nothing can be hidden: not 0 %.
+    columns["communication_overlap_percent"] = _percent(sums["compute_communication_ms"], sums["communication_ms"])
+    columns["memory_overlap_percent"] = _percent(sums["memory_ms"] - sums["exposed_memory_ms"], sums["memory_ms"])
+    return pd.DataFrame(columns)
 
 
 def _percent(part: npt.NDArray[np.integer], whole: npt.NDArray[np.integer]) -> Floats:

@@ -107,22 +107,24 @@ def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
     Each moment counts once: waiting for input before waiting for the device, before copies, launches, calls for memory, ops, and the rest.
     """
     begun = _launched(done, trace)
-    host_ops, calls = activity.host_ops, activity.calls
+    # Column by column: of a frame all columns of all rows of a host would be copied.
+    ops, calls, launched = activity.host_ops, activity.calls, activity.launches
+    of_op, op_start, op_end = (ops[key].to_numpy(np.int64) for key in ("host", "start", "end"))
+    of_call, call_start, call_end, call_kind = (calls[key].to_numpy(np.int64) for key in ("host", "start", "end", "kind"))
+    loading, launcher, launch = ops["dataset"].to_numpy(np.bool_), launched["host"].to_numpy(np.int64), launched["event"].to_numpy(np.int64)
     kinds = activity.texts.values if len(calls) else np.zeros(0, object)
     of_kind = np.array([_OF_CALL.get(str(kind), 0) for kind in kinds], np.int64)
     out = []
     segments: dict[int, tuple[Int64s, Int64s, npt.NDArray[np.int16]]] = {}
     for host, device, rows in done.devices():
         if host not in segments:
-            ops, mine = host_ops[host_ops["host"] == host], calls[calls["host"] == host]
-            loading = ops["dataset"].to_numpy(np.bool_)
-            start = np.concatenate([ops["start"].to_numpy(np.int64), mine["start"].to_numpy(np.int64)])
-            end = np.concatenate([ops["end"].to_numpy(np.int64), mine["end"].to_numpy(np.int64)])
-            of_calls = of_kind[mine["kind"].to_numpy(np.int64)] if len(mine) else []
-            cls = np.concatenate([np.where(loading, _LOADING, 2), of_calls]).astype(np.int16)
+            mine, called = np.flatnonzero(of_op == host), np.flatnonzero(of_call == host)
+            start = np.concatenate([op_start[mine], call_start[called]])
+            end = np.concatenate([op_end[mine], call_end[called]])
+            cls = np.concatenate([np.where(loading[mine], _LOADING, 2), of_kind[call_kind[called]]]).astype(np.int16)
             if not len(calls):
                 # A recorder that lists no calls still has those that launched something.
-                event = activity.launches.loc[activity.launches["host"] == host, "event"].to_numpy(np.int64)
+                event = launch[launcher == host]
                 start = np.concatenate([start, trace.events.start[event]])
                 end = np.concatenate([end, trace.events.start[event] + trace.events.duration[event]])
                 cls = np.concatenate([cls, np.full(len(event), _OF_CALL["launch"], np.int16)])

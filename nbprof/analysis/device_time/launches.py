@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import text_column
 from nbprof.analysis.device_time.device_time import CLASS_NAMES, Work, rank_column
 from nbprof.core.factorize import unique_rows
-from nbprof.core.trace import Trace
+from nbprof.core.trace import Int64s, Trace
 from nbprof.schema import frames
 
 CALL_PS, DELAY_PS = 50_000_000, 100_000_000
@@ -17,78 +20,131 @@ EACH = frames.names("device_time.each_launch")
 LAUNCHES = frames.names("device_time.launches")
 
 
+@dataclass
+class _Calls:
+    """Calls that started work of a device, in time order of each device; texts as codes, times in ps."""
+
+    host: Int64s
+    device: Int64s
+    cls: Int64s
+    name: Int64s
+    called: Int64s
+    """Code of the name of the call."""
+    start: Int64s
+    length: Int64s
+    kernels: Int64s
+    work: npt.NDArray[np.float64]
+    delay: Int64s
+
+    @property
+    def call_us(self) -> npt.NDArray[np.float64]:
+        return self.length / 1e6
+
+    @property
+    def delay_us(self) -> npt.NDArray[np.float64]:
+        return self.delay / 1e6
+
+
+def _calls(done: Work, trace: Trace) -> _Calls:
+    known = np.flatnonzero(done.launch >= 0)
+    # Sorted by device and start, so that the first row of a call is its first work.
+    first, call = unique_rows(done.launch[known], done.host[known].astype(np.int64), done.device[known].astype(np.int64))
+    row = known[first]
+    work = np.asarray(np.bincount(call, (done.end - done.start)[known], len(first)), np.float64)
+    kernels = np.bincount(call, minlength=len(first))
+    start, host, device = trace.events.start[done.launch[row]], done.host[row].astype(np.int64), done.device[row].astype(np.int64)
+    order = np.lexsort((start, device, host))
+    row = row[order]
+    events, start = done.launch[row], start[order]
+    length = trace.events.duration[events]
+    return _Calls(
+        host=host[order],
+        device=device[order],
+        cls=done.cls[row],
+        name=done.name[row],
+        called=trace.events.name[events].astype(np.int64),
+        start=start,
+        length=length,
+        kernels=kernels[order],
+        work=work[order],
+        delay=np.maximum(done.start[row] - start - length, 0),
+    )
+
+
+_CLASS = np.array(["", *(CLASS_NAMES.get(i, "") for i in range(1, 5))], object)
+
+
 def each(done: Work, trace: Trace) -> pd.DataFrame:
     """One row per call that started work of a device, in time order: the columns of `p.device_time.each_launch`.
 
     A call that launches a graph starts many kernels: `kernel` is the first of them, `kernel_us` their time together. `delay_us` is from the
     end of the call to the start of the (first) work, 0 where that began before the call was over.
     """
-    known = np.flatnonzero(done.launch >= 0)
-    # Sorted by device and start, so that the first row of a call is its first work.
-    first, call = unique_rows(done.launch[known], done.host[known].astype(np.int64), done.device[known].astype(np.int64))
-    row = known[first]
-    events, start = done.launch[row], trace.events.start
-    length = np.bincount(call, (done.end - done.start)[known], len(first))
-    called = trace.events.duration[events]
-    delay = np.maximum(done.start[row] - start[events] - called, 0)
-    host = done.host[row].astype(np.int64)
-    out = pd.DataFrame(
+    calls = _calls(done, trace)
+    return pd.DataFrame(
         {
-            "host": text_column(np.array(done.hosts, object), host),
-            "rank": rank_column(done.ranks, host),
-            "device": done.device[row].astype(np.int64),
-            "call": text_column(trace.names, trace.events.name[events].astype(np.int64)),
-            "class": text_column(np.array(["", *(CLASS_NAMES.get(i, "") for i in range(1, 5))], object), done.cls[row]),
-            "kernel": text_column(trace.display, done.name[row]),
-            "kernels": np.bincount(call, minlength=len(first)),
-            "start_ms": start[events] / 1e9,
-            "call_us": called / 1e6,
-            "kernel_us": length / 1e6,
-            "delay_us": delay / 1e6,
-            "short": length < called,
+            "host": text_column(np.array(done.hosts, object), calls.host),
+            "rank": rank_column(done.ranks, calls.host),
+            "device": calls.device,
+            "call": text_column(trace.names, calls.called),
+            "class": text_column(_CLASS, calls.cls),
+            "kernel": text_column(trace.display, calls.name),
+            "kernels": calls.kernels,
+            "start_ms": calls.start / 1e9,
+            "call_us": calls.call_us,
+            "kernel_us": calls.work / 1e6,
+            "delay_us": calls.delay_us,
+            "short": calls.work < calls.length,
         }
     )
-    order = np.lexsort((start[events], done.device[row], host))
-    return out.iloc[order].reset_index(drop=True)
 
 
-_KEYS = ["host", "device", "class", "kernel"]
-
-
-def summary(rows: pd.DataFrame) -> pd.DataFrame:
+def summary(done: Work, trace: Trace) -> pd.DataFrame:
     """One row per device with all its launches (`kernel` empty), then one per kernel, most launches first: `p.device_time.launches`."""
-    if not len(rows):
+    calls = _calls(done, trace)
+    if not len(calls.host):
         return pd.DataFrame(columns=LAUNCHES)
-    whole = _summed(rows.assign(**{"class": "", "kernel": ""})).assign(_all=0)
-    by_kernel = _summed(rows).assign(_all=1)
-    out = pd.concat([whole, by_kernel], ignore_index=True)
+    rows = pd.DataFrame(
+        {
+            "call_us": calls.call_us,
+            "kernel_us": calls.work / 1e6,
+            "delay_us": calls.delay_us,
+            "kernels": calls.kernels,
+            "short": calls.work < calls.length,
+            "slow_calls": calls.call_us > CALL_PS / 1e6,
+            "long_delays": calls.delay_us > DELAY_PS / 1e6,
+        }
+    )
+    # Several names may be shown as one.
+    shown, texts = pd.factorize(trace.display)
+    kernel = shown[calls.name]
+    first, whole = unique_rows(calls.host, calls.device)
+    each_first, by_kernel = unique_rows(calls.host, calls.device, calls.cls, kernel)
+    parts = []
+    for number, (at, group) in enumerate(((first, whole), (each_first, by_kernel))):
+        host = calls.host[at]
+        parts.append(
+            _summed(rows, group).assign(
+                **{
+                    "host": np.array(done.hosts, object)[host],
+                    "rank": rank_column(done.ranks, host),
+                    "device": calls.device[at],
+                    "class": _CLASS[calls.cls[at]] if number else "",
+                    "kernel": texts[kernel[at]] if number else "",
+                    "_all": number,
+                }
+            )
+        )
+    out = pd.concat(parts, ignore_index=True)
     order = ["host", "device", "_all", "launches", "kernel"]
     return out.sort_values(order, ascending=[True, True, True, False, True], kind="stable", ignore_index=True)[LAUNCHES]
 
 
-def _summed(rows: pd.DataFrame) -> pd.DataFrame:
-    rows = rows.assign(
-        slow=rows["call_us"] > CALL_PS / 1e6,
-        late=rows["delay_us"] > DELAY_PS / 1e6,
-    )
-    return (
-        rows.groupby(_KEYS, sort=False, observed=True)
-        .agg(
-            rank=("rank", "first"),
-            launches=("call_us", "size"),
-            kernels=("kernels", "sum"),
-            median_call_us=("call_us", "median"),
-            max_call_us=("call_us", "max"),
-            median_kernel_us=("kernel_us", "median"),
-            median_delay_us=("delay_us", "median"),
-            max_delay_us=("delay_us", "max"),
-            call_us=("call_us", "mean"),
-            kernel_us=("kernel_us", "mean"),
-            delay_us=("delay_us", "mean"),
-            short=("short", "sum"),
-            slow_calls=("slow", "sum"),
-            long_delays=("late", "sum"),
-        )
-        .reset_index()
-        .astype({"rank": "Int64", "short": "int64", "slow_calls": "int64", "long_delays": "int64"})
-    )
+_TIMES = ["call_us", "kernel_us", "delay_us"]
+
+
+def _summed(rows: pd.DataFrame, group: Int64s) -> pd.DataFrame:
+    """One row a group, in the order of their numbers."""
+    times, counts = rows[_TIMES].groupby(group), rows.drop(columns=_TIMES).groupby(group).sum()
+    median, longest = times.median().add_prefix("median_"), times.max().add_prefix("max_")
+    return pd.concat([times.mean(), median, longest, counts], axis=1).assign(launches=np.bincount(group))

@@ -26,14 +26,14 @@ def at_peak(rows: pd.DataFrame, totals: pd.DataFrame) -> pd.DataFrame:
     that the rows add up to the bytes in use. PyTorch's allocators are followed from the start of the recording; there the one row is
     `allocated before the recording`. A block is freed by any later deallocation at its address; XProf looks at those of the step alone.
     """
+    seen = _Timeline(rows)
     parts = []
     for total in totals[totals["peak_bytes"].notna()].to_dict("records"):
-        mine = _of(rows, total["memory_id"])
-        used = rows["in_use_bytes"].to_numpy(np.float64, na_value=-1)[mine]
-        equal = np.flatnonzero((rows["time_ms"].to_numpy()[mine] == total["peak_time_ms"]) & (used == total["peak_bytes"]))
-        last = int(equal[np.argmax(rows["order"].to_numpy()[mine[equal]])])
-        parts.append(_at(rows, mine, last))
-    return _joined(parts)
+        mine = seen.of(total["memory_id"])
+        equal = np.flatnonzero((seen.time_ms[mine] == total["peak_time_ms"]) & (seen.in_use[mine] == total["peak_bytes"]))
+        last = int(equal[np.argmax(seen.order[mine[equal]])])
+        parts.append(seen.alive(mine, last))
+    return _table(rows, parts)
 
 
 def at(rows: pd.DataFrame, time_ms: float, memory_id: str | None = None, *, whole: bool = False) -> pd.DataFrame:
@@ -41,29 +41,98 @@ def at(rows: pd.DataFrame, time_ms: float, memory_id: str | None = None, *, whol
 
     With `whole` blocks are followed from the start of the recording, as PyTorch's always are.
     """
+    seen = _Timeline(rows)
     parts = []
     for ident in sorted(rows["memory_id"].unique()) if memory_id is None else [memory_id]:
-        mine = _of(rows, ident)
-        last = int(np.searchsorted(rows["time_ms"].to_numpy()[mine], time_ms, side="right")) - 1
+        mine = seen.of(ident)
+        last = int(np.searchsorted(seen.time_ms[mine], time_ms, side="right")) - 1
         if last >= 0:
-            parts.append(_at(rows, mine, last, whole))
-    return _joined(parts)
+            parts.append(seen.alive(mine, last, whole))
+    return _table(rows, parts)
 
 
-def _at(rows: pd.DataFrame, mine: Int64s, last: int, whole: bool = False) -> pd.DataFrame:
-    event = rows.iloc[mine[last]]
-    step = None if whole or from_the_begin(rows[["stack_bytes", "requested_bytes"]].iloc[mine]) else int(event["group"])
-    return _alive(rows, mine[: last + 1], step, event["heap_bytes"], event["stack_bytes"])
+class _Alive(NamedTuple):
+    """What one allocator has in use: positions of the allocations in the timeline, and what else, as values of `_ALIKE`."""
+
+    memory_id: object
+    blocks: Int64s
+    rest: list[list[Any]]
+
+
+class _Timeline:
+    """The columns of the timeline that tell what is alive, each taken out of it once for all allocators."""
+
+    def __init__(self, rows: pd.DataFrame) -> None:
+        # As plain objects: pandas would look for what is missing first.
+        self._of, idents = pd.factorize(rows["memory_id"].to_numpy(object))
+        self._number = {ident: number for number, ident in enumerate(idents.tolist())}
+        self.time_ms, self.order, self._group = (rows[key].to_numpy() for key in ("time_ms", "order", "group"))
+        self.in_use = rows["in_use_bytes"].to_numpy(np.float64, na_value=-1)
+        self._memory_id, self._allocated = rows["memory_id"], rows["allocated_bytes"]
+        self._heap, self._stack, self._requested = (rows[f"{key}_bytes"] for key in ("heap", "stack", "requested"))
+        self._allocation = allocating(rows)
+        self._placed = rows["address"].notna().to_numpy(np.bool_)
+        self._address = rows["address"].to_numpy(np.int64, na_value=0)
+
+    def of(self, memory_id: object) -> Int64s:
+        """Positions of the events of one allocator."""
+        return np.flatnonzero(self._of == self._number[memory_id]) if memory_id in self._number else np.zeros(0, np.int64)
+
+    def alive(self, mine: Int64s, last: int, whole: bool = False) -> _Alive:
+        """Blocks alive after one of the events `mine` of an allocator, and rows for what else is in use then.
+
+        With `whole` those of the whole recording, else of the step of the event, where the recorder states more than blocks.
+        """
+        event, until = mine[last], mine[: last + 1]
+        whole = whole or bool(self._stack.iloc[mine].isna().all() and self._requested.iloc[mine].isna().all())
+        blocks, rest = np.zeros(0, np.int64), EARLIER if whole else UNUSED
+        if self._placed[until].all():
+            blocks = until[last_at_address(self._address[until], self._allocation[until])]
+            if not whole:
+                blocks = blocks[self._group[blocks] == self._group[event]]
+        else:
+            # Which block a deallocation frees is not known, so neither is which ones are alive.
+            rest = UNTOLD
+        heap, stack = self._heap.iloc[event], self._stack.iloc[event]
+        more: list[list[Any]] = []
+        unmapped = 0 if pd.isna(heap) else int(heap) - int(self._allocated.iloc[blocks].sum())
+        if unmapped > 0:
+            more.append(
+                [unmapped, unmapped, rest, "persist/dynamic", "INVALID", "unknown"]
+                if rest == UNUSED
+                else [unmapped, pd.NA, rest, "", "", ""]
+            )
+        if not pd.isna(stack) and stack > 0:
+            more.append([int(stack), int(stack), "stack", "stack", "INVALID", "unknown"])
+        return _Alive(self._memory_id.iloc[event], blocks, more)
+
+
+def _table(rows: pd.DataFrame, parts: list[_Alive]) -> pd.DataFrame:
+    """What each allocator has in use, equal blocks as one row, largest first."""
+    parts = [part for part in parts if len(part.blocks) or part.rest]
+    if not parts:
+        return pd.DataFrame(columns=COLUMNS)
+    table = rows[_ALIKE].iloc[np.concatenate([part.blocks for part in parts])]
+    table["_of"] = np.repeat(np.arange(len(parts)), [len(part.blocks) for part in parts])
+    rest = pd.DataFrame([[*row, number] for number, part in enumerate(parts) for row in part.rest], columns=table.columns)
+    # Sizes may be missing where one is, or could be.
+    told = any(not part.rest for part in parts)
+    kinds = {
+        c: "Int64" if table[c].isna().any() or rest[c].isna().any() or (told and table[c].dtype == "Int64") else "int64" for c in _ALIKE[:2]
+    }
+    both = [part.astype(kinds) for part in (table, rest) if len(part)]
+    merged = (
+        pd.concat(both, ignore_index=True).groupby(["_of", *_ALIKE], sort=False, dropna=False).size().rename("occurrences").reset_index()
+    )
+    ascending = [True, False, False, True, True, True, True]
+    merged = merged.sort_values(["_of", *_ALIKE], ascending=ascending, kind="stable", ignore_index=True)
+    names = np.array([part.memory_id for part in parts], object)
+    return merged.assign(memory_id=names[merged["_of"].to_numpy(np.int64)])[COLUMNS]
 
 
 def of(rows: pd.DataFrame, memory_id: object) -> pd.DataFrame:
     """The events of one allocator."""
-    return rows.iloc[_of(rows, memory_id)]
-
-
-def _of(rows: pd.DataFrame, memory_id: object) -> Int64s:
-    # As plain objects: pandas would look for what is missing first.
-    return np.flatnonzero(rows["memory_id"].to_numpy(object) == memory_id)
+    return rows.iloc[np.flatnonzero(rows["memory_id"].to_numpy(object) == memory_id)]
 
 
 def allocating(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
@@ -76,62 +145,12 @@ def from_the_begin(group: pd.DataFrame) -> bool:
     return bool(group["stack_bytes"].isna().all() and group["requested_bytes"].isna().all())
 
 
-def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
-    filled = [p for p in parts if len(p)]
-    return pd.concat(filled, ignore_index=True)[COLUMNS] if filled else pd.DataFrame(columns=COLUMNS)
-
-
 def last_at_address(address: Int64s, allocation: npt.NDArray[np.bool_]) -> Int64s:
     """Which of some events, in time order, are allocations of blocks still alive behind the last: the last at their address."""
     order = np.argsort(address, kind="stable")
     sorted_ = address[order]
     last = order[np.append(sorted_[1:] != sorted_[:-1], True)] if len(order) else order
     return np.sort(last[allocation[last]])
-
-
-def _alive(rows: pd.DataFrame, until: Int64s, step: int | None, heap: Any, stack: Any) -> pd.DataFrame:
-    """Blocks alive after an event of an allocator, and rows for what else is in use then.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        The timeline.
-    until : int64[n]
-        Positions of the events of the allocator up to that event.
-    step : int or None
-        Only blocks of this step; None: of the whole recording.
-    heap, stack : int or NA
-        Bytes in use after the event.
-    """
-    rest = UNUSED if step is not None else EARLIER
-    live = rows.iloc[:0]
-    address = rows["address"].iloc[until]
-    if address.isna().any():
-        # Which block a deallocation frees is not known, so neither is which ones are alive.
-        rest = UNTOLD
-    else:
-        live = rows.iloc[until[last_at_address(address.to_numpy(np.int64), allocating(rows)[until])]]
-        if step is not None:
-            live = live[live["group"].to_numpy() == step]
-    table = live[_ALIKE]
-    extra: list[list[Any]] = []
-    unmapped = 0 if pd.isna(heap) else int(heap) - int(table["allocated_bytes"].sum())
-    if unmapped > 0:
-        extra.append(
-            [unmapped, unmapped, rest, "persist/dynamic", "INVALID", "unknown"] if rest == UNUSED else [unmapped, pd.NA, rest, "", "", ""]
-        )
-    if not pd.isna(stack) and stack > 0:
-        extra.append([int(stack), int(stack), "stack", "stack", "INVALID", "unknown"])
-    if extra:
-        kinds = {
-            c: "Int64" if table[c].isna().any() or any(pd.isna(row[i]) for row in extra) else "int64" for i, c in enumerate(_ALIKE[:2])
-        }
-        special = pd.DataFrame(extra, columns=_ALIKE).astype(kinds)
-        table = pd.concat([table.astype(kinds), special], ignore_index=True) if len(table) else special
-    merged = table.groupby(_ALIKE, sort=False, dropna=False).size().rename("occurrences").reset_index()
-    merged = merged.sort_values(_ALIKE, ascending=[False, False, True, True, True, True], kind="stable", ignore_index=True)
-    out: pd.DataFrame = merged.assign(memory_id=rows["memory_id"].iloc[until[0]])
-    return out
 
 
 class Moments(NamedTuple):

@@ -128,7 +128,8 @@ def by_core(activity: Activity) -> pd.DataFrame:
 
 def _own_steps(activity: Activity, host: int) -> pd.DataFrame:
     """The steps of each core of a host, by its own markers where it has such."""
-    mine = activity.core_markers[activity.core_markers["host"] == host]
+    own = activity.core_markers
+    mine = own[own["host"] == host] if len(own) else own
     if not len(mine):
         return _core_steps(activity, activity.work, host)
     parts = []
@@ -159,12 +160,21 @@ def _host_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFra
 
 def _core_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFrame:
     """The steps of the TPU cores of a host, by core; of each those groups that all cores have. Empty for a host without TPU."""
-    devices = activity.devices
-    cores = devices[(devices["host"] == activity.hosts[host]) & (devices["kind"] == "TPU")]["device"].tolist()
+    cores = tensor_cores(activity, host)
+    if not cores:
+        return pd.DataFrame()
     markers = activity.markers
     marked = set(markers.loc[markers["host"] == host, "device"].tolist())
     parts = [_steps_of(activity, work, host, core).assign(device=core) for core in cores if core in marked]
     return _on_all(parts)
+
+
+def tensor_cores(activity: Activity, host: int) -> list[int]:
+    """The TPU cores of a host."""
+    devices = activity.devices
+    mine = (devices["kind"].to_numpy(object) == "TPU") & (devices["host"].to_numpy(object) == activity.hosts[host])
+    found: list[int] = devices["device"].to_numpy()[mine].tolist()
+    return found
 
 
 def _on_all(parts: list[pd.DataFrame]) -> pd.DataFrame:
@@ -207,27 +217,25 @@ def _steps_of(
         whole[:] = True
     names = [activity.group_names.get((host, g), str(g)) for g in group.tolist()]
     numbers = [found.group(2) if (found := _NUMBERED.match(n)) else "" for n in names]
-    out = pd.DataFrame(
-        {
-            "host": activity.hosts[host],
-            "step": [float(x) if x else np.nan for x in numbers],
-            "name": names,
-            "start_ms": begin / 1e9,
-            "step_time_ms": (stop - begin) / 1e9,
-            **{f"{c}_ms": total[:, i] / 1e9 for i, c in enumerate(CATEGORIES)},
-            "host_to_device_ms": copied / 1e9,
-            "group": group,
-        }
-    )
+    spent: dict[str, npt.NDArray[np.float64]] = {f"{c}_ms": total[:, i] / 1e9 for i, c in enumerate(CATEGORIES)}
+    spent["host_to_device_ms"] = copied / 1e9
     # What was not recorded was not measured, which is not the same as 0.
     recorded = on_device or bool((activity.device_extents["host"] == host).any())
     silent: tuple[str, ...] = () if recorded else _OF_DEVICE
     marked = ((markers["host"] == host) & (markers["device"] < 0)).any()
     silent += () if marked or (device < 0).any() else _OF_HOST
-    for column in silent:
-        if not out[column].any():
-            out[column] = np.nan
-    return out[whole]
+    spent |= {column: np.full(len(group), np.nan) for column in silent if not spent[column].any()}
+    return pd.DataFrame(
+        {
+            "host": activity.hosts[host],
+            "step": np.array([float(x) if x else np.nan for x in numbers], np.float64)[whole],
+            "name": np.array(names, object)[whole],
+            "start_ms": begin[whole] / 1e9,
+            "step_time_ms": (stop - begin)[whole] / 1e9,
+            **{column: values[whole] for column, values in spent.items()},
+            "group": group[whole],
+        }
+    )
 
 
 def step_of_spans(group: Int64s, of_span: npt.NDArray[np.integer], used: npt.NDArray[np.bool_]) -> tuple[Int64s, Int64s]:

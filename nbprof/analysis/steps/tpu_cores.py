@@ -106,8 +106,9 @@ def shares(cores: pd.DataFrame) -> dict[str, float | None]:
 
 def _times(activity: Activity, host: int) -> pd.DataFrame:
     """Steps of the TensorCores of a host: ``host device core group start end``, those that all cores have."""
-    devices = activity.devices
-    cores = devices[(devices["host"] == activity.hosts[host]) & (devices["kind"] == "TPU")]["device"].tolist()
+    cores = steps.tensor_cores(activity, host)
+    if not cores:
+        return pd.DataFrame()
     own = activity.core_markers[activity.core_markers["host"] == host]
     marked = set(activity.markers.loc[activity.markers["host"] == host, "device"].tolist())
     parts = []

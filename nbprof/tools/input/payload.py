@@ -182,13 +182,31 @@ def _most(ops: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 def pipelines(run: Run) -> list[dict[str, Any]]:
     """The tf.data pipelines in the order of the frame, each with its nodes."""
-    rows = run.tf_data.pipelines.head(MOST_PIPELINES).to_dict("records")
-    return [_pipeline(row, run.tf_data.nodes, run.tf_data.slowest, run.tf_data.calls) for row in rows]
+    shown = run.tf_data.pipelines.head(MOST_PIPELINES)
+    nodes, calls = _rows(run.tf_data.nodes, shown, _WHICH), _rows(run.tf_data.calls, shown, _WHICH)
+    slowest = _rows(run.tf_data.slowest, shown, [*_WHICH, "rank"])
+    return [_pipeline(row, nodes, slowest, calls) for row in shown.to_dict("records")]
 
 
-def _pipeline(row: dict[Any, Any], nodes: pd.DataFrame, slowest: pd.DataFrame, calls: pd.DataFrame) -> dict[str, Any]:
-    advice = row.get("advice")
-    mine, parts, listed = (_of(frame, row) for frame in (nodes, slowest, calls))
+_WHICH = ["host", "pipeline"]
+_Rows = dict[tuple[Any, ...], list[dict[Any, Any]]]
+
+
+def _rows(frame: pd.DataFrame, shown: pd.DataFrame, keys: list[str]) -> _Rows:
+    """The rows of the pipelines that are shown by some columns: to look for those of each in the frame costs more than all the rest."""
+    out: _Rows = {}
+    if not len(frame) or not len(shown):
+        return out
+    mine = frame[frame["host"].isin(shown["host"]) & frame["pipeline"].isin(shown["pipeline"])]
+    if "self_ms" in mine:
+        mine = mine.assign(_own=np.nan_to_num(floats(mine["self_ms"])), _on_path=mine["critical"].fillna(False).astype(bool))
+    for row in mine.to_dict("records"):
+        out.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return out
+
+
+def _pipeline(row: dict[Any, Any], nodes: _Rows, slowest: _Rows, calls: _Rows) -> dict[str, Any]:
+    advice, which = row.get("advice"), (row["host"], row["pipeline"])
     return {
         "name": str(row["pipeline"]),
         "host": str(row.get("host", "")),
@@ -199,38 +217,30 @@ def _pipeline(row: dict[Any, Any], nodes: pd.DataFrame, slowest: pd.DataFrame, c
         "max_us": wording.real(row["max_us"]),
         "advice": advice if isinstance(advice, str) else "",
         "fix": fix_lines(row.get("fix")),
-        **_graph(mine),
-        "slowest": _slowest(parts, listed),
+        **_graph(nodes.get(which, [])),
+        # Each with the times of its iterators in it alone.
+        "slowest": [
+            {
+                "start_ms": wording.real(call["start_ms"]),
+                "duration_us": wording.real(call["duration_us"]),
+                **_graph(slowest[(*which, call["rank"])]),
+            }
+            for call in calls.get(which, [])
+            if call["rank"] < MOST_CALLS and (*which, call["rank"]) in slowest
+        ],
     }
 
 
-def _slowest(nodes: pd.DataFrame, calls: pd.DataFrame) -> list[dict[str, Any]]:
-    """The slowest calls of a pipeline, each with the times of its iterators in it alone."""
-    out = []
-    for row in calls[calls["rank"] < MOST_CALLS].to_dict("records") if len(calls) else ():
-        mine = nodes[nodes["rank"] == row["rank"]]
-        times = {"start_ms": wording.real(row["start_ms"]), "duration_us": wording.real(row["duration_us"])}
-        if len(mine):
-            out.append({**times, **_graph(mine)})
-    return out
-
-
-def _graph(nodes: pd.DataFrame) -> dict[str, Any]:
+def _graph(nodes: list[dict[Any, Any]]) -> dict[str, Any]:
     """The iterators of a graph, each with its part of their self time, and the self time of those on the critical path."""
-    own = np.nan_to_num(floats(nodes["self_ms"])) if len(nodes) else np.zeros(0)
-    on_path = nodes["critical"].fillna(False).astype(bool).to_numpy() if len(nodes) else np.zeros(0, np.bool_)
+    own = np.array([node["_own"] for node in nodes], np.float64)
+    on_path = np.array([node["_on_path"] for node in nodes], np.bool_)
     parts = 100 * own / own.sum() if own.sum() > 0 else np.full(len(own), np.nan)
-    shown = nodes.head(MOST_NODES).to_dict("records")
+    shown = nodes[:MOST_NODES]
     return {
         "critical_ms": float(own[on_path].sum()),
         "nodes": [{**_node(node), "percent": wording.real(part)} for node, part in zip(shown, parts[: len(shown)].tolist(), strict=True)],
     }
-
-
-def _of(frame: pd.DataFrame, row: dict[Any, Any]) -> pd.DataFrame:
-    """The rows of one pipeline of one host."""
-    found: pd.DataFrame = frame[(frame["pipeline"] == row["pipeline"]) & (frame["host"] == row["host"])]
-    return found
 
 
 def _node(row: dict[Any, Any]) -> dict[str, Any]:
