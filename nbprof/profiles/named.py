@@ -63,7 +63,7 @@ def schema(name: str) -> tuple[str, list[Col]]:
 
 
 def frame(profile: Profile, name: str) -> pd.DataFrame:
-    """A frame by its name in `schema`."""
+    """A frame by its name in `schema`, with the columns that are declared there."""
     found: Any = profile
     path = name
     if program := _OF_PROGRAM.fullmatch(name):
@@ -72,7 +72,9 @@ def frame(profile: Profile, name: str) -> pd.DataFrame:
         found = found[part] if isinstance(found, dict) else getattr(found, part)
         if inspect.ismethod(found):
             found = found()
-    return pd.DataFrame(found)
+    declared = [col.name for col in schema(name)[1]]
+    # Some have columns that are of use to nbprof alone.
+    return pd.DataFrame(found)[[column for column in declared if column in found.columns]]
 
 
 def selected(

@@ -117,7 +117,9 @@ def test_frames_are_listed(profile):
     assert "kernels.frame" not in frames
     assert all(f"{name} " in call("frame", SLOW).stdout for name in frames)
     for name in frames:
-        pd.testing.assert_frame_equal(named.frame(profile, name), pd.DataFrame(public(profile, name)))
+        found = named.frame(profile, name)
+        assert {*found.columns} <= {*frames[name]}
+        pd.testing.assert_frame_equal(found, pd.DataFrame(public(profile, name))[found.columns])
 
 
 def test_a_frame_in_a_pipe_is_whole_and_plain(profile):

@@ -46,8 +46,8 @@ def row(option: click.Option) -> str:
     """A row of a table."""
     names = [*option.opts, *option.secondary_opts]
     value = "" if option.is_flag else f" {option.make_metavar(click.Context(main))}"
-    said = (option.help or "").replace("|", "\\|")
-    return f"| {', '.join(f'`{name}{value}`' for name in names)} | {said} |".replace("N|NAME", "N\\|NAME").replace("NAME|N", "NAME\\|N")
+    cells = ", ".join(f"`{name}{value}`" for name in names), option.help or ""
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def table(listed: list[click.Option]) -> list[str]:
