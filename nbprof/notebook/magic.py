@@ -114,7 +114,7 @@ class NbprofMagics(Magics):
         except Help:  # argparse has printed it
             return None
         if brief := re.fullmatch(r"brief(?:\s+(\d{1,9}))?", code):
-            _show_brief(words, brief[1])
+            _show_brief(self._ip, words, brief[1])
             return None
         from nbprof.notebook.cell import Cell
 
@@ -273,12 +273,10 @@ def _last() -> Profile:
     return profile
 
 
-def _show_brief(words: Sequence[str], tokens: str | None) -> None:
+def _show_brief(shell: Any, words: Sequence[str], tokens: str | None) -> None:
     """``%nbprof brief``: as the output of the cell, where whoever reads cells finds it, a model too."""
     if words:
         raise UsageError(f"%nbprof brief takes a number of tokens and no options, not {words[0]}")
-    from IPython.display import display
-
     from nbprof.core.errors import NbprofError
 
     try:
@@ -288,7 +286,7 @@ def _show_brief(words: Sequence[str], tokens: str | None) -> None:
             text = brief(_last(), 1500 if tokens is None else int(tokens))
     except NbprofError as error:
         raise UsageError(f"%nbprof brief: {error}") from None
-    display({"text/markdown": text, "text/plain": text}, raw=True)  # type: ignore[no-untyped-call]
+    shell.display_pub.publish({"text/markdown": text, "text/plain": text})
 
 
 def _set_defaults(before: Sequence[str], after: str) -> None:

@@ -21,6 +21,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.display.categories import CATEGORIES
 from nbprof.frames import SCHEMA
 from nbprof.profiles.load import read
+from nbprof.run.many import opened
 from nbprof.run.stated import NeedsHostError
 from tests.assistant.asked import DATA, asked, one
 
@@ -235,6 +236,27 @@ def test_a_call_that_takes_long_is_answered_and_the_work_does_not_pile_up():
         assert await worker.run(lambda: 5) == 5
 
     asyncio.run(session())
+
+
+def test_what_was_opened_after_its_call_had_ended_is_there_for_the_next(monkeypatch):
+    release, times = threading.Event(), []
+
+    def slow(files, capture):
+        times.append(files.name)
+        release.wait()
+        return opened(files, capture)
+
+    monkeypatch.setattr("nbprof.assistant.reader.opened", slow)
+
+    async def session(call):
+        assert "goes on: call again" in (await call("open", path=SLOW)).value["error"]
+        release.set()
+        while (answer := await call("open", path=SLOW)).failed:
+            assert "call again" in answer.text
+        assert answer.value["id"] == "p1"
+        assert times == ["tf_slow"]
+
+    asked(session, seconds=0.3)
 
 
 def test_calls_at_the_same_time_are_answered_one_by_one():

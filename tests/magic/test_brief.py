@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.utils.capture import capture_output
 
 import nbprof
 from nbprof.profiles import load
@@ -27,10 +27,10 @@ def shell(monkeypatch):
 def test_the_cell_holds_the_brief_of_the_last_run_as_markdown_and_as_text(shell):
     profile = nbprof.load(FILE)
     for line, tokens in (("brief", 1500), ("brief 300", 300)):
-        with capture_output() as out:
-            shell.run_line_magic("nbprof", line)
+        shell.display_pub = CapturingDisplayPublisher()
+        assert shell.run_cell(f"%nbprof {line}").success
         text = nbprof.brief(profile, tokens=tokens)
-        assert [each.data for each in out.outputs] == [{"text/markdown": text, "text/plain": text}]
+        assert [each["data"] for each in shell.display_pub.outputs] == [{"text/markdown": text, "text/plain": text}]
 
 
 def test_what_cannot_be_said_is_a_usage_error(shell):
