@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from nbprof.assistant.answer import Bounds, plain, table
 from nbprof.assistant.explain import explain
 from nbprof.assistant.roots import Roots
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import RunFiles, join_some
+from nbprof.display.redact import Redactor
 from nbprof.profiles.brief import BYTES_PER_TOKEN, brief
 from nbprof.profiles.comparison import Comparison
 from nbprof.profiles.load import captured
 from nbprof.profiles.named_frame import full_name, named_frame
 from nbprof.profiles.profile import Profile
+from nbprof.profiles.redaction import redactor
 from nbprof.run.many import opened
+from nbprof.run.stated import NeedsHostError
 from nbprof.timeline import select_events
 
 MOST_OPEN = 8
 """Profiles and comparisons that are kept; the one that was not asked for longest goes first."""
 _LONGEST_FINDING = 2000
 _MOST_NAMED = 50
+_LONGEST_ERROR = 2000
+_WHOLE = 1 << 30
+_PSEUDONYM = re.compile(r"name_[0-9a-f]{8}")
 
 
 class Reader:
@@ -34,18 +43,40 @@ class Reader:
     roots : Roots
     most_rows, most_bytes : int
         Of an answer.
+    redact : bool
+        Pseudonyms in place of names, as `Profile.save` has them. Tables are filtered and sorted with these, so no question finds out by
+        trying what a name is; and they are taken where names are asked for.
     """
 
-    def __init__(self, roots: Roots, *, most_rows: int, most_bytes: int) -> None:
+    def __init__(self, roots: Roots, *, most_rows: int, most_bytes: int, redact: bool = False) -> None:
         self._roots = roots
+        self._redact = redact
+        self._names: dict[str, str] = {}
         self._bounds = Bounds(most_rows, most_bytes)
         self._tokens = int(most_bytes / 2 / BYTES_PER_TOKEN)
         self._open: OrderedDict[str, Profile | Comparison] = OrderedDict()
         self._ids: dict[Any, str] = {}
         self._count = 0
 
+    def answered(self, ask: Callable[[], dict[str, Any]], *, of_profiles: bool) -> tuple[dict[str, Any], bool]:
+        """What is answered to a call of one of the methods below, and whether it is an error: a sentence then."""
+        try:
+            value, failed = ask(), False
+        except NeedsHostError:
+            value, failed = {"error": "this needs the events of one host: `open` the profile with a host, such as 0."}, True
+        except NbprofError as error:
+            value, failed = {"error": str(error)[:_LONGEST_ERROR]}, True
+        if self._redact and of_profiles:
+            # Of a table they have been replaced before.
+            rows = value.pop("rows", None)
+            by = self._redactor()
+            value = by.tree(value) | ({} if rows is None else {"rows": rows})
+            self._names |= {pseudonym: name for name, pseudonym in by.replaced.items()}
+        return value, failed
+
     def open(self, path: str, run: str | None, host: str | int | None) -> dict[str, Any]:
         """An id and a line about a profile. The same files have the same id as long as they do not change."""
+        path, run, host = self._meant(path), self._meant(run), self._meant(host)
         files, runs = self._roots.find(path, run)
         stamp = _stamp(files)
         key = stamp, host
@@ -83,9 +114,10 @@ class Reader:
 
     def frame(self, ident: str, name: str, columns: list[str] | None, filter: str, sort: str, limit: int) -> dict[str, Any]:
         """Rows of a frame."""
-        of = self._of(ident)
+        of, name = self._of(ident), self._meant(name)
+        frame = self._shown(named_frame(of, name))
         return {"id": ident} | table(
-            named_frame(of, name), full_name(of, name), columns=columns, filter=filter, sort=sort, limit=limit, bounds=self._bounds
+            frame, full_name(of, name), columns=columns, filter=filter, sort=sort, limit=limit, bounds=self._bounds
         )
 
     def events(
@@ -102,6 +134,8 @@ class Reader:
         for text in (lane, name):
             if isinstance(text, str) and text.startswith("/") and text.endswith("/"):
                 raise NbprofError("regular expressions are not taken here; give a part of the name.")
+            if self._redact and isinstance(text, str):
+                raise NbprofError("with --redact, give the number of a lane and a time; `frame` trace.events takes a filter of names.")
         profile = self._profile(ident)
         if limit < 0:
             raise NbprofError(f"limit is a number of rows, not {limit}.")
@@ -109,7 +143,7 @@ class Reader:
             frame = profile.trace.range(from_ms, to_ms, lane)
             if name is not None:
                 frame = frame[[name in str(each) for each in frame["name"]]]
-            return {"id": ident} | table(frame, "trace.range", limit=limit, bounds=self._bounds)
+            return {"id": ident} | table(self._shown(frame), "trace.range", limit=limit, bounds=self._bounds)
         run = profile.run
         tracks = run.timeline.tracks
         picked = select_events.pick(tracks, lane, name, (from_ms, to_ms))
@@ -118,7 +152,7 @@ class Reader:
         # Of what is shown alone, for a range may hold millions.
         frame = select_events.frame(run.trace, tracks, picked[by[: min(limit, self._bounds.rows)]])
         frame = frame.sort_values("duration_us" if order == "duration" else "start_us", ascending=order == "start", kind="stable")
-        out = table(frame, "trace.events", limit=limit, bounds=self._bounds)
+        out = table(self._shown(frame), "trace.events", limit=limit, bounds=self._bounds)
         left = len(picked) - out["rows_here"]
         cut = f"{left:,} of {len(picked):,} events in the range left out" if left else out["cut"]
         return {"id": ident} | out | {"rows_in_frame": len(tracks.events), "rows_that_match": len(picked), "cut": cut}
@@ -133,6 +167,26 @@ class Reader:
     def explain(self, term: str) -> dict[str, Any]:
         """What a word means; asks no profile."""
         return explain(term)
+
+    def _redactor(self) -> Redactor:
+        runs = [run for of in self._open.values() for run in ([of.run] if isinstance(of, Profile) else [each.run for each in of.profiles])]
+        return redactor(runs)
+
+    def _shown(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """A frame as it may be seen."""
+        if not self._redact:
+            return frame
+        by = self._redactor()
+        texts = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
+        shown = frame.assign(**{name: [by.tree(plain(value, _WHOLE)) for value in frame[name]] for name in texts})
+        self._names |= {pseudonym: name for name, pseudonym in by.replaced.items()}
+        return shown
+
+    def _meant(self, text: Any) -> Any:
+        """What a text stands for in which there may be pseudonyms."""
+        if not isinstance(text, str):
+            return text
+        return _PSEUDONYM.sub(lambda found: self._names.get(found[0], found[0]), text)
 
     def _keep(self, key: Any, letter: str, what: Profile | Comparison) -> str:
         ident = self._ids.get(key)

@@ -21,7 +21,6 @@ from nbprof.assistant.worker import Worker
 from nbprof.core.errors import NbprofError
 from nbprof.core.version import __version__
 from nbprof.profiles.where import GRAMMAR
-from nbprof.run.stated import NeedsHostError
 
 SECONDS, ROWS, BYTES = 60.0, 200, 64 << 10
 """The default bounds of one answer."""
@@ -41,9 +40,7 @@ _Limit = Annotated[int, Field(description="Rows; the server has a bound of its o
 _Tokens = Annotated[int, Field(description="About how many tokens the text may take, 200 or more.")]
 
 
-def build(
-    roots: Roots, *, seconds: float = SECONDS, rows: int = ROWS, bytes: int = BYTES, through: Callable[[str], str] = lambda text: text
-) -> MCPServer[Any]:
+def build(roots: Roots, *, seconds: float = SECONDS, rows: int = ROWS, bytes: int = BYTES, redact: bool = False) -> MCPServer[Any]:
     """The server; `run("stdio")` serves.
 
     Parameters
@@ -54,28 +51,26 @@ def build(
         How long a call may take.
     rows, bytes : int
         How much an answer may hold.
-    through : callable
-        Every answer goes through it, errors too: `text -> text`.
+    redact : bool
+        Pseudonyms in place of names.
     """
     server: MCPServer[Any] = MCPServer("nbprof", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR")
     worker = Worker(seconds)
-    reader = Reader(roots, most_rows=rows, most_bytes=bytes)
+    reader = Reader(roots, most_rows=rows, most_bytes=bytes, redact=redact)
 
-    async def answer(ask: Callable[[], dict[str, Any]]) -> CallToolResult:
-        failed = False
+    async def answer(ask: Callable[[], dict[str, Any]], *, of_profiles: bool = True) -> CallToolResult:
         try:
-            text = encode(await worker.run(ask))
+            value, failed = await worker.run(lambda: reader.answered(ask, of_profiles=of_profiles))
+            text = encode(value)
             if len(text.encode()) > bytes:
                 raise NbprofError(f"the answer has {len(text.encode()):,} bytes, and the server gives {bytes:,}; ask for less.")
-        except NeedsHostError:
-            failed, text = True, encode({"error": "this needs the events of one host: `open` the profile with a host, such as 0."})
         except NbprofError as error:
-            failed, text = True, encode({"error": str(error)[:2000]})
+            failed, text = True, encode({"error": str(error)})
         except Exception as error:
             # Its text may hold anything; whoever runs the server can read it there.
             traceback.print_exc(file=sys.stderr)
             failed, text = True, encode({"error": f"nbprof failed with {type(error).__name__}; the server's stderr has the traceback."})
-        return CallToolResult(content=[TextContent(type="text", text=through(text))], is_error=failed)
+        return CallToolResult(content=[TextContent(type="text", text=text)], is_error=failed)
 
     def tool(function: Any) -> Any:
         annotations = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=roots.allow_urls)
@@ -149,6 +144,6 @@ def build(
         term: Annotated[str, Field(description="Such as self_us, kernel launch, kernels.by_name, input_wait.")],
     ) -> CallToolResult:
         """What a column, frame, rule of advice, category of step time, tab or other word of nbprof means, with units and formulas."""
-        return await answer(lambda: reader.explain(term))
+        return await answer(lambda: reader.explain(term), of_profiles=False)
 
     return server

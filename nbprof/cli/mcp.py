@@ -26,7 +26,8 @@ _NO_SDK = 'The server needs the Model Context Protocol SDK, version 2: pip insta
 )
 @click.option("--rows", type=click.IntRange(1), default=200, show_default=True, help="The most rows of an answer.")
 @click.option("--bytes", type=click.IntRange(4096), default=65536, show_default=True, help="The most bytes of an answer.")
-def command(roots: tuple[Path, ...], allow_urls: bool, seconds: float, rows: int, bytes: int) -> None:
+@click.option("--redact", is_flag=True, help="Pseudonyms in place of the names of hosts, files, ops, programs and code.")
+def command(roots: tuple[Path, ...], allow_urls: bool, seconds: float, rows: int, bytes: int, redact: bool) -> None:
     """Serve profiles to an assistant, read-only, over MCP on stdin and stdout."""
     try:
         import mcp.server.mcpserver  # noqa: F401
@@ -37,4 +38,4 @@ def command(roots: tuple[Path, ...], allow_urls: bool, seconds: float, rows: int
     from nbprof.assistant.roots import Roots
     from nbprof.assistant.server import build
 
-    build(Roots(roots or [Path.cwd()], allow_urls=allow_urls), seconds=seconds, rows=rows, bytes=bytes).run("stdio")
+    build(Roots(roots or [Path.cwd()], allow_urls=allow_urls), seconds=seconds, rows=rows, bytes=bytes, redact=redact).run("stdio")

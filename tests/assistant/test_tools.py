@@ -269,14 +269,6 @@ def test_calls_at_the_same_time_are_answered_one_by_one():
     asked(session)
 
 
-def test_every_answer_goes_through_one_function():
-    async def session(call):
-        assert (await call("open", path=SLOW)).text == "***"
-        assert (await call("brief", id="p9")).text == "***"
-
-    asked(session, through=lambda text: "***")
-
-
 def test_a_fault_of_nbprof_is_told_without_its_text(monkeypatch, capsys):
     def fault(*_):
         raise TypeError("secret of the machine")
