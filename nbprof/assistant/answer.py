@@ -12,7 +12,7 @@ import pandas as pd
 
 from nbprof.core.errors import NbprofError
 from nbprof.display.wording import plural
-from nbprof.profiles.where import where
+from nbprof.profiles.named import selected
 from nbprof.schema.frames import SCHEMA, WHERE_KNOWN
 
 LONGEST_TEXT = 400
@@ -72,17 +72,7 @@ def table(
     """
     if limit < 0:
         raise NbprofError(f"limit is a number of rows, not {limit}.")
-    chosen = where(frame, filter) if filter.strip() else frame
-    if sort:
-        key = sort.removeprefix("-")
-        _known(frame, [key])
-        try:
-            chosen = chosen.sort_values(key, ascending=not sort.startswith("-"), kind="stable", na_position="last")
-        except TypeError:
-            raise NbprofError(f"the values of {key!r} have no order.") from None
-    if columns:
-        _known(frame, columns)
-        chosen = chosen[list(dict.fromkeys(columns))]
+    chosen = selected(frame, filter, [sort] if sort else [], columns or [])
     asked = min(limit, bounds.rows)
     rows: list[list[Any]] = []
     size, shortened = _ROOM, 0
@@ -106,12 +96,6 @@ def table(
     if shortened:
         cut.append(f"{plural(shortened, 'text')} shortened to {LONGEST_TEXT} characters")
     return out | {"cut": "; ".join(cut)}
-
-
-def _known(frame: pd.DataFrame, columns: list[str]) -> None:
-    for column in columns:
-        if column not in frame.columns:
-            raise NbprofError(f"there is no column {column[:100]!r}; there are {', '.join(map(str, frame.columns))}.")
 
 
 def plain(value: Any, most: int = LONGEST_TEXT) -> Any:

@@ -16,10 +16,10 @@ from nbprof.assistant.roots import Roots
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import RunFiles, join_some
 from nbprof.display.redact import Redactor
+from nbprof.profiles import named
 from nbprof.profiles.brief import BYTES_PER_TOKEN, brief
 from nbprof.profiles.comparison import Comparison
 from nbprof.profiles.load import captured
-from nbprof.profiles.named_frame import full_name, named_frame
 from nbprof.profiles.profile import Profile
 from nbprof.profiles.redaction import redactor
 from nbprof.run.many import opened
@@ -115,9 +115,9 @@ class Reader:
     def frame(self, ident: str, name: str, columns: list[str] | None, filter: str, sort: str, limit: int) -> dict[str, Any]:
         """Rows of a frame."""
         of, name = self._of(ident), self._meant(name)
-        frame = self._shown(named_frame(of, name))
+        frame = self._shown(named.frame(of, name))
         return {"id": ident} | table(
-            frame, full_name(of, name), columns=columns, filter=filter, sort=sort, limit=limit, bounds=self._bounds
+            frame, named.full_name(name, named.names(of)), columns=columns, filter=filter, sort=sort, limit=limit, bounds=self._bounds
         )
 
     def events(

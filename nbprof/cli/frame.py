@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _ROWS = 20
 """Rows on a terminal, where nobody says how many."""
-_WHERE = "\"self_us > 100 and op.str.contains('conv')\""
+_WHERE = "\"self_us > 100 and 'conv' in op\""
 
 
 def _split(_ctx: click.Context, _param: click.Parameter, value: str | None) -> list[str]:
@@ -32,7 +32,7 @@ def _split(_ctx: click.Context, _param: click.Parameter, value: str | None) -> l
 @click.option(
     "--top", type=click.IntRange(min=0), metavar="N", help=f"At most N rows, 0 for all; by default {_ROWS} on a terminal, else all."
 )
-@click.option("--where", default="", metavar="QUERY", help=f"Only these rows, as pandas' query takes it: {_WHERE}.")
+@click.option("--where", default="", metavar="CONDITION", help=f"Only these rows: {_WHERE}.")
 @click.option("--sort", callback=_split, metavar="COLUMNS", help="Sort by these, separated by commas; -total_us: largest first.")
 @click.option("--columns", callback=_split, metavar="COLUMNS", help="Only these columns, separated by commas.")
 @click.option("--csv", "form", flag_value="csv", help="CSV with exact values; empty is NA.")
@@ -56,7 +56,8 @@ def command(
         name = ""
         schema: list[Col] = []
         if len(paths) > 1 and (named.known(paths[-1]) or not ("://" in paths[-1] or Path(paths[-1]).exists())):
-            name, schema = named.schema(paths[-1])
+            name = paths[-1]
+            schema = named.columns(named.full_name(name))
             paths = paths[:-1]
         if target is not None and form is None:
             raise click.UsageError("-o needs --csv, --json or --parquet")
@@ -86,7 +87,7 @@ def command(
 def _list(names: list[str], run: dict[str, Any]) -> None:
     from nbprof.profiles import named
 
-    columns = {name: [col.name for col in named.schema(name)[1]] for name in names}
+    columns = {name: [col.name for col in named.columns(name)] for name in names}
     if run:
         output.write_json("frame", {"run": run, "frames": [{"name": name, "columns": columns[name]} for name in names]})
     else:

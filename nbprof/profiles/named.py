@@ -1,34 +1,42 @@
-"""The frames of a profile by the names in `nbprof.frames.SCHEMA`, and the rows and columns of one that are asked for."""
+"""Public frames by their names in the schema, where "kernels.by_name" is `p.kernels.by_name()`, and the rows that are asked for."""
 
 from __future__ import annotations
 
-import ast
-import inspect
+import difflib
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import join_some
+from nbprof.profiles.where import where as rows_where
 from nbprof.schema.columns import Col
 from nbprof.schema.frames import SCHEMA, WHERE_KNOWN
 from nbprof.tools.accessor import View
 
 if TYPE_CHECKING:
+    from nbprof.profiles.comparison import Comparison
     from nbprof.profiles.profile import Profile
 
-NAMES = [name for name in SCHEMA if not name.startswith("comparison.") and name != "trace.range"]
+_OF_A_COMPARISON = "comparison."
+_OF_A_MODULE = re.compile(r"memory_viewer\[(?P<module>.+)\]\.(?P<frame>\w+)", re.DOTALL)
+OF_A_PROFILE = [name for name in SCHEMA if not name.startswith(_OF_A_COMPARISON) and name != "trace.range"]
 """Frames of one profile that need no arguments."""
-_OF_PROGRAM = re.compile(r"memory_viewer\[(.+)\]\.(\w+)")
+
+
+def names(of: Profile | Comparison) -> list[str]:
+    """The names that `frame` takes."""
+    from nbprof.profiles.comparison import Comparison
+
+    return [name for name in SCHEMA if name.startswith(_OF_A_COMPARISON)] if isinstance(of, Comparison) else OF_A_PROFILE
 
 
 def listed(profile: Profile) -> list[str]:
     """The frames that a profile has something of, as far as that is known without making them."""
     found = []
-    for name in NAMES:
+    for name in OF_A_PROFILE:
         accessor = getattr(profile, name.partition("[")[0].partition(".")[0])
         try:
             there = not isinstance(accessor, View) or accessor._there()
@@ -40,111 +48,91 @@ def listed(profile: Profile) -> list[str]:
     return found
 
 
-def known(name: str) -> str:
-    """What `SCHEMA` calls a frame: "kernels" is "kernels.frame"; '' where there is none of that name."""
-    if program := _OF_PROGRAM.fullmatch(name):
-        name = f"memory_viewer[module].{program[2]}"
-    return next((whole for whole in (name, f"{name}.frame") if whole in NAMES), "")
+def known(name: str, among: Sequence[str] = OF_A_PROFILE) -> str:
+    """What the schema calls a frame: "kernels" is "kernels.frame", "ops" of a comparison "comparison.ops"; empty where there is none."""
+    module = _OF_A_MODULE.fullmatch(name)
+    keys = (name, f"{name}.frame", f"{_OF_A_COMPARISON}{name}", f"memory_viewer[module].{module['frame']}" if module else "")
+    return next((key for key in keys if key in among), "")
 
 
-def schema(name: str) -> tuple[str, list[Col]]:
-    """The whole name of a frame, and its columns.
+def full_name(name: str, among: Sequence[str] = OF_A_PROFILE) -> str:
+    """The same.
 
     Raises
     ------
     NbprofError
-        There is none of that name; says which is meant.
+        There is no such frame; says which are near.
     """
-    whole = known(name)
-    if not whole:
-        near = get_close_matches(name, NAMES, 3, 0.5)
-        raise NbprofError(f"there is no frame {name!r}; {f'did you mean {join_some(near, 3)}?' if near else 'docs/numbers.md lists them'}")
-    return (name if _OF_PROGRAM.fullmatch(name) else whole), [*SCHEMA[whole], *WHERE_KNOWN.get(whole, [])]
+    if key := known(name, among):
+        return key
+    near = difflib.get_close_matches(name[:100], among, 3)
+    meant = f"did you mean {join_some(near, 3)}?" if near else f"there are {join_some(list(among), 100)}."
+    raise NbprofError(f"there is no frame {name[:100]!r}; {meant}")
 
 
-def frame(profile: Profile, name: str) -> pd.DataFrame:
-    """A frame by its name in `schema`, with the columns that are declared there."""
-    found: Any = profile
-    path = name
-    if program := _OF_PROGRAM.fullmatch(name):
-        found, path = profile.memory_viewer[program[1]], program[2]
-    for part in path.split("."):
-        found = found[part] if isinstance(found, dict) else getattr(found, part)
-        if inspect.ismethod(found):
-            found = found()
-    declared = [col.name for col in schema(name)[1]]
+def columns(name: str) -> list[Col]:
+    """The columns that are declared of a frame, by its name in the schema."""
+    return [*SCHEMA[name], *WHERE_KNOWN.get(name, [])]
+
+
+def frame(of: Profile | Comparison, name: str) -> pd.DataFrame:
+    """A frame of a profile or a comparison, with the columns that are declared of it.
+
+    Parameters
+    ----------
+    of : Profile or Comparison
+    name : str
+        As in `nbprof.frames.SCHEMA`, or shorter, see `known`; "memory_viewer[jit_step(3)].at_peak" names a program.
+
+    Raises
+    ------
+    NbprofError
+        There is no such frame; says which are near.
+    """
+    key = full_name(name, names(of))
+    declared = [col.name for col in columns(key)]
+    value: Any = of
+    if module := _OF_A_MODULE.fullmatch(name):
+        if module["module"] == "module":
+            raise NbprofError(f"put the name of a program for `module` in {key!r}; memory_viewer.modules lists them.")
+        value, key = cast("Profile", of).memory_viewer[module["module"]], module["frame"]
+    for part in key.removeprefix(_OF_A_COMPARISON).split("."):
+        value = value[part] if isinstance(value, dict) else getattr(value, part)
+        # Accessors are callable, too: p.roofline(...) is another roofline.
+        if callable(value) and not hasattr(value, "_repr_mimebundle_"):
+            value = value()
+    found = pd.DataFrame(value)
     # Some have columns that are of use to nbprof alone.
-    return pd.DataFrame(found)[[column for column in declared if column in found.columns]]
+    return found[[column for column in declared if column in found.columns]]
 
 
-def selected(
-    frame: pd.DataFrame, where: str = "", sort: Sequence[str] = (), columns: Sequence[str] = (), top: int | None = None
-) -> pd.DataFrame:
+def selected(frame: pd.DataFrame, where: str = "", sort: Sequence[str] = (), columns: Sequence[str] = ()) -> pd.DataFrame:
     """Some rows and columns of a frame.
 
     Parameters
     ----------
     frame : DataFrame
     where : str
-        As `DataFrame.query` takes it, of columns, numbers, texts and the methods of `.str` alone: nothing in it can act.
+        A condition, see `nbprof.profiles.where`; empty for all rows.
     sort : sequence of str
         Columns, the most important first; with a minus in front the largest first. Missing values come last.
     columns : sequence of str
         All of them by default.
-    top : int, optional
-        At most so many rows.
 
     Raises
     ------
     NbprofError
-        Not such an expression, or a column that the frame lacks; says which it has.
+        No such condition, or a column that the frame lacks; says which it has.
     """
-    if where:
-        _safe(where, frame)
-        try:
-            frame = frame.query(where, engine="python")
-        except Exception as error:
-            raise NbprofError(f"{where!r} cannot be asked of this frame: {error}") from error
+    if where.strip():
+        frame = rows_where(frame, where)
     by = [each.removeprefix("-") for each in sort]
     for each in (*by, *columns):
-        _known(each, frame)
+        if each not in frame.columns:
+            raise NbprofError(f"there is no column {each[:100]!r}; there are {', '.join(map(str, frame.columns))}.")
     if by:
         try:
             frame = frame.sort_values(by, ascending=[not each.startswith("-") for each in sort], kind="stable", na_position="last")
-        except TypeError as error:
-            raise NbprofError(f"{', '.join(by)}: values of that kind have no order") from error
-    return frame[list(columns) or list(frame.columns)][:top]
-
-
-def _known(name: str, frame: pd.DataFrame) -> None:
-    if name not in frame.columns:
-        raise NbprofError(f"the frame has no column {name!r}; it has {', '.join(map(str, frame.columns))}")
-
-
-_ALLOWED = (
-    ast.Expression, ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Mod, ast.BitAnd,
-    ast.BitOr, ast.Compare, ast.cmpop, ast.Constant, ast.List, ast.Tuple, ast.Load, ast.Name, ast.Call, ast.Attribute, ast.keyword,
-)  # fmt: skip
-_METHODS = ("isna", "notna", "isnull", "notnull", "between", "isin", "abs")
-_OF_TEXT = ("contains", "startswith", "endswith", "lower", "upper", "len")
-_WORDS = "columns, numbers, texts, comparisons, `and`, `or`, `not`, `in`, and methods such as op.str.contains('conv') or self_us.isna()"
-
-
-def _safe(where: str, frame: pd.DataFrame) -> None:
-    """Refuses what is more than a question: pandas evaluates attributes and calls of any kind, `op.to_csv('x')` among them."""
-    try:
-        tree = ast.parse(where.strip(), mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise NbprofError(f"{where!r} is no expression of {_WORDS}") from error
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            _known(node.id, frame)
-        allowed = isinstance(node, _ALLOWED)
-        if isinstance(node, ast.Call):
-            allowed = isinstance(node.func, ast.Attribute)
-        elif isinstance(node, ast.Attribute):
-            text = isinstance(node.value, ast.Attribute) and node.value.attr == "str"
-            allowed = node.attr == "str" or (id(node) in called and node.attr in (_OF_TEXT if text else _METHODS))
-        if not allowed:
-            raise NbprofError(f"{where!r} has more than {_WORDS}")
+        except TypeError:
+            raise NbprofError(f"the values of {join_some(by, 3)} have no order.") from None
+    return frame[list(dict.fromkeys(columns))] if columns else frame

@@ -99,7 +99,7 @@ def test_what_needs_one_host_says_how_to_open_it(monkeypatch):
     def apart(*_):
         raise NeedsHostError
 
-    monkeypatch.setattr("nbprof.assistant.reader.named_frame", apart)
+    monkeypatch.setattr("nbprof.profiles.named.frame", apart)
     assert "`open` the profile with a host" in one("frame", path=SLOW, name="trace.events").value["error"]
 
 

@@ -157,7 +157,7 @@ def test_what_is_not_known_is_a_dash_null_or_empty():
 
 
 def test_rows_are_chosen_sorted_and_cut(profile):
-    words = ("frame", SLOW, "ops", "--where", "self_us > 100 and op.str.contains('Map')", "--sort", "where,-total_us", "--top", "2")
+    words = ("frame", SLOW, "ops", "--where", "self_us > 100 and 'Map' in op", "--sort", "where,-total_us", "--top", "2")
     said = answer(*words, "--columns", "op,total_us")
     want = profile.ops.frame.query("self_us > 100 and op.str.contains('Map')").sort_values("total_us", ascending=False)
     assert [row["op"] for row in said["rows"]] == want["op"].tolist()[:2]
@@ -189,13 +189,13 @@ def test_no_row_is_said():
         (["ops.fram"], "ops.frame"),
         (["comparison.ops"], "no frame"),
         (["ops", "--where", "selfus > 1"], "self_us"),
-        (["ops", "--where", "op.to_csv('x.csv')"], "has more than"),
-        (["ops", "--where", "@exit()"], "no expression"),
-        (["ops", "--where", "op.__class__"], "has more than"),
-        (["ops", "--where", "op.str.__class__.mro()"], "has more than"),
-        (["ops", "--where", "len(op)"], "has more than"),
-        (["ops", "--where", "op > 3"], "cannot be asked"),
-        (["ops", "--where", "9 ** 9 ** 9"], "has more than"),
+        (["ops", "--where", "op.to_csv('x.csv')"], "no condition"),
+        (["ops", "--where", "@exit()"], "no condition"),
+        (["ops", "--where", "op.__class__"], "no condition"),
+        (["ops", "--where", "op.str.__class__.mro()"], "no condition"),
+        (["ops", "--where", "len(op)"], "no condition"),
+        (["ops", "--where", "op > 3"], "cannot be compared"),
+        (["ops", "--where", "9 ** 9 ** 9"], "no condition"),
         (["ops", "--sort", "-selfus"], "self_us"),
         (["ops", "--columns", "op,selfus"], "self_us"),
         (["-o", "x.csv"], "needs --csv"),
@@ -222,7 +222,7 @@ def test_a_terminal_gets_the_columns_that_fit(monkeypatch):
 
 def test_a_terminal_shows_what_was_sorted_by_and_the_tails_of_names(monkeypatch):
     screen = on_a_terminal(monkeypatch, width=100)
-    result = call("frame", SLOW, "ops", "--sort", "-self_us", "--where", "op.str.contains('hidden_1/Relu')")
+    result = call("frame", SLOW, "ops", "--sort", "-self_us", "--where", "'hidden_1/Relu' in op")
     head, row, *_ = screen.getvalue().splitlines()
     assert "Self µs" in head
     assert "hidden_1/Relu " in row
