@@ -32,7 +32,7 @@ def test_a_server_in_a_process_of_its_own(tmp_path):
     """As clients start it: `nbprof mcp --root DIR`, JSON-RPC on stdin and stdout."""
     server = StdioServerParameters(
         command=sys.executable,
-        args=["-c", "from nbprof.cli.mcp import command; command()", "--root", str(DATA)],
+        args=["-m", "nbprof", "mcp", "--root", str(DATA)],
         env={"PYTHONPATH": ":".join(sys.path), "NBPROF_CACHE": "0"},
         cwd=tmp_path,
     )
