@@ -97,6 +97,7 @@ class Reader:
             "summary": plain(facts["verdict_text"] or facts["verdict"] or "unknown what bounds the step"),
             "confidence": facts["confidence"],
             **{key: plain(facts.get(key)) for key in ("framework", "device_kind", "steps", "step_time_ms")},
+            "frames": named.listed(profile),
             "unknown": "null is what was not recorded; it is not 0",
         }
 
@@ -162,7 +163,7 @@ class Reader:
         comparison = Comparison([self._profile(before), self._profile(after)])
         verdict = comparison.verdict.to_dict("records")[0]
         ident = self._keep((before, after), "c", comparison)
-        return {"id": ident, "verdict": plain(verdict), **self.brief(ident, tokens)}
+        return {"id": ident, "verdict": plain(verdict), "frames": named.names(comparison), **self.brief(ident, tokens)}
 
     def explain(self, term: str) -> dict[str, Any]:
         """What a word means; asks no profile."""

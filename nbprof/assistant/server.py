@@ -105,7 +105,7 @@ def build(roots: Roots, *, seconds: float = SECONDS, rows: int = ROWS, bytes: in
     async def frame(
         id: _Id,
         name: Annotated[
-            str, Field(description="As kernels.by_name, steps.summary, ops, comparison.ops; a wrong one is answered with all.")
+            str, Field(description="As kernels.by_name or steps.summary: one of `frames`, which `open` and `compare` answer with.")
         ],
         columns: Annotated[list[str] | None, Field(description="Which columns; all when left out.")] = None,
         filter: Annotated[str, Field(description=f"A condition: {GRAMMAR}.")] = "",

@@ -20,6 +20,7 @@ from nbprof.assistant.worker import MOST_WAITING, Worker
 from nbprof.core.errors import NbprofError
 from nbprof.display.categories import CATEGORIES
 from nbprof.frames import SCHEMA
+from nbprof.profiles import named
 from nbprof.profiles.load import read
 from nbprof.run.many import opened
 from nbprof.run.stated import NeedsHostError
@@ -59,6 +60,7 @@ def test_what_a_profile_says_is_what_nbprof_says():
     async def session(call):
         before, mended = [(await call("open", path=path)).value for path in (SLOW, MENDED)]
         again = (await call("open", path=f"xspace/../{SLOW}")).value
+        assert {"ops.frame", "tf_data.nodes"} < set(before["frames"]) < set(named.names(profile))
         assert (before["id"], mended["id"], again["id"]) == ("p1", "p2", "p1")
         assert before["step_time_ms"] == pytest.approx(profile.overview["step_time_ms"])
         advice = (await call("advice", id="p1")).value["findings"]
