@@ -36,6 +36,7 @@ def _limits(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--step-time-slower", metavar="PERCENT", help='The slowdown that is too much, such as "5 %".')
 @click.option("--same-machine", is_flag=True, help="Compare step times whatever the profiles say of their machines: you vouch for it.")
 @click.option("--update", is_flag=True, help="Write the baseline instead of comparing with it.")
+@click.option("--add", is_flag=True, help="Add the step times of this run to the baseline.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcomes as JSON.")
 @click.pass_context
 def expect(
@@ -46,6 +47,7 @@ def expect(
     step_time_slower: str | None,
     same_machine: bool,
     update: bool,
+    add: bool,
     as_json: bool,
     **limits: str | None,
 ) -> None:
@@ -58,7 +60,7 @@ def expect(
 
     chain = None
     try:
-        chain = gate.expect(*paths, unknown="warn", update=update)
+        chain = gate.expect(*paths, unknown="warn", update="new" if update else "add" if add else "")
         if against is not None:
             chain.against(against, same_machine=same_machine)
         asked = {name: limits[f"max_{name}"] for name in _LIMITS if limits[f"max_{name}"] is not None}
