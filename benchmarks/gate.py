@@ -11,8 +11,8 @@ Each run is then compared, as ``step_time`` does, with a baseline of other uncha
 took, as a baseline to which runs are added at different times, and the first ones, as a baseline that is made in one go. The last line says
 how much steps differ within a recording, repeats beyond that, and runs beyond both.
 
-``simulated`` draws step times with such differences (standard deviations in percent) from normal distributions, 2,000 runs of each kind:
-what a machine would give that is as noisy, and that no one has the time to wait for.
+``simulated`` draws step times with such differences (standard deviations in percent) from normal distributions, ``--draws`` runs of each
+kind: what a machine would give that is as noisy, and that no one has the time to wait for.
 
 Outcomes: `slower`, `fine`, or `unknown`: the noise is too large to tell, and the gate says so.
 """
@@ -56,6 +56,7 @@ def main() -> None:
     parser.add_argument("--all-cores", action="store_true")
     parser.add_argument("--between-repeats", type=float, default=1.0, help="percent")
     parser.add_argument("--within", type=float, default=5.0, help="percent")
+    parser.add_argument("--draws", type=int, default=400)
     parser.add_argument("--between-runs", type=float, default=0.5, help="percent")
     options = parser.parse_args()
     options.allowed = (options.allowed or options.slower) / 100
@@ -191,8 +192,11 @@ def simulated(options: argparse.Namespace) -> None:
         return [repeat(one * (1 + options.within / 100 * rng.standard_normal(options.steps))) for one in levels]
 
     for count in OF_BASELINE:
-        levels = (1.0, 1 + options.slower / 100)
-        row("simulated", count, [[verdict([run(1.0) for _ in range(count)], run(level), options) for _ in range(2000)] for level in levels])
+        sides = [
+            [verdict([run(1.0) for _ in range(count)], run(level), options) for _ in range(options.draws)]
+            for level in (1.0, 1 + options.slower / 100)
+        ]
+        row("simulated", count, sides)
 
 
 if __name__ == "__main__":
