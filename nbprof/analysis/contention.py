@@ -12,17 +12,19 @@ FULL = 0.9
 """Where that is not known: part of the cores that were busy."""
 
 
-def sentence(measured: Mapping[str, float]) -> str:
+def sentence(measured: Mapping[str, float], least: float = OTHERS) -> str:
     """What other processes took while the profile was recorded; '' where they took little, or where it is not known.
 
     Parameters
     ----------
     measured : mapping
         What `nbprof.capture.contention.Contention.measured` gave.
+    least : float
+        The part of the cores from which on it is not little.
     """
     cores, own, others = (measured.get(key, 0.0) for key in ("cores", "own_cores", "other_cores"))
     waited = measured.get("waited_percent")
-    if not cores or others < OTHERS * cores:
+    if not cores or others < least * cores:
         return ""
     part = f"{others:.1f} of the {cores:.0f} cores" if cores > 1 else f"{100 * others:.0f}% of the core"
     used = f"Other processes used {part} while this was recorded"

@@ -38,6 +38,7 @@ def _limits(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--step-time-slower", metavar="PERCENT", help='The slowdown that is too much, such as "5 %".')
 @click.option("--same-machine", is_flag=True, help="Compare step times whatever the profiles say of their machines: you vouch for it.")
 @click.option("--update", is_flag=True, help="Write the baseline instead of comparing with it.")
+@click.option("--add", is_flag=True, help="Add the step times of this run to the baseline.")
 @output.as_json
 def command(
     paths: tuple[str, ...],
@@ -45,6 +46,7 @@ def command(
     step_time_slower: str | None,
     same_machine: bool,
     update: bool,
+    add: bool,
     as_json: bool,
     **limits: str | None,
 ) -> int:
@@ -54,7 +56,7 @@ def command(
     """
     from nbprof.gate import expect as gate
 
-    chain = gate.expect(*paths, unknown="warn", update=update)
+    chain = gate.expect(*paths, unknown="warn", update="new" if update else "add" if add else "")
     try:
         if against is not None:
             chain.against(against, same_machine=same_machine)

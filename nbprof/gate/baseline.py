@@ -17,12 +17,13 @@ from nbprof.analysis.compare.repeats import Repeat
 from nbprof.core.errors import NbprofError
 from nbprof.core.whole import written
 from nbprof.gate.figures import KINDS, figure, repeats
-from nbprof.profiles.comparison import side
 from nbprof.run.run import Run
 
 VERSION = 1
 MOST_NAMES = 50
 """Ops and kernels that are kept: so many of the most time, and so many of the most calls."""
+MOST_RUNS = 20
+"""Runs whose step times are kept."""
 MOST_NAMED = 5
 """Ops or kernels that a failure names."""
 _KEPT = {"kernels": ("kernel",), "ops": ("where", "type", "op")}
@@ -39,7 +40,8 @@ class Baseline:
     ----------
     counts : dict
         By the names of `KINDS`; those that were known.
-    repeats : list of Repeat
+    runs : list of list of Repeat
+        Step times of each run that was added, with its repeats.
     machine : dict
         See `machine_of`.
     kernels, ops : list of dict
@@ -49,7 +51,7 @@ class Baseline:
     """
 
     counts: dict[str, float] = field(default_factory=dict)
-    repeats: list[Repeat] = field(default_factory=list)
+    runs: list[list[Repeat]] = field(default_factory=list)
     machine: dict[str, str] = field(default_factory=dict)
     kernels: list[dict[str, Any]] = field(default_factory=list)
     ops: list[dict[str, Any]] = field(default_factory=list)
@@ -59,13 +61,13 @@ class Baseline:
     def of(cls, runs: Sequence[Run]) -> Baseline:
         """The baseline that some repeats make. What is not certain is not in it."""
         found = {name: figure(runs, name) for name in KINDS}
-        times, doubt = repeats(runs)
-        mine = side(runs[0], "")
+        times, _ = repeats(runs)
+        mine = _side(runs[0])
         kernels, more_kernels = _names(mine.kernels.rename(columns={"total_us": "us"}), _KEPT["kernels"], len(mine.steps))
         ops, more_ops = _names(mine.ops.rename(columns={"self_us": "us"}), _KEPT["ops"], len(mine.steps))
         return cls(
             counts={name: one.value for name, one in found.items() if one.value is not None and not one.unknown},
-            repeats=[] if doubt else times,
+            runs=[times] if times else [],
             machine=machine_of(runs[0]),
             kernels=kernels,
             ops=ops,
@@ -87,7 +89,10 @@ class Baseline:
                 raise NbprofError(f"{path} is a baseline of another version of nbprof: write it again with --nbprof-update")
             return cls(
                 counts={str(name): _number(value) for name, value in values["counts"].items()},
-                repeats=[Repeat(**{name: _number(one[name]) for name in _TIMES}, steps=int(one["steps"])) for one in values["repeats"]],
+                runs=[
+                    [Repeat(**{name: _number(one[name]) for name in _TIMES}, steps=int(one["steps"])) for one in run]
+                    for run in values["runs"]
+                ],
                 machine={str(name): str(value) for name, value in values["machine"].items()},
                 kernels=[_row(row, _KEPT["kernels"]) for row in values["kernels"]],
                 ops=[_row(row, _KEPT["ops"]) for row in values["ops"]],
@@ -120,12 +125,18 @@ class Baseline:
         for name, values in (("counts", {key: _rounded(value, 12) for key, value in self.counts.items()}), ("machine", self.machine)):
             rows = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in sorted(values.items())]
             parts.append(f'"{name}": {{\n' + ",\n".join(rows) + "\n }" if rows else f'"{name}": {{}}')
-        times = [{key: _rounded(value, 5) for key, value in one._asdict().items()} for one in self.repeats]
-        for name, listed in (("repeats", times), ("kernels", self.kernels), ("ops", self.ops)):
+        for name, listed in (("kernels", self.kernels), ("ops", self.ops)):
             rows = [f"  {json.dumps(one)}" for one in listed]
             parts.append(f'"{name}": [\n' + ",\n".join(rows) + "\n ]" if rows else f'"{name}": []')
+        times = [[json.dumps({key: _rounded(value, 5) for key, value in one._asdict().items()}) for one in run] for run in self.runs]
+        rows = ["  [\n   " + ",\n   ".join(run) + "\n  ]" for run in times]
+        parts.append('"runs": [\n' + ",\n".join(rows) + "\n ]" if rows else '"runs": []')
         parts.append(f'"truncated": {json.dumps(self.truncated)}')
         return "{\n " + ",\n ".join(parts) + "\n}\n"
+
+    def add(self, other: Baseline) -> None:
+        """Add the step times of another run; of more than `MOST_RUNS`, the last are kept."""
+        self.runs = [*self.runs, *other.runs][-MOST_RUNS:]
 
     def changes(self, run: Run, what: str, of: str) -> list[str]:
         """The kernels or ops that changed most since, as short texts.
@@ -144,10 +155,10 @@ class Baseline:
         before = Side("", pd.DataFrame(index=[0]), _NONE["ops"], _NONE["kernels"], pd.DataFrame())
         if what == "kernels":
             before.kernels = frame.rename(columns={"us": "total_us", "calls": "occurrences"})
-            rows = compare.kernels(before, side(run, ""))
+            rows = compare.kernels(before, _side(run))
         else:
             before.ops = frame.rename(columns={"us": "self_us", "calls": "occurrences"})
-            rows = compare.ops(before, side(run, ""))
+            rows = compare.ops(before, _side(run))
         if self.truncated and len(frame) >= MOST_NAMES:
             # What is not among the largest of either kind may have been there before.
             least = {column: frame[column].nlargest(MOST_NAMES).min() for column in ("us", "calls")}
@@ -194,6 +205,11 @@ _NONE = {
     "ops": pd.DataFrame({name: pd.Series([], dtype=object) for name in ("where", "type", "op", "self_us", "occurrences")}),
     "kernels": pd.DataFrame({name: pd.Series([], dtype=object) for name in ("kernel", "total_us", "occurrences")}),
 }
+
+
+def _side(run: Run) -> Side:
+    """What is compared of a run here: nothing that needs a verdict."""
+    return Side("", run.steps, run.ops_in_steps, run.kernels_in_steps, run.input_ops)
 
 
 def _names(frame: pd.DataFrame, keys: tuple[str, ...], steps: int) -> tuple[list[dict[str, Any]], bool]:

@@ -13,10 +13,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from nbprof.analysis.compare import repeats as compare_repeats
+from nbprof.capture.block import profile as block
 from nbprof.core.errors import NbprofError
 from nbprof.gate import policy
 from nbprof.gate.baseline import Baseline, another, machine_of
-from nbprof.gate.figures import KINDS, contention, figure, repeats
+from nbprof.gate.figures import KINDS, figure, repeats
 from nbprof.gate.limits import amount, fraction
 from nbprof.gate.record import Repeated
 from nbprof.profiles.load import read
@@ -87,11 +88,11 @@ class _State:
 
 
 def expect(
-    profile: Profile | Source,
+    profile: Profile | block | Source,
     /,
-    *others: Profile | Source,
+    *others: Profile | block | Source,
     unknown: str | None = None,
-    update: bool | None = None,
+    update: str | None = None,
 ) -> Expectation:
     """Say what a profile must not exceed.
 
@@ -101,15 +102,16 @@ def expect(
 
     Parameters
     ----------
-    profile : Profile, str or path
-        A profile, or whatever `nbprof.load` takes; what the fixture `nbprof_profile` gives has its repeats with it.
+    profile : Profile, nbprof.profile, str or path
+        A profile, a block that was recorded, or whatever `nbprof.load` takes; what the fixture `nbprof_profile` gives has its repeats.
     *others
-        Repeats of the same run: step times need `nbprof.analysis.compare.repeats.LEAST` recordings or more.
+        Repeats of the same run.
     unknown : {"fail", "warn", "skip"}, optional
         What is done where a figure is not known; by default what `--nbprof-unknown` says, else `fail` where the environment has `CI` and
         `warn` elsewhere.
-    update : bool, optional
-        Write the baseline instead of comparing with it; by default what `--nbprof-update` says.
+    update : {"new", "add", ""}, optional
+        `new` writes the baseline instead of comparing with it, `add` adds the step times of this run to those that it has; by default what
+        `--nbprof-update` and `--nbprof-add` say.
 
     Returns
     -------
@@ -125,10 +127,16 @@ def expect(
     >>> nbprof.expect(p).kernels(max=410).syncs(max=0).peak_memory(max="1.2 GB").verify()   # doctest: +SKIP
     >>> nbprof.expect(p).against("baselines/step.json").kernels().step_time(slower="5 %").verify()   # doctest: +SKIP
     """
-    profiles: list[Profile] = []
-    for one in (profile, *others):
-        profiles += one.repeats if isinstance(one, Repeated) else [one if isinstance(one, Profile) else read(one)]
+    profiles = [found for one in (profile, *others) for found in _profiles(one)]
     return Expectation(profiles, unknown=unknown, update=update)
+
+
+def _profiles(one: Profile | block | Source) -> list[Profile]:
+    if isinstance(one, block):
+        if one.result is None:
+            raise NbprofError(f"nothing was recorded: {one._reason}")
+        return [one.result]
+    return list(one.repeats) if isinstance(one, Repeated) else [one if isinstance(one, Profile) else read(one)]
 
 
 class Expectation:
@@ -137,12 +145,14 @@ class Expectation:
     A count takes `max`, the most that passes; without it, what the baseline has. Each check takes `unknown` as `expect` does.
     """
 
-    def __init__(self, profiles: list[Profile], *, unknown: str | None = None, update: bool | None = None) -> None:
+    def __init__(self, profiles: list[Profile], *, unknown: str | None = None, update: str | None = None) -> None:
         held = policy.current()
         self.profiles = profiles
         self._runs = [profile.run for profile in profiles]
         self._unknown = held.unknown if unknown is None else policy.checked(unknown)
         self._update = held.update if update is None else update
+        if self._update not in ("", *policy.UPDATES):
+            raise NbprofError(f"update may be 'new' or 'add', not {update!r}")
         self._policy = held
         self._path: Path | None = None
         self._same_machine = False
@@ -172,7 +182,7 @@ class Expectation:
 
     def known(self) -> list[str]:
         """The counts that the baseline has, or all where it is to be written or is not there."""
-        if self._path is None or self._update or not self._path.exists():
+        if self._path is None or self._update == "new" or not self._path.exists():
             return list(KINDS)
         held = Baseline.read(self._path).counts
         return [name for name in KINDS if name in held]
@@ -319,7 +329,15 @@ class Expectation:
         target = path.resolve()
         if target in self._policy.written:
             raise NbprofError(f"{path} was written by another expectation of this session: give each a baseline of its own")
-        self._baseline = Baseline.of(self._runs)
+        mine = Baseline.of(self._runs)
+        if self._update == "add" and path.exists():
+            self._baseline = Baseline.read(path)
+            reason = "" if self._same_machine else another(self._baseline.machine, mine.machine)
+            if reason:
+                raise NbprofError(f"{path}: the step times of this run were not added: {reason}")
+            self._baseline.add(mine)
+        else:
+            self._baseline = mine
         self._baseline.write(path)
         self._policy.written.add(target)
 
@@ -329,7 +347,7 @@ class Expectation:
             what = "slower= needs a baseline" if name == "step_time" else "no max= was given, nor a baseline"
             raise NbprofError(f"{name}: {what}: put .against(path) into the chain")
         if self._baseline is None:
-            return f"there is no baseline {self._path}: pytest --nbprof-update, or verify with update=True, writes it"
+            return f"there is no baseline {self._path}: pytest --nbprof-update writes it, as does update='new'"
         return self._baseline
 
     def _count(self, name: str, limit: float | None, unknown: str) -> Outcome:
@@ -340,7 +358,7 @@ class Expectation:
             baseline = self._compared(name)
             if isinstance(baseline, str):
                 return Outcome(name, FAIL, f"{kind.title}: {baseline}", found.value, unknown=unknown)
-            if self._update:
+            if self._update == "new":
                 return self._written(name, kind.title, found.value, found.unknown, unknown)
             if name not in baseline.counts:
                 text = f"{kind.title}: the baseline does not have it; write it again where it is known"
@@ -362,31 +380,28 @@ class Expectation:
         baseline = self._compared("step_time")
         if isinstance(baseline, str):
             return Outcome("step_time", FAIL, f"{title}: {baseline}", value, unknown=unknown)
-        least = compare_repeats.LEAST
-        if not reason and len(times) < least:
-            reason = f"one recording does not show the noise between recordings: give {least} repeats or more, 10 are recommended"
         if self._update:
             return self._written("step_time", title, value, reason, unknown)
-        if not reason and len(baseline.repeats) < least:
-            reason = "the baseline has no repeats of a recording without doubts: write it again with repeats"
         if not reason and not self._same_machine:
             reason = another(baseline.machine, machine_of(self._runs[0]))
+        if not reason and len(baseline.runs) < compare_repeats.LEAST:
+            had = "one run" if baseline.runs else "no run"
+            reason = f"the baseline has the step times of {had}, which does not show the noise between runs: add 10 with --nbprof-add"
         if reason:
             return Outcome("step_time", UNKNOWN, f"{title}: {reason}", value, unknown=unknown)
-        found = compare_repeats.slowdown(baseline.repeats, times, allowed)
-        return self._told(found, allowed, len(baseline.repeats), unknown)
+        found = compare_repeats.slowdown(baseline.runs, times, allowed)
+        return self._told(found, allowed, f"{len(baseline.runs)} runs", unknown)
 
-    def _told(self, found: compare_repeats.Slowdown, allowed: float, before: int, unknown: str) -> Outcome:
+    def _told(self, found: compare_repeats.Slowdown, allowed: float, runs: str, unknown: str) -> Outcome:
         step = "step time" if found.of == "mean" else "typical step time"
         values = f"{step}: {found.after:.4g} ms, {found.before:.4g} ms in the baseline"
-        change = f"{100 * found.change:+.1f} ± {100 * found.margin:.1f} % (99 %; {len(self._runs)} and {before} repeats)".replace("-", "−")
-        busy = contention(self._runs)
+        change = f"{100 * found.change:+.1f} ± {100 * found.margin:.1f} % (99 %; {runs} in the baseline)".replace("-", "−")
         outcome = {compare_repeats.SLOWER: FAIL, compare_repeats.FINE: PASS}.get(found.kind, UNKNOWN)
         text = f"{values}: {change}"
         if outcome == UNKNOWN:
-            text += f"; the noise between repeats is too large to tell whether it is {100 * allowed:g} % slower: record more repeats"
-        if outcome != PASS and busy:
-            text += f"; {busy[:1].lower()}{busy[1:].rstrip('.')}"
+            text += f"; the noise between runs is too large to tell whether it is {100 * allowed:g} % slower: add runs to the baseline"
+        if found.change + found.margin < -allowed:
+            text += "; write the baseline again, or it lets a slowdown of as much pass"
         changed = self._changed("ops", "us") if outcome == FAIL else ()
         return Outcome("step_time", outcome, text, found.after, found.before * (1 + allowed), changed, unknown)
 

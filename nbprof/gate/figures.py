@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from nbprof.analysis import contention
 from nbprof.analysis.compare.compare import STEP, by_step
 from nbprof.analysis.compare.repeats import Repeat, repeat
 from nbprof.analysis.device_time.use import costs
@@ -12,6 +13,9 @@ from nbprof.analysis.steps.per_step import Count, counts
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import size_text
 from nbprof.run.run import Run
+
+DISTURBED = 0.05
+"""Part of the cores that others took, while threads waited for one: less than for a verdict (20 %), since 5 % of a step count here."""
 
 
 class Kind(NamedTuple):
@@ -79,16 +83,26 @@ def doubt(run: Run) -> str:
 
 
 def repeats(runs: Sequence[Run]) -> tuple[list[Repeat], str]:
-    """The step times of each repeat, and why they are not certain."""
+    """The step times of each repeat that other processes did not disturb, and why times are not certain.
+
+    A baseline that was recorded on a busy machine would let any slowdown pass on a quiet one, and the other way round.
+    """
     times = [by_step(run.steps)[STEP] for run in runs]
     if not all(len(each) for each in times):
         return [], "no steps were found, so step time is unknown: mark them with nbprof.steps() or nbprof.step()"
-    return [repeat(each) for each in times], next((reason for run in runs if (reason := doubt(run))), "")
+    if reason := next((reason for run in runs if (reason := doubt(run))), ""):
+        return [], reason
+    busy = [disturbed(run) for run in runs]
+    found = [repeat(each) for each, other in zip(times, busy, strict=True) if not other]
+    if not found:
+        first = busy[0].rstrip(".")
+        return [], f"other processes disturbed every recording: {first[:1].lower()}{first[1:]}"
+    return found, ""
 
 
-def contention(runs: Sequence[Run]) -> str:
-    """What other processes took while one of the repeats was recorded; '' if little."""
-    return next((str(text) for run in runs if (text := run.overview.get("contention"))), "")
+def disturbed(run: Run) -> str:
+    """What other processes took while a run was recorded; '' if little, or if it is not known."""
+    return contention.sentence(run.capture.contention, DISTURBED) if run.capture is not None else ""
 
 
 def _of_steps(name: str) -> Callable[[Run], Count]:

@@ -27,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of the gate."""
     group = parser.getgroup("nbprof", "nbprof: expectations of profiles")
     group.addoption("--nbprof-update", action="store_true", help="write the baselines of nbprof.expect instead of comparing with them")
+    group.addoption("--nbprof-add", action="store_true", help="add the step times of this run to the baselines: same code, another time")
     group.addoption(
         "--nbprof-unknown",
         choices=policy.UNKNOWN,
@@ -45,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Say how expectations are held in this process."""
     held = policy.Policy(
         unknown=config.getoption("nbprof_unknown") or policy.usual(),
-        update=bool(config.getoption("nbprof_update")),
+        update="new" if config.getoption("nbprof_update") else "add" if config.getoption("nbprof_add") else "",
         root=config.rootpath,
         pending=[],
     )

@@ -12,6 +12,8 @@ from nbprof.core.errors import NbprofError
 if TYPE_CHECKING:
     from nbprof.gate.expect import Expectation
 
+UPDATES = ("new", "add")
+"""What may be done to a baseline instead of comparing with it: write it, or add the step times of a run to it."""
 UNKNOWN = ("fail", "warn", "skip")
 """What an unknown figure does: fail, only say so, or skip the test."""
 
@@ -42,8 +44,8 @@ class Policy:
     ----------
     unknown : str
         One of `UNKNOWN`.
-    update : bool
-        Whether baselines are written.
+    update : str
+        `new` writes baselines, `add` adds the step times of a run to them; '' compares.
     root : Path, optional
         The folder that paths of baselines are relative to; the working directory when left out.
     pending : list of Expectation, optional
@@ -53,7 +55,7 @@ class Policy:
     """
 
     unknown: str = field(default_factory=usual)
-    update: bool = False
+    update: str = ""
     root: Path | None = None
     pending: list[Expectation] | None = None
     written: set[Path] = field(default_factory=set)

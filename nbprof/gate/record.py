@@ -9,10 +9,11 @@ from typing import Any
 from nbprof.capture.block import profile
 from nbprof.capture.steps import step
 from nbprof.core.errors import CaptureError, NbprofError
+from nbprof.gate.figures import disturbed
 from nbprof.profiles.profile import Profile
 
-REPEATS = 10
-"""Recordings of a run by default: with so many, a slowdown of 5 % is caught where they differ by 2 % (docs/gate.md)."""
+REPEATS = 5
+"""Recordings of a run by default."""
 
 
 class Repeated(Profile):
@@ -34,8 +35,8 @@ def record(
     """Record a callable: each call of it is one step.
 
     It is called `warmup` times without a recording, so that it is compiled and its caches are warm. Then `repeats` recordings are made in
-    turn, each of one call that starts the profiler up and is in no average, and of `steps` calls. Arrays of JAX that it returns are
-    waited for within the step, since JAX computes ahead.
+    turn, each of one call that starts the profiler up and is in no average, and of `steps` calls; one that other processes disturbed is
+    made again, at most as many more in all. Arrays of JAX that it returns are waited for within the step, since JAX computes ahead.
 
     Parameters
     ----------
@@ -46,7 +47,7 @@ def record(
         Calls per recording, 2 or more.
     warmup : int
     repeats : int
-        Counts need one; step times need several, and 10 are recommended.
+        Counts need one; the noise of step times becomes less with several.
     **options
         The options of `nbprof.profile`. Nothing is kept unless `save` or `logdir` is given.
 
@@ -65,7 +66,8 @@ def record(
     for _ in range(warmup):
         _settled(function(*args))
     found: list[Profile] = []
-    for _ in range(repeats):
+    quiet = 0
+    while quiet < repeats and len(found) < 2 * repeats:
         with profile(warmup=1, **given) as block:
             for _ in range(steps + 1):
                 with step():
@@ -73,6 +75,7 @@ def record(
         if block.result is None:
             raise CaptureError(f"nothing was recorded: {block._reason}")
         found.append(block.result)
+        quiet += repeats == 1 or not disturbed(block.result.run)
     return Repeated(found)
 
 

@@ -1,8 +1,10 @@
-"""Is a run slower than its baseline, where both were recorded several times in turn? The decision of a gate.
+"""Is a run slower than its baseline? The decision of a gate.
 
-Steps of one recording vary less than recordings do: the spread within a recording alone would call every second recording of the same
-program a change. So each repeat counts as one value, and the noise between repeats is that of the values. The spread within the repeats
-is a floor below it, so that a few repeats which agree by chance do not look more certain than their steps are.
+Steps of one recording vary less than recordings do, and recordings that are made in turn less than runs at different times: by what other
+work does to caches and clocks meanwhile. By the spread within one run of ten repeats, 7 of 120 runs of an unchanged program were slower
+(benchmarks/gate.py measured it). So a baseline has several runs, each of several repeats; each run counts as one value, and the noise is
+that of the values. The spread within runs is a floor below it, so that a few runs which agree by chance do not look more certain than
+they are.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from nbprof.analysis.compare.welch import TRIM, Floats, effective_size, interval
 LEVEL = 0.99
 """Two-sided; a slowdown is found by chance in at most one of 200 comparisons of mean steps, and of typical steps: in 1 % of both."""
 LEAST = 2
-"""Repeats on a side: one shows nothing of the noise between repeats."""
+"""Runs of a baseline: one shows nothing of the noise between runs."""
 SLOWER, FINE, UNKNOWN = "slower", "fine", "unknown"
 
 
@@ -87,8 +89,8 @@ def repeat(times: Floats) -> Repeat:
     )
 
 
-def slowdown(before: Sequence[Repeat], after: Sequence[Repeat], allowed: float) -> Slowdown:
-    """Whether the repeats `after` are slower than those of the baseline.
+def slowdown(before: Sequence[Sequence[Repeat]], after: Sequence[Repeat], allowed: float) -> Slowdown:
+    """Whether a run is slower than the runs of the baseline.
 
     With the interval of the slowdown, a run is slower if that lies above 0 and does not exclude the slowdown that is not allowed; fine if
     it excludes that; else the noise is too large to tell. The mean step and the typical one are asked: either may be slower, as a
@@ -96,7 +98,9 @@ def slowdown(before: Sequence[Repeat], after: Sequence[Repeat], allowed: float) 
 
     Parameters
     ----------
-    before, after : sequence of Repeat
+    before : sequence of sequence of Repeat
+        The repeats of each run of the baseline, as it was recorded again and again.
+    after : sequence of Repeat
     allowed : float
         The slowdown that is too much, as a fraction.
     """
@@ -105,20 +109,36 @@ def slowdown(before: Sequence[Repeat], after: Sequence[Repeat], allowed: float) 
     return mean if mean.kind == SLOWER and typical.kind != SLOWER else typical
 
 
-def _one(before: Sequence[Repeat], after: Sequence[Repeat], of: str, error: str, allowed: float) -> Slowdown:
-    sides = [
-        (np.array([getattr(one, of) for one in side]), np.array([getattr(one, error) for one in side]), side) for side in (before, after)
-    ]
-    was, now = (float(values.mean()) for values, _, _ in sides)
+def _one(before: Sequence[Sequence[Repeat]], after: Sequence[Repeat], of: str, error: str, allowed: float) -> Slowdown:
+    runs = [run for run in before if run]
+    means = np.array([np.mean([getattr(one, of) for one in run]) for run in runs])
+    was = float(means.mean()) if len(runs) else math.nan
+    now = float(np.mean([getattr(one, of) for one in after])) if len(after) else math.nan
     change = now / was - 1
-    if min(len(before), len(after)) < LEAST:
+    if len(runs) < LEAST or not len(after):
         return Slowdown(UNKNOWN, of, was, now, change, math.nan)
-    parts, freedoms = [], []
-    for values, errors, side in sides:
-        between = float(values.var(ddof=1)) / len(values)
-        within = float(np.nanmean(errors**2)) / len(values) if not np.isnan(errors).all() else 0.0
-        parts.append(max(between, within))
-        freedoms.append(float(len(values) - 1 if between >= within else sum(one.steps for one in side) - len(values)))
+    between = float(means.var(ddof=1)), float(len(runs) - 1)
+    # The repeats within the runs cannot make these less certain than they are.
+    each = [_variance(run, of, error) for run in runs]
+    floor = float(np.mean([variance for variance, _ in each])), sum(freedom for _, freedom in each)
+    noise = max(between, floor)
+    own = _variance(after, of, error)
+    if own[0] > noise[0]:
+        parts, freedoms = [noise[0] / len(runs), own[0]], [noise[1], own[1]]
+    else:
+        # One run more, drawn from the same noise.
+        parts, freedoms = [noise[0] * (1 + 1 / len(runs))], [noise[1]]
     margin = interval(now - was, parts, freedoms, LEVEL).margin / was
     kind = SLOWER if change - margin > 0 and change + margin >= allowed else FINE if change + margin < allowed else UNKNOWN
     return Slowdown(kind, of, was, now, change, margin)
+
+
+def _variance(run: Sequence[Repeat], of: str, error: str) -> tuple[float, float]:
+    """The variance of the mean of a run by its own repeats, not below that by their steps, and its degrees of freedom."""
+    values, errors = (np.array([getattr(one, name) for one in run]) for name in (of, error))
+    within = (
+        float(np.nanmean(errors**2)) / len(run) if not np.isnan(errors).all() else 0.0,
+        float(max(sum(one.steps for one in run) - len(run), 1)),
+    )
+    between = (float(values.var(ddof=1)) / len(run), float(len(run) - 1)) if len(run) > 1 else (0.0, 1.0)
+    return max(between, within)

@@ -113,12 +113,13 @@ def _compilations(activity: Activity, used: pd.DataFrame) -> Count:
     functions = activity.functions
     mode = activity.texts.values[functions["mode"].to_numpy(np.int64)].astype(str) if len(functions) else np.zeros(0, "U1")
     traced = functions[np.char.startswith(mode, _TRACED)] if len(functions) else functions
+    # What is traced again may be compiled at once: that is one.
+    spans = pd.concat([rows[["event", "host", "start", "end"]] for rows in (compiling, traced)])
+    began = spans.groupby("event")["start"].transform("min")
     for host, begin in used.groupby("host", sort=False)["start_ms"].min().items():
         number = activity.hosts.index(str(host))
-        for spans in (compiling, traced):
-            # One that began before ran into these steps; its steps are not what is averaged.
-            mine = spans[(spans["host"] == number) & (spans["start"] >= round(float(begin) * 1e9))]
-            found += _apart(mine)
+        # One that began before ran into these steps: it is of warm-up.
+        found += _apart(spans[(spans["host"] == number) & (began >= round(float(begin) * 1e9))])
     if not found and not (activity.framework in _SAY_COMPILING and activity.has_host_ops):
         return Count(None, "the recording has no ops of the host, or is of a framework that does not record when it compiles")
     return Count(float(found))
