@@ -139,7 +139,7 @@ def test_memory_over_time_is_that_of_the_host_with_the_highest_peak(tmp_path):
         (out / f"host{i}.xplane.pb").write_bytes(training_run(block=100 * batch) + chunk(4, f"host{i}"))
     p, joint = load(out, executor=1), load(out)
     drawn, all_of_them = p.payload()["memory"], joint.payload()["memory"]
-    assert drawn["of"].startswith("The timeline is that of **host1**")
+    assert drawn["of"].startswith("Shown is **host1**, which has the highest peak")
     assert [one["memory_id"] for one in drawn["ids"]] == [one["memory_id"] for one in all_of_them["ids"] if "host1" in one["memory_id"]]
     wanted = next(one for one in all_of_them["ids"] if "host1" in one["memory_id"])
     np.testing.assert_allclose(drawn["ids"][0]["time_ms"], wanted["time_ms"])
