@@ -151,6 +151,17 @@ def test_memory_over_time_is_that_of_the_host_with_the_highest_peak(tmp_path):
         p.memory.figure(memory_id="host2 mklcpu")
 
 
+def test_hosts_that_ran_no_programs_have_steps_without_their_ops(tmp_path):
+    path = uneven_hosts(tmp_path, 2)
+    (path / "host0b.xplane.pb").write_bytes(training_run() + chunk(4, "host0b"))
+    apart, joint = load(path, executor=1), load(path)
+    for name in ("roofline.steps", "hlo.frame", "op_profile.frame"):
+        assert_same(name, public(apart, name), public(joint, name))
+    steps = apart.roofline.steps
+    assert steps.groupby("host")["unknown_fraction"].count().ne(0).sum() == 2
+    assert steps["host"].nunique() == 3
+
+
 def test_programs_beyond_the_memory_that_they_may_take_are_listed_and_not_read(tmp_path, monkeypatch):
     path = uneven_hosts(tmp_path, 3)
     monkeypatch.setattr(combine, "MOST_BYTES_OF_PROGRAMS", 0)
