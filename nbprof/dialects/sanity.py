@@ -84,21 +84,37 @@ def unlaunched(count: int, total: int) -> list[Note]:
     return [Note("warning" if count > _SERIOUS * total else "info", text)]
 
 
-def hosts(trace: Trace) -> list[Note]:
-    """Hosts that recorded nothing, that lack the devices the others have, or that recorded at another time."""
-    if len(trace.hosts) < 2 or not len(trace.events):
+def recorded(trace: Trace) -> pd.DataFrame:
+    """What each host recorded: `host`, `events`, `on_device` (those of devices), `start` and `end` of all of them in ps."""
+    events, lanes = trace.events, trace.lanes
+    out = pd.DataFrame({"host": trace.hosts}).set_index("host")
+    out["events"] = lanes.groupby("host")["events"].sum()
+    out["on_device"] = lanes[lanes["kind"] == "device"].groupby("host")["events"].sum()
+    first = np.flatnonzero(np.diff(events.lane, prepend=-1))
+    ends = np.maximum.reduceat(events.end, first) if len(first) else np.zeros(0, np.int64)
+    spans = pd.DataFrame({"host": lanes["host"].to_numpy()[events.lane[first]], "start": events.start[first], "end": ends})
+    out = out.join(spans.groupby("host").agg({"start": "min", "end": "max"}))
+    return out.fillna(0).astype(np.int64).reset_index()
+
+
+def hosts(recorded: pd.DataFrame) -> list[Note]:
+    """Hosts that recorded nothing, that lack the devices the others have, or that recorded at another time.
+
+    Parameters
+    ----------
+    recorded : DataFrame
+        Of all hosts, times on the clock of the run.
+    """
+    if len(recorded) < 2 or not recorded["events"].any():
         return []
-    lanes = trace.lanes
     notes: list[Note] = []
-    count = lanes.groupby("host")["events"].sum()
-    on_device = lanes[lanes["kind"] == "device"].groupby("host")["events"].sum()
-    empty = [h for h in trace.hosts if not count.get(h, 0)]
-    if empty:
-        notes.append(Note("warning", f"{_list(empty)} recorded no events."))
-    bare = [h for h in trace.hosts if h not in empty and not on_device.get(h, 0)]
-    if len(on_device[on_device > 0]) and bare:
-        notes.append(Note("warning", f"{_list(bare)} recorded no device, although other hosts did."))
-    apart = _apart(trace)
+    empty = recorded["events"] == 0
+    if empty.any():
+        notes.append(Note("warning", f"{_list(recorded.loc[empty, 'host'].tolist())} recorded no events."))
+    bare = ~empty & (recorded["on_device"] == 0)
+    if recorded["on_device"].any() and bare.any():
+        notes.append(Note("warning", f"{_list(recorded.loc[bare, 'host'].tolist())} recorded no device, although other hosts did."))
+    apart = _apart(recorded[~empty])
     if apart:
         notes.append(
             Note(
@@ -109,19 +125,15 @@ def hosts(trace: Trace) -> list[Note]:
     return notes
 
 
-def _apart(trace: Trace) -> list[str]:
+def _apart(recorded: pd.DataFrame) -> list[str]:
     """Hosts whose events all lie before or after those of every other host."""
-    events, lanes = trace.events, trace.lanes
-    first = np.flatnonzero(np.diff(events.lane, prepend=-1))
-    used = lanes["host"].to_numpy()[events.lane[first]]
-    spans = pd.DataFrame({"host": used, "start": events.start[first], "end": np.maximum.reduceat(events.end, first)})
-    each = spans.groupby("host", sort=False).agg({"start": "min", "end": "max"})
-    out: list[str] = []
-    for host, start, end in zip(each.index, each["start"], each["end"], strict=True):
-        others = each.drop(index=host)
-        if len(others) and not ((others["start"] <= end) & (others["end"] >= start)).any():
-            out.append(str(host))
-    return out
+    if len(recorded) < 2:
+        return []
+    ordered = recorded.sort_values("start", kind="stable")
+    start, end = ordered["start"].to_numpy(np.int64), ordered["end"].to_numpy(np.int64)
+    after = np.append(True, np.maximum.accumulate(end)[:-1] < start[1:])
+    before = np.append(start[1:] > end[:-1], True)
+    return [str(host) for host in recorded["host"][ordered.index[after & before].sort_values()]]
 
 
 def _list(names: list[str]) -> str:

@@ -161,6 +161,12 @@ def of_devices(values: list[dict[str, pd.DataFrame]], hosts: Hosts) -> dict[str,
     return {name: frame.assign(**{key: np.nan for key in ("_at_ms", "_for_ms") if key in frame}) for name, frame in out.items()}
 
 
+def recorded(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
+    """What each host recorded, times in ps."""
+    late = [round(late * 1e9) for late in hosts.late_ms]
+    return stacked([value.assign(start=value["start"] + ps, end=value["end"] + ps) for value, ps in zip(values, late, strict=True)], hosts)
+
+
 def calls(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
     """Collectives of all hosts, times in ps."""
     late = [round(late * 1e9) for late in hosts.late_ms]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 
+import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import Activity
@@ -53,7 +54,9 @@ class ProgramFrames(Group):
 
     @of_hosts(combine.sums_of_steps, REST)
     def _sums_of_steps(self) -> pd.DataFrame:
-        return roofline.sums_of_steps(self.run.activity, self.run.steps, self.measured)
+        # A host may have very many steps, and most kinds of run no such ops.
+        steps = self.run.steps if len(self.measured[0]) else self.run.steps.head(0)
+        return roofline.sums_of_steps(self.run.activity, steps, self.measured)
 
     @of_hosts(combine.listed, REST)
     def listed(self) -> pd.DataFrame:
@@ -129,5 +132,10 @@ class ProgramFrames(Group):
 
     def roofline_steps_under(self, peaks: Peaks) -> pd.DataFrame:
         """The same under another roofline."""
-        sums = pd.DataFrame() if self.measured[0].empty else self._sums_of_steps
-        return roofline.by_step(self.run.steps, sums, peaks)
+        if self.measured[0].empty:
+            return roofline.by_step(self.run.steps, pd.DataFrame(), peaks)
+        sums, steps = self._sums_of_steps, self.run.steps
+        # In the steps of hosts that have no sums no such op ran.
+        known = np.flatnonzero(steps["host"].isin(set(sums["host"])))
+        figures = sums.drop(columns=["host", "start_ms"]).set_axis(known).reindex(range(len(steps)), fill_value=0.0)
+        return roofline.by_step(steps, figures, peaks)

@@ -35,6 +35,7 @@ from nbprof.core.cells import readable
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import RunFiles, SourceFile, some
 from nbprof.core.trace import Note, Receipt, Trace
+from nbprof.dialects import sanity
 from nbprof.dialects.xplane import tpu_cores as xplane_tpu_cores
 from nbprof.formats.hosts import hosts_missing
 from nbprof.formats.register import by_name
@@ -682,14 +683,23 @@ class Run(Frames):
     def between_hosts(self) -> list[Note]:
         """What stands in the way of comparing hosts with each other; the figures of each are right all the same."""
         processes = self.stated["environment"].get("processes")
-        return [*collectives.completeness(self.hosts, processes), *self._pods[1], *self.device_time.notes]
+        return [
+            *collectives.completeness(self.hosts, processes),
+            *sanity.hosts(self._recorded),
+            *self._pods[1],
+            *self.device_time.notes,
+        ]
+
+    @of_hosts(combine.recorded)
+    def _recorded(self) -> pd.DataFrame:
+        return sanity.recorded(self.trace)
 
     @persisted
     def _notes(self) -> list[Note]:
         old = backlog.notes(self.backlog, len(self.hosts), len(self.steps))
         about, tangled, total, of_memory, cut = self._told
         processes = self.stated["environment"].get("processes")
-        notes = [*old, *collectives.completeness(self.hosts, processes), *about]
+        notes = [*old, *collectives.completeness(self.hosts, processes), *sanity.hosts(self._recorded), *about]
         if tangled:
             text = f"{tangled:,} of {total:,} host ops partly overlap another op on their thread: that time counts for the later one."
             notes.append(Note("warning" if tangled > total // 100 else "info", text))

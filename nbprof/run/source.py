@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LIMIT_BYTES, LocalFile, RunFiles, SourceFile
+from nbprof.core.files import LIMIT_BYTES, LocalFile, RunFiles, SourceFile, join_some
 from nbprof.core.packed import Unpacked
 from nbprof.core.trace import Trace
 from nbprof.formats.register import by_name
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 Reader = Callable[[Sequence[SourceFile], Callable[[str], None] | None], Trace]
 Dialect = Callable[[Trace], "Activity"]
+
+_MOST_HOSTS = 8
+"""Hosts that the facts name."""
 
 
 @dataclass
@@ -131,7 +134,7 @@ def facts(
             device += f", {len(devices)} devices"
     out = [
         ("Device", device),
-        ("Host", ", ".join(hosts) or "–"),
+        ("Host", join_some(hosts, _MOST_HOSTS) or "–"),
         ("Framework", overview["framework"] or "–"),
     ]
     if capture is not None:

@@ -151,7 +151,7 @@ def test_memory_over_time_is_that_of_the_host_with_the_highest_peak(tmp_path):
         (out / f"host{i}.xplane.pb").write_bytes(training_run(block=100 * batch) + chunk(4, f"host{i}"))
     p, joint = load(out, executor=1), load(out)
     drawn, all_of_them = p.payload()["memory"], joint.payload()["memory"]
-    assert drawn["of"].startswith("The timeline is that of **host1**")
+    assert drawn["of"].startswith("Shown is **host1**, which has the highest peak")
     assert [one["memory_id"] for one in drawn["ids"]] == [one["memory_id"] for one in all_of_them["ids"] if "host1" in one["memory_id"]]
     wanted = next(one for one in all_of_them["ids"] if "host1" in one["memory_id"])
     np.testing.assert_allclose(drawn["ids"][0]["time_ms"], wanted["time_ms"])
@@ -161,6 +161,17 @@ def test_memory_over_time_is_that_of_the_host_with_the_highest_peak(tmp_path):
     assert len(p.memory.figure().renderers) > 0
     with pytest.raises(NeedsHostError):
         p.memory.figure(memory_id="host2 mklcpu")
+
+
+def test_hosts_that_ran_no_programs_have_steps_without_their_ops(tmp_path):
+    path = uneven_hosts(tmp_path, 2)
+    (path / "host0b.xplane.pb").write_bytes(training_run() + chunk(4, "host0b"))
+    apart, joint = load(path, executor=1), load(path)
+    for name in ("roofline.steps", "hlo.frame", "op_profile.frame"):
+        assert_same(name, public(apart, name), public(joint, name))
+    steps = apart.roofline.steps
+    assert steps.groupby("host")["unknown_fraction"].count().ne(0).sum() == 2
+    assert steps["host"].nunique() == 3
 
 
 def test_programs_beyond_the_memory_that_they_may_take_are_listed_and_not_read(tmp_path, monkeypatch):

@@ -94,6 +94,7 @@ def test_planted_stragglers_are_found_whatever_the_seed(plant):
         late = rows[rows["straggler"]]
         assert late["rank"].tolist() == list(planted.ranks), f"seed {seed}"
         assert late["cause"].tolist() == [CAUSE[plant]], f"seed {seed}: {late['why'].tolist()}"
+        assert (rows["chance"] > 0).all()
         if plant == "once":
             assert late[["worst_step", "pauses"]].to_numpy().tolist() == [[planted.step, 1]]
         assert set(frames["outliers"]["rank"]) <= set(planted.ranks), f"seed {seed}"

@@ -61,8 +61,9 @@ def test_kernels_that_overlap_on_one_stream_are_told_with_the_overlap_and_kept(t
         (run([1], [(1, 2, 1)], "host-b"), None),
     ],
 )
-def test_hosts_that_do_not_fit_the_others_are_told(tmp_path, second, expected):
+@pytest.mark.parametrize("workers", [None, 1])
+def test_hosts_that_do_not_fit_the_others_are_told(tmp_path, second, expected, workers):
     (tmp_path / "a.xplane.pb").write_bytes(run([1], [(1, 2, 1)]))
     (tmp_path / "b.xplane.pb").write_bytes(second)
-    notes = [n.text for n in load(tmp_path).run.activity.notes if n.text.startswith("host-")]
+    notes = [n.text for n in load(tmp_path, executor=workers).receipt.lines if n.text.startswith("host-") and " recorded " in n.text]
     assert [n.startswith(expected) for n in notes] == [True] if expected else notes == []

@@ -69,11 +69,18 @@ def test_the_part_is_bounded(tmp_path):
     for i in range(400):
         op = file.op(f"op{i}", 20 * i, 10)
         file.launched(f"kernel {i} " + "x" * 600, 20 * i + 5, 20 * i + 8, 5, op, device=i % 100)
-    part = device_time.payload(profile(tmp_path, file).run)
+    p = profile(tmp_path, file)
+    part = device_time.payload(p.run)
     assert len(part["devices"]) == device_time.MOST_DEVICES
     assert all(table["rows"] <= device_time.MOST_ROWS for table in part["tables"].values())
     assert part["path"]["table"]["rows"] == device_time.MOST_ROWS
     assert "36 more devices" in part["left_out"]
+    # Those that were idle most.
+    whole = p.device_time.frame[p.device_time.frame["step"].isna()]
+    shown = part["parts_ms"].reshape(len(part["windows"]), len(part["devices"]), -1)[0, :, device_time.PARTS.index("idle")]
+    np.testing.assert_allclose(np.sort(shown)[::-1], np.sort(whole["idle_ms"].to_numpy(np.float32))[::-1][: device_time.MOST_DEVICES])
+    wait = [sum(value or 0.0 for value in row) for row in part["waits"]]
+    np.testing.assert_allclose(wait, shown, rtol=1e-5)
     assert "more row" in part["path"]["rest"]
     assert max(map(len, part["path"]["table"]["data"]["name"]["values"])) <= 160
     assert len(codec.pack(part)) < 60_000

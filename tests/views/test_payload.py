@@ -14,6 +14,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.display import codec
 from nbprof.display.categories import CATEGORIES
 from nbprof.profiles.load import load
+from nbprof.run.source import facts
 from nbprof.sources.recording import CaptureInfo
 from nbprof.tools import dashboard as payload
 from nbprof.tools.kernels import payload as kernels
@@ -474,6 +475,13 @@ def test_header_facts():
     several = pd.concat([fake.run().devices] * 8, ignore_index=True)
     assert payload.facts(fake.run(devices=several))[2] == "8 × Tesla T4"
     assert payload.facts(fake.run(steps=1, device=False))[::2] == ["1 step", "CPU"]
+
+
+def test_of_very_many_hosts_the_facts_name_the_first():
+    run = fake.run()
+    found = [dict(facts(run.source, None, run.overview, run.devices, [f"host{i}" for i in range(count)], 0))["Host"] for count in (2, 1024)]
+    assert found[0] == "host0, host1"
+    assert found[1].endswith("host6, host7 and 1,016 more")
 
 
 def test_a_profile_of_jax_is_told_of_jaxs_own_markers():

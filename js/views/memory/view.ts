@@ -67,9 +67,7 @@ export const render: View = (el, context) => {
     "0",
     (id) => show(Number(id)),
   );
-  el.append(h("div.toolbar.memory-pick", choose, also));
-  if (of) el.append(h("p.dim", ...marked(of)));
-  el.append(body);
+  el.append(h("div.toolbar.memory-pick", choose, of && h("span.dim", ...marked(of)), also), body);
   if (peaks) el.append(ofHosts(peaks, context.signal));
   show(0);
 };

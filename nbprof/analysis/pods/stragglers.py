@@ -29,6 +29,7 @@ EVEN = 0.9
 _LEAST_FOR_MEMORY = 8
 _NOTHING = 1e-6
 """Rounding, in ms."""
+_FLOAT = 2.0**-53
 _CALLED = {
     "device_compute": "device compute",
     "device_to_device": "copies between devices",
@@ -155,7 +156,8 @@ def _chance(beyond: Floats, often: Int64s) -> Floats:
         tails = [tail(int(often[rank] * worth), int(times), 1 / ranks)]
         if times >= 2 and spread[rank] > 0:
             far = float(mean[rank] / np.sqrt(spread[rank] / times))
-            tails += [1 - t_probability(far, (times - 1) * (ranks - 1))] if far > 0 else []
+            # Of a probability that is closer to 1 than floats are the rest is not 0, and not known any closer.
+            tails += [max(1 - t_probability(far, (times - 1) * (ranks - 1)), _FLOAT)] if far > 0 else []
         out[rank] = min(1.0, 2 * ranks * min(tails))
     return out
 

@@ -24,7 +24,6 @@ def notes(links: Links, steps: Steps, hosts: Hosts, launches: pd.DataFrame) -> l
     return [
         *steps.notes,
         *_ranks(hosts),
-        *sanity.hosts(links.trace),
         *_linked(links, launches),
         *_overlaps(links),
         *_recorder(links, hosts),

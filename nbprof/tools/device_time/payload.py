@@ -12,15 +12,25 @@ from nbprof.display import wording
 from nbprof.display.codec import short
 from nbprof.schema import frames as schema
 from nbprof.tools.common import figure
-from nbprof.tools.tables import table_of
+from nbprof.tools.tables import floats, table_of
 from nbprof.tools.tool import asked
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 MOST_DEVICES, MOST_STEPS = 64, 60
-"""Devices that are drawn, and steps to choose from."""
+"""Devices that are drawn, those with the most idle time where there are more, and steps to choose from."""
 MOST_ROWS, MOST_STREAMS, BINS = 50, 5, 250
+_MOST_OF = {
+    "device_idle_causes": "idle_ms",
+    "device_overlap": "exposed_communication_ms",
+    "device_queue": "works",
+    "device_launches": "call_us",
+    "device_bandwidth": "time_ms",
+    "device_collectives": "wait_ms",
+    "device_stragglers": "cost_ms",
+}
+"""Of what the rows that are listed have most, where there are too many."""
 _LONGEST = 160
 PARTS = ("compute", "communication", "memory", "idle")
 WAITS = ("host_wait", "kernel_wait", "other")
@@ -61,6 +71,7 @@ def payload(run: Run) -> dict[str, Any]:
     if not len(frames["device_time"]):
         return {**nothing(), "empty": {"title": "No device time", "text": run.device_time.missing}}
     parts = _parts(frames["device_time"])
+    keys = parts.pop("_keys")
     path, rest = _top(frames["device_critical_path"])
     step = run.device_time.critical_path_step()
     return {
@@ -68,7 +79,7 @@ def payload(run: Run) -> dict[str, Any]:
         "statement": statement(run),
         "figures": _figures(frames),
         **parts,
-        "waits": _waits(frames["device_idle"], parts["devices"]),
+        "waits": _waits(frames["device_idle"], keys),
         # Of hosts that were read apart there are the sums, and no curves.
         "streams": asked(_queues, run, otherwise=[]) + asked(_rates, run, otherwise=[]),
         "tables": {name: _table(name, rows) for name, rows in _rows(frames).items()},
@@ -164,7 +175,7 @@ def _name(row: Any, hosts: int) -> str:
 
 def _parts(frame: pd.DataFrame) -> dict[str, Any]:
     """What each device did, for the whole recording and step by step: ms by window, device and part, in one column."""
-    whole = _whole(frame).head(MOST_DEVICES)
+    whole = _most(_whole(frame), "idle_ms", MOST_DEVICES)
     hosts = frame["host"].nunique()
     steps = frame.loc[frame["step"].notna(), "step"].drop_duplicates().tolist()
     steps = steps[: MOST_STEPS if len(whole) * len(steps) > 4000 else 4000]
@@ -181,18 +192,20 @@ def _parts(frame: pd.DataFrame) -> dict[str, Any]:
     parts[window[shown], row[shown]] = frame[[f"{part}_ms" for part in PARTS]].to_numpy(np.float32)[shown]
     return {
         "devices": [_name(one, hosts) for one in whole.itertuples()],
+        "_keys": list(device_of),
         "windows": ["Whole recording", *(f"Step {step}" for step in steps)],
         "parts_ms": parts.reshape(-1),
     }
 
 
-def _waits(idle: pd.DataFrame, devices: list[str]) -> list[list[float | None]]:
-    """Time of each wait by device, ms."""
+def _waits(idle: pd.DataFrame, devices: list[tuple[Any, Any]]) -> list[list[float | None]]:
+    """Time of each wait by device (host and number), ms."""
     whole = idle[idle["stream"] == ""]
+    if whole.empty:
+        return []
     out = whole.pivot_table(index=["host", "device"], columns="category", values="idle_ms", sort=False, observed=True)
-    return [
-        [wording.real(value) for value in row] for row in out.reindex(columns=list(WAITS)).head(len(devices)).to_numpy(np.float64).tolist()
-    ]
+    of_devices = out.reindex(columns=list(WAITS)).reindex(pd.MultiIndex.from_tuples(devices))
+    return [[wording.real(value) for value in row] for row in of_devices.to_numpy(np.float64).tolist()]
 
 
 def _figures(frames: dict[str, pd.DataFrame]) -> list[dict[str, Any]]:
@@ -251,10 +264,16 @@ def _rows(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     overlap = _whole(frames["device_overlap"])
     out = {name: frames[name] for name in _TABLES if name != "device_critical_path"}
     out["device_overlap"] = overlap[overlap["communication_ms"] > 0]
-    out["device_queue"] = (
-        frames["device_queue"].sort_values("works", ascending=False, kind="stable") if len(frames["device_queue"]) else out["device_queue"]
-    )
-    return {name: rows.head(MOST_ROWS) for name, rows in out.items()}
+    if len(out["device_queue"]):
+        out["device_queue"] = out["device_queue"].sort_values("works", ascending=False, kind="stable")
+    return {name: _most(rows, _MOST_OF[name], MOST_ROWS) for name, rows in out.items()}
+
+
+def _most(rows: pd.DataFrame, key: str, count: int) -> pd.DataFrame:
+    """The rows that have most of something, in the order in which they are."""
+    if len(rows) <= count:
+        return rows
+    return rows.iloc[np.sort(np.argsort(-floats(rows[key]), kind="stable")[:count])]
 
 
 def _left_out(frames: dict[str, pd.DataFrame]) -> str:
@@ -263,7 +282,8 @@ def _left_out(frames: dict[str, pd.DataFrame]) -> str:
     parts = [f"{count:,} more rows of {name.replace('_', ' ')}" for name, count in more.items() if name != "overlap"]
     if devices > MOST_DEVICES:
         parts.append(f"{devices - MOST_DEVICES:,} more devices")
-    return f"Not listed here: {', '.join(parts)}; p.device_time has all of them." if parts else ""
+    idle = f" Shown are the {MOST_DEVICES} devices that were idle for the longest time." if devices > MOST_DEVICES else ""
+    return f"Not listed here: {', '.join(parts)}; p.device_time has all of them.{idle}" if parts else ""
 
 
 def _table(name: str, rows: pd.DataFrame) -> dict[str, Any]:

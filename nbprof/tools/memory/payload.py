@@ -53,8 +53,8 @@ def nothing() -> dict[str, Any]:
 
 def _of_largest(run: Run, allocators: int) -> str:
     """Of what hosts were read apart the timeline and the table show; marked."""
-    listed = "all" if allocators <= MOST_PEAKS else f"the {MOST_PEAKS} highest of {allocators:,}"
-    return f"The timeline is that of **{run.memory_largest}**, which has the highest peak. *Peaks of hosts* lists {listed}."
+    listed = "the peaks of all hosts" if allocators <= MOST_PEAKS else f"the {MOST_PEAKS} highest of {allocators:,} peaks"
+    return f"Shown is **{run.memory_largest}**, which has the highest peak; the last table has {listed}."
 
 
 def sample(in_use: npt.NDArray[np.float64], most: int = MOST_POINTS) -> npt.NDArray[np.int64]:
