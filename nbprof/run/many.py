@@ -279,7 +279,8 @@ class CombinedRun(Run):
 
         readers = parallel.Readers(workers)
         count = len(files.files)
-        hosts = _Later(lambda: Parts(files, parallel.groups(count, workers), more, whole=whole or count <= _AT_ONCE))
+        whole = whole or count <= _AT_ONCE or by_name(files.format).slow
+        hosts = _Later(lambda: Parts(files, parallel.groups(count, workers), more, whole=whole))
         trace = run_cache.trace(lambda: without_events(hosts.parts))
         for note in files.notes:
             trace.receipt.info(note)
