@@ -349,10 +349,10 @@ def _covered(steps: pd.DataFrame) -> float | None:
         return None
     kind = counted(steps)["kind"].iloc[0]
     inside = between = 0.0
-    for _, of_host in steps.groupby("host", sort=False):
-        start = of_host["start_ms"].to_numpy(np.float64)
-        time = of_host["step_time_ms"].to_numpy(np.float64)
-        mine = (of_host["kind"] == kind).to_numpy()
+    starts, times = (steps[key].to_numpy(np.float64) for key in ("start_ms", "step_time_ms"))
+    looped, host = (steps["kind"] == kind).to_numpy(), pd.factorize(steps["host"])[0]
+    for rows in np.split(np.argsort(host, kind="stable"), np.cumsum(np.bincount(host))[:-1]):
+        start, time, mine = starts[rows], times[rows], looped[rows]
         gaps = np.maximum(start[1:] - np.maximum.accumulate(start + time)[:-1], 0.0)[mine[1:] & mine[:-1]]
         inside, between = inside + float(time[mine].sum()), between + float(gaps.sum())
     return inside / (inside + between) if inside + between > 0 else None

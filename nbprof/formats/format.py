@@ -259,6 +259,8 @@ class Format:
         Packings that the reader takes as they are.
     apart : bool
         Each file is a host of its own, and can be read without the others.
+    slow : bool
+        To read a file takes longer than all that is made of it, so that nothing is gained by reading it once more later.
     says_decoded : bool
         The reader says how far decoding is.
     framework : callable, optional
@@ -281,6 +283,7 @@ class Format:
     bounded: bool = False
     unpacks: frozenset[str] = frozenset()
     apart: bool = False
+    slow: bool = False
     says_decoded: bool = False
     framework: Callable[[Path], str] = _unknown
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -206,7 +207,8 @@ def _distinct(names: Sequence[str], stems: Sequence[str]) -> list[str]:
     taken: set[str] = set()
     out = []
     for name, own in zip(names, stems, strict=True):
-        new = next(candidate for candidate in (name, own, *(f"{own} ({i})" for i in range(2, len(names) + 2))) if candidate not in taken)
+        more = (f"{own} ({number})" for number in itertools.count(2))
+        new = next(candidate for candidate in itertools.chain((name, own), more) if candidate not in taken)
         taken.add(new)
         out.append(new)
     return out
@@ -287,8 +289,8 @@ class CombinedRun(Run):
             return parallel.read(files, together, (capture, given_peaks, tuple(whens)), readers, progress)
 
         readers = parallel.Readers(workers)
-        count = len(files.files)
-        hosts = _Later(lambda: Parts(files, parallel.groups(count, workers), more, whole=whole or count <= _AT_ONCE))
+        whole = whole or len(files.files) <= _AT_ONCE or by_name(files.format).slow
+        hosts = _Later(lambda: Parts(files, parallel.groups(len(files.files), workers), more, whole=whole))
         trace = run_cache.trace(lambda: without_events(hosts.parts))
         for note in files.notes:
             trace.receipt.info(note)

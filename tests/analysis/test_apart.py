@@ -11,7 +11,7 @@ import pytest
 from nbprof.core.errors import NbprofError
 from nbprof.core.trace import Note
 from nbprof.profiles.load import load
-from nbprof.run import combine, parallel
+from nbprof.run import combine, many, parallel
 from nbprof.run.stated import NeedsHostError
 from tests.analysis.test_hosts import MADE, jitted
 from tests.support import pods
@@ -67,6 +67,7 @@ def both(request, tmp_path_factory):
         if grouped:
             patch.setattr(parallel, "MANY", 2)
             patch.setattr(parallel, "groups", lambda _files, _workers: [(0, 1), (2,)])
+            patch.setattr(many, "_AT_ONCE", 0)
         apart = load(path, executor=1)
         # What is read later is read now.
         assert apart.device_time.frame is not None

@@ -185,13 +185,14 @@ def test_one_set_of_processes_reads_all_that_is_asked_of_a_run_and_ends_with_it(
     assert not set(psutil.Process().children()) & mine
 
 
-@pytest.mark.parametrize("whole", [False, True])
-def test_all_is_read_in_one_pass_where_the_rest_is_sure_to_be_asked_for(job, monkeypatch, whole):
+@pytest.mark.parametrize(("form", "whole", "expected"), [("xspace", False, 2), ("xspace", True, 1), ("kineto", False, 1)])
+def test_all_is_read_in_one_pass_where_that_is_sooner(tmp_path, monkeypatch, form, whole, expected):
+    pods.write(tmp_path / "job", RANKS, 6, form=form)
     passes, reading = [], parallel.read
     monkeypatch.setattr(many, "_AT_ONCE", 0)
     monkeypatch.setattr(parallel, "read", lambda *args: (passes.append(args[2][-1]), reading(*args))[1])
-    assert len(read(job, executor=1, whole=whole).device_time.frame)
-    assert passes == ([("first", "rest")] if whole else [("first",), ("rest",)])
+    assert len(read(tmp_path / "job", executor=1, whole=whole).device_time.frame)
+    assert passes == ([("first", "rest")] if expected == 1 else [("first",), ("rest",)])
 
 
 def test_errors_of_a_process_are_those_of_the_function():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -205,10 +206,20 @@ def leading(summary: pd.DataFrame, hosts: list[str], on_device: bool) -> pd.Data
     """
     known = summary[summary["peak_bytes"].notna()]
     if on_device:
-        # Of hosts there are as many as of labels: text by text this is a tenth of what it costs as a column.
-        label = [reduce(lambda text, host: text.replace(host, ""), hosts, str(text)) for text in known["memory_id"].tolist()]
+        label = _without(known["memory_id"].tolist(), hosts)
         known = known[np.array([not re.search("cpu|host", text, re.IGNORECASE) for text in label], np.bool_)]
     return known.sort_values("peak_bytes", ascending=False, kind="stable").head(1)
+
+
+def _without(labels: list[Any], hosts: list[str]) -> list[str]:
+    """The labels without the names of hosts: as many as there are labels, so that each is looked for only where it is."""
+    place = {host: number for number, host in enumerate(hosts) if host}
+    lengths = sorted({len(host) for host in place})
+    out = []
+    for text in map(str, labels):
+        parts = {text[at : at + length] for length in lengths for at in range(len(text) - length + 1)}
+        out.append(reduce(lambda rest, host: rest.replace(host, ""), sorted(parts & place.keys(), key=place.__getitem__), text))
+    return out
 
 
 _STATED = {

@@ -97,4 +97,5 @@ FORMAT = Format(
     says_decoded=True,
     framework=_framework,
     apart=True,
+    slow=True,
 )

@@ -32,7 +32,10 @@ def frame(value: pd.DataFrame, put: Put) -> dict[str, Any]:
 def read_frame(tree: dict[str, Any], get: Get) -> pd.DataFrame:
     """The frame that `frame` stored."""
     index = decode(tree["index"], get)
-    out = pd.DataFrame({i: _one(_read_column(column, get), index) for i, column in enumerate(tree["v"])}, index=index, copy=False)
+    columns = [_read_column(column, get) for column in tree["v"]]
+    # Arrays that say their dtype need not be a series before they are a column.
+    made = {i: _one(column, index) if column.dtype == object else column for i, column in enumerate(columns)}
+    out = pd.DataFrame(made, index=index, copy=False)
     out.columns = decode(tree["columns"], get)
     out.attrs.update(decode(tree["attrs"], get))
     return out
