@@ -10,7 +10,6 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,11 @@ from nbprof.core.errors import NbprofError
 from nbprof.core.version import __version__
 from nbprof.run.cache.values import Octets, decode, encode
 
-_MAGIC = b"nbprof\x00\x02"
+_MAGIC = b"nbprof\x00\x03"
 _HEAD = struct.Struct("<II")
 _LEVEL = 1
+_LEAST_SHARED = 1024
+"""Bytes of a block that is stored once, wherever it occurs: frames of one host have columns in common."""
 
 
 class PartialError(NbprofError):
@@ -51,6 +52,7 @@ class Partial:
         if head["version"] != __version__:
             raise PartialError(f"a worker has nbprof {head['version']} and this process {__version__}: install the same version in both.")
         self._values: dict[str, list[Any]] = head["values"]
+        self._shared: list[list[int]] = head["shared"]
         self._packed = memoryview(data)[at + length : at + length + packed]
 
     def __contains__(self, name: str) -> bool:
@@ -62,6 +64,9 @@ class Partial:
 
         def block(number: int) -> Octets:
             first, size = blocks[number]
+            if size < 0:
+                at, length = self._shared[first]
+                return np.frombuffer(bytearray(zlib.decompress(self._packed[at : at + length])), np.uint8)
             # Of its own: what is made of it may outlive the rest.
             return np.frombuffer(content, np.uint8, size, first).copy()
 
@@ -76,21 +81,50 @@ def pack(values: Mapping[str, Any]) -> bytes:
     Unstorable
         One is of a type that is not stored.
     """
+    packer = _Packer()
     table: dict[str, list[Any]] = {}
-    content: list[bytes] = []
-    at = 0
     for name, value in values.items():
-        blocks: list[tuple[int, int]] = []
-        parts: list[bytes] = []
-        tree = encode(value, partial(_put, blocks, parts))
-        content.append(zlib.compress(b"".join(parts), _LEVEL))
-        table[name] = [tree, blocks, at, len(content[-1])]
-        at += len(content[-1])
-    head = json.dumps({"version": __version__, "values": table}, separators=(",", ":"), allow_nan=False).encode()
-    return b"".join([_MAGIC, _HEAD.pack(len(head), at), head, *content])
+        blocks, parts = packer.begin()
+        tree = encode(value, packer.put)
+        table[name] = [tree, blocks, *packer.add(b"".join(parts))]
+    head = {"version": __version__, "values": table, "shared": packer.shared}
+    text = json.dumps(head, separators=(",", ":"), allow_nan=False).encode()
+    return b"".join([_MAGIC, _HEAD.pack(len(text), packer.size), text, *packer.content])
 
 
-def _put(blocks: list[tuple[int, int]], parts: list[bytes], data: Octets) -> int:
-    blocks.append((sum(blocks[-1]) if blocks else 0, len(data)))
-    parts.append(data.tobytes())
-    return len(blocks) - 1
+class _Packer:
+    """Puts blocks one after the other, those of one value compressed together; a large one by itself, and once."""
+
+    def __init__(self) -> None:
+        self.content: list[bytes] = []
+        self.size = 0
+        self.shared: list[tuple[int, int]] = []
+        self._known: dict[bytes, int] = {}
+
+    def begin(self) -> tuple[list[tuple[int, int]], list[bytes]]:
+        """The blocks of the next value, as (offset, size) or (place among what is shared, -1), and the bytes of the former."""
+        self._blocks: list[tuple[int, int]] = []
+        self._parts: list[bytes] = []
+        self._at = 0
+        return self._blocks, self._parts
+
+    def put(self, data: Octets) -> int:
+        """Store a block; gives its number."""
+        octets = data.tobytes()
+        if len(octets) < _LEAST_SHARED:
+            self._blocks.append((self._at, len(octets)))
+            self._parts.append(octets)
+            self._at += len(octets)
+        else:
+            if octets not in self._known:
+                self._known[octets] = len(self.shared)
+                self.shared.append(self.add(octets))
+            self._blocks.append((self._known[octets], -1))
+        return len(self._blocks) - 1
+
+    def add(self, octets: bytes) -> tuple[int, int]:
+        """Compress and store; gives where it begins, and how long it is."""
+        packed = zlib.compress(octets, _LEVEL)
+        self.content.append(packed)
+        self.size += len(packed)
+        return self.size - len(packed), len(packed)
