@@ -166,7 +166,7 @@ def timed(function, options: argparse.Namespace) -> tuple[list[Repeat], int]:
             times.append(1000 * (time.perf_counter() - began))
         if not sentence(meter.measured(), DISTURBED):
             found.append(repeat(np.array(times[1:])))
-    return found, count - len(found)
+    return (found if 2 * len(found) >= count else []), count - len(found)
 
 
 def scatter(runs: list[list[Repeat]]) -> tuple[float, float, float]:

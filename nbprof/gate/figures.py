@@ -94,9 +94,10 @@ def repeats(runs: Sequence[Run]) -> tuple[list[Repeat], str]:
         return [], reason
     busy = [disturbed(run) for run in runs]
     found = [repeat(each) for each, other in zip(times, busy, strict=True) if not other]
-    if not found:
-        first = busy[0].rstrip(".")
-        return [], f"other processes disturbed every recording: {first[:1].lower()}{first[1:]}"
+    if 2 * len(found) < len(runs):
+        # What is left has been disturbed too, only by less.
+        first = next(text for text in busy if text).rstrip(".")
+        return [], f"other processes disturbed {len(runs) - len(found)} of {len(runs)} recordings: {first[:1].lower()}{first[1:]}"
     return found, ""
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nbprof.core.errors import NbprofError
 from nbprof.gate import policy, summary
 
 if TYPE_CHECKING:
@@ -95,21 +96,21 @@ def _verified(item: pytest.Item) -> Generator[None, Any, Any]:
             one.abandon()
         pending.clear()
         raise
-    errors: list[Exception] = []
-    skip = []
-    for one in pending:
+    mine = pending[:]
+    pending.clear()
+    errors: list[str] = []
+    skip: list[str] = []
+    for one in mine:
         if not one.verified:
             try:
                 one.verify()
-            except Exception as error:
-                errors.append(error)
+            except (AssertionError, NbprofError) as error:
+                errors.append(str(error))
         _record(item, one)
         skip += [each.text for each in one.outcomes if each.outcome == "unknown" and each.unknown == "skip"]
-    pending.clear()
-    if len(errors) == 1:
-        raise errors[0].with_traceback(None)
     if errors:
-        raise AssertionError("\n".join(map(str, errors)))
+        # The sentences say it all; the traceback would be of this plugin.
+        pytest.fail("\n".join(errors), pytrace=False)
     if skip:
         pytest.skip("; ".join(skip))
     return result
