@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from nbprof.analysis.compare import repeats as compare_repeats
 from nbprof.capture.block import profile as block
 from nbprof.core.errors import NbprofError
+from nbprof.display.wording import plural
 from nbprof.gate import policy
 from nbprof.gate.baseline import Baseline, another, machine_of
 from nbprof.gate.figures import KINDS, figure, repeats
@@ -385,8 +386,10 @@ class Expectation:
         if not reason and not self._same_machine:
             reason = another(baseline.machine, machine_of(self._runs[0]))
         if not reason and len(baseline.runs) < compare_repeats.LEAST:
-            had = "one run" if baseline.runs else "no run"
-            reason = f"the baseline has the step times of {had}, which does not show the noise between runs: add 10 with --nbprof-add"
+            had = plural(len(baseline.runs), "run")
+            reason = (
+                f"the baseline has the step times of {had}, and the noise between runs takes {compare_repeats.LEAST}: --nbprof-add adds one"
+            )
         if reason:
             return Outcome("step_time", UNKNOWN, f"{title}: {reason}", value, unknown=unknown)
         found = compare_repeats.slowdown(baseline.runs, times, allowed)

@@ -158,7 +158,7 @@ def test_what_is_added_after_verifying_is_verified_too(tmp_path):
 def baseline(tmp_path):
     """Writes a baseline of runs of 10 ms, at other times by 0.3 % more or less."""
 
-    def write(levels=(10.0, 10.03, 9.97, 10.02, 9.99)):
+    def write(levels=(10.0, 10.03, 9.97, 10.02, 9.99) * 2):
         path = tmp_path / "step.json"
         expect(timed(tmp_path / "first", levels[:1]), update="new").against(path).step_time(slower="5 %").verify()
         held = Baseline.read(path)
@@ -174,13 +174,13 @@ def baseline(tmp_path):
 def test_a_slowdown_fails_and_names_both_times(tmp_path, baseline):
     path = baseline()
     assert outcomes(expect(timed(tmp_path / "b", [10.05] * 2, seed=1)).against(path).step_time(slower="5 %")) == {"step_time": "pass"}
-    said = r"typical step time: 10\.[67]\d* ms, \d+\.?\d* ms in the baseline: \+[567]\.\d ± \d\.\d % \(99 %; 5 runs in the baseline\)"
+    said = r"typical step time: 10\.[67]\d* ms, \d+\.?\d* ms in the baseline: \+[567]\.\d ± \d\.\d % \(99 %; 10 runs in the baseline\)"
     with pytest.raises(ExpectationFailed, match=said):
         expect(timed(tmp_path / "c", [10.6] * 2, seed=2)).against(path).step_time(slower="5 %").verify()
 
 
 def test_noise_that_is_too_large_is_unknown(tmp_path, baseline):
-    path = baseline((9.0, 10.0, 11.0, 12.0))
+    path = baseline((9.0, 10.0, 11.0, 12.0, 10.5) * 2)
     (one,) = expect(timed(tmp_path / "b", [9.0, 12.5])).against(path).step_time(slower="5 %").judge()
     assert one.outcome == "unknown"
     assert "noise between runs is too large" in one.text
@@ -203,11 +203,11 @@ def test_times_of_another_machine_are_unknown_and_not_passed(tmp_path, baseline)
     assert path.read_text() == before
 
 
-def test_a_baseline_of_one_run_says_nothing_of_times(tmp_path, baseline):
-    path = baseline((10.0,))
+def test_a_baseline_of_few_runs_says_nothing_of_times(tmp_path, baseline):
+    path = baseline((10.0,) * 9)
     (one,) = expect(timed(tmp_path / "b", [10.0] * 5)).against(path).step_time(slower="5 %").judge()
     assert one.outcome == "unknown"
-    assert "one run, which does not show the noise between runs: add 10 with --nbprof-add" in one.text
+    assert "9 runs, and the noise between runs takes 10: --nbprof-add adds one" in one.text
 
 
 def test_a_run_that_is_added_changes_no_count(tmp_path):
