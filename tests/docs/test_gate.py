@@ -8,7 +8,7 @@ from pathlib import Path
 import jax  # noqa: F401 - what the session below imports first is gone after it, and numpy cannot be imported twice
 import pytest
 
-from nbprof.cli.expect import command
+from nbprof.cli import expect
 from nbprof.gate import record
 from nbprof.gate.baseline import Baseline
 from nbprof.gate.figures import KINDS
@@ -51,7 +51,7 @@ def test_every_count_is_in_the_table():
 
 
 def test_the_options_of_the_page_are_those_of_the_command_and_the_plugin(pytester):
-    options = {option for parameter in command.params for option in parameter.opts}
+    options = {option for parameter in expect.command.params for option in parameter.opts}
     shown = {word for block in blocks("shell")[1:] for word in re.findall(r"--[a-z-]+", block)}
     assert shown <= options
     helped = pytester.runpytest_inprocess("-p", "no:nbprof", "-p", "nbprof.gate.plugin", "--help").outlines
