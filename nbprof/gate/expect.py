@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 import weakref
@@ -420,13 +419,6 @@ class Expectation:
         if not what or self._baseline is None or self._update:
             return ()
         return tuple(self._baseline.changes(self._runs[0], what, of))
-
-
-def as_json(outcomes: list[Outcome]) -> str:
-    """The outcomes for programs: `version`, `outcome` of all, and each by the fields of `Outcome`."""
-    whole = FAIL if any(one.outcome == FAIL for one in outcomes) else UNKNOWN if any(one.outcome == UNKNOWN for one in outcomes) else PASS
-    rows = [{**one._asdict(), "changed": list(one.changed)} for one in outcomes]
-    return json.dumps({"version": 1, "outcome": whole, "checks": rows}, indent=1, ensure_ascii=False)
 
 
 def _caller() -> str:

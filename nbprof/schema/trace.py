@@ -28,6 +28,7 @@ SCHEMA: dict[str, list[Col]] = {
     ],
     "trace.range": [
         text("name", "Name", "Event name, as drawn.", "code"),
+        text("on", "On", "host or device: where it ran. A name that is on both has a row for each."),
         count("count", "Count", "Events of this name that overlap the range."),
         us("self_us", "Self µs", "Their time in the range, excluding nested events."),
         us("total_us", "Total µs", "Their time in the range; nested events of the name each count."),

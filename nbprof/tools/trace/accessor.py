@@ -123,8 +123,8 @@ class TraceView(View):
         Returns
         -------
         DataFrame
-            One row per name: `name`, `count`, `self_us`, `total_us` (with what lies in it), `percent` (`self_us` of the range; lanes run at
-            the same time, so the sum may pass 100).
+            One row per name and side: `name`, `on` (host or device), `count`, `self_us`, `total_us` (with what lies in it), `percent`
+            (`self_us` of the range; lanes run at the same time, so the sum may pass 100).
 
         Examples
         --------
