@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 import weakref
@@ -152,6 +151,7 @@ class Expectation:
         self._runs = [profile.run for profile in profiles]
         self._unknown = held.unknown if unknown is None else policy.checked(unknown)
         self._update = held.update if update is None else update
+        self._must_write = bool(update)
         if self._update not in ("", *policy.UPDATES):
             raise NbprofError(f"update may be 'new' or 'add', not {update!r}")
         self._policy = held
@@ -318,6 +318,8 @@ class Expectation:
         return self._add(name, lambda self, unknown: self._count(name, limit, unknown), unknown)
 
     def _judged(self) -> list[Outcome]:
+        if self._must_write and self._path is None:
+            raise NbprofError(f"update={self._update!r} says no file: put .against(path) into the chain")
         # It is written before it is compared with: then every check says what it is.
         if self._path is not None and self._update:
             if self._baseline is None:
@@ -420,13 +422,6 @@ class Expectation:
         if not what or self._baseline is None or self._update:
             return ()
         return tuple(self._baseline.changes(self._runs[0], what, of))
-
-
-def as_json(outcomes: list[Outcome]) -> str:
-    """The outcomes for programs: `version`, `outcome` of all, and each by the fields of `Outcome`."""
-    whole = FAIL if any(one.outcome == FAIL for one in outcomes) else UNKNOWN if any(one.outcome == UNKNOWN for one in outcomes) else PASS
-    rows = [{**one._asdict(), "changed": list(one.changed)} for one in outcomes]
-    return json.dumps({"version": 1, "outcome": whole, "checks": rows}, indent=1, ensure_ascii=False)
 
 
 def _caller() -> str:
