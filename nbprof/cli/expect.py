@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from nbprof.cli import output
+from nbprof.cli import output, source
 from nbprof.cli.main import FAILED, GOOD, UNKNOWN
 from nbprof.core.errors import NbprofError
 
@@ -34,8 +34,8 @@ def _limits(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command(name="expect")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--against", metavar="FILE", help="The baseline to compare with.")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=source.files)
+@click.option("--against", metavar="FILE", shell_complete=source.files, help="The baseline to compare with.")
 @_limits
 @click.option("--step-time-slower", metavar="PERCENT", help='The slowdown that is too much, such as "5 %".')
 @click.option("--same-machine", is_flag=True, help="Compare step times whatever the profiles say of their machines: you vouch for it.")
