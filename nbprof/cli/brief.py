@@ -12,7 +12,7 @@ from nbprof.cli.progress import shown
 
 @click.command(name="brief")
 @source.one_run
-@click.option("--against", metavar="BEFORE", help="An earlier run: then it is the comparison of both.")
+@click.option("--against", metavar="BEFORE", shell_complete=source.files, help="An earlier run: then it is the comparison of both.")
 @click.option("--tokens", type=click.IntRange(200), default=1500, show_default=True, help="The most it takes, at 3.5 bytes each.")
 @source.redacted
 def command(against: str | None, tokens: int, redact: bool, **which: Any) -> None:

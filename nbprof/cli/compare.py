@@ -13,8 +13,8 @@ from nbprof.cli.progress import shown
 
 
 @click.command(name="compare")
-@click.argument("before")
-@click.argument("after")
+@click.argument("before", shell_complete=source.files)
+@click.argument("after", shell_complete=source.files)
 @source.reading
 @source.redacted
 @click.option("--markdown", is_flag=True, help="Markdown, for a pull request.")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
-from nbprof.cli import output
+from nbprof.cli import output, source
 from nbprof.cli.main import FAILED, GOOD, UNKNOWN
+from nbprof.core.errors import NbprofError
 
 _LIMITS = {
     "kernels": "Kernels per step.",
@@ -32,8 +34,8 @@ def _limits(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command(name="expect")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--against", metavar="FILE", help="The baseline to compare with.")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=source.files)
+@click.option("--against", metavar="FILE", shell_complete=source.files, help="The baseline to compare with.")
 @_limits
 @click.option("--step-time-slower", metavar="PERCENT", help='The slowdown that is too much, such as "5 %".')
 @click.option("--same-machine", is_flag=True, help="Compare step times whatever the profiles say of their machines: you vouch for it.")
@@ -54,16 +56,29 @@ def command(
 
     Exits with 1 if something is worse, and with 3 if something is unknown.
     """
+    asked = {name: limits[f"max_{name}"] for name in _LIMITS if limits[f"max_{name}"] is not None}
+    alone = not asked and step_time_slower is None
+    if update and add:
+        raise click.UsageError("--update or --add, not both")
+    if against is None:
+        if update or add:
+            raise click.UsageError("--update and --add write a baseline: name its file with --against")
+        if alone:
+            raise click.UsageError("nothing to check: give a limit, such as --kernels-max 410, or a baseline with --against")
+    elif not (update or add or Path(against).expanduser().exists()):
+        raise NbprofError(f"{against}: there is no such baseline; the same command with --update writes it")
     from nbprof.gate import expect as gate
 
     chain = gate.expect(*paths, unknown="warn", update="new" if update else "add" if add else "")
     try:
         if against is not None:
             chain.against(against, same_machine=same_machine)
-        asked = {name: limits[f"max_{name}"] for name in _LIMITS if limits[f"max_{name}"] is not None}
-        if not asked and step_time_slower is None and against is not None:
+        if alone:
             # A baseline alone asks for what it has.
             asked = dict.fromkeys(chain.known(), BASELINE)
+            if update or add:
+                # Nothing is compared: it says whether step times were written.
+                step_time_slower = "5 %"
         for name, limit in asked.items():
             getattr(chain, name)(None if limit == BASELINE else limit)
         if step_time_slower is not None:
@@ -71,7 +86,11 @@ def command(
         outcomes = chain.judge()
     finally:
         chain.abandon()
-    states = {one.outcome for one in outcomes}
+    judged = outcomes
+    if alone and (update or add):
+        # A baseline cannot have what is never known, such as FLOPs of eager ops; but without step times nothing was added.
+        judged = [one for one in outcomes if one.outcome == gate.FAIL or (add and one.check == "step_time")]
+    states = {one.outcome for one in judged}
     whole = next((state for state in (gate.FAIL, gate.UNKNOWN) if state in states), gate.PASS)
     if as_json:
         output.write_json("expect", {"outcome": whole, "checks": [one._asdict() for one in outcomes]})

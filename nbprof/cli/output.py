@@ -122,8 +122,10 @@ def write_table(frame: pd.DataFrame, columns: Sequence[Col], *, first: Sequence[
     if whole:
         # The terminal breaks lines; a number that is cut would be another number.
         console.width = max(console.width, sum(full.values()) + _GAP * len(full))
-    code = {col.name for col in columns if col.kind == "code"}
-    console.print(_rich(heads, {name: _within(texts[name], width, name in code) for name, width in widths.items()}, right, widths))
+    # Of the name of an op the tail tells it apart, of a kernel what stands before its arguments.
+    ways = {col.name: wording.kernel if col.name == "kernel" else wording.tail for col in columns if col.kind == "code"}
+    short = {name: [_within(text, width, ways.get(name, _cut)) for text in texts[name]] for name, width in widths.items()}
+    console.print(_rich(heads, short, right, widths))
     if left := [name for name in full if name not in widths]:
         click.echo(f"… {len(left)} more {'column' if len(left) == 1 else 'columns'}: {', '.join(left)} (--columns)", err=True)
 
@@ -145,11 +147,12 @@ def _fitting(full: Mapping[str, int], right: set[str], room: int, first: Sequenc
     return widths
 
 
-def _within(texts: Sequence[str], width: int, code: bool) -> list[str]:
-    """Texts of at most that length; of the name of an op the tail tells it apart."""
-    from nbprof.display import wording
+def _cut(text: str, width: int) -> str:
+    return f"{text[: width - 1]}…"
 
-    return [text if len(text) <= width else wording.tail(text, width) if code else f"{text[: width - 1]}…" for text in texts]
+
+def _within(text: str, width: int, shorten: Callable[[str, int], str]) -> str:
+    return text if len(text) <= width else shorten(text, width)
 
 
 def _rich(heads: Mapping[str, str], texts: Mapping[str, Sequence[str]], right: set[str], widths: Mapping[str, int]) -> Any:

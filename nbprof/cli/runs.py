@@ -9,7 +9,7 @@ from nbprof.cli.progress import shown
 
 
 @click.command(name="runs")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=source.files)
 @source.storage
 @output.as_json
 def command(paths: tuple[str, ...], storage_options: tuple[str, ...], as_json: bool) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from nbprof.cli import source
 from nbprof.cli.main import FAILED
 
 
@@ -18,7 +19,7 @@ from nbprof.cli.main import FAILED
 )
 @click.option("--backend", type=click.Choice(["tensorflow", "jax"]), help="Whose server; by default of the one that is installed.")
 @click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module, as of python -m.")
-@click.argument("script")
+@click.argument("script", shell_complete=source.files)
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def command(port: int, backend: str | None, module: bool, script: str, args: tuple[str, ...]) -> int | None:
     """Run a Python program with the profiler server of its framework, for `nbprof capture`.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from nbprof.core.errors import NbprofError
 
@@ -32,6 +33,11 @@ _READING = (
 )
 
 
+def files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What completes a path that may be a URL, too: the shell's own files."""
+    return [CompletionItem(incomplete, type="file")]
+
+
 def target(help: str, **more: Any) -> Callable[[Function], Function]:
     """Adds `-o FILE`."""
     return click.option("-o", "--output", "target", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help=help, **more)
@@ -52,7 +58,7 @@ def one_run(function: Function, metavar: str = "PATH...") -> Function:
     function = click.option(
         "--run", metavar="NAME|N", help="Which run of a logdir: its name or how that begins, or its number; 0, the newest, is the default."
     )(reading(function))
-    return click.argument("paths", nargs=-1, required=True, metavar=metavar)(function)
+    return click.argument("paths", nargs=-1, required=True, metavar=metavar, shell_complete=files)(function)
 
 
 def opened(

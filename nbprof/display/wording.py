@@ -85,7 +85,8 @@ def tail(name: str, most: int = 48) -> str:
     while len(parts) > 1 and sum(map(len, parts)) + 2 > most:
         parts.pop(0)
     kept = "".join(parts)
-    return f"…/{kept}" if len(kept) + 2 <= most else f"…{kept[-(most - 1) :]}"
+    mark = "…/" if name.endswith(f"/{kept}") else "…"
+    return f"{mark}{kept}" if len(kept) + 2 <= most else f"…{kept[-(most - 1) :]}"
 
 
 def kernel(name: str, most: int = 60) -> str:

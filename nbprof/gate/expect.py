@@ -151,6 +151,7 @@ class Expectation:
         self._runs = [profile.run for profile in profiles]
         self._unknown = held.unknown if unknown is None else policy.checked(unknown)
         self._update = held.update if update is None else update
+        self._must_write = bool(update)
         if self._update not in ("", *policy.UPDATES):
             raise NbprofError(f"update may be 'new' or 'add', not {update!r}")
         self._policy = held
@@ -317,6 +318,8 @@ class Expectation:
         return self._add(name, lambda self, unknown: self._count(name, limit, unknown), unknown)
 
     def _judged(self) -> list[Outcome]:
+        if self._must_write and self._path is None:
+            raise NbprofError(f"update={self._update!r} says no file: put .against(path) into the chain")
         # It is written before it is compared with: then every check says what it is.
         if self._path is not None and self._update:
             if self._baseline is None:

@@ -8,7 +8,10 @@ import re
 from nbprof.core.errors import NbprofError
 
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
-_AMOUNT = re.compile(r"\s*([0-9][0-9_,]*\.?[0-9]*(?:e[+-]?[0-9]+)?)\s*(?:([kmgtp]?)(i?)(b|bytes|flops?)?)?\s*", re.IGNORECASE)
+_AMOUNT = re.compile(
+    r"\s*((?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9][0-9_]*)(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)\s*(?:([kmgtp]?)(i?)(b|bytes|flops?)?)?\s*", re.IGNORECASE
+)
+"""A comma only separates thousands: read as one, that of "1,2 GB" would allow ten times as much."""
 _PERCENT = re.compile(r"\s*([0-9]+\.?[0-9]*)\s*%\s*")
 
 

@@ -64,7 +64,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def nbprof_profile() -> Callable[..., Any]:
-    """Record a callable, a step per call: `nbprof_profile(train, *args, steps=20, warmup=3, repeats=10, **options)`."""
+    """Record a callable, a step per call: `nbprof_profile(train, *args, steps=20, warmup=3, repeats=5, **options)`."""
     from nbprof.gate.record import record
 
     return record

@@ -47,7 +47,10 @@ def export(
     target = Path(path).expanduser()
     if not target.name.endswith((".json", ".json.gz")):
         raise NbprofError(f"{target}: the file name of a Chrome trace must end in .json or .json.gz")
-    whole = Export(run, select_events.pick(run.timeline.tracks, lanes, None, between), between, counters)
+    events = select_events.pick(run.timeline.tracks, lanes, None, between)
+    if not len(events) and not (lanes is None and between is None):
+        raise NbprofError(f"{target}: nothing was written: no event is in this range and on these lanes (p.trace.tracks)")
+    whole = Export(run, events, between, counters)
     with written(target, "trace") as file:
         if target.name.endswith(".gz"):
             with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:

@@ -8,6 +8,7 @@ import sys
 
 import click
 import pytest
+from click.shell_completion import BashComplete
 from click.testing import CliRunner
 
 from nbprof.cli import main as cli
@@ -88,3 +89,9 @@ def test_a_reader_that_has_gone_is_no_error():
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == cli.CLOSED_PIPE
+
+
+@pytest.mark.parametrize("words", [["summary"], ["frame"], ["runs"], ["compare", "a"], ["expect"], ["expect", "--against"], ["serve"]])
+def test_the_shell_completes_paths(words):
+    (found,) = BashComplete(cli.main, {}, "nbprof", "_NBPROF_COMPLETE").get_completions(words, "lo")
+    assert (found.type, found.value) == ("file", "lo")

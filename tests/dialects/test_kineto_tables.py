@@ -184,6 +184,14 @@ def test_an_event_without_a_total_counts_on_from_the_one_before(tmp_path):
     assert profile(tmp_path, k).memory.timeline["heap_bytes"].tolist() == [900, 1000, 1300, 1200, 1300]
 
 
+def test_memory_of_the_cpu_holds_nothing_of_earlier_recordings(tmp_path):
+    k = Kineto()
+    k.op("aten::mm", 1, 50)
+    for ts, size, total in ((10, 50, 7050), (20, 100, 7150), (30, -150, 7000)):
+        k.memory(ts, size, 64 * ts, total)
+    assert profile(tmp_path, k).memory.timeline["heap_bytes"].tolist() == [50, 150, 0]
+
+
 def test_a_device_of_unknown_memory_beside_a_known_one(tmp_path):
     files = []
     for properties in ([], [H100]):

@@ -285,11 +285,11 @@ def test_machines_are_the_same_only_if_all_that_is_known_is():
 
 
 def test_limits_are_read_as_people_write_them():
-    assert [amount(text, "peak_memory") for text in ("1.2 GB", "1 GiB", "512MiB", "410", 410, "1e9", "2 TFLOP")] == [
-        *(1.2e9, 2**30, 2**29, 410, 410, 1e9, 2e12),
+    assert [amount(text, "peak_memory") for text in ("1.2 GB", "1 GiB", "512MiB", "410", 410, "1e9", "2 TFLOP", "1,200,000")] == [
+        *(1.2e9, 2**30, 2**29, 410, 410, 1e9, 2e12, 1.2e6),
     ]
     assert fraction("5 %", "step_time") == fraction("5%", "step_time") == 0.05
-    for bad in ("many", -1, True, "1.2 XB", float("nan"), "-3"):
+    for bad in ("many", -1, True, "1.2 XB", float("nan"), "-3", "1,2 GB"):
         with pytest.raises(NbprofError, match="is no limit"):
             amount(bad, "kernels")
     for bad in ("5", 0.05, "0 %", "-5 %"):
@@ -303,6 +303,11 @@ def test_outcomes_have_value_and_limit(tmp_path):
         ("kernels", "fail", 3.0, 2.0),
         ("flops", "unknown", None, 1.0),
     ]
+
+
+def test_an_update_needs_a_file(tmp_path):
+    with pytest.raises(NbprofError, match="says no file"):
+        expect(trained(tmp_path, kernels=3), update="new").kernels(max=3).verify()
 
 
 BUSY = {"cores": 2.0, "own_cores": 1.0, "other_cores": 0.5, "waited_percent": 30.0}

@@ -239,6 +239,10 @@ def test_a_part_of_the_trace(tmp_path):
     lane = int(p.run.trace.events.lane[0])
     alone = strict(p.trace.export(tmp_path / "out.json", lanes=lane))
     assert [e["name"] for e in alone if e["ph"] == "X"] == ["a", "b"]
+    for nothing in ({"lanes": "none of them"}, {"between": (start + 99, start + 100)}):
+        with pytest.raises(NbprofError, match="nothing was written"):
+            p.trace.export(tmp_path / "nothing.json", **nothing)
+    assert not (tmp_path / "nothing.json").exists()
 
 
 def test_chunks_make_no_difference(tmp_path, monkeypatch):

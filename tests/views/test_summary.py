@@ -114,6 +114,7 @@ def test_parts_and_sizes():
 def test_long_names_keep_their_tail():
     name = "gradient_tape/sequential/conv2d/Conv2D/Conv2DBackpropFilter"
     assert wording.tail(name, 40) == "…/conv2d/Conv2D/Conv2DBackpropFilter"
+    assert wording.tail("aten::native::vectorized_elementwise_kernel", 32) == "…vectorized_elementwise_kernel"
     assert wording.tail("x" * 60, 20) == "…" + "x" * 19
     assert wording.tail("short") == "short"
 

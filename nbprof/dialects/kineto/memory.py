@@ -21,7 +21,8 @@ def allocations(links: Links, steps: Steps, out: act.Activity) -> pd.DataFrame:
     """The `allocations` table, in time order.
 
     `heap` is what the allocator states as allocated after the event, `free` what it holds beyond that: an upper bound of what
-    fragmentation costs. Files of PyTorch before 1.11 state no totals: there `heap` counts from the least that the events allow.
+    fragmentation costs. Files of PyTorch before 1.11 state no totals, and those of the CPU hold what was recorded before and freed
+    in between: there `heap` counts from the least that the events allow.
     """
     trace, events = links.trace, links.trace.events
     rows = links.rows(MEMORY)
@@ -40,7 +41,8 @@ def allocations(links: Links, steps: Steps, out: act.Activity) -> pd.DataFrame:
     code = np.where(around >= 0, events.name[links.ops.rows[around]], -1) if len(links.ops.rows) else np.full(len(rows), -1)
     for one in pd.unique(code).tolist():
         op_names[one] = out.ops.code(str(trace.names[one]) if one >= 0 else "")
-    heap = added_up(memory, size, total)
+    # PyTorch counts on the CPU only while it records, so its total grows with each recording of a process.
+    heap = added_up(memory, size, np.where(kind == 0, -1, total))
     free = or_na(reserved - total, (reserved <= 0) | (total < 0) | (reserved < total))
     # torch_npu and others write an address that is no number, or beyond int64; equal addresses still mean the same block.
     known = or_na(address, address == -1)
