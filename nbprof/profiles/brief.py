@@ -85,15 +85,25 @@ def brief(of: Profile | Comparison, tokens: int = 1500, *, redact: Redact = Fals
         by = redactor(runs)
         title, every = by.text(title), [claim._replace(text=by.text(claim.text), code=by.text(claim.code)) for claim in every]
         keep(by, redact)
+    # After they are redacted: a part of a name would have another pseudonym.
+    title, every = _with_short_names(title), [claim._replace(text=_with_short_names(claim.text)) for claim in every]
     return _fitted(title, every, tokens, name)
 
 
-def code(name: Any, most: int = _NAME_CHARACTERS) -> str:
-    """A name from a profile as a code span: nothing in it is Markdown, and it stays on its line. Its middle is cut where it is long."""
+def code(name: Any) -> str:
+    """A name from a profile as a code span: nothing in it is Markdown, and it stays on its line."""
     text = wording.one_line(str(name)).replace("`", "'").strip() or " "
-    if len(text) > most:
-        text = f"{text[: most // 2]}…{text[-(most - most // 2 - 1) :]}"
     return f"`{text}`"
+
+
+def _with_short_names(text: str, most: int = _NAME_CHARACTERS) -> str:
+    """The middle of long code spans is cut."""
+
+    def shorter(span: re.Match[str]) -> str:
+        name = span[1]
+        return span[0] if len(name) <= most else f"`{name[: most // 2]}…{name[-(most - most // 2 - 1) :]}`"
+
+    return re.sub("`([^`]*)`", shorter, text)
 
 
 def claims(profile: Profile) -> Iterator[Claim]:
@@ -260,7 +270,7 @@ def _shown(frame: str, name: str, row: dict[Any, Any]) -> str:
     """A value as the screen shows it; NA where it is unknown."""
     col, value = column(frame, name), row[name]
     if isinstance(value, str):
-        return code(value)
+        return code(value) if value.strip() else "NA"
     if wording.real(value) is None:
         return "NA"
     if col.kind == "bytes":
