@@ -25,10 +25,10 @@ Redact = bool | str | os.PathLike[str]
 """Whether names are replaced; a path keeps the list of what was replaced there."""
 
 
-def redactor(runs: Iterable[Run]) -> Redactor:
-    """The one for some runs: their files and hosts have private names."""
+def redactor(runs: Iterable[Run], also: Iterable[str] = ()) -> Redactor:
+    """The one for some runs: their files and hosts have private names, and so have `also` runs beside them."""
     hosts: set[str] = set()
-    names: set[str] = set()
+    names = set(also)
     for run in runs:
         source = run.source
         # Hosts may be called "rank 3", which is no name, or "rank 3, node-a".

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import pickle
 import re
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from nbprof.display import wording
 from nbprof.frames import SCHEMA
 from nbprof.profiles.brief import BYTES_PER_TOKEN, LEAST_TOKENS, code
 from nbprof.tools import register
-from tests.support import pods
+from tests.support import caching_allocator, pods
 from tests.support.kineto import Kineto
 from tests.support.profiles import ROOT
 
@@ -123,6 +124,18 @@ def test_one_that_fits_exactly_leaves_nothing_out():
     whole = p.brief(EVERYTHING)
     tokens = -(-len(whole.encode()) * 10 // 35)
     assert p.brief(tokens) == whole
+
+
+def test_a_snapshot_of_an_allocator_is_not_of_the_cpu(tmp_path):
+    (tmp_path / "x.pickle").write_bytes(pickle.dumps(caching_allocator.snapshot(caching_allocator.fragmented())))
+    text = nbprof.load(tmp_path / "x.pickle").brief()
+    assert "`PyTorch` on `GPU`" in text
+    assert "without steps, gains are unknown" in text
+
+
+def test_steps_of_several_hosts_are_not_added_up(tmp_path):
+    pods.write(tmp_path, ranks=2, steps=12, seed=3)
+    assert "2 hosts, 2 devices, 12 steps on 2 ranks" in nbprof.load(tmp_path).brief()
 
 
 def test_too_short():
