@@ -11,16 +11,13 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.errors import NbprofError
-from nbprof.display.wording import plural
+from nbprof.display.wording import UNSEEN, plural
 from nbprof.profiles.named import selected
 from nbprof.schema.frames import SCHEMA, WHERE_KNOWN
 
 LONGEST_TEXT = 400
 """Characters of a text in a row; the middle of a longer one is cut."""
-_UNSEEN = re.compile(
-    "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
-)
-"""What is not to be seen or turns the direction of text: names can hide something in it."""
+_UNSEEN = re.compile(f"[{UNSEEN}]")
 _ROOM = 600
 """Bytes for what an answer says besides its rows."""
 

@@ -52,6 +52,7 @@ class Reader:
         self._roots = roots
         self._redact = redact
         self._names: dict[str, str] = {}
+        self._beside: set[str] = set()
         self._bounds = Bounds(most_rows, most_bytes)
         self._tokens = int(most_bytes / 2 / BYTES_PER_TOKEN)
         self._open: OrderedDict[str, Profile | Comparison] = OrderedDict()
@@ -78,6 +79,7 @@ class Reader:
         """An id and a line about a profile. The same files have the same id as long as they do not change."""
         path, run, host = self._meant(path), self._meant(run), self._meant(host)
         files, runs = self._roots.find(path, run)
+        self._beside.update(runs)
         stamp = _stamp(files)
         key = stamp, host
         profile = self._known(key)
@@ -171,7 +173,7 @@ class Reader:
 
     def _redactor(self) -> Redactor:
         runs = [run for of in self._open.values() for run in ([of.run] if isinstance(of, Profile) else [each.run for each in of.profiles])]
-        return redactor(runs)
+        return redactor(runs, also=self._beside)
 
     def _shown(self, frame: pd.DataFrame) -> pd.DataFrame:
         """A frame as it may be seen."""

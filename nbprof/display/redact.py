@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,19 +22,35 @@ _LEAST = 3
 """Shorter words say nothing: they are units, types and tiles."""
 
 _ADDRESS = re.compile(
-    r"(?<![\w.])(?:\d{1,3}(?:\.\d{1,3}){3}|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}|(?:[0-9a-fA-F]{0,4}:){3,7}[0-9a-fA-F]{1,4})(?![\w])"
+    r"(?<![\w.])(?:\d{1,3}(?:\.\d{1,3}){3}|ip(?:-\d{1,3}){4}|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|[0-9a-fA-F]{2}(?:([:-])[0-9a-fA-F]{2})(?:\1[0-9a-fA-F]{2}){4}"
+    r"|(?:[0-9a-fA-F]{0,4}:){3,7}[0-9a-fA-F]{1,4})(?![\w])"
 )
-"""IP addresses, e-mail addresses, hardware addresses."""
-_PATH = re.compile(r"(?:[A-Za-z][\w+.-]*://|(?<![\w.])[A-Za-z]:[\\/]|(?<![\w./~])~?/(?=[^/\s]+/))[^\s\"'<>|:;,()]+")
-"""URLs, and absolute paths of two parts or more."""
+"""IP addresses, also as parts of names of hosts, e-mail addresses, hardware addresses."""
+_PATH = re.compile(r"(?:[A-Za-z][\w+.-]*://|(?<![\w.])[A-Za-z]:[\\/]|(?<![\w./~)\]}])~?/(?=[\w.@+~-]+/))[^\s\"'<>|:;,()\[\]{}*`“”‘’]+")
+"""URLs, and absolute paths of two parts or more. In `jit(f)/jit(main)/add` and `/job:worker/task:0` is none."""
+_UNSEEN = ("M", "Cf", "Cs", "Co")
+"""Categories of characters that would part a word: accents that stand alone, what is not to be seen."""
 _LIBRARY = re.compile(r"^(.*[\\/])((?:site|dist)-packages[\\/].*)$")
 _SUFFIX = re.compile(r"(?:\.(?:py|ipynb|pb|json|gz|zip|pt|tar|csv|db|html|cpp|cc|cu|h|so))+$", re.IGNORECASE)
+_RUN = re.compile(r"[^\W_]+")
 _SEGMENT = re.compile(r"[^\W_](?:[\w$-]*[^\W_])?")
 _WORD = re.compile(r"[^\W\d_]+|\d+")
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+|\d+")
-_TILE = re.compile(r"(?:(?:bf|tf|fp|[fuis])\d+)+|(?P<word>[a-z]*?)\d+(?:x\d+)*")
+_TILE = re.compile(r"(?:(?:bf|tf|fp|[fuis])\d+)+|(?P<word>[a-z]*?)\d+(?:x\d+)*[a-z]?")
 """Types and sizes of kernels: `bf16bf16`, `tilesize64x64x64`."""
-_SHORT = re.compile(r"[a-z]{1,2}\d{1,6}|\d{1,6}[a-z]{1,2}|\d+")
+_LIBRARY_KERNEL = re.compile(
+    r"(?:Cijk|nvjet)(?:_(?:[A-Z]{1,6}(?:\d+[A-Z]{1,2})?\d*(?:x\d+)*|\d+x\d+|[a-z]{1,4}[A-Z]?|Bias|UserArgs|A[il]{2}k|B[jl]{2}k))+"
+)
+"""Kernels of Tensile and cuBLAS: `Cijk_Ailk_Bljk_SB_MT128x64x8_SE`, of abbreviations that nobody lists."""
+_SHORT = re.compile(r"[a-z]{1,2}\d{1,6}|[a-z]{1,2}\d{1,3}[a-z]|\d{1,6}[a-z]{1,2}|\d{1,2}[a-z]\d{1,2}|\d+")
+"""`mi300x`, `r2c`, `1c11`."""
+
+_LITERALS = r"""\#[^\n]*                                      # a comment
+    |^[ ]*[rR]?\"{3}[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*\"{3}  # a docstring, which begins its line
+    |(?P<prefix>[a-zA-Z]{0,2})
+     (?P<literal>\"{3}[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*\"{3}|"[^"\\\n]*(?:\\.[^"\\\n]*)*"|'[^'\\\n]*(?:\\.[^'\\\n]*)*')"""
+_LITERAL = re.compile(_LITERALS, re.DOTALL | re.MULTILINE | re.VERBOSE)
+_FIELD = re.compile(r"\{((?:[^{}]|\{[^{}]*\})*)\}")
 
 
 class Redactor:
@@ -45,6 +62,8 @@ class Redactor:
         Names that are replaced whatever words they are made of: of hosts and files.
     key : bytes
         The same key gives the same pseudonyms. Who does not have it cannot find out by trying which name a pseudonym stands for.
+    own : iterable of str
+        Texts that stay where they stand alone, like those of nbprof's code: what pages find columns by.
 
     Attributes
     ----------
@@ -52,16 +71,24 @@ class Redactor:
         Pseudonyms by what they stand for.
     """
 
-    def __init__(self, private: Iterable[str], key: bytes) -> None:
+    def __init__(self, private: Iterable[str], key: bytes, own: Iterable[str] = ()) -> None:
         self.replaced: dict[str, str] = {}
         self._key = key
         self._seen: dict[str, str] = {}
+        self._own = own_texts().union(own) - _NEVER
         # A file may be called as a tab is, or as a column: then its name says nothing, and the page needs the word.
-        names = sorted({name for name in private if len(name) >= _LEAST and name not in own_texts()}, key=len, reverse=True)
-        self._private = re.compile("|".join(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])" for name in names)) if names else None
+        names = sorted({name for name in private if len(name) >= _LEAST and name not in self._own}, key=len, reverse=True)
+        # By their first word, since there may be thousands.
+        beginning: dict[str, list[str]] = {}
+        for name in names:
+            if first := _RUN.search(name):
+                beginning.setdefault(first[0], []).append(re.escape(name[first.start() :]))
+        self._private = {first: re.compile(rf"(?:{'|'.join(each)})(?![^\W_])") for first, each in beginning.items()}
 
     def text(self, text: str) -> str:
         """A text with pseudonyms in place of names."""
+        if text in self._own:
+            return text
         if text not in self._seen:
             kept: list[str] = []
 
@@ -69,9 +96,13 @@ class Redactor:
                 kept.append(by(match[0]))
                 return f"\0{len(kept) - 1}\0"
 
-            out = text.replace("\0", " ")
-            if self._private is not None:
-                out = self._private.sub(lambda match: keep(match, self._pseudonym), out)
+            out = _seen(text.replace("\0", " "))
+            at, parts = 0, []
+            for run in _RUN.finditer(out):
+                if run.start() >= at and (of := self._private.get(run[0])) and (match := of.match(out, run.start())):
+                    parts += [out[at : match.start()], keep(match, self._pseudonym)]
+                    at = match.end()
+            out = "".join([*parts, out[at:]])
             out = _PATH.sub(lambda match: keep(match, self._path), out)
             out = _ADDRESS.sub(lambda match: keep(match, self._pseudonym), out)
             parts = re.split("(\0\\d+\0)", out)
@@ -105,6 +136,13 @@ class Redactor:
         return self.replaced[name]
 
 
+def _seen(text: str) -> str:
+    """The text without what would part a word in it."""
+    if text.isascii():
+        return text
+    return "".join(char for char in unicodedata.normalize("NFC", text) if not unicodedata.category(char).startswith(_UNSEEN))
+
+
 def words(name: str) -> list[str]:
     """The words of a name, in lower case: `FusedBatchNormV3` has fused, batch, norm, v, 3."""
     return [word.lower() for word in _CAMEL.findall(name)]
@@ -112,7 +150,7 @@ def words(name: str) -> list[str]:
 
 @lru_cache(maxsize=100_000)
 def _public(segment: str) -> bool:
-    return all(_known(part) for part in re.split(r"[_$-]+", segment) if part)
+    return _LIBRARY_KERNEL.fullmatch(segment) is not None or all(_known(part) for part in re.split(r"[_$-]+", segment) if part)
 
 
 def _known(part: str) -> bool:
@@ -136,13 +174,22 @@ def _known(part: str) -> bool:
 @lru_cache(maxsize=1)
 def own_texts() -> frozenset[str]:
     """Every text in nbprof's own code that is no docstring, and the keys of its tools."""
-    found: set[str] = set()
-    for path in _PACKAGE.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in docstrings)
-        found.update(node.value for node in constants if isinstance(node.value, str))
-    return frozenset(found)
+    return frozenset(text for path in _PACKAGE.rglob("*.py") for text in _literals(path.read_text(encoding="utf-8")))
+
+
+def _literals(code: str) -> Iterator[str]:
+    """The strings in Python code, also those in fields of f-strings. By `ast` that takes ten times as long: seconds for the package."""
+    for found in _LITERAL.finditer(code):
+        literal, prefix = found["literal"], found["prefix"]
+        if literal is None or "b" in prefix.lower():
+            continue
+        quotes = 3 if literal.startswith('"""') else 1
+        text = literal[quotes:-quotes] if "\\" not in literal or "r" in prefix.lower() else ast.literal_eval(literal)
+        if "f" not in prefix.lower():
+            yield text
+            continue
+        for at, part in enumerate(_FIELD.split(text)):
+            yield from _literals(part) if at % 2 else [part]
 
 
 @lru_cache(maxsize=1)

@@ -10,6 +10,11 @@ import pandas as pd
 
 MISSING = "–"
 _KIB = 1024.0
+UNSEEN = (
+    "\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff"
+)
+"""For a class of a regular expression: characters that are not to be seen or turn the direction of text."""
+_NO_LINE = re.compile(f"[\x00-\x1f{UNSEEN}]+")
 
 
 def number(value: Any, digits: int = 0) -> str:
@@ -114,8 +119,8 @@ def natural(name: str) -> list[tuple[int, int, str]]:
 
 
 def one_line(text: str) -> str:
-    """Foreign text with control characters and line breaks as blanks."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+", " ", text)
+    """Foreign text with control characters, line breaks and what is not to be seen as blanks."""
+    return _NO_LINE.sub(" ", text)
 
 
 def bold_parts(marked: str) -> list[tuple[bool, str]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
+from nbprof.analysis.steps.step_count import format_count
 from nbprof.core.errors import NbprofError
 from nbprof.core.version import __version__
 from nbprof.display import wording
@@ -85,15 +86,25 @@ def brief(of: Profile | Comparison, tokens: int = 1500, *, redact: Redact = Fals
         by = redactor(runs)
         title, every = by.text(title), [claim._replace(text=by.text(claim.text), code=by.text(claim.code)) for claim in every]
         keep(by, redact)
+    # After they are redacted: a part of a name would have another pseudonym.
+    title, every = _with_short_names(title), [claim._replace(text=_with_short_names(claim.text)) for claim in every]
     return _fitted(title, every, tokens, name)
 
 
-def code(name: Any, most: int = _NAME_CHARACTERS) -> str:
-    """A name from a profile as a code span: nothing in it is Markdown, and it stays on its line. Its middle is cut where it is long."""
+def code(name: Any) -> str:
+    """A name from a profile as a code span: nothing in it is Markdown, and it stays on its line."""
     text = wording.one_line(str(name)).replace("`", "'").strip() or " "
-    if len(text) > most:
-        text = f"{text[: most // 2]}…{text[-(most - most // 2 - 1) :]}"
     return f"`{text}`"
+
+
+def _with_short_names(text: str, most: int = _NAME_CHARACTERS) -> str:
+    """The middle of long code spans is cut."""
+
+    def shorter(span: re.Match[str]) -> str:
+        name = span[1]
+        return span[0] if len(name) <= most else f"`{name[: most // 2]}…{name[-(most - most // 2 - 1) :]}`"
+
+    return re.sub("`([^`]*)`", shorter, text)
 
 
 def claims(profile: Profile) -> Iterator[Claim]:
@@ -115,9 +126,19 @@ def _views() -> set[str]:
 
 def _answer(profile: Profile) -> Iterator[Claim]:
     facts = profile.overview
-    where = f"{code(facts['framework'])} on {code(facts['device_kind'])}" if facts.get("framework") else code(facts.get("device_kind"))
-    parts = [where, *(wording.plural(facts[key], key[:-1]) for key in ("hosts", "devices", "steps") if facts.get(key))]
-    yield Claim("", ", ".join(parts), tuple(f'p.overview["{key}"]' for key in ("framework", "device_kind", "hosts", "devices", "steps")))
+    # What holds nothing but what one tool is about may not say of which device it is.
+    alone = register.alone(profile.run)
+    device = code((alone.device if alone and not facts["devices"] else "") or facts["device_kind"])
+    parts = [f"{code(facts['framework'])} on {device}" if facts.get("framework") else device]
+    parts += [wording.plural(facts[key], key[:-1]) for key in ("hosts", "devices") if facts.get(key)]
+    calls = [f'p.overview["{key}"]' for key in ("framework", "device_kind", "hosts", "devices", "steps")]
+    if facts["steps"] and len(profile.run.hosts) > 1:
+        # Steps of several hosts are not added up, as they ran in parallel.
+        parts.append(format_count(profile.run.steps, len(profile.run.hosts)))
+        calls[-1] = 'p.steps.frame.groupby("host").size()'
+    elif facts["steps"]:
+        parts.append(wording.plural(facts["steps"], "step"))
+    yield Claim("", ", ".join(parts), tuple(calls))
     verdict = str(facts["verdict"] or "Unknown")
     if facts.get("verdict_text"):
         verdict += f": {_quoted(facts['verdict_text'])} (confidence {facts['confidence']})"
@@ -144,7 +165,12 @@ def _findings(profile: Profile) -> Iterator[Claim]:
     section = "Findings (change one thing, record again, `nbprof.compare`)"
     advice = profile.advice
     if advice.empty:
-        yield Claim(section, "None: no rule found a measurable gain. That is no proof that there is none.", ("p.advice",))
+        why = (
+            "no rule found a measurable gain. That is no proof that there is none."
+            if profile.overview["steps"]
+            else "without steps, gains are unknown."
+        )
+        yield Claim(section, f"None: {why}", ("p.advice",))
     for at, row in enumerate(advice.to_dict("records")):
         gain = wording.gain({"gain_ms": row["gain_ms_per_step"], "gain_is": row["gain_is"]}) or "gain unknown"
         text = f"{_quoted(row['title'])} [{code(row['rule'])}, {row['severity']}, {row['certainty']}, {gain}]. {_quoted(row['evidence'])}"
@@ -260,7 +286,7 @@ def _shown(frame: str, name: str, row: dict[Any, Any]) -> str:
     """A value as the screen shows it; NA where it is unknown."""
     col, value = column(frame, name), row[name]
     if isinstance(value, str):
-        return code(value)
+        return code(value) if value.strip() else "NA"
     if wording.real(value) is None:
         return "NA"
     if col.kind == "bytes":

@@ -4,31 +4,43 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbprof.core.whole import written
-from nbprof.display.redact import Redactor
+from nbprof.display.redact import Redactor, vocabulary
 from nbprof.run.cache.folder import location
+from nbprof.schema.frames import SCHEMA, WHERE_KNOWN
 from nbprof.tools.header import label
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
+_RANK = re.compile(r"rank \d+")
+
 Redact = bool | str | os.PathLike[str]
 """Whether names are replaced; a path keeps the list of what was replaced there."""
 
 
-def redactor(runs: Iterable[Run]) -> Redactor:
-    """The one for some runs: their files and hosts have private names."""
-    private: set[str] = set()
+def redactor(runs: Iterable[Run], also: Iterable[str] = ()) -> Redactor:
+    """The one for some runs: their files and hosts have private names, and so have `also` runs beside them."""
+    hosts: set[str] = set()
+    names = set(also)
     for run in runs:
-        private.update(map(str, run.hosts), [label(run), run.source.name, run.source.file], (path.name for path, *_ in run.source.local))
-        private.add(run.capture.label if run.capture is not None else "")
-    private |= {name.split(".")[0] for name in private}
-    return Redactor(private, _key())
+        source = run.source
+        # Hosts may be called "rank 3", which is no name, or "rank 3, node-a".
+        hosts.update(part for host in run.hosts for part in str(host).split(", ") if not _RANK.fullmatch(part))
+        names.update([label(run), source.name, source.file, Path(source.path).name], (path.name for path, *_ in source.local))
+        names.add(run.capture.label if run.capture is not None else "")
+    names.update(name.split(".")[0] for name in names | hosts)
+    # "trace" of trace.json says nothing, and is a word of many sentences.
+    private = hosts.union(name for name in names if name.lower() not in vocabulary())
+    columns = {column.name for each in [*SCHEMA.values(), *WHERE_KNOWN.values()] for column in each}
+    # With a g before it, a rate in 10⁹.
+    return Redactor(private, _key(), own=columns.union(f"g{name}" for name in columns))
 
 
 def redacted(payload: dict[str, Any], runs: Iterable[Run], redact: Redact) -> dict[str, Any]:

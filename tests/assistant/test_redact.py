@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from nbprof.schema.frames import SCHEMA
-from tests.assistant.asked import asked
+from tests.assistant.asked import DATA, asked
 from tests.report.test_redact import PLANTED, leaks
 
 FRAMES = [name for name in SCHEMA if not name.startswith(("comparison.", "memory_viewer[")) and name != "trace.range"]
@@ -36,6 +38,16 @@ def test_no_secret_is_in_any_answer(kind, tmp_path):
     redacted = asked(_everything, folder, redact=True, bytes=1 << 20)
     assert leaks(*(each.value for each in redacted)) == set()
     assert str(tmp_path) not in "".join(each.text for each in redacted)
+
+
+def test_runs_beside_the_one_that_is_open_are_not_named(tmp_path):
+    for name in ("video_encoder", "audio_encoder"):
+        run = tmp_path / "plugins" / "profile" / name
+        run.mkdir(parents=True)
+        shutil.copy(DATA / "xspace" / "jax_cpu.xplane.pb", run)
+    answer = asked(lambda call: call("open"), tmp_path, redact=True)
+    assert len(answer.value["runs_here"]) == 2
+    assert "encoder" not in answer.text
 
 
 def test_tables_are_filtered_by_pseudonyms_and_runs_opened_by_them(tmp_path):

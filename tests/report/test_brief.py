@@ -1,7 +1,9 @@
 """A brief says nothing that its calls do not give, keeps to its length, and holds what a profile names as data."""
 
 import itertools
+import json
 import os
+import pickle
 import re
 from pathlib import Path
 
@@ -15,7 +17,8 @@ from nbprof.display import wording
 from nbprof.frames import SCHEMA
 from nbprof.profiles.brief import BYTES_PER_TOKEN, LEAST_TOKENS, code
 from nbprof.tools import register
-from tests.support import pods
+from tests.support import caching_allocator, pods
+from tests.support.kineto import Kineto
 from tests.support.profiles import ROOT
 
 DATA = Path(__file__).parents[1] / "data"
@@ -123,6 +126,18 @@ def test_one_that_fits_exactly_leaves_nothing_out():
     assert p.brief(tokens) == whole
 
 
+def test_a_snapshot_of_an_allocator_is_not_of_the_cpu(tmp_path):
+    (tmp_path / "x.pickle").write_bytes(pickle.dumps(caching_allocator.snapshot(caching_allocator.fragmented())))
+    text = nbprof.load(tmp_path / "x.pickle").brief()
+    assert "`PyTorch` on `GPU`" in text
+    assert "without steps, gains are unknown" in text
+
+
+def test_steps_of_several_hosts_are_not_added_up(tmp_path):
+    pods.write(tmp_path, ranks=2, steps=12, seed=3)
+    assert "2 hosts, 2 devices, 12 steps on 2 ranks" in nbprof.load(tmp_path).brief()
+
+
 def test_too_short():
     p = nbprof.load(DATA / "xspace/tf_slow.xplane.pb")
     with pytest.raises(NbprofError, match=f"at least {LEAST_TOKENS} tokens"):
@@ -134,6 +149,28 @@ def test_names_are_data():
     assert code(hostile).count("`") == 2
     assert "\n" not in code(hostile)
     assert "\u202e" not in code(hostile)
+
+
+def test_nothing_is_hidden_in_names_and_sentences():
+    from nbprof.profiles.brief import _quoted
+
+    for hidden in ("\u200b", "\u200e", "\ufeff", "\U000e0069\U000e0067", "\u2066", "\xad"):
+        assert code(f"a{hidden}b") == "`a b`"
+        assert _quoted(f"a{hidden}b") == "“a b”"
+
+
+def test_long_names_are_cut_and_have_the_pseudonym_that_reports_give_them(tmp_path):
+    trace = Kineto()
+    name = "/srv/" + "borogove" * 20
+    for i in range(3):
+        trace.step(i, i * 1000.0, 900.0)
+        trace.op(f"{name}/x", i * 1000.0 + 10, 800.0)
+    (tmp_path / "x.pt.trace.json").write_bytes(trace.encode())
+    p = nbprof.load(tmp_path / "x.pt.trace.json")
+    assert re.search(r"`/srv/borogove\w+…\w+/x` \d", p.brief(EVERYTHING))
+    redacted = p.brief(EVERYTHING, redact=tmp_path / "names.json")
+    pseudonym = {name: pseudonym for pseudonym, name in json.loads((tmp_path / "names.json").read_text()).items()}[f"{name}/x"]
+    assert f"`{pseudonym}` " in redacted
 
 
 def test_names_in_sentences_are_data():

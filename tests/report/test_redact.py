@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import gzip
 import itertools
 import json
 import pickle
 import re
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import nbprof
 from nbprof.display import codec
-from nbprof.display.redact import Redactor, vocabulary
+from nbprof.display.redact import Redactor, _literals, vocabulary
+from nbprof.profiles.redaction import redacted, redactor
 from nbprof.profiles.report.mimebundle import MIME
 from tests.support import caching_allocator, msprof, xspace_proto
 from tests.support.saved import packed_of
@@ -28,6 +32,7 @@ SECRETS = [
     *("confidential", "secret", "callay_customer_42", "ProjektÜbung", "tôpsécret", "slithy tove", "mimsyBorogoves", "x-bandersnatch-y", "frabjous_day_step"),
 ]  # fmt: skip
 EXPECTED = 40
+RUN = {"source": SimpleNamespace(name="run", file="run.pb", path="/srv/run", local=()), "capture": None}
 
 
 def cores(secret):
@@ -233,10 +238,106 @@ def test_another_key_gives_other_pseudonyms():
         "…/site-packages/torch/nn/modules/linear.py:12",
         "84% of step time is spent waiting for data, 1.2 × 10⁹ µs",
         "2026-11-21 19:58:48 UTC",
+        "jit(train_step)/transpose(jvp(Model))/Dense_0/dot_general",
+        "/job:worker/replica:0/task:3/device:GPU:0",
+        "custom-call(f32[2]{0} %qkv.1, /*index=5*/s32[3]{0} %fusion)",
+        "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT64x32x128_MI16x16x1_SN_LDSB1_AFC1_AF0EM1_CLR1",
+        "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_NTN",
+        "void cudnn::winograd_nonfused::winogradForwardData4x4<float, float>",
+        "bn_fw_tr_1C11_kernel_NCHW",
+        "cudaLaunchKernelExC",
+        "cuLaunchKernel",
+        "Tesla V100-DGXS-32GB",
+        "AMD Instinct MI300X",
+        "<built-in method isinstance>",
+        "GPU_0_bfc",
     ],
 )
 def test_names_of_frameworks_and_libraries_stay(name):
     assert Redactor((), b"k").text(name) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ip-10-0-12-34.internal", "name.internal"),
+        ("00-1b-44-11-3a-b7", "name"),
+        ("s\u200be\u200bc\u200br\u200be\u200bt", "name"),
+        ("u\u0308bung गोपनीय", "name name"),
+        ("`/srv/video/encoder` 12", "`name` 12"),
+        ("“/srv/video/encoder”", "“name”"),
+        ("**/srv/video/encoder**", "**name**"),
+        ("secret", "name"),
+    ],
+)
+def test_what_would_hide_a_name_and_what_stands_around_it(name, expected):
+    assert re.sub("name_[0-9a-f]{8}", "name", Redactor((), b"k").text(name)) == expected
+
+
+def test_literals_are_found_as_python_finds_them():
+    """The vocabulary reads nbprof's code by a regular expression, since `ast` takes seconds."""
+
+    def of(texts):
+        return {word for text in texts for word in re.findall(r"[a-z]{3,}", text.lower())}
+
+    found, parsed = set(), set()
+    for path in (Path(nbprof.__file__).parent / "display").glob("*.py"):
+        code = path.read_text(encoding="utf-8")
+        tree = ast.parse(code)
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        constants = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in docstrings]
+        parsed |= of(text for text in constants if isinstance(text, str))
+        found |= of(_literals(code))
+    assert len(parsed) > 100
+    assert found == parsed
+
+
+def heads(value):
+    """The columns of all tables."""
+    if isinstance(value, dict):
+        if {"key", "label"} <= set(value):
+            yield value["key"], value["label"], value.get("help")
+        yield from (head for each in value.values() for head in heads(each))
+    elif isinstance(value, list):
+        yield from (head for each in value for head in heads(each))
+
+
+@pytest.mark.parametrize(
+    "file",
+    [DATA / "xspace" / "jax_cpu.xplane.pb", DATA / "ascend" / "after.zip", DATA / "torch" / "cpu_ops.pt.trace.json.gz"],
+    ids=lambda file: file.name,
+)
+def test_the_page_finds_its_columns_and_its_sentences_stay(file, tmp_path):
+    """A file and a folder that are called as ordinary words are."""
+    path = tmp_path / "step" / f"time{''.join(file.suffixes)}"
+    path.parent.mkdir()
+    shutil.copy(file, path)
+    p = nbprof.load(path)
+    plain, shown = p.payload(), redacted(p.payload(), [p.run], True)
+    assert [list(shown[part]) for part in shown] == [list(plain[part]) for part in plain]
+    assert list(heads(shown)) == list(heads(plain))
+    assert shown["overview"]["advice"] == plain["overview"]["advice"]
+    assert shown["overview"]["figures"] == plain["overview"]["figures"]
+
+
+def test_the_folder_is_not_named(tmp_path):
+    folder = tmp_path / "video_encoder"
+    folder.mkdir()
+    shutil.copy(DATA / "kineto" / "cpu_train.pt.trace.json.gz", folder / "x.pt.trace.json.gz")
+    p = nbprof.load(folder / "x.pt.trace.json.gz")
+    assert "video_encoder" in str(p.payload()["overview"]["run"])
+    assert "video_encoder" not in str(redacted(p.payload(), [p.run], True))
+
+
+def test_ranks_are_no_names():
+    assert "rank 3" in redactor([SimpleNamespace(**RUN, hosts=["rank 3, video-encoder"])]).text("rank 3")
+    assert "encoder" not in redactor([SimpleNamespace(**RUN, hosts=["rank 3, video-encoder"])]).text("on video-encoder:8466")
+
+
+def test_of_thousands_of_hosts_each_is_replaced():
+    by = Redactor([f"node-{i}" for i in range(3000)] + ["node-7.rack"], b"k")
+    assert "node" not in by.text("node-7.rack node-2999:1, (node-12)")
+    assert by.text("node-4000, xnode-1") == "node-4000, xnode-1".replace("xnode-1", by.text("xnode-1"))
 
 
 def test_a_name_made_of_public_words_goes_where_it_is_that_of_a_host_or_file():

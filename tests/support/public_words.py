@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +24,29 @@ kernel kernels impl templates launcher functor op ops apply binary unary reduce 
 htod dtoh dtod htoh async stream event synchronize launch graph exec occupancy device host pageable pinned kineto aten autograd backward forward profiler step
 record function user annotation python frame optimizer zero grad dataloader iter next enumerate module nn loss jit pjit vmap transpose fusion custom call
 thunk executable executor infeed outfeed send recv done start permute gather scatter slice dynamic update broadcast iota concatenate wsgrb wgm grvw gsu glvwa glvwb lbspp lpa lpb pgr plr sia tlds vwc segment off execute
+winograd nonfused kreduce singleread sliced xregs cgemm zgemm gemvx gemvnsp cask cunn maxpooling propagation divisor warpsize detail
+radix onesweep exclusive policy histogram compact agent agents modifier equality multiplies nullptr decltype epilogue accessor trivial calculator evaluator reshaping conversion counting
+pointer bfc tfe cancelable cleanup atomics xent reorder preserving cmp tsl linkage donation semaphore acquire sequencing
+naive gridwise xdl cshuffle kentry thrust ptx cnn coop batchnorm basic bottleneck
+tesla geforce quadro rtx gtx dgx dgxs sxm nvl radeon instinct
 """.split()  # noqa: SIM905
+
+
+def _python() -> Iterator[str]:
+    """Of Python's own functions, as a trace with stacks names them."""
+    yield from ("genexpr", "listcomp", "dictcomp", "setcomp", "decorate_context")
+    for name in (
+        "builtins",
+        "collections.abc",
+        "concurrent.futures",
+        "contextlib",
+        "functools",
+        "importlib._bootstrap",
+        "logging",
+        "threading",
+    ):
+        for member in vars(importlib.import_module(name)).values():
+            yield from (getattr(member, "__name__", ""), *(vars(member) if isinstance(member, type) else ()))
 
 
 def _registries() -> Iterator[str]:
@@ -64,7 +87,7 @@ def _registries() -> Iterator[str]:
 
 def main() -> None:
     known = set(TARGET.read_text().split()) if TARGET.exists() else set()
-    found = {word for name in [*_registries(), *OF_LIBRARIES] for word in words(name) if re.fullmatch(r"[a-z]{3,}", word)}
+    found = {word for name in [*_registries(), *_python(), *OF_LIBRARIES] for word in words(name) if re.fullmatch(r"[a-z]{3,}", word)}
     TARGET.write_text("\n".join(sorted(known | found)) + "\n")
 
 

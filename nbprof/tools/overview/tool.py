@@ -28,5 +28,5 @@ TOOL = Tool(
     chart=_steps_png,
     lead=static.lead,
     static=static.html,
-    brief=(Top("Ops", "overview.top_ops", "op", ("self_ms", "percent"), most=5),),
+    brief=(Top("Ops, self time in the whole profile", "overview.top_ops", "op", ("self_ms", "percent"), most=5),),
 )
