@@ -10,8 +10,9 @@ from pathlib import Path
 
 from hypothesis import settings
 
-# A test that is slow on a busy machine is no failure. CI draws the same examples each time; `make fuzz` draws others.
-settings.register_profile("nbprof", deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI")))
+# A test that is slow on a busy machine is no failure. `make test` draws the same examples each time; `make fuzz` draws others.
+settings.register_profile("nbprof", deadline=None, print_blob=True, derandomize=True)
+settings.register_profile("fuzz", deadline=None, print_blob=True, derandomize=False)
 settings.load_profile("nbprof")
 
 # jsonschema, which Jupyter imports, makes 38 parsers of addresses at import where it finds this: 1.6 s in each process that runs tests.
