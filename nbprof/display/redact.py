@@ -138,10 +138,13 @@ def own_texts() -> frozenset[str]:
     """Every text in nbprof's own code that is no docstring, and the keys of its tools."""
     found: set[str] = set()
     for path in _PACKAGE.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in docstrings)
-        found.update(node.value for node in constants if isinstance(node.value, str))
+        docstrings: set[int] = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            # A statement comes before what is in it.
+            if isinstance(node, ast.Expr):
+                docstrings.add(id(node.value))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+                found.add(node.value)
     return frozenset(found)
 
 
