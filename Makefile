@@ -81,7 +81,7 @@ fuzz: $(VENV)/.test
 	for round in $$(seq 0 $$(($(ROUNDS) - 1))); do \
 		seed=$$(($(SEED) + round)); \
 		echo "This round again: make fuzz SEED=$$seed ROUNDS=1"; \
-		env -u CI $(BIN)/python -m pytest -q -n 2 -m hypothesis --ignore tests/e2e --hypothesis-seed=$$seed || exit 1; \
+		$(BIN)/python -m pytest -q -n 2 -m hypothesis --hypothesis-profile=fuzz --ignore tests/e2e --hypothesis-seed=$$seed || exit 1; \
 	done
 	$(BIN)/python -m tests.fuzz.readers --seed $(SEED) --seconds $(FUZZ_SECONDS) --keep build/fuzz/finds
 	$(BIN)/python -m pip install --quiet atheris

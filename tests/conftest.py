@@ -10,8 +10,9 @@ from pathlib import Path
 
 from hypothesis import settings
 
-# A test that is slow on a busy machine is no failure. CI draws the same examples each time; `make fuzz` draws others.
-settings.register_profile("nbprof", deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI")))
+# A test that is slow on a busy machine is no failure. `make test` draws the same examples each time; `make fuzz` draws others.
+settings.register_profile("nbprof", deadline=None, print_blob=True, derandomize=True)
+settings.register_profile("fuzz", deadline=None, print_blob=True, derandomize=False)
 settings.load_profile("nbprof")
 
 # jsonschema, which Jupyter imports, makes 38 parsers of addresses at import where it finds this: 1.6 s in each process that runs tests.
@@ -19,6 +20,7 @@ sys.modules["rfc3987_syntax"] = None
 
 LONGEST = [
     *("capture/test_robust.py", "analysis/test_invariants.py", "capture/test_torch.py", "capture/test_jax.py", "magic/test_cell.py"),
+    *("magic/test_frameworks.py", "capture/test_probe_state.py", "magic/test_probe.py", "formats/test_chrome_real.py"),
     *(
         "capture/test_keras_callback.py",
         "capture/test_windows_real.py",
@@ -27,8 +29,9 @@ LONGEST = [
         "magic/test_interrupts.py",
     ),
     *("analysis/test_hosts.py", "capture/test_torch_scripts.py", "capture/remote/test_real_workers.py", "parity/test_live.py"),
-    *("e2e/test_document.py", "e2e/test_page.py", "e2e/test_lab.py", "e2e/test_live.py", "e2e/test_strip.py", "e2e/test_runs.py"),
-    *("e2e/test_widgets.py", "e2e/test_notebook7.py"),
+    *("e2e/test_document.py", "e2e/test_lab.py", "e2e/test_page.py", "e2e/test_live.py", "e2e/test_cells.py", "e2e/test_notebook7.py"),
+    *("e2e/test_strip.py", "e2e/test_runs.py", "e2e/test_widgets.py", "e2e/test_capture_form.py", "e2e/test_outputs.py"),
+    *("e2e/test_compare.py", "e2e/test_help.py"),
 ]
 """The files that take longest, the longest first, be they of few tests."""
 

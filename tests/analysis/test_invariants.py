@@ -26,7 +26,7 @@ from nbprof.profiles.load import load
 from nbprof.profiles.profile import Profile
 from nbprof.tools.memory.payload import sample
 from tests.support import kineto
-from tests.support.examples import fewer_in_ci
+from tests.support.examples import examples
 from tests.support.made import UNIT, Made, nested, opened, runs
 from tests.support.profiles import real
 
@@ -36,7 +36,7 @@ REAL = (
     *("tf-gpu/rtx5000-cnn-batch64", "tf-gpu/t4-one-step", "tf-gpu/v100x8-collectives", "tf-cpu/prefetch-example"),
     *("tf-cpu/prefetch-128-empty-gpu-plane", "jax/gtx1080ti-reactant", "jax/mi300-jax08_attention", "jax/tpu-v6e-inference"),
 )
-EXAMPLES = settings(deadline=None, max_examples=fewer_in_ci(60), suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 
 
 def ps(values) -> np.ndarray:
@@ -259,7 +259,7 @@ def test_ops_that_overlap_partly_have_no_time_below_zero(spans):
     assert idle == max(extent * UNIT - rows["own"].sum(), 0)
 
 
-@settings(deadline=None, max_examples=fewer_in_ci(60))
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 60), st.integers(0, 12)), min_size=1, max_size=20))
 def test_idle_of_a_device_is_the_time_in_which_no_stream_ran(spans):
     """PyTorch: each instant counts once, however many streams run."""

@@ -16,7 +16,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.profiles.load import load
 from nbprof.tools.memory import payload as memory_view
 from tests.support.build import profile
-from tests.support.examples import fewer_in_ci
+from tests.support.examples import examples
 from tests.support.kineto import Kineto
 from tests.support.kineto import profile as torch_profile
 from tests.support.xspace import MS, PlaneWriter, xspace
@@ -64,7 +64,7 @@ def frame(events) -> pd.DataFrame:
     )
 
 
-@settings(max_examples=fewer_in_ci(100))
+@settings(max_examples=examples(100))
 @given(events=EVENTS, whole=st.booleans())
 def test_blocks_at_every_moment_are_those_of_a_walk(events, whole):
     rows = frame(events)
@@ -77,7 +77,7 @@ def test_blocks_at_every_moment_are_those_of_a_walk(events, whole):
         assert rest == max(rows["heap_bytes"].iloc[last] - sum(alive.values()), 0)
 
 
-@settings(max_examples=fewer_in_ci(60))
+@settings(max_examples=examples(60))
 @given(events=EVENTS, most=st.integers(0, 10), data=st.data())
 def test_moments_tell_the_same_as_one_at_a_time(events, most, data):
     rows = frame(events)

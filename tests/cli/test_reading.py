@@ -115,7 +115,8 @@ def test_frames_are_listed(profile):
     frames = {frame["name"]: frame["columns"] for frame in answer("frame", SLOW)["frames"]}
     assert "ops.by_type" in frames
     assert "kernels.frame" not in frames
-    assert all(f"{name} " in call("frame", SLOW).stdout for name in frames)
+    listed = call("frame", SLOW).stdout
+    assert all(f"{name} " in listed for name in frames)
     for name in frames:
         found = named.frame(profile, name)
         assert {*found.columns} <= {*frames[name]}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.examples import fewer_in_ci
+from tests.support.examples import examples
 from tests.support.kineto import profile
 
 CATS = [
@@ -76,7 +76,7 @@ METADATA = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=fewer_in_ci(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(files=st.lists(st.tuples(METADATA, st.lists(EVENT, min_size=1, max_size=30)), min_size=1, max_size=2))
 def test_frames_hold_together(tmp_path, files):
     p = profile(tmp_path, *(json.dumps({**metadata, "traceEvents": events}).encode() for metadata, events in files))

@@ -48,6 +48,12 @@ def command(page, name, **args):
     page.evaluate("([name, args]) => window.jupyterapp.commands.execute(name, args)", [name, args])
 
 
+def save(page):
+    """Saves the notebook; it is in its file then."""
+    command(page, "docmanager:save")
+    page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
+
+
 def open_notebook(page, url, name):
     page.goto(f"{url}/lab/tree/{name}?reset")
     page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)

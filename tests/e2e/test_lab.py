@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 
 import nbformat
 import pytest
+from nbformat.sign import NotebookNotary
 
 from tests.e2e.conftest import ROOT
-from tests.e2e.notebooks import command, dashboards, end_kernels, open_notebook, wait_for_kernel, window
+from tests.e2e.notebooks import command, dashboards, end_kernels, open_notebook, save, wait_for_kernel, window
 from tests.e2e.test_page import TABS
 from tests.support.saved import packed_of
 
@@ -129,8 +128,7 @@ def test_selected_steps_travel_both_ways(executed):
 def saved(executed):
     """The notebook as saved from JupyterLab, its kernel gone: a trusted and an untrusted copy that name no kernel."""
     page, folder, url, _ = executed
-    command(page, "docmanager:save")
-    page.wait_for_timeout(2500)
+    save(page)
     notebook = nbformat.read(folder / "quickstart.ipynb", 4)
     outputs = [
         o for c in notebook.cells if c.cell_type == "code" for o in c.outputs if "application/vnd.nbprof.v1+json" in o.get("data", {})
@@ -142,10 +140,8 @@ def saved(executed):
     nbformat.write(notebook, folder / "untrusted.ipynb")
     notebook.metadata["title"] = "trusted"
     nbformat.write(notebook, folder / "trusted.ipynb")
-    import os
-
-    env = {**os.environ, "JUPYTER_CONFIG_DIR": str(folder / ".config"), "JUPYTER_DATA_DIR": str(folder / ".data")}
-    subprocess.run([sys.executable, "-m", "jupyter", "trust", str(folder / "trusted.ipynb")], check=True, env=env, capture_output=True)
+    # As `jupyter trust` does it, which takes seconds to start.
+    NotebookNotary(data_dir=str(folder / ".data")).sign(notebook)
     return page, folder, url, outputs
 
 
@@ -173,10 +169,10 @@ def test_each_profiled_cell_has_one_output_within_its_budget(saved):
 def converted(saved):
     """The page that nbconvert makes of the notebook."""
     _, folder, _, _ = saved
-    subprocess.run(
-        [sys.executable, "-m", "jupyter", "nbconvert", "--to", "html", "untrusted.ipynb", "--output", "page.html"],
-        cwd=folder, check=True, capture_output=True,
-    )  # fmt: skip
+    from nbconvert.exporters import HTMLExporter
+
+    page, _ = HTMLExporter().from_filename(folder / "untrusted.ipynb")
+    (folder / "page.html").write_text(page, encoding="utf-8")
     return folder / "page.html"
 
 

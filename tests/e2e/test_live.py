@@ -15,6 +15,7 @@ from tests.e2e.notebooks import (
     restart,
     run_code,
     running,
+    save,
     wait_for_kernel,
     wait_until_idle,
     window,
@@ -196,8 +197,7 @@ def test_a_widget_asks_by_its_own_messages(shown):
 def test_a_notebook_that_is_not_trusted_asks_by_the_key_alone(browser, shown):
     """Its kernel opens no file for it; when the person has loaded the profile, it has every event."""
     page, _, folder, url = shown
-    command(page, "docmanager:save")
-    page.wait_for_timeout(1500)
+    save(page)
     notebook = nbformat.read(folder / "live.ipynb", 4)
     notebook.cells = notebook.cells[:1]
     # Other content than what was signed.

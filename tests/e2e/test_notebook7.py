@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbprof.profiles.load import load
-from tests.e2e.notebooks import end_kernels, window, write_notebook
+from tests.e2e.notebooks import end_kernels, save, window, write_notebook
 from tests.support.xspace import gpu_run, training_run
 
 pytestmark = pytest.mark.browser
@@ -35,17 +35,26 @@ def profiles(lab):
 @pytest.fixture
 def told(browser):
     """A page, and every page that it opens; what their consoles say of nbprof is collected."""
-    with window(browser, fresh=True) as page:
+    with window(browser) as page:
         page.said = []
 
         def hear(text):
             if "nbprof" in text.lower():
                 page.said.append(text)
 
-        # Notebook 7 has errors of its own; the stack of one of ours names the extension.
-        page.context.on("console", lambda message: hear(f"{message.text} {message.location['url']}") if message.type == "error" else None)
-        page.context.on("weberror", lambda error: hear(f"{error.error} {error.error.stack}"))
+        def logged(message):
+            if message.type == "error":
+                hear(f"{message.text} {message.location['url']}")
+
+        def failed(error):
+            # Notebook 7 has errors of its own; the stack of one of ours names the extension.
+            hear(f"{error.error} {error.error.stack}")
+
+        page.context.on("console", logged)
+        page.context.on("weberror", failed)
         yield page
+        page.context.remove_listener("console", logged)
+        page.context.remove_listener("weberror", failed)
 
 
 def item(page, name):
@@ -113,8 +122,7 @@ def test_a_cell_is_profiled_and_its_saved_output_needs_no_kernel(told, profiles)
     output = told.locator(".jp-OutputArea .nbp")
     output.get_by_role("tab", name="Overview").wait_for(timeout=120_000)
     verdict = output.locator(".verdict h2").inner_text()
-    told.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
-    told.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
+    save(told)
     end_kernels(told, url)
     told.reload()
     output.get_by_role("tab", name="Overview").wait_for(timeout=60_000)

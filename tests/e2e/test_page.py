@@ -47,10 +47,11 @@ def visit(page, name):
     return pane
 
 
-@pytest.fixture
-def report(tmp_path):
-    p = profile(tmp_path, training_run(24, evil=EVIL))
-    return p, p.save(tmp_path / "report.html")
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    p = profile(folder, training_run(24, evil=EVIL))
+    return p, p.save(folder / "report.html")
 
 
 def test_every_tab_shows_its_numbers_and_asks_no_host(page, report):

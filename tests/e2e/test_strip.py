@@ -15,6 +15,7 @@ from tests.e2e.notebooks import (
     restart,
     run_code,
     running,
+    save,
     wait_for_kernel,
     wait_until_idle,
     window,
@@ -129,8 +130,7 @@ def test_the_button_ends_the_recording_and_the_cell_goes_on(opened):
     seen, marked, notes = json.loads((folder / "told").read_text())
     assert marked == last < seen == json.loads((folder / "ran").read_text())[0]
     assert f"Stop and analyse was pressed: recording ended after step {last:,}" in notes
-    command(page, "docmanager:save")
-    page.wait_for_timeout(2500)
+    save(page)
     saved = outputs(folder, "strip.ipynb")
     # What a framework writes when it is first imported is its own.
     texts = [output["text"] for output in saved if output["output_type"] == "stream"]
@@ -160,8 +160,7 @@ def test_the_first_picture_of_a_large_run_becomes_the_whole_where_the_reader_is(
     wait_until_idle(page)
     assert dashboards(page).count() == 1
     assert dashboards(page).first.get_by_text("analysing…").count() == 0
-    command(page, "docmanager:save")
-    page.wait_for_timeout(2500)
+    save(page)
     *_, shown = (output["data"] for output in outputs(folder, "strip.ipynb") if "data" in output)
     assert set(shown) == {"application/vnd.nbprof.v1+json", "text/html", "image/png", "text/plain"}
     assert "early" not in shown["application/vnd.nbprof.v1+json"]
@@ -176,8 +175,7 @@ def test_a_kernel_that_is_restarted_leaves_a_line(opened):
     page.wait_for_function("() => document.querySelector('.nbprof-strip:not([data-kind])')")
     assert strip(page).locator("*").count() == 0
     assert strip(page).inner_text().startswith("nbprof: recording · step ")
-    command(page, "docmanager:save")
-    page.wait_for_timeout(2500)
+    save(page)
     (left,) = outputs(folder, "strip.ipynb")
     assert left["data"]["text/plain"].startswith("nbprof: recording · step ")
     assert problems == []

@@ -17,7 +17,7 @@ from nbprof.analysis.input import tf_data
 from nbprof.core.errors import NbprofError
 from tests.parity.peer import NAMES, profile
 from tests.support.build import profile as made
-from tests.support.examples import fewer_in_ci
+from tests.support.examples import examples
 from tests.support.xspace import MS, PlaneWriter, xspace
 
 ITERATOR = re.compile(r"(Reduce)?Iterator::")
@@ -188,7 +188,7 @@ NAME = {1: "Iterator::Root", 2: "Iterator::Root::A", 3: "Iterator::Root::A::B", 
 ABOVE = {1: 0, 2: 1, 3: 2, 4: 1, 5: 0}
 
 
-@settings(deadline=None, max_examples=fewer_in_ci(150))
+@settings(deadline=None, max_examples=examples(150))
 @given(st.lists(PART, max_size=25))
 def test_random_calls(tmp_path_factory, parts):
     host = PlaneWriter("/host:CPU")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
+from hypothesis import settings
 
 
-def fewer_in_ci(count: int) -> int:
-    """A third where CI draws the same ones each time; all of them in `make fuzz`, which draws others each time."""
-    return count // 3 if os.environ.get("CI") else count
+def examples(count: int) -> int:
+    """All of them in `make fuzz`, which draws others each time; a third in `make test`, which draws the same."""
+    return count // 3 if settings.default.derandomize else count

@@ -16,7 +16,7 @@ from nbprof.timeline.links import Links
 from nbprof.timeline.slices import KINDS, Slices
 from nbprof.timeline.tracks import tracks
 from tests.support.build import profile
-from tests.support.examples import fewer_in_ci
+from tests.support.examples import examples
 from tests.support.made import Made, runs
 from tests.support.profiles import real
 from tests.support.xspace import PlaneWriter, xspace
@@ -106,7 +106,7 @@ def test_slices_without_length_out_of_order_and_partly_overlapping(tmp_path: Pat
     assert infos["late"]["slice"]["duration_ns"] == 0
 
 
-@settings(max_examples=fewer_in_ci(100))
+@settings(max_examples=examples(100))
 @given(runs())
 def test_details_agree_with_the_events(made: Made) -> None:
     given = made.profile()

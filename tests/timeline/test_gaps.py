@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nbprof.schema import frames
 from nbprof.timeline import gaps
-from tests.support.examples import fewer_in_ci
+from tests.support.examples import examples
 from tests.support.kineto import Kineto, profile
 from tests.support.made import Made, runs
 from tests.timeline.lanes import NAMES, SPANS, TRACKS, Span, Track, timeline
@@ -98,7 +98,7 @@ def test_each_device_has_gaps_of_its_own_and_asks_its_own_host() -> None:
     assert gaps.at(slices, None, host="h3") is None
 
 
-@settings(max_examples=fewer_in_ci(100))
+@settings(max_examples=examples(100))
 @given(runs(gpu=True))
 def test_the_frame_has_its_declared_columns_and_no_gap_overlaps_a_kernel(made: Made) -> None:
     run = made.profile().run

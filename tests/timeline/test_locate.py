@@ -17,7 +17,7 @@ from nbprof.timeline.locate import Locator
 from nbprof.timeline.slices import Slices
 from nbprof.timeline.tracks import tracks
 from tests.support.build import profile
-from tests.support.examples import fewer_in_ci
+from tests.support.examples import examples
 from tests.support.made import Made, runs
 from tests.support.profiles import real
 from tests.support.xspace import gpu_run, training_run
@@ -35,7 +35,7 @@ def _holds(found: dict[str, Any]) -> None:
     assert found["from"] < found["to"]
 
 
-@settings(max_examples=fewer_in_ci(100))
+@settings(max_examples=examples(100))
 @given(runs())
 def test_every_row_of_a_table_is_found_by_its_longest_call(made: Made) -> None:
     run = made.profile().run
@@ -64,7 +64,7 @@ def test_every_row_of_a_table_is_found_by_its_longest_call(made: Made) -> None:
         _holds(found)
 
 
-@settings(max_examples=fewer_in_ci(100))
+@settings(max_examples=examples(100))
 @given(runs())
 def test_every_step_is_found_by_its_number_and_by_its_time(made: Made) -> None:
     run = made.profile().run
@@ -78,7 +78,7 @@ def test_every_step_is_found_by_its_number_and_by_its_time(made: Made) -> None:
         assert str(row.name) in found["text"]
 
 
-@settings(max_examples=fewer_in_ci(100))
+@settings(max_examples=examples(100))
 @given(runs())
 def test_the_peak_of_memory_is_the_call_that_reached_it(made: Made) -> None:
     run = made.profile().run
