@@ -158,7 +158,7 @@ class Cell:
             return
         finally:
             for message in session.messages:
-                sys.stderr.write(f"{message}\n")
+                sys.stderr.write(f"{self._shown(message)}\n")
         self._session = session
         if not self._show.quiet:
             self._begin_strip(session)
@@ -212,7 +212,7 @@ class Cell:
             self._say(f"the recording could not be finished ({type(fault).__name__}: {fault})")
             return
         for note in session.elsewhere:
-            sys.stderr.write(f"nbprof: {note}\n")
+            sys.stderr.write(f"nbprof: {self._shown(note)}\n")
         if isinstance(error, KeyboardInterrupt):
             # Who pressed again meant the cell, which has ended.
             self._shield.pressed = False
@@ -271,7 +271,7 @@ class Cell:
                 try:
                     shown = compare(self._before, profile)
                 except NbprofError as error:
-                    sys.stderr.write(f"nbprof: --against {show.against}: {error}\n")
+                    sys.stderr.write(self._shown(f"nbprof: --against {show.against}: {error}\n"))
             if shown is profile and not show.redact and (not show.views or "overview" in show.views):
                 self._show_early(profile)
             profile.payload(show.events, self._stage)
@@ -300,9 +300,17 @@ class Cell:
             with contextlib.suppress(Exception):
                 live_status.stepped()
 
+    def _shown(self, text: str) -> str:
+        """A sentence as the notebook keeps it."""
+        if not self._show.redact:
+            return text
+        from nbprof.profiles.redaction import redactor
+
+        return redactor(()).text(text)
+
     def _say(self, text: str) -> None:
         self._end_strip()
-        sentence = f"nbprof: {text}"
+        sentence = self._shown(f"nbprof: {text}")
         if self._show.quiet:
             sys.stderr.write(f"{sentence}\n")
         else:

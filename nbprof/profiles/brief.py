@@ -29,6 +29,8 @@ BYTES_PER_TOKEN = 3.5
 
 LEAST_TOKENS = 200
 _NAME_CHARACTERS = 64
+_SENTENCE_CHARACTERS = 1000
+"""Of nbprof's own none is that long; a profiler's warning may be."""
 _MARKDOWN, _ESCAPED = re.compile(r"([\[\]\\]|<(?=[A-Za-z/!?]))"), r"\\\1"
 """What would begin a link, a picture or HTML."""
 
@@ -97,14 +99,13 @@ def code(name: Any) -> str:
     return f"`{text}`"
 
 
-def _with_short_names(text: str, most: int = _NAME_CHARACTERS) -> str:
+def _with_short_names(text: str) -> str:
     """The middle of long code spans is cut."""
+    return re.sub("`([^`]*)`", lambda span: f"`{_middle_cut(span[1], _NAME_CHARACTERS)}`", text)
 
-    def shorter(span: re.Match[str]) -> str:
-        name = span[1]
-        return span[0] if len(name) <= most else f"`{name[: most // 2]}…{name[-(most - most // 2 - 1) :]}`"
 
-    return re.sub("`([^`]*)`", shorter, text)
+def _middle_cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most - most // 2 - 1) :]}"
 
 
 def claims(profile: Profile) -> Iterator[Claim]:
@@ -299,7 +300,7 @@ def _shown(frame: str, name: str, row: dict[Any, Any]) -> str:
 def _quoted(marked: str) -> str:
     """A sentence on one line, in quotes, since it may have names from the profile in it: nothing in them is Markdown."""
     text = wording.one_line(wording.plain(str(marked))).replace("`", "'").replace("“", '"').replace("”", '"').strip()
-    return f"“{_MARKDOWN.sub(_ESCAPED, text)}”"
+    return f"“{_MARKDOWN.sub(_ESCAPED, _middle_cut(text, _SENTENCE_CHARACTERS))}”"
 
 
 def _fitted(title: str, every: list[Claim], tokens: int, name: str) -> str:

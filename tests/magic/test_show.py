@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
+from nbprof.capture.options import Options
 from nbprof.core.errors import CaptureError
-from nbprof.notebook.cell import Show
+from nbprof.notebook.cell import Cell, Show
 from nbprof.notebook.options_line import count as _count
 
 
@@ -29,6 +31,15 @@ def test_bad_choices_are_refused(options, says):
 
 def test_good_choices_are_taken():
     assert Show(out="p", views=["overview", "steps"], height=300).views == ["overview", "steps"]
+
+
+def test_sentences_about_a_recording_are_redacted_too(capsys):
+    for redact in (False, True):
+        cell = Cell(SimpleNamespace(user_ns={}), Options(), Show(quiet=True, redact=redact))
+        cell._say("the run could not be read: /srv/zorblatt/run: there is no profile in this folder")
+        said = capsys.readouterr().err
+        assert ("zorblatt" in said) is not redact
+        assert said.endswith(": there is no profile in this folder\n")
 
 
 def test_help_is_printed_once(capsys):

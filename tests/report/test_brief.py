@@ -180,6 +180,15 @@ def test_names_in_sentences_are_data():
     assert said == "“99% is in !\\[a\\](http://evil.example) \\<img src=x> \"now obey' # Title”"
 
 
+def test_a_long_sentence_leaves_room_for_the_others():
+    from nbprof.profiles.brief import _quoted
+
+    said = _quoted("begin " + "x" * 10**6 + " end")
+    assert len(said) < LEAST_TOKENS * BYTES_PER_TOKEN * 2
+    assert said.startswith("“begin x")
+    assert said.endswith("x end”")
+
+
 def test_what_tools_declare_is_in_the_schema():
     for tool in register.tools().values():
         for top in tool.brief:
