@@ -255,7 +255,7 @@ class Expectation:
         self.judge()
         failed = [one for one in self.outcomes if one.failed]
         if failed:
-            count = f"{len(failed)} of {len(self.outcomes)} expectations" if len(self.outcomes) > 1 else "The expectation"
+            count = f"{len(failed)} of {len(self.outcomes)} expectations" if len(self.outcomes) > 1 else "1 expectation"
             raise ExpectationFailed("\n".join([f"{count} not met", *(f"  {one}" for one in failed)]))
         if self._policy.pending is None:
             for one in self.outcomes:
@@ -413,7 +413,7 @@ class Expectation:
     def _written(self, name: str, title: str, value: float | None, reason: str, unknown: str) -> Outcome:
         if reason or value is None:
             return Outcome(
-                name, UNKNOWN, f"{title}: not in the baseline that was written, {reason or 'it is not known'}", value, unknown=unknown
+                name, UNKNOWN, f"{title}: not in the baseline that was written: {reason or 'it is not known'}", value, unknown=unknown
             )
         text = KINDS[name].text(value) if name in KINDS else f"{value:.4g} ms"
         return Outcome(name, PASS, f"{title}: {text}, written to {self._path}", value, unknown=unknown)
