@@ -26,6 +26,11 @@ _LIMITS = {
 BASELINE = "baseline"
 
 
+def _in_a_shell(text: str) -> str:
+    """A sentence with the options of this command in place of pytest's and Python's."""
+    return text.replace("--nbprof-", "--").replace("same_machine=True", "--same-machine")
+
+
 def _limits(command: Callable[..., Any]) -> Callable[..., Any]:
     for name, text in reversed(_LIMITS.items()):
         option = f"--{name.replace('_', '-')}-max"
@@ -83,7 +88,9 @@ def command(
             getattr(chain, name)(None if limit == BASELINE else limit)
         if step_time_slower is not None:
             chain.step_time(slower=step_time_slower)
-        outcomes = chain.judge()
+        outcomes = [one._replace(text=_in_a_shell(one.text)) for one in chain.judge()]
+    except NbprofError as error:
+        raise NbprofError(_in_a_shell(str(error))) from error
     finally:
         chain.abandon()
     judged = outcomes

@@ -255,7 +255,7 @@ class Expectation:
         self.judge()
         failed = [one for one in self.outcomes if one.failed]
         if failed:
-            count = f"{len(failed)} of {len(self.outcomes)} expectations" if len(self.outcomes) > 1 else "The expectation"
+            count = f"{len(failed)} of {len(self.outcomes)} expectations" if len(self.outcomes) > 1 else "1 expectation"
             raise ExpectationFailed("\n".join([f"{count} not met", *(f"  {one}" for one in failed)]))
         if self._policy.pending is None:
             for one in self.outcomes:
@@ -320,29 +320,36 @@ class Expectation:
     def _judged(self) -> list[Outcome]:
         if self._must_write and self._path is None:
             raise NbprofError(f"update={self._update!r} says no file: put .against(path) into the chain")
-        # It is written before it is compared with: then every check says what it is.
+        made = None
         if self._path is not None and self._update:
             if self._baseline is None:
-                self._write(self._path)
+                made = self._baseline = self._made(self._path)
         elif self._path is not None and self._path.exists():
             self._baseline = Baseline.read(self._path)
-        return [check.judge(self, check.unknown or self._unknown) for check in self._checks]
+        outcomes = [check.judge(self, check.unknown or self._unknown) for check in self._checks]
+        if made is None or self._path is None:
+            return outcomes
+        if self._update == "add" and any(one.outcome == FAIL for one in outcomes):
+            # Its step times are of other code than those that the baseline has.
+            text = "step time: not added to the baseline, since another check failed"
+            return [one._replace(outcome=UNKNOWN, text=text) if one.check == "step_time" else one for one in outcomes]
+        made.write(self._path)
+        self._policy.written.add(self._path.resolve())
+        return outcomes
 
-    def _write(self, path: Path) -> None:
-        target = path.resolve()
-        if target in self._policy.written:
+    def _made(self, path: Path) -> Baseline:
+        """The baseline that is to be written."""
+        if path.resolve() in self._policy.written:
             raise NbprofError(f"{path} was written by another expectation of this session: give each a baseline of its own")
         mine = Baseline.of(self._runs)
         if self._update == "add" and path.exists():
-            self._baseline = Baseline.read(path)
-            reason = "" if self._same_machine else another(self._baseline.machine, mine.machine)
+            before = Baseline.read(path)
+            reason = "" if self._same_machine else another(before.machine, mine.machine)
             if reason:
                 raise NbprofError(f"{path}: the step times of this run were not added: {reason}")
-            self._baseline.add(mine)
-        else:
-            self._baseline = mine
-        self._baseline.write(path)
-        self._policy.written.add(target)
+            before.add(mine)
+            return before
+        return mine
 
     def _compared(self, name: str) -> Baseline | str:
         """The baseline, or why a check that needs one fails."""
@@ -413,7 +420,7 @@ class Expectation:
     def _written(self, name: str, title: str, value: float | None, reason: str, unknown: str) -> Outcome:
         if reason or value is None:
             return Outcome(
-                name, UNKNOWN, f"{title}: not in the baseline that was written, {reason or 'it is not known'}", value, unknown=unknown
+                name, UNKNOWN, f"{title}: not in the baseline that was written: {reason or 'it is not known'}", value, unknown=unknown
             )
         text = KINDS[name].text(value) if name in KINDS else f"{value:.4g} ms"
         return Outcome(name, PASS, f"{title}: {text}, written to {self._path}", value, unknown=unknown)

@@ -134,7 +134,10 @@ def _flops(run: Run) -> Count:
 
 def _peak_memory(run: Run) -> Count:
     value = run.overview["peak_memory_bytes"]
-    return Count(None, run.missing.get("memory", "no allocations were recorded").rstrip(".")) if value is None else Count(float(value))
+    if value is not None:
+        return Count(float(value))
+    reason = run.missing.get("memory", "no allocations were recorded").rstrip(".")
+    return Count(None, f"{reason[:1].lower()}{reason[1:]}")
 
 
 _READ: dict[str, Callable[[Run], Count]] = {

@@ -85,7 +85,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _verified(item: pytest.Item) -> Generator[None, Any, Any]:
-    __tracebackhide__ = True
+    # Not hidden: of a failure without a visible frame pytest says that its traceback is hidden.
     pending = item.config.stash[_POLICY].pending
     assert pending is not None
     try:

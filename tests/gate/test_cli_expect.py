@@ -65,3 +65,30 @@ def test_several_paths_are_repeats(path, tmp_path):
     result = asked(path, str(tmp_path / "other.pt.trace.json"), "--kernels-max", "4")
     assert result.exit_code == 1
     assert "kernels per step: 5" in result.output
+
+
+def test_sentences_name_the_options_of_the_command(path, tmp_path):
+    baseline = tmp_path / "step.json"
+    baseline.write_text("{}")
+    assert "write it again with --update" in asked(path, "--against", str(baseline)).output
+    asked(path, "--against", str(baseline), "--update")
+    result = asked(path, "--against", str(baseline), "--step-time-slower", "5 %")
+    assert "vouch for it with --same-machine" in result.output
+    # A session writes a file once.
+    again = tmp_path / "again.json"
+    again.write_text(baseline.read_text())
+    result = asked(path, "--against", str(again), "--add", "--same-machine")
+    assert result.exit_code == 0, "step times were added"
+    assert "step time: " in result.output
+    assert len(json.loads(again.read_text())["runs"]) == 2
+
+
+def test_step_times_of_other_code_are_not_added(path, tmp_path):
+    baseline, again = tmp_path / "step.json", tmp_path / "again.json"
+    asked(path, "--against", str(baseline), "--update")
+    again.write_text(baseline.read_text())
+    trained(tmp_path / "after", kernels=4)
+    result = asked(str(tmp_path / "after" / "step.pt.trace.json"), "--against", str(again), "--add", "--same-machine")
+    assert result.exit_code == 1
+    assert "step time: not added to the baseline, since another check failed" in result.output
+    assert again.read_text() == baseline.read_text()

@@ -42,6 +42,7 @@ def test_a_chain_without_an_end_fails_its_test(session):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["1 of 2 expectations not met", "*fail: kernels per step: 3, at most 2 allowed"])
     result.stdout.fnmatch_lines(["*nbprof: 1 pass, 1 fail*"])
+    result.stdout.no_fnmatch_line("*traceback entries are hidden*")
 
 
 def test_what_is_met_passes_and_unknown_is_said(session):
