@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nbprof.core.errors import NbprofError
@@ -68,6 +68,7 @@ def test_every_bin_is_what_a_look_at_every_sample_gives(samples: Samples, end: i
 
 
 @given(st.lists(st.tuples(st.integers(-50, 1500), st.integers(0, 100)), min_size=1, max_size=30), st.integers(-9, -6))
+@example([(0, 0), (168, 1)], -9)
 @settings(max_examples=100, deadline=None)
 def test_means_of_a_share_are_those_of_its_time(samples: Samples, level: int) -> None:
     samples = sorted({at: float(value) for at, value in samples}.items())
@@ -76,7 +77,8 @@ def test_means_of_a_share_are_those_of_its_time(samples: Samples, level: int) ->
     found = tiles(index, {"level": level, "want": [[LANE, 0, 0, -1, 4]]})["counters"]
     width = 1000 * Fraction(2) ** level
     for tile, t, mean, high in zip(*(found[name].tolist() for name in ("tile", "t", "mean", "high")), strict=True):
-        k = tile * TILE + round(t * 1000 / width)
+        # A bin begins at the first whole ps in it, which may lie nearer to the next one's.
+        k = tile * TILE + math.floor(round(t * 1000) / width)
         begin, end = (math.ceil(index.tracks.origin + edge * width) for edge in (k, k + 1))
         # A share is looked at moment by moment: it is nothing before the first sample.
         held = [next((value for at, value in reversed(samples) if at <= moment), 0.0) for moment in range(begin, end)]
