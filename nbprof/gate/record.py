@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from nbprof.capture.block import profile
+from nbprof.capture.detect import names_in
 from nbprof.capture.steps import step
 from nbprof.core.errors import CaptureError, NbprofError
 from nbprof.gate.figures import disturbed
@@ -14,6 +16,8 @@ from nbprof.profiles.profile import Profile
 
 REPEATS = 5
 """Recordings of a run by default."""
+_ROOTS = {"tensorflow": "tensorflow", "jax": "jax", "jaxlib": "jax", "flax": "jax", "torch": "torch"}
+"""Frameworks by the packages that their objects are of."""
 
 
 class Repeated(Profile):
@@ -49,7 +53,8 @@ def record(
     repeats : int
         Counts need one; the noise of step times becomes less with several.
     **options
-        The options of `nbprof.profile`. Nothing is kept unless `save` or `logdir` is given.
+        The options of `nbprof.profile`; `backend` is the framework that the callable uses, where that can be told. Nothing is kept
+        unless `save` or `logdir` is given.
 
     Raises
     ------
@@ -63,6 +68,7 @@ def record(
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise NbprofError(f"{name} must be a whole number of {least} or more, not {value!r}")
     given = {"save": "logdir" in options, **options}
+    given.setdefault("backend", _framework(function, args))
     for _ in range(warmup):
         _settled(function(*args))
     found: list[Profile] = []
@@ -77,6 +83,29 @@ def record(
         found.append(block.result)
         quiet += repeats == 1 or not disturbed(block.result.run)
     return Repeated(found)
+
+
+def _framework(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    """The framework that a callable uses, by what it is called with, its source or the modules it sees; `auto` if they do not tell.
+
+    A process of tests may have imported several, and of these `auto` takes the first.
+    """
+    plain = inspect.unwrap(function)
+    whole = getattr(plain, "__func__", plain)
+    for one in (*args, function, getattr(plain, "__self__", None)):
+        # A module of PyTorch or a model of Keras is of a class of the user's.
+        for kind in type(one).__mro__:
+            if (root := kind.__module__.partition(".")[0]) in _ROOTS:
+                return _ROOTS[root]
+    try:
+        named = names_in(inspect.getsource(whole))
+    except (OSError, TypeError):
+        named = ()
+    seen = {
+        _ROOTS.get(each.__name__.partition(".")[0], "") for each in getattr(whole, "__globals__", {}).values() if inspect.ismodule(each)
+    }
+    of_module = sorted(seen - {""})
+    return named[0] if named else of_module[0] if len(of_module) == 1 else "auto"
 
 
 def _settled(result: Any) -> None:

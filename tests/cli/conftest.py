@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def _cached(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NBPROF_CACHE", "1")

@@ -5,12 +5,13 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-import jax  # noqa: F401 - what a session imports first is gone after it, and numpy cannot be imported twice
+import jax  # here: what a session imports first is gone after it, and numpy cannot be imported twice
 import pytest
 
 import nbprof.gate.expect
 import nbprof.gate.record  # noqa: F401
 from nbprof.gate import policy
+from nbprof.gate.record import _framework as framework
 from tests.support import places
 
 pytest_plugins = ["pytester"]
@@ -205,3 +206,25 @@ def test_a_session_that_asks_nothing_of_it_imports_next_to_nothing():
     code = "import sys, nbprof.gate.plugin; print(*sorted({'numpy', 'pandas', 'IPython', 'click'} & set(sys.modules)))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
     assert out.stdout.strip() == ""
+
+
+def test_the_framework_is_that_of_the_callable():
+    """A process of tests may have imported all of them."""
+    tf, torch = (pytest.importorskip(name) for name in ("tensorflow", "torch"))
+
+    class Net(torch.nn.Module):
+        pass
+
+    def uses_jax(x):
+        return jax.numpy.tanh(x)
+
+    def told_by_nothing(x):
+        return x
+
+    assert framework(uses_jax, ()) == "jax"
+    assert framework(jax.jit(told_by_nothing), ()) == "jax"
+    assert framework(told_by_nothing, (jax.numpy.ones(2),)) == "jax"
+    assert framework(told_by_nothing, (torch.ones(2),)) == "torch"
+    assert framework(Net().forward, ()) == "torch"
+    assert framework(told_by_nothing, (tf.constant(1.0),)) == "tensorflow"
+    assert framework(len, ()) == "auto"
