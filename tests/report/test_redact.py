@@ -28,7 +28,7 @@ SECRETS = [
     *("zorblatt", "Quuxington", "VORPALIZER", "frumiousNet", "BanderSnatchHead", "snicker_snack_v2", "jabber-wocky-7b", "gyregimble.rathe", "outgrabe_31"),
     *("s3cr3t_t0k3n", "a1b2c3d4e5f6", "0xdeadbeef42", "9f8e7d6c5b4a", "GPT-zyx-9000T", "uffishLayer_0", "model/tulgey/wood", "whiffling::Op"),
     *("alice@tulgeywood.example", "bob.burble", "10.201.33.44", "fe80::1ff:fe23:4567:890a", "00:1b:44:11:3a:b7", "galumphing-node-17", "проект", "机密模型"),
-    *("/home/beamish/train_vorpal.py", "/mnt/calloohay/run 7/data", "C:\\Users\\callay\\nets.py", "s3://chortled-bucket/run", "gs://tumtum/tree", "~/manxome/foe.py"),
+    *("/srv/beamish/train_vorpal.py", "/mnt/calloohay/run 7/data", "C:\\Users\\callay\\nets.py", "s3://chortled-bucket/run", "gs://tumtum/tree", "~/manxome/foe.py"),
     *("confidential", "secret", "callay_customer_42", "ProjektÜbung", "tôpsécret", "slithy tove", "mimsyBorogoves", "x-bandersnatch-y", "frabjous_day_step"),
 ]  # fmt: skip
 EXPECTED = 40
