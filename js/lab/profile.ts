@@ -1,7 +1,7 @@
 /** A profile in a tab: a line while it is read, then the dashboard, or why there is none. */
 
 import { Widget } from "@lumino/widgets";
-import { type Dashboard, mount } from "../hosts/page.js";
+import { type Dashboard, type DashboardOptions, mount } from "../hosts/page.js";
 import { h, reason } from "../lib/dom.js";
 import { Line } from "../lib/live.js";
 import type { TabId } from "../lib/payload.js";
@@ -140,28 +140,48 @@ export class ProfileView extends Widget {
     this.body.replaceChildren(waiting.node);
     // What had it is gone; a key would go nowhere.
     if (hadFocus) waiting.cancel.focus();
-    try {
-      const { packed, version, run, runs } = await this.read((how) => waiting.tell(how), signal);
-      if (signal.aborted) return;
-      const line = new Line();
+    let early: Promise<Dashboard | null> = Promise.resolve(null);
+    const draw = async (packed: Uint8Array, options: DashboardOptions): Promise<Dashboard | null> => {
       const board = await mount(this.body, packed, {
         live: true,
-        ask: line,
         ...(this.shown && { tab: this.shown as TabId }),
         onTab: (tab) => {
           this.shown = tab;
           this.options.onChange?.();
         },
+        ...options,
       });
-      if (signal.aborted) board.destroy();
-      else {
-        if (hadFocus && document.activeElement === document.body) this.node.focus();
+      if (signal.aborted) {
+        board.destroy();
+        return null;
+      }
+      if (hadFocus && document.activeElement === document.body) this.node.focus();
+      return board;
+    };
+    const tell = (how: Progress): void => {
+      waiting.tell(how);
+      // What is wrong with it, the whole will say.
+      if (how.picture) early = draw(how.picture, {}).catch(() => null);
+    };
+    try {
+      const { packed, version, run, runs } = await this.read(tell, signal);
+      const before = await early;
+      if (signal.aborted) {
+        before?.destroy();
+        return;
+      }
+      const line = new Line();
+      // Where a reader has come to in the first picture, the whole goes on.
+      const board = await draw(packed, { ask: line, ...(before && { state: before.state() }) });
+      before?.destroy();
+      if (board) {
         this.board = board;
         this.version = version;
         this.choose(run, runs);
         void this.connect(line, version, signal);
       }
     } catch (error) {
+      (await early)?.destroy();
       if (!signal.aborted) this.failed(error);
     } finally {
       waiting.end();

@@ -3,6 +3,7 @@
 import { URLExt } from "@jupyterlab/coreutils";
 import { ServerConnection } from "@jupyterlab/services";
 import type { Post } from "../lib/wire.js";
+import { Lines } from "./lines.js";
 
 const NO_EXTENSION =
   "nbprof is not installed on the server. Install it where Jupyter Server runs (pip install nbprof) and restart the server.";
@@ -46,12 +47,15 @@ export interface Progress {
   text: string;
   /** How much of that is done, 0 to 1; null where it is not known. */
   fraction: number | null;
+  /** The first picture of a profile that is still being analysed, packed. */
+  picture?: Uint8Array;
 }
 
 /** A line of the answer to `open`. */
 type Said = Partial<Omit<Opened, "packed">> & {
   progress?: string;
   fraction?: number;
+  early?: number;
   message?: string;
   bytes?: number;
   raw?: string;
@@ -78,53 +82,6 @@ async function refusal(response: Response): Promise<Refusal> {
     foundIn(said),
     said.field,
   );
-}
-
-/** The bytes of an answer, in lines first. */
-class Lines {
-  private held: Uint8Array = new Uint8Array();
-
-  constructor(private readonly reader: ReadableStreamDefaultReader<Uint8Array>) {}
-
-  private async more(): Promise<boolean> {
-    const { done, value } = await this.reader.read();
-    if (done) return false;
-    const joined = new Uint8Array(this.held.length + value.length);
-    joined.set(this.held);
-    joined.set(value, this.held.length);
-    this.held = joined;
-    return true;
-  }
-
-  async line(): Promise<string | null> {
-    for (;;) {
-      const end = this.held.indexOf(10);
-      if (end >= 0) {
-        const text = new TextDecoder().decode(this.held.subarray(0, end));
-        this.held = this.held.slice(end + 1);
-        return text;
-      }
-      if (!(await this.more())) return null;
-    }
-  }
-
-  async bytes(count: number): Promise<Uint8Array> {
-    const parts: Uint8Array[] = [this.held];
-    let here = this.held.length;
-    while (here < count) {
-      const { done, value } = await this.reader.read();
-      if (done) throw new Error("The connection to the server ended before the profile was loaded.");
-      parts.push(value);
-      here += value.length;
-    }
-    const out = new Uint8Array(here);
-    let at = 0;
-    for (const part of parts) {
-      out.set(part, at);
-      at += part.length;
-    }
-    return out.subarray(0, count);
-  }
 }
 
 export class Server {
@@ -165,7 +122,8 @@ export class Server {
       if (line === null) throw new Error("The connection to the server ended before the profile was loaded.");
       const said = JSON.parse(line) as Said;
       if (said.message !== undefined) throw new Refusal(said.message, 422, said.raw, foundIn(said));
-      if (said.progress) tell({ text: said.progress, fraction: said.fraction ?? null });
+      const picture = said.early === undefined ? null : await lines.bytes(said.early);
+      if (said.progress) tell({ text: said.progress, fraction: said.fraction ?? null, ...(picture && { picture }) });
       if (said.bytes === undefined) continue;
       const { version = "", run = "", runs = [] } = said;
       return { packed: await lines.bytes(said.bytes), version, run, runs };

@@ -39,10 +39,6 @@ if TYPE_CHECKING:
     from nbprof.profiles.widget import DashboardWidget
 
 
-MANY_EVENTS = 200_000
-"""From so many on the whole output takes half a second or more longer than the first picture of it."""
-
-
 class Profile:
     """One profile: frames to work with, views to look at, a report to share.
 
@@ -346,7 +342,7 @@ class Profile:
         from nbprof.profiles.report import mimebundle
         from nbprof.tools import dashboard
 
-        if self._payload is not None or self.run.receipt.events < MANY_EVENTS or (payload := dashboard.early(self.run)) is None:
+        if self._payload is not None or (payload := dashboard.early(self.run)) is None:
             return None
         return mimebundle.early(payload, height)
 

@@ -145,11 +145,16 @@ def _told(error: NbprofError) -> dict[str, Any]:
 
 
 def _progress(text: str) -> bytes:
-    """How far the work is, as a front end gets it."""
+    """How far the work is, as a front end gets it: a line, with the first picture behind it where there is one."""
     line: dict[str, Any] = {"progress": text}
-    if isinstance(text, Progress) and text.fraction is not None:
-        line["fraction"] = round(text.fraction, 3)
-    return json.dumps(line).encode()
+    picture = b""
+    if isinstance(text, Progress):
+        picture = text.picture
+        if text.fraction is not None:
+            line["fraction"] = round(text.fraction, 3)
+        if picture:
+            line["early"] = len(picture)
+    return json.dumps(line).encode() + b"\n" + picture
 
 
 def status_of(error: NbprofError) -> int:
@@ -166,7 +171,8 @@ class OpenHandler(Handler):
 
     The answer is lines of JSON, {"progress": sentence, "fraction": 0 to 1 where that is known} as often as there is one, then {"bytes",
     "version", "run", "runs"} and the bytes themselves, or {"message": sentence} where it fails, with {"raw": who recorded it} where it is
-    not exported yet.
+    not exported yet. Of a large profile {"progress", "early"} comes before these, with so many bytes: the packed payload of its first
+    picture.
     "run" and "runs" are those of a folder.
     """
 
@@ -206,11 +212,15 @@ class OpenHandler(Handler):
         return await self.app.pool.open(one, tell), one
 
     async def _open(self, places: list[Place], asked: dict[str, Any]) -> None:
-        told: list[str] = []
+        told = ""
+        pictures: list[Progress] = []
         news = asyncio.Event()
 
         def tell(text: str) -> None:
-            told.append(text)
+            nonlocal told
+            told = text
+            if isinstance(text, Progress) and text.picture:
+                pictures.append(text)
             news.set()
 
         work = asyncio.get_running_loop().create_task(self.read(places, asked, tell))
@@ -218,7 +228,8 @@ class OpenHandler(Handler):
             await asyncio.wait([work], timeout=_SOON_S)
             while not work.done():
                 news.clear()
-                await self._line(_progress(told[-1] if told else "") + b"\n")
+                said = pictures.pop() if pictures else told
+                await self._line(_progress(said))
                 waker = asyncio.ensure_future(news.wait())
                 await asyncio.wait([work, waker], timeout=_BEAT_S, return_when=asyncio.FIRST_COMPLETED)
                 waker.cancel()

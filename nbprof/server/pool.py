@@ -13,7 +13,7 @@ from typing import Any
 from nbprof.core.errors import NbprofError
 from nbprof.server.folders import Chosen
 from nbprof.server.paths import Place
-from nbprof.server.process import BusyError, EndedError, Process, Tell
+from nbprof.server.process import BusyError, EndedError, Process, Progress, Tell
 
 _LOOK_S = 0.25
 """How often memory is checked."""
@@ -58,12 +58,15 @@ class Opened:
     process: Process | None = None
     tells: list[Tell] = field(default_factory=list)
     told: str = ""
+    picture: Progress | None = None
     asked: int = 0
     used: float = field(default_factory=time.monotonic)
 
     def tell(self, text: str) -> None:
         """Passes on how far it is, to all who wait for it."""
         self.told = text
+        if isinstance(text, Progress) and text.picture:
+            self.picture = text
         for tell in list(self.tells):
             tell(text)
 
@@ -109,7 +112,10 @@ class Pool:
         NbprofError
         """
         one = self._find(place)
-        tell(one.told)
+        # Who comes later gets the picture, too.
+        for told in (one.picture, one.told):
+            if told is not None and not one.task.done():
+                tell(told)
         one.tells.append(tell)
         try:
             return await asyncio.shield(one.task)
@@ -272,6 +278,8 @@ class Pool:
         except NbprofError:
             self._drop(one)
             raise
+        finally:
+            one.picture = None
 
     async def _take(self, one: Opened) -> Process:
         """A process for a profile, as soon as there is room for one more."""

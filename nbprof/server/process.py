@@ -25,15 +25,18 @@ class Progress(str):
     ----------
     fraction : float or None
         How much of that is done, 0 to 1; None where it is not known.
+    picture : bytes
+        The packed payload of the first picture, once, as soon as there is one.
     """
 
-    __slots__ = ("fraction",)
+    __slots__ = ("fraction", "picture")
     fraction: float | None
+    picture: bytes
 
-    def __new__(cls, text: str, fraction: float | None = None) -> Progress:
+    def __new__(cls, text: str, fraction: float | None = None, picture: bytes = b"") -> Progress:
         """The sentence, with what is known of how far it is."""
         out = super().__new__(cls, text)
-        out.fraction = fraction
+        out.fraction, out.picture = fraction, picture
         return out
 
 
@@ -229,7 +232,7 @@ class Process:
             return
         if head["is"] == "progress" and tell is not None:
             fraction = head.get("fraction")
-            tell(Progress(str(head["text"]), fraction if isinstance(fraction, float) else None))
+            tell(Progress(str(head["text"]), fraction if isinstance(fraction, float) else None, body))
         elif head["is"] == "done":
             answer.set_result(body)
         elif head["is"] == "failed":

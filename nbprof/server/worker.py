@@ -47,11 +47,14 @@ class Desk:
         def say(text: str, fraction: float | None = None) -> None:
             send("progress", text[:1].upper() + text[1:], fraction=fraction)
 
+        def show(text: str, picture: bytes) -> None:
+            send("progress", text, picture)
+
         try:
             if head["do"] == "find":
                 answer = self.find(head, say)
             elif head["do"] == "open":
-                answer = self.open(head, say)
+                answer = self.open(head, say, show)
             elif head["do"] == "compare":
                 answer = self.compare(head, say)
             elif head["do"] == "summary":
@@ -84,8 +87,8 @@ class Desk:
         root = None if head["root"] is None else Path(head["root"])
         return json.dumps(asdict(choose(Path(head["path"]), head["run"], root, hidden=head["hidden"]))).encode()
 
-    def open(self, head: dict[str, Any], say: Say) -> bytes:
-        """Reads a profile; the packed payload of its dashboard."""
+    def open(self, head: dict[str, Any], say: Say, show: Callable[[str, bytes], None]) -> bytes:
+        """Reads a profile; the packed payload of its dashboard. `show` is called with that of the first picture, if it has one."""
         from nbprof.display import codec
         from nbprof.profiles.load import read
         from nbprof.server import summary
@@ -100,7 +103,10 @@ class Desk:
         profile = read(files, progress=say_read, whole=True)
         self._run = profile.run
         events = int(profile.run.receipt.events)
-        say(f"Analysing {events:,} events of {path.name}")
+        doing = f"Analysing {events:,} events of {path.name}"
+        say(doing)
+        if (early := payload.early(self._run)) is not None:
+            show(doing, codec.pack(early))
         answer = codec.pack(payload.dashboard(self._run))
         if state is not None:
             # What the list of runs tells of it is known by now.

@@ -23,6 +23,8 @@ from nbprof.tools.tool import MOST_EVENTS, Tool, asked
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
+MANY_EVENTS = 200_000
+"""From so many on the whole takes half a second or more longer than the first picture of it."""
 _MOST_SHOWN = 60
 """Letters of a wrong value in the sentence about it."""
 
@@ -73,10 +75,12 @@ def spoken(run: Run) -> dict[str, Any]:
 def early(run: Run) -> dict[str, Any] | None:
     """The overview alone, to be shown while the rest is made: verdict, figures, step bar, step chart, but no advice.
 
-    None of a run that is not looked at there first, or has no steps.
+    None where that would be no sooner, and of a run that is not looked at there first, or has no steps.
     """
     tools = register.tools()
-    if run.steps.empty or register.alone(run) or any(asked(tool.first, run, otherwise=False) for tool in tools.values()):
+    if run.as_read.receipt.events < MANY_EVENTS or run.steps.empty:
+        return None
+    if register.alone(run) or any(asked(tool.first, run, otherwise=False) for tool in tools.values()):
         return None
     tab = {"id": "overview", "label": NAMES["overview"].label, "count": None, "flag": None}
     return {

@@ -43,13 +43,14 @@ TOLD = "json.dump([p.run.capture.steps_seen, p.run.capture.steps_marked, p.run.c
 ENDLESS = "%%nbprof\ntrain(100000)"
 LARGE = """
 from nbprof.profiles import profile as made
+from nbprof.tools import dashboard
 
-made.MANY_EVENTS, whole = 0, made.Profile.payload
+dashboard.MANY_EVENTS, whole = 0, made.Profile.payload
 
 def waits(self, *args):
     while not os.path.exists('go'):
         time.sleep(0.05)
-    made.MANY_EVENTS, made.Profile.payload = 200_000, whole
+    dashboard.MANY_EVENTS, made.Profile.payload = 200_000, whole
     return whole(self, *args)
 
 made.Profile.payload = waits

@@ -104,9 +104,10 @@ def test_the_strip_leaves_a_line_and_its_second_place_becomes_the_dashboard(kern
 
 LARGE = """
 from nbprof.profiles import profile as made
-made.MANY_EVENTS, whole = 0, made.Profile.payload
+from nbprof.tools import dashboard
+dashboard.MANY_EVENTS, whole = 0, made.Profile.payload
 def payload(self, *args):
-    made.MANY_EVENTS, made.Profile.payload = 200_000, whole
+    dashboard.MANY_EVENTS, made.Profile.payload = 200_000, whole
     {}
     return whole(self, *args)
 made.Profile.payload = payload

@@ -43,10 +43,11 @@ def profile(jp_root_dir):
 
 
 class Reply:
-    """An answer to `open`: what was told on the way, and the payload or the sentence why there is none."""
+    """An answer to `open`: what was told and shown on the way, and the payload or the sentence why there is none."""
 
     def __init__(self, body):
         self.progress = []
+        self.pictures = []
         self.head = {}
         self.payload = self.version = self.message = None
         while body:
@@ -60,6 +61,10 @@ class Reply:
                 self.message = head["message"]
             else:
                 self.progress.append(head["progress"])
+                early = head.get("early", 0)
+                if early:
+                    self.pictures.append(codec.unpack(body[:early]))
+                    body = body[early:]
 
 
 @pytest.fixture

@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 
 from nbprof.display import codec
-from nbprof.server.handlers import MOST_BYTES
+from nbprof.server.handlers import MOST_BYTES, OpenHandler
+from nbprof.server.process import Progress
+from nbprof.server.worker import Desk
+from nbprof.tools import dashboard
 from tests.support import msprof
 from tests.support.kineto import Kineto
 from tests.support.xspace import training_run
@@ -26,6 +29,49 @@ async def test_it_gives_the_payload_that_python_gives(profile, open_profile):
     here = load(profile).payload()
     assert reply.payload["overview"]["verdict"] == here["overview"]["verdict"]
     np.testing.assert_array_equal(reply.payload["steps"]["step_time_ms"], here["steps"]["step_time_ms"])
+
+
+async def test_a_large_profile_shows_its_first_picture_while_the_rest_is_made(profile, jp_root_dir, extension, open_profile):
+    """By a server whose process takes its time: how long an analysis takes is no matter of this test."""
+    packed = {name: codec.pack({"meta": {"label": name}}) for name in ("first", "whole")}
+    seen = asyncio.Event()
+
+    async def opens(_place, tell):
+        tell(Progress("Analysing it", None, packed["first"]))
+        tell("Still analysing it")
+        await asyncio.wait_for(seen.wait(), 30)
+        return packed["whole"]
+
+    write = OpenHandler._line
+
+    async def notes(self, data):
+        await write(self, data)
+        if packed["first"] in data:
+            seen.set()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(extension.pool, "open", opens)
+        patch.setattr(OpenHandler, "_line", notes)
+        status, reply = await open_profile("logs/host-a.xplane.pb")
+    assert status == 200, reply.message
+    assert [one["meta"]["label"] for one in reply.pictures] == ["first"]
+    assert reply.payload["meta"]["label"] == "whole"
+
+
+@pytest.mark.parametrize(("many", "pictures"), [(1, 1), (10**9, 0)])
+def test_a_process_shows_the_first_picture_of_what_is_large(tmp_path, monkeypatch, many, pictures):
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(training_run(6))
+    monkeypatch.setattr(dashboard, "MANY_EVENTS", many)
+    sent = []
+    desk = Desk(lambda head, body: sent.append((head["is"], body)))
+    desk.handle({"id": 1, "do": "open", "path": str(path), "shown": path.name, "root": None}, b"")
+    *told, (last, whole) = sent
+    assert last == "done"
+    shown = [codec.unpack(body) for _, body in told if body]
+    assert [(one["meta"]["pending"], len(one["meta"]["tabs"])) for one in shown] == [("analysing…", 1)] * pictures
+    for one in shown:
+        assert one["overview"]["verdict"] == codec.unpack(whole)["overview"]["verdict"]
 
 
 async def test_the_trace_is_answered_with_all_its_events(profile, open_profile, post):
