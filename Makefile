@@ -107,6 +107,7 @@ lab: $(VENV)/.demo
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/to_dashboard.py
+	$(BIN)/python benchmarks/growth.py --repeats 1 --largest 1000000
 	$(BIN)/python -m pip install --quiet -e ".[bench]"
 	$(BIN)/python benchmarks/decode.py --sizes 100k,1M
 	$(BIN)/python benchmarks/analysis.py
