@@ -346,7 +346,7 @@ class Profile:
         from nbprof.profiles.report import mimebundle
         from nbprof.tools import dashboard
 
-        if self._payload is not None or self.run.receipt.events < MANY_EVENTS or (payload := dashboard.early(self.run)) is None:
+        if self._payload is not None or self.run.as_read.receipt.events < MANY_EVENTS or (payload := dashboard.early(self.run)) is None:
             return None
         return mimebundle.early(payload, height)
 
