@@ -271,7 +271,7 @@ class Run(Frames):
 
     def _numbered(self, found: tuple[pd.DataFrame, bool]) -> pd.DataFrame:
         warmup = self.capture.warmup if self.capture is not None else None
-        return steps.numbered(found, warmup, iterations=ITERATIONS in self.stated["traits"])
+        return steps.numbered(found, warmup, iterations=ITERATIONS in self.activity.traits)
 
     @persisted
     def _steps_and_share(self) -> tuple[pd.DataFrame, float | None, pd.DataFrame, float | None]:
@@ -535,9 +535,9 @@ class Run(Frames):
             self._eager_us,
             self.kernels,
             self.memory_summary,
-            self.receipt.dropped,
+            self.as_read.receipt.dropped,
             functions=self._functions,
-            captures=self.stated["captures"],
+            captures=stated.captures(self.activity) if self.parts is None else self.stated["captures"],
             tf_data=bool(self.input_ops["category"].isin(input_pipeline.READING).any()) and self.activity.framework != "PyTorch",
             input_traced=input_pipeline.traced(self.activity, recorded, self.input_ops),
         )
@@ -546,8 +546,8 @@ class Run(Frames):
         return out | device_use.use(self.activity, self.ops_with_idle, self._costs) | tpu_cores.shares(self.pods_cores)
 
     @cached
-    def overview(self) -> dict[str, Any]:
-        """The answer: what bounds the step, and the figures that prove it."""
+    def answer(self) -> dict[str, Any]:
+        """The overview, but for what the receipt warns of: that takes longer, and the first picture does not wait for it."""
         out = dict(self.overview_of_files)
         if self.capture is not None and self.capture.framework:
             out["framework"] = self.capture.framework
@@ -562,9 +562,15 @@ class Run(Frames):
                 out["confidence_evidence"] = [*out["confidence_evidence"], (False, others)]
         if self.capture is not None and self.capture.probe:
             out["probe"] = dict(self.capture.probe)
-        warnings = sum(n.level == "warning" for n in self.receipt.lines)
-        out["run_facts"] = facts(self.source, self.capture, out, self.devices, self.hosts, warnings)
+        out["run_facts"] = facts(self.source, self.capture, out, self.devices, self.hosts)
         return out
+
+    @cached
+    def overview(self) -> dict[str, Any]:
+        """The answer: what bounds the step, and the figures that prove it."""
+        warnings = sum(n.level == "warning" for n in self.receipt.lines)
+        told = ("Warnings", f"{warnings}, see the receipt below" if warnings else "none")
+        return {**self.answer, "run_facts": [*self.answer["run_facts"], told]}
 
     @persisted
     def _uneven(self) -> pd.DataFrame:

@@ -119,9 +119,9 @@ def dialect(form: str) -> Dialect:
 
 
 def facts(
-    source: RunSource, capture: CaptureInfo | None, overview: dict[str, Any], devices: pd.DataFrame, hosts: list[str], warnings: int
+    source: RunSource, capture: CaptureInfo | None, overview: dict[str, Any], devices: pd.DataFrame, hosts: list[str]
 ) -> list[tuple[str, str]]:
-    """Facts about a run for the overview, as (name, text); `warnings` is their number in the receipt.
+    """Facts about a run for the overview, as (name, text).
 
     When it was recorded is told by the file's own clock, or not at all: a file may have been copied or unpacked since.
     """
@@ -149,5 +149,4 @@ def facts(
         small = source.bytes < 2**20
         size = f", {source.bytes / 2**10:.1f} KiB" if small else f", {source.bytes / 2**20:.1f} MiB"
     out.append(("Profile", f"{Path(source.path).name}/{source.file}{size}"))
-    out.append(("Warnings", f"{warnings}, see the receipt below" if warnings else "none"))
     return out

@@ -32,7 +32,6 @@ class NeedsHostError(NbprofError):
 def of(activity: Activity, programs: int) -> dict[str, Any]:
     """What one host states; `programs` is how many compiled programs are in its file."""
     extents = activity.device_extents
-    calls = activity.calls["kind"].to_numpy(np.int64)
     return {
         "framework": activity.framework,
         "has_device": bool(activity.has_device),
@@ -43,12 +42,18 @@ def of(activity: Activity, programs: int) -> dict[str, Any]:
         "eager_calls": tuple(int(value) for value in activity.eager_calls),
         "extents": [[int(value) for value in row] for row in extents[["device", "start", "end"]].to_numpy(np.int64).tolist()],
         "host_of_extents": [int(value) for value in extents["host"].tolist()],
-        "captures": bool((activity.texts.values[calls] == "captured").any()) if len(calls) else False,
+        "captures": captures(activity),
         "xprof_bytes_per_second": float(activity.xprof_bytes_per_second),
         "programs": programs,
         "tables": sorted(activity.tables),
         "ops_of_programs": bool(hlo.ran(activity)[0]["hlo"].any()),
     }
+
+
+def captures(activity: Activity) -> bool:
+    """Whether launches were captured into a graph."""
+    calls = activity.calls["kind"].to_numpy(np.int64)
+    return bool((activity.texts.values[calls] == "captured").any()) if len(calls) else False
 
 
 def combined(values: list[dict[str, Any]], hosts: Hosts) -> dict[str, Any]:

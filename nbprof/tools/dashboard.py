@@ -21,6 +21,7 @@ from nbprof.tools.overview import payload as overview
 from nbprof.tools.tool import MOST_EVENTS, Tool, asked
 
 if TYPE_CHECKING:
+    from nbprof.core.trace import Receipt
     from nbprof.run.run import Run
 
 MANY_EVENTS = 200_000
@@ -74,6 +75,8 @@ def spoken(run: Run) -> dict[str, Any]:
 
 def early(run: Run) -> dict[str, Any] | None:
     """The overview alone, to be shown while the rest is made: verdict, figures, step bar, step chart, but no advice.
+
+    Of the receipt it has what was known when the files had been read: how the events hang together takes longer to tell.
 
     None where that would be no sooner, and of a run that is not looked at there first, or has no steps.
     """
@@ -158,18 +161,19 @@ def meta(run: Run, shown: list[str], most: int = MOST_EVENTS) -> dict[str, Any]:
     tools = register.tools()
     shown = sorted(shown, key=lambda tab: not asked(tools[tab].first, run, otherwise=False))
     around = _around(run)
-    return {**around, "tabs": [_tab(run, tab, tools[tab]) for tab in shown], "receipt": around["receipt"] + _omissions(run, most)}
+    told = _lines(run.receipt) + _omissions(run, most)
+    return {**around, "tabs": [_tab(run, tab, tools[tab]) for tab in shown], "receipt": told}
 
 
 def _around(run: Run) -> dict[str, Any]:
     """What surrounds the views, as far as it does not depend on them."""
-    source, receipt = run.source, run.receipt
+    source, receipt = run.source, run.as_read.receipt
     return {
         "version": __version__,
         "label": label(run),
         "facts": facts(run),
         "created": created(run),
-        "framework": str(run.overview.get("framework") or ""),
+        "framework": str(run.answer.get("framework") or ""),
         "has_device": len(run.devices) > 0,
         "notice": notice(run),
         "heads": drawn.heads(),
@@ -181,12 +185,16 @@ def _around(run: Run) -> dict[str, Any]:
             "file": wording.one_line(source.file or ""),
             "bytes": source.bytes,
         },
-        "receipt": [{"level": line.level, "text": line.text} for line in receipt.lines],
+        "receipt": _lines(receipt),
     }
 
 
+def _lines(receipt: Receipt) -> list[dict[str, str]]:
+    return [{"level": line.level, "text": line.text} for line in receipt.lines]
+
+
 def _tab(run: Run, tab: str, tool: Tool) -> dict[str, Any]:
-    bound = run.overview.get("bound")
+    bound = run.answer.get("bound")
     flag = bound if bound in BY_KEY and register.followed(run, bound) == tab else None
     return {
         "id": tab,

@@ -44,7 +44,7 @@ def facts(run: Run) -> list[str]:
 def created(run: Run) -> str:
     """When the run was recorded, as `2026-11-21 14:02:31` in local time; empty for a file without a clock of its own."""
     started = run.capture.started if run.capture is not None else ""
-    clock = (run.overview.get("environment") or {}).get("start_time")
+    clock = (run.answer.get("environment") or {}).get("start_time")
     if not started and clock:
         started = datetime.fromisoformat(str(clock)).astimezone().isoformat()
     return started.replace("T", " ")[:19]
@@ -56,7 +56,7 @@ def device(run: Run) -> str:
     if not count:
         alone = register.alone(run)
         return (alone.device if alone else "") or "CPU"
-    kind = wording.one_line(str(run.overview.get("device_kind") or "device"))
+    kind = wording.one_line(str(run.answer.get("device_kind") or "device"))
     return kind if count == 1 else f"{count} × {kind}"
 
 
@@ -82,17 +82,18 @@ def notice(run: Run) -> dict[str, Any] | None:
             "title": "The recording did not work as asked.",
             "text": f"{error} Your cell itself finished without an error.",
         }
-    if run.receipt.dropped and run.receipt.dropped == sum(count for why, count in run.receipt.skipped.items() if "damaged" in why):
+    read = run.as_read.receipt
+    if read.dropped and read.dropped == sum(count for why, count in read.skipped.items() if "damaged" in why):
         return {
             "kind": "partial",
-            "title": f"{wording.plural(run.receipt.dropped, 'event')} could not be read.",
+            "title": f"{wording.plural(read.dropped, 'event')} could not be read.",
             "text": "The file is damaged; the numbers cover its intact part. The receipt says where the damage is. Copy the file again, or "
             "record again.",
         }
-    if run.receipt.dropped:
+    if read.dropped:
         return {
             "kind": "partial",
-            "title": f"{run.receipt.dropped:,} of {run.receipt.events + run.receipt.dropped:,} events were dropped.",
+            "title": f"{read.dropped:,} of {read.events + read.dropped:,} events were dropped.",
             "text": "The numbers cover the events that were kept. To get all events, record fewer steps:",
             "code": "%%nbprof --steps 5:15",
         }

@@ -108,11 +108,13 @@ def test_the_first_picture_says_what_the_whole_says(path):
     check(early, "Payload")
     for key, name in (("meta", "Meta"), ("overview", "Overview"), ("steps", "Steps")):
         check(early[key], name)
-    later = ("advice", "no_advice", "checks")
+    later = ("advice", "no_advice", "checks", "run")
     assert set(early["overview"]) == set(whole["overview"])
     parts = (early["overview"], early["steps"]), (whole["overview"], whole["steps"])
     said, again = ([{key: value for key, value in part.items() if key not in later} for part in each] for each in parts)
     assert codec.pack({"parts": said}) == codec.pack({"parts": again})
+    assert early["overview"]["run"] == [row for row in whole["overview"]["run"] if row[0] != "Warnings"]
+    assert all(line in whole["meta"]["receipt"] for line in early["meta"]["receipt"])
     assert whole["overview"]["advice"]
     assert "pending" not in whole["meta"]
     assert {key for key in whole["meta"] if early["meta"][key] != whole["meta"][key]} <= {"tabs", "receipt", "footer"}
@@ -396,7 +398,7 @@ def test_the_typical_step_is_the_one_of_median_length_that_counts():
 def test_the_tab_that_the_verdict_points_to_is_flagged():
     def flags(bound, **kinds):
         run = fake.run(**kinds)
-        run.overview["bound"] = bound
+        run.answer["bound"] = bound
         return {tab["id"]: tab["flag"] for tab in payload.dashboard(run)["meta"]["tabs"] if tab["flag"]}
 
     assert flags("input") == {"input": "input"}

@@ -27,13 +27,14 @@ def payload(run: Run) -> dict[str, Any]:
         **early(run),
         "advice": advice,
         "no_advice": "" if advice else _no_advice(run),
-        "checks": _checks(run, run.overview.get("checks")),
+        "checks": _checks(run, run.answer.get("checks")),
+        "run": _facts(run.overview),
     }
 
 
 def early(run: Run) -> dict[str, Any]:
     """The same as far as it follows from the steps alone: what is advised, and the tabs that it leads to, take longer."""
-    facts = run.overview
+    facts = run.answer
     bound = facts.get("bound")
     return {
         "bound": bound if bound in BY_KEY else None,
@@ -122,7 +123,7 @@ def _device(group: dict[str, Any]) -> str:
 
 def figures(run: Run) -> list[dict[str, Any]]:
     """The six key figures; with no device recorded, host figures take the place of those that need one."""
-    facts = run.overview
+    facts = run.answer
     on_device = has_device(run)
     of_tpu = facts.get("flops_utilization_percent") is not None and (run.devices["kind"] == "TPU").any()
     of_device = [_busy(run), *([_flops(run), _bandwidth(run)] if of_tpu else [_op_time(facts), _precision(facts)])]
@@ -138,7 +139,7 @@ def _summary(run: Run, category: str) -> dict[Any, Any]:
 
 def _average(run: Run) -> dict[str, Any]:
     row = _summary(run, "step_time")
-    mean, spread = wording.real(run.overview.get("step_time_ms")), wording.real(run.overview.get("step_time_sd_ms"))
+    mean, spread = wording.real(run.answer.get("step_time_ms")), wording.real(run.answer.get("step_time_sd_ms"))
     note = "no steps" if mean is None else ""
     if (low := wording.real(row.get("min_ms"))) is not None and mean is not None:
         note = f"range {wording.number(low, 2)}–{wording.number(row.get('max_ms'), 2)}" if len(run.steps) > 1 else "one step"
@@ -147,16 +148,16 @@ def _average(run: Run) -> dict[str, Any]:
 
 
 def _waiting(run: Run) -> dict[str, Any]:
-    percent, mean = wording.real(run.overview.get("input_percent")), wording.real(run.overview.get("step_time_ms"))
+    percent, mean = wording.real(run.answer.get("input_percent")), wording.real(run.answer.get("step_time_ms"))
     note = "no steps" if mean is None else "input was not traced"
     if percent is not None:
         note = f"{wording.number(percent * mean / 100, 2)} ms per step" if mean is not None else ""
-    hot = {"hot": True} if run.overview.get("bound") == "input" else {}
+    hot = {"hot": True} if run.answer.get("bound") == "input" else {}
     return figure("input", "Waiting for input", percent, "%", 1, note, **bar(("input", percent)), **hot)
 
 
 def _busy(run: Run) -> dict[str, Any]:
-    percent = run.overview.get("device_busy_percent")
+    percent = run.answer.get("device_busy_percent")
     note = "no steps" if run.steps.empty else "not recorded"
     if wording.real(percent) is not None:
         note = f"of step time, mean of {len(run.devices):,} devices" if len(run.devices) > 1 else "of step time"
@@ -167,17 +168,17 @@ def _busy(run: Run) -> dict[str, Any]:
 
 def _flops(run: Run) -> dict[str, Any]:
     """What TPUs computed by their peak. (Their ops are compiled: where those ran, and in how many bits, says little.)"""
-    rate, peak = (wording.real(value) for value in (run.overview.get("flops_per_second"), run.devices["peak_flops_per_second"].max()))
+    rate, peak = (wording.real(value) for value in (run.answer.get("flops_per_second"), run.devices["peak_flops_per_second"].max()))
     note = f"{wording.number((rate or 0) / 1e12, 3)} of {wording.number((peak or 0) / 1e12)} TFLOP/s per device"
-    if (counter := wording.real(run.overview.get("mxu_utilization_percent"))) is not None:
+    if (counter := wording.real(run.answer.get("mxu_utilization_percent"))) is not None:
         note += f"; MXU counter {wording.percent(counter)}"
-    percent = run.overview.get("flops_utilization_percent")
+    percent = run.answer.get("flops_utilization_percent")
     note += _unknown(run)
     return figure("flops_utilization", "FLOPS utilization", percent, "%", 1, note, **bar(("device_compute", percent)))
 
 
 def _bandwidth(run: Run) -> dict[str, Any]:
-    percent, rate = run.overview.get("memory_bandwidth_utilization_percent"), run.overview.get("memory_bytes_per_second")
+    percent, rate = run.answer.get("memory_bandwidth_utilization_percent"), run.answer.get("memory_bytes_per_second")
     known = wording.real(percent) is not None
     peak = wording.real(run.devices["memory_bytes_per_second"].max())
     stated = f"{wording.number((rate or 0) / 1e9, 2)} of {wording.number((peak or 0) / 1e9)} GB/s per device"
@@ -187,7 +188,7 @@ def _bandwidth(run: Run) -> dict[str, Any]:
 
 def _unknown(run: Run) -> str:
     """How much of op time is of ops whose FLOPs and bytes nobody knows."""
-    percent = wording.real(run.overview.get("unknown_cost_percent")) or 0.0
+    percent = wording.real(run.answer.get("unknown_cost_percent")) or 0.0
     return f"; cost unknown of {wording.percent(percent)} of op time" if percent >= 0.05 else ""
 
 
@@ -223,7 +224,7 @@ def _eager(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _memory(run: Run) -> dict[str, Any]:
-    peak = wording.real(run.overview.get("peak_memory_bytes"))
+    peak = wording.real(run.answer.get("peak_memory_bytes"))
     if peak is None:
         return bytes_figure("peak_memory", "Peak memory", None, "")
     note = ""
@@ -303,7 +304,7 @@ def _no_advice(run: Run) -> str:
 
 
 def _top_ops(run: Run) -> dict[str, Any]:
-    frame = run.overview["top_ops"]
+    frame = run.answer["top_ops"]
     keys = ["rank", "op", "ms_per_step", "percent", "cumulative_percent"]
     if "flops_per_second" in frame.columns and frame["flops_per_second"].notna().any():
         frame = frame.assign(gflops_per_second=floats(frame["flops_per_second"]) / 1e9)
@@ -312,12 +313,12 @@ def _top_ops(run: Run) -> dict[str, Any]:
         # The screen has one column for both, and calls it "ms".
         frame = frame.assign(ms_per_step=frame["self_ms"])
     # Beside the time of a step stands what one device takes of it, not the sum of all.
-    devices = len(run.activity.device_extents) if len(run.steps) and run.overview.get("top_ops_where") == "device" else 1
+    devices = len(run.activity.device_extents) if len(run.steps) and run.answer.get("top_ops_where") == "device" else 1
     if devices > 1 and len(frame):
         # Each host has steps of its own, by all of which the sum was divided already.
         hosts = run.steps["host"].nunique()
         frame = frame.assign(ms_per_step=floats(frame["ms_per_step"]) * hosts / devices)
-    where = ("host" if run.overview.get("top_ops_where") == "host" else "device",)
+    where = ("host" if run.answer.get("top_ops_where") == "host" else "device",)
     made = hidden(table(frame.head(10), "overview.top_ops", keys), *longest(frame.head(10), run.longest_calls, where))
     by_key = {head["key"]: head for head in made["columns"]}
     by_key["percent"]["label"] = f"% of {where[0]}"
