@@ -9,6 +9,7 @@ import pandas as pd
 
 from nbprof.profiles.load import load as load_xspace
 from tests.support.kineto import load, profile
+from tests.support.profiles import real
 from tests.support.xspace import gpu_run
 
 DATA = Path(__file__).parents[1] / "data"
@@ -56,6 +57,34 @@ def test_a_gpu_export_has_the_figures_of_the_file_beside_it(tmp_path):
         (exported.kernels.frame, recorded.kernels.frame),
     ):
         pd.testing.assert_frame_equal(mine.drop(columns="host", errors="ignore"), theirs.drop(columns="host", errors="ignore"))
+
+
+def test_ops_are_those_of_long_names_and_annotations(tmp_path):
+    """As TensorFlow 2.4 exports them: a short name in place of the op's, and kernels that state no op, but what they were annotated with."""
+    exported = json.loads(gpu_export())
+    for event in exported["traceEvents"]:
+        if "tf_op" in event.get("args", {}):
+            event["args"]["annotation"] = event["args"].pop("tf_op") + "#edge_name=copy#"
+    host = {"ph": "X", "pid": 701, "tid": 1, "group_id": "1"}
+    exported["traceEvents"] += [
+        {**host, "ts": 1200, "dur": 300, "name": "Mul", "args": {"long_name": "Adam/mul:Mul"}},
+        {**host, "ts": 1600, "dur": 200, "name": "Mul", "args": {"long_name": "loss/mul:Mul"}},
+        {"ph": "X", "pid": 1, "tid": 7, "ts": 7000, "dur": 1, "name": "MemcpyDToH", "args": {"annotation": "#edge_name=copy#"}},
+    ]
+    p = profile(tmp_path, json.dumps(exported).encode())
+    ops = p.ops.frame.set_index(["where", "op"])
+    assert ops.index.tolist() == [("device", "dense/MatMul"), ("host", "Adam/mul"), ("host", "loss/mul")]
+    assert ops["type"].tolist() == ["MatMul", "Mul", "Mul"]
+    assert ops["total_us"].tolist() == [4000.0, 300.0, 200.0]
+    assert set(p.trace.events()["name"]) >= {"Adam/mul:Mul", "loss/mul:Mul"}
+
+
+def test_the_ops_of_a_real_export_are_those_of_the_file_beside_it():
+    folder = real("findings/D2-tf-trace-json")
+    exported, recorded = load(folder / "sandor.trace.json.gz").ops.frame, load_xspace(folder / "sandor.xplane.pb").ops.frame
+    columns = ["where", "type", "op", "occurrences", "total_us", "self_us", "eager"]
+    assert len(recorded) == 95
+    pd.testing.assert_frame_equal(exported[columns], recorded[columns])
 
 
 def test_any_other_trace_is_shown_and_every_view_says_why_it_is_empty(tmp_path):

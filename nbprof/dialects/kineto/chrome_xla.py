@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from nbprof.activity import activity as act
-from nbprof.core.trace import INT, TEXT, UINT, ArgColumn, Note, Trace
+from nbprof.core.trace import INT, TEXT, UINT, ArgColumn, Events, Note, Trace
 from nbprof.dialects.xplane import xplane
 
 _PLANE = re.compile(r"/(?:device:(?:GPU|TPU|CUSTOM)|host:)")
@@ -98,8 +98,41 @@ class Typed(Mapping[str, ArgColumn]):
         return name in self._args or (name == "_r" and "step_num" in self._args)
 
 
+def _with_full_names(trace: Trace) -> None:
+    """Names the events by what the export moved into `long_name`; the short name, which stands in its place, is what they display."""
+    column = trace.args.get("long_name")
+    if column is None:
+        return
+    event, text = column.of(TEXT)
+    short = trace.events.name[event].astype(np.int64)
+    both, which = np.unique(short * len(trace.strings) + text, return_inverse=True)
+    name = trace.events.name.copy()
+    name[event] = len(trace.names) + which.reshape(-1)
+    full = np.array([trace.strings[code] for code in (both % len(trace.strings)).tolist()], object)
+    trace.display = np.concatenate([trace.display, trace.display[both // len(trace.strings)]])
+    trace.names = np.concatenate([trace.names, full])
+    trace.events = Events(trace.events.lane, name, trace.events.start, trace.events.duration)
+
+
+def _with_launching_ops(trace: Trace) -> None:
+    """Adds `level 0`, the op that launched a kernel: an export lacks it, but has the annotation that it begins."""
+    column = trace.args.get("annotation")
+    if column is None or "level 0" in trace.args:
+        return
+    event, text = column.of(TEXT)
+    codes, which = np.unique(text, return_inverse=True)
+    # What describes it stands behind it: `op#edge_name=copy#`.
+    ops = [trace.strings[code].partition("#")[0] for code in codes.tolist()]
+    known = np.array([op != "" for op in ops], np.bool_)[which.reshape(-1)]
+    value = len(trace.strings) + which.reshape(-1)[known]
+    trace.strings = [*trace.strings, *ops]
+    trace.args = {**trace.args, "level 0": ArgColumn(event[known], TEXT, value)}
+
+
 def interpret(trace: Trace) -> act.Activity:
     """The activity of a trace that XLA exported."""
+    _with_full_names(trace)
+    _with_launching_ops(trace)
     trace.args = Typed(trace.args, trace.strings)
     out = xplane.interpret(trace)
     found = out.maker("notes")

@@ -43,8 +43,9 @@ class TraceToStore:
 
     def __init__(self, trace: Trace, labels: list[str]) -> None:
         self._trace = trace
-        # Dialects put other events, args and hosts in their place.
-        self._events, self._args, self._hosts = trace.events, trace.args, list(trace.hosts)
+        # Dialects put others in their place.
+        self._events, self._args, self._hosts, self._strings = trace.events, trace.args, list(trace.hosts), trace.strings
+        self._texts = {"names": trace.names, "display": trace.display}
         self._lanes = trace.lanes.copy()
         notes = [Note(note.level, _without(note.text, labels)) for note in trace.receipt.notes]
         skipped = {_without(reason, labels): count for reason, count in trace.receipt.skipped.items()}
@@ -74,11 +75,11 @@ class TraceToStore:
         for name in _COLUMNS:
             yield f"events.{name}", getattr(self._events, name)
         for name in _LARGE:
-            value = getattr(trace, name)
-            if name == "display" and (value is trace.names or np.array_equal(value, trace.names)):
+            value = self._texts[name] if name in self._texts else getattr(trace, name)
+            if name == "display" and (value is self._texts["names"] or np.array_equal(value, self._texts["names"])):
                 value = None
             yield f"trace.{name}", value
-        yield "trace.strings", _packed(trace.strings)
+        yield "trace.strings", _packed(self._strings)
         decoded = getattr(self._args, "decoded", self._args)
         for name in list(decoded):
             yield f"arg.{name}", self._args[name]
