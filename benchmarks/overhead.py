@@ -4,7 +4,8 @@ The same cell runs in turns, in changing order: bare, under the framework's own 
 markers included, and in that with the live strip, whose messages are packed and sent as a kernel does it. Before and after that the cell
 runs in two shells of IPython in turns, one of them with the extension loaded, nothing recorded.
 
-    python benchmarks/overhead.py [--framework tensorflow|torch|jax] [--step-ms 5] [--turns 15] [--turn-s 1] [--only recorded|cell|own|idle]
+    python benchmarks/overhead.py [--framework tensorflow|torch|jax|all] [--step-ms 5] [--turns 15] [--turn-s 1]
+                                  [--only recorded|cell|own|idle] [--minutes 2.2]
 
 ``--step-ms`` is how long a step of the bare cell is to take: the work in it is fitted to that first, by its CPU time. XProf's and PyTorch's
 recorders cost more the more events a step has, so a step of many small ops (``--step-ms 5``) shows most. The loop of JAX has no marks: its
@@ -20,8 +21,12 @@ statistics: nothing is assumed of the scatter), and whether that is below the bo
     CPU, low quarter    the 25 % quantile of all turns of one way by that of the other
 
 What disturbs a turn only ever adds to its CPU time (caches that others use, page faults, the writing of files), so the low quarter of many
-turns scatters least; its interval is that of 4,000 bootstrap series, in which turns are drawn as pairs. ``--only cell`` takes turns of the
-framework's profiler and of nbprof alone, for as many pairs as can be had in the time.
+turns scatters least; its interval is that of 4,000 bootstrap series, in which turns are drawn as pairs.
+
+``--only cell`` settles what ``%%nbprof`` adds to the framework's profiler. It takes as many turns of short cells as the time allows: the
+framework's profiler, the same again as a control, and nbprof with its strip, in random order. A cell is a fixed part and so many steps;
+what is added to both is put together for a cell of 1 s and of 10 s. Turns are drawn whole for the interval, and that of the control says
+what the machine lets be resolved. All frameworks, in under 8 minutes: ``python benchmarks/overhead.py --only cell --framework all``.
 
 Where the machine is too busy for any of these, what nbprof's own code takes is left: its CPU time at the begin and at the end, less that
 inside the framework's own calls, and that of a step, over the cell under the framework's profiler. (Of PyTorch it holds the packing of the
@@ -34,10 +39,13 @@ one core with one thread of the framework, unless ``--all-cores`` is given.
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import math
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -59,6 +67,8 @@ from nbprof.capture.session import Session
 
 # Steps are fitted by their CPU time: on one core with one thread that is what they take where nothing else runs.
 FITTED = 0 if "--all-cores" in sys.argv else 1
+SHORT = 16
+"""Steps of a short cell."""
 
 
 class Timer:
@@ -66,18 +76,20 @@ class Timer:
 
     def __init__(self):
         self.ends = []
+        self.spent = []
         self.cpu = time.process_time()
         self.began = time.perf_counter()
 
     def __call__(self):
         self.ends.append(time.perf_counter())
+        self.spent.append(time.process_time())
 
     def done(self):
-        """Seconds of the loop, CPU seconds of it, and the low quarter of its steps."""
+        """Seconds of the loop, CPU seconds of it, the low quarter of its steps, and the median of their CPU seconds."""
         wall, cpu = time.perf_counter() - self.began, time.process_time() - self.cpu
         # The first step begins what the others find ready.
         between = sorted(b - a for a, b in zip(self.ends, self.ends[1:], strict=False))
-        return wall, cpu, between[len(between) // 4]
+        return wall, cpu, between[len(between) // 4], float(np.median(np.diff(self.spent)))
 
 
 class KerasCell:
@@ -244,6 +256,9 @@ class JaxCell(LayersCell):
         return took
 
 
+CELLS = {"tensorflow": KerasCell, "torch": TorchCell, "jax": JaxCell}
+
+
 def fitted(length, wanted_ms: float, least: int) -> int:
     """The size of the work with which a step takes about as long as wanted; `length` gives ms a step for a size."""
     size = least
@@ -282,6 +297,7 @@ class Page:
         self.session = Messages(key=b"key")
         self.socket = zmq.Context.instance().socket(zmq.PUB)
         self.socket.bind_to_random_port("tcp://127.0.0.1")
+        atexit.register(self.socket.close)
 
     def draw(self, data):
         content = {"data": data, "metadata": {}, "transient": {"display_id": "strip"}}
@@ -391,8 +407,8 @@ def timed(way, cell):
     folder = tempfile.mkdtemp()
     try:
         cpu, begin = time.process_time(), time.perf_counter()
-        loop, loop_cpu, low = way(cell, folder)
-        return low, loop_cpu, loop, time.process_time() - cpu, time.perf_counter() - begin
+        loop, loop_cpu, low, step = way(cell, folder)
+        return low, loop_cpu, loop, time.process_time() - cpu, time.perf_counter() - begin, step
     finally:
         shutil.rmtree(folder)
 
@@ -453,10 +469,58 @@ def take_turns(cell, ways, turns):
     return times
 
 
-def of_the_cell(cell, turns):
-    times = take_turns(cell, (framework, nbprof), turns)
-    compare(times, nbprof, framework, "nbprof / framework profiler", 0.02)
-    of_own_code(cell, turns, statistics.median(t[3] for t in times[framework]))
+def again(cell, folder):
+    """The framework's profiler as a control: what it differs by from itself is noise."""
+    return framework(cell, folder)
+
+
+def middle(values):
+    """The mean of the middle three fifths, along the last axis."""
+    ordered = np.sort(values, axis=-1)
+    cut = ordered.shape[-1] // 5
+    return ordered[..., cut : ordered.shape[-1] - cut].mean(axis=-1)
+
+
+def short_cells(cell, minutes, series=4000):
+    """What nbprof adds to a cell, of many short cells in turn, as long as there is time.
+
+    The CPU time of a cell is that of its steps, as many times the median one, and a fixed part for begin and end. Both are compared with
+    the mean of the two cells of the framework's profiler in the same turn, and put together for longer cells.
+    """
+    ways = (framework, strip, again)
+    for way in ways:
+        timed(way, cell)
+    rng, end = np.random.default_rng(0), time.monotonic() + 60 * minutes
+    turns = []
+    while time.monotonic() < end:
+        taken = {}
+        for at in rng.permutation(len(ways)):
+            # Else one way collects the garbage of another.
+            gc.collect()
+            taken[ways[at]] = timed(ways[at], cell)
+        turns.append([(taken[way][3] - cell.steps * taken[way][5], taken[way][5]) for way in ways])
+    # By way: fixed part and step of each turn.
+    first, ours, second = np.array(turns).transpose(1, 2, 0)
+    drawn = rng.integers(len(turns), size=(series, len(turns)))
+    print(f"CPU time that nbprof adds to the framework's profiler, {len(turns)} turns of {cell.steps} steps; mean of the middle [95 %]:")
+
+    def added(more, base, seconds, rows):
+        """Of a cell whose steps take so long: what is added, by what there is."""
+        fixed, step = (middle(more[i][rows]) for i in range(2))
+        count = seconds / middle(base[1][rows])
+        return (fixed + count * step) / (middle(base[0][rows]) + seconds)
+
+    def bounds(of):
+        return of(np.arange(len(turns))), *np.quantile(of(drawn), (0.025, 0.975))
+
+    base = (first + second) / 2
+    for i, label, unit in ((0, "begin and end, ms", 1e3), (1, "a step, us", 1e6)):
+        least = [unit * value for value in bounds(lambda rows, i=i: middle((ours - base)[i][rows]))]
+        print(f"  {label:<22} {least[0]:8.2f}  [{least[1]:.2f}, {least[2]:.2f}] of {unit * middle(base[i]):.2f}")
+    for seconds in (1, 10):
+        for label, more, less in (("nbprof", ours - base, base), ("control", second - first, first)):
+            values = (1 + value for value in bounds(lambda rows, m=more, b=less, s=seconds: added(m, b, s, rows)))
+            said(f"cell of {seconds} s, {label}", *values, 0.02)
 
 
 def recorded(cell, turns):
@@ -538,15 +602,21 @@ def idle(cell, turns, step_ms, when):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--framework", choices=("tensorflow", "torch", "jax"), default="tensorflow")
+    parser.add_argument("--framework", choices=(*CELLS, "all"), default="tensorflow")
     parser.add_argument("--step-ms", type=float, default=5.0)
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--turn-s", type=float, default=1.0, help="how long the bare loop of a turn is to take")
     parser.add_argument("--only", choices=("recorded", "cell", "own", "idle"), default=None)
+    parser.add_argument("--minutes", type=float, default=2.2, help="for how long --only cell takes turns")
     parser.add_argument("--all-cores", action="store_true", help="all cores, and as many threads as the framework likes")
     given = parser.parse_args()
+    if given.framework == "all":
+        for name in CELLS:
+            # The last one counts.
+            subprocess.run([sys.executable, *sys.argv, "--framework", name], check=True)
+        return
     steps = max(8, round(1e3 * given.turn_s / given.step_ms))
-    cell = {"tensorflow": KerasCell, "torch": TorchCell, "jax": JaxCell}[given.framework](given.step_ms, steps)
+    cell = CELLS[given.framework](given.step_ms, steps)
     where = "all cores" if given.all_cores else "one core, one thread"
     print(f"{given.framework}: {steps} steps of {given.step_ms:g} ms ({cell.size}), {given.turns} turns, {where}; median [95 %]")
     # Turns in which nothing is recorded have less scatter to average, and a smaller bound to resolve.
@@ -555,7 +625,8 @@ def main():
         of_own_code(cell, given.turns, statistics.median(t[3] for t in whole))
         return
     if given.only == "cell":
-        of_the_cell(cell, given.turns)
+        cell.turns_of(SHORT)
+        short_cells(cell, given.minutes)
         return
     turns, few = 10 * given.turns, max(8, round(200 / given.step_ms))
     before = None
