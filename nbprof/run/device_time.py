@@ -31,16 +31,17 @@ class DeviceTimeFrames(Group):
 
     @cached
     def _spent(self) -> times.Spent:
-        return times.spent(times.work(self.run.activity, self.run.trace), self.run.steps)
+        steps = self.run.steps
+        return times.spent(times.work(self.run.activity, self.run.trace), steps)
 
     @of_hosts(combine.of_devices, REST)
     def _of_devices(self) -> dict[str, pd.DataFrame]:
-        activity, trace = self.run.activity, self.run.trace
+        activity, trace, spent = self.run.activity, self.run.trace, self._spent
         # The work of the devices is put together once for all of these frames, and let go.
         done = times.work(activity, trace)
         pieces = self._pieces(done, None, None)
         return {
-            "device_time": times.frame(self._spent),
+            "device_time": times.frame(spent),
             "device_kernels": times.kernels(done, trace.display),
             "device_idle": device_time_idle.frame(done, trace),
             "device_idle_causes": device_time_idle.causes(done, activity, trace),
