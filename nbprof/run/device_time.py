@@ -8,9 +8,10 @@ from nbprof.analysis.device_time import collectives, critical_path, launches
 from nbprof.analysis.device_time import device_time as times
 from nbprof.analysis.device_time import idle as device_time_idle
 from nbprof.analysis.device_time import series as device_time_series
+from nbprof.analysis.device_time.series import Floats
 from nbprof.core.trace import Note
 from nbprof.run import combine
-from nbprof.run.lazy import REST, Group, of_hosts, persisted
+from nbprof.run.lazy import REST, Group, cached, of_hosts, persisted
 
 
 class DeviceTimeFrames(Group):
@@ -26,16 +27,21 @@ class DeviceTimeFrames(Group):
     @of_hosts(combine.below("start_ms"))
     def overlap(self) -> pd.DataFrame:
         """How much of each class of work overlaps another."""
-        return times.overlap(times.work(self.run.activity, self.run.trace), self.run.steps)
+        return times.overlap(self._spent)
+
+    @cached
+    def _spent(self) -> times.Spent:
+        steps = self.run.steps
+        return times.spent(times.work(self.run.activity, self.run.trace), steps)
 
     @of_hosts(combine.of_devices, REST)
     def _of_devices(self) -> dict[str, pd.DataFrame]:
-        activity, trace, steps = self.run.activity, self.run.trace, self.run.steps
+        activity, trace, spent = self.run.activity, self.run.trace, self._spent
         # The work of the devices is put together once for all of these frames, and let go.
         done = times.work(activity, trace)
         pieces = self._pieces(done, None, None)
         return {
-            "device_time": times.frame(done, steps),
+            "device_time": times.frame(spent),
             "device_kernels": times.kernels(done, trace.display),
             "device_idle": device_time_idle.frame(done, trace),
             "device_idle_causes": device_time_idle.causes(done, activity, trace),
@@ -82,6 +88,10 @@ class DeviceTimeFrames(Group):
     def queue_series(self) -> pd.DataFrame:
         """Queue lengths over time."""
         return device_time_series.queue_series(times.work(self.run.activity, self.run.trace), self.run.trace)
+
+    def queue_curves(self, streams: list[tuple[str, int, str]]) -> list[tuple[Floats, Floats]]:
+        """Time in ms and queue length of some streams: host, device and name."""
+        return device_time_series.queue_curves(times.work(self.run.activity, self.run.trace), self.run.trace, streams)
 
     def bandwidth_series(self) -> pd.DataFrame:
         """Rates of copies over time."""

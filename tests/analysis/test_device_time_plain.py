@@ -89,8 +89,8 @@ def steps_of(*windows) -> pd.DataFrame:
 def test_each_unit_of_time_counts_once(seed):
     done, _ = made(seed)
     windows = [(0, 0, 20), (0, 20, 31), (0, 31, 31), (0, 55, 70), (1, 10, 40)]
-    frame = device_time.frame(done, steps_of(*windows))
-    overlap = device_time.overlap(done, steps_of(*windows))
+    spent = device_time.spent(done, steps_of(*windows))
+    frame, overlap = device_time.frame(spent), device_time.overlap(spent)
     for host in (0, 1):
         seen = classes(done, host)
         mine = np.flatnonzero(done.host == host)

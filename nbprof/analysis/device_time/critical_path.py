@@ -184,13 +184,16 @@ def _threads(
 ) -> dict[int, _Thread]:
     """The threads of the window's host that ran ops or made calls, by lane."""
     events = trace.events
-    calls = pd.unique(np.concatenate([activity.calls["event"].to_numpy(np.int64), activity.launches["event"].to_numpy(np.int64)]))
-    event = np.concatenate([activity.host_ops["event"].to_numpy(np.int64), calls])
-    start, end = events.start[event], events.start[event] + events.duration[event]
     on = (trace.lanes["kind"] == "host").to_numpy() & (trace.lanes["host"] == done.hosts[window.host]).to_numpy()
-    inside = (end > window.start) & (start < window.end) & on[events.lane[event]]
-    event, start, end = event[inside], start[inside], end[inside]
-    lane = events.lane[event]
+
+    def inside(table: pd.DataFrame) -> Int64s:
+        event = table["event"].to_numpy(np.int64)
+        start = events.start[event]
+        return event[(start + events.duration[event] > window.start) & (start < window.end) & on[events.lane[event]]]
+
+    calls = pd.unique(np.concatenate([inside(activity.calls), inside(activity.launches)]))
+    event = np.concatenate([inside(activity.host_ops), calls])
+    lane, start, end = events.lane[event], events.start[event], events.start[event] + events.duration[event]
     out: dict[int, _Thread] = {}
     order = np.argsort(lane, kind="stable")
     for mine in np.split(order, np.flatnonzero(lane[order][1:] != lane[order][:-1]) + 1):
@@ -198,9 +201,10 @@ def _threads(
             low, high = union(start[mine], end[mine])
             out[int(lane[mine[0]])] = _Thread(low.tolist(), high.tolist())
     # Calls that ended because a device did: those that say so, and those whose own work was done before they returned.
-    blocked = np.array([bool(_SYNC.match(str(name))) for name in trace.names], np.bool_)
+    name, names = pd.factorize(events.name[event])
+    blocked = np.array([bool(_SYNC.match(str(trace.names[code]))) for code in names.tolist()], np.bool_)
     waits: list[tuple[int, int, int]] = []
-    for one in event[blocked[events.name[event]]].tolist():
+    for one in event[blocked[name]].tolist():
         begin, stop = int(events.start[one]), int(events.start[one] + events.duration[one])
         at = bisect_right(ends, stop + _SLACK_PS) - 1
         if at >= 0 and ends[at] > begin:
@@ -247,9 +251,10 @@ def _of_devices(walk: _Walk, done: Work, activity: Activity, trace: Trace) -> pd
     on = kind == ""
     kind[on] = [CLASS_NAMES[c] for c in done.cls[row[on]].tolist()]
     launches = activity.launches
-    of_call = pd.Series(launches["op"].to_numpy(np.int64), launches["event"].to_numpy(np.int64))
-    of_call = of_call[~of_call.index.duplicated()]
-    op = of_call.reindex(done.launch[row]).fillna(-1).to_numpy(np.int64)
+    # The last place is that of no launch; of equal events the first counts.
+    of_call = np.full(len(trace.events) + 1, -1, np.int32)
+    of_call[launches["event"].to_numpy(np.int64)[::-1]] = launches["op"].to_numpy(np.int64)[::-1]
+    op = of_call[done.launch[row]]
     names = trace.names
     lanes = trace.lanes
     lane = done.lane[row]

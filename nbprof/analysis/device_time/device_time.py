@@ -109,7 +109,10 @@ def work(activity: Activity, trace: Trace) -> Work:
     """The work of all devices, from any profiler."""
     events = trace.events
     kernels, moved, collective = (getattr(activity, name)["event"].to_numpy(np.int64) for name in ("kernels", "transfers", "collectives"))
-    rows = np.unique(np.concatenate([kernels, moved, collective]))
+    works = np.zeros(len(events), np.bool_)
+    for event in (kernels, moved, collective):
+        works[event] = True
+    rows = np.flatnonzero(works)
     cls = np.full(len(events), COMPUTE, np.uint8)
     named = _copies(trace, rows)
     cls[rows[named]] = MEMORY
@@ -140,11 +143,11 @@ def work(activity: Activity, trace: Trace) -> Work:
         }
     order = np.lexsort((parts["end"], parts["start"], parts["device"], parts["host"]))
     parts = {key: value[order] for key, value in parts.items()}
-    called = np.full(len(events), -1, np.int64)
+    called = np.full(len(events), -1, np.int32)
     launches = activity.launches
     target = launches["target"].to_numpy(np.int64)
     called[target[target >= 0]] = launches["event"].to_numpy(np.int64)[target >= 0]
-    name, launch = events.name[parts["event"]].astype(np.int64), called[parts["event"]]
+    name, launch = events.name[parts["event"]].astype(np.int64), called[parts["event"]].astype(np.int64)
     return Work(**parts, name=name, launch=launch, hosts=list(activity.hosts), ranks=[rank_of(h) for h in activity.hosts])
 
 
@@ -177,26 +180,27 @@ class Mix:
     ----------
     time : int64[m + 1]
         Moments at which the mix changes, ps.
-    bits : int64[m]
+    bits : int8[m]
         The classes between a moment and the next.
     """
 
     def __init__(self, start: Int64s, end: Int64s, cls: Int64s) -> None:
         times, switches = [], []
         for bit in CLASS_NAMES:
-            low, high = union(start[cls == bit], end[cls == bit])
+            mine = cls == bit
+            low, high = union(start[mine], end[mine])
             times += [low, high]
-            switches += [np.full(len(low), bit), np.full(len(low), -bit)]
+            switches += [np.full(len(low), bit, np.int8), np.full(len(low), -bit, np.int8)]
         edges = np.concatenate(times)
         order = np.argsort(edges, kind="stable")
-        edges, active = edges[order], np.cumsum(np.concatenate(switches)[order])
+        edges, active = edges[order], np.cumsum(np.concatenate(switches)[order], dtype=np.int8)
         last = np.flatnonzero(np.append(edges[1:] != edges[:-1], True)) if len(edges) else np.zeros(0, np.int64)
         self.time: Int64s = edges[last]
-        self.bits: Int64s = active[last][:-1].astype(np.int64)
+        self.bits: npt.NDArray[np.int8] = active[last][:-1]
         length = np.diff(self.time)
-        self._sums = np.zeros((8, len(self.time)), np.int64)
-        for bits in range(8):
-            np.cumsum(np.where(self.bits == bits, length, 0), out=self._sums[bits, 1:]) if len(length) else None
+        # Of the mixes that there are; idle is what they leave.
+        there = np.flatnonzero(np.bincount(self.bits)[1:]) + 1
+        self._sums = {bits: np.append(0, np.cumsum(np.where(self.bits == bits, length, 0))) for bits in there.tolist()}
 
     def within(self, start: Int64s, end: Int64s) -> Int64s:
         """int64[8, k]: ps of each mix of classes in some windows. Row 0 is idle, before the first and after the last work too."""
@@ -207,7 +211,9 @@ class Mix:
 
     def _upto(self, moment: Int64s) -> Int64s:
         at = np.clip(np.searchsorted(self.time, moment, side="right") - 1, 0, len(self.time) - 1)
-        out = self._sums[:, at].copy()
+        out = np.zeros((8, len(moment)), np.int64)
+        for bits, sums in self._sums.items():
+            out[bits] = sums[at]
         inside = np.flatnonzero((at < len(self.bits)) & (moment > self.time[0]))
         if len(inside):
             out[self.bits[at[inside]], inside] += moment[inside] - self.time[at[inside]]
@@ -269,32 +275,47 @@ def _windows(done: Work, steps: pd.DataFrame) -> _Windows:
     )
 
 
-def _within(done: Work, windows: _Windows) -> Int64s:
-    """int64[8, k]: ps of each mix of classes in the windows of the devices."""
+@dataclass
+class Spent:
+    """What runs in windows of devices: one for the whole recording of each, then one for each step of its host.
+
+    Attributes
+    ----------
+    labels : dict
+        The columns `KEYS` and `STEP`.
+    ps : int64[8, k]
+        Of each mix of classes, as `Mix.within` gives it.
+    """
+
+    labels: dict[str, object]
+    ps: Int64s
+
+
+def spent(done: Work, steps: pd.DataFrame) -> Spent:
+    """What `frame` and `overlap` are made of."""
+    windows = _windows(done, steps)
     out = np.zeros((8, len(windows.start)), np.int64)
     edges = np.flatnonzero(np.append(windows.step < 0, True))
     for (_, _, rows), low, high in zip(done.devices(), edges[:-1], edges[1:], strict=True):
         of = Mix(done.start[rows], done.end[rows], done.cls[rows])
         out[:, low:high] = of.within(windows.start[low:high], windows.end[low:high])
-    return out
+    return Spent(windows.labels(done, steps), out)
 
 
 TIMES = ["time_ms", "compute_ms", "communication_ms", "memory_ms", "idle_ms"]
 PERCENTS = ["compute_percent", "communication_percent", "memory_percent", "idle_percent"]
 
 
-def frame(done: Work, steps: pd.DataFrame) -> pd.DataFrame:
+def frame(found: Spent) -> pd.DataFrame:
     """Temporal breakdown: one row per device for the whole recording, and one for each step: the columns of `p.device_time.frame`."""
-    if not len(done):
+    spent = found.ps
+    if not spent.size:
         return pd.DataFrame(columns=[*KEYS, *STEP, *TIMES, *PERCENTS])
-    windows = _windows(done, steps)
-    spent = _within(done, windows)
     # Exclusive: what runs beside computation counts as computation, a copy beside communication as communication.
     compute = spent[1::2].sum(axis=0)
     communication, memory, idle = spent[COMMUNICATION] + spent[COMMUNICATION | MEMORY], spent[MEMORY], spent[0]
     whole = spent.sum(axis=0)
-    columns = windows.labels(done, steps)
-    columns |= dict(zip(TIMES, (v / _MS for v in (whole, compute, communication, memory, idle)), strict=True))
+    columns = found.labels | dict(zip(TIMES, (v / _MS for v in (whole, compute, communication, memory, idle)), strict=True))
     columns |= {key: _percent(v, whole) for key, v in zip(PERCENTS, (compute, communication, memory, idle), strict=True)}
     return pd.DataFrame(columns)
 
@@ -311,15 +332,13 @@ OVERLAPS: dict[str, Callable[[Int64s], Int64s]] = {
 }
 
 
-def overlap(done: Work, steps: pd.DataFrame) -> pd.DataFrame:
+def overlap(found: Spent) -> pd.DataFrame:
     """How much of each class overlaps another: the columns of `p.device_time.overlap`; rows as those of `frame`."""
-    if not len(done):
+    if not found.ps.size:
         more = ["communication_overlap_percent", "memory_overlap_percent"]
         return pd.DataFrame(columns=[*KEYS, *STEP, *OVERLAPS, *more])
-    windows = _windows(done, steps)
-    spent = _within(done, windows)
-    sums = {key: of(spent) for key, of in OVERLAPS.items()}
-    columns = windows.labels(done, steps) | {key: value / _MS for key, value in sums.items()}
+    sums = {key: of(found.ps) for key, of in OVERLAPS.items()}
+    columns = found.labels | {key: value / _MS for key, value in sums.items()}
     # Of no communication nothing can be hidden: not 0 %.
     columns["communication_overlap_percent"] = _percent(sums["compute_communication_ms"], sums["communication_ms"])
     columns["memory_overlap_percent"] = _percent(sums["memory_ms"] - sums["exposed_memory_ms"], sums["memory_ms"])
@@ -340,9 +359,13 @@ def kernels(done: Work, names: npt.NDArray[np.object_]) -> pd.DataFrame:
     """
     if not len(done):
         return pd.DataFrame(columns=[*KERNELS, "_at_ms", "_for_ms"])
-    # A TPU's op that has others inside is several pieces.
-    first, run = unique_rows(done.event)
-    length = np.bincount(run, done.end - done.start).astype(np.int64)
+    first, length = np.arange(len(done)), done.end - done.start
+    seen = np.zeros(int(done.event.max()) + 1, np.bool_)
+    seen[done.event] = True
+    if np.count_nonzero(seen) < len(done):
+        # A TPU's op that has others inside is several pieces.
+        first, run = unique_rows(done.event)
+        length = np.bincount(run, length).astype(np.int64)
     group_first, group = unique_rows(
         done.host[first].astype(np.int64), done.device[first].astype(np.int64), done.cls[first], done.name[first]
     )

@@ -12,6 +12,8 @@ from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s, Trace
 from nbprof.schema import frames
 
+Floats = npt.NDArray[np.float64]
+
 FULL = 1024
 """Launches that CUDA queues on a stream before the launching call blocks."""
 QUEUE_SERIES = frames.names("device_time.queue_series")
@@ -38,11 +40,12 @@ def queue_steps(done: Work, trace: Trace) -> tuple[Int64s, Int64s, Int64s]:
     begun = np.maximum(done.start[known], launched)
     lane = np.concatenate([done.lane[known], done.lane[known]]).astype(np.int64)
     time = np.concatenate([launched, begun])
-    change = np.repeat(np.array([1, -1]), len(known))
-    order = np.lexsort((-change, time, lane))
+    change = np.repeat(np.array([1, -1], np.int8), len(known))
+    # Of one moment the launches stay first.
+    order = np.lexsort((time, lane))
     lane, time, change = lane[order], time[order], change[order]
     # The works of a stream are launched as often as they begin, so that each stream's sum ends at 0.
-    return lane, time, np.cumsum(change)
+    return lane, time, np.cumsum(change, dtype=np.int64)
 
 
 def _labels(done: Work, trace: Trace, lane: Int64s) -> dict[str, object]:
@@ -58,11 +61,25 @@ def _labels(done: Work, trace: Trace, lane: Int64s) -> dict[str, object]:
     }
 
 
-def queue_series(done: Work, trace: Trace) -> pd.DataFrame:
-    """The columns of `p.device_time.queue_series`; a length holds until the next row of the stream."""
+def _settled(done: Work, trace: Trace) -> tuple[Int64s, Int64s, Int64s]:
+    """`queue_steps` with what holds after each moment alone."""
     lane, time, length = queue_steps(done, trace)
     last = np.append((lane[1:] != lane[:-1]) | (time[1:] != time[:-1]), True) if len(lane) else np.zeros(0, np.bool_)
-    lane, time, length = lane[last], time[last], length[last]
+    return lane[last], time[last], length[last]
+
+
+def queue_curves(done: Work, trace: Trace, streams: list[tuple[str, int, str]]) -> list[tuple[Floats, Floats]]:
+    """Time in ms and length of the queues of some streams, told by host, device and name: of each its rows of `queue_series`."""
+    lane, time, length = _settled(done, trace)
+    lanes = trace.lanes
+    told = list(zip(lanes["host"].tolist(), lanes["device"].tolist(), lanes["thread"].astype(str).tolist(), strict=True))
+    rows = [np.flatnonzero(np.isin(lane, [at for at, each in enumerate(told) if each == one])) for one in streams]
+    return [(time[mine] / _MS, length[mine].astype(np.float64)) for mine in rows]
+
+
+def queue_series(done: Work, trace: Trace) -> pd.DataFrame:
+    """The columns of `p.device_time.queue_series`; a length holds until the next row of the stream."""
+    lane, time, length = _settled(done, trace)
     return pd.DataFrame({**_labels(done, trace, lane), "time_ms": time / _MS, "queue_length": length})[QUEUE_SERIES]
 
 
@@ -96,13 +113,13 @@ def queue(done: Work, trace: Trace, full: int = FULL) -> pd.DataFrame:
     )
 
 
-def rates(activity: Activity) -> npt.NDArray[np.float64]:
+def rates(activity: Activity) -> Floats:
     """Bytes a second of each transfer: what the file states, else its bytes by its time; NaN where neither is known."""
     moved = activity.transfers
     length = (moved["end"] - moved["start"]).to_numpy(np.float64)
     size = moved["bytes"].to_numpy(np.float64)
     known = (size >= 0) & (length > 0)
-    out: npt.NDArray[np.float64] = np.divide(size * 1e12, length, out=np.full(len(moved), np.nan), where=known)
+    out: Floats = np.divide(size * 1e12, length, out=np.full(len(moved), np.nan), where=known)
     if "rate" not in moved.columns:
         return out
     stated = moved["rate"].to_numpy(np.float64)
@@ -166,7 +183,7 @@ def bandwidth(activity: Activity, ranks: list[int | None]) -> pd.DataFrame:
     )[BANDWIDTH]
 
 
-def _changes(activity: Activity, rate: npt.NDArray[np.float64]) -> tuple[Int64s, Int64s, Int64s, npt.NDArray[np.float64]]:
+def _changes(activity: Activity, rate: Floats) -> tuple[Int64s, Int64s, Int64s, Floats]:
     """First rows of the groups; group, time and rate of all copies of the group together, whenever that changes."""
     first, group = _groups(activity)
     moved = activity.transfers
@@ -182,7 +199,7 @@ def _changes(activity: Activity, rate: npt.NDArray[np.float64]) -> tuple[Int64s,
     return first, of[last], at[last], total[last] / 1e9
 
 
-def _peaks(activity: Activity, rate: npt.NDArray[np.float64]) -> dict[int, float]:
+def _peaks(activity: Activity, rate: Floats) -> dict[int, float]:
     _, of, _, value = _changes(activity, rate)
     return {int(one): float(value[of == one].max()) for one in np.unique(of).tolist()}
 

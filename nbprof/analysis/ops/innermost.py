@@ -45,8 +45,10 @@ class Innermost:
         low, high = np.searchsorted(events.lane, [lane, lane + 1])
         start = events.start[low:high]
         stop = start + events.duration[low:high]
-        rows = low + np.flatnonzero((start < end[-1]) & (stop > begin[0]) & (stop > start))
-        time, owner = _boundaries(rows, events.start, events.start + events.duration, events.parent)
+        rows = np.flatnonzero((start < end[-1]) & (stop > begin[0]) & (stop > start))
+        # The events around those of a lane are of that lane.
+        time, owner = _boundaries(rows, start, stop, events.parent[low:high] - np.int32(low))
+        owner = np.where(owner >= 0, owner + low, -1)
         # Each span from boundary to boundary.
         first = np.searchsorted(time, begin, side="right") - 1
         after = np.maximum(np.searchsorted(time, end, side="left"), first + 1)

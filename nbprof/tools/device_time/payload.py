@@ -319,15 +319,11 @@ def _queues(run: Run) -> list[dict[str, Any]]:
     busy = run.device_time.frames["device_queue"]
     if not len(busy):
         return []
-    series = run.device_time.queue_series()
     wanted = busy.sort_values("works", ascending=False, kind="stable").head(MOST_STREAMS)
+    curves = run.device_time.queue_curves(list(zip(wanted["host"], wanted["device"], wanted["stream"], strict=True)))
     hosts = busy["host"].nunique()
-    out = []
-    for row in wanted.itertuples():
-        mine = series[(series["host"] == row.host) & (series["device"] == row.device) & (series["stream"] == row.stream)]
-        label = f"Queue: {_name(row, hosts)}, {row.stream}"
-        out.append(_line(label, "count", mine["time_ms"].to_numpy(np.float64), mine["queue_length"].to_numpy(np.float64)))
-    return out
+    labels = [f"Queue: {_name(row, hosts)}, {row.stream}" for row in wanted.itertuples()]
+    return [_line(label, "count", *curve) for label, curve in zip(labels, curves, strict=True)]
 
 
 def _rates(run: Run) -> list[dict[str, Any]]:
