@@ -32,13 +32,13 @@ def flatten(start: Int64s, end: Int64s, cls: Classes) -> tuple[Int64s, Int64s, C
         return start, end, cls
     values = np.flatnonzero(np.bincount(cls))
     if len(values) == 1:
-        low, high = _union(start, end)
+        low, high = covered(start, end)
         return low, high, np.full(len(low), values[0], cls.dtype)
     # Spans of one class made disjoint are few, and each switches its class on and off again: as one bit a class all are swept at once.
     times, switches = [], []
     for bit, value in enumerate(values.tolist()):
         rows = np.flatnonzero(cls == value)
-        low, high = _union(start[rows], end[rows])
+        low, high = covered(start[rows], end[rows])
         times += [low, high]
         switches += [np.full(len(low), 1 << bit), np.full(len(low), -1 << bit)]
     edges = np.concatenate(times)
@@ -54,8 +54,10 @@ def flatten(start: Int64s, end: Int64s, cls: Classes) -> tuple[Int64s, Int64s, C
     return edges[:-1][on], edges[1:][on], best[on]
 
 
-def _union(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
+def covered(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
     """The stretches that spans cover, in time order; those that only touch stay apart."""
+    if not len(start):
+        return start, end
     order = np.argsort(start, kind="stable")
     start, reach = start[order], np.maximum.accumulate(end[order])
     first = np.flatnonzero(np.append(True, start[1:] >= reach[:-1]))

@@ -24,10 +24,12 @@ from nbprof.activity.activity import (
     ITERATIONS,
     UNKNOWN_PRECISION,
     Activity,
+    text_column,
 )
 from nbprof.analysis.steps.warmup import averaged, number_between, starting, warming
-from nbprof.analysis.sweep import Classes, flatten
+from nbprof.analysis.sweep import Classes, covered, flatten
 from nbprof.core import clip_to_steps
+from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
 
 _MOST_GROUPS = 1 << 22
@@ -131,17 +133,28 @@ def _own_steps(activity: Activity, host: int) -> pd.DataFrame:
     own = activity.core_markers
     mine = own[own["host"] == host] if len(own) else own
     if not len(mine):
-        return _core_steps(activity, activity.work, host)
+        found = _core_steps(activity, activity.work, host)
+        return _named(activity, found, host) if len(found) else found
     parts = []
-    work = activity.work[["host", "device", "group", "start", "end", "cls"]]
-    device, on = work["device"].to_numpy(), work["host"].to_numpy() == host
+    work = _united(activity.work, host)
+    device = work["device"].to_numpy()
     for core, markers in mine.groupby("device"):
         in_time = markers.sort_values("start", kind="stable")
         begin, end, group = (in_time[name].to_numpy(np.int64) for name in ("start", "end", "group"))
-        own = clip_to_steps.cut(work, begin, end, group, np.flatnonzero(on & ((device < 0) | (device == core))))
+        own = clip_to_steps.cut(work, begin, end, group, np.flatnonzero((device < 0) | (device == core)))
         times = longest(markers).reset_index()
         parts.append(_steps_of(activity, own, host, int(str(core)), times).assign(device=core))
-    return _on_all(parts)
+    return _named(activity, _on_all(parts), host)
+
+
+def _named(activity: Activity, steps: pd.DataFrame, host: int) -> pd.DataFrame:
+    """Steps of a host with what its groups are called, and their numbers; those of several cores have equal groups."""
+    one, group = pd.factorize(steps["group"])
+    names = [activity.group_names.get((host, g), str(g)) for g in group.tolist()]
+    numbers = [float(found.group(2)) if (found := _NUMBERED.match(n)) else np.nan for n in names]
+    steps.insert(1, "step", np.array(numbers, np.float64)[one])
+    steps.insert(2, "name", text_column(np.array(names, object), one))
+    return steps
 
 
 def edges(activity: Activity, steps: pd.DataFrame) -> int:
@@ -154,8 +167,9 @@ def _host_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFra
     cores = _core_steps(activity, work, host)
     if len(cores):
         # The step of a host lasts as long as that of its slowest core, and goes where that one's goes.
-        return cores.loc[cores.groupby("group")["step_time_ms"].idxmax()].drop(columns="device").reset_index(drop=True)
-    return _steps_of(activity, work, host)
+        longest_of_each = cores.loc[cores.groupby("group")["step_time_ms"].idxmax()].drop(columns="device").reset_index(drop=True)
+        return _named(activity, longest_of_each, host)
+    return _named(activity, _steps_of(activity, work, host), host)
 
 
 def _core_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFrame:
@@ -165,8 +179,29 @@ def _core_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFra
         return pd.DataFrame()
     markers = activity.markers
     marked = set(markers.loc[markers["host"] == host, "device"].tolist())
-    parts = [_steps_of(activity, work, host, core).assign(device=core) for core in cores if core in marked]
+    own = _united(work, host)
+    parts = [_steps_of(activity, own, host, core).assign(device=core) for core in cores if core in marked]
     return _on_all(parts)
+
+
+def _united(work: pd.DataFrame, host: int) -> pd.DataFrame:
+    """The work of a host, that of its threads as the stretches which a class covers in a step: each core is swept with few of them."""
+    of_host, device = work["host"].to_numpy() == host, work["device"].to_numpy()
+    rows, others = np.flatnonzero(of_host & (device < 0)), np.flatnonzero(of_host & (device >= 0))
+    start, end, group, cls = (work[name].to_numpy()[rows] for name in ("start", "end", "group", "cls"))
+    first, one = unique_rows(group, cls)
+    low, high = np.full(len(first), np.iinfo(np.int64).max), np.full(len(first), np.iinfo(np.int64).min)
+    np.minimum.at(low, one, start)
+    np.maximum.at(high, one, end)
+    # Laid end to end, apart from each other, so that one order serves all of them.
+    place = np.cumsum(high - low + 1) - (high - low + 1)
+    shift = place - low
+    begin, stop = covered(start + shift[one], end + shift[one])
+    one = np.searchsorted(place, begin, side="right") - 1
+    threads = {"group": group[first][one], "start": begin - shift[one], "end": stop - shift[one], "cls": cls[first][one]}
+    columns = {name: np.concatenate([values, work[name].to_numpy()[others]]) for name, values in threads.items()}
+    columns["device"] = np.concatenate([np.full(len(one), -1, np.int32), device[others]])
+    return pd.DataFrame({"host": np.full(len(one) + len(others), host, np.int32), **columns}, copy=False)
 
 
 def tensor_cores(activity: Activity, host: int) -> list[int]:
@@ -215,8 +250,6 @@ def _steps_of(
         whole[in_time[inside[0] : inside[-1] + 1]] = True
     else:
         whole[:] = True
-    names = [activity.group_names.get((host, g), str(g)) for g in group.tolist()]
-    numbers = [found.group(2) if (found := _NUMBERED.match(n)) else "" for n in names]
     spent: dict[str, npt.NDArray[np.float64]] = {f"{c}_ms": total[:, i] / 1e9 for i, c in enumerate(CATEGORIES)}
     spent["host_to_device_ms"] = copied / 1e9
     # What was not recorded was not measured, which is not the same as 0.
@@ -228,8 +261,6 @@ def _steps_of(
     return pd.DataFrame(
         {
             "host": activity.hosts[host],
-            "step": np.array([float(x) if x else np.nan for x in numbers], np.float64)[whole],
-            "name": np.array(names, object)[whole],
             "start_ms": begin[whole] / 1e9,
             "step_time_ms": (stop - begin)[whole] / 1e9,
             **{column: values[whole] for column, values in spent.items()},
@@ -294,9 +325,10 @@ def step_times(activity: Activity, host: int, core: int | None = None) -> pd.Dat
         wider = (group[at] == on_device) & (start[at] <= begin) & (end[at] >= stop) if len(group) else np.zeros(len(begin), np.bool_)
         begin[wider], stop[wider] = start[at[wider]], end[at[wider]]
         # A step that the host marks among those of the device, and that put nothing on it, is a step all the same.
-        kinds = {_kind(activity, host, number) for number in on_device.tolist()} - {""}
         idle = ~np.isin(group, on_device) & (start > begin.min()) & (start < begin.max())
-        idle &= np.array([_kind(activity, host, number) in kinds for number in group.tolist()], np.bool_)
+        if idle.any():
+            kinds = {_kind(activity, host, number) for number in on_device.tolist()} - {""}
+            idle[idle] = [_kind(activity, host, number) in kinds for number in group[idle].tolist()]
         group, start, end = (np.append(*both) for both in ((on_device, group[idle]), (begin, start[idle]), (stop, end[idle])))
         used = end > start
     else:

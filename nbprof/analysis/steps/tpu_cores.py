@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import CORE_KINDS, Activity
+from nbprof.activity.activity import CORE_KINDS, Activity, text_column
 from nbprof.analysis.steps import steps
+from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
 from nbprof.schema import frames
 
@@ -43,11 +44,12 @@ def frame(activity: Activity, counted: pd.DataFrame) -> pd.DataFrame:
     wait = _waited(table, spans[spans["kind"] == _ALL_REDUCE])
     whole = (table["end"] - table["start"]).to_numpy(np.float64)
     out = table[["group", "device", "core"]].copy()
-    out["host"] = [activity.hosts[host] for host in table["host"].tolist()]
-    out["worker"] = [
-        f"{host}:{device}" + (f" SparseCore {core}" if core >= 0 else "")
-        for host, device, core in zip(out["host"], out["device"], out["core"], strict=True)
-    ]
+    first, one = unique_rows(*(table[name].to_numpy(np.int64) for name in _WHO))
+    hosts = [activity.hosts[host] for host in table["host"].to_numpy()[first].tolist()]
+    beside = [f" SparseCore {core}" if core >= 0 else "" for core in table["core"].to_numpy()[first].tolist()]
+    workers = zip(hosts, table["device"].to_numpy()[first].tolist(), beside, strict=True)
+    out["host"] = text_column(np.array(hosts, object), one)
+    out["worker"] = text_column(np.array([f"{host}:{device}{core}" for host, device, core in workers], object), one)
     chips = activity.devices.set_index(["host", "device"])["chip"]
     out["chip"] = pd.array(chips.reindex(pd.MultiIndex.from_frame(out[["host", "device"]])).to_numpy(), dtype="Int64")
     out["start_ms"], out["step_time_ms"] = table["start"] / 1e9, whole / 1e9
@@ -130,7 +132,10 @@ def _times(activity: Activity, host: int) -> pd.DataFrame:
 def _with_sparse(activity: Activity, table: pd.DataFrame) -> pd.DataFrame:
     """The steps of TensorCores, and those of SparseCores that begin in one of the TensorCore of their device."""
     found = activity.sparse_steps
-    ran = activity.core_spans[activity.core_spans["core"] >= 0][_WHO].drop_duplicates()
+    spans = activity.core_spans
+    ran = spans[spans["core"] >= 0][_WHO].drop_duplicates()
+    if not len(found) and not len(ran):
+        return table.reset_index(drop=True)
     # A SparseCore without steps of its own has those of its TensorCore.
     without = ran.merge(found[_WHO].drop_duplicates(), on=_WHO, how="left", indicator=True)
     lent = without[without["_merge"] == "left_only"][_WHO].merge(table.drop(columns="core"), on=["host", "device"])

@@ -78,7 +78,8 @@ def _last_runs(trace: Trace, groups: Groups, group: Int64s, runs: pd.DataFrame, 
     events = trace.events
     ended, event = np.full(len(group), -1, np.int64), np.full(len(group), -1, np.int64)
     order = np.argsort(group)
-    function = runs["module"].map(function_of).map(plain)
+    module, seen = pd.factorize(runs["module"])
+    function = np.array([plain(function_of(name)) for name in seen], object)[module]
     launches = launches[np.argsort(events.start[launches], kind="stable")]
     for code in np.unique(events.name[launches]).tolist():
         calls = launches[events.name[launches] == code]

@@ -30,7 +30,9 @@ def waited(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
     rows = np.flatnonzero((work["cls"].to_numpy() == act.HOST_COMPILE) & work["host"].isin(steps.hosts).to_numpy())
     if not len(rows):
         return work
-    of_host = work.assign(cls=work["cls"].where(~np.isin(np.arange(len(work)), rows), np.int16(act.HOST_COMPUTE)))
+    cls = work["cls"].to_numpy().copy()
+    cls[rows] = act.HOST_COMPUTE
+    of_host = work.assign(cls=cls)
     piece = work.iloc[rows].merge(steps.table[["host", "group", "begin", "end", "name"]], on=["host", "group"], suffixes=("", "_step"))
     called = _functions(placed, piece["event"].to_numpy(np.int64))
     own = {(host, kind): names for host in steps.hosts.tolist() for kind, names in _of_steps(steps, host).items()}
@@ -41,7 +43,7 @@ def waited(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
     piece = piece[np.where(piece["host"].isin(list(steps.marked)), in_mark, np.array(by_name, np.bool_))]
     piece = piece.assign(start=piece[["start", "begin"]].max(axis=1), end=piece[["end", "end_step"]].min(axis=1))
     parts = [stretches.outside(mine, *_busy(steps, int(str(host)))) for host, mine in piece.groupby("host", sort=False)]
-    return act.joined([of_host, *(part[list(work.columns)] for part in parts)], act.WORK)
+    return act.joined([of_host, *(part[list(work.columns)] for part in parts)], act.WORK) if any(map(len, parts)) else of_host
 
 
 def _functions(placed: Placed, rows: Int64s) -> list[str]:
@@ -74,8 +76,9 @@ def _of_steps(steps: ProgramSteps, host: int) -> dict[str, set[str]]:
     runs = steps.runs[steps.runs["host"] == host]
     at = np.searchsorted(mine["end"].to_numpy(np.int64), runs["end"].to_numpy(np.int64), side="left")
     inside = at < len(mine)
-    function = runs["module"].map(function_of)[inside]
-    in_step = pd.DataFrame({"kind": kind[at[inside]], "function": function.to_numpy(), "step": at[inside]}).drop_duplicates()
+    module, names = pd.factorize(runs["module"])
+    function = np.array([function_of(name) for name in names], object)[module[inside]]
+    in_step = pd.DataFrame({"kind": kind[at[inside]], "function": function, "step": at[inside]}).drop_duplicates()
     many = pd.Series(kind).value_counts()
     out: dict[str, set[str]] = {str(name): {str(name)} for name in many.index}
     ran = in_step.groupby(["kind", "function"], as_index=False).size()

@@ -13,6 +13,7 @@ import pandas as pd
 
 from nbprof.activity import activity as act
 from nbprof.core import nesting
+from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
 from nbprof.dialects.xplane import opnames
 from nbprof.dialects.xplane.placed import Placed
@@ -37,21 +38,14 @@ def cpu_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.DataFra
     find = _Finder(placed)
     programs: Programs = out.programs
     # What several machines run of the same program is one op.
-    run = pd.DataFrame({"host": host, "ident": ident, "module": module})
-    which = run.groupby(list(run), sort=False).ngroup().to_numpy(np.int64)
-    seen = run.iloc[np.unique(which, return_index=True)[1]].itertuples(index=False)
-    loaded = [(int(on), trace.strings[int(text)] if text >= 0 else "", int(number)) for on, number, text in seen]
+    begins, which = unique_rows(host, pd.factorize(ident)[0], module)
+    seen = zip(host[begins].tolist(), ident[begins].tolist(), module[begins].tolist(), strict=True)
+    loaded = [(on, trace.strings[text] if text >= 0 else "", number) for on, number, text in seen]
     numbers = [find(*one) for one in loaded]
     homes = np.array([programs.home(on, number) for (on, _, _), number in zip(loaded, numbers, strict=True)], np.int64)[which]
-    keys = pd.DataFrame(
-        {"home": np.where(homes < 0, host, homes), "ident": np.array(numbers, np.int64)[which], "module": module, "op": stated}
-    )
-    part = keys.groupby(list(keys), sort=False).ngroup().to_numpy(np.int64)
-    first = np.unique(part, return_index=True)[1]
-    order = np.lexsort((-events.duration[rows], events.start[rows], events.lane[rows]))
-    own = np.empty(len(rows), np.int64)
-    lane, start, duration = events.lane[rows[order]], events.start[rows[order]], events.duration[rows[order]]
-    own[order] = np.maximum(nesting.self_times(nesting.parents(lane, start, duration), duration), 0)
+    first, part = unique_rows(np.where(homes < 0, host, homes), pd.factorize(np.array(numbers, np.int64))[0][which], module, stated)
+    lane, start, duration = events.lane[rows], events.start[rows], events.duration[rows]
+    own = np.maximum(nesting.self_times(nesting.parents(lane, start, duration), duration), 0)
     runs = np.bincount(part)
     facts = []
     op, kind = np.zeros(len(first), np.int32), np.zeros(len(first), np.int32)
@@ -85,8 +79,8 @@ def cpu_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.DataFra
             "event": rows,
             "host": host,
             "device": trace.arg("device_ordinal")[rows],
-            "start": events.start[rows],
-            "end": events.start[rows] + events.duration[rows],
+            "start": start,
+            "end": start + duration,
             "op": op[part],
             "type": kind[part],
             "eager": np.zeros(len(rows), np.bool_),
@@ -107,10 +101,11 @@ def run_rows(placed: Placed) -> Int64s:
     rows = np.flatnonzero((stated >= 0) & placed.on_host & (trace.events.duration > 0))
     if not len(rows):
         return rows
-    pairs = np.stack([stated[rows], trace.events.name[rows].astype(np.int64)], axis=1)
-    seen, at = np.unique(pairs, axis=0, return_inverse=True)
-    same = np.array([trace.strings[text] in (trace.names[name], trace.display[name]) for text, name in seen.tolist()], np.bool_)
-    return rows[same[at.reshape(-1)]]
+    said, name = stated[rows], trace.events.name[rows].astype(np.int64)
+    first, pair = unique_rows(said, name)
+    seen = zip(said[first].tolist(), name[first].tolist(), strict=True)
+    same = np.array([trace.strings[text] in (trace.names[called], trace.display[called]) for text, called in seen], np.bool_)
+    return rows[same[pair]]
 
 
 class _Finder:
