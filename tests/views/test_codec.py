@@ -172,6 +172,19 @@ def test_numbers_whose_bytes_pack_better_apart_come_back():
     assert same(found["c"], values / 3)
 
 
+def test_equal_arrays_are_stored_once_and_types_side_by_side():
+    values = np.arange(40, dtype=np.uint32)
+    payload = {"a": values, "b": np.ones(3), "c": [values.copy(), values[:0]], "d": values[1:]}
+    packed = pack(payload)
+    body = gzip.decompress(packed)
+    header = json.loads(body[4 : 4 + struct.unpack_from("<I", body)[0]])
+    assert [header["b"]["$"][1], header["a"]["$"][1], header["d"]["$"][1]] == [0, 24, 184]
+    assert header["c"][0] == header["a"]
+    assert len(body) < len(contain({**payload, "c": [values + 1, values[:0]]}))
+    assert same(unpack(packed), payload)
+    assert same(unpack(contain(payload)), payload)
+
+
 @given(st.binary(max_size=40))
 def test_text_holds_the_bytes_and_no_letter_that_html_or_json_escapes(data):
     text = to_text(data)

@@ -51,6 +51,14 @@ def test_a_name_cannot_add_lines_or_turn_the_writing_direction():
     assert text.summary(payload.dashboard(run)).splitlines()[0].startswith("nbprof · run 7 [31m ·")
 
 
+@pytest.mark.parametrize("said", ["AVATAR To. fi", "12.5 % · ±0.44", "Confidence: high", "", "é", "wörld/Conv2D…"])
+def test_a_line_is_as_wide_as_the_font_says(said):
+    sheet = canvas.Canvas(10, 10)
+    for size in (20, 25, 42):
+        width = canvas.font(size * 0.75).getlength(canvas.printable(said)) / 0.75
+        assert sheet.measure(said, size) == sheet.text(0, 0, said, size) == width
+
+
 @pytest.mark.parametrize(
     "changes", [{}, {"device": False, "steps": 300}, {"steps": 0}, {"steps": 1}], ids=["gpu", "cpu", "no steps", "one step"]
 )

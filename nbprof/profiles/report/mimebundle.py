@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from nbprof.display import codec
@@ -57,12 +58,15 @@ def mimebundle(
     """
     if views:
         payload = select(payload, views)
-    packed = codec.pack(payload)
-    version = payload["meta"]["version"]
-    png = register.picture(payload) if drawn else None
-    chart = register.chart(payload) if drawn else None
-    tabs = [tab["id"] for tab in payload["meta"]["tabs"]]
-    html = fragment(packed, static_html(payload, chart), version=version, tabs=tabs, height=height or 0, live=live)
+    # Drawing and packing compress for most of their time, which needs no interpreter: side by side, on one thread that fonts are used by.
+    with ThreadPoolExecutor(1, "nbprof-picture") as aside:
+        chart, picture = (aside.submit(draw, payload) if drawn else None for draw in (register.chart, register.picture))
+        packed = codec.pack(payload)
+        version = payload["meta"]["version"]
+        tabs = [tab["id"] for tab in payload["meta"]["tabs"]]
+        static = static_html(payload, chart.result() if chart else None)
+        html = fragment(packed, static, version=version, tabs=tabs, height=height or 0, live=live)
+        png = picture.result() if picture else None
     data: dict[str, Any] = {MIME: saved(run, packed, html, version, height)} if live else {}
     data["text/html"] = html
     if png is not None:
