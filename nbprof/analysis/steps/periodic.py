@@ -11,13 +11,15 @@ import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES
 from nbprof.analysis.steps.steps import counted
-from nbprof.core.trace import Trace
+from nbprof.core.trace import Trace, distinct
 
 CHANCE = 0.01
 """A rhythm that steps in random order have more often than this is none."""
 _LEAST = 3
 """Fewer slow steps are no rhythm."""
 _MOST_PERIOD = 100
+_MOST_CELLS = 1 << 24
+"""Of a table of steps by names."""
 # A step that updates after several batches is slower by design.
 _UPDATE = re.compile(r"optimi[sz]er|zero_grad|apply_gradients", re.IGNORECASE)
 
@@ -131,23 +133,28 @@ def _only_there(steps: pd.DataFrame, slow: npt.NDArray[np.bool_], trace: Trace) 
     begin = (steps["start_ms"].to_numpy(float) * 1e9).astype(np.int64)
     end = begin + (steps["step_time_ms"].to_numpy(float) * 1e9).astype(np.int64)
     events = trace.events
-    mine = np.isin(events.lane, np.flatnonzero(trace.lanes["host"].to_numpy(object) == steps["host"].iloc[0]))
+    mine = (trace.lanes["host"].to_numpy(object) == steps["host"].iloc[0])[events.lane]
     step = np.searchsorted(begin, events.start, side="right") - 1
     rows = np.flatnonzero(mine & (step >= 0))
     rows = rows[events.start[rows] < end[step[rows]]]
-    step, name = step[rows], events.name[rows].astype(np.int64)
-    time = np.minimum(events.end[rows], end[step]) - events.start[rows]
-    names, code = np.unique(name, return_inverse=True)
-    shape = len(names), len(steps)
-    if not len(names) or shape[0] * shape[1] > 1 << 24:
+    step = step[rows]
+    names, code = distinct(events.name[rows].astype(np.int64), len(trace.names))
+    # Only what runs at least as often as there are slow steps can run in each of them.
+    frequent = np.bincount(code) >= np.count_nonzero(slow)
+    rows, step, code = (column[frequent[code]] for column in (rows, step, code))
+    names, code = names[frequent], (np.cumsum(frequent) - 1)[code]
+    if not len(names) or len(names) * len(steps) > _MOST_CELLS:
         return "", 0.0, 0.0, 0.0
-    cell = code * len(steps) + step
-    often = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
-    took = np.bincount(cell, time.astype(np.float64), shape[0] * shape[1]).reshape(shape) / 1e9
-    apart = often[:, slow].min(axis=1) > often[:, ~slow].max(axis=1)
+    often = np.bincount(step * len(names) + code, minlength=len(steps) * len(names)).reshape(len(steps), len(names))
+    apart = often[slow].min(axis=0) > often[~slow].max(axis=0)
     if not apart.any():
         return "", 0.0, 0.0, 0.0
-    more = np.where(apart, took[:, slow].mean(axis=1) - took[:, ~slow].mean(axis=1), -np.inf)
+    kept = np.flatnonzero(apart[code])
+    rows, step, code = rows[kept], step[kept], (np.cumsum(apart) - 1)[code[kept]]
+    names, often = names[apart], often[:, apart].T
+    time = np.minimum(events.end[rows], end[step]) - events.start[rows]
+    took = np.bincount(code * len(steps) + step, time.astype(np.float64), often.size).reshape(often.shape) / 1e9
+    more = took[:, slow].mean(axis=1) - took[:, ~slow].mean(axis=1)
     # Of what lies in each other the outermost takes as long or longer.
     at = int(np.argmax(more))
     mean = often[at, slow].mean(), often[at, ~slow].mean()
