@@ -34,6 +34,8 @@ export interface ProgramSpace {
 export interface ProgramMemory {
   name: string;
   hosts: number;
+  /** The only one of several hosts that recorded it, where its name does not say so; else "". */
+  host: string;
   peak_bytes: number;
   /** Time of its ops on devices; null where it is not known. */
   time_ms: number | null;

@@ -77,7 +77,8 @@ describe("a program point", () => {
 });
 
 it("names a program with its peak, and its hosts where there are several", () => {
-  const module = { name: "jit_step(8)", hosts: 1, peak_bytes: 16 * KiB, time_ms: null, spaces: [] };
+  const module = { name: "jit_step(8)", hosts: 1, host: "", peak_bytes: 16 * KiB, time_ms: null, spaces: [] };
   expect(label(module)).toBe("jit_step(8), peak 16.0 KiB");
+  expect(label({ ...module, host: "host3" })).toBe("jit_step(8), peak 16.0 KiB, on host3");
   expect(label({ ...module, hosts: 4 })).toBe("jit_step(8), peak 16.0 KiB, 4 hosts");
 });

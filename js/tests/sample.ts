@@ -493,7 +493,14 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
     memory_viewer: {
       empty: null,
       modules: [
-        { name: `jit_step(8) ${HOSTILE}`, hosts: 1, peak_bytes: 16384, time_ms: 1.5, spaces: [programSpace()] },
+        {
+          name: `jit_step(8) ${HOSTILE}`,
+          hosts: 1,
+          host: "",
+          peak_bytes: 16384,
+          time_ms: 1.5,
+          spaces: [programSpace()],
+        },
       ],
       left_out: "2 programs have no buffer assignment, so their memory is unknown.",
     },

@@ -104,7 +104,8 @@ def overview(
         out[key] = int(largest[column].iloc[0]) if largest[column].notna().any() else None
     out["hosts"] = len(activity.hosts)
     out["devices"] = len(activity.devices)
-    out["device_kind"] = device_names(activity.devices) or "CPU"
+    # What a device is called that is there is not known where nothing of it but its memory was recorded.
+    out["device_kind"] = device_names(activity.devices) or (None if activity.has_device else "CPU")
     out["framework"] = activity.framework
     out["warmup_steps"] = int(steps["warmup"].astype(bool).sum()) if len(steps) else 0
     out["steps"] = len(steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pandas as pd
@@ -9,14 +10,24 @@ import pandas as pd
 from nbprof.display import wording
 from nbprof.schema.columns import Col
 
-_UNITS = {"us": "µs", "percent": "%", "fraction": "%", "bytes_per_second": "B/s", "flops_per_second": "FLOP/s", "flops_per_byte": "FLOP/B"}
+_UNITS = {
+    "us": "µs",
+    "percent": "%",
+    "fraction": "%",
+    "bytes_per_second": "B/s",
+    "gb_per_second": "GB/s",
+    "flops_per_second": "FLOP/s",
+    "flops_per_byte": "FLOP/B",
+}
 """How a unit of the schema is written, where not as it is called there."""
 
 
 def head(col: Col) -> str:
     """The label of a column, with its unit where neither the label nor the cells say it."""
     unit = "" if col.kind == "bytes" else _UNITS.get(col.unit, col.unit)
-    return col.label if unit in col.label else f"{col.label} ({unit})"
+    # As a word of the label: there is an "ms" in programs.
+    stated = re.search(rf"(?<!\w){re.escape(unit)}(?!\w)", col.label, re.IGNORECASE)
+    return col.label if not unit or stated else f"{col.label} {unit}"
 
 
 def column(values: pd.Series[Any], col: Col) -> list[str]:

@@ -27,11 +27,10 @@ def command(before: str, after: str, redact: bool, markdown: bool, as_json: bool
     """
     if markdown and as_json:
         raise click.UsageError("--markdown or --json, not both")
-    if redact and as_json:
-        raise click.UsageError("--json holds the frames as they are: --redact is for text, --markdown and -o")
     with shown() as tell:
         profiles = [source.opened(tell, [path], **how) for path in (before, after)]
         from nbprof.profiles.comparison import Comparison
+        from nbprof.profiles.redaction import redactor
 
         found = Comparison(profiles)
         verdict = found.verdict.to_dict("records")[0]
@@ -41,7 +40,8 @@ def command(before: str, after: str, redact: bool, markdown: bool, as_json: bool
     if as_json:
         runs = {"before": output.about(found.before), "after": output.about(found.after)}
         frames = ("evidence", "figures", "categories", "findings", "ops", "kernels")
-        output.write_json("compare", {**runs, "verdict": verdict, **{name: getattr(found, name) for name in frames}})
+        answer = output.plain({**runs, "verdict": verdict, **{name: getattr(found, name) for name in frames}})
+        output.write_json("compare", redactor([profile.run for profile in profiles]).tree(answer) if redact else answer)
     else:
         click.echo(text, nl=not markdown)
     return UNKNOWN if verdict["verdict"] == "unknown" else GOOD

@@ -10,6 +10,7 @@ import click
 
 from nbprof.cli import output, source
 from nbprof.cli.main import FAILED, GOOD, UNKNOWN
+from nbprof.cli.progress import shown
 from nbprof.core.errors import NbprofError
 
 _LIMITS = {
@@ -74,7 +75,9 @@ def command(
         raise NbprofError(f"{against}: there is no such baseline; the same command with --update writes it")
     from nbprof.gate import expect as gate
 
-    chain = gate.expect(*paths, unknown="warn", update="new" if update else "add" if add else "")
+    with shown() as tell:
+        profiles = [source.opened(tell, [path]) for path in paths]
+    chain = gate.expect(*profiles, unknown="warn", update="new" if update else "add" if add else "")
     try:
         if against is not None:
             chain.against(against, same_machine=same_machine)

@@ -38,4 +38,15 @@ def command(roots: tuple[Path, ...], allow_urls: bool, seconds: float, rows: int
     from nbprof.assistant.roots import Roots
     from nbprof.assistant.server import build
 
-    build(Roots(roots or [Path.cwd()], allow_urls=allow_urls), seconds=seconds, rows=rows, bytes=bytes, redact=redact).run("stdio")
+    server = build(Roots(roots or [Path.cwd()], allow_urls=allow_urls), seconds=seconds, rows=rows, bytes=bytes, redact=redact)
+    try:
+        server.run("stdio")
+    except Exception as error:
+        if _of_a_closed_pipe(error):
+            raise BrokenPipeError from error
+        raise
+
+
+def _of_a_closed_pipe(error: BaseException) -> bool:
+    """Whether the client has gone: its pipe is closed, which the tasks of the server report as a group of errors."""
+    return isinstance(error, BrokenPipeError) or any(map(_of_a_closed_pipe, getattr(error, "exceptions", ())))

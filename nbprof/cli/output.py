@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nbprof.cli.source import newest_of
 from nbprof.core.version import __version__
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def about(profile: Profile) -> dict[str, Any]:
     return {
         "path": profile.path,
         "file": profile.run.source.file,
+        "newest_of": newest_of(profile) or None,
         "hosts": profile.hosts,
         "events": profile.receipt.events,
         "dropped": profile.receipt.dropped,

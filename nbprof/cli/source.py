@@ -76,9 +76,17 @@ def opened(
     which = int(run) if run is not None and re.fullmatch(r"-?\d{1,3}", run) else run
     source = paths[0] if len(paths) == 1 else list(paths)
     profile = read(source, which, tell, storage_options=keys(storage_options), executor=executor)
+    if count := newest_of(profile):
+        click.echo(f"nbprof: {paths[0]} has {count:,} runs, and the newest was read: {profile.run.source.name}", err=True)
     if rank is None:
         return profile
     return profile.rank(int(rank) if rank.isdecimal() and rank not in profile.hosts else rank)
+
+
+def newest_of(profile: Profile) -> int:
+    """How many runs a profile is the newest of; 0 where it is the only one, or was asked for by its name."""
+    files = profile.run.files
+    return files.newest_of if files is not None and files.newest_of > 1 else 0
 
 
 def keys(given: Sequence[str]) -> dict[str, Any]:

@@ -147,7 +147,7 @@ def size_text(count: int) -> str:
     for unit, width in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if count >= 1 << width:
             return f"{count / (1 << width):.4g} {unit}"
-    return f"{count:,} bytes"
+    return f"{count:,} byte{'' if count == 1 else 's'}"
 
 
 def printable(name: str) -> str:
@@ -352,6 +352,8 @@ class RunFiles:
     """Limit for decompressing a file of these."""
     sidecar: SourceFile | None = None
     """What nbprof wrote next to the files when it recorded them."""
+    newest_of: int = 1
+    """How many runs there were to choose from, where nobody said which and it is the newest."""
 
 
 def some(files: RunFiles, numbers: Sequence[int]) -> RunFiles:

@@ -149,6 +149,7 @@ class Expectation:
         held = policy.current()
         self.profiles = profiles
         self._runs = [profile.run for profile in profiles]
+        _one_framework(profiles)
         self._unknown = held.unknown if unknown is None else policy.checked(unknown)
         self._update = held.update if update is None else update
         self._must_write = bool(update)
@@ -429,6 +430,19 @@ class Expectation:
         if not what or self._baseline is None or self._update:
             return ()
         return tuple(self._baseline.changes(self._runs[0], what, of))
+
+
+def _one_framework(profiles: list[Profile]) -> None:
+    """Refuse runs that cannot be repeats of one: the worst of theirs would be a figure of neither."""
+    if len(profiles) < 2:
+        return
+    found: dict[str, str] = {}
+    for profile in profiles:
+        found.setdefault(profile.run.stated["framework"], profile.run.source.name)
+    found.pop("", None)
+    if len(found) > 1:
+        named = " and ".join(f"{name} of {framework}" for framework, name in found.items())
+        raise NbprofError(f"{named} are no repeats of one run: hold each to its limits by itself")
 
 
 def _caller() -> str:

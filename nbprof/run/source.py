@@ -125,7 +125,7 @@ def facts(
 
     When it was recorded is told by the file's own clock, or not at all: a file may have been copied or unpacked since.
     """
-    device = overview["device_kind"]
+    device = overview["device_kind"] or "–"
     if len(devices):
         memory_bytes = devices["memory_bytes"].iloc[0]
         if pd.notna(memory_bytes) and memory_bytes:

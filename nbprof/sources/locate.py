@@ -124,7 +124,7 @@ def find(source: Source, run: str | int | None = None, ways: Ways | None = None)
     found, nothing = _runs(source, ways)
     if not found:
         raise nothing()
-    chosen = found[0] if run is None else choose(found, run, _label(source))
+    chosen = replace(found[0], newest_of=len(found)) if run is None else choose(found, run, _label(source))
     return resolve(chosen, ways.limit_bytes)
 
 

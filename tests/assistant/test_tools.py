@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import subprocess
 import sys
 import threading
 
@@ -296,3 +297,16 @@ def test_without_the_sdk_a_sentence_says_what_to_install(monkeypatch):
 def test_a_root_that_is_not_there_is_said(tmp_path):
     with pytest.raises(NbprofError, match="no such folder"):
         build(Roots([tmp_path / "absent"]))
+
+
+def test_a_client_that_has_gone_leaves_no_traceback():
+    command = [sys.executable, "-m", "nbprof", "mcp", "--root", str(DATA)]
+    hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:
+        # Who is killed leaves both pipes.
+        server.stdout.close()
+        server.stdin.write(f"{json.dumps(asked)}\n".encode())
+        server.stdin.close()
+        assert server.stderr.read() == b""
+        assert server.wait() == 141

@@ -267,4 +267,9 @@ def test_what_is_redacted_names_no_file(tmp_path):
     said = [call("brief", SLOW, "--redact").stdout, call("compare", SLOW, MENDED, "--redact", "--markdown").stdout, target.read_text()]
     assert not any("tf_slow" in each for each in said)
     assert "name_" in said[0]
-    call("compare", SLOW, MENDED, "--redact", "--json", code=2)
+    plain, hidden = (answer("compare", SLOW, MENDED, *more) for more in ([], ["--redact"]))
+    assert "tf_slow" in str(plain)
+    assert "tf_slow" not in str(hidden)
+    assert [*hidden] == [*plain]
+    assert [[*row] for row in hidden["ops"]] == [[*row] for row in plain["ops"]]
+    assert [row["change_us"] for row in hidden["ops"]] == [row["change_us"] for row in plain["ops"]]

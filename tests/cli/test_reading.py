@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 import re
+import shutil
 import sys
 import zipfile
 from pathlib import Path
@@ -15,9 +17,12 @@ import pytest
 from click.testing import CliRunner
 
 import nbprof
+from nbprof.cli import cells
 from nbprof.cli.main import BAD, main
 from nbprof.core.version import __version__
 from nbprof.profiles import named
+from nbprof.schema.columns import count, ms
+from nbprof.schema.frames import SCHEMA
 from tests.cli.support import DATA, SLOW, answer, call, on_a_terminal
 from tests.support.chrome import compact, complete
 from tests.support.frames import public
@@ -123,13 +128,36 @@ def test_frames_are_listed(profile):
         pd.testing.assert_frame_equal(found, pd.DataFrame(public(profile, name))[found.columns])
 
 
+def test_of_several_runs_the_newest_is_read_and_stderr_says_so(tmp_path):
+    for number, name in enumerate(("old", "new")):
+        run = tmp_path / "plugins" / "profile" / name
+        run.mkdir(parents=True)
+        shutil.copy(SLOW, run / "host.xplane.pb")
+        os.utime(run / "host.xplane.pb", (1e9 + number, 1e9 + number))
+    said = call("frame", tmp_path, "ops", "--top", "1", "--json")
+    assert said.stderr == f"nbprof: {tmp_path} has 2 runs, and the newest was read: new\n"
+    run = json.loads(said.stdout)["run"]
+    assert (run["newest_of"], run["path"].endswith("new")) == (2, True)
+    said = call("frame", tmp_path, "ops", "--top", "1", "--json", "--run", "old")
+    assert said.stderr == ""
+    assert json.loads(said.stdout)["run"]["newest_of"] is None
+
+
 def test_a_frame_in_a_pipe_is_whole_and_plain(profile):
     lines = call("frame", SLOW, "trace.events").stdout.splitlines()
     assert len(lines) == len(profile.trace.events()) + 1
-    assert "Start (µs)" in lines[0] or "Start µs" in lines[0]
+    assert "Start µs" in lines[0]
     assert "\x1b" not in "".join(lines)
     longest = max(profile.ops.frame["op"], key=len)
     assert any(longest in line for line in call("frame", SLOW, "ops").stdout.splitlines())
+
+
+def test_units_are_said_once_and_in_one_way():
+    heads = {col.name: cells.head(col) for col in [*SCHEMA["kernels.frame"], *SCHEMA["device_time.bandwidth"]]}
+    assert [heads[name] for name in ("avg_us", "min_us", "max_us")] == ["Avg µs", "Min µs", "Max µs"]
+    assert not any("(" in head or "_" in head for head in heads.values())
+    assert cells.head(ms("x", "Programs", "")) == "Programs ms"
+    assert cells.head(count("x", "Programs", "")) == "Programs"
 
 
 def test_cells_are_as_on_the_page():
@@ -234,7 +262,7 @@ def test_a_terminal_shows_what_was_sorted_by_and_the_tails_of_names(monkeypatch)
 def test_a_terminal_shows_first_what_is_known(monkeypatch):
     screen = on_a_terminal(monkeypatch, width=100)
     result = call("frame", SLOW, "steps")
-    assert "Input (ms)" in screen.getvalue()
+    assert "Input ms" in screen.getvalue()
     assert "device_compute_ms" in result.stderr
 
 
@@ -253,7 +281,7 @@ def test_a_terminal_without_colour(monkeypatch):
 
 def test_names_are_no_markup_and_no_control(monkeypatch):
     from nbprof.cli import output
-    from nbprof.schema.columns import count, text
+    from nbprof.schema.columns import text
 
     columns = [text("name", "Name", ""), count("n", "N", "", "Int64")]
     frame = pd.DataFrame({"name": ["[red]a[/red]\x1b[31m\n", "b"], "n": pd.array([1234, None], "Int64")})

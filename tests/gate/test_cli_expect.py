@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from nbprof.cli.main import main
+from tests.cli.support import SLOW
 from tests.gate.gpu import trained
 
 
@@ -43,6 +44,16 @@ def test_a_path_that_is_no_profile_is_bad_use(tmp_path):
     result = asked(str(tmp_path / "nothing"), "--kernels-max", "3")
     assert result.exit_code == 2
     assert "nothing" in result.output
+
+
+def test_runs_of_two_frameworks_are_no_repeats(path):
+    result = asked(path, SLOW, "--kernels-max", "3")
+    assert result.exit_code == 2
+    assert "step of PyTorch and tf_slow of TensorFlow are no repeats of one run" in result.output
+
+
+def test_a_limit_of_one_byte_is_said_so(path):
+    assert "at most 1 byte allowed" in asked(path, "--peak-memory-max", "1").output
 
 
 def test_a_baseline_alone_asks_for_what_it_has(path, tmp_path):

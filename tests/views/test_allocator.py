@@ -53,6 +53,12 @@ def test_a_snapshot_alone_shows_this_tab_alone(profile):
     assert payload.dashboard(profile.run, ["ops"])["ops"]["empty"]["text"]
 
 
+def test_a_snapshot_does_not_say_of_which_device_it_is(profile):
+    assert profile.overview["device_kind"] is None
+    assert dict(profile.overview["run_facts"])["Device"] == "–"
+    assert "on `GPU`" in profile.brief()
+
+
 def test_text_and_static_report_of_a_snapshot_tell_of_its_memory_alone(profile):
     told = text.summary(profile.payload())
     assert len(told.splitlines()) <= 10

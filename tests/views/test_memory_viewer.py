@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import nbprof
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
 from nbprof.tools import dashboard as payload
@@ -39,6 +40,19 @@ def test_the_part_matches_its_twin(tmp_path):
         assert set(space["buffers"]["data"]) == {column["key"] for column in space["buffers"]["columns"]}
     assert [space["space"] for space in module["spaces"]] == [0, 1]
     assert part["left_out"] == "1 program has no buffer assignment, so their memory is unknown."
+
+
+def test_of_several_hosts_the_only_one_with_a_program_is_named(tmp_path):
+    other, own = ("jit_step(8)", (1, small(allocated=4 * KIB))), ("jit_own(9)", (2, small("jit_own", 9)))
+    for host, programs in (("a", [("jit_step(8)", (1, small())), own]), ("b", [("jit_step(8)", (1, small()))]), ("c", [other])):
+        (tmp_path / f"{host}.xplane.pb").write_bytes(xspace(hlo.metadata_plane(**dict(programs)), hostname=host))
+    modules = memory_viewer.payload(nbprof.load(tmp_path).run)["modules"]
+    # The name of the one on c says it.
+    assert {module["name"]: (module["hosts"], module["host"]) for module in modules} == {
+        "jit_step(8)": (2, ""),
+        "jit_own(9)": (1, "a"),
+        "jit_step(8) on c": (1, ""),
+    }
 
 
 def test_what_is_drawn_is_what_the_frames_have(tmp_path):

@@ -97,7 +97,7 @@ export function details(space: ProgramSpace, row: number): [label: string, value
 
 /** What a program is called in the list of them. */
 export function label(module: ProgramMemory): string {
-  const hosts = module.hosts > 1 ? `, ${count(module.hosts)} hosts` : "";
+  const hosts = module.hosts > 1 ? `, ${count(module.hosts)} hosts` : module.host && `, on ${module.host}`;
   return `${module.name}, peak ${bytesText(module.peak_bytes)}${hosts}`;
 }
 

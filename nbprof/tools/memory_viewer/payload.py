@@ -43,7 +43,7 @@ def payload(run: Run) -> dict[str, Any]:
     for row in known.to_dict("records"):
         if len(modules) >= ALL_MODULES or points <= 0 or buffers <= 0:
             break
-        one = _module(row, run.programs.compiled[str(row["module"])])
+        one = _module(row, run.programs.compiled[str(row["module"])], run)
         points -= sum(space["rows"] for space in one["spaces"])
         buffers -= sum(space["buffers"]["rows"] for space in one["spaces"])
         modules.append(one)
@@ -71,7 +71,7 @@ def opened_at(run: Run, part: dict[str, Any], module: str, space: int) -> dict[s
     if at >= len(modules):
         row = frame[frame["module"] == module].to_dict("records")[0]
         at = len(modules)
-        modules.append(_module(row, run.programs.compiled[module]))
+        modules.append(_module(row, run.programs.compiled[module], run))
     spaces = [one["space"] for one in modules[at]["spaces"]]
     return {**part, "modules": modules, "chosen": [at, spaces.index(space) if space in spaces else 0]}
 
@@ -117,7 +117,7 @@ def listed(frame: pd.DataFrame, most: int = 10) -> str:
     return "\n".join([head, *lines])
 
 
-def _module(row: dict[Any, Any], named: Named) -> dict[str, Any]:
+def _module(row: dict[Any, Any], named: Named, run: Run) -> dict[str, Any]:
     program = Program(named.module.data)
     assignment = hlo_buffers.read(program)
     assert assignment is not None, "only programs whose memory is known get here"
@@ -127,11 +127,19 @@ def _module(row: dict[Any, Any], named: Named) -> dict[str, Any]:
     return {
         "name": _cut(str(row["module"])),
         "hosts": int(row["hosts"]),
+        "host": _only_host(named, run),
         "peak_bytes": float(row["peak_bytes"]),
         "time_ms": wording.real(row["time_ms"]),
         # A space in which nothing lies has nothing to show; the main memory is always there.
         "spaces": [space for space in spaces if space["space"] == 0 or space["peak_bytes"] or space["total_bytes"]],
     }
+
+
+def _only_host(named: Named, run: Run) -> str:
+    """The one host of several that recorded a program, where its name does not say it; '' of others."""
+    if len(named.hosts) != 1 or len(run.hosts) < 2 or f" on {named.hosts[0]}" in named.name:
+        return ""
+    return _cut(wording.one_line(named.hosts[0]))
 
 
 def _space(seen: memory_viewer.View, instructions: int) -> dict[str, Any]:
