@@ -17,7 +17,7 @@ const watch = process.argv.includes("--watch");
 const dev = process.argv.includes("--dev") || watch;
 
 /** Styles of nothing but a tab that most outputs lack. */
-const OWN = ["pods.css"];
+const OWN = ["pods.css", "compare.css"];
 
 /** "nbprof:styles": every stylesheet of lib and views as one text, so that a view only adds a file. */
 const styles = (usual) => ({
@@ -56,12 +56,13 @@ const views = (usual) => ({
   },
 });
 
-/** What asks Python is never called where there is none to ask, as in an output that is read without nbprof's extension. */
+/** What asks Python is never called in an output that is read without nbprof's extension; nor does it draw data of another version. */
 const alone = {
   name: "alone",
   setup(build) {
-    const contents = "export const LiveSource = null, actions = null;";
-    build.onLoad({ filter: /views.(trace.live|actions)\.ts$/ }, () => ({ contents, loader: "ts" }));
+    const contents =
+      "export const LiveSource = null, actions = null, complete = (payload) => payload, newer = () => null;";
+    build.onLoad({ filter: /views.(trace.live|actions)\.ts$|lib.older\.ts$/ }, () => ({ contents, loader: "ts" }));
   },
 };
 

@@ -14,10 +14,11 @@ from nbprof.display import wording
 
 CODE = "font:12px ui-monospace,Menlo,Consolas,monospace"
 SOFT = "opacity:.7"
-# A notebook sets the text of cells to the right, a code host draws their borders, both colour every second row. Short, since what is said
-# of a cell is in an output hundreds of times; so are the quotes, which JSON escapes where they are double.
-_CELL = "padding:3px 12px 3px 0;border:0"
-_ROW = "border:0;border-bottom:1px solid #8884;background:none"
+# A notebook sets the text of cells to the right, so that each says its side. Short, since what is said of a cell is in an output hundreds
+# of times: what a viewer draws by itself, as borders, stripes and bold heads, is left to it. So are the quotes, which JSON escapes where
+# they are double.
+_CELL = "padding:3px 6px"
+_ROW = "border-bottom:1px solid #8884"
 
 
 def table(title: str, scope: str, heads: list[str], rows: list[list[str]], align: str) -> str:
@@ -25,13 +26,13 @@ def table(title: str, scope: str, heads: list[str], rows: list[list[str]], align
     if not rows:
         return ""
     sides = [f"{_CELL};text-align:{'right' if side == 'r' else 'left'}" for side in align]
-    head = "".join(f"<th style='{side};font-weight:600'>{text(label)}</th>" for side, label in zip(sides, heads, strict=True))
+    head = "".join(f"<th style='{side}'>{text(label)}</th>" for side, label in zip(sides, heads, strict=True))
     body = "".join(
         f"<tr style='{_ROW}'>" + "".join(f"<td style='{side}'>{cell}</td>" for side, cell in zip(sides, row, strict=True)) + "</tr>"
         for row in rows
     )
-    style = "border-collapse:collapse;border:0;margin:0;font-size:12px;line-height:18px"
-    return f'{heading(title, scope)}<table style="{style}"><thead><tr style="{_ROW}">{head}</tr></thead><tbody>{body}</tbody></table>'
+    style = "border-collapse:collapse;border:0;margin:0 0 8px;font-size:12px;line-height:18px"
+    return f"{heading(title, scope)}<table style='{style}'><thead><tr style='{_ROW}'>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def heading(title: str, scope: str) -> str:
@@ -49,14 +50,17 @@ def diff(lines: list[dict[str, str]]) -> str:
     """What to change in the code."""
     if not lines:
         return ""
-    looks = {"removed": f"text-decoration:line-through;{SOFT}", "added": "background:rgba(35,137,106,.18)", "same": ""}
-    body = "<br>".join(f'<span style="{looks[line["kind"]]}">{_line(line["text"])}</span>' for line in lines)
-    return _block(body)
+    looks = {"removed": f"text-decoration:line-through;{SOFT}", "added": "background:rgba(35,137,106,.18)"}
+    return _block("<br>".join(_styled(_line(line["text"]), looks.get(line["kind"])) for line in lines))
 
 
 def code_block(code: str) -> str:
     """Lines of code; nothing without any."""
     return _block("<br>".join(_line(line) for line in code.splitlines())) if code else ""
+
+
+def _styled(html: str, style: str | None) -> str:
+    return f"<span style='{style}'>{html}</span>" if style else html
 
 
 def _block(body: str) -> str:
@@ -82,7 +86,8 @@ def kernel(full: str) -> str:
 
 def _code(full: str, shown: str) -> str:
     whole = f" title='{text(full[:300])}'" if shown != full else ""
-    return f"<code style='{CODE}'{whole}>{text(shown)}</code>"
+    # Notebooks draw <code> as a grey box; this is of fixed width everywhere by itself.
+    return f"<samp{whole}>{text(shown)}</samp>"
 
 
 def picture(png: bytes, alt: str, width: int = 700) -> str:
@@ -94,14 +99,14 @@ def picture(png: bytes, alt: str, width: int = 700) -> str:
 
 def swatch(colour: str) -> str:
     """A square of a colour."""
-    return f'<span style="display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:6px;background:{colour}"></span>'
+    return f"<span style='display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:6px;background:{colour}'></span>"
 
 
 def bar(percent: float, colour: str) -> str:
     """A bar on its track."""
     width = round(min(max(wording.real(percent) or 0.0, 0.0), 100.0), 1)
-    track = "display:inline-block;width:100px;height:8px;background:#8883"
-    return f"<span style='{track}'><span style='display:block;width:{width}%;height:8px;background:{colour}'></span></span>"
+    fill = f"linear-gradient(90deg,{colour} {width:g}%,#8883 0)"
+    return f"<span style='display:inline-block;width:100px;height:8px;background:{fill}'></span>"
 
 
 def cell(table: dict[str, Any], key: str, row: int) -> Any:
