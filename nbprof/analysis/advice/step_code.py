@@ -21,6 +21,7 @@ from nbprof.analysis import hlo
 from nbprof.analysis.advice.programs import share_of_64_bit
 from nbprof.analysis.steps.steps import counted
 from nbprof.core import nesting
+from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
 
 Flags = npt.NDArray[np.bool_]
@@ -203,9 +204,10 @@ class _Ran:
         rows = self.rows[self.is_op[self.rows]]
         if not (self.types[rows] >= 0).any():
             return None, ""
-        kinds, kind = np.unique(np.stack([self.types[rows], self.shape[rows]]), axis=1, return_inverse=True)
-        wide = np.array([_on_float64(self._parsed(types), self._parsed(shapes)) for types, shapes in kinds.T.tolist()], np.bool_)
-        mine = rows[wide[kind.reshape(-1)]]
+        first, kind = unique_rows(self.types[rows], self.shape[rows])
+        kinds = zip(self.types[rows[first]].tolist(), self.shape[rows[first]].tolist(), strict=True)
+        wide = np.array([_on_float64(self._parsed(types), self._parsed(shapes)) for types, shapes in kinds], np.bool_)
+        mine = rows[wide[kind]]
         whole = float(self.own[rows].sum())
         if not whole:
             return None, ""

@@ -122,12 +122,15 @@ def modules(activity: act.Activity) -> pd.DataFrame:
     if stacks is None or not len(stacks.frame) or not stacks.is_module.any() or not len(activity.torch_modules):
         return _typed(pd.DataFrame(columns=columns), columns, "torch_ops.modules")
     calls = activity.torch_modules
-    path = stacks.path
-    own = pd.DataFrame({"path": path[calls["stack"]], "calls": 1, "host_total": calls["end"] - calls["start"], "host_self": calls["own"]})
+    # Paths as codes, the empty one among them.
+    path, paths = pd.factorize(np.append(stacks.path, ""))
+    nowhere = path[-1]
+    at = path[calls["stack"]]
+    own = pd.DataFrame({"path": at, "calls": 1, "host_total": calls["end"] - calls["start"], "host_self": calls["own"]})
     host = own.groupby("path", sort=False).sum()
-    first = pd.Series(calls["start"].to_numpy()).groupby(path[calls["stack"]]).min()
+    first = pd.Series(calls["start"].to_numpy()).groupby(at).min()
     # Work of each op, by the module that the op, or its op of the forward pass, ran in.
-    where = np.append(path, "")[_of_forward(table, stacks, "stack")]
+    where = path[_of_forward(table, stacks, "stack")]
     backward = table["forward"].to_numpy() >= 0
     work = pd.DataFrame(
         {
@@ -137,9 +140,10 @@ def modules(activity: act.Activity) -> pd.DataFrame:
             "backward_host": np.where(backward & (table["kind"] == act.TORCH_OP), table["own"], 0),
         }
     )
-    device = work[work["path"] != ""].groupby("path", sort=False).sum().reindex(host.index, fill_value=0)
+    device = work[where != nowhere].groupby("path", sort=False).sum().reindex(host.index, fill_value=0)
     out = host.join(device)
     out["first"] = first.reindex(out.index)
+    out.index = paths[out.index]
     return _typed(_tree(out, activity.has_device), columns, "torch_ops.modules")
 
 

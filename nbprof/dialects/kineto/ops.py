@@ -11,6 +11,7 @@ import pandas as pd
 from nbprof.activity import activity as act
 from nbprof.core import nesting
 from nbprof.core.callstacks import Stacks, chains
+from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.dialects.kineto.lanes import ANNOTATION, CALL, OP, PYTHON
 from nbprof.dialects.kineto.links import Links, Nest
@@ -136,8 +137,8 @@ class Forest:
             return out
         host = links.host[rows].astype(np.int64)
         # Numbers and hosts to one dense key, then times: the last forward op of the same key that began before.
-        _, key = np.unique(np.stack([host, number])[:, np.concatenate([ran, back])], axis=1, return_inverse=True)
-        key = key.reshape(-1)
+        both = np.concatenate([ran, back])
+        _, key = unique_rows(host[both], number[both])
         of_ran, of_back = key[: len(ran)], key[len(ran) :]
         order = np.lexsort((nest.start[ran], of_ran))
         ran, of_ran = ran[order], of_ran[order]

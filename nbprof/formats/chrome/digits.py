@@ -25,6 +25,7 @@ _MOST_STEPS = 8
 _HIGH = np.uint64(0x8080808080808080)
 _LOW7 = np.uint64(0x7F7F7F7F7F7F7F7F)
 _ZEROS = np.uint64(0x3030303030303030)
+_COMMAS = np.uint64(0x2C2C2C2C2C2C2C2C)
 _PAIRS = np.uint64(0x000000FF000000FF)
 _BY_100 = np.uint64(0x000F424000000064)
 _BY_10000 = np.uint64(0x0000271000000001)
@@ -43,9 +44,12 @@ def words(text: Bytes) -> Words:
 
 def _leading(high: Words) -> Int64s:
     """How many bytes come before the first whose high bit is set, 8 where none is."""
-    lowest = high & (~high + np.uint64(1))
-    count = ((lowest >> np.uint64(7)) * _INDEX) >> np.uint64(56)
-    return np.where(high == 0, 8, count.view(np.int64))
+    lowest = high & np.negative(high)
+    lowest >>= np.uint64(7)
+    lowest *= _INDEX
+    lowest >>= np.uint64(56)
+    lowest[high == 0] = 8
+    return lowest.view(np.int64)
 
 
 def after_spaces(text: Bytes, word: Words, at: Int64s) -> Int64s:
@@ -67,6 +71,32 @@ def after_spaces(text: Bytes, word: Words, at: Int64s) -> Int64s:
         ends = np.flatnonzero(space[:-1] > space[1:]) + 1
         out[left] = ends[np.searchsorted(ends, out[left])]
     return out
+
+
+def gaps(text: Bytes, word: Words, start: Int64s, end: Int64s) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Whether nothing but spaces and at most one comma stands between two places, by pair of places; and whether the comma does."""
+    length = end - start
+    w = word[start]
+    # Set in the bytes that are over 0x20.
+    signs = w & _LOW7
+    signs += np.uint64(0x5F5F5F5F5F5F5F5F)
+    signs |= w
+    signs &= _HIGH
+    signs &= _MASKS.take(length, mode="clip")
+    comma = signs != 0
+    good = (signs & (signs - np.uint64(1))) == 0
+    signs >>= np.uint64(7)
+    signs *= np.uint64(0xFF)
+    w ^= _COMMAS
+    w &= signs
+    good &= w == 0
+    odd = np.flatnonzero((length < 0) | (length > 8))
+    if len(odd):
+        at = after_spaces(text, word, start[odd])
+        comma[odd] = (text[at] == 0x2C) & (at < end[odd])
+        at += comma[odd]
+        good[odd] = after_spaces(text, word, at) == end[odd]
+    return good, comma
 
 
 def digits(word: Words, at: Int64s) -> tuple[Int64s, Int64s]:
@@ -158,24 +188,18 @@ def distinct(word: Words, start: Int64s, end: Int64s) -> tuple[Int32s, Int64s]:
     count = len(start)
     if not count:
         return np.zeros(0, np.int32), np.zeros(0, np.int64)
-    bits = max(10, int(count).bit_length())
     index = np.arange(count, dtype=np.int32)
-    owner = index.copy()
-    left = index
-    table = np.zeros(1 << bits, np.int32)
-    shift = 64 - bits
-    for _ in range(8):
-        slot = (hashes[left] >> np.uint64(shift)).view(np.int64) & (len(table) - 1)
-        # Written backwards, so that the first one stays.
-        table[slot[::-1]] = left[::-1]
-        first = table[slot]
-        same = hashes[first] == hashes[left]
-        owner[left[same]] = first[same]
-        left = left[~same]
-        if not len(left):
-            break
-        shift = max(shift - 7, 0)
-    else:
+    # Most stretches are of a few that come again and again, for which a table does that fits in the nearest cache.
+    owner = _owners(hashes, index, 12, 64)
+    left = np.flatnonzero(hashes[owner] != hashes)
+    bits, top = max(12, len(left).bit_length()), 64
+    while len(left) and top > bits + 7:
+        top -= 7
+        own = hashes[left]
+        first = left[_owners(own, index[: len(left)], bits, top)]
+        owner[left] = first
+        left = left[np.flatnonzero(hashes[first] != own)]
+    if len(left):
         _, at, back = np.unique(hashes[left], return_index=True, return_inverse=True)
         owner[left] = left[at][back]
     firsts = np.flatnonzero(owner == index)
@@ -184,8 +208,22 @@ def distinct(word: Words, start: Int64s, end: Int64s) -> tuple[Int32s, Int64s]:
     return code[owner], firsts
 
 
+def _owners(hashes: Words, index: Int32s, bits: int, top: int) -> Int32s:
+    """By hash, the first that has the same bits below `top`, as far as `bits` of them go."""
+    slot = (hashes >> np.uint64(top - bits)).view(np.int64)
+    if top < 64:
+        slot &= (1 << bits) - 1
+    table = np.empty(1 << bits, np.int32)
+    # Written backwards, so that the first one stays.
+    table[slot[::-1]] = index[::-1]
+    return table[slot]
+
+
 def _hashes(word: Words, start: Int64s, length: Int64s) -> Words:
-    out = _mixed((word[start] & _MASKS[np.minimum(length, 8)]) ^ (length.view(np.uint64) * _SEEDS[0]))
+    out = word[start]
+    out &= _MASKS.take(length, mode="clip")
+    out ^= length.view(np.uint64) * _SEEDS[0]
+    out = _mixed(out)
     longer = np.flatnonzero(length > 8)
     # The last word overlaps the first, which does no harm.
     out[longer] = _mixed((out[longer] + word[start[longer] + length[longer] - 8]) * _SEEDS[1])

@@ -8,13 +8,14 @@ refused as a whole.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from nbprof.core.trace import DOUBLE, INT, TEXT, UINT, Int32s, Int64s
 from nbprof.formats.chrome import loose
-from nbprof.formats.chrome.digits import POWERS, Decimals, after_spaces, decimals, distinct
+from nbprof.formats.chrome.digits import POWERS, Decimals, after_spaces, decimals, distinct, gaps
 from nbprof.formats.chrome.part import BAD, GOOD, TEXT_FIELDS, Part, Rows, Times
 from nbprof.formats.chrome.tokens import (
     CLOSE_OBJECT,
@@ -51,7 +52,7 @@ class Scanned:
     closed: bool
 
 
-def scan(data: bytes | memoryview, base: int = 0) -> Scanned:
+def scan(data: bytes, base: int = 0) -> Scanned:
     """The events of a stretch that begins in the list of events, outside of any event, and ends there.
 
     Parameters
@@ -101,7 +102,7 @@ def _check_between(found: Tokens, starts: Int64s, ends: Int64s, limit: int) -> N
 class _Reader:
     """Turns the keys of a stretch into the columns of a part."""
 
-    def __init__(self, found: Tokens, data: bytes | memoryview, keys: Keys, inner: Level, deep: Level, bad: Bools) -> None:
+    def __init__(self, found: Tokens, data: bytes, keys: Keys, inner: Level, deep: Level, bad: Bools) -> None:
         self.found, self.data, self.keys, self.bad = found, data, keys, bad
         self.inner, self.deep = inner, deep
         self.kind = np.zeros(len(keys.at), np.uint8)
@@ -116,10 +117,10 @@ class _Reader:
         keys, nothing = self.keys, np.zeros(0, np.int64)
         names, code = self._names()
         # Keys by name, in order.
-        self.order = np.argsort(code.astype(np.uint16) if len(names) < 1 << 16 else code, kind="stable")
-        self.bounds = np.searchsorted(code[self.order], np.arange(len(names) + 1))
-        edges = self.bounds.tolist()
-        fields = {name: self.order[edges[i] : edges[i + 1]] for i, (name, is_arg) in enumerate(names) if not is_arg}
+        order = np.argsort(code.astype(np.uint16) if len(names) < 1 << 16 else code, kind="stable")
+        edges = [0, *np.cumsum(np.bincount(code, minlength=len(names))).tolist()]
+        rows_of = [order[low:high] for low, high in pairwise(edges)]
+        fields = {name: rows for (name, is_arg), rows in zip(names, rows_of, strict=True) if not is_arg}
         is_time, is_phase = np.zeros(len(code), bool), np.zeros(len(code), bool)
         for name in loose.TIME_FIELDS:
             is_time[fields.get(name, nothing)] = True
@@ -138,7 +139,7 @@ class _Reader:
         self._number_texts(np.concatenate([fields.get("pid", nothing), fields.get("tid", nothing)]))
         self._text_values(strings & ~is_time & ~is_phase)
         columns = {name: self._text_field(fields.get(name), count) for name in TEXT_FIELDS}
-        top, inner = self._groups(names, code)
+        top, inner = self._groups(names, order, edges)
         rounded = sum(int((~self.bad[event]).sum()) for event in self.rounded)
         return Part(np.zeros(count, np.int64), phase, columns, start, length, top, inner, self.texts, rounded)
 
@@ -150,7 +151,7 @@ class _Reader:
         code = code * 2 + keys.is_arg
         names: list[tuple[str, bool]] = []
         for at, stop in zip(start[first].tolist(), end[first].tolist(), strict=True):
-            raw = bytes(self.data[at:stop])
+            raw = self.data[at:stop]
             names += [(text(raw), False), (text(raw), True)]
             if b"\\" in raw:
                 # The same name may be written in two ways.
@@ -188,12 +189,7 @@ class _Reader:
         rows = np.flatnonzero(is_number | quoted)
         inside = quoted[rows]
         read = decimals(found.text, found.word, keys.at[rows] + inside)
-        # In quotes there is nothing but the number.
-        read.good &= ~inside | (read.end == keys.end[rows] - 1)
-        bare = ~inside
-        keys.end[rows[bare]] = read.end[bare]
-        keys.after[rows[bare]] = keys.closes[rows[bare]] + 1
-        value = np.where(read.negative, -read.whole, read.whole)
+        value = read.whole.copy()
         kind = np.full(len(rows), INT, np.uint8)
         points = np.flatnonzero((read.decimals > 0) & ~is_time[rows])
         kind[points] = DOUBLE
@@ -201,13 +197,24 @@ class _Reader:
         near = read.digits[points] + read.decimals[points] <= 15
         some = points[near]
         scale = POWERS[read.decimals[some]]
-        double = (read.whole[some] * scale + read.part[some]) / scale
-        value[some] = np.where(read.negative[some], -double, double).view(np.int64)
-        self.kind[rows[bare]] = kind[bare]
-        self.value[rows[bare]] = value[bare]
+        value[some] = ((read.whole[some] * scale + read.part[some]) / scale).view(np.int64)
+        minus = np.flatnonzero(read.negative)
+        value[minus] = np.where(kind[minus] == DOUBLE, (-value[minus].view(np.float64)).view(np.int64), -value[minus])
+        bare = rows
+        if inside.any():
+            # In quotes there is nothing but the number.
+            read.good &= ~inside | (read.end == keys.end[rows] - 1)
+            outside = np.flatnonzero(~inside)
+            bare, kind, value = rows[outside], kind[outside], value[outside]
+            keys.end[bare] = read.end[outside]
+        else:
+            keys.end[bare] = read.end
+        keys.after[bare] = keys.closes[bare] + 1
+        self.kind[bare] = kind
+        self.value[bare] = value
         hard = ~read.good
         hard[points[~near]] = True
-        for row in rows[hard & bare].tolist():
+        for row in rows[hard & ~inside].tolist():
             self._word(row)
         return rows, read
 
@@ -215,7 +222,7 @@ class _Reader:
         """A value without quotes that is no plain number, by itself."""
         keys = self.keys
         try:
-            raw, end = loose.word(bytes(self.data[keys.at[row] : keys.at[row] + 400]), 0)
+            raw, end = loose.word(self.data[keys.at[row] : keys.at[row] + 400], 0)
         except loose.Broken:
             self.bad[keys.event[row]] = True
             return
@@ -250,19 +257,11 @@ class _Reader:
     def _check_after(self) -> None:
         """Behind a value comes the end of the object, or a comma and the next key."""
         keys, found = self.keys, self.found
-        behind = keys.end.copy()
-        odd = np.flatnonzero(found.text[behind] <= 0x20)
-        behind[odd] = after_spaces(found.text, found.word, behind[odd])
-        sign = found.text[behind]
-        comma = sign == COMMA
-        behind += comma
-        odd = np.flatnonzero(comma & (found.text[behind] <= 0x20))
-        behind[odd] = after_spaces(found.text, found.word, behind[odd])
         after = np.minimum(keys.after, len(found.at) - 1)
-        fits = (found.at[after] == behind) & (comma | (sign == CLOSE_OBJECT))
+        fits, comma = gaps(found.text, found.word, keys.end, found.at[after])
         next_sign = found.sign[after]
         fits &= (next_sign == CLOSE_OBJECT) | (comma & (next_sign == QUOTE))
-        self.bad[keys.event[~fits]] = True
+        self.bad[keys.event[np.flatnonzero(~fits)]] = True
 
     def _times(self, out: Times, rows: Int64s | None, numbers: Int64s, read: Decimals) -> None:
         """Times of one field, exactly."""
@@ -273,25 +272,29 @@ class _Reader:
         is_number = (place < len(numbers)) & (numbers[np.minimum(place, max(len(numbers) - 1, 0))] == rows) if len(numbers) else place < 0
         chosen = place[is_number]
         event = keys.event[rows[is_number]]
-        places = read.decimals[chosen]
-        part = read.part[chosen]
-        few = places <= 6
-        below = np.where(few, part * POWERS[np.where(few, 6 - places, 0)], 0)
-        many = np.flatnonzero(~few & read.good[chosen])
+        places, good = read.decimals[chosen], read.good[chosen]
+        below = read.part[chosen]
+        many = np.flatnonzero(places > 6)
         if len(many):
+            part = below[many]
             scale = POWERS[places[many] - 6]
-            below[many] = (part[many] + scale // 2) // scale
-            self.rounded.append(event[many[part[many] % scale != 0]])
+            below[many] = np.where(good[many], (part + scale // 2) // scale, 0)
+            self.rounded.append(event[many[good[many] & (part % scale != 0)]])
+        below *= POWERS[6 - np.minimum(places, 6)]
         whole = read.whole[chosen]
-        fits = read.good[chosen] & (whole < FARTHEST_US)
-        whole = np.where(fits, whole, 0)
-        ns, ps = whole * 1000 + below // 1000, below % 1000
-        negative = read.negative[chosen]
-        ns = np.where(negative, -ns - (ps > 0), ns)
-        ps = np.where(negative & (ps > 0), 1000 - ps, ps)
-        out.ns[event], out.ps[event] = np.where(fits, ns, 0), np.where(fits, ps, 0)
-        out.state[event] = np.where(fits, GOOD, BAD)
-        others = np.concatenate([rows[~is_number], rows[is_number][~read.good[chosen]]])
+        fits = good & (whole < FARTHEST_US)
+        if not fits.all():
+            whole, below = np.where(fits, whole, 0), np.where(fits, below, 0)
+        ns = below // 1000
+        ps = below - ns * 1000
+        ns += whole * 1000
+        minus = np.flatnonzero(read.negative[chosen])
+        if len(minus):
+            ns[minus] = -ns[minus] - (ps[minus] > 0)
+            ps[minus] = -ps[minus] % 1000
+        out.ns[event], out.ps[event] = ns, ps
+        out.state[event] = np.where(fits, GOOD, BAD) if not fits.all() else GOOD
+        others = np.concatenate([rows[~is_number], rows[is_number][~good]])
         for row in others.tolist():
             self._time(out, row)
 
@@ -299,7 +302,7 @@ class _Reader:
         """One time that is no plain decimal: with an exponent, very long, or none at all."""
         keys = self.keys
         event = int(keys.event[row])
-        raw = bytes(self.data[keys.at[row] : keys.end[row]])
+        raw = self.data[keys.at[row] : keys.end[row]]
         if self.kind[row] == _NO_VALUE:
             out.state[event] = 0
             return
@@ -336,16 +339,17 @@ class _Reader:
 
     def _put_texts(self, rows: Int64s, start: Int64s, end: Int64s, *, quoted: bool) -> None:
         good = end >= start
-        rows, start, end = rows[good], start[good], end[good]
+        if not good.all():
+            rows, start, end = rows[good], start[good], end[good]
         code, first = distinct(self.found.word, start, end)
         self.value[rows] = code + len(self.texts)
         self.kind[rows] = TEXT
         spans = zip(start[first].tolist(), end[first].tolist(), strict=True)
         data = self.data
         if quoted:
-            self.texts += [text(bytes(data[a:b])) for a, b in spans]
+            self.texts += [text(data[a:b]) for a, b in spans]
         else:
-            self.texts += [bytes(data[a:b]).decode("utf-8", "replace") for a, b in spans]
+            self.texts += [data[a:b].decode("utf-8", "replace") for a, b in spans]
 
     def _text_field(self, rows: Int64s | None, count: int) -> Int32s:
         out = np.full(count, -1, np.int32)
@@ -357,42 +361,37 @@ class _Reader:
         self.bad[self.keys.event[other[self.kind[other] != _NO_VALUE]]] = True
         return out
 
-    def _groups(self, names: list[tuple[str, bool]], code: Int32s) -> tuple[dict[str, Rows], dict[str, Rows]]:
+    def _groups(self, names: list[tuple[str, bool]], order: Int64s, edges: list[int]) -> tuple[dict[str, Rows], dict[str, Rows]]:
         """Rows by key; of the fields, those that have no column of their own. Events that have a key twice are marked."""
-        keys, order = self.keys, self.order
-        event, sorted_code = keys.event[order], code[order]
-        twice = (event[1:] == event[:-1]) & (sorted_code[1:] == sorted_code[:-1])
-        self.bad[event[1:][twice]] = True
-        keep = (self.kind[order] != _NO_VALUE) & ~self.bad[event]
-        bounds = self.bounds
-        if not keep.all():
-            order, event = order[keep], event[keep]
-            bounds = np.searchsorted(sorted_code[keep], np.arange(len(names) + 1))
-        kind, value = self.kind[order], self.value[order]
+        event = self.keys.event[order]
+        twice = event[1:] == event[:-1]
+        # There another key begins.
+        twice[[edge - 1 for edge in edges if 0 < edge < len(event)]] = False
+        self.bad[event[1:][np.flatnonzero(twice)]] = True
         top: dict[str, Rows] = {}
         args: dict[str, Rows] = {}
         own = (*TEXT_FIELDS, *loose.TIME_FIELDS, "ph")
-        for i, (name, is_arg) in enumerate(names):
-            low, high = int(bounds[i]), int(bounds[i + 1])
+        for (name, is_arg), low, high in zip(names, edges[:-1], edges[1:], strict=True):
             if high == low or (not is_arg and name in own):
                 continue
-            rows = _own(event[low:high], kind[low:high], value[low:high])
-            if is_arg:
-                args[name] = rows
-            elif name == "args":
-                rows = _without(rows, self.is_args[order[low:high]])
-                if len(rows):
-                    top[name] = rows
-            else:
-                top[name] = rows
+            rows = order[low:high]
+            # A view would keep the columns of all keys in memory for the sake of one.
+            found = Rows(event[low:high].copy(), self.kind[rows], self.value[rows])
+            left_out = (found.kind == _NO_VALUE) | self.bad[found.event]
+            if not is_arg and name == "args":
+                left_out |= self.is_args[rows]
+            if left_out.any():
+                found = _without(found, left_out)
+            if len(found):
+                (args if is_arg else top)[name] = _narrow(found)
         return top, args
 
 
-def _own(event: Int32s, kind: npt.NDArray[np.uint8], value: Int64s) -> Rows:
-    """Rows of their own: a view would keep the columns of all keys in memory for the sake of one."""
-    small = value.astype(np.int32)
-    fits = bool((small == value).all()) and not ((kind == DOUBLE) | (kind == UINT)).any()
-    return Rows(event.copy(), kind.copy(), small if fits else value.copy())
+def _narrow(rows: Rows) -> Rows:
+    """The same rows, in half the space if their values let it."""
+    small = rows.value.astype(np.int32)
+    fits = bool((small == rows.value).all()) and not ((rows.kind == DOUBLE) | (rows.kind == UINT)).any()
+    return Rows(rows.event, rows.kind, small) if fits else rows
 
 
 def _without(rows: Rows, out: Bools) -> Rows:
