@@ -35,7 +35,7 @@ def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
     columns = frames.names("torch_ops.frame") + KEYS[by]
     if not len(table):
         # Every profile of another framework: to group nothing takes a tenth of the time in which a small one opens.
-        return _typed(pd.DataFrame(columns=columns), columns)
+        return frames.empty("torch_ops.frame").assign(**{key: pd.Series(dtype=object) for key in KEYS[by]})
     kept, facts = _runs(table, activity.has_device)
     rows = table.loc[kept, ["kind", "op", "shape", "stack"]].reset_index(drop=True)
     keys = ["kind", "op"]
@@ -120,7 +120,7 @@ def modules(activity: act.Activity) -> pd.DataFrame:
     columns = frames.names("torch_ops.modules")
     table, stacks = activity.torch_ops, activity.torch_stacks
     if stacks is None or not len(stacks.frame) or not stacks.is_module.any() or not len(activity.torch_modules):
-        return _typed(pd.DataFrame(columns=columns), columns, "torch_ops.modules")
+        return frames.empty("torch_ops.modules")
     calls = activity.torch_modules
     # Paths as codes, the empty one among them.
     path, paths = pd.factorize(np.append(stacks.path, ""))

@@ -28,11 +28,12 @@ MOST_PARTS = 5
 def payload(run: Run) -> dict[str, Any]:
     """The `Ops` part: 3,000 rows of each side (the ones with most self time), the totals over all, PyTorch's modules and shapes."""
     frame = without_idle(run.ops)
+    sums = totals(frame, run.ops_with_idle)
     return {
         "empty": _empty(run) if frame.empty else None,
         "table": _table(_largest(frame), run.longest_calls),
-        "totals": totals(run),
-        "rings": [_ring(run, where, by) for where in ("device", "host") for by in ("op", "type")],
+        "totals": sums,
+        "rings": [_ring(frame, sums[f"{where}_idle_us"], where, by) for where in ("device", "host") for by in ("op", "type")],
         "modules": ops_torch.modules(run),
         "shapes": ops_torch.shapes(run),
     }
@@ -63,11 +64,11 @@ def _table(ops: pd.DataFrame, calls: pd.DataFrame) -> dict[str, Any]:
     return hidden(made, *longest(ops, calls, ("device", "host")))
 
 
-def _ring(run: Run, where: str, by: str) -> dict[str, Any]:
+def _ring(ops: pd.DataFrame, idle: float, where: str, by: str) -> dict[str, Any]:
     """Self time of a side by op or by type, as `p.ops.distribution` has it: without idle time, and with it."""
-    sums = analysis.distribution(without_idle(run.ops), where, by)
+    sums = analysis.distribution(ops, where, by)
     times = pd.Series(floats(sums["self_us"]), sums[by].to_numpy(object))
-    work, idle = float(times.sum()), totals(run)[f"{where}_idle_us"]
+    work = float(times.sum())
     whole = work + (idle if idle > 0 else 0.0)
     last = [{"label": "Idle", "percent": 100 * idle / whole, "kind": "idle"}] if idle > 0 else []
     return {
@@ -95,13 +96,13 @@ def left_out(run: Run) -> int:
     return len(ops) - len(_largest(ops))
 
 
-def totals(run: Run) -> dict[str, float]:
+def totals(ops: pd.DataFrame, with_idle: pd.DataFrame) -> dict[str, float]:
     """Self time of each side without idle, and its idle time; NaN where the side was not recorded."""
-    ops, idle = without_idle(run.ops), run.ops_with_idle
+    idle = with_idle[with_idle["type"] == "IDLE"] if len(with_idle) else with_idle
     result: dict[str, float] = {}
     for where in ("device", "host"):
         result[f"{where}_us"] = _sum(ops, where)
-        result[f"{where}_idle_us"] = _sum(idle[idle["type"] == "IDLE"] if len(idle) else idle, where)
+        result[f"{where}_idle_us"] = _sum(idle, where)
     return result
 
 
