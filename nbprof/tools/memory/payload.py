@@ -29,6 +29,11 @@ MOST_PEAKS = 200
 _SUMMARY = ("memory_id", "peak_bytes", "capacity_bytes", "peak_time_ms", "peak_fragmentation", "allocations", "deallocations")
 MOST_OPS = 200
 """Ops listed for each allocator: those that allocated most."""
+_DRAWN = [
+    *("time_ms", "event", "requested_bytes", "allocated_bytes", "op", "step", "region_type", "data_type", "shape"),
+    *("stack_bytes", "heap_bytes", "free_bytes", "in_use_bytes", "fragmentation", "address", "group"),
+]
+_NO_ROWS = np.zeros(0, np.int64)
 _PEAK = ("op", "region_type", "data_type", "shape", "requested_bytes", "allocated_bytes", "percent", "occurrences")
 
 
@@ -43,7 +48,11 @@ def payload(run: Run) -> dict[str, Any]:
     if run.parts is not None:
         told = {"of": _of_largest(run, len(ordered)), "peaks": table(ordered.head(MOST_PEAKS), "memory.summary", _SUMMARY)}
         ordered = ordered[ordered["memory_id"].isin(set(drawn["memory_id"]))]
-    return {"empty": None, **told, "ids": [_one(run, row, drawn, MOST_BLOCKS // len(ordered)) for row in ordered.to_dict("records")]}
+    code, idents = pd.factorize(drawn["memory_id"].to_numpy(object))
+    rows = dict(zip(idents.tolist(), np.split(np.argsort(code, kind="stable"), np.cumsum(np.bincount(code))[:-1]), strict=False))
+    most, columns = MOST_BLOCKS // len(ordered), drawn[_DRAWN]
+    ids = [_one(run, row, columns.take(rows.get(row["memory_id"], _NO_ROWS)), most) for row in ordered.to_dict("records")]
+    return {"empty": None, **told, "ids": ids}
 
 
 def nothing() -> dict[str, Any]:
@@ -78,8 +87,7 @@ def of_id(frame: pd.DataFrame, memory_id: object) -> pd.DataFrame:
     return frame[frame["memory_id"] == memory_id] if len(frame) else frame
 
 
-def _one(run: Run, row: dict[Any, Any], drawn_rows: pd.DataFrame, most: int) -> dict[str, Any]:
-    full = of_id(drawn_rows, row["memory_id"])
+def _one(run: Run, row: dict[Any, Any], full: pd.DataFrame, most: int) -> dict[str, Any]:
     alive = of_id(run.memory_peak, row["memory_id"])
     use = floats(full["in_use_bytes"]) if len(full) else np.zeros(0)
     drawn = sample(use)
