@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import Activity
+from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
 from nbprof.schema import frames
 
@@ -40,8 +41,11 @@ def frame(activity: Activity, steps: pd.DataFrame, starts: Int64s) -> pd.DataFra
     occupancy, tensor = kernels["occupancy"].to_numpy(np.float64), kernels["tensor_core"].to_numpy()
     names = activity.devices.set_index(["host", "device"])["name"].to_dict() if len(activity.devices) else {}
     rows = []
-    for one in np.unique(np.stack([host, device]), axis=1).T.tolist():
-        of = np.flatnonzero((host == one[0]) & (device == one[1]))
+    first, code = unique_rows(host, device)
+    of_device = np.split(np.argsort(code, kind="stable"), np.cumsum(np.bincount(code))[:-1])
+    for number in np.lexsort((device[first], host[first])).tolist():
+        of = of_device[number]
+        one = int(host[of[0]]), int(device[of[0]])
         label = activity.hosts[one[0]]
         low, high = _window(steps, label, start[of], start[of] + duration[of])
         begin, end = np.clip(start[of], low, high), np.clip(start[of] + duration[of], low, high)

@@ -32,6 +32,13 @@ def unique_rows(*columns: Int64s) -> tuple[Int64s, Int64s]:
     return first, code
 
 
+def all_differ(codes: npt.NDArray[np.integer]) -> bool:
+    """Whether no code is there twice; codes are >= 0."""
+    seen = np.zeros(int(codes.max(initial=-1)) + 1, np.bool_)
+    seen[codes] = True
+    return int(np.count_nonzero(seen)) == len(codes)
+
+
 def lookup(keys: npt.NDArray[np.integer], values: Int64s, wanted: Int64s) -> Int64s:
     """The value of each of some keys, -1 for one that is not there; `keys` ascend, of equal ones the first counts."""
     if not len(keys) or not len(wanted):

@@ -400,12 +400,16 @@ class Run(Frames):
         return kernels.as_xprof(self.activity)
 
     @persisted
-    def memory_timeline(self) -> pd.DataFrame:
-        """Allocator events in time order."""
-        out = memory.numbered(memory.timeline(self.activity), self.steps, self.hosts)[memory.COLUMNS]
-        # Only this frame is made of it, and it is as large.
+    def _of_allocations(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        out = memory.numbered(memory.timeline(self.activity), self.steps, self.hosts)[memory.COLUMNS], memory_ops.frame(self.activity)
+        # Only these frames are made of it, and it is as large.
         self.activity.forget("allocations")
         return out
+
+    @cached
+    def memory_timeline(self) -> pd.DataFrame:
+        """Allocator events in time order."""
+        return self._of_allocations[0]
 
     @of_hosts(combine.below("time_ms"), LARGEST)
     def _memory_of_largest(self) -> pd.DataFrame:
@@ -429,9 +433,7 @@ class Run(Frames):
     @of_hosts(combine.memory_ops, REST)
     def memory_ops(self) -> pd.DataFrame:
         """Bytes that each op itself allocated and freed."""
-        out = memory_ops.frame(self.activity)
-        self.activity.forget("allocations")
-        return out
+        return self._of_allocations[1]
 
     @of_hosts(combine.memory_summaries)
     def memory_summary(self) -> pd.DataFrame:

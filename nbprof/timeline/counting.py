@@ -126,7 +126,7 @@ def _of_memory(memory: str, hosts: list[str], devices: dict[str, list[Lane]]) ->
 
 def _by_memory(run: Drawable) -> dict[str, Int64s]:
     """Rows of the table of allocator events, by allocator."""
-    code, idents = pd.factorize(run.memory_timeline["memory_id"])
+    code, idents = pd.factorize(run.memory_timeline["memory_id"].to_numpy(object))
     order, ends = np.argsort(code, kind="stable"), np.cumsum(np.bincount(code + 1, minlength=len(idents) + 1))
     return {str(ident): order[ends[i] : ends[i + 1]] for i, ident in enumerate(idents)}
 

@@ -189,7 +189,7 @@ def _threads(
     def inside(table: pd.DataFrame) -> Int64s:
         event = table["event"].to_numpy(np.int64)
         start = events.start[event]
-        return event[(start + events.duration[event] > window.start) & (start < window.end) & on[events.lane[event]]]
+        return np.asarray(event[(start + events.duration[event] > window.start) & (start < window.end) & on[events.lane[event]]], np.int64)
 
     calls = pd.unique(np.concatenate([inside(activity.calls), inside(activity.launches)]))
     event = np.concatenate([inside(activity.host_ops), calls])

@@ -18,7 +18,7 @@ import pandas as pd
 
 from nbprof.activity import copies
 from nbprof.activity.activity import CORE_KINDS, Activity, text_column
-from nbprof.core.factorize import unique_rows
+from nbprof.core.factorize import all_differ, unique_rows
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.schema import frames
 
@@ -360,9 +360,7 @@ def kernels(done: Work, names: npt.NDArray[np.object_]) -> pd.DataFrame:
     if not len(done):
         return pd.DataFrame(columns=[*KERNELS, "_at_ms", "_for_ms"])
     first, length = np.arange(len(done)), done.end - done.start
-    seen = np.zeros(int(done.event.max()) + 1, np.bool_)
-    seen[done.event] = True
-    if np.count_nonzero(seen) < len(done):
+    if not all_differ(done.event):
         # A TPU's op that has others inside is several pieces.
         first, run = unique_rows(done.event)
         length = np.bincount(run, length).astype(np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,7 @@ import pandas as pd
 
 from nbprof.activity.activity import text_column
 from nbprof.analysis.device_time.device_time import CLASS_NAMES, Work, rank_column
-from nbprof.core.factorize import unique_rows
+from nbprof.core.factorize import all_differ, unique_rows
 from nbprof.core.trace import Int64s, Trace
 from nbprof.schema import frames
 
@@ -48,7 +49,9 @@ class _Calls:
 def _calls(done: Work, trace: Trace) -> _Calls:
     known = np.flatnonzero(done.launch >= 0)
     # Sorted by device and start, so that the first row of a call is its first work.
-    first, call = unique_rows(done.launch[known], done.host[known].astype(np.int64), done.device[known].astype(np.int64))
+    first = call = np.arange(len(known))
+    if not all_differ(done.launch[known]):
+        first, call = unique_rows(done.launch[known], done.host[known].astype(np.int64), done.device[known].astype(np.int64))
     row = known[first]
     work = np.asarray(np.bincount(call, (done.end - done.start)[known], len(first)), np.float64)
     kernels = np.bincount(call, minlength=len(first))
@@ -104,17 +107,13 @@ def summary(done: Work, trace: Trace) -> pd.DataFrame:
     calls = _calls(done, trace)
     if not len(calls.host):
         return pd.DataFrame(columns=LAUNCHES)
-    rows = pd.DataFrame(
-        {
-            "call_us": calls.call_us,
-            "kernel_us": calls.work / 1e6,
-            "delay_us": calls.delay_us,
-            "kernels": calls.kernels,
-            "short": calls.work < calls.length,
-            "slow_calls": calls.call_us > CALL_PS / 1e6,
-            "long_delays": calls.delay_us > DELAY_PS / 1e6,
-        }
-    )
+    times = pd.DataFrame({"call_us": calls.call_us, "kernel_us": calls.work / 1e6, "delay_us": calls.delay_us})
+    counts = {
+        "kernels": calls.kernels,
+        "short": calls.work < calls.length,
+        "slow_calls": times["call_us"].to_numpy() > CALL_PS / 1e6,
+        "long_delays": times["delay_us"].to_numpy() > DELAY_PS / 1e6,
+    }
     # Several names may be shown as one.
     shown, texts = pd.factorize(trace.display)
     kernel = shown[calls.name]
@@ -124,7 +123,7 @@ def summary(done: Work, trace: Trace) -> pd.DataFrame:
     for number, (at, group) in enumerate(((first, whole), (each_first, by_kernel))):
         host = calls.host[at]
         parts.append(
-            _summed(rows, group).assign(
+            _summed(times, counts, group).assign(
                 **{
                     "host": np.array(done.hosts, object)[host],
                     "rank": rank_column(done.ranks, host),
@@ -140,11 +139,10 @@ def summary(done: Work, trace: Trace) -> pd.DataFrame:
     return out.sort_values(order, ascending=[True, True, True, False, True], kind="stable", ignore_index=True)[LAUNCHES]
 
 
-_TIMES = ["call_us", "kernel_us", "delay_us"]
-
-
-def _summed(rows: pd.DataFrame, group: Int64s) -> pd.DataFrame:
-    """One row a group, in the order of their numbers."""
-    times, counts = rows[_TIMES].groupby(group), rows.drop(columns=_TIMES).groupby(group).sum()
-    median, longest = times.median().add_prefix("median_"), times.max().add_prefix("max_")
-    return pd.concat([times.mean(), median, longest, counts], axis=1).assign(launches=np.bincount(group))
+def _summed(times: pd.DataFrame, counts: dict[str, npt.NDArray[Any]], group: Int64s) -> pd.DataFrame:
+    """One row a group, in the order of their numbers, which is that in which they come first."""
+    grouped = times.groupby(group, sort=False)
+    made = pd.concat([grouped.mean(), grouped.median().add_prefix("median_"), grouped.max().add_prefix("max_")], axis=1)
+    # Whole numbers, which doubles hold.
+    sums = {key: np.bincount(group, values).astype(np.int64) for key, values in counts.items()}
+    return made.assign(**sums, launches=np.bincount(group))

@@ -167,6 +167,8 @@ class Moments(NamedTuple):
         the first there are none. In the order of the moments.
     smaller_bytes, smaller_count : float64[m]
         Of the blocks that were too many to be told, which are the smallest: bytes and number alive at each moment.
+    whole : bool
+        Whether blocks are followed from the start of the recording rather than of the step.
     """
 
     at: Int64s
@@ -176,38 +178,43 @@ class Moments(NamedTuple):
     change: npt.NDArray[np.int32]
     smaller_bytes: npt.NDArray[np.float64]
     smaller_count: npt.NDArray[np.float64]
+    whole: bool
 
 
-def moments(group: pd.DataFrame, positions: Int64s, most: int = 10_000) -> Moments | None:
+def moments(rows: pd.DataFrame, positions: Int64s, most: int = 10_000, mine: Int64s | None = None) -> Moments | None:
     """What `at` finds at several moments of one allocator, small enough to be sent; None where blocks cannot be told apart.
 
     Parameters
     ----------
-    group : DataFrame
+    rows : DataFrame
         The timeline of one allocator.
     positions : int64[m]
         Events whose moments to tell.
     most : int
         The largest blocks that are told one by one.
+    mine : int64[n], optional
+        Its events, where the timeline has those of others too; `positions` are among these.
     """
-    if not len(group) or not len(positions) or group["address"].isna().any():
+    mine = np.arange(len(rows)) if mine is None else mine
+    if not len(mine) or not len(positions) or rows["address"].iloc[mine].isna().any():
         return None
-    step = np.zeros(len(group), np.int64) if from_the_begin(group) else group["group"].to_numpy(np.int64)
+    whole = from_the_begin(rows[["stack_bytes", "requested_bytes"]].take(mine))
+    step = np.zeros(len(mine), np.int64) if whole else rows["group"].to_numpy(np.int64)[mine]
     known, rank = np.unique(step[positions], return_inverse=True)
     sort = np.lexsort((positions, rank.reshape(-1)))
     at = positions[sort]
     # Moments and blocks on one axis: their step, then their position.
-    width = len(group) + 1
+    width = len(mine) + 1
     axis = rank.reshape(-1)[sort] * width + at
-    begun = np.flatnonzero(allocating(group))
+    begun = np.flatnonzero(allocating(rows[["event"]].take(mine)))
     row = np.minimum(np.searchsorted(known, step[begun]), len(known) - 1)
     first = np.searchsorted(axis, row * width + begun)
-    stop = np.searchsorted(axis, row * width + _until(group["address"].to_numpy(np.int64))[begun])
+    stop = np.searchsorted(axis, row * width + _until(rows["address"].iloc[mine].to_numpy(np.int64))[begun])
     seen = np.flatnonzero((known[row] == step[begun]) & (stop > first))
-    sizes = group["allocated_bytes"].iloc[begun[seen]].to_numpy(np.float64, na_value=0)
+    sizes = rows["allocated_bytes"].iloc[mine[begun[seen]]].to_numpy(np.float64, na_value=0)
     large = np.argsort(-sizes, kind="stable")
     told, small = np.sort(large[:most]), large[most:]
-    alive = group.iloc[begun[seen[told]]][_ALIKE].reset_index(drop=True)
+    alive = rows[_ALIKE].take(mine[begun[seen[told]]]).reset_index(drop=True)
     kind = alive.groupby(_ALIKE, sort=False, dropna=False).ngroup().to_numpy(np.int64) if len(alive) else np.zeros(0, np.int64)
     blocks = alive.iloc[np.unique(kind, return_index=True)[1]].reset_index(drop=True)
     when = np.concatenate([first[seen[told]], stop[seen[told]]])
@@ -222,7 +229,7 @@ def moments(group: pd.DataFrame, positions: Int64s, most: int = 10_000) -> Momen
         return np.asarray(np.cumsum(ends[0] - ends[1])[: len(at)])
 
     of_small = running(sizes[small]), running(np.ones(len(small)))
-    return Moments(at, blocks, moment[told_].astype(np.int32), block[told_].astype(np.int32), change[told_], *of_small)
+    return Moments(at, blocks, moment[told_].astype(np.int32), block[told_].astype(np.int32), change[told_], *of_small, whole)
 
 
 def _until(address: Int64s) -> Int64s:

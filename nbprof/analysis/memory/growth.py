@@ -10,6 +10,7 @@ import pandas as pd
 
 from nbprof.analysis.memory import alive
 from nbprof.analysis.steps.steps import counted
+from nbprof.core.trace import Int64s
 
 
 @dataclass(frozen=True)
@@ -45,20 +46,29 @@ class Growth:
 
 def find(steps: pd.DataFrame, timeline: pd.DataFrame, hosts: Sequence[str]) -> Growth | None:
     """The growth over the steps in the averages; None without allocator events in each of three steps."""
-    found = [one for _, rows in timeline.groupby("memory_id", sort=False) if (one := _of(counted(steps), rows, hosts)) is not None]
+    if not len(timeline):
+        return None
+    # Of the rows only the columns that are asked for are taken, an allocator at a time.
+    code, _ = pd.factorize(timeline["memory_id"].to_numpy(object))
+    by_memory = np.split(np.argsort(code, kind="stable"), np.cumsum(np.bincount(code))[:-1])
+    mine = counted(steps)
+    found = [one for rows in by_memory if (one := _of(mine, timeline, rows, hosts)) is not None]
     return max(found, key=lambda one: one.rising * one.each / one.peak, default=None)
 
 
-def _of(steps: pd.DataFrame, rows: pd.DataFrame, hosts: Sequence[str]) -> Growth | None:
-    rows = rows[rows["in_use_bytes"].notna() & rows["host"].notna()]
+def _of(steps: pd.DataFrame, timeline: pd.DataFrame, rows: Int64s, hosts: Sequence[str]) -> Growth | None:
+    def of(column: str) -> pd.Series:
+        return timeline[column].iloc[rows]
+
+    rows = rows[(of("in_use_bytes").notna() & of("host").notna()).to_numpy(np.bool_)]
     if not len(rows) or not len(steps):
         return None
-    mine = steps[steps["host"] == hosts[int(rows["host"].iloc[0])]]
+    mine = steps[steps["host"] == hosts[int(of("host").iloc[0])]]
     begin = np.sort(mine["start_ms"].to_numpy(float))
     if len(begin) < 3:
         return None
     stop = float((mine["start_ms"] + mine["step_time_ms"]).max())
-    time, used = rows["time_ms"].to_numpy(float), rows["in_use_bytes"].to_numpy(np.int64)
+    time, used = of("time_ms").to_numpy(float), of("in_use_bytes").to_numpy(np.int64)
     step = np.searchsorted(begin, time, side="right") - 1
     inside = np.flatnonzero((step >= 0) & (time < stop))
     least = np.full(len(begin), np.iinfo(np.int64).max)
@@ -67,23 +77,26 @@ def _of(steps: pd.DataFrame, rows: pd.DataFrame, hosts: Sequence[str]) -> Growth
         return None
     one, other = np.triu_indices(len(least), 1) if len(least) <= 500 else (np.arange(len(least) - 1), np.arange(1, len(least)))
     each = float(np.median((least[other] - least[one]) / (other - one)))
-    capacity = rows["capacity_bytes"].iloc[0]
+    capacity = of("capacity_bytes").iloc[0]
     grown = int(least[-1] - least[0])
     return Growth(
-        memory=str(rows["memory_id"].iloc[0]),
+        memory=str(of("memory_id").iloc[0]),
         steps=len(least),
         rising=float((np.diff(least) > 0).mean()),
         each=each,
         grown=grown,
         peak=peak,
         capacity=None if pd.isna(capacity) else int(capacity),
-        **_kept(rows.iloc[inside], grown),
+        **_kept(timeline, rows[inside], grown),
     )
 
 
-def _kept(rows: pd.DataFrame, grown: int) -> dict[str, str]:
+def _kept(timeline: pd.DataFrame, inside: Int64s, grown: int) -> dict[str, str]:
     """Op and shape of the blocks that hold most of what was never freed, if it is at least half of the growth."""
-    if grown <= 0 or rows["address"].isna().any():
+    if grown <= 0:
+        return {}
+    rows = timeline[["address", "event", "op", "shape", "allocated_bytes"]].iloc[inside]
+    if rows["address"].isna().any():
         return {}
     left = rows.iloc[alive.last_at_address(rows["address"].to_numpy(np.int64), alive.allocating(rows))]
     size = left.groupby(["op", "shape"], sort=False, dropna=False)["allocated_bytes"].sum().astype("int64")

@@ -238,7 +238,8 @@ def notes(rows: pd.DataFrame) -> list[Note]:
     if not len(rows):
         return []
     code, idents = pd.factorize(rows["memory_id"].to_numpy(object), sort=True)
-    stated = {c: np.bincount(code[rows[c].notna().to_numpy()], minlength=len(idents)) > 0 for c in _STATED}
+    known = {c: rows[c].notna().to_numpy() for c in _STATED}
+    stated = {c: known[c].all() or np.bincount(code[known[c]], minlength=len(idents)) > 0 for c in _STATED}
     absent = ~pd.DataFrame(stated, index=idents)
     out = []
     for which, group in absent.groupby(list(_STATED), sort=False):

@@ -24,7 +24,7 @@ def frame(activity: Activity) -> pd.DataFrame:
     nbytes = size.to_numpy(np.int64, na_value=0)[known]
     memory, op = rows["memory"].to_numpy(np.int64)[known], rows["op"].to_numpy(np.int64)[known]
     count = max(len(activity.ops.codes), 1)
-    distinct, where = np.unique(memory * count + op, return_inverse=True)
+    where, distinct = pd.factorize(memory * count + op, sort=True)
     texts, ops = activity.texts.values, activity.ops.values
 
     def total(mask: np.ndarray[tuple[int], np.dtype[np.bool_]], weights: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pd.Series[int]:

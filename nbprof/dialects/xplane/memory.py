@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
-from nbprof.core.trace import TEXT, Int32s, Int64s, Trace
+from nbprof.core.trace import INT, TEXT, UINT, Int32s, Int64s, Trace
 from nbprof.dialects.allocators import Column, added_up, or_na
 from nbprof.dialects.xplane import opnames
 from nbprof.dialects.xplane.placed import Placed
@@ -66,9 +68,23 @@ def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
     rows = np.flatnonzero((is_alloc | is_free)[events.name] & placed.on_host)
     rows = rows[np.argsort(events.start[rows], kind="stable")]
     several = len(trace.hosts) > 1
+    # Which row an event is: of every event of the trace there is this one column, not one for each arg.
+    place = np.full(len(events), -1, np.int32)
+    place[rows] = np.arange(len(rows))
+
+    def given(key: str, absent: int, *, text: bool = False) -> Int64s:
+        out, column = np.full(len(rows), absent, np.int64), trace.args.get(key)
+        if column is not None:
+            event, values = column.of(TEXT) if text else column.of(INT, UINT)
+            at = place[event]
+            if (mine := at >= 0).all():
+                out[at] = values
+            else:
+                out[at[mine]] = values[mine]
+        return out
 
     def stated(key: str) -> Int64s:
-        return trace.arg(key, _ABSENT)[rows]
+        return given(key, _ABSENT)
 
     def numbers(key: str) -> Column:
         values = stated(key)
@@ -80,22 +96,21 @@ def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
         return or_na(values, values < 0)
 
     def coded(key: str) -> npt.NDArray[np.int32]:
-        column = trace.args.get(key)
-        if column is None:
+        if key not in trace.args:
             return np.full(len(rows), out.texts.code(""), np.int32)
-        back, values = pd.factorize(column.dense(len(events), text=True)[rows])
+        back, values = pd.factorize(given(key, -1, text=True))
         return np.array([out.texts.code(trace.strings[v] if v >= 0 else "") for v in values.tolist()], np.int32)[back]
 
     allocation = is_alloc[events.name[rows]]
-    memory = _memory_ids(trace, rows, several, host, out)
-    back, values = pd.factorize(trace.text_arg("tf_op")[rows])
+    memory = _memory_ids(trace, given, host[rows], several, out)
+    back, values = pd.factorize(given("tf_op", -1, text=True))
     op = np.array([out.ops.code(_op_name(t)) for t in trace.texts(values)], np.int32)[back]
     type_back, type_values = pd.factorize(stated("data_type"))
     types = [out.texts.code(_data_type(v)) for v in type_values.tolist()]
-    fragmentation = np.full(len(events), np.nan)
-    column = trace.args.get("fragmentation")
+    fragmentation, column = np.full(len(rows), np.nan), trace.args.get("fragmentation")
     if column is not None:
-        fragmentation[column.event] = column.floats()
+        at = place[column.event]
+        fragmentation[at[at >= 0]] = column.floats()[at >= 0]
     return pd.DataFrame(
         {
             "event": rows,
@@ -109,7 +124,7 @@ def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
             "stack": amounts("bytes_reserved"),
             "heap": _in_use(memory, allocation, stated("bytes_allocated"), stated("allocation_bytes")),
             "free": amounts("bytes_available"),
-            "fragmentation": fragmentation[rows],
+            "fragmentation": fragmentation,
             "lifetime_peak": amounts("peak_bytes_in_use"),
             "group": placed.groups.group[rows].astype(np.int64),
             "op": op,
@@ -143,22 +158,26 @@ def _op_name(text: str) -> str:
     return opnames.parse(text).name if text else ""
 
 
-def _memory_ids(
-    trace: Trace, rows: npt.NDArray[np.int64], several: bool, host: npt.NDArray[np.int32], out: act.Activity
-) -> npt.NDArray[np.int32]:
+class _Given(Protocol):
+    """The integers, or codes of texts, that the events state as an arg."""
+
+    def __call__(self, key: str, absent: int, *, text: bool = False) -> Int64s: ...
+
+
+def _memory_ids(trace: Trace, given: _Given, host: Int32s, several: bool, out: act.Activity) -> Int32s:
     """The allocator of each event, by name or by number; with its host in front where there are several."""
-    label = np.full(len(rows), out.texts.code(""), np.int32)
+    label = np.full(len(host), out.texts.code(""), np.int32)
     for key in ("index_on_host", "device_ordinal", "allocator_name"):
         column = trace.args.get(key)
         if column is None:
             continue
         text = bool((column.kinds == TEXT).any())
-        back, values = pd.factorize(column.dense(len(trace.events), text=text)[rows])
+        back, values = pd.factorize(given(key, -1, text=text))
         codes = [out.texts.code(trace.strings[v] if text else str(v)) if v >= 0 else -1 for v in values.tolist()]
         stated = np.array(codes, np.int32)[back]
         label = np.where(stated >= 0, stated, label)
     if not several:
         return label
     texts = out.texts.values
-    back, pairs = pd.factorize(host[rows].astype(np.int64) << 32 | label)
+    back, pairs = pd.factorize(host.astype(np.int64) << 32 | label)
     return np.array([out.texts.code(f"{trace.hosts[p >> 32]} {texts[p & 0xFFFFFFFF]}") for p in pairs.tolist()], np.int32)[back]

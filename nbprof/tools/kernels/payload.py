@@ -36,6 +36,7 @@ _NPU_WORDS = {
 def payload(run: Run) -> dict[str, Any]:
     """The `Kernels` part: the 3,000 rows with most time, the figures over all."""
     kernels, longest = run.kernels, run.longest_launches.head(MOST_ROWS)
+    by_name = analysis.by_name(kernels)
     shown = table(_shown(kernels.head(MOST_ROWS)), "kernels.frame", COLUMNS)
     if chip(run) == "NPU":
         shown["columns"] = [_of_npu(head) for head in shown["columns"] if head["key"] not in _NOT_OF_NPU]
@@ -43,10 +44,10 @@ def payload(run: Run) -> dict[str, Any]:
         "empty": _empty(run) if kernels.empty else None,
         "chip": chip(run),
         # The names of both are long and mostly the same: so close together gzip finds them again.
-        "by_name": _folded(analysis.by_name(kernels), "kernel", kernels),
+        "by_name": _folded(by_name, "kernel", kernels),
         "table": hidden(shown, longest["at_ms"], longest["for_ms"]),
         "by_op": _folded(analysis.by_op(kernels), "op", kernels),
-        "top": _top(kernels),
+        "top": _top(by_name),
         "figures": [] if kernels.empty else figures(run),
     }
 
@@ -63,9 +64,8 @@ def _folded(sums: pd.DataFrame, key: str, kernels: pd.DataFrame) -> dict[str, An
     return table(mine, f"kernels.by_{'name' if key == 'kernel' else key}", (key, *FOLDED))
 
 
-def _top(kernels: pd.DataFrame) -> dict[str, Any]:
+def _top(names: pd.DataFrame) -> dict[str, Any]:
     """The kernels with the most time, of all time of kernels."""
-    names = analysis.by_name(kernels)
     times = pd.Series(floats(names["total_us"]), names["kernel"].to_numpy(object)) if len(names) else pd.Series([], dtype=np.float64)
     return {"ms": float(times.sum()) / 1000, "parts": rings.parts(times, MOST_NAMES)}
 

@@ -29,6 +29,9 @@ MOST_PEAKS = 200
 _SUMMARY = ("memory_id", "peak_bytes", "capacity_bytes", "peak_time_ms", "peak_fragmentation", "allocations", "deallocations")
 MOST_OPS = 200
 """Ops listed for each allocator: those that allocated most."""
+_WHOLE = ["time_ms", "step", "in_use_bytes", "fragmentation", "address"]
+"""What the figures of an allocator are made of: of the other columns a thousand rows are enough."""
+_NO_ROWS = np.zeros(0, np.int64)
 _PEAK = ("op", "region_type", "data_type", "shape", "requested_bytes", "allocated_bytes", "percent", "occurrences")
 
 
@@ -43,7 +46,11 @@ def payload(run: Run) -> dict[str, Any]:
     if run.parts is not None:
         told = {"of": _of_largest(run, len(ordered)), "peaks": table(ordered.head(MOST_PEAKS), "memory.summary", _SUMMARY)}
         ordered = ordered[ordered["memory_id"].isin(set(drawn["memory_id"]))]
-    return {"empty": None, **told, "ids": [_one(run, row, drawn, MOST_BLOCKS // len(ordered)) for row in ordered.to_dict("records")]}
+    code, idents = pd.factorize(drawn["memory_id"].to_numpy(object))
+    rows = dict(zip(idents.tolist(), np.split(np.argsort(code, kind="stable"), np.cumsum(np.bincount(code))[:-1]), strict=False))
+    most = MOST_BLOCKS // len(ordered)
+    ids = [_one(run, row, drawn, rows.get(row["memory_id"], _NO_ROWS), most) for row in ordered.to_dict("records")]
+    return {"empty": None, **told, "ids": ids}
 
 
 def nothing() -> dict[str, Any]:
@@ -78,12 +85,12 @@ def of_id(frame: pd.DataFrame, memory_id: object) -> pd.DataFrame:
     return frame[frame["memory_id"] == memory_id] if len(frame) else frame
 
 
-def _one(run: Run, row: dict[Any, Any], drawn_rows: pd.DataFrame, most: int) -> dict[str, Any]:
-    full = of_id(drawn_rows, row["memory_id"])
+def _one(run: Run, row: dict[Any, Any], rows: pd.DataFrame, mine: npt.NDArray[np.int64], most: int) -> dict[str, Any]:
+    full = rows[_WHOLE].take(mine)
     alive = of_id(run.memory_peak, row["memory_id"])
     use = floats(full["in_use_bytes"]) if len(full) else np.zeros(0)
     drawn = sample(use)
-    kept = full.iloc[drawn]
+    kept = rows.take(mine[drawn])
     peak = wording.real(row["peak_bytes"]) or 0.0
     step = _peak_step(full, use, row)
     return {
@@ -107,7 +114,7 @@ def _one(run: Run, row: dict[Any, Any], drawn_rows: pd.DataFrame, most: int) -> 
         # Drawn, and shown with four digits.
         "fragmentation": floats(kept["fragmentation"]).astype(np.float32),
         "peak": _alive(_typed(_shares(alive.head(MOST_ALIVE), peak))),
-        "moments": _moments(full, drawn, most),
+        "moments": _moments(rows, mine, drawn, most),
         "ops": table(_most(of_id(run.memory_ops, row["memory_id"])), "memory.ops", _OPS),
     }
 
@@ -129,7 +136,7 @@ def _most(ops: pd.DataFrame) -> pd.DataFrame:
     return ops.loc[ops["allocated_bytes"].sort_values(ascending=False, kind="stable").index[:MOST_OPS].sort_values()]
 
 
-def _moments(full: pd.DataFrame, kept: npt.NDArray[np.int64], most: int) -> dict[str, Any] | None:
+def _moments(rows: pd.DataFrame, mine: npt.NDArray[np.int64], kept: npt.NDArray[np.int64], most: int) -> dict[str, Any] | None:
     """What was alive at each drawn point, so that its table can be shown where a user clicks; None where blocks cannot be told apart.
 
     `point` is by moment the index of its point in the arrays of the timeline. The blocks alive at a moment are the sums of `change` up to
@@ -137,10 +144,9 @@ def _moments(full: pd.DataFrame, kept: npt.NDArray[np.int64], most: int) -> dict
     heap beyond these and `smaller_bytes` (blocks too small to be told, `smaller_count` of them) is one row more, called `rest`; its
     stack, where it has one, another.
     """
-    found = memory_alive.moments(full, kept, most)
+    found = memory_alive.moments(rows, kept, most, mine)
     if found is None:
         return None
-    whole = memory_alive.from_the_begin(full)
     return {
         "point": Delta(np.searchsorted(kept, found.at).astype(np.int32)),
         "blocks": table(_typed(found.blocks), "memory.peak", _BLOCK),
@@ -149,7 +155,7 @@ def _moments(full: pd.DataFrame, kept: npt.NDArray[np.int64], most: int) -> dict
         "change": found.change,
         "smaller_bytes": short(found.smaller_bytes),
         "smaller_count": short(found.smaller_count),
-        "rest": memory_alive.EARLIER if whole else memory_alive.UNUSED,
+        "rest": memory_alive.EARLIER if found.whole else memory_alive.UNUSED,
     }
 
 
