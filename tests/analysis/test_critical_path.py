@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
+from bisect import bisect_left
+
 import numpy as np
 import pytest
 
+from nbprof.analysis.device_time.critical_path import _NONE, _Last, _Thread
 from nbprof.profiles.load import load as load_any
 from tests.support.kineto import BACKWARD, Kineto, load, profile
 from tests.support.profiles import real
@@ -130,3 +134,20 @@ def test_where_no_launch_is_known_it_runs_on_the_device(tmp_path):
     found = kinds(profile(tmp_path, file).device_time.critical_path_pieces())
     # 10 µs between a and b are what kernels take; of the 70 before c nothing is known, nor of what comes before a and after c.
     assert found == pytest.approx({"compute": 190, "kernel_wait": 10, "unknown": 70 + 20 + 10})
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_the_thread_that_worked_last_is_that_of_a_search_of_all_of_them(seed):
+    draw = random.Random(seed)
+    threads = {}
+    for lane in draw.sample(range(100), draw.randint(0, 5)):
+        cuts = sorted(draw.sample(range(30), 2 * draw.randint(1, 6)))
+        threads[lane] = _Thread(cuts[::2], cuts[1::2])
+    last = _Last(threads)
+    for time in range(-1, 32):
+        best, to = _NONE, -1
+        for lane, thread in threads.items():
+            at = bisect_left(thread.start, time) - 1
+            if at >= 0 and min(thread.end[at], time) > best:
+                best, to = min(thread.end[at], time), lane
+        assert last.before(time) == (best, to)

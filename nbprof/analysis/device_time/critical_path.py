@@ -13,6 +13,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
+from functools import cached_property
+from heapq import heappop, heappush
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -49,6 +52,39 @@ class _Thread:
     by: list[int] = field(default_factory=list)
 
 
+class _Last:
+    """Which thread worked last before a moment; of several the first in their order."""
+
+    def __init__(self, threads: dict[int, _Thread]) -> None:
+        self.lanes = list(threads)
+        spans = sorted((s, e, -at) for at, thread in enumerate(threads.values()) for s, e in zip(thread.start, thread.end, strict=True))
+        self.start = [start for start, _, _ in spans]
+        self.ended = list(accumulate(((end, at) for _, end, at in spans), max))
+        """The latest end of what began until then, and whose it is."""
+        self.moments = sorted({moment for start, end, _ in spans for moment in (start, end)})
+        self.working: list[int] = []
+        """From each moment to the next, a thread that works; -1 where none does."""
+        running: list[tuple[int, int]] = []
+        following = 0
+        for moment in self.moments:
+            while following < len(spans) and spans[following][0] == moment:
+                heappush(running, (-spans[following][2], spans[following][1]))
+                following += 1
+            while running and running[0][1] <= moment:
+                heappop(running)
+            self.working.append(running[0][0] if running else -1)
+
+    def before(self, time: int) -> tuple[int, int]:
+        """Until when it worked, `time` at most, and its lane."""
+        at = bisect_left(self.moments, time) - 1
+        if at < 0:
+            return _NONE, -1
+        if self.working[at] >= 0:
+            return time, self.lanes[self.working[at]]
+        end, place = self.ended[bisect_left(self.start, time) - 1]
+        return end, self.lanes[-place]
+
+
 @dataclass
 class Window:
     """Part of a recording: a step of a host. `lane` is the thread that marks it, -1 where none does."""
@@ -79,6 +115,10 @@ class _Walk:
         self.threads = _threads(done, activity, trace, window, self.rows, self.by_end, self.ends)
         self.pieces: list[tuple[str, int, int, int]] = []
         """(device | delay | gap | host | unknown, work or lane, start, end)."""
+
+    @cached_property
+    def last(self) -> _Last:
+        return _Last(self.threads)
 
     def piece(self, what: str, of: int, start: int, end: int) -> None:
         start = max(start, self.window.start)
@@ -159,11 +199,9 @@ class _Walk:
             self.piece("host", lane, low, time)
             return low, -1, lane
         own = thread.end[at] if thread and at >= 0 else _NONE
-        best, to = own, lane
-        for other, one in self.threads.items():
-            place = bisect_left(one.start, time) - 1
-            if place >= 0 and min(one.end[place], time) > best:
-                best, to = min(one.end[place], time), other
+        best, to = self.last.before(time)
+        if best <= own:
+            best, to = own, lane
         if best == _NONE:
             best = self.window.start
         self.piece("host", lane, best, time)
