@@ -139,7 +139,7 @@ class _Grouping:
         events = trace.events
         self.count = len(events)
         self.parent = events.parent.copy()
-        asynchronous = trace.arg("_a") > 0
+        asynchronous = trace.above("_a", 0)
         if asynchronous.any():
             self.parent[asynchronous] = -1
         self.heads = heads(names)
@@ -271,16 +271,19 @@ class _Grouping:
 
     def _producers(self) -> tuple[Int64s, Int64s]:
         trace = self.trace
-        makes, takes = trace.arg("_pt"), trace.arg("_ct")
-        up = np.flatnonzero((makes >= 0) & (makes != THREADPOOL_CONTEXT) & ~self.pool)
-        down = np.flatnonzero((takes >= 0) & (takes != THREADPOOL_CONTEXT) & ~self.pool)
+        (up, makes), (down, takes) = (self._contexts(kind) for kind in ("_pt", "_ct"))
         if not len(up) or not len(down):
             return _no_links()
-        made, taken, process = trace.arg("_p"), trace.arg("_c"), self._process()
+        made, taken, process = trace.arg("_p", rows=up), trace.arg("_c", rows=down), self._process()
         both = [self.host] if process is None else [self.host, process]
-        return match(
-            up, [makes[up], made[up], *(k[up] for k in both)], down, [takes[down], taken[down], *(k[down] for k in both)], limit=_BUSY_KEY
-        )
+        return match(up, [makes, made, *(k[up] for k in both)], down, [takes, taken, *(k[down] for k in both)], limit=_BUSY_KEY)
+
+    def _contexts(self, kind: str) -> tuple[Int64s, Int64s]:
+        """Events that state a context, but for that of thread pools, and the context."""
+        rows = np.flatnonzero(self.trace.above(kind, -1) & ~self.pool)
+        context = self.trace.arg(kind, rows=rows)
+        used = context != THREADPOOL_CONTEXT
+        return rows[used], context[used]
 
     def _launches(self) -> tuple[Int64s, Int64s]:
         trace = self.trace
