@@ -11,7 +11,7 @@ import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES
 from nbprof.analysis.steps.steps import counted
-from nbprof.core.trace import Trace
+from nbprof.core.trace import Trace, distinct
 
 CHANCE = 0.01
 """A rhythm that steps in random order have more often than this is none."""
@@ -131,22 +131,24 @@ def _only_there(steps: pd.DataFrame, slow: npt.NDArray[np.bool_], trace: Trace) 
     begin = (steps["start_ms"].to_numpy(float) * 1e9).astype(np.int64)
     end = begin + (steps["step_time_ms"].to_numpy(float) * 1e9).astype(np.int64)
     events = trace.events
-    mine = np.isin(events.lane, np.flatnonzero(trace.lanes["host"].to_numpy(object) == steps["host"].iloc[0]))
+    on_host = trace.lanes["host"].to_numpy(object) == steps["host"].iloc[0]
     step = np.searchsorted(begin, events.start, side="right") - 1
-    rows = np.flatnonzero(mine & (step >= 0))
+    rows = np.flatnonzero((step >= 0) & (on_host.all() or on_host[events.lane]))
     rows = rows[events.start[rows] < end[step[rows]]]
-    step, name = step[rows], events.name[rows].astype(np.int64)
-    time = np.minimum(events.end[rows], end[step]) - events.start[rows]
-    names, code = np.unique(name, return_inverse=True)
+    step = step[rows]
+    names, code = distinct(events.name[rows].astype(np.int64), len(trace.names))
     shape = len(names), len(steps)
     if not len(names) or shape[0] * shape[1] > 1 << 24:
         return "", 0.0, 0.0, 0.0
     cell = code * len(steps) + step
     often = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
-    took = np.bincount(cell, time.astype(np.float64), shape[0] * shape[1]).reshape(shape) / 1e9
     apart = often[:, slow].min(axis=1) > often[:, ~slow].max(axis=1)
     if not apart.any():
         return "", 0.0, 0.0, 0.0
+    mine = np.flatnonzero(apart[code])
+    start = events.start[rows[mine]]
+    time = np.minimum(start + events.duration[rows[mine]], end[step[mine]]) - start
+    took = np.bincount(cell[mine], time.astype(np.float64), shape[0] * shape[1]).reshape(shape) / 1e9
     more = np.where(apart, took[:, slow].mean(axis=1) - took[:, ~slow].mean(axis=1), -np.inf)
     # Of what lies in each other the outermost takes as long or longer.
     at = int(np.argmax(more))

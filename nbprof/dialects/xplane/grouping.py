@@ -64,6 +64,16 @@ def inherit(parent: Int32s, depth: npt.NDArray[np.uint16], own: Int64s, missing:
     return out
 
 
+def nearest(parent: Int32s, rows: Int64s, has: npt.NDArray[np.bool_]) -> Int64s:
+    """Each of some events (-1: none) itself, or the innermost one around it on its lane that has something; -1 where none has."""
+    out = rows.copy()
+    open_ = np.flatnonzero(out >= 0)
+    while len(open_ := open_[~has[out[open_]]]):
+        out[open_] = parent[out[open_]]
+        open_ = open_[out[open_] >= 0]
+    return out
+
+
 def group(trace: Trace, names: npt.NDArray[np.object_], *, elements: bool = True) -> Groups:
     """Groups of a trace; `names` is the event name by name code. Without `elements`, those of tf.data are not followed to their makers."""
     links = _iterator_links(trace, names) if elements else np.zeros((0, 2), np.int64)
