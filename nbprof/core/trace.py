@@ -17,6 +17,8 @@ Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 
 INT, UINT, DOUBLE, TEXT, BYTES = 1, 2, 3, 4, 5
+_FEW = 8
+"""Of one in so many events an arg is looked up."""
 
 
 @dataclass
@@ -104,16 +106,31 @@ class ArgColumn:
 
     def of(self, *kinds: int) -> tuple[Int32s, Int64s]:
         """Events and values of the rows of some kinds."""
+        event, value = self._of(kinds)
+        return event, value.astype(np.int64, copy=False)
+
+    def _of(self, kinds: tuple[int, ...]) -> tuple[Int32s, npt.NDArray[np.integer]]:
         if isinstance(self.kind, int):
-            return (self.event, self.values) if self.kind in kinds else (self.event[:0], self.values[:0])
+            return (self.event, self.value) if self.kind in kinds else (self.event[:0], self.value[:0])
         rows = np.isin(self.kind, kinds)
-        return self.event[rows], self.values[rows]
+        return self.event[rows], self.value[rows]
 
     def dense(self, events: int, missing: int = -1, *, text: bool = False) -> Int64s:
         """Integers for all events, or string codes with `text`; `missing` where the event has no such arg of that type."""
         out = np.full(events, missing, np.int64)
-        at, values = self.of(TEXT) if text else self.of(INT, UINT)
-        out[at] = values
+        at, values = self._of((TEXT,) if text else (INT, UINT))
+        # An unsigned number becomes its two's complement.
+        out[at] = values if values.dtype != np.uint64 else values.view(np.int64)
+        return out
+
+    def at(self, rows: Int64s, missing: int = -1, *, text: bool = False) -> Int64s:
+        """The same of a few events, in any order, which are looked up."""
+        event, values = self._of((TEXT,) if text else (INT, UINT))
+        place = np.searchsorted(event, rows.astype(event.dtype), side="right") - 1
+        out = np.full(len(rows), missing, np.int64)
+        found = np.flatnonzero(place >= 0)
+        found = found[event[place[found]] == rows[found]]
+        out[found] = values[place[found]].astype(np.int64, copy=False)
         return out
 
     def floats(self) -> npt.NDArray[np.float64]:
@@ -335,19 +352,31 @@ class Trace:
     tables: dict[str, list[Table]] = field(default_factory=dict)
     aggregated: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["lane", "name", "occurrences", "duration"]))
 
-    def arg(self, name: str, missing: int = -1) -> Int64s:
-        """The integers of one arg for all events; `missing` where there is none."""
-        column = self.args.get(name)
-        if column is None:
-            return np.full(len(self.events), missing, np.int64)
-        return column.dense(len(self.events), missing)
+    def arg(self, name: str, missing: int = -1, rows: Int64s | None = None) -> Int64s:
+        """The integers of one arg for all events, or for some `rows` of them; `missing` where there is none."""
+        return self._arg(name, missing, rows, text=False)
 
-    def text_arg(self, name: str) -> Int64s:
-        """The string codes of one arg for all events; -1 where there is none."""
+    def text_arg(self, name: str, rows: Int64s | None = None) -> Int64s:
+        """The string codes of one arg for all events, or for some `rows` of them; -1 where there is none."""
+        return self._arg(name, -1, rows, text=True)
+
+    def _arg(self, name: str, missing: int, rows: Int64s | None, *, text: bool) -> Int64s:
         column = self.args.get(name)
+        count = len(self.events)
         if column is None:
-            return np.full(len(self.events), -1, np.int64)
-        return column.dense(len(self.events), text=True)
+            return np.full(count if rows is None else len(rows), missing, np.int64)
+        if rows is None:
+            return column.dense(count, missing, text=text)
+        # A column of all events costs memory: it pays where many of them are asked for.
+        return column.at(rows, missing, text=text) if len(rows) * _FEW < count else column.dense(count, missing, text=text)[rows]
+
+    def above(self, name: str, low: int, *, text: bool = False) -> npt.NDArray[np.bool_]:
+        """bool[events]: which events have an arg that is an integer above another; with `text`, one whose string code is."""
+        out = np.zeros(len(self.events), np.bool_)
+        if (column := self.args.get(name)) is not None:
+            event, value = column.of(TEXT) if text else column.of(INT, UINT)
+            out[event] = value > low
+        return out
 
     def texts(self, codes: Int64s) -> list[str]:
         """Strings by code; the empty text for a negative code."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -320,8 +321,11 @@ def _placed(activity: Activity, ops: pd.DataFrame, kernels: pd.DataFrame, steps:
         return None
     host = ops[ops["where"] == "host"]
     whole = float(host["self_us"].sum())
-    on_device = set(ops.loc[ops["where"] == "device", "op"].astype(str)) | set(kernels["op"].astype(str) if len(kernels) else ())
-    mine = host[host["type"].astype(str).str.match(_PRODUCTS) & ~host["op"].astype(str).isin(on_device)]
+    kinds = [kind for kind in host["type"].unique() if re.match(_PRODUCTS, str(kind))]
+    mine = host[host["type"].isin(kinds)]
+    if len(mine):
+        on_device = set(ops.loc[ops["where"] == "device", "op"].astype(str)) | set(kernels["op"].astype(str) if len(kernels) else ())
+        mine = mine[~mine["op"].astype(str).isin(on_device)]
     if not len(mine) or not whole:
         return None
     worst = mine.iloc[int(mine["self_us"].to_numpy().argmax())]

@@ -19,7 +19,7 @@ from nbprof.core.trace import Trace
 DEFAULT_BYTES = 4 * 2**30
 PAGE = 4096
 
-_EXHAUSTED = re.compile(r"premapped", re.IGNORECASE)
+_ABOUT = "premapped"
 _FAILURE = re.compile(r"RESOURCE_EXHAUSTED|out of memory|attempting to allocate", re.IGNORECASE)
 _ASKED = re.compile(r"allocate\s+([\d.,]+)\s*([KMGT]i?B?|B|bytes)?\b", re.IGNORECASE)
 _STATED = re.compile(r"premapped buffer of size\s+([\d.,]+)\s*([KMGT]i?B?|B|bytes)?", re.IGNORECASE)
@@ -31,12 +31,12 @@ _UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 def speaks_of_it(texts: Iterable[str]) -> tuple[str, ...]:
     """Those of some texts that are about the premapped buffer or the start of the TPU system."""
-    return tuple(text for text in texts if _EXHAUSTED.search(text) or "CreateTpuSystemState" in text)
+    return tuple(text for text in texts if _ABOUT in text.lower() or "CreateTpuSystemState" in text)
 
 
 def started(trace: Trace) -> float | None:
     """How long the start of the TPU system took, in s; None where no event is one."""
-    codes = [code for code, name in enumerate(trace.names) if _START_EVENT.search(str(name))]
+    codes = [code for code, name in enumerate(trace.names) if "TpuSystem" in name and _START_EVENT.search(name)]
     if not codes:
         return None
     rows = np.flatnonzero(np.isin(trace.events.name, codes))
@@ -69,7 +69,7 @@ def _size(texts: Iterable[str]) -> int | None:
 
 
 def _failed(texts: Iterable[str]) -> list[str]:
-    return [text for text in texts if _EXHAUSTED.search(text) and _FAILURE.search(text)]
+    return [text for text in texts if _ABOUT in text.lower() and _FAILURE.search(text)]
 
 
 def _too_small(facts: Facts, _: Threshold) -> Found | None:

@@ -133,16 +133,17 @@ def _only_there(steps: pd.DataFrame, slow: npt.NDArray[np.bool_], trace: Trace) 
     begin = (steps["start_ms"].to_numpy(float) * 1e9).astype(np.int64)
     end = begin + (steps["step_time_ms"].to_numpy(float) * 1e9).astype(np.int64)
     events = trace.events
-    mine = (trace.lanes["host"].to_numpy(object) == steps["host"].iloc[0])[events.lane]
+    on_host = trace.lanes["host"].to_numpy(object) == steps["host"].iloc[0]
     step = np.searchsorted(begin, events.start, side="right") - 1
-    rows = np.flatnonzero(mine & (step >= 0))
+    rows = np.flatnonzero((step >= 0) & (on_host.all() or on_host[events.lane]))
     rows = rows[events.start[rows] < end[step[rows]]]
     step = step[rows]
     names, code = distinct(events.name[rows].astype(np.int64), len(trace.names))
-    # Only what runs at least as often as there are slow steps can run in each of them.
-    frequent = np.bincount(code) >= np.count_nonzero(slow)
-    rows, step, code = (column[frequent[code]] for column in (rows, step, code))
-    names, code = names[frequent], (np.cumsum(frequent) - 1)[code]
+    # What runs more often in each slow step does so on average: most names do not, and need no count by step.
+    in_slow, in_all = np.bincount(code[slow[step]], minlength=len(names)), np.bincount(code, minlength=len(names))
+    likely = in_slow * (~slow).sum() > (in_all - in_slow) * slow.sum()
+    kept = np.flatnonzero(likely[code])
+    rows, step, code, names = rows[kept], step[kept], (np.cumsum(likely) - 1)[code[kept]], names[likely]
     if not len(names) or len(names) * len(steps) > _MOST_CELLS:
         return "", 0.0, 0.0, 0.0
     often = np.bincount(step * len(names) + code, minlength=len(steps) * len(names)).reshape(len(steps), len(names))
@@ -152,7 +153,8 @@ def _only_there(steps: pd.DataFrame, slow: npt.NDArray[np.bool_], trace: Trace) 
     kept = np.flatnonzero(apart[code])
     rows, step, code = rows[kept], step[kept], (np.cumsum(apart) - 1)[code[kept]]
     names, often = names[apart], often[:, apart].T
-    time = np.minimum(events.end[rows], end[step]) - events.start[rows]
+    start = events.start[rows]
+    time = np.minimum(start + events.duration[rows], end[step]) - start
     took = np.bincount(code * len(steps) + step, time.astype(np.float64), often.size).reshape(often.shape) / 1e9
     more = took[:, slow].mean(axis=1) - took[:, ~slow].mean(axis=1)
     # Of what lies in each other the outermost takes as long or longer.

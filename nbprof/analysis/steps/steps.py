@@ -153,7 +153,7 @@ def _named(activity: Activity, steps: pd.DataFrame, host: int) -> pd.DataFrame:
     names = [activity.group_names.get((host, g), str(g)) for g in group.tolist()]
     numbers = [float(found.group(2)) if (found := _NUMBERED.match(n)) else np.nan for n in names]
     steps.insert(1, "step", np.array(numbers, np.float64)[one])
-    steps.insert(2, "name", text_column(np.array(names, object), one))
+    steps.insert(2, "name", pd.Series(text_column(np.array(names, object), one), steps.index))
     return steps
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int64s, Trace
-from nbprof.dialects.xplane.grouping import Groups, inherit
+from nbprof.dialects.xplane.grouping import Groups, nearest
 from nbprof.dialects.xplane.programs import LAUNCH, ProgramSteps, called, function_of, plain, runs_of_programs
 
 NOTE = "steps: dispatched ahead of the work, so each lasts until the programs that it dispatched have run"
@@ -43,9 +43,9 @@ def _calls(trace: Trace) -> Int64s:
     """Calls of compiled functions, each once: JAX records some within themselves."""
     events = trace.events
     calls = starting(heads(trace.names), LAUNCH)[events.name]
-    within = inherit(events.parent, events.depth, np.where(calls, events.name, -1).astype(np.int64))
-    around = np.where(events.parent >= 0, within[events.parent], -1)
-    return np.flatnonzero(calls & (around != events.name))
+    rows = np.flatnonzero(calls)
+    around = nearest(events.parent, events.parent[rows].astype(np.int64), calls)
+    return rows[(around < 0) | (events.name[around] != events.name[rows])]
 
 
 def _of_host(trace: Trace, groups: Groups, at: int, runs: pd.DataFrame, launches: Int64s) -> pd.DataFrame | None:

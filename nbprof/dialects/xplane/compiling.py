@@ -13,8 +13,8 @@ import pandas as pd
 from nbprof.activity import activity as act
 from nbprof.core import stretches
 from nbprof.core.factorize import heads, starting
-from nbprof.core.trace import Int64s
-from nbprof.dialects.xplane.grouping import inherit
+from nbprof.core.trace import Events, Int64s
+from nbprof.dialects.xplane.grouping import nearest
 from nbprof.dialects.xplane.placed import Placed
 from nbprof.dialects.xplane.programs import LAUNCH, PART_OF_STEP, ProgramSteps, function_of
 
@@ -55,18 +55,23 @@ def _functions(placed: Placed, rows: Int64s) -> list[str]:
     events = trace.events
     calls = starting(heads(trace.names), LAUNCH)[events.name]
     # The innermost call: in a function that is being traced, another may be called.
-    code = inherit(events.parent, events.depth, np.where(calls, events.name, -1).astype(np.int64))
-    known = np.flatnonzero(placed.named(*COMPILES)[events.name] & (code >= 0))
+    known = np.flatnonzero(placed.named(*COMPILES)[events.name])
     known = known[np.argsort(events.start[known], kind="stable")]
-    of_row = code[rows]
+    of_known, of_row = (_name_of(events, nearest(events.parent, of, calls)) for of in (known, rows))
+    known, of_known = known[of_known >= 0], of_known[of_known >= 0]
     for at in np.flatnonzero(of_row < 0).tolist():
         row = rows[at]
         around = known[: np.searchsorted(events.start[known], events.start[row], side="right")]
-        around = around[(placed.host[around] == placed.host[row]) & (events.end[around] >= events.end[row])]
+        end = events.start[around] + events.duration[around]
+        around = np.flatnonzero((placed.host[around] == placed.host[row]) & (end >= events.start[row] + events.duration[row]))
         if len(around):
-            of_row[at] = code[around[-1]]
+            of_row[at] = of_known[around[-1]]
     # A lambda's name is that of any other, so it is nobody's own.
     return [str(trace.names[one])[len(LAUNCH) : -1] if one >= 0 else "" for one in of_row.tolist()]
+
+
+def _name_of(events: Events, rows: Int64s) -> Int64s:
+    return np.where(rows >= 0, events.name[rows], -1).astype(np.int64)
 
 
 def _of_steps(steps: ProgramSteps, host: int) -> dict[str, set[str]]:

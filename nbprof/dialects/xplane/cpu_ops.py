@@ -31,9 +31,9 @@ def cpu_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.DataFra
     rows = run_rows(placed)
     if not len(rows):
         return act.table(act.DEVICE_OPS), act.table(act.OP_PARTS)
-    stated = trace.text_arg("hlo_op")[rows]
-    module = trace.text_arg("hlo_module")[rows]
-    ident = trace.arg("program_id", _NONE)[rows]
+    stated = trace.text_arg("hlo_op", rows)
+    module = trace.text_arg("hlo_module", rows)
+    ident = trace.arg("program_id", _NONE, rows)
     host = placed.host[rows].astype(np.int64)
     find = _Finder(placed)
     programs: Programs = out.programs
@@ -78,7 +78,7 @@ def cpu_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.DataFra
         {
             "event": rows,
             "host": host,
-            "device": trace.arg("device_ordinal")[rows],
+            "device": trace.arg("device_ordinal", rows=rows),
             "start": start,
             "end": start + duration,
             "op": op[part],

@@ -157,7 +157,7 @@ def _copied_bytes(trace: Trace, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.i
     """The size in `memcpy_details` and `memset_details`, as in `kind:HtoD size:4096 dest:0 async:1`; -1 where none is given."""
     out = np.full(len(rows), -1, np.int64)
     for key in ("memcpy_details", "memset_details"):
-        codes = trace.text_arg(key)[rows]
+        codes = trace.text_arg(key, rows)
         used, back = distinct(codes, len(trace.strings))
         sizes = np.array([_size(trace.strings[c]) if c >= 0 else -1 for c in used.tolist()], np.int64)
         out = np.where(codes >= 0, sizes[back], out)

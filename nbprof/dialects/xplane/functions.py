@@ -16,16 +16,16 @@ def functions(placed: Placed, out: act.Activity) -> pd.DataFrame:
     if "tf_function_call" not in trace.args:
         return act.table(act.FUNCTIONS)
     events = trace.events
-    mode = trace.text_arg("tf_function_call")
-    rows = np.flatnonzero((mode >= 0) & placed.on_host)
-    codes = {code: out.texts.code(trace.strings[code]) for code in np.unique(mode[rows]).tolist()}
+    rows = np.flatnonzero(trace.above("tf_function_call", -1, text=True) & placed.on_host)
+    mode = trace.text_arg("tf_function_call", rows)
+    codes = {code: out.texts.code(trace.strings[code]) for code in np.unique(mode).tolist()}
     names = {code: out.texts.code(str(trace.names[code])) for code in np.unique(events.name[rows]).tolist()}
     return pd.DataFrame(
         {
             **act.located(events, rows, placed.host[rows], lane=events.lane[rows]),
             "name": np.array([names[c] for c in events.name[rows].tolist()], np.int32),
-            "mode": np.array([codes[c] for c in mode[rows].tolist()], np.int32),
-            "tracings": trace.arg("tracing_count", 0)[rows],
+            "mode": np.array([codes[c] for c in mode.tolist()], np.int32),
+            "tracings": trace.arg("tracing_count", 0, rows),
         }
     )
 

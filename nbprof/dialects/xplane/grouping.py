@@ -64,6 +64,16 @@ def inherit(parent: Int32s, depth: npt.NDArray[np.uint16], own: Int64s, missing:
     return out
 
 
+def nearest(parent: Int32s, rows: Int64s, has: npt.NDArray[np.bool_]) -> Int64s:
+    """Each of some events (-1: none) itself, or the innermost one around it on its lane that has something; -1 where none has."""
+    out = rows.copy()
+    open_ = np.flatnonzero(out >= 0)
+    while len(open_ := open_[~has[out[open_]]]):
+        out[open_] = parent[out[open_]]
+        open_ = open_[out[open_] >= 0]
+    return out
+
+
 def group(trace: Trace, names: npt.NDArray[np.object_], *, elements: bool = True) -> Groups:
     """Groups of a trace; `names` is the event name by name code. Without `elements`, those of tf.data are not followed to their makers."""
     links = _iterator_links(trace, names) if elements else np.zeros((0, 2), np.int64)
@@ -139,7 +149,7 @@ class _Grouping:
         events = trace.events
         self.count = len(events)
         self.parent = events.parent.copy()
-        asynchronous = trace.arg("_a") > 0
+        asynchronous = trace.above("_a", 0)
         if asynchronous.any():
             self.parent[asynchronous] = -1
         self.heads = heads(names)
@@ -271,16 +281,19 @@ class _Grouping:
 
     def _producers(self) -> tuple[Int64s, Int64s]:
         trace = self.trace
-        makes, takes = trace.arg("_pt"), trace.arg("_ct")
-        up = np.flatnonzero((makes >= 0) & (makes != THREADPOOL_CONTEXT) & ~self.pool)
-        down = np.flatnonzero((takes >= 0) & (takes != THREADPOOL_CONTEXT) & ~self.pool)
+        (up, makes), (down, takes) = (self._contexts(kind) for kind in ("_pt", "_ct"))
         if not len(up) or not len(down):
             return _no_links()
-        made, taken, process = trace.arg("_p"), trace.arg("_c"), self._process()
+        made, taken, process = trace.arg("_p", rows=up), trace.arg("_c", rows=down), self._process()
         both = [self.host] if process is None else [self.host, process]
-        return match(
-            up, [makes[up], made[up], *(k[up] for k in both)], down, [takes[down], taken[down], *(k[down] for k in both)], limit=_BUSY_KEY
-        )
+        return match(up, [makes, made, *(k[up] for k in both)], down, [takes, taken, *(k[down] for k in both)], limit=_BUSY_KEY)
+
+    def _contexts(self, kind: str) -> tuple[Int64s, Int64s]:
+        """Events that state a context, but for that of thread pools, and the context."""
+        rows = np.flatnonzero(self.trace.above(kind, -1) & ~self.pool)
+        context = self.trace.arg(kind, rows=rows)
+        used = context != THREADPOOL_CONTEXT
+        return rows[used], context[used]
 
     def _launches(self) -> tuple[Int64s, Int64s]:
         trace = self.trace

@@ -108,7 +108,7 @@ def _eager(placed: Placed) -> npt.NDArray[np.bool_]:
     """Ops run eagerly: stated by `is_eager`, else those whose nearest EagerKernelExecute runs no function."""
     trace = placed.trace
     if "is_eager" in trace.args:
-        return trace.arg("is_eager", 0) > 0
+        return trace.above("is_eager", 0)
     events = trace.events
     execute = np.asarray(trace.names == "EagerKernelExecute", np.bool_)
     if not execute.any():

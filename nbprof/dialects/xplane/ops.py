@@ -67,7 +67,7 @@ class OpTexts:
         self.programs = programs
         if "hlo_op" in trace.args:
             self._look_up(placed, programs)
-        bare = placed.on_gpu & (self.codes < 0) & (trace.text_arg("kernel_details") >= 0)
+        bare = placed.on_gpu & (self.codes < 0) & trace.above("kernel_details", -1, text=True)
         if bare.any():
             launches = out.launches
             known = launches[(launches["target"] >= 0) & (launches["op"] >= 0)]
@@ -83,7 +83,7 @@ class OpTexts:
         if not len(rows):
             return
         used, name = distinct(stated[rows], len(trace.strings))
-        idents, ident = np.unique(trace.arg("program_id", 0)[rows], return_inverse=True)
+        idents, ident = np.unique(trace.arg("program_id", 0, rows), return_inverse=True)
         hosts = len(trace.hosts)
         code, seen = pd.factorize((name * len(idents) + ident.reshape(-1)) * hosts + placed.host[rows])
         numbers: dict[tuple[int, int, str, str], int] = {}
@@ -143,10 +143,10 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[pd.Data
     first = np.zeros(len(seen), np.int64)
     first[part[::-1]] = rows[::-1]
     # What XProf counts: kernels that state their op as it does today, and those whose program is in the file.
-    stated = trace.text_arg("tf_op")[first]
+    stated = trace.text_arg("tf_op", first)
     op, kind = np.zeros(len(seen), np.int32), np.zeros(len(seen), np.int32)
     facts: list[tuple[int | str | bool, ...]] = []
-    named = trace.text_arg("hlo_module")[first]
+    named = trace.text_arg("hlo_module", first)
     in_module = named >= 0
     for i, key in enumerate(seen.tolist()):
         code, name = divmod(key, width)
@@ -170,7 +170,7 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[pd.Data
             "end": events.start[rows] + duration,
             "op": op[part],
             "type": kind[part],
-            "eager": trace.arg("is_eager", 0)[rows] > 0,
+            "eager": trace.above("is_eager", 0)[rows],
             "own": duration,
             "part": part.astype(np.int32),
             "tensor_core": _tensor_cores(placed, rows),
@@ -237,7 +237,7 @@ def _tensor_cores(placed: Placed, rows: Int64s) -> npt.NDArray[np.int8]:
     """Whether each event is a kernel that uses TensorCores: 1 yes, 0 no, -1 where its name does not tell or it is no kernel."""
     trace = placed.trace
     out = np.full(len(rows), -1, np.int8)
-    kernels = np.flatnonzero(trace.text_arg("kernel_details")[rows] >= 0)
+    kernels = np.flatnonzero(trace.above("kernel_details", -1, text=True)[rows])
     planes = max(len(trace.planes), 1)
     plane_of = trace.lanes["plane"].to_numpy(np.int64)[trace.events.lane[rows[kernels]]]
     code, seen = pd.factorize(trace.events.name[rows[kernels]].astype(np.int64) * planes + plane_of)

@@ -219,21 +219,20 @@ def runs_of_programs(
     be several kernels.)
     """
     events = trace.events
-    module = trace.text_arg("hlo_module")
     used = np.isin(lane_kind, ("device", "host"))[events.lane]
-    rows = np.flatnonzero((module >= 0) & used & (events.duration > 0))
+    rows = np.flatnonzero(trace.above("hlo_module", -1, text=True) & used & (events.duration > 0))
     rows = rows[np.isin(host[rows], hosts)]
     of_device = (lane_kind == "device")[events.lane[rows]]
     with_device = set(np.unique(host[rows[of_device]]).tolist())
     # On a host with devices, the calls of the host that launched kernels name the program too.
     rows = rows[of_device | ~np.isin(host[rows], list(with_device))]
-    ordinal = np.maximum(trace.arg("device_ordinal")[rows], trace.lanes["device"].to_numpy(np.int64)[events.lane[rows]])
+    ordinal = np.maximum(trace.arg("device_ordinal", rows=rows), trace.lanes["device"].to_numpy(np.int64)[events.lane[rows]])
     table = pd.DataFrame(
         {
             "host": host[rows].astype(np.int64),
-            "module": module[rows],
+            "module": trace.text_arg("hlo_module", rows),
             "device": ordinal,
-            "op": trace.text_arg("hlo_op")[rows],
+            "op": trace.text_arg("hlo_op", rows),
             "event": rows,
             "start": events.start[rows],
             "end": events.start[rows] + events.duration[rows],
@@ -298,7 +297,7 @@ def _run_numbers(trace: Trace, host: npt.NDArray[np.integer], table: pd.DataFram
     stated = trace.args.get("run_id")
     known = np.isin(rows, stated.event) if stated is not None else np.zeros(len(rows), np.bool_)
     if known.all():
-        return np.asarray(trace.arg("run_id")[rows], np.int64)
+        return np.asarray(trace.arg("run_id", rows=rows), np.int64)
     # GPUs state none: a run is what one call to execute launched; where such calls are not known, a run begins with the program's first op.
     call = _execute_calls(trace, host, rows)
     of_program = table.groupby(["host", "module", "device"], sort=False)

@@ -15,7 +15,7 @@ import pandas as pd
 
 from nbprof.activity import activity as act
 from nbprof.activity import copies
-from nbprof.core.trace import Int32s, Int64s, Note
+from nbprof.core.trace import TEXT, Int32s, Int64s, Note
 from nbprof.dialects.xplane import cpu_copies
 from nbprof.dialects.xplane import cpu_ops as xplane_cpu_ops
 from nbprof.dialects.xplane import tpu as xplane_tpu
@@ -50,7 +50,7 @@ def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple
             marker[root] = True
     rows = np.flatnonzero(marker)
     parts.append(act.spans(events, rows, host, groups.group))
-    texts = trace.texts(trace.text_arg("step_name")[rows]) if "step_name" in trace.args else [""] * len(rows)
+    texts = trace.texts(trace.text_arg("step_name", rows)) if "step_name" in trace.args else [""] * len(rows)
     for at, ident, text in zip(host[rows].tolist(), groups.group[rows].tolist(), texts, strict=True):
         name = groups.names.get((at, ident)) or text
         if name:
@@ -119,8 +119,8 @@ def _stated(placed: Placed, key: str) -> Flags:
     trace = placed.trace
     out = np.zeros(len(trace.events), np.bool_)
     if key in trace.args:
-        codes = trace.text_arg(key)
-        out = (codes >= 0) & (codes != placed.empty_text)
+        event, codes = trace.args[key].of(TEXT)
+        out[event] = codes != placed.empty_text
     return out
 
 
@@ -129,7 +129,7 @@ def _device_markers(placed: Placed, names: dict[tuple[int, int], str]) -> pd.Dat
     trace, groups, host = placed.trace, placed.groups, placed.host
     events, group = trace.events, groups.group
     rows = np.flatnonzero((placed.lane_kind == "steps")[events.lane] & (group >= 0))
-    for row, text in zip(rows.tolist(), trace.texts(trace.text_arg("step_name")[rows]), strict=True):
+    for row, text in zip(rows.tolist(), trace.texts(trace.text_arg("step_name", rows)), strict=True):
         name = text or groups.names.get((int(host[row]), int(group[row])), "")
         if name:
             names[int(host[row]), int(group[row])] = name
@@ -276,10 +276,10 @@ def _pool_starts(placed: Placed) -> pd.DataFrame:
 def _gpu_work(placed: Placed, of_event: Callable[[str, str], int], group: Int32s) -> pd.DataFrame:
     trace = placed.trace
     events = trace.events
-    rows = np.flatnonzero(placed.on_gpu & (group >= 0) & (trace.arg("correlation_id") >= 0))
+    rows = np.flatnonzero(placed.on_gpu & (group >= 0) & trace.above("correlation_id", -1))
     if not len(rows):
         return act.table(act.WORK)
-    shape = trace.text_arg("shape")[rows]
+    shape = trace.text_arg("shape", rows)
     pair = events.name[rows].astype(np.int64) * (len(trace.strings) + 1) + shape + 1
     code, seen = pd.factorize(pair)
     table = np.empty(len(seen), np.int16)
@@ -321,7 +321,7 @@ def _host_work(placed: Placed, out: act.Activity, group: Int32s, *, compiling: b
     if busy.any():
         # On a host whose devices recorded nothing, nothing was launched.
         on_device_host = np.isin(np.array(trace.hosts, object), trace.lanes["host"].to_numpy(object)[busy])[host[rows]]
-        launches = placed.named("ExecutorState::Process")[code[rows]] | (trace.arg("correlation_id")[rows] >= 0)
+        launches = placed.named("ExecutorState::Process")[code[rows]] | trace.above("correlation_id", -1)[rows]
         cls[launches & on_device_host] = act.HOST_PREPARE
     copies = np.zeros(len(trace.names), np.int16)
     copies[starts("MEMCPYHTOH")] = act.HOST_TO_HOST

@@ -62,6 +62,8 @@ def core_spans(placed: Placed) -> pd.DataFrame:
     trace = placed.trace
     events = trace.events
     rows, core = _rows(placed, (OPS,), _SPARSE_OPS)
+    if not len(rows):
+        return act.table(act.CORE_SPANS)
     of_event = np.full(len(events), -2, np.int64)
     of_event[rows] = core
     at, start, end = self_spans(trace, rows)

@@ -43,7 +43,7 @@ def _rows(trace: Trace, *lines: str) -> Int64s:
 
 def _spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s]:
     """Start and duration of events, ps: as the device measured them where it says so, else as they are on the host's clock."""
-    offset, lasted = trace.arg("device_offset_ps")[rows], trace.arg("device_duration_ps")[rows]
+    offset, lasted = trace.arg("device_offset_ps", rows=rows), trace.arg("device_duration_ps", rows=rows)
     measured = (offset >= 0) & (lasted >= 0)
     return np.where(measured, offset, trace.events.start[rows]), np.where(measured, lasted, trace.events.duration[rows])
 
