@@ -31,14 +31,12 @@ _OTHERS: tuple[tuple[str, str, str], ...] = (
 
 def sniff(head: Head) -> Kind | None:
     """Whether it is an XSpace, or another protobuf file."""
-    named = head.named and ".xplane.pb" in head.name
     if not head.json:
-        sure = begins(head.data, _NAMED if named else _ENOUGH)
+        # By its name it is one: where it is damaged, the reader says. Nothing is walked in the files of a thousand hosts.
+        named = head.named and ".xplane.pb" in head.name and head.data[0] in _TAGS
+        sure = False if named else begins(head.data)
         if sure is not None:
             return Kind(_NAME, "an XSpace profile", sure=sure)
-        # Damaged, by its name: the reader says where.
-        if named and head.data[0] in _TAGS:
-            return Kind(_NAME, sure=False)
     lower = head.name.lower()
     for suffix, what, remedy in _OTHERS:
         if lower.endswith(suffix):
@@ -48,8 +46,8 @@ def sniff(head: Head) -> Kind | None:
 
 # Fields of an XSpace down to lines and stats: the wire type, _TEXT, or the message that is below.
 _TEXT = 22
-# What is walked field by field: enough to tell, and little for the files of a thousand hosts, whose names tell it already.
-_ENOUGH, _NAMED = 1 << 11, 1 << 8
+# What is walked field by field: enough to tell.
+_ENOUGH = 1 << 11
 _TAGS = (0x0A, 0x12, 0x1A, 0x22)
 _Shape = dict[int, "int | _Shape"]
 _STAT: _Shape = {1: wire.VARINT, 2: wire.FIXED64, 3: wire.VARINT, 4: wire.VARINT, 5: wire.LENGTH, 6: wire.LENGTH, 7: wire.VARINT}
@@ -60,7 +58,7 @@ _PLANE: _Shape = {1: wire.VARINT, 2: _TEXT, 3: _LINE, 4: _ENTRY, 5: _ENTRY, 6: _
 _SPACE: _Shape = {1: _PLANE, 2: _TEXT, 3: _TEXT, 4: _TEXT}
 
 
-def begins(head: bytes, enough: int = _ENOUGH) -> bool | None:
+def begins(head: bytes) -> bool | None:
     """Whether an XSpace begins here: True if it must be one, False if nothing is against it, None if it is none.
 
     The fields in the head are walked down to lines and stats. Other protobuf files (graphs, SavedModels, compiled programs, tables of
@@ -68,7 +66,7 @@ def begins(head: bytes, enough: int = _ENOUGH) -> bool | None:
     """
     if head[0] not in _TAGS:
         return None
-    head = head[:enough]
+    head = head[:_ENOUGH]
     planes: list[int] = []
     if not _fits(head, 0, len(head), _SPACE, planes):
         return None
