@@ -8,7 +8,7 @@ import numpy as np
 
 from nbprof.core.trace import TEXT, ArgColumn, Flows, Int64s, Receipt, Trace
 from nbprof.formats.chrome import slices
-from nbprof.formats.chrome.part import Part, Texts, join
+from nbprof.formats.chrome.part import Part, Texts, Times, join
 from nbprof.formats.chrome.slices import dense, letters, relative
 from nbprof.formats.chrome.trace import assemble
 
@@ -88,10 +88,12 @@ class Builder:
         ----------
         host : str
         parts : list of Part
+            It is empty afterwards, so that nothing is in memory twice.
         base_ns : int
             What the file's times count from.
         """
         part = join(parts, self.texts)
+        parts.clear()
         if part.rounded:
             self.receipt.info(f"Times with digits below a picosecond, rounded: {part.rounded:,}.")
         phase = part.phase
@@ -102,6 +104,8 @@ class Builder:
         tracks: list[Track] = []
         cut = self._slices(part, good, first, tracks)
         flows, counters = self._flows(part, good, first, tracks), self._counters(part, good, first, tracks)
+        # The times are those of the slices from here on.
+        part.start = part.length = Times.none(0)
         self.files.append(File(host, part, base_ns + first, cut, tracks, names, flows, counters))
 
     def _count_others(self, part: Part, rows: Int64s) -> None:

@@ -92,6 +92,9 @@ def scan(data: bytes, base: int = 0) -> Scanned:
 def _check_between(found: Tokens, starts: Int64s, ends: Int64s, limit: int) -> None:
     """Between events there are spaces and commas only."""
     where, until = np.concatenate([[0], ends]), np.concatenate([starts, [limit]])
+    fits, _ = gaps(found.text, found.word, where, until)
+    odd = np.flatnonzero(~fits)
+    where, until = where[odd], until[odd]
     for _ in range(4):
         where = after_spaces(found.text, found.word, where)
         where += (found.text[where] == COMMA) & (where < until)

@@ -84,7 +84,8 @@ def tokens(data: bytes) -> Tokens:
     inside = (np.cumsum(quotes, dtype=np.uint8) & 1) > quotes
     if inside.any():
         outside = np.flatnonzero(~inside)
-        at, sign, quotes = at[outside], sign[outside], quotes[outside]
+        at, sign = at[outside], sign[outside]
+        quotes = sign == QUOTE
     # Bit 2 is set in ] and } but not in [ and {.
     step = (1 - ((sign & 4) >> 1)).view(np.int8)
     step *= ~quotes
