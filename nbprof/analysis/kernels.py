@@ -211,19 +211,11 @@ def _summed(kernels: pd.DataFrame, key: str, other: str, counted: str) -> pd.Dat
         occupied=np.where(np.isnan(occupied), 0, time),
         weighted=np.where(np.isnan(occupied), 0, occupied * time),
     )
-    out = (
-        parts.groupby(key, sort=True)
-        .agg(
-            others=(other, "nunique"),
-            occurrences=("occurrences", "sum"),
-            total_us=("total_us", "sum"),
-            min_us=("min_us", "min"),
-            max_us=("max_us", "max"),
-            **{k: (k, "sum") for k in ("known", "used", "occupied", "weighted")},
-        )
-        .reset_index()
-        .rename(columns={"others": counted})
-    )
+    grouped = parts.groupby(key, sort=True)
+    # All sums in one pass.
+    out = grouped[["occurrences", "total_us", "known", "used", "occupied", "weighted"]].sum()
+    out = out.assign(**{counted: grouped[other].nunique(), "min_us": grouped["min_us"].min(), "max_us": grouped["max_us"].max()})
+    out = out.reset_index()
     out["avg_us"] = out["total_us"] / out["occurrences"]
     out["percent"] = 100 * out["total_us"] / time.sum()
     # Of the time of kernels whose name tells; none does where all were compiled by Triton.

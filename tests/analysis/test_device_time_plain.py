@@ -253,6 +253,11 @@ def test_queues_of_launched_works(seed):
     series = device_time_series.queue_series(done, trace)
     assert (series["queue_length"] >= 0).all()
     assert (series.groupby(["host", "stream"])["queue_length"].last() == 0).all()
+    streams = list(zip(rows["host"], rows["device"], rows["stream"], strict=True))
+    for (host, device, stream), (time, length) in zip(streams, device_time_series.queue_curves(done, trace, streams), strict=True):
+        mine = series[(series["host"] == host) & (series["device"] == device) & (series["stream"] == stream)]
+        assert time.tolist() == mine["time_ms"].tolist()
+        assert length.tolist() == mine["queue_length"].tolist()
 
 
 def test_cores_of_a_host_are_told_by_it_though_another_has_kernels_on_the_device_of_that_number():

@@ -93,6 +93,11 @@ def test_moments_tell_the_same_as_one_at_a_time(events, most, data):
         assert sum(told) + found.smaller_bytes[slot] == sum(alive)
         if not found.smaller_count.any():
             assert sorted(told) == alive
+    # As part of a timeline that has the events of another allocator as well.
+    both = pd.concat([rows.assign(memory_id="other", address=64, allocated_bytes=1), rows], ignore_index=True)
+    again = memory_alive.moments(both, at, most, np.arange(len(rows), len(both)))
+    pd.testing.assert_frame_equal(again.blocks, found.blocks)
+    assert all(np.array_equal(a, b) for a, b in zip(again, found, strict=True) if isinstance(a, np.ndarray))
 
 
 def test_the_payload_tells_what_is_alive_at_every_drawn_point(tmp_path):

@@ -154,8 +154,7 @@ def bandwidth(activity: Activity, ranks: list[int | None]) -> pd.DataFrame:
     size = moved["bytes"].to_numpy(np.int64)
     peaks = _peaks(activity, rate)
     rows = []
-    for one in range(len(first)):
-        mine = np.flatnonzero(group == one)
+    for one, mine in enumerate(np.split(np.argsort(group, kind="stable"), np.cumsum(np.bincount(group))[:-1])):
         known = mine[~np.isnan(rate[mine])]
         values = rate[known] / 1e9
         sized = mine[size[mine] >= 0]
@@ -201,7 +200,9 @@ def _changes(activity: Activity, rate: Floats) -> tuple[Int64s, Int64s, Int64s, 
 
 def _peaks(activity: Activity, rate: Floats) -> dict[int, float]:
     _, of, _, value = _changes(activity, rate)
-    return {int(one): float(value[of == one].max()) for one in np.unique(of).tolist()}
+    begin = np.flatnonzero(np.diff(of, prepend=-1))
+    most = np.maximum.reduceat(value, begin) if len(begin) else value
+    return dict(zip(of[begin].tolist(), most.tolist(), strict=True))
 
 
 def bandwidth_series(activity: Activity, ranks: list[int | None]) -> pd.DataFrame:
