@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.core import nesting
 from nbprof.core.trace import Note, Trace
 
 # From this share of launches on, missing kernels change what the figures say.
@@ -29,9 +28,9 @@ def overlaps(trace: Trace, kinds: tuple[str, ...], what: str) -> list[Note]:
     rows = np.flatnonzero(of_kind[events.lane])
     if not len(rows):
         return []
-    parent = nesting.parents(events.lane[rows], events.start[rows], events.duration[rows])
+    parent = events.parent[rows]
     # Siblings in their order: one that begins before the one ahead of it has ended overlaps it.
-    by_parent = np.lexsort((parent, events.lane[rows]))
+    by_parent = np.lexsort((parent, events.lane[rows])) if (parent >= 0).any() else np.arange(len(rows))
     order, parent = rows[by_parent], parent[by_parent]
     lane, start = events.lane[order], events.start[order]
     end = start + events.duration[order]

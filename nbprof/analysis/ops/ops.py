@@ -56,8 +56,12 @@ def host_self_times(activity: Activity, ops: pd.DataFrame | None = None, as_xpro
         return ops.assign(own=np.zeros(0, np.int64), overlaps=np.zeros(0, np.bool_)), 0
     lane = ops["lane"].to_numpy()
     start, end = ops["start"].to_numpy(), ops["end"].to_numpy()
-    order = np.lexsort((start - end, start, lane))
-    if (np.diff(order) != 1).any():
+    # Events are in this order, unless stages of pipelines are among them.
+    later = (lane[1:] > lane[:-1]) | (lane[1:] == lane[:-1]) & (
+        (start[1:] > start[:-1]) | (start[1:] == start[:-1]) & (end[1:] <= end[:-1])
+    )
+    if not later.all():
+        order = np.lexsort((start - end, start, lane))
         ops, lane, start, end = ops.iloc[order], lane[order], start[order], end[order]
     duration = end - start
     parent = nesting.parents(lane, start, duration)
@@ -222,7 +226,8 @@ def _types(activity: Activity, op: Int64s, kind: Int64s, count: int) -> npt.NDAr
     rows = np.flatnonzero(named[kind])[::-1] if len(kind) else np.zeros(0, np.int64)
     # The last assignment wins.
     first[op[rows]] = kind[rows]
-    return np.array([names[k] if k >= 0 else "" for k in first.tolist()], object)
+    # The last place is that of no type.
+    return np.append(names, np.array([""], object))[first]
 
 
 def _on_device(activity: Activity, rows: pd.DataFrame, as_xprof: bool) -> pd.DataFrame:

@@ -45,7 +45,7 @@ def _calls(trace: Trace) -> Int64s:
     calls = starting(heads(trace.names), LAUNCH)[events.name]
     rows = np.flatnonzero(calls)
     around = nearest(events.parent, events.parent[rows].astype(np.int64), calls)
-    return rows[(around < 0) | (events.name[around] != events.name[rows])]
+    return np.asarray(rows[(around < 0) | (events.name[around] != events.name[rows])], np.int64)
 
 
 def _of_host(trace: Trace, groups: Groups, at: int, runs: pd.DataFrame, launches: Int64s) -> pd.DataFrame | None:
