@@ -11,6 +11,7 @@ from nbprof.activity.activity import ITERATIONS, Activity
 from nbprof.analysis.advice import checks, tf_data
 from nbprof.analysis.steps.steps import counted
 from nbprof.core import nesting
+from nbprof.core.factorize import unique_rows
 
 _FILES = ("TFRecord", "TextLine", "FixedLengthRecord", "SSTable", "RecordIO", "ArrayRecord")
 # The kind, in `Activity.calls`, of a call that copies to a device.
@@ -101,21 +102,24 @@ def ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows[looked_at[code]]
     if len(loops):
         rows = pd.concat([rows, loops], ignore_index=True)
-    grouped = rows.assign(total=rows["end"] - rows["start"]).groupby("op", sort=False)
-    out = grouped.agg(
-        type=("type", "first"), occurrences=("total", "size"), total=("total", "sum"), own=("own", "sum"), dataset=("dataset", "any")
-    ).reset_index()
-    op = [str(names[c]) for c in out["op"]]
+    code, start, end, own = (rows[column].to_numpy(np.int64) for column in ("op", "start", "end", "own"))
+    first, of = unique_rows(code)
+    total, self_time = np.zeros((2, len(first)), np.int64)
+    np.add.at(total, of, end - start)
+    np.add.at(self_time, of, own)
+    op = [str(names[c]) for c in code[first].tolist()]
     # An op may be called as a kind of stage is; only a stage is one.
-    kind = ["" if k in _KINDS and not d else k for k, d in zip((str(types[c]) for c in out["type"]), out["dataset"], strict=True)]
+    stage = np.bincount(of[rows["dataset"].to_numpy(np.bool_)], minlength=len(first)) > 0
+    kind = [str(types[c]) for c in rows["type"].to_numpy(np.int64)[first].tolist()]
+    kind = ["" if k in _KINDS and not s else k for k, s in zip(kind, stage.tolist(), strict=True)]
     found = [category(o, k) for o, k in zip(op, kind, strict=True)]
     table = pd.DataFrame(
         {
             "op": op,
             "category": found,
-            "occurrences": out["occurrences"].astype("i8"),
-            "total_ms": out["total"] / 1e9,
-            "self_ms": out["own"] / 1e9,
+            "occurrences": np.bincount(of, minlength=len(first)),
+            "total_ms": total / 1e9,
+            "self_ms": self_time / 1e9,
         }
     )
     return _shares(table[table["category"] != ""])

@@ -89,14 +89,11 @@ def frames(activity: Activity, tables: Calls) -> tuple[pd.DataFrame, pd.DataFram
     )
     ident = nodes["id"].to_numpy(np.int64)
     duration, latency = calls["duration"].to_numpy(np.int64), calls["latency"].to_numpy(np.int64)
-    merged = parts.assign(pipeline=of[parts["call"].to_numpy(np.int64)])
-    merged = merged.groupby(["pipeline", "node"], as_index=False).agg(
-        total=("total", "sum"), own=("own", "sum"), count=("count", "sum"), first=("first", "min"), blocking=("blocking", "any")
-    )
-    begin = np.searchsorted(merged["pipeline"].to_numpy(np.int64), np.arange(len(label) + 1)).tolist()
+    columns = _columns(parts)
+    merged = _together(columns, of)
+    begin = np.searchsorted(merged["pipeline"], np.arange(len(label) + 1)).tolist()
     graph = _Graphs(activity, tables)
-    columns = _columns(merged)
-    together = [graph(columns, slice(*begin[at : at + 2]), at) for at in range(len(label))]
+    together = [graph(merged, slice(*begin[at : at + 2]), at) for at in range(len(label))]
     begin = np.searchsorted(of, np.arange(len(label) + 1))
     rows = []
     for at, (first, stop) in enumerate(zip(begin[:-1].tolist(), begin[1:].tolist(), strict=True)):
@@ -122,7 +119,6 @@ def frames(activity: Activity, tables: Calls) -> tuple[pd.DataFrame, pd.DataFram
         )
     pipelines = pd.DataFrame(rows, columns=PIPELINES).sort_values("max_us", ascending=False, kind="stable", ignore_index=True)
     rank = calls["rank"].to_numpy(np.int64)
-    columns = _columns(parts)
     shown = np.flatnonzero(rank < SLOWEST)
     first, stop = (np.searchsorted(columns["call"], edge) for edge in (shown, shown + 1))
     slowest = [graph(columns, slice(*span), at) for *span, at in zip(first.tolist(), stop.tolist(), of[shown].tolist(), strict=True)]
@@ -139,6 +135,17 @@ def one_call(activity: Activity, tables: Calls, call: int) -> pd.DataFrame:
 
 def _columns(parts: pd.DataFrame) -> dict[str, npt.NDArray[Any]]:
     return {str(name): column.to_numpy() for name, column in parts.items()}
+
+
+def _together(parts: dict[str, npt.NDArray[Any]], pipeline: Int64s) -> dict[str, npt.NDArray[Any]]:
+    """The parts of all calls of a pipeline as those of one, by pipeline and node; `pipeline` is that of each call."""
+    of, node = pipeline[parts["call"]], parts["node"]
+    order = np.lexsort((node, of))
+    of, node = of[order], node[order]
+    begin = np.flatnonzero((np.diff(of, prepend=-1) != 0) | (np.diff(node, prepend=-1) != 0))
+    made = {"total": np.add, "own": np.add, "count": np.add, "first": np.minimum, "blocking": np.logical_or}
+    sums = {name: how.reduceat(parts[name][order], begin) for name, how in made.items()}
+    return {"pipeline": of[begin], "node": node[begin], **sums}
 
 
 def _frame(graphs: list[dict[str, Any]]) -> pd.DataFrame:

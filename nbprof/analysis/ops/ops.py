@@ -422,7 +422,8 @@ def _folded(frame: pd.DataFrame, name: str, key: pd.Series) -> pd.DataFrame:
 
 def distribution(frame: pd.DataFrame, where: str, by: str) -> pd.DataFrame:
     """How the self time of a side is distributed: `p.ops.distribution()`."""
-    mine = frame[frame["where"] == where]
-    out = mine.groupby(by, sort=False)[["self_us", "self_fraction"]].sum().reset_index()
+    out = frame.loc[frame["where"] == where, [by, "self_us", "self_fraction"]]
+    if not out[by].is_unique:
+        out = out.groupby(by, sort=False).sum().reset_index()
     out = out.sort_values(["self_us", by], ascending=[False, True], kind="stable", ignore_index=True)
     return out.assign(cumulative_fraction=out["self_fraction"].cumsum())
