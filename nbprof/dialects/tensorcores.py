@@ -47,7 +47,7 @@ _AMD_YES = re.compile(
 _AMD_NO = re.compile(r"fmha_bwd_(?:dot_do_o|convert)|FmhaBwd(?:OGradDotO|ConvertQGrad)|FmhaFwdSplitKVCombine|fmha_fwd_splitkv_combine")
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=1 << 18)
 def uses_tensor_core(kernel: str, amd: bool = False) -> int:
     """Whether a kernel runs on TensorCores by its name: YES, NO, or UNKNOWN for a matrix product that Triton compiled.
 
@@ -137,7 +137,7 @@ _ELIGIBLE_TYPE = re.compile(
 )
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=1 << 18)
 def op_is_eligible(name: str, kind: str = "") -> bool:
     """Whether an op of TensorFlow or JAX does what TensorCores are for, by its name, or by its type.
 

@@ -38,7 +38,7 @@ def is_annotation(name: str) -> bool:
     return bool(_ANNOTATION.match(name))
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=1 << 18)
 def op_type(name: str) -> str:
     """The family of an op: its namespace (`aten`, `c10d`, `fbgemm`), `autograd`, `triton`, `DataLoader`, `iterator`, or `function`."""
     space, colons, _ = name.partition("::")
@@ -188,7 +188,7 @@ def whole_numbers(types: str) -> bool:
     return not floating and any(_WHOLE.match(t) for t in given)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=1 << 18)
 def kernel_precision(kernel: str) -> int:
     """16 (fp16, bf16, fp8) or 32 by a kernel's name; 0 where the name says neither."""
     if _NAME_16.search(kernel):

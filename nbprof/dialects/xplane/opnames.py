@@ -28,7 +28,7 @@ class OpName(NamedTuple):
     type: str
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=1 << 18)
 def parse(full: str) -> OpName:
     """The name and type in `scope/name:Type`.
 
