@@ -15,6 +15,10 @@ const PATIENCE = 4000;
 /** What a kernel says that runs its cell no more. Not "idle": that is also said when something beside the cell was answered. */
 export const GONE = new Set(["restarting", "autorestarting", "terminating", "dead"]);
 
+/** Whether the cell that an output is of runs no more: one that runs has a star for its number. */
+const hasEnded = (output: Element): boolean =>
+  output.closest(".jp-CodeCell")?.querySelector(".jp-InputPrompt")?.textContent?.includes("*") === false;
+
 /** What the mime bundle of a profiled cell holds under MIME_TYPE. */
 interface Saved {
   v: number;
@@ -138,7 +142,8 @@ export class DashboardRenderer extends Widget implements IRenderMime.IRenderer {
   private tell(): void {
     clearTimeout(this.timer);
     this.known = this.session !== null;
-    if (this.session) this.board?.setLive(Boolean(this.session.session?.kernel));
+    if (this.session)
+      this.board?.setLive(Boolean(this.session.session?.kernel) && !(this.early && hasEnded(this.node)));
   }
 
   /** A first picture whose kernel is ended in the middle gets no further. */

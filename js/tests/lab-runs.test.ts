@@ -99,6 +99,8 @@ describe("a run", () => {
     expect(changeOf(at(7.9), at(10))).toBe("−21%");
     expect(changeOf(at(30), at(10))).toBe("+200%");
     expect(changeOf(at(10), at(10))).toBe("±0%");
+    expect(changeOf(at(99), at(10))).toBe("+890%");
+    expect(changeOf(at(20_000), at(10))).toBe("2,000×");
     for (const [now, before] of [
       [at(null), at(10)],
       [at(10), at(null)],

@@ -14,6 +14,8 @@ from nbprof.tools.steps import payload as steps
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
+UNFINISHED = "The analysis had not ended when this was written."
+"""What a first picture is to those who find it in a notebook: where the analysis ends, the whole takes its place."""
 _DATED = re.compile(r"\d{4}(_\d\d){5}(_\d+)?(-steps-\d+-\d+)?")
 """How TensorFlow and JAX, and nbprof after them, name the folder of a run."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from nbprof.display import wording
 from nbprof.tools import register
+from nbprof.tools.header import UNFINISHED
 
 _MOST_LINES = 10
 
@@ -19,12 +20,13 @@ def summary(payload: dict[str, Any]) -> str:
         What `nbprof.tools.dashboard.dashboard` gives.
     """
     meta, only = payload["meta"], register.only(payload)
+    unfinished = [UNFINISHED] if meta.get("pending") else []
     lines: list[str] = []
     # The overview, which is first, fills what the others leave.
     for tool in [only] if only else reversed(register.tools().values()):
-        lines = tool.text(payload, _MOST_LINES - 2 - len(lines)) + lines
+        lines = tool.text(payload, _MOST_LINES - 2 - len(unfinished) - len(lines)) + lines
     head = f"nbprof · {meta['label']} · {' · '.join(meta['facts'])}"
-    return "\n".join(wording.one_line(line) for line in [head, *lines, _footer(meta["footer"])])
+    return "\n".join(wording.one_line(line) for line in [head, *unfinished, *lines, _footer(meta["footer"])])
 
 
 def _footer(footer: dict[str, Any]) -> str:

@@ -246,6 +246,16 @@ def test_without_scripts_the_static_part_reads_well(browser, report):
     context.close()
 
 
+def test_a_chart_follows_the_theme(browser, report):
+    with closing(browser.new_context(color_scheme="light")) as context:
+        page = context.new_page()
+        page.goto(report[1].as_uri())
+        chart = visit(page, "Memory").locator("canvas").first
+        light = chart.evaluate("canvas => canvas.toDataURL()")
+        page.emulate_media(color_scheme="dark")
+        page.wait_for_function("([canvas, was]) => canvas.toDataURL() !== was", arg=[chart.element_handle(), light], timeout=10_000)
+
+
 @pytest.mark.parametrize("width", [320, 640, 1000, 1400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_scrolls_the_page_sideways(browser, report, width, scheme):

@@ -143,7 +143,7 @@ def test_the_button_ends_the_recording_and_the_cell_goes_on(opened):
     assert problems == []
 
 
-def test_the_first_picture_of_a_large_run_becomes_the_whole_where_the_reader_is(opened):
+def test_the_first_picture_of_a_large_run_becomes_the_whole_where_the_reader_is(opened, lab):
     page, problems, folder = opened
     run_code(page, LARGE)
     wait_until_idle(page)
@@ -155,6 +155,8 @@ def test_the_first_picture_of_a_large_run_becomes_the_whole_where_the_reader_is(
     assert [tab.inner_text() for tab in first.get_by_role("tab").all()] == ["Overview"]
     assert first.locator(".verdict").is_visible()
     assert first.locator(".stepchart").is_visible()
+    save(page)
+    (folder / "later.ipynb").write_bytes((folder / "strip.ipynb").read_bytes())
     first.get_by_role("button", name="Steps & input").or_(first.get_by_role("link", name="Steps & input")).click()
     (folder / "go").touch()
     dashboards(page).first.get_by_role("tab", name="Steps & input", selected=True).wait_for()
@@ -165,6 +167,10 @@ def test_the_first_picture_of_a_large_run_becomes_the_whole_where_the_reader_is(
     *_, shown = (output["data"] for output in outputs(folder, "strip.ipynb") if "data" in output)
     assert set(shown) == {"application/vnd.nbprof.v1+json", "text/html", "image/png", "text/plain"}
     assert "early" not in shown["application/vnd.nbprof.v1+json"]
+    # As saved in the middle it stays what it is, with a kernel or without.
+    open_notebook(page, lab[0], "later.ipynb")
+    wait_for_kernel(page)
+    dashboards(page).first.get_by_text("the analysis did not end").wait_for()
     assert problems == []
 
 

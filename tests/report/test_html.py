@@ -195,6 +195,18 @@ def test_one_output_in_four_mime_types(built):
     assert "application/vnd.jupyter.widget-view+json" not in data
 
 
+def test_a_first_picture_that_stays_says_that_it_is_one(monkeypatch):
+    monkeypatch.setattr(payload, "MANY_EVENTS", 0)
+    run = fake.run()
+    data = mimebundle.early(payload.early(run), None)
+    said = "The analysis had not ended when this was written."
+    assert said in Reader(data["text/html"]).text
+    assert data["text/plain"].splitlines()[1] == said
+    assert len(data["text/plain"].splitlines()) <= 10
+    whole, _ = mimebundle.mimebundle(run, payload.dashboard(run))
+    assert not any(said in whole[mime] for mime in ("text/html", "text/plain"))
+
+
 def test_views_and_height_reach_the_output(built):
     run = fake.run()
     data, _ = mimebundle.mimebundle(run, payload.dashboard(run), views=["memory"], height=480)

@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 
+import nbprof
 from nbprof.core.errors import CaptureError
 from nbprof.notebook.cell import Show
 from nbprof.profiles.report.static import static_html
@@ -16,6 +17,7 @@ from nbprof.tools.tool import Tool
 from tests.views import fake
 
 ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "tests" / "data"
 
 
 @pytest.mark.parametrize("tab", names.NAMES)
@@ -81,3 +83,17 @@ def test_a_tool_is_a_folder_and_a_line(made_up: str) -> None:
     assert "<p>8 tides</p>" in static_html(whole)
     assert Show(views=[made_up]).views == [made_up]
     assert dashboard.dashboard(run, ["ops"])[made_up]["steps"] == 0
+
+
+def test_what_could_not_be_recorded_has_no_tab_and_what_was_not_has_no_count() -> None:
+    jax = nbprof.load(DATA / "xspace" / "jax_cpu.xplane.pb")
+    tabs = [tab["id"] for tab in dashboard.dashboard(jax.run)["meta"]["tabs"]]
+    assert tabs == ["overview", "input", "op_profile", "hlo", "memory_viewer", "trace"]
+    # Asked for by name they say why.
+    asked = dashboard.dashboard(jax.run, ["ops", "memory"])
+    assert [(tab["id"], tab["count"], bool(asked[tab["id"]]["empty"])) for tab in asked["meta"]["tabs"]] == [
+        ("ops", None, True),
+        ("memory", None, True),
+    ]
+    counts = {tab["id"]: tab["count"] for tab in dashboard.dashboard(fake.run(device=False))["meta"]["tabs"]}
+    assert (counts["ops"], counts["kernels"]) == (5, None)

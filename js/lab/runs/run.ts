@@ -1,6 +1,6 @@
 /** Runs as the server lists them, and what a person reads of one. */
 
-import { bytesText, count, ms } from "../../lib/format.js";
+import { bytesText, count, ms, num } from "../../lib/format.js";
 
 /** One recording: a file, or a folder with a file for each host. */
 export interface Run {
@@ -142,10 +142,12 @@ export function facts(run: Run): string[] {
 /** "6.20 ms", or "" where there is none. */
 export const stepTime = (run: Run): string => (run.step_ms === null ? "" : ms(run.step_ms));
 
-/** "−12 %" in step time against an earlier run; "" where either is not known. */
+/** "−12 %" in step time against an earlier run, "30×" from ten times on; "" where either is not known. */
 export function changeOf(run: Run, before: Run | undefined): string {
   if (!before?.step_ms || run.step_ms === null) return "";
-  const percent = Math.round((run.step_ms / before.step_ms - 1) * 100);
+  const times = run.step_ms / before.step_ms;
+  if (times >= 10) return `${num(Math.round(times))}×`;
+  const percent = Math.round((times - 1) * 100);
   return `${percent > 0 ? "+" : percent < 0 ? "−" : "±"}${Math.abs(percent)}%`;
 }
 
@@ -194,7 +196,8 @@ export function spoken(run: Run, now: number, busy: boolean, problem = "", chang
     beside(run),
     ago(run.time, now),
     ...facts(run),
-    step && `${step} per step${change ? `, ${change} from the previous run` : ""}`,
+    step &&
+      `${step} per step${change ? `, ${change} ${change.endsWith("×") ? "that of" : "from"} the previous run` : ""}`,
     [head, rest].filter(Boolean).join(": "),
   ]
     .filter(Boolean)

@@ -34,11 +34,13 @@ const frameOf = (el: Element): HTMLElement | null => el.closest<HTMLElement>("[d
 
 /** Calls `fn` whenever the theme of the dashboard, or the colours of its categories, change. */
 export function onTheme(el: Element, signal: AbortSignal, fn: () => void): void {
-  const frame = frameOf(el);
-  if (!frame) return;
   const observer = new MutationObserver(fn);
-  observer.observe(frame, { attributes: true, attributeFilter: ["data-theme", "data-palette"] });
   listen(signal, "abort", () => observer.disconnect());
+  // What is being made now is in the dashboard at the end of the task.
+  queueMicrotask(() => {
+    const frame = signal.aborted ? null : frameOf(el);
+    if (frame) observer.observe(frame, { attributes: true, attributeFilter: ["data-theme", "data-palette"] });
+  });
 }
 
 /** A function that answers with the present colours; asking again costs next to nothing. */

@@ -6,6 +6,7 @@ from typing import Any
 
 from nbprof.display import markup, wording
 from nbprof.tools import register
+from nbprof.tools.header import UNFINISHED
 
 _STEPS_WIDTH = 445
 """Points."""
@@ -39,6 +40,8 @@ def _header(meta: dict[str, Any]) -> str:
     facts = " · ".join(["", *meta["facts"]])
     label = f"<b>nbprof</b> &nbsp; <b>{markup.text(meta['label'])}</b>"
     html = f'<p style="margin:0 0 8px">{label}<span style="{markup.SOFT}">{markup.text(facts)}</span></p>'
+    if meta.get("pending"):
+        html += markup.paragraph(f"<b>{UNFINISHED}</b> If it ends, the rest appears here; if not, nbprof.load opens the recording.")
     if notice := meta["notice"]:
         html += markup.paragraph(f"<b>{markup.text(notice['title'])}</b> {markup.text(notice['text'])}")
         html += markup.code_block(notice.get("code", ""))

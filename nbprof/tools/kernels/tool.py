@@ -23,7 +23,8 @@ TOOL = Tool(
     nothing=payload.nothing,
     has=may_have_kernels,
     label=lambda run: NAMES["kernels"].label.replace("GPU", chip(run)),
-    count=lambda run: len(run.kernels),
+    # What was not recorded is no 0.
+    count=lambda run: len(run.kernels) or None,
     follows=lambda run, bound: bound == "device_compute" and not run.kernels.empty,
     omissions=_omissions,
     static=static.html,

@@ -39,6 +39,11 @@ def payload(run: Run) -> dict[str, Any]:
     }
 
 
+def has(run: Run) -> bool:
+    """Not where compiled programs on the CPU are all that ran: Op profile and HLO & roofline have their ops."""
+    return not _in_programs(run) or not without_idle(run.ops).empty
+
+
 def nothing() -> dict[str, Any]:
     """The part without ops."""
     totals = dict.fromkeys(("device_us", "host_us", "device_idle_us", "host_idle_us"), float("nan"))
@@ -115,6 +120,10 @@ def _sum(ops: pd.DataFrame, where: str) -> float:
     return float(np.nansum(floats(side["self_us"]))) if len(side) else float("nan")
 
 
+def _in_programs(run: Run) -> bool:
+    return not run.activity.has_device and not run.programs.hlo_missing
+
+
 def _empty(run: Run) -> dict[str, Any]:
     if plain := unknown(run, "ops", "No ops in this run"):
         return plain
@@ -124,7 +133,7 @@ def _empty(run: Run) -> dict[str, Any]:
             "text": "The profile has no framework ops: it was recorded without the CPU. Host ops need ProfilerActivity.CPU:",
             "code": "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
         }
-    if not run.activity.has_device and not run.programs.hlo_missing:
+    if _in_programs(run):
         return {
             "title": "The ops of this run are in compiled programs",
             # The view has the link to Op profile below.

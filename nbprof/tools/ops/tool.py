@@ -29,7 +29,9 @@ def _follows(run: Run, bound: str) -> bool:
 TOOL = Tool(
     payload=kept("ops", payload.payload),
     nothing=payload.nothing,
-    count=lambda run: len(payload.without_idle(run.ops)),
+    has=payload.has,
+    # What was not recorded is no 0.
+    count=lambda run: len(payload.without_idle(run.ops)) or None,
     follows=_follows,
     omissions=_omissions,
     figures={"ops": figure.ops},
