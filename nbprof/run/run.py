@@ -30,7 +30,7 @@ from nbprof.analysis.memory import growth, memory
 from nbprof.analysis.memory import ops as memory_ops
 from nbprof.analysis.ops import longest_calls, ops, torch_ops, torch_runtime, xprof_ops
 from nbprof.analysis.steps import backlog, periodic, pods, steps, tpu_cores, warmup, xprof_steps
-from nbprof.core import remedies
+from nbprof.core import remedies, trim
 from nbprof.core.cells import readable
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import RunFiles, SourceFile, some
@@ -139,6 +139,8 @@ class Run(Frames):
         options = {"warmup": left_out, "peaks": given_peaks or None}
         run_cache = open_run_cache(files, {key: value for key, value in options.items() if value is not None}, keep=keep, write=write)
         trace = run_cache.trace(lambda: reader(files)(run_cache.pieces, progress))
+        if trace.receipt.events >= trim.MANY_EVENTS:
+            trim.give_back()
         for note in files.notes:
             trace.receipt.info(note)
         for warning in files.warnings:
@@ -404,6 +406,8 @@ class Run(Frames):
         out = memory.numbered(memory.timeline(self.activity), self.steps, self.hosts)[memory.COLUMNS], memory_ops.frame(self.activity)
         # Only these frames are made of it, and it is as large.
         self.activity.forget("allocations")
+        if self.as_read.receipt.events >= trim.MANY_EVENTS:
+            trim.give_back()
         return out
 
     @cached

@@ -176,11 +176,6 @@ class _Gpus:
         table = self.run.activity.device_ops
         event, op, kind = (table[column].to_numpy(np.int64) for column in ("event", "op", "type"))
         return lookup(event, op, kernels), lookup(event, kind, kernels)
-        event = table["event"].to_numpy(np.int64)
-        at = np.minimum(np.searchsorted(event, kernels), len(event) - 1)
-        known = event[at] == kernels
-        op[known], kind[known] = (table[c].to_numpy(np.int64)[at[known]] for c in ("op", "type"))
-        return op, kind
 
     def _streams(self, gpu: Gpu, process: str, steps: Int64s, kernels: Int64s, paths: dict[str, tuple[list[Int64s], Int64s]]) -> None:
         lanes = self.events.lane[kernels]
