@@ -101,6 +101,8 @@ describe("a run", () => {
     expect(changeOf(at(10), at(10))).toBe("±0%");
     expect(changeOf(at(99), at(10))).toBe("+890%");
     expect(changeOf(at(20_000), at(10))).toBe("2,000×");
+    expect(changeOf(at(1), at(173))).toBe("−99.4%");
+    expect(changeOf(at(1), at(100_000))).toBe("−99.9%");
     for (const [now, before] of [
       [at(null), at(10)],
       [at(10), at(null)],

@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 
 import nbprof
+from nbprof.activity.activity import NEXT_ITEM
 from nbprof.core.errors import CaptureError
 from nbprof.notebook.cell import Show
 from nbprof.profiles.report.static import static_html
@@ -97,3 +98,12 @@ def test_what_could_not_be_recorded_has_no_tab_and_what_was_not_has_no_count() -
     ]
     counts = {tab["id"]: tab["count"] for tab in dashboard.dashboard(fake.run(device=False))["meta"]["tabs"]}
     assert (counts["ops"], counts["kernels"]) == (5, None)
+
+
+def test_the_wait_that_nbprof_times_is_no_host_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = nbprof.load(DATA / "xspace" / "jax_cpu.xplane.pb").run
+    slow = nbprof.load(DATA / "xspace" / "tf_slow.xplane.pb").run.ops.query("where == 'host'").head(2)
+    for names_of, tab in (([NEXT_ITEM], "op_profile"), ([NEXT_ITEM, "MatMul"], "ops")):
+        monkeypatch.setattr(run, "ops", slow.head(len(names_of)).assign(op=names_of))
+        assert register.followed(run, "host_compute") == tab
+        assert register.tool("ops").has(run) == (tab == "ops")

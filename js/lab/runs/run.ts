@@ -147,6 +147,8 @@ export function changeOf(run: Run, before: Run | undefined): string {
   if (!before?.step_ms || run.step_ms === null) return "";
   const times = run.step_ms / before.step_ms;
   if (times >= 10) return `${num(Math.round(times))}×`;
+  // No step takes no time: 100% is not reached by rounding.
+  if (times < 0.01 && times > 0) return `−${Math.floor((1 - times) * 1000) / 10}%`;
   const percent = Math.round((times - 1) * 100);
   return `${percent > 0 ? "+" : percent < 0 ? "−" : "±"}${Math.abs(percent)}%`;
 }

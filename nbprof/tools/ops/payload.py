@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from nbprof.activity.activity import NEXT_ITEM
 from nbprof.analysis.ops import ops as analysis
 from nbprof.tools import rings
 from nbprof.tools.common import by_torch, unknown
@@ -41,7 +42,7 @@ def payload(run: Run) -> dict[str, Any]:
 
 def has(run: Run) -> bool:
     """Not where compiled programs on the CPU are all that ran: Op profile and HLO & roofline have their ops."""
-    return not _in_programs(run) or not without_idle(run.ops).empty
+    return not _in_programs(run) or not of_framework(run.ops).empty
 
 
 def nothing() -> dict[str, Any]:
@@ -93,6 +94,12 @@ def _told(values: pd.Series[Any]) -> bool:
 def without_idle(ops: pd.DataFrame) -> pd.DataFrame:
     """The ops that are work."""
     return ops[ops["type"] != "IDLE"] if len(ops) else ops
+
+
+def of_framework(ops: pd.DataFrame) -> pd.DataFrame:
+    """Those of them that are not the wait that nbprof.steps times."""
+    ops = without_idle(ops)
+    return ops[ops["op"] != NEXT_ITEM] if len(ops) else ops
 
 
 def left_out(run: Run) -> int:

@@ -23,7 +23,7 @@ def _follows(run: Run, bound: str) -> bool:
     if bound == "device_compute" and not run.kernels.empty:
         return False
     where = {"host_compute": "host", "device_compute": "device"}.get(bound)
-    return bool((payload.without_idle(run.ops)["where"] == where).any())
+    return bool((payload.of_framework(run.ops)["where"] == where).any())
 
 
 TOOL = Tool(
