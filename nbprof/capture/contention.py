@@ -71,12 +71,30 @@ def _read() -> _Reading:
     each = psutil.cpu_times(percpu=True)
     cores = [times for at, times in enumerate(each) if mine is None or at in mine]
     own = _used(process)
-    for child in process.children(recursive=True):
+    for child in _children(process.pid):
         # It may have ended meanwhile; then its time is in that of its parent.
         with contextlib.suppress(psutil.Error):
-            own += _used(child)
+            own += _used(psutil.Process(child))
     busy = sum(value for times in cores for name, value in times._asdict().items() if name not in _IDLE and name not in _COUNTED_TWICE)
     return _Reading(time.perf_counter(), len(cores), busy, own, _threads())
+
+
+def _children(process: int) -> list[int]:
+    """The children of a process, and theirs."""
+    if not Path(f"/proc/{process}/task/{process}/children").exists():
+        import psutil
+
+        # It looks through all processes of the machine, which takes as long as a small recording.
+        return [child.pid for child in psutil.Process(process).children(recursive=True)]
+    found: list[int] = []
+    asked = [process]
+    while asked:
+        with contextlib.suppress(OSError):
+            for thread in Path(f"/proc/{asked.pop()}/task").iterdir():
+                new = [int(child) for child in (thread / "children").read_text().split()]
+                found += new
+                asked += new
+    return found
 
 
 def _used(process: Any) -> float:

@@ -7,11 +7,12 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from nbprof import load
 from nbprof.analysis.contention import sentence
-from nbprof.capture.contention import Contention, _between, _Reading
+from nbprof.capture.contention import Contention, _between, _children, _Reading
 from nbprof.sources.recording import CaptureInfo
 from tests.capture.test_load_back import recorded
 
@@ -87,3 +88,18 @@ def test_what_the_sidecar_says_is_checked():
     values = {"cores": 2, "other_cores": "many", "waited_percent": float("nan"), "own_cores": True}
     assert CaptureInfo.from_dict({"contention": values}).contention == {"cores": 2.0}
     assert CaptureInfo.from_dict({"contention": [1]}).contention == {}
+
+
+def test_children_and_theirs_are_those_that_the_system_knows():
+    with subprocess.Popen(["sh", "-c", "sleep 60 & echo begun; wait"], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "begun\n"
+        try:
+            known = {one.pid for one in psutil.Process().children(recursive=True)}
+            assert set(_children(os.getpid())) == known
+            assert child.pid in known
+            assert len(psutil.Process(child.pid).children()) == 1
+        finally:
+            for one in psutil.Process(child.pid).children():
+                one.kill()
+            child.kill()
