@@ -56,66 +56,81 @@ _DETAILS = {
 }
 
 
-def overview(
+def of_steps(
     activity: Activity,
     steps: pd.DataFrame,
-    half: float | None,
-    busy: float | None,
     summary: pd.DataFrame,
+    busy: float | None,
+    dropped: int,
+    *,
+    captures: bool,
+    input_traced: bool,
+) -> dict[str, Any]:
+    """What of the mapping `p.overview` follows from the steps: the verdict with its evidence, and what the program ran on.
+
+    `summary` is that of the steps, `busy` comes from the function of that name, `captures` says whether launches were captured into a
+    graph, `input_traced` whether the profile can tell how long steps wait for input.
+    """
+    mean = summary.set_index("category")["mean_ms"]
+    percent = summary.set_index("category")["percent"]
+    return {
+        **_verdict(activity, steps, mean, percent, dropped, busy, captures=captures),
+        "step_time_ms": _known(mean["step_time"]),
+        "step_time_sd_ms": _known(summary.set_index("category")["sd_ms"]["step_time"]),
+        "input_percent": _known(percent["input"]) if input_traced else None,
+        "device_busy_percent": busy,
+        "device_idle_percent": None if busy is None else max(0.0, 100.0 - busy),
+        "hosts": len(activity.hosts),
+        "devices": len(activity.devices),
+        # What a device is called that is there is not known where nothing of it but its memory was recorded.
+        "device_kind": device_names(activity.devices) or (None if activity.has_device else "CPU"),
+        "framework": activity.framework,
+        "warmup_steps": int(steps["warmup"].astype(bool).sum()) if len(steps) else 0,
+        "steps": len(steps),
+        "environment": environment(activity),
+    }
+
+
+def overview(
+    first: dict[str, Any],
+    activity: Activity,
+    summary: pd.DataFrame,
+    half: float | None,
     ops: pd.DataFrame,
     in_steps: pd.DataFrame,
     eager_us: dict[str, tuple[float, float]],
     kernels: pd.DataFrame,
     memory: pd.DataFrame,
-    dropped: int,
     *,
     functions: pd.DataFrame,
-    captures: bool,
     tf_data: bool,
     input_traced: bool,
 ) -> dict[str, Any]:
     """The mapping `p.overview`: FRAMES.md's keys, the verdict with its evidence, the checks, and the facts of the run.
 
-    `half` is the percent of device compute in 16 bit, `busy` comes from the function of that name, `functions` are those of
-    `checks.functions`, `captures` says whether launches were captured into a graph, `tf_data` whether tf.data worked,
-    `input_traced` whether the profile can tell how long steps wait for input,
+    `first` is what `of_steps` gave, `half` the percent of device compute in 16 bit, `functions` are those of
+    `checks.functions`, `tf_data` says whether tf.data worked,
     `in_steps` are the ops without what was launched before the recording began, `eager_us` the self time of eager runs, and
     of all, by side.
 
     Percentages are 0…100; None where the profile does not hold them. `host_op_percent` and `device_op_percent` count runs of ops, as
     TensorFlow Profiler does; the eager shares are of op self time.
     """
-    mean = summary.set_index("category")["mean_ms"]
+    steps = first["steps"]
     percent = summary.set_index("category")["percent"]
-    out: dict[str, Any] = {
-        **_verdict(activity, steps, mean, percent, dropped, busy, captures=captures),
-        "step_time_ms": _known(mean["step_time"]),
-        "step_time_sd_ms": _known(summary.set_index("category")["sd_ms"]["step_time"]),
-        "input_percent": _known(percent["input"]) if input_traced else None,
-    }
-    out["device_busy_percent"] = busy
-    out["device_idle_percent"] = None if busy is None else max(0.0, 100.0 - busy)
-    out.update(_ops(ops, activity, eager_us))
+    out = {**first, **_ops(ops, activity, eager_us)}
     out["compute_16bit_percent"] = half
     out["compute_32bit_percent"] = None if half is None else 100.0 - half
     out["outside_compilation_percent"] = _outside(ops, activity)
     largest = leading(memory, activity.hosts, on_device=len(activity.device_extents) > 0)
     for key, column in (("peak_memory_bytes", "peak_bytes"), ("memory_capacity_bytes", "capacity_bytes")):
         out[key] = int(largest[column].iloc[0]) if largest[column].notna().any() else None
-    out["hosts"] = len(activity.hosts)
-    out["devices"] = len(activity.devices)
-    # What a device is called that is there is not known where nothing of it but its memory was recorded.
-    out["device_kind"] = device_names(activity.devices) or (None if activity.has_device else "CPU")
-    out["framework"] = activity.framework
-    out["warmup_steps"] = int(steps["warmup"].astype(bool).sum()) if len(steps) else 0
-    out["steps"] = len(steps)
-    out["environment"] = environment(activity)
-    shares = {str(key): _known(value) for key, value in percent.items()} if len(steps) else {}
+    shares = {str(key): _known(value) for key, value in percent.items()} if steps else {}
     out["tf_functions"] = functions
     out["checks"] = checks.checks(shares, out, functions, tf_data=tf_data, input_traced=input_traced, framework=activity.framework)
     out["top_ops_where"] = "device" if (ops["where"] == "device").any() else "host"
-    shown, of_steps = (frame[frame["where"] == out["top_ops_where"]] for frame in (ops, in_steps))
-    out["top_ops"] = _top_ops(shown, of_steps, kernels, len(steps))
+    shown, recorded = (frame[frame["where"] == out["top_ops_where"]] for frame in (ops, in_steps))
+    out["top_ops"] = _top_ops(shown, recorded, kernels, steps)
     return out
 
 

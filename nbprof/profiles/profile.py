@@ -345,7 +345,7 @@ class Profile:
         from nbprof.profiles.report import mimebundle
         from nbprof.tools import dashboard
 
-        if self._payload is not None or (payload := dashboard.early(self.run)) is None:
+        if self._payload is not None or not dashboard.large(self.run) or (payload := dashboard.early(self.run)) is None:
             return None
         return mimebundle.early(payload, height)
 

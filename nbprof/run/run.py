@@ -523,38 +523,66 @@ class Run(Frames):
             return None
         return advice_programs.share_of_16_bit(self.activity)
 
+    @cached
+    def _recorded_summary(self) -> pd.DataFrame:
+        """The summary of the steps as they were recorded: what is not known of input is weighed as none, and said not to be known."""
+        return steps.summary(self._steps_and_share[0])
+
+    @cached
+    def _input_traced(self) -> bool:
+        return input_pipeline.traced(self.activity, self._steps_and_share[0], self.input_ops)
+
+    @persisted
+    def _overview_of_steps(self) -> dict[str, Any]:
+        recorded, _, _, busy = self._steps_and_share
+        out = overview.of_steps(
+            self.activity,
+            recorded,
+            self._recorded_summary,
+            busy,
+            self.as_read.receipt.dropped,
+            captures=stated.captures(self.activity) if self.parts is None else self.stated["captures"],
+            input_traced=self._input_traced,
+        )
+        if out["bound"] == "other" and ITERATIONS in self.activity.traits and self.ascend.verdict["text"]:
+            out |= ascend_verdict.of_marks(out, self.ascend.verdict)
+        return out
+
     @persisted
     def overview_of_files(self) -> dict[str, Any]:
         """The overview without facts about the recording."""
-        # What is not known of input is weighed as none, and said not to be known.
-        recorded, half, _, busy = self._steps_and_share
+        half = self._steps_and_share[1]
         if half is not None and self._share_of_16_bit is not None:
             half = self._share_of_16_bit
         out = overview.overview(
+            self._overview_of_steps,
             self.activity,
-            recorded,
+            self._recorded_summary,
             half,
-            busy,
-            steps.summary(recorded),
             self.ops,
             self.ops_in_steps,
             self._eager_us,
             self.kernels,
             self.memory_summary,
-            self.as_read.receipt.dropped,
             functions=self._functions,
-            captures=stated.captures(self.activity) if self.parts is None else self.stated["captures"],
             tf_data=bool(self.input_ops["category"].isin(input_pipeline.READING).any()) and self.activity.framework != "PyTorch",
-            input_traced=input_pipeline.traced(self.activity, recorded, self.input_ops),
+            input_traced=self._input_traced,
         )
-        if out["bound"] == "other" and ITERATIONS in self.activity.traits and self.ascend.verdict["text"]:
-            out |= ascend_verdict.of_marks(out, self.ascend.verdict)
         return out | device_use.use(self.activity, self.ops_with_idle, self._costs) | tpu_cores.shares(self.pods_cores)
 
     @cached
+    def first_answer(self) -> dict[str, Any]:
+        """What of the overview follows from the steps alone: the first picture waits for nothing else."""
+        return self._as_recorded(self._overview_of_steps)
+
+    @cached
     def answer(self) -> dict[str, Any]:
-        """The overview, but for what the receipt warns of: that takes longer, and the first picture does not wait for it."""
-        out = dict(self.overview_of_files)
+        """The overview, but for what the receipt warns of."""
+        return self._as_recorded(self.overview_of_files)
+
+    def _as_recorded(self, of_files: dict[str, Any]) -> dict[str, Any]:
+        """An overview with what is known of the recording."""
+        out = dict(of_files)
         if self.capture is not None and self.capture.framework:
             out["framework"] = self.capture.framework
             # "TensorFlow 2.21.0, Keras 3.15.1"

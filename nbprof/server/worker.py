@@ -105,7 +105,7 @@ class Desk:
         events = int(profile.run.receipt.events)
         doing = f"Analysing {events:,} events of {path.name}"
         say(doing)
-        if (early := payload.early(self._run)) is not None:
+        if payload.large(self._run) and (early := payload.early(self._run)) is not None:
             show(doing, codec.pack(early))
         answer = codec.pack(payload.dashboard(self._run))
         if state is not None:

@@ -20,18 +20,18 @@ _KINDS = {"-": "removed", "+": "added"}
 
 def by_torch(run: Run) -> bool:
     """Whether PyTorch wrote the profile: its words differ from TensorFlow's."""
-    return "torch" in str(run.answer.get("framework") or "").lower()
+    return "torch" in str(run.first_answer.get("framework") or "").lower()
 
 
 def by_jax(run: Run) -> bool:
     """Whether JAX wrote the profile."""
-    return "jax" in str(run.answer.get("framework") or "").lower()
+    return "jax" in str(run.first_answer.get("framework") or "").lower()
 
 
 def unknown(run: Run, view: str, title: str) -> dict[str, str] | None:
     """Why a view of a trace is empty that no known framework wrote; None where one did."""
     text = run.missing.get(view, "")
-    return {"title": title, "text": text} if text and not run.answer.get("framework") else None
+    return {"title": title, "text": text} if text and not run.first_answer.get("framework") else None
 
 
 def has_device(run: Run) -> bool:

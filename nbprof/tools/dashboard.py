@@ -73,17 +73,20 @@ def spoken(run: Run) -> dict[str, Any]:
     return dashboard(run, told, 0)
 
 
+def large(run: Run) -> bool:
+    """Whether the first picture is there so much sooner than the whole that it is shown."""
+    return run.as_read.receipt.events >= MANY_EVENTS
+
+
 def early(run: Run) -> dict[str, Any] | None:
     """The overview alone, to be shown while the rest is made: verdict, figures, step bar, step chart, but no advice.
 
     Of the receipt it has what was known when the files had been read: how the events hang together takes longer to tell.
 
-    None where that would be no sooner, and of a run that is not looked at there first, or has no steps.
+    None of a run that is not looked at there first, or has no steps.
     """
     tools = register.tools()
-    if run.as_read.receipt.events < MANY_EVENTS or run.steps.empty:
-        return None
-    if register.alone(run) or any(asked(tool.first, run, otherwise=False) for tool in tools.values()):
+    if run.steps.empty or register.alone(run) or any(asked(tool.first, run, otherwise=False) for tool in tools.values()):
         return None
     tab = {"id": "overview", "label": NAMES["overview"].label, "count": None, "flag": None}
     return {
@@ -173,7 +176,7 @@ def _around(run: Run) -> dict[str, Any]:
         "label": label(run),
         "facts": facts(run),
         "created": created(run),
-        "framework": str(run.answer.get("framework") or ""),
+        "framework": str(run.first_answer.get("framework") or ""),
         "has_device": len(run.devices) > 0,
         "notice": notice(run),
         "heads": drawn.heads(),
@@ -194,7 +197,7 @@ def _lines(receipt: Receipt) -> list[dict[str, str]]:
 
 
 def _tab(run: Run, tab: str, tool: Tool) -> dict[str, Any]:
-    bound = run.answer.get("bound")
+    bound = run.first_answer.get("bound")
     flag = bound if bound in BY_KEY and register.followed(run, bound) == tab else None
     return {
         "id": tab,

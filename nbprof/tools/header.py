@@ -46,7 +46,7 @@ def facts(run: Run) -> list[str]:
 def created(run: Run) -> str:
     """When the run was recorded, as `2026-11-21 14:02:31` in local time; empty for a file without a clock of its own."""
     started = run.capture.started if run.capture is not None else ""
-    clock = (run.answer.get("environment") or {}).get("start_time")
+    clock = (run.first_answer.get("environment") or {}).get("start_time")
     if not started and clock:
         started = datetime.fromisoformat(str(clock)).astimezone().isoformat()
     return started.replace("T", " ")[:19]
@@ -58,7 +58,7 @@ def device(run: Run) -> str:
     if not count:
         alone = register.alone(run)
         return (alone.device if alone else "") or "CPU"
-    kind = wording.one_line(str(run.answer.get("device_kind") or "device"))
+    kind = wording.one_line(str(run.first_answer.get("device_kind") or "device"))
     return kind if count == 1 else f"{count} × {kind}"
 
 

@@ -152,5 +152,5 @@ def kept(part: str, make: Callable[[Run], Part]) -> Callable[[Run, int], Part]:
 
 def stored(run: Run, part: str, make: Callable[[Run], Part]) -> Part:
     """A part out of the cache, where the run has one. What it says may also follow from how the run was recorded."""
-    how = f"{run.answer.get('framework')}, {'found' if run.capture is None else 'recorded'}"
+    how = f"{run.first_answer.get('framework')}, {'found' if run.capture is None else 'recorded'}"
     return run.persist(f"view {part}, {how}", partial(make, run))

@@ -36,6 +36,8 @@ def same(one, other, where="value"):
                 same(one.iloc[:, column].tolist(), other.iloc[:, column].tolist(), f"{where}.{one.columns[column]}")
     elif isinstance(one, pd.Series):
         pd.testing.assert_series_equal(one, other, check_exact=True, check_index_type="exact")
+    elif isinstance(one, pd.api.extensions.ExtensionArray):
+        same(pd.Series(one), pd.Series(other), where)
     elif isinstance(one, np.ndarray):
         assert (one.dtype, one.shape) == (other.dtype, other.shape), where
         if one.dtype == object:

@@ -77,8 +77,8 @@ def test_foreign_names_are_shown_and_do_nothing():
     run = fake.run()
     run.source.name = fake.HOSTILE_ATTRIBUTE
     run.source.file = fake.HOSTILE_STYLE
-    run.answer["verdict"] = run.answer["verdict_text"] = fake.HOSTILE
-    run.answer["confidence_evidence"] = [(True, fake.HOSTILE_STYLE)]
+    run.first_answer["verdict"] = run.first_answer["verdict_text"] = fake.HOSTILE
+    run.first_answer["confidence_evidence"] = [(True, fake.HOSTILE_STYLE)]
     made = payload.dashboard(run)
     read = Reader(static_html(made, picture.png(made)))
     assert not FORBIDDEN & set(read.tags)

@@ -108,11 +108,14 @@ def test_the_first_picture_says_what_the_whole_says(path):
     check(early, "Payload")
     for key, name in (("meta", "Meta"), ("overview", "Overview"), ("steps", "Steps")):
         check(early[key], name)
-    later = ("advice", "no_advice", "checks", "run")
+    later = ("advice", "no_advice", "checks", "run", "figures", "top_ops", "top_ops_where")
     assert set(early["overview"]) == set(whole["overview"])
     parts = (early["overview"], early["steps"]), (whole["overview"], whole["steps"])
     said, again = ([{key: value for key, value in part.items() if key not in later} for part in each] for each in parts)
     assert codec.pack({"parts": said}) == codec.pack({"parts": again})
+    assert len(early["overview"]["figures"]) >= 3
+    assert all(figure in whole["overview"]["figures"] for figure in early["overview"]["figures"])
+    assert early["overview"]["top_ops"]["rows"] == 0
     assert early["overview"]["run"] == [row for row in whole["overview"]["run"] if row[0] != "Warnings"]
     assert all(line in whole["meta"]["receipt"] for line in early["meta"]["receipt"])
     assert whole["overview"]["advice"]
@@ -398,7 +401,7 @@ def test_the_typical_step_is_the_one_of_median_length_that_counts():
 def test_the_tab_that_the_verdict_points_to_is_flagged():
     def flags(bound, **kinds):
         run = fake.run(**kinds)
-        run.answer["bound"] = bound
+        run.first_answer["bound"] = bound
         return {tab["id"]: tab["flag"] for tab in payload.dashboard(run)["meta"]["tabs"] if tab["flag"]}
 
     assert flags("input") == {"input": "input"}
@@ -481,7 +484,7 @@ def test_header_facts():
 
 def test_of_very_many_hosts_the_facts_name_the_first():
     run = fake.run()
-    found = [dict(facts(run.source, None, run.overview, run.devices, [f"host{i}" for i in range(count)], 0))["Host"] for count in (2, 1024)]
+    found = [dict(facts(run.source, None, run.overview, run.devices, [f"host{i}" for i in range(count)]))["Host"] for count in (2, 1024)]
     assert found[0] == "host0, host1"
     assert found[1].endswith("host6, host7 and 1,016 more")
 

@@ -65,7 +65,7 @@ def nothing() -> dict[str, Any]:
 
 
 def _empty(run: Run) -> dict[str, Any]:
-    framework = str(run.answer.get("framework") or "")
+    framework = str(run.first_answer.get("framework") or "")
     if plain := unknown(run, "input", "No input ops in this run"):
         return plain
     if by_torch(run):

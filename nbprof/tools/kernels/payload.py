@@ -199,7 +199,7 @@ def _empty(run: Run) -> dict[str, Any]:
             "text": "There was a device, but no kernel ran on it during the recording, or the process may not read its counters.",
         }
     title, text = "No GPU kernels in this run", "The run used the CPU only."
-    framework = str(run.answer.get("framework") or "").lower()
+    framework = str(run.first_answer.get("framework") or "").lower()
     checks = {"tensorflow": "tf.config.list_physical_devices('GPU')", "jax": "jax.devices('gpu')", "torch": "torch.cuda.is_available()"}
     for name, code in checks.items():
         if name in framework:

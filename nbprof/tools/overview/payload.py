@@ -8,6 +8,7 @@ import pandas as pd
 
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY
+from nbprof.schema import frames
 from nbprof.tools import register
 from nbprof.tools.common import bar, bytes_figure, chip, figure, fix_lines, has_device
 from nbprof.tools.names import NAMES
@@ -25,16 +26,19 @@ def payload(run: Run) -> dict[str, Any]:
     advice = [_advice(run, row) for row in run.advice.head(MOST_ADVICE).to_dict("records")]
     return {
         **early(run),
+        "figures": figures(run),
         "advice": advice,
         "no_advice": "" if advice else _no_advice(run),
+        "top_ops": _top_ops(run),
+        "top_ops_where": "host" if run.answer.get("top_ops_where") == "host" else "device",
         "checks": _checks(run, run.answer.get("checks")),
         "run": _facts(run.overview),
     }
 
 
 def early(run: Run) -> dict[str, Any]:
-    """The same as far as it follows from the steps alone: what is advised, and the tabs that it leads to, take longer."""
-    facts = run.answer
+    """The same as far as it follows from the steps alone: the ops, what is advised, and the tabs that it leads to, take longer."""
+    facts = run.first_answer
     bound = facts.get("bound")
     return {
         "bound": bound if bound in BY_KEY else None,
@@ -47,13 +51,13 @@ def early(run: Run) -> dict[str, Any]:
             "level": facts.get("confidence") or "none",
             "evidence": [{"ok": bool(ok), "text": text} for ok, text in facts.get("confidence_evidence") or []],
         },
-        "figures": figures(run),
+        "figures": [_average(run), _waiting(run), *([_busy(run)] if has_device(run) else [_host_compute(run), _rate(facts)])],
         "advice": [],
         "contention": facts.get("contention") or "",
         "probe": {key: facts["probe"][key] for key in ("text", "detail")} if facts.get("probe") else None,
         "no_advice": "What to try first follows when the analysis has ended.",
-        "top_ops": _top_ops(run),
-        "top_ops_where": "host" if facts.get("top_ops_where") == "host" else "device",
+        "top_ops": table(frames.empty("overview.top_ops"), "overview.top_ops", _TOP),
+        "top_ops_where": "device" if has_device(run) else "host",
         "run": _facts(facts),
         "checks": [],
     }
@@ -139,7 +143,7 @@ def _summary(run: Run, category: str) -> dict[Any, Any]:
 
 def _average(run: Run) -> dict[str, Any]:
     row = _summary(run, "step_time")
-    mean, spread = wording.real(run.answer.get("step_time_ms")), wording.real(run.answer.get("step_time_sd_ms"))
+    mean, spread = wording.real(run.first_answer.get("step_time_ms")), wording.real(run.first_answer.get("step_time_sd_ms"))
     note = "no steps" if mean is None else ""
     if (low := wording.real(row.get("min_ms"))) is not None and mean is not None:
         note = f"range {wording.number(low, 2)}–{wording.number(row.get('max_ms'), 2)}" if len(run.steps) > 1 else "one step"
@@ -148,16 +152,16 @@ def _average(run: Run) -> dict[str, Any]:
 
 
 def _waiting(run: Run) -> dict[str, Any]:
-    percent, mean = wording.real(run.answer.get("input_percent")), wording.real(run.answer.get("step_time_ms"))
+    percent, mean = wording.real(run.first_answer.get("input_percent")), wording.real(run.first_answer.get("step_time_ms"))
     note = "no steps" if mean is None else "input was not traced"
     if percent is not None:
         note = f"{wording.number(percent * mean / 100, 2)} ms per step" if mean is not None else ""
-    hot = {"hot": True} if run.answer.get("bound") == "input" else {}
+    hot = {"hot": True} if run.first_answer.get("bound") == "input" else {}
     return figure("input", "Waiting for input", percent, "%", 1, note, **bar(("input", percent)), **hot)
 
 
 def _busy(run: Run) -> dict[str, Any]:
-    percent = run.answer.get("device_busy_percent")
+    percent = run.first_answer.get("device_busy_percent")
     note = "no steps" if run.steps.empty else "not recorded"
     if wording.real(percent) is not None:
         note = f"of step time, mean of {len(run.devices):,} devices" if len(run.devices) > 1 else "of step time"
@@ -303,9 +307,12 @@ def _no_advice(run: Run) -> str:
     return "Nothing found: no rule has evidence of a gain in this run."
 
 
+_TOP = ("rank", "op", "ms_per_step", "percent", "cumulative_percent")
+
+
 def _top_ops(run: Run) -> dict[str, Any]:
     frame = run.answer["top_ops"]
-    keys = ["rank", "op", "ms_per_step", "percent", "cumulative_percent"]
+    keys = [*_TOP]
     if "flops_per_second" in frame.columns and frame["flops_per_second"].notna().any():
         frame = frame.assign(gflops_per_second=floats(frame["flops_per_second"]) / 1e9)
         keys.append("gflops_per_second")
