@@ -33,10 +33,10 @@ from nbprof.tools.ops.accessor import Ops
 from nbprof.tools.pods.accessor import Pods
 from nbprof.tools.steps.accessor import Steps
 from nbprof.tools.torch_ops.accessor import TorchOps
+from nbprof.tools.trace.accessor import TraceView
 
 if TYPE_CHECKING:
     from nbprof.profiles.widget import DashboardWidget
-    from nbprof.tools.trace.accessor import TraceView
 
 
 class Profile:
@@ -188,9 +188,6 @@ class Profile:
     @accessor
     def trace(self) -> TraceView:
         """Every event on its lane."""
-        # Only here is the timeline asked for before it is drawn.
-        from nbprof.tools.trace.accessor import TraceView
-
         return TraceView(self, "trace")
 
     @property

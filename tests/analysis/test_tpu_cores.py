@@ -158,7 +158,7 @@ def test_cores_of_several_hosts_are_told_by_host_and_chip(tmp_path):
     assert cores["note"] == "No core spent time on infeed, outfeed, send, receive or host transfer."
     html = static_html(payload.dashboard(p.run))
     assert "TPU cores" in html
-    assert re.search(r"host-b:0</code></td><td[^>]*>1</td><td[^>]*>10.00</td><td[^>]*>4.00</td><td[^>]*>2.00</td><td[^>]*>3.00</td>", html)
+    assert re.search(r"host-b:0</samp></td><td[^>]*>1</td><td[^>]*>10.00</td><td[^>]*>4.00</td><td[^>]*>2.00</td><td[^>]*>3.00</td>", html)
 
 
 def test_a_report_of_many_cores_holds_their_means(tmp_path, monkeypatch):

@@ -12,7 +12,6 @@ from nbprof.profiles.profile import Profile
 from nbprof.schema.columns import Col
 from nbprof.tools.accessor import View, accessor
 from nbprof.tools.ascend.accessor import Part
-from nbprof.tools.trace.accessor import TraceView
 
 ARGUMENTS = {"trace.range": (0, 100)}
 """What a call needs."""
@@ -63,7 +62,6 @@ def _properties(of: type) -> dict[str, Any]:
 def _returned(function: Any) -> Any:
     """What a function returns; None where that is known to type checkers alone."""
     try:
-        # `Profile` imports the timeline when it is asked for.
-        return typing.get_type_hints(function, localns={"TraceView": TraceView}).get("return")
+        return typing.get_type_hints(function).get("return")
     except NameError:
         return None
