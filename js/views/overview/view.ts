@@ -193,7 +193,9 @@ function topOps(overview: Overview, context: ViewContext): HTMLElement {
       runTag(),
       all > n && link(`All ${num(all)} →`, () => context.go("ops")),
     ),
-    n > 0 ? plainTable(heads, rows) : h("p.dim", context.payload.meta.pending ? "They follow when the analysis has ended." : "No op was recorded."),
+    n > 0
+      ? plainTable(heads, rows)
+      : h("p.dim", context.payload.meta.pending ? "They follow when the analysis has ended." : "No op was recorded."),
     toPrograms(context),
   );
 }
