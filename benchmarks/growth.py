@@ -106,7 +106,7 @@ def opened(path: str) -> dict[str, Any]:
     profile = load(path)
     times.append(time.process_time())
     read = peak()
-    first = dashboard.early(profile.run)
+    first = dashboard.early(profile.run) if dashboard.large(profile.run) else None
     if first is not None:
         mimebundle.early(first, None)
     times.append(time.process_time())

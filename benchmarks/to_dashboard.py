@@ -34,7 +34,7 @@ register.tools()
 imported = now()
 profile = load(sys.argv[1])
 read = now()
-first = dashboard.early(profile.run)
+first = dashboard.early(profile.run) if dashboard.large(profile.run) else None
 if first is not None:
     mimebundle.early(first, None)
 pictured = now()
