@@ -220,7 +220,9 @@ class OpenHandler(Handler):
             nonlocal told
             told = text
             if isinstance(text, Progress) and text.picture:
+                # It is sent once; the sentence is said again at each beat.
                 pictures.append(text)
+                told = str(text)
             news.set()
 
         work = asyncio.get_running_loop().create_task(self.read(places, asked, tell))

@@ -66,7 +66,7 @@ class Opened:
         """Passes on how far it is, to all who wait for it."""
         self.told = text
         if isinstance(text, Progress) and text.picture:
-            self.picture = text
+            self.picture, self.told = text, str(text)
         for tell in list(self.tells):
             tell(text)
 

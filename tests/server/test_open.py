@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from nbprof.display import codec
+from nbprof.server import handlers
 from nbprof.server.handlers import MOST_BYTES, OpenHandler
 from nbprof.server.process import Progress
 from nbprof.server.worker import Desk
@@ -38,23 +39,26 @@ async def test_a_large_profile_shows_its_first_picture_while_the_rest_is_made(pr
 
     async def opens(_place, tell):
         tell(Progress("Analysing it", None, packed["first"]))
-        tell("Still analysing it")
         await asyncio.wait_for(seen.wait(), 30)
         return packed["whole"]
 
-    write = OpenHandler._line
+    write, lines = OpenHandler._line, []
 
     async def notes(self, data):
         await write(self, data)
-        if packed["first"] in data:
+        lines.append(data)
+        # The connection is kept alive by lines that say the same again.
+        if len(lines) == 4:
             seen.set()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(extension.pool, "open", opens)
         patch.setattr(OpenHandler, "_line", notes)
+        patch.setattr(handlers, "_BEAT_S", 0.05)
         status, reply = await open_profile("logs/host-a.xplane.pb")
     assert status == 200, reply.message
     assert [one["meta"]["label"] for one in reply.pictures] == ["first"]
+    assert reply.progress == ["Analysing it"] * 4
     assert reply.payload["meta"]["label"] == "whole"
 
 

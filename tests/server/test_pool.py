@@ -10,6 +10,8 @@ import signal
 import pytest
 
 from nbprof.server import process
+from nbprof.server.pool import Opened
+from nbprof.server.process import Progress
 
 STAND_IN = """
 import os, sys, threading, time
@@ -274,3 +276,14 @@ class TestIdle:
         assert len(running) == 2
         await until(lambda: all(gone(one.pid) for one in running))
         assert not extension.pool.opened
+
+
+def test_who_comes_later_is_shown_the_first_picture_once():
+    one = Opened(place=None)
+    told: list[str] = []
+    one.tells.append(told.append)
+    one.tell(Progress("Analysing it", None, b"picture"))
+    assert one.picture is not None
+    assert one.picture.picture == b"picture"
+    assert (one.told, getattr(one.told, "picture", b"")) == ("Analysing it", b"")
+    assert [one.picture for one in told] == [b"picture"]
