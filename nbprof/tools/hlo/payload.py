@@ -61,7 +61,6 @@ _NO_TENSOR = r"(?<=\[)\[\], |, \[\](?=[,\]])"
 _HOST_MEMORY = "S(5)"
 """How XLA writes the memory space of the host."""
 
-Floats = npt.NDArray[np.float64]
 Made = tuple[pd.DataFrame, dict[str, float | str], Peaks, pd.DataFrame]
 
 
