@@ -356,5 +356,4 @@ def _values(col: Col, values: pd.Series[Any]) -> Any:
 
 
 def _cut(text: object) -> str:
-    said = str(text)
-    return said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"
+    return wording.cut(text, _LONGEST)
