@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 # A test that is slow on a busy machine is no failure. `make test` draws the same examples each time; `make fuzz` draws others.
@@ -42,7 +43,9 @@ LONGEST = [
 gc.disable()
 
 
-def pytest_collection_finish():
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop():
+    # Of the process that hands out the tests, too, which collects none.
     gc.collect()
     gc.freeze()
     gc.enable()
