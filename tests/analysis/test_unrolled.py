@@ -128,11 +128,12 @@ def test_the_finding_of_a_recording(tmp_path, count):
         assert "**49** instructions in all" in text
 
 
-def on_the_cpu(folder, *instructions, ran="dot.1"):
-    """Three steps of JAX in which a program ran on the CPU."""
+def on_the_cpu(folder, *instructions, loop=0):
+    """Three steps of JAX in which a program ran on the CPU, with another op that a loop of it repeats so often."""
     host = PlaneWriter("/host:CPU")
-    said = {"hlo_op": ran, "hlo_module": "jit_step", "program_id": 7}
-    events = [host.event(ran, k * 10 * MS, 5 * MS, **said, run_id=k, device_ordinal=0) for k in range(3)]
+    said = {"hlo_module": "jit_step", "program_id": 7, "device_ordinal": 0}
+    ran = [("dot.1", 0, 2 * MS), *(("tanh.1", (2000 + 10 * i) * MS // 1000, MS // 200) for i in range(loop))]
+    events = [host.event(op, k * 10 * MS + at, length, **said, hlo_op=op, run_id=k) for k in range(3) for op, at, length in ran]
     host.line("python", [host.event("PjitFunction(step)", k * 10 * MS, 6 * MS) for k in range(3)], line_id=1)
     host.line("tf_XLAEigen/1", events, line_id=2)
     program = hlo.program("jit_step", hlo.computation("main", *instructions), ident=7)
@@ -170,3 +171,10 @@ def test_rows_of_the_largest_product_on_the_cpu(tmp_path, instructions, rows):
 def test_of_a_device_rows_are_not_asked_for(tmp_path):
     program = hlo.program("jit_step", hlo.computation("main", X, W, FEW), ident=7)
     assert most_rows(tpu(tmp_path, [("dot.1", 50, "dot", TERA, 1)], program).run.activity) is None
+
+
+def test_an_op_of_a_loop_does_not_make_many_programs_of_one(tmp_path):
+    """Thirty time steps in a lax.scan are one program a step."""
+    run = on_the_cpu(tmp_path, X, W, FEW, instr("tanh.1", "tanh", f32(5, 32), 9, (3,)), loop=30).run
+    assert len(run.activity.cpu_ops) == 3 * 31
+    assert run._evidence().programs_per_step == 1.0

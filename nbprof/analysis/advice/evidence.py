@@ -288,11 +288,14 @@ def _mean(steps: pd.DataFrame, column: str) -> float | None:
 
 
 def _programs_per_step(activity: Activity, steps: pd.DataFrame) -> float | None:
-    """How many programs a host runs per step on each device; a program ran as often as its most frequent op. None without programs."""
+    """How many programs a host runs per step on each device: a program ran as often as its rarest op, as loops repeat others.
+
+    None without programs.
+    """
     parts = hlo.ran(activity)[0]
     if activity.framework != "JAX" or not len(parts) or not len(steps):
         return None
-    runs = parts.groupby(["host", "program", "module"])["runs"].max().groupby("host").sum()
+    runs = parts.groupby(["host", "program", "module"])["runs"].min().groupby("host").sum()
     return float(runs.sum()) / len(steps) / max(len(activity.devices) / len(activity.hosts), 1.0)
 
 
