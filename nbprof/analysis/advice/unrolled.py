@@ -58,8 +58,9 @@ def find(activity: Activity) -> Unrolled | None:
     measured, _ = hlo.measured(activity)
     if not len(measured):
         return None
-    host, ident = measured.groupby(["host", "program"], sort=False)["own"].sum().idxmax()
-    program: Program | None = activity.programs.program(int(host), int(ident))
+    own = measured.groupby(["host", "program"], sort=False, as_index=False)["own"].sum()
+    most = own.iloc[int(own["own"].to_numpy().argmax())]
+    program: Program | None = activity.programs.program(int(most["host"]), int(most["program"]))
     if program is None:
         return None
     try:
