@@ -39,6 +39,8 @@ LONGEST = [
 def pytest_configure():
     # In the environment, so that it holds in every process that a test starts.
     os.environ["NBPROF_CACHE"] = "0"
+    # TensorFlow decides by the CPU's instructions whether it takes oneDNN and its allocator, which is the one that records allocations.
+    os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"
     # Whoever runs tests in the background has Ctrl-C turned off, for every process started here too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
