@@ -22,7 +22,7 @@ from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.memory.modules import Named
 from nbprof.analysis.steps.periodic import Periodic
-from nbprof.analysis.steps.steps import COPIED, counted
+from nbprof.analysis.steps.steps import COPIED, counted, waiting_percent
 from nbprof.analysis.sweep import covered_before, flatten
 from nbprof.core.errors import ReadError
 from nbprof.core.trace import Int64s
@@ -141,6 +141,8 @@ class Evidence:
         Input in percent of step time without the first step of each host, in which a pipeline may only start.
     first_calls : mapping
         By host and pipeline of tf.data: how long its first call took, ms.
+    waiting_percent : float
+        Share of step time in which the host waits for a device that runs nothing; 0 where that is not known.
     copied_ms, copied_bytes : float, optional
         Copies to devices that steps wait for, per step; bytes of all copies to devices.
     iterators : mapping
@@ -174,6 +176,7 @@ class Evidence:
     later_input_percent: float | None = None
     first_calls: Mapping[tuple[str, str], float] = field(default_factory=dict)
     copied_ms: float | None = None
+    waiting_percent: float = 0.0
     copied_bytes: float | None = None
     iterators: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
     iterator_functions: Mapping[str, float] = field(default_factory=dict)
@@ -259,6 +262,7 @@ def gather(
         later_input_percent=_later_input(steps),
         first_calls=_first_calls(calls),
         copied_ms=_mean(steps, "host_to_device_ms"),
+        waiting_percent=waiting_percent(steps),
         copied_bytes=_mean(steps, COPIED["H2D"]),
         iterators=activity.iterator_params,
         iterator_functions=activity.iterator_functions,

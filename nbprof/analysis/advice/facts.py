@@ -201,7 +201,12 @@ class Facts:
     @property
     def maybe_input(self) -> bool:
         """Whether little input was recorded, but unexplained time may be input."""
-        return input_class(self.percent["input"], self.percent["other"])[1] == "potential"
+        return input_class(self.percent["input"], self.unexplained_percent)[1] == "potential"
+
+    @property
+    def unexplained_percent(self) -> float:
+        """Share of step time in which nothing was recorded: `other` without the time in which the host waits for a device."""
+        return max(0.0, self.percent["other"] - self.evidence.waiting_percent)
 
 
 def named(kernels: pd.DataFrame, pattern: re.Pattern[str], *, hit: bool = True) -> pd.DataFrame:
