@@ -97,6 +97,8 @@ class Read:
 
 More = Callable[[Sequence[parallel.Group], Sequence[str]], "tuple[dict[parallel.Group, bytes], list[Missing]]"]
 """Reads files in groups, now or again: for what is asked for later."""
+Soon = Callable[[Sequence[parallel.Group], Sequence[str]], None]
+"""Has them read meanwhile, for what is asked for next."""
 
 
 class Parts:
@@ -107,14 +109,14 @@ class Parts:
     files : RunFiles
     together : sequence of Group
         The groups in which files are read.
-    more : callable
-        Reads them; see `More`.
+    more, soon : callable
+        Read them; see `More` and `Soon`.
     whole : bool
         Read what a tab asks for at once with the answer.
     """
 
-    def __init__(self, files: RunFiles, together: Sequence[parallel.Group], more: More, *, whole: bool) -> None:
-        self._more = more
+    def __init__(self, files: RunFiles, together: Sequence[parallel.Group], more: More, soon: Soon, *, whole: bool) -> None:
+        self._more, self._soon = more, soon
         few = len(files.files) <= parallel.MANY
         whens = (FIRST, REST, SOME) if few else (FIRST, REST) if whole else (FIRST,)
         data, self.missing = more([(number,) for number in range(len(files.files))] if few else together, whens)
@@ -130,6 +132,8 @@ class Parts:
         # A host without a clock stands at its own start, as where all are read at once.
         self.late_ms = [(one["epoch_ns"] - self.epoch_ns) / 1e6 if one["epoch_ns"] else 0.0 for one in self.read]
         self._read: dict[str, Read] = dict.fromkeys(whens, Read(partials, self.groups, self._own, self.late_ms))
+        if REST in whens:
+            self._ahead()
 
     @property
     def names(self) -> list[str]:
@@ -149,20 +153,34 @@ class Parts:
             A file is not there any more.
         """
         if when not in self._read:
-            places = {SOME: self._typical, PROGRAMS: self._first_with_programs, LARGEST: self._largest}
-            self._read[when] = self._again() if when == REST else self._some(places[when](), when)
+            self._read[when] = self._again() if when == REST else self._some(when)
         return self._read[when]
 
     def _again(self) -> Read:
-        return Read(self._asked(self._together, REST), self.groups, self._own, self.late_ms)
+        out = Read(self._asked(self._together, REST), self.groups, self._own, self.late_ms)
+        self._ahead()
+        return out
 
-    def _some(self, places: Sequence[int], when: str) -> Read:
+    def _ahead(self) -> None:
+        """Whoever asks for the rest draws the tabs, which ask for these next: they are read while the first frames are made."""
+        for when in (*([LARGEST] if self._peaks else []), SOME):
+            if when not in self._read:
+                self._soon(self._alone(self._places(when)), (when,))
+
+    def _some(self, when: str) -> Read:
         """Some hosts, each by itself."""
-        partials = self._asked([(self.numbers[at],) for at in places], when)
+        places = self._places(when)
+        partials = self._asked(self._alone(places), when)
         names, own = self.names, [name for group in self._own for name in group]
         epochs = [one[_READ]["epoch_ns"] for one in partials]
         late = [(epoch - self.epoch_ns) / 1e6 if epoch else 0.0 for epoch in epochs]
         return Read(partials, [[names[at]] for at in places], [[own[at]] for at in places], late)
+
+    def _places(self, when: str) -> list[int]:
+        return {SOME: self._typical, PROGRAMS: self._first_with_programs, LARGEST: self._largest}[when]()
+
+    def _alone(self, places: Sequence[int]) -> list[parallel.Group]:
+        return [(self.numbers[at],) for at in places]
 
     def _asked(self, together: Sequence[parallel.Group], when: str) -> list[Partial]:
         data, missing = self._more(together, (when,))
@@ -185,7 +203,13 @@ class Parts:
 
     def _largest(self) -> list[int]:
         """The host with the highest peak of memory."""
-        return [int(combine.memory_summaries(self.values("memory_summary"), self)["peak_host"].iloc[0])]
+        return self._peaks[:1]
+
+    @cached_property
+    def _peaks(self) -> list[int]:
+        """The hosts of the allocators whose peak is known, the highest first."""
+        summary = combine.memory_summaries(self.values("memory_summary"), self)
+        return [int(host) for host in summary["peak_host"].dropna()] if len(summary) else []
 
     def receipt(self) -> Receipt:
         """What was read of all hosts, and what was skipped."""
@@ -291,9 +315,12 @@ class CombinedRun(Run):
         def more(together: Sequence[parallel.Group], whens: Sequence[str]) -> tuple[dict[parallel.Group, bytes], list[Missing]]:
             return parallel.read(files, together, (capture, given_peaks, tuple(whens)), readers, progress)
 
+        def soon(together: Sequence[parallel.Group], whens: Sequence[str]) -> None:
+            parallel.ahead(files, together, (capture, given_peaks, tuple(whens)), readers)
+
         readers = parallel.Readers(workers)
         whole = whole or len(files.files) <= _AT_ONCE or by_name(files.format).slow
-        hosts = _Later(lambda: Parts(files, parallel.groups(len(files.files), workers), more, whole=whole))
+        hosts = _Later(lambda: Parts(files, parallel.groups(len(files.files), workers), more, soon, whole=whole))
         trace = run_cache.trace(lambda: without_events(hosts.parts))
         for note in files.notes:
             trace.receipt.info(note)

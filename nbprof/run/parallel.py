@@ -45,6 +45,9 @@ class Missing:
 Group = tuple[int, ...]
 """Files that are read together, by their numbers: what they cost beside their bytes is paid once."""
 
+How = tuple[Any, ...]
+"""What `many.partial` takes beside files."""
+
 
 def groups(files: int, workers: Workers | None) -> list[Group]:
     """The files of a run in groups of neighbours, several for each worker, so that none is long at work when all others are done.
@@ -64,11 +67,11 @@ def groups(files: int, workers: Workers | None) -> list[Group]:
 def read(
     files: RunFiles,
     together: Sequence[Group],
-    how: tuple[Any, ...],
+    how: How,
     readers: Readers,
     progress: Callable[[str], None] | None,
 ) -> tuple[dict[Group, bytes], list[Missing]]:
-    """The partials of some groups of files, and the files that could not be read; `how` is what `many.partial` takes beside files.
+    """The partials of some groups of files, and the files that could not be read; what was asked for `ahead` is not read again.
 
     Where a group cannot be read, its files are read one by one.
 
@@ -85,14 +88,8 @@ def read(
     errors: dict[int, Exception] = {}
     began = told = time.perf_counter()
     with shown(progress) as tell, readers.executor(len(files.files)) as executor:
-
-        def ask(group: Group) -> Future[bytes]:
-            future = executor.submit(hosts, __version__, some(files, group), *how)
-            asked[future] = group
-            return future
-
-        asked: dict[Future[bytes], Group] = {}
-        waiting = {ask(group) for group in together}
+        asked = readers.expected(together, how) or _asked(executor, files, together, how)
+        waiting = set(asked)
         try:
             while waiting:
                 ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -102,7 +99,9 @@ def read(
                         done[group] = future.result()
                     except (ReadError, MemoryError, WorkerEndedError) as error:
                         if len(group) > 1:
-                            waiting |= {ask((number,)) for number in group}
+                            more = _asked(executor, files, [(number,) for number in group], how)
+                            asked |= more
+                            waiting |= set(more)
                             continue
                         errors[group[0]] = error
                         missing[group[0]] = Missing(files.files[group[0]].name, _reason(error))
@@ -121,6 +120,20 @@ def read(
     if not done and errors:
         raise errors[min(errors)]
     return dict(sorted(done.items())), [missing[number] for number in sorted(missing)]
+
+
+def ahead(files: RunFiles, together: Sequence[Group], how: How, readers: Readers) -> None:
+    """Have workers read what will be asked for next, while this process goes on with what it has.
+
+    One process alone does not: it would only wait here instead of then.
+    """
+    with readers.executor(len(files.files)) as executor:
+        if not isinstance(executor, _Here):
+            readers.expect(together, how, _asked(executor, files, together, how))
+
+
+def _asked(executor: Executor, files: RunFiles, together: Sequence[Group], how: How) -> dict[Future[bytes], Group]:
+    return {executor.submit(hosts, __version__, some(files, group), *how): group for group in together}
 
 
 def hosts(version: str, files: RunFiles, *how: Any) -> bytes:
@@ -166,6 +179,19 @@ class Readers:
     def __init__(self, workers: Workers | None) -> None:
         self._workers = workers
         self._own: Executor | None = None
+        self._expected: list[tuple[list[Group], How, dict[Future[bytes], Group]]] = []
+
+    def expect(self, together: Sequence[Group], how: How, asked: dict[Future[bytes], Group]) -> None:
+        """Keeps what was asked for ahead until somebody waits for it."""
+        self._expected.append((list(together), how, asked))
+
+    def expected(self, together: Sequence[Group], how: How) -> dict[Future[bytes], Group] | None:
+        """What was asked for ahead, once; None if it was not."""
+        for at, (groups, known, asked) in enumerate(self._expected):
+            if groups == list(together) and known == how:
+                del self._expected[at]
+                return asked
+        return None
 
     @contextmanager
     def executor(self, files: int) -> Iterator[Executor]:
@@ -189,7 +215,10 @@ class Readers:
         yield given
 
     def close(self, *, wait: bool = False) -> None:
-        """Ends our own processes, whatever they are at."""
+        """Ends our own processes, whatever they are at, and wants nothing more of those of others."""
+        while self._expected:
+            for future in self._expected.pop()[-1]:
+                future.cancel()
         if self._own is not None:
             self._own.shutdown(wait=wait, cancel_futures=True)
             self._own = None

@@ -59,14 +59,15 @@ def dashboard(
     if not views and (alone := register.alone(run)):
         shown = alone.tabs
     payload: dict[str, Any] = {}
-    for done, (tab, tool) in enumerate(tools.items(), 1):
+    # The overview last: of many hosts, other processes make its advice while the rest is drawn.
+    for done, (tab, tool) in enumerate(sorted(tools.items(), key=lambda one: one[0] == "overview"), 1):
         if progress is not None and (tab in wanted or tool.always):
             progress(f"analysing, {done} of {len(tools)}: {NAMES[tab].label}")
         payload |= asked(tool.beside, run, otherwise={})
         there = tab in wanted or tool.always
         payload[tab] = asked(tool.payload, run, most, otherwise=_of_one_host(tool)) if there else _left_out(tool)
     # Last, because it states how long the analysis took.
-    return {"meta": meta(run, shown, most), **payload}
+    return {"meta": meta(run, shown, most), "overview": payload.pop("overview"), **payload}
 
 
 def spoken(run: Run) -> dict[str, Any]:

@@ -143,21 +143,26 @@ def test_a_profile_without_programs(tmp_path):
         viewer["jit_step"]
 
 
+def test_of_equal_hosts_each_program_is_listed_once_though_two_have_one_name():
+    both = small(), small(allocated=4 * KIB)
+    found = memory_modules.named([Module("jit_step(8)", 8, data, host) for host in range(3) for data in both], ["a", "b", "c"])
+    assert {name: one.hosts for name, one in found.items()} == {"jit_step(8)": ["a", "b", "c"], "jit_step(8) on a": ["a", "b", "c"]}
+
+
 def test_programs_of_several_hosts_are_told_apart_only_where_they_differ():
     same, other = small(), small(allocated=4 * KIB)
     modules = [Module("jit_step(8)", 8, data, host) for host, data in enumerate([same, same, other, other])]
     found = memory_modules.named(modules, ["a", "b", "c", "d"])
     assert {name: one.hosts for name, one in found.items()} == {
         "jit_step(8)": ["a", "b"],
-        "jit_step(8) on c": ["c"],
-        "jit_step(8) on d": ["d"],
+        "jit_step(8) on c": ["c", "d"],
     }
     twice = memory_modules.named([Module("j", 1, bytes([i]), 0) for i in range(3)], ["a"])
     assert list(twice) == ["j", "j on a", "j on a (2)"]
     times = {("a", 8): 1.5, ("b", 8): 2.5}
     frame = memory_modules.frame(found, times).set_index("module")
     assert frame["time_ms"].tolist()[0] == 4
-    assert frame["hosts"].tolist() == [2, 1, 1]
+    assert frame["hosts"].tolist() == [2, 2]
     assert pd.isna(frame.loc["jit_step(8) on c", "time_ms"])
 
 

@@ -20,6 +20,7 @@ from nbprof.core.errors import NbprofError, ReadError
 from nbprof.profiles.load import load, read
 from nbprof.run import many, parallel
 from nbprof.run.processes import Processes, WorkerEndedError
+from nbprof.sources.locate import Ways, find
 from tests.support import pods
 from tests.support.xspace import PlaneWriter, xspace
 
@@ -193,6 +194,49 @@ def test_all_is_read_in_one_pass_where_that_is_sooner(tmp_path, monkeypatch, for
     monkeypatch.setattr(parallel, "read", lambda *args: (passes.append(args[2][-1]), reading(*args))[1])
     assert len(read(tmp_path / "job", executor=1, whole=whole).device_time.frame)
     assert passes == ([("first", "rest")] if expected == 1 else [("first",), ("rest",)])
+
+
+class Counting(parallel._Here):
+    """An executor that keeps what it was asked for: when values are made, and of which files."""
+
+    def __init__(self):
+        self.asked = []
+
+    def submit(self, fn, /, *args, **kwargs):
+        _, files, *how = args
+        self.asked.append((how[-1], [piece.name for piece in files.files]))
+        return super().submit(fn, *args, **kwargs)
+
+
+def test_what_tabs_ask_for_next_is_asked_for_as_soon_as_it_is_known(tmp_path, monkeypatch):
+    pods.write(tmp_path / "job", RANKS, 6, form="xspace")
+    executor = Counting()
+    # Alone, our own process asks for nothing ahead; an executor of somebody else does.
+    monkeypatch.setattr(parallel, "_Here", type("Other", (), {}))
+    profile = read(tmp_path / "job", executor=executor, whole=True)
+    ahead = [files for when, files in executor.asked if when == ("some",)]
+    assert len(ahead) == parallel.MANY
+    assert all(len(files) == 1 for files in ahead)
+    before = len(executor.asked)
+    _ = profile.advice
+    # Neither missed nor read again.
+    assert len(executor.asked) == before
+
+
+def test_what_was_asked_for_ahead_is_not_read_for_a_run_that_is_gone(tmp_path):
+    pods.write(tmp_path / "job", RANKS, 6, form="xspace")
+    files = find(tmp_path / "job", None, Ways({}, 1 << 30, None))
+    with ThreadPoolExecutor(1) as one:
+        go = threading.Event()
+        one.submit(go.wait, 10)
+        readers = parallel.Readers(one)
+        parallel.ahead(files, [(3,), (5,)], (None, None, ("some",)), readers)
+        assert readers.expected([(3,)], (None, None, ("some",))) is None
+        (_, _, asked) = readers._expected[0]
+        readers.close()
+        go.set()
+        assert all(future.cancelled() for future in asked)
+        assert readers.expected([(3,), (5,)], (None, None, ("some",))) is None
 
 
 def test_errors_of_a_process_are_those_of_the_function():

@@ -260,7 +260,7 @@ def segments(done: Work, activity: Activity, trace: Trace, window: Window) -> pd
     """The path through a window, in time order: the columns of `p.device_time.critical_path_pieces`."""
     walk = _Walk(done, activity, trace, window)
     walk.run()
-    parts = [_of_devices(walk, done, activity, trace), *_of_threads(walk, activity, trace)]
+    parts = [_of_devices(walk, done, activity, trace), _of_threads(walk, activity, trace)]
     parts.append(_plain([p for p in walk.pieces if p[0] == "unknown"]))
     parts = [part for part in parts if len(part)]
     if not parts:
@@ -307,23 +307,22 @@ def _of_devices(walk: _Walk, done: Work, activity: Activity, trace: Trace) -> pd
     )
 
 
-def _of_threads(walk: _Walk, activity: Activity, trace: Trace) -> list[pd.DataFrame]:
+def _of_threads(walk: _Walk, activity: Activity, trace: Trace) -> pd.DataFrame:
     """Pieces on threads, cut into what ran innermost."""
     by_lane: dict[int, list[tuple[int, int]]] = {}
     for what, lane, first, last in walk.pieces:
         if what == "host":
             by_lane.setdefault(lane, []).append((first, last))
     if not by_lane:
-        return []
-    seen = Innermost(activity, trace)
-    out = []
+        return pd.DataFrame(columns=_BARE)
+    seen, names = Innermost(activity, trace), trace.lanes["thread"].tolist()
+    parts = []
     for lane, spans in by_lane.items():
         # Backwards as the walk went.
         begin, end = (np.array(column, np.int64)[::-1] for column in zip(*spans, strict=True))
         cut = seen.cut(lane, begin, end)
-        cut["where"] = str(trace.lanes["thread"].iloc[lane])
-        out.append(cut[_BARE])
-    return out
+        parts.append({**cut, "where": np.full(len(cut["kind"]), str(names[lane]), object)})
+    return pd.DataFrame({column: np.concatenate([part[column] for part in parts]) for column in _BARE})
 
 
 def summary(pieces: pd.DataFrame) -> pd.DataFrame:

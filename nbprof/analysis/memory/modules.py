@@ -42,16 +42,20 @@ def named(modules: Iterable[Module], hosts: list[str]) -> dict[str, Named]:
     """The compiled programs of a trace by name.
 
     A program that several machines recorded is there once. Different ones of the same name, as machines with programs of their own have,
-    are told apart by the machine: `jit_step(8) on host1`.
+    are told apart by the machine that is the first with it: `jit_step(8) on host1`.
     """
     out: dict[str, Named] = {}
+    variants: dict[tuple[str, bytes], Named] = {}
     for module in modules:
         host = hosts[module.host] if 0 <= module.host < len(hosts) else str(module.host)
-        name, number = module.title, 1
-        while (known := out.get(name)) is not None and known.module.data != module.data:
-            name = f"{module.title} on {host}" + (f" ({number})" if number > 1 else "")
-            number += 1
-        out.setdefault(name, Named(name, module)).hosts.append(host)
+        known = variants.get((module.title, module.data))
+        if known is None:
+            name, number = module.title, 1
+            while name in out:
+                name = f"{module.title} on {host}" + (f" ({number})" if number > 1 else "")
+                number += 1
+            known = out[name] = variants[module.title, module.data] = Named(name, module)
+        known.hosts.append(host)
     return out
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from nbprof.activity.activity import Activity
 from nbprof.core.trace import Int64s, Trace
@@ -39,8 +40,11 @@ class Innermost:
             out[calls["event"].to_numpy(np.int64)[kinds[calls["kind"].to_numpy(np.int64)]]] = True
         return out
 
-    def cut(self, lane: int, begin: Int64s, end: Int64s) -> pd.DataFrame:
-        """Spans of one thread, in time order and apart, cut where its innermost event changes: `kind name op _start _end` (ps)."""
+    def cut(self, lane: int, begin: Int64s, end: Int64s) -> dict[str, npt.NDArray[Any]]:
+        """Spans of one thread, in time order and apart, cut where its innermost event changes: `kind name op _start _end` (ps).
+
+        Arrays, as a thread of many has few: frames of so few rows would take longer to make than to compute.
+        """
         events = self.trace.events
         low, high = np.searchsorted(events.lane, [lane, lane + 1])
         start = events.start[low:high]
@@ -70,16 +74,15 @@ class Innermost:
         kind[self.waits[who] & (who >= 0)] = "wait"
         names, code = self.trace.names, events.name
         named = np.where((kind == "op") | (kind == "input"), op, who)
-        out = pd.DataFrame(
-            {
-                "kind": kind,
-                "name": np.where(named >= 0, names[code[np.maximum(named, 0)]], ""),
-                "op": np.where((op >= 0) & (kind != "op") & (kind != "input"), names[code[np.maximum(op, 0)]], ""),
-                "_start": from_,
-                "_end": to,
-            }
-        )
-        return out[out["_end"] > out["_start"]]
+        out = {
+            "kind": kind,
+            "name": np.where(named >= 0, names[code[np.maximum(named, 0)]], ""),
+            "op": np.where((op >= 0) & (kind != "op") & (kind != "input"), names[code[np.maximum(op, 0)]], ""),
+            "_start": from_,
+            "_end": to,
+        }
+        some = to > from_
+        return {column: values[some] for column, values in out.items()}
 
     def _op(self, who: Int64s) -> Int64s:
         """The innermost op that each event is or is in, -1."""

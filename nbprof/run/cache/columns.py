@@ -24,7 +24,7 @@ def frame(value: pd.DataFrame, put: Put) -> dict[str, Any]:
     return {
         "columns": encode(value.columns, put),
         "index": encode(value.index, put),
-        "v": [_column(value.iloc[:, i], put) for i in range(value.shape[1])],
+        "v": [_column(column, put) for _, column in value.items()],
         "attrs": encode(dict(value.attrs), put),
     }
 
@@ -102,7 +102,7 @@ def _column(column: pd.Series | pd.Index, put: Put) -> dict[str, Any]:
         return {"k": "masked", "d": str(dtype), "v": encode(data, put), "m": encode(mask, put)}
     if isinstance(dtype, pd.StringDtype):
         missing = "NA" if dtype.na_value is pd.NA else "nan"
-        return {"k": "string", "storage": dtype.storage, "na": missing, "v": _objects(np.asarray(array.astype(object)), put)}
+        return {"k": "string", "storage": dtype.storage, "na": missing, "v": _objects(np.asarray(array, object), put)}
     if isinstance(dtype, np.dtype) and dtype.kind == "O":
         return {"k": "object", "v": _objects(array.to_numpy(), put)}
     if isinstance(dtype, np.dtype) and dtype.kind in _NUMPY_DTYPES:
