@@ -13,9 +13,10 @@ import pandas as pd
 from nbprof.activity.activity import SERVING, Activity
 from nbprof.analysis import hlo
 from nbprof.analysis.advice import programs as advice_programs
-from nbprof.analysis.advice import step_code
+from nbprof.analysis.advice import step_code, unrolled
 from nbprof.analysis.advice.programs import Work
 from nbprof.analysis.advice.step_code import StepCode
+from nbprof.analysis.advice.unrolled import Unrolled
 from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.memory.memory import leading
@@ -119,6 +120,8 @@ class Evidence:
         Runs of compiled programs per step of a host, for JAX.
     code : StepCode
         Of how the step is written.
+    unrolled : Unrolled, optional
+        Layers of the main program that a Python loop wrote out.
     placed : Placed, optional
     spread : Spread, optional
         Of device compute.
@@ -158,6 +161,7 @@ class Evidence:
     compiling: int | None = None
     programs_per_step: float | None = None
     code: StepCode = field(default_factory=StepCode)
+    unrolled: Unrolled | None = None
     placed: Placed | None = None
     spread: Spread | None = None
     straggler: Straggler | None = None
@@ -242,6 +246,7 @@ def gather(
         compiling=int(counted(steps)["compile_ms"].gt(0).sum()) if len(steps) else None,
         programs_per_step=_programs_per_step(activity, steps),
         code=step_code.gather(activity, steps),
+        unrolled=unrolled.find(activity),
         placed=_placed(activity, ops, kernels, len(steps)),
         spread=spread(pods),
         straggler=straggler(stragglers),
@@ -283,11 +288,14 @@ def _mean(steps: pd.DataFrame, column: str) -> float | None:
 
 
 def _programs_per_step(activity: Activity, steps: pd.DataFrame) -> float | None:
-    """How many programs a host runs per step on each device; a program ran as often as its most frequent op. None without programs."""
+    """How many programs a host runs per step on each device: a program ran as often as its rarest op, as loops repeat others.
+
+    None without programs.
+    """
     parts = hlo.ran(activity)[0]
     if activity.framework != "JAX" or not len(parts) or not len(steps):
         return None
-    runs = parts.groupby(["host", "program", "module"])["runs"].max().groupby("host").sum()
+    runs = parts.groupby(["host", "program", "module"])["runs"].min().groupby("host").sum()
     return float(runs.sum()) / len(steps) / max(len(activity.devices) / len(activity.hosts), 1.0)
 
 
