@@ -174,6 +174,8 @@ export interface Overview {
   probe?: { text: string; detail: string } | null;
   /** Set where only this part is shown: `p.advice` in a cell. */
   only?: "advice";
+  /** Set where no known framework wrote the trace: what follows from steps and ops is left out. */
+  plain?: true;
   /** rank, op, type, ms_per_step, percent, cumulative_percent; where known gflops_per_second */
   top_ops: Table;
   top_ops_where: "device" | "host";

@@ -377,6 +377,12 @@ class Names:
 
 UNKNOWN_PRECISION = "unknown precision"
 """One of `Activity.traits`: neither kernels nor their names state the types of their inputs."""
+UNKNOWN_EAGER = "unknown eager runs"
+"""One of `Activity.traits`: whether what ran on devices was launched op by op or out of a compiled program is not recorded."""
+UNKNOWN_COPIES = "unknown copies"
+"""One of `Activity.traits`: the recording has no copy, and does not tell whether copies were recorded."""
+PLAIN = "plain trace"
+"""One of `Activity.traits`: no framework or recorder that nbprof knows wrote the trace: it has lanes, events and counters, and no more."""
 SHAPES = "shapes of inputs"
 """One of `Activity.traits`: the shapes of the inputs of PyTorch's ops were recorded."""
 ITERATIONS = "iterations of a graph"
@@ -461,7 +467,7 @@ class Activity:
     given_peaks : peaks of the devices that a person gave, by the names of `nbprof.activity.given_peaks.KEYS`; they stand in `devices` too
     tables : what Ascend's profilers state in tables, by kind, see `nbprof.core.trace.Table`; {} of any other format
     traits : what the program was seen to use or do that advice is about: "DataParallel", "gloo: 12", "out of memory: 1",
-        `UNKNOWN_PRECISION`, `ITERATIONS`, `SERVING`
+        `UNKNOWN_PRECISION`, `UNKNOWN_EAGER`, `UNKNOWN_COPIES`, `PLAIN`, `ITERATIONS`, `SERVING`
     """
 
     hosts: list[str]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import CATEGORIES, SERVING, Activity, device_names
+from nbprof.activity.activity import CATEGORIES, PLAIN, SERVING, Activity, device_names
 from nbprof.analysis.advice import checks
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.steps import step_count
@@ -17,6 +17,8 @@ from nbprof.analysis.sweep import covered_before, flatten
 
 # Of time without a recorded cause, when the host waits in at least half of it.
 _STALLED = "in {p}% of step time the host waits for the device, which runs nothing"
+# Of a recording without ops.
+_UNRECORDED = "in {p}% of step time nothing ran on a device, and what the host did is not recorded"
 # Below this share of the step no class is called the bottleneck.
 SINGLE_BOTTLENECK_PERCENT = 35.0
 # Steps that cover less than this part of the time from the first to the last leave something of the loop out.
@@ -84,7 +86,7 @@ def of_steps(
         "hosts": len(activity.hosts),
         "devices": len(activity.devices),
         # What a device is called that is there is not known where nothing of it but its memory was recorded.
-        "device_kind": device_names(activity.devices) or (None if activity.has_device else "CPU"),
+        "device_kind": device_names(activity.devices) or (None if activity.has_device or PLAIN in activity.traits else "CPU"),
         "framework": activity.framework,
         "warmup_steps": int(steps["warmup"].astype(bool).sum()) if len(steps) else 0,
         "steps": len(steps),
@@ -107,11 +109,12 @@ def overview(
     tf_data: bool,
     input_traced: bool,
     waiting: float,
+    waits_traced: bool,
 ) -> dict[str, Any]:
     """The mapping `p.overview`: FRAMES.md's keys, the verdict with its evidence, the checks, and the facts of the run.
 
     `first` is what `of_steps` gave, `half` the percent of device compute in 16 bit, `functions` are those of
-    `checks.functions`, `tf_data` says whether tf.data worked,
+    `checks.functions`, `tf_data` says whether tf.data worked, `waits_traced` whether more is known of input than copies,
     `waiting` is what `waiting_percent` gave,
     `in_steps` are the ops without what was launched before the recording began, `eager_us` the self time of eager runs, and
     of all, by side.
@@ -133,9 +136,16 @@ def overview(
         # That the host waits for the device is recorded: it is neither Python nor input.
         shares["other"] = other - waiting
     out["tf_functions"] = functions
-    serving = SERVING in activity.traits
     out["checks"] = checks.checks(
-        shares, out, functions, tf_data=tf_data, input_traced=input_traced, framework=activity.framework, serving=serving
+        shares,
+        out,
+        functions,
+        tf_data=tf_data,
+        input_traced=input_traced,
+        waits_traced=waits_traced,
+        host_traced=activity.has_host_ops,
+        framework=activity.framework,
+        serving=SERVING in activity.traits,
     )
     out["top_ops_where"] = "device" if (ops["where"] == "device").any() else "host"
     shown, recorded = (frame[frame["where"] == out["top_ops_where"]] for frame in (ops, in_steps))
@@ -267,20 +277,31 @@ def _ops(ops: pd.DataFrame, activity: Activity, eager_us: dict[str, tuple[float,
     out: dict[str, float | None] = {}
     count = ops.groupby("where")["occurrences"].sum()
     total = float(count.sum())
-    for where, recorded in (("host", activity.has_host_ops), ("device", activity.has_device)):
+    # What no op was recorded of on the host is no 100 % on the device.
+    for where, recorded in (("host", activity.has_host_ops), ("device", activity.has_device and activity.has_host_ops)):
         out[f"{where}_op_percent"] = 100 * float(count.get(where, 0)) / total if total and recorded else None
         eager, self_time = eager_us[where]
         calls, time = activity.eager_calls
         if where == "host" and calls > count.get(where, 0):
             # Most of the program is eager ops of which only the calls were recorded.
             eager, self_time = eager + time / 1e6, self_time + time / 1e6
-        out[f"eager_{where}_percent"] = 100 * eager / self_time if self_time else None
+        out[f"eager_{where}_percent"] = _known(100 * eager / self_time) if self_time else None
     return out
 
 
 def _verdict(
     activity: Activity, steps: pd.DataFrame, mean: pd.Series, percent: pd.Series, dropped: int, busy: float | None, *, captures: bool
 ) -> dict[str, Any]:
+    if PLAIN in activity.traits:
+        open_ = "steps, ops, kernels or allocations" if "kernels" in activity.missing else "steps, ops or allocations"
+        return {
+            "bound": None,
+            "verdict": "Plain trace",
+            "verdict_text": "no framework that nbprof knows wrote it",
+            "verdict_detail": f"Which of its events are {open_} is not known; the trace view shows them all.",
+            "confidence": "none",
+            "confidence_evidence": [],
+        }
     shares = {c: _known(percent[c]) or 0.0 for c in CATEGORIES}
     if not len(steps):
         return {
@@ -340,6 +361,8 @@ def _verdict(
     if bound == "input" and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2:
         why = "the step waits until its data is copied from host memory to the device"
     second = max((c for c in CATEGORIES if c != bound), key=lambda c: shares[c])
+    if bound == "other" and word != "Stalled" and not activity.has_host_ops:
+        text, why = _UNRECORDED, "no call of the device's runtime that launches, copies or waits was recorded in that time"
     captures = captures and bound == "compile"
     if captures:
         why = "launches are captured into a graph within the step, which is done once"

@@ -26,6 +26,7 @@ def command(against: str | None, tokens: int, redact: bool, **which: Any) -> Non
         else:
             from nbprof.profiles.comparison import Comparison
 
-            before = source.opened(tell, [against], storage_options=which["storage_options"], executor=which["executor"])
+            how = {key: which[key] for key in ("storage_options", "executor", "graph_capture")}
+            before = source.opened(tell, [against], **how)
             text = brief(Comparison([before, profile]), tokens, redact=redact)
     click.echo(text, nl=False)

@@ -45,6 +45,7 @@ INTERRUPTED, CLOSED_PIPE = 130, 141
 
 
 _RANK = re.compile(r"p\.rank\((\d+)\)")
+_CAPTURE = re.compile(r"\bgraph_capture\b(?= (?:is for|a trace))")
 
 
 class Commands(click.Group):
@@ -80,7 +81,7 @@ class Commands(click.Group):
             sys.stdout.flush()
         except NbprofError as error:
             # In Python a host is opened by a call, here by an option.
-            said = _RANK.sub(r"--rank \1", str(error))
+            said = _CAPTURE.sub("--graph-capture", _RANK.sub(r"--rank \1", str(error)))
             click.echo(f"nbprof: {said}", err=True)
             code = BAD
         except click.ClickException as error:

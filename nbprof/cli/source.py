@@ -29,6 +29,13 @@ storage = click.option(
 _READING = (
     click.option("--rank", "--host", "rank", metavar="N|NAME", help="Of several hosts only this one, whole: its rank or its name."),
     click.option("--executor", type=click.IntRange(min=1), metavar="N", help="Read the files of several hosts in N processes."),
+    click.option(
+        "--graph-capture",
+        "graph_capture",
+        metavar="PATH",
+        multiple=True,
+        help="Of PyTorch: another trace, in which the CUDA or HIP graphs were captured that this run replays. Can be repeated.",
+    ),
     storage,
 )
 
@@ -68,14 +75,16 @@ def opened(
     rank: str | None = None,
     executor: int | None = None,
     storage_options: Sequence[str] = (),
+    graph_capture: Sequence[str] = (),
 ) -> Profile:
-    """The profile that is meant; several paths are the hosts of one run."""
+    """The profile that is meant; several paths are the hosts of one run, several of `graph_capture` those of one recording."""
     from nbprof.profiles.load import read
 
     # Three digits are more runs than anybody counts; a date is a name.
     which = int(run) if run is not None and re.fullmatch(r"-?\d{1,3}", run) else run
     source = paths[0] if len(paths) == 1 else list(paths)
-    profile = read(source, which, tell, storage_options=keys(storage_options), executor=executor)
+    captures = list(graph_capture) or None
+    profile = read(source, which, tell, storage_options=keys(storage_options), executor=executor, graph_capture=captures)
     if count := newest_of(profile):
         click.echo(f"nbprof: {paths[0]} has {count:,} runs, and the newest was read: {profile.run.source.name}", err=True)
     if rank is None:

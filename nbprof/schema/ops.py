@@ -34,7 +34,9 @@ _OPS = [
         "percent",
         1,
     ),
-    Col("eager", "bool", "", "Eager", "Whether any run was eager, not in a graph or compiled.", "bool", None),
+    Col(
+        "eager", "bool", "", "Eager", "Whether any run was eager, not in a graph or compiled; NA where that was not recorded.", "bool", None
+    ),
 ]
 _FOLDED = [
     count("ops", "Ops", "Number of ops."),

@@ -9,7 +9,9 @@ CATEGORIES = [
     ms("device_compute_ms", "Device compute", "Kernels other than communication, on the device."),
     ms("device_to_device_ms", "Device to device", "Copies between devices or within one."),
     ms("device_collectives_ms", "Device collectives", "Collective communication kernels (NCCL, RCCL)."),
-    ms("host_compute_ms", "Host compute", "Ops on the host while nothing of higher priority runs."),
+    ms(
+        "host_compute_ms", "Host compute", "Ops on the host while nothing of higher priority runs; NA where no op of the host was recorded."
+    ),
     ms("kernel_launch_ms", "Kernel launch", "The host prepares or launches kernels while the device is idle."),
     ms("input_ms", "Input", "Waiting for the next batch, or copying it to the device; NA where nothing traced input."),
     ms("output_ms", "Output", "Copies from the device to the host."),

@@ -15,7 +15,11 @@ SCHEMA: dict[str, list[Col]] = {
         us("host_total_us", "Host total µs", "Total duration."),
         us("host_avg_us", "Host avg µs", "Total time divided by calls."),
         part("host_self_fraction", "Host self %", "Share of the host self time of all rows."),
-        us("device_self_us", "Device self µs", "Time of the kernels, copies and fills that the op itself launched."),
+        us(
+            "device_self_us",
+            "Device self µs",
+            "Time of the kernels, copies and fills that the op itself launched; NA where no ops were recorded.",
+        ),
         us("device_total_us", "Device total µs", "Time of the kernels, copies and fills that the op and its nested ops launched."),
         us("device_avg_us", "Device avg µs", "Device total time divided by calls."),
         part("device_self_fraction", "Device self %", "Share of the device self time of all rows."),

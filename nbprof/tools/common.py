@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.activity.activity import NATIVE
+from nbprof.activity.activity import NATIVE, PLAIN
 from nbprof.display import wording
 
 if TYPE_CHECKING:
@@ -33,6 +33,11 @@ def unknown(run: Run, view: str, title: str) -> dict[str, str] | None:
     """Why a view of a trace is empty that no known framework wrote; None where one did."""
     text = run.missing.get(view, "")
     return {"title": title, "text": text} if text and (run.first_answer.get("framework") or "") in ("", *NATIVE) else None
+
+
+def plain(run: Run) -> bool:
+    """Whether a trace has lanes, events and counters and no more: no framework or recorder that nbprof knows wrote it."""
+    return PLAIN in run.activity.traits and run.capture is None
 
 
 def has_device(run: Run) -> bool:

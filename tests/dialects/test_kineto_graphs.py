@@ -7,8 +7,10 @@ import re
 import pytest
 
 import nbprof
+from nbprof.cli.main import BAD, UNKNOWN
 from nbprof.core.errors import NbprofError
 from nbprof.schema import frames
+from tests.cli.support import answer, call
 from tests.data.record import HERE as DATA
 from tests.support.graphs import Call, Graphed, layers
 from tests.support.kineto import Kineto, profile
@@ -228,3 +230,22 @@ def test_the_call_that_launched_the_graph_keeps_its_own_op(tmp_path):
     launches = run.activity.launches
     assert {names[op] for op in launches["op"]} == {"cuda::replay"}
     assert sorted(names[op] for op in launches["came_of"]) == sorted(one.op for one in calls)
+
+
+def test_the_command_takes_captures_of_other_traces(tmp_path):
+    calls = layers(2)
+    before, after = Graphed(), Graphed()
+    before.capture(calls)
+    for _ in range(2):
+        after.replay(calls, 5)
+    (tmp_path / "capture.pt.trace.json").write_bytes(before.encode())
+    (tmp_path / "replay.pt.trace.json").write_bytes(after.encode())
+    replay, given = tmp_path / "replay.pt.trace.json", ("--graph-capture", tmp_path / "capture.pt.trace.json")
+    alone = {row["op"] for row in answer("frame", replay, "kernels.graph_nodes")["rows"]}
+    assert alone == {""}
+    told = [row["op"] for row in answer("frame", replay, "kernels.graph_nodes", *given)["rows"]]
+    assert told == [op for _, op, _, _ in captured(calls)]
+    for command in (("summary", replay), ("brief", replay, "--against", replay), ("compare", replay, replay)):
+        call(*command, *given, code=UNKNOWN if command[0] == "compare" else 0)
+    refused = call("summary", replay, "--graph-capture", replay, code=BAD).stderr
+    assert "replay has no capture of a graph: give --graph-capture a trace" in refused

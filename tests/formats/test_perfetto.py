@@ -565,4 +565,25 @@ def test_a_trace_with_queues_of_gpus_is_none_of_the_cpu_only(tmp_path: Path) -> 
     ]
     assert profile.run.activity.devices["device"].tolist() == [0, 1]
     assert "· CPU" not in str(profile)
-    assert "on the queues of a GPU" in str(profile.receipt)
+    # The stage is one of compute, so that it is a kernel; which steps and ops there are is not told.
+    assert profile.kernels.by_name()[["kernel", "occurrences"]].to_numpy().tolist() == [["Compute", 3]]
+    row = profile.kernels.frame.iloc[0]
+    assert (row["grid"], row["block"], row["occurrences"]) == ("64,1,1", "128,1,1", 3)
+    assert profile.kernels.frame["uses_tensor_core"].isna().all()
+    assert "kernels" not in profile.run.missing
+    assert [tab["id"] for tab in profile.payload()["meta"]["tabs"]] == ["trace", "overview", "kernels", "device_time"]
+
+
+def test_stages_that_are_not_called_compute_are_no_kernels(tmp_path: Path) -> None:
+    out = Recording()
+    head = out.packet(flags=CLEARED)
+    head.interned_data.gpu_specifications.add(iid=1, name="draw", category=1)
+    head.interned_data.gpu_specifications.add(iid=2, name="other")
+    for at, stage in ((1000, 1), (2000, 2)):
+        event = out.packet(at, flags=NEEDS).gpu_render_stage_event
+        event.event_id, event.duration, event.hw_queue_iid, event.stage_iid = at, 500, 2, stage
+    (tmp_path / "run.pftrace").write_bytes(out.bytes())
+    profile = nbprof.load(tmp_path / "run.pftrace")
+    assert profile.kernels.frame.empty
+    assert "on the queues of a GPU" in profile.run.missing["kernels"]
+    assert [tab["id"] for tab in profile.payload()["meta"]["tabs"]] == ["trace", "overview"]

@@ -33,11 +33,12 @@ function verdict(overview: Overview, bar: HTMLElement): HTMLElement {
       h("h2", h("em", { class: css }, text ? `${word}:` : word), text && ` ${text}`),
       h("p", detail),
     ),
-    h(
-      "div.evid.of-run",
-      h("h3", `Confidence: ${level}`, h("span.conf", { "aria-hidden": "true" }, ...dashes)),
-      h("ul", ...evidence.map((item) => h("li", { class: item.ok ? undefined : "no" }, item.text))),
-    ),
+    !overview.plain &&
+      h(
+        "div.evid.of-run",
+        h("h3", `Confidence: ${level}`, h("span.conf", { "aria-hidden": "true" }, ...dashes)),
+        h("ul", ...evidence.map((item) => h("li", { class: item.ok ? undefined : "no" }, item.text))),
+      ),
     bar,
   );
 }
@@ -230,10 +231,27 @@ function stepSection(context: ViewContext, side: HTMLElement): HTMLElement {
   return section;
 }
 
+function facts({ run }: Overview): HTMLElement {
+  return h("dl.env", ...run.flatMap(([label, value]) => [h("dt", label), h("dd", value)]));
+}
+
 export const render: View = (el, context) => {
   const { overview, steps } = context.payload;
   if (overview.only) {
     el.append(nextSteps(overview, context));
+    return;
+  }
+  if (overview.plain) {
+    el.append(
+      verdict(
+        overview,
+        h(
+          "p.more",
+          link("Trace →", () => context.go("trace")),
+        ),
+      ),
+      h("section", heading("Run"), facts(overview)),
+    );
     return;
   }
   const bar = h("div.wide");
@@ -242,8 +260,7 @@ export const render: View = (el, context) => {
   const section = stepSection(context, side);
   el.append(verdict(overview, bar), strip, section, nextSteps(overview, context));
   if (overview.code) el.append(codeSection(overview.code));
-  const run = h("dl.env", ...overview.run.flatMap(([label, value]) => [h("dt", label), h("dd", value)]));
-  el.append(h("section.split.b", topOps(overview, context), h("div", heading("Run"), run)));
+  el.append(h("section.split.b", topOps(overview, context), h("div", heading("Run"), facts(overview))));
 
   if (steps.empty) {
     bar.remove();

@@ -47,6 +47,12 @@ class Check(NamedTuple):
 UNTRACED = "Input was not traced: the profile has no input pipeline, no data loader and no nbprof.steps() loop."
 
 
+def copies_statement(input_percent: float) -> str:
+    """Of input that takes little of steps as far as it is known, where only copies to the device are recorded of it."""
+    part = "less than 0.1%" if input_percent < NONE_PERCENT else f"{input_percent:.1f}%"
+    return f"Copies to the device take {part} of step time; what else steps wait for was not recorded."
+
+
 def level(percent: float | None, moderate: float, high: float = np.inf) -> str:
     """`high`, `moderate` or `no`; `unknown` if not measured."""
     if percent is None or np.isnan(percent):
@@ -101,6 +107,8 @@ def checks(
     *,
     tf_data: bool,
     input_traced: bool = True,
+    waits_traced: bool = True,
+    host_traced: bool = True,
     framework: str = "",
     serving: bool = False,
 ) -> pd.DataFrame:
@@ -118,6 +126,10 @@ def checks(
         Whether tf.data did any work in the profile.
     input_traced : bool
         Whether the profile can tell how long steps wait for input.
+    waits_traced : bool
+        Whether that is more than how long they wait for copies to the device.
+    host_traced : bool
+        Whether ops of the host were recorded.
     framework : str
         PyTorch and JAX have their own wording.
     serving : bool
@@ -127,7 +139,7 @@ def checks(
     torch = "torch" in framework.lower()
     steps = percent.get("input") is not None and not np.isnan(percent["input"] or 0.0)
     rows = (
-        [*_of_steps(percent, tf_data, input_traced, serving)]
+        [*_of_steps(percent, tf_data, input_traced, waits_traced, host_traced, serving)]
         if steps
         else [Check(c, np.nan, "unknown", NO_STEPS, "overview") for c in _OF_STEPS]
     )
@@ -158,7 +170,9 @@ _OF_LOOPS = ("input", "all_others_as_input", "eager_host", "eager_device")
 _OF_STEPS = ("input", "all_others_as_input", "output", "device_collectives", "kernel_launch", "all_others")
 
 
-def _of_steps(percent: Mapping[str, float | None], tf_data: bool, input_traced: bool, serving: bool) -> list[Check]:
+def _of_steps(
+    percent: Mapping[str, float | None], tf_data: bool, input_traced: bool, waits_traced: bool, host_traced: bool, serving: bool
+) -> list[Check]:
     share = {key: np.nan if value is None else float(value) for key, value in percent.items()}
     waits, other = share["input"], share["other"]
     how = input_class(waits, other)[1]
@@ -177,12 +191,15 @@ def _of_steps(percent: Mapping[str, float | None], tf_data: bool, input_traced: 
     ]
     if not input_traced:
         rows[0] = Check("input", np.nan, "unknown", UNTRACED, "input")
+    elif not waits_traced and rows[0].level == "no":
+        rows[0] = Check("input", waits, "unknown", copies_statement(waits), "input")
     launch = _part("kernel_launch", share["kernel_launch"], PART_MODERATE, PART_HIGH, "goes to preparing and launching kernels")
     if tf_data and launch.level in ("high", "moderate"):
         text = "tf.data threads may interfere: try the environment variable TF_GPU_THREAD_MODE=gpu_private."
         launch = launch._replace(statement=f"{launch.statement} {text}")
     rows.append(launch)
-    others = _part("all_others", other, PART_MODERATE, PART_HIGH, "is outside any recorded op, launch or copy: often Python")
+    what = "is outside any recorded op, launch or copy: often Python" if host_traced else "is outside any recorded call, kernel or copy"
+    others = _part("all_others", other, PART_MODERATE, PART_HIGH, what)
     if as_input != "no":
         others = others._replace(level="no", statement="Counted as possible input above.")
     rows.append(others)

@@ -241,6 +241,9 @@ def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, enqueu
         if how != "potential":
             place = "unknown"
             out |= {"bound": place, "level": place, "statement": checks.UNTRACED}
+    elif how == "no" and not waits_traced(activity, table):
+        place = "unknown"
+        out |= {"bound": place, "level": place, "statement": checks.copies_statement(waits or 0.0)}
     time = {str(kind): float(us) for kind, us in (table.groupby("category")["self_ms"].sum() * 1000).items()}
     ratio, source = _enqueue_ratio(used, enqueued)
     parts = scaled(time, ratio)
@@ -276,6 +279,12 @@ def traced(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame) -> bool
     """
     states = ITERATIONS in activity.traits or (activity.devices["kind"] == "TPU").any()
     return bool(states or len(table) or steps["input_ms"].sum() > 0)
+
+
+def waits_traced(activity: Activity, table: pd.DataFrame) -> bool:
+    """Whether the profile can tell of more input than copies to the device, which is all that some recorders know of it."""
+    states = ITERATIONS in activity.traits or (activity.devices["kind"] == "TPU").any()
+    return bool(states or "input" not in activity.missing or (table["category"] != "enqueue").any())
 
 
 def copy_level(percent: float) -> str:

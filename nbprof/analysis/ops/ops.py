@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity.activity import Activity
+from nbprof.activity.activity import UNKNOWN_EAGER, Activity
 from nbprof.activity.given_peaks import KEYS, ON_CHIP
 from nbprof.analysis.ops import self_time
 from nbprof.analysis.steps import backlog
@@ -122,10 +122,16 @@ def in_steps(activity: Activity) -> pd.DataFrame:
 
 
 def eager_us(activity: Activity, host_rows: pd.DataFrame) -> dict[str, tuple[float, float]]:
-    """Self time of runs that were eager, and of all, by side; of an op of which some runs were compiled the others alone are eager."""
+    """Self time of runs that were eager (NaN: not known), and of all, by side.
+
+    Of an op of which some runs were compiled the others alone are eager.
+    """
     out = {}
     for where, rows in (("device", activity.device_ops), ("host", host_rows)):
         own = rows["own"].to_numpy(np.int64)
+        if where == "device" and UNKNOWN_EAGER in activity.traits:
+            out[where] = float("nan"), float(own.sum()) / 1e6
+            continue
         out[where] = float(own[rows["eager"].to_numpy(np.bool_)].sum()) / 1e6, float(own.sum()) / 1e6
     return out
 
@@ -177,6 +183,8 @@ def with_rates(sides: list[Side], activity: Activity, *, as_xprof: bool = False)
     if not len(device):
         return sides
     of_kernels, on = device["of_kernels"].to_numpy(np.float64), device["on_tensor_cores"].to_numpy(np.float64)
+    if UNKNOWN_EAGER in activity.traits:
+        device = device.assign(eager=pd.array([pd.NA] * len(device), dtype="boolean"))
     device = device.assign(tensor_core_fraction=np.divide(on, of_kernels, out=np.full(len(device), np.nan), where=of_kernels > 0))
     memory = HBM if as_xprof else main_memory(activity)
     return [Side("device", _rates(device, *peaks(activity, as_xprof), memory, as_xprof), sides[0].idle), *sides[1:]]
@@ -386,7 +394,7 @@ def _rows(side: Side, with_idle: bool, most: int) -> pd.DataFrame:
             "avg_self_us": ops["own"] / occurrences / 1e6,
             "self_fraction": share,
             "cumulative_fraction": share.cumsum(),
-            "eager": ops["eager"].astype(bool),
+            "eager": ops["eager"].astype("boolean" if ops["eager"].isna().any() else bool),
             **{column: ops[column] for column in RATES if column in ops},
         }
     )

@@ -36,7 +36,9 @@ def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
     if not len(table):
         # Every profile of another framework: to group nothing takes a tenth of the time in which a small one opens.
         return frames.empty("torch_ops.frame").assign(**{key: pd.Series(dtype=object) for key in KEYS[by]})
-    kept, facts = _runs(table, activity.has_device)
+    # Work is counted for the op that launched it: without ops it counts for none.
+    on_device = activity.has_device and activity.has_host_ops
+    kept, facts = _runs(table, on_device)
     rows = table.loc[kept, ["kind", "op", "shape", "stack"]].reset_index(drop=True)
     keys = ["kind", "op"]
     if by == "shapes":
@@ -57,7 +59,7 @@ def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
     ).reset_index()
     out[_SUMS[1:]] /= 1e6
     out = _shares(out)
-    if not activity.has_device:
+    if not on_device:
         out[[f"device_{part}" for part in ("self_us", "total_us", "avg_us", "self_fraction")]] = np.nan
     out["op"] = activity.ops.values[out["op"]] if len(out) else out["op"].astype(object)
     out["kind"] = _KINDS[out["kind"]]
@@ -74,7 +76,7 @@ def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
         paths = _module_paths(activity)
         out["module"] = [paths[code] or None for code in out["module"].tolist()]
         out = _same_path(out, columns)
-    return _in_order(out, columns, has_device=activity.has_device)
+    return _in_order(out, columns, has_device=on_device)
 
 
 _SUMS = ["calls", "host_self_us", "host_total_us", "device_self_us", "device_total_us"]
@@ -150,7 +152,7 @@ def modules(activity: act.Activity) -> pd.DataFrame:
     out = host.join(device)
     out["first"] = first.reindex(out.index)
     out.index = paths[out.index]
-    return _typed(_tree(out, activity.has_device), columns, "torch_ops.modules")
+    return _typed(_tree(out, activity.has_device and activity.has_host_ops), columns, "torch_ops.modules")
 
 
 def _tree(out: pd.DataFrame, has_device: bool) -> pd.DataFrame:

@@ -24,6 +24,7 @@ from nbprof.activity.activity import (
     HOST_WAIT_DEVICE,
     ITERATIONS,
     SERVING,
+    UNKNOWN_COPIES,
     UNKNOWN_PRECISION,
     Activity,
     text_column,
@@ -48,6 +49,7 @@ for _cls, _category in CATEGORY_OF_CLASS.items():
 
 _OF_DEVICE = ("device_compute_ms", "device_to_device_ms", "device_collectives_ms", "kernel_launch_ms", "output_ms", "host_to_device_ms")
 _OF_HOST = ("host_compute_ms", "kernel_launch_ms")
+_OF_COPIES = ("device_to_device_ms", "output_ms", "host_to_device_ms")
 
 
 def frame(activity: Activity, work: pd.DataFrame | None = None, warmup: int | None = None) -> pd.DataFrame:
@@ -268,7 +270,13 @@ def _steps_of(
     silent: tuple[str, ...] = () if recorded else _OF_DEVICE
     marked = ((markers["host"] == host) & (markers["device"] < 0)).any()
     silent += () if marked or (device < 0).any() else _OF_HOST
-    spent |= {column: np.full(len(group), np.nan) for column in silent if not spent[column].any()}
+    silent += _OF_COPIES if UNKNOWN_COPIES in activity.traits else ()
+    if not activity.has_host_ops:
+        # Calls of a device's runtime are all that is known of the host: that is not what it computed, but time without a known cause.
+        silent += ("kernel_launch_ms",) if not len(activity.calls) else ()
+        spent["other_ms"] = spent["other_ms"] + spent["host_compute_ms"]
+        spent["host_compute_ms"] = np.full(len(group), np.nan)
+    spent |= {column: np.full(len(group), np.nan) for column in silent if not np.nansum(spent[column])}
     return pd.DataFrame(
         {
             "host": activity.hosts[host],

@@ -147,6 +147,7 @@ def plain(trace: Trace) -> act.Activity:
     lanes["device"] = -1
     lanes["lane"] = np.arange(len(lanes))
     out = act.Activity(hosts=trace.hosts)
+    out.traits = {act.PLAIN}
     what = "This is a plain trace, not written by a framework that nbprof knows"
     out.missing = {
         "steps": f"{what}, so it has no steps. Its events are in the trace view.",

@@ -54,10 +54,6 @@ _DEVICE = re.compile(r"(?!CPU\b)([A-Z][A-Z\d]*) \d+")
 
 _NO_STREAMS = ("Queue ", "Copies ")
 
-_NO_STREAMS = ("Queue ", "Copies ")
-
-_NO_STREAMS = ("Queue ", "Copies ")
-
 HOST, STREAM, NOTES, SYNCS, AROUND = range(5)
 _SIDES = 8
 _SIDE = np.zeros(13, np.uint8)

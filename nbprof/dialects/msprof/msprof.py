@@ -287,7 +287,8 @@ class _Ascend:
         return out
 
     def _traits(self) -> set[str]:
-        out = set() if self.work.typed else {act.UNKNOWN_PRECISION}
+        # Tasks do not say whether an op or a graph launched them.
+        out = {act.UNKNOWN_EAGER} | (set() if self.work.typed else {act.UNKNOWN_PRECISION})
         if any(msprof_steps.iterations(self.trace, host) is not None for host in range(len(self.trace.hosts))):
             out.add(act.ITERATIONS)
         return out

@@ -1,17 +1,22 @@
 """Turns the Trace of a Perfetto file into the activity tables.
 
 Slices in the categories of a framework that nbprof knows are read as that framework's, as those of Chrome traces are; of all other traces
-the lanes, events and counters are shown, with the hardware queues of GPUs as lanes of devices.
+the lanes, events and counters are shown, with the hardware queues of GPUs as lanes of devices. Stages of work on these that the driver
+calls compute are kernels (`InternedGpuRenderStageSpecification.RenderStageCategory` in Perfetto's gpu_render_stage_event.proto); what it
+calls graphics, or nothing, is not known to be one.
 """
 
 from __future__ import annotations
 
 import re
 
+import numpy as np
 import pandas as pd
 
 from nbprof.activity import activity as act
-from nbprof.core.trace import Trace
+from nbprof.core.factorize import unique_rows
+from nbprof.core.trace import Int32s, Int64s, Trace
+from nbprof.dialects import tensorcores
 from nbprof.dialects.environment import environment
 from nbprof.dialects.kineto import kineto
 
@@ -36,4 +41,50 @@ def interpret(trace: Trace) -> act.Activity:
         devices = used[["host", "device"]].drop_duplicates().sort_values(["host", "device"])
         out.devices = devices.assign(kind="GPU", name="GPU").reindex(columns=act.DEVICES).astype(object).reset_index(drop=True)
         out.devices["device"] = pd.to_numeric(out.devices["device"])
+        rows = _compute(trace)
+        if len(rows):
+            _kernels(trace, rows, out)
+            out.missing = {view: text for view, text in out.missing.items() if view != "kernels"}
     return out
+
+
+def _compute(trace: Trace) -> Int64s:
+    """Stages that the driver calls compute, ascending."""
+    lanes = trace.lanes
+    of = trace.text_arg("stage category")
+    codes = [code for code, text in enumerate(trace.strings) if text == "compute"]
+    on_device = (lanes["kind"] == "device").to_numpy(np.bool_)[trace.events.lane]
+    return np.flatnonzero(np.isin(of, codes) & on_device)
+
+
+def _kernels(trace: Trace, rows: Int64s, out: act.Activity) -> None:
+    """Fills the tables of kernels, of ops on devices (a kernel stands for the op that it is of, as none is stated), and of extents."""
+    events, lanes = trace.events, trace.lanes
+    number = {name: i for i, name in enumerate(trace.hosts)}
+    host: Int32s = np.asarray(lanes["host"].map(number), np.int32)[events.lane[rows]]
+    device: Int32s = lanes["device"].to_numpy(np.int32)[events.lane[rows]]
+    code = events.name[rows]
+    seen = pd.unique(code).tolist()
+    kernel, op = np.zeros(len(trace.names), np.int32), np.zeros(len(trace.names), np.int32)
+    for one in seen:
+        kernel[one], op[one] = out.kernel_names.code(str(trace.names[one])), out.ops.code(str(trace.names[one]))
+    grid, block = trace.text_arg("grid")[rows], trace.text_arg("block")[rows]
+    first, details = unique_rows(grid, block)
+    none: dict[str, object] = dict.fromkeys(("registers", "static_shared_bytes", "dynamic_shared_bytes"))
+    out.launch_shapes = [{**none, "block": _sides(trace, block[i]), "grid": _sides(trace, grid[i])} for i in first.tolist()]
+    # Nothing says whose GPU it is, so the name does not tell whether a kernel uses TensorCores.
+    duration = events.duration[rows]
+    table = pd.DataFrame({"event": rows, "host": host, "device": device, "duration": duration, "kernel": kernel[code], "details": details})
+    table = table.assign(op=out.ops.code(""), eligible=False, tensor_core=tensorcores.UNKNOWN, occupancy=np.nan)
+    out.kernels = table[list(act.KERNELS)].astype(act.KERNELS)
+    where = pd.DataFrame(act.located(events, rows, host, device=device))
+    ops = where.assign(op=op[code], type=out.types.code("kernel"), eager=True, own=duration, part=op[code], tensor_core=-1)
+    out.device_ops = ops[list(act.DEVICE_OPS)].astype(act.DEVICE_OPS)
+    extents = where.groupby(["host", "device"], as_index=False).agg({"start": "min", "end": "max"})
+    out.device_extents = extents.astype(act.EXTENTS)
+    out.traits = {*out.traits, act.UNKNOWN_EAGER, act.UNKNOWN_PRECISION}
+
+
+def _sides(trace: Trace, code: int) -> str:
+    """`128,1,1` out of "[128, 1, 1]"; empty where none is stated."""
+    return re.sub(r"[\[\] ]", "", str(trace.strings[code])) if code >= 0 else ""

@@ -19,7 +19,7 @@ from nbprof.dialects.kineto import range_ops, ranges
 from nbprof.dialects.kineto import receipt as kineto_receipt
 from nbprof.dialects.kineto.device import Work
 from nbprof.dialects.kineto.kineto import Torch
-from nbprof.dialects.kineto.lanes import CALL, KERNEL, Kinds, kinds, split
+from nbprof.dialects.kineto.lanes import CALL, COPY, FILL, KERNEL, Kinds, kinds, split
 from nbprof.dialects.kineto.links import Flags, Nest
 from nbprof.dialects.kineto.steps import Steps
 from nbprof.dialects.rocprof import perfetto
@@ -62,6 +62,10 @@ class _Rocprof(Torch):
     def notes(self) -> list[Note]:
         """Lines for the receipt."""
         return kineto_receipt.notes(self.links, self.steps, self.hosts, self.out.launches, self.origins, _REMEDY)
+
+    def _traits(self) -> set[str]:
+        # Copies are recorded on request alone, as kernels and calls are, and no file says what was requested.
+        return super()._traits() | (set() if np.isin(self.links.kind, (COPY, FILL)).any() else {act.UNKNOWN_COPIES})
 
     def missing(self) -> dict[str, str]:
         """A sentence for each kind of data that the recording lacks."""

@@ -8,9 +8,10 @@ import pandas as pd
 
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY
+from nbprof.formats.register import by_name
 from nbprof.schema import frames
 from nbprof.tools import register
-from nbprof.tools.common import bar, bytes_figure, chip, figure, fix_lines, has_device
+from nbprof.tools.common import bar, bytes_figure, chip, figure, fix_lines, has_device, plain
 from nbprof.tools.names import NAMES
 from nbprof.tools.overview import lines
 from nbprof.tools.tables import floats, hidden, longest, table
@@ -33,7 +34,8 @@ def payload(run: Run) -> dict[str, Any]:
         "top_ops": _top_ops(run),
         "top_ops_where": "host" if run.answer.get("top_ops_where") == "host" else "device",
         "checks": _checks(run, run.answer.get("checks")),
-        "run": _facts(run.overview),
+        "run": [*_of_file(run), *_facts(run.overview)] if plain(run) else _facts(run.overview),
+        **({"plain": True} if plain(run) else {}),
         "code": asked(lines.payload, run, otherwise=None),
     }
 
@@ -109,6 +111,17 @@ def _facts(facts: dict[str, Any]) -> list[list[str]]:
     if versions := [one for one in versions if one not in stated.get("Framework", "").split(", ")]:
         stated["Versions"] = ", ".join(versions)
     return [[label, wording.one_line(value)] for label, value in stated.items()]
+
+
+def _of_file(run: Run) -> list[list[str]]:
+    """What a trace without a known framework is and has."""
+    lanes = asked(lambda: run.trace.lanes, otherwise=None)
+    held = wording.plural(run.as_read.receipt.events, "event")
+    if lanes is not None:
+        processes = len(lanes[["host", "process"]].drop_duplicates())
+        held += f" on {wording.plural(int((lanes['events'] > 0).sum()), 'lane')} of {wording.plural(processes, 'process', 'processes')}"
+    names = [by_name(run.files.format).label] if run.files is not None else []
+    return [*(["Format", name] for name in names), ["Holds", held]]
 
 
 def _device(group: dict[str, Any]) -> str:

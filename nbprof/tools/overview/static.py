@@ -23,6 +23,8 @@ def html(payload: dict[str, Any]) -> str:
     overview = payload["overview"]
     if overview.get("only") == "advice":
         return advice(overview)
+    if overview.get("plain"):
+        return markup.table("Run", "", ["", ""], [[markup.text(label), markup.text(value)] for label, value in overview["run"]], "ll")
     return _figures(overview["figures"]) + _breakdown(payload) + advice(overview) + _code(overview.get("code")) + _top_ops(overview)
 
 

@@ -17,6 +17,8 @@ def lines(payload: dict[str, Any], most: int) -> list[str]:
     notice, overview = payload["meta"]["notice"], payload["overview"]
     if overview.get("only") == "advice":
         return _findings(overview)[:most]
+    if overview.get("plain"):
+        return [verdict(overview), overview["verdict"]["detail"], *(f"{label:<19} {value}" for label, value in overview["run"])][:most]
     head = [verdict(overview)]
     if notice and notice["kind"] != "no_steps":
         head.append(f"Note: {notice['title']} {notice['text']}")

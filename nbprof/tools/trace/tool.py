@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from nbprof.tools.tool import Part, Tool, stored
+from nbprof.display import wording
+from nbprof.tools.common import plain
+from nbprof.tools.tool import Alone, Part, Tool, stored
 from nbprof.tools.trace import payload
 
 if TYPE_CHECKING:
@@ -27,9 +29,19 @@ def _omissions(run: Run, events: int) -> list[str]:
     return [f"The report holds {what} every lane and the density of the rest; set how many with events=, in p.save and for outputs."]
 
 
+def _alone(run: Run) -> Alone | None:
+    if not plain(run):
+        return None
+    length = [] if run.recorded_s is None else [wording.duration(run.recorded_s)]
+    more = [] if run.kernels.empty else ["kernels", "device_time"]
+    return Alone(["overview", *more, "trace"], [wording.plural(run.as_read.receipt.events, "event"), *length], "device unknown")
+
+
 TOOL = Tool(
     payload=_payload,
     nothing=payload.nothing,
     follows=lambda _run, bound: bound in _FOLLOWED,
+    first=plain,
+    alone=_alone,
     omissions=_omissions,
 )

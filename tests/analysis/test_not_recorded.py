@@ -1,0 +1,107 @@
+"""What a recorder cannot know, or did not record, is NA in every figure and finding, and never 0 or 100 %."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nbprof
+from tests.support import ascend_db, msprof, nsys, rocprof
+from tests.support.nsys import US
+
+
+@pytest.fixture(scope="module")
+def of_nsys(tmp_path_factory: pytest.TempPathFactory) -> nbprof.Profile:
+    return nbprof.load(nsys.training().sqlite(tmp_path_factory.mktemp("nsys") / "a.sqlite"))
+
+
+@pytest.fixture(scope="module")
+def of_rocprof(tmp_path_factory: pytest.TempPathFactory) -> nbprof.Profile:
+    return nbprof.load(rocprof.write(tmp_path_factory.mktemp("rocprof"), {"a_results.json": rocprof.as_json(rocprof.training())}))
+
+
+@pytest.fixture(params=["of_nsys", "of_rocprof"])
+def p(request: pytest.FixtureRequest) -> nbprof.Profile:
+    found: nbprof.Profile = request.getfixturevalue(request.param)
+    return found
+
+
+def check(p: nbprof.Profile, name: str) -> tuple[float, str, str]:
+    row = p.overview["checks"].set_index("check").loc[name]
+    return row["percent"], row["level"], row["statement"]
+
+
+def test_what_the_host_computed_is_unknown_without_its_ops(p: nbprof.Profile) -> None:
+    frame, summary = p.steps.frame, p.steps.summary.set_index("category")
+    assert frame["host_compute_ms"].isna().all()
+    assert summary.loc["host_compute"].isna().all()
+    assert frame["kernel_launch_ms"].gt(0).all()
+    parts = [c for c in frame if c.endswith("_ms") and c not in ("start_ms", "step_time_ms", "host_to_device_ms")]
+    assert frame[parts].sum(axis=1).tolist() == pytest.approx(frame["step_time_ms"].tolist())
+    assert summary["percent"].drop("step_time").sum() == pytest.approx(100)
+    assert "host_compute" not in p.payload()["steps"]["categories"]
+    # What is left is not said to be Python.
+    assert p.overview["verdict"] == "Host-bound"
+    assert "what the host did is not recorded" in p.overview["verdict_text"]
+    assert "Python" not in check(p, "all_others")[2]
+
+
+def test_shares_of_ops_and_of_eager_ops_need_the_host(p: nbprof.Profile) -> None:
+    for key in ("device_op_percent", "host_op_percent", "eager_device_percent", "eager_host_percent"):
+        assert p.overview[key] is None, key
+    assert p.ops.frame["eager"].isna().all()
+    assert check(p, "eager_device")[1] == "unknown"
+    assert np.isnan(check(p, "eager_device")[0])
+    (figure,) = (one for one in p.payload()["overview"]["figures"] if one["key"] == "op_runs_on_device")
+    assert figure["value"] is None
+
+
+def test_device_time_goes_by_no_op_where_none_was_recorded(p: nbprof.Profile) -> None:
+    frame = p.torch_ops.frame
+    assert len(frame)
+    assert frame[["device_self_us", "device_total_us", "device_avg_us"]].isna().all(axis=None)
+
+
+def test_copies_alone_do_not_tell_that_steps_wait_for_no_input(of_rocprof: nbprof.Profile) -> None:
+    share, level, said = check(of_rocprof, "input")
+    assert (round(share, 1), level) == (4.8, "unknown")
+    assert said == "Copies to the device take 4.8% of step time; what else steps wait for was not recorded."
+
+
+def test_calls_that_were_not_recorded_took_no_known_time(tmp_path: Path) -> None:
+    export = nsys.Export()
+    nsys.facts(export, 0)
+    for i in range(4):
+        at = 1000 * US + 100 * US * i
+        export.range(f"ProfilerStep#{i}", at, at + 90 * US)
+        export.kernel("k", at + 30 * US, at + 40 * US, -1)
+    p = nbprof.load(export.sqlite(tmp_path / "a.sqlite"))
+    frame = p.steps.frame
+    assert len(frame) == 4
+    assert frame["kernel_launch_ms"].isna().all()
+    assert frame["device_compute_ms"].gt(0).all()
+    # The name of a kernel of one's own says nothing of the width of its numbers.
+    assert p.overview["framework"] == "CUDA"
+    assert p.overview["compute_16bit_percent"] is None
+    assert check(p, "precision")[1] == "unknown"
+
+
+def test_copies_that_rocprof_may_not_have_recorded_are_unknown(tmp_path: Path) -> None:
+    run = rocprof.training()
+    run.copies.clear()
+    p = nbprof.load(rocprof.write(tmp_path, {"a_results.json": rocprof.as_json(run)}))
+    frame = p.steps.frame
+    assert frame[["device_to_device_ms", "output_ms", "host_to_device_ms", "input_ms"]].isna().all(axis=None)
+    assert frame["device_compute_ms"].gt(0).all()
+
+
+def test_tasks_of_an_npu_do_not_say_whether_they_were_launched_op_by_op(tmp_path: Path) -> None:
+    tasks = msprof.training(4)[0]
+    p = nbprof.load(ascend_db.prof(tmp_path / "PROF_000001_20250109084754000_A", tasks, steps=4))
+    assert p.overview["eager_device_percent"] is None
+    assert check(p, "eager_device")[1] == "unknown"
+    ops = p.ops.frame
+    assert ops.loc[ops["where"] == "device", "eager"].isna().all()
+    assert ops.loc[ops["where"] == "host", "eager"].notna().all()
