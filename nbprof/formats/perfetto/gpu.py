@@ -22,7 +22,7 @@ from nbprof.formats.perfetto import sequences as perfetto_sequences
 from nbprof.formats.perfetto.fields import Fields, Spec
 from nbprof.formats.perfetto.sequences import Sequences, content, contents, part, text, whole
 from nbprof.formats.perfetto.texts import Texts
-from nbprof.formats.xspace.texts import distinct
+from nbprof.core.distinct import distinct
 
 STAGE, COUNTER = 53, 52
 """Where a packet has them."""

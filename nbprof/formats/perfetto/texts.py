@@ -8,7 +8,8 @@ from nbprof.core import wire
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.formats.build import Builder
 from nbprof.formats.perfetto.sequences import Sequences
-from nbprof.formats.xspace.texts import Strings, distinct
+from nbprof.core.distinct import distinct
+from nbprof.formats.xspace.texts import Strings
 
 
 class Texts:
