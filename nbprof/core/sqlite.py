@@ -276,7 +276,8 @@ class Database:
         """Takes values out of rows whose layout many share, from row `low` on; the rows that are left, and how long the others are."""
         rows = np.arange(low, low + len(cells))
         words = windows(self._bytes, cells) if len(cells) >= FEW else None
-        like = layout_of(words[0].tobytes()) if words is not None else None
+        # Numbers of the first rows of a table are shorter.
+        like = layout_of(words[len(words) // 2].tobytes()) if words is not None else None
         if words is None or like is None:
             return rows, 0
         edges = np.array([0, len(rows)])
@@ -493,7 +494,7 @@ class _Values:
         reals = numbers.view(np.float64)
         if self._texts is not None:
             values = self._texts
-            other = np.array([value is None for value in values.tolist()], np.bool_)
+            other = np.equal(values, None).astype(np.bool_)
             if null is not None:
                 other &= ~null
             for i in np.flatnonzero(other).tolist():

@@ -49,7 +49,7 @@ class Layout:
     def fits(self, words: Words) -> npt.NDArray[np.bool_]:
         """Which windows, rows of `words`, have it."""
         out = np.ones(len(words), np.bool_)
-        for column, mask, pattern in zip(words.T, self.mask, self.pattern, strict=False):
+        for column, mask, pattern in zip(words.T, self.mask, self.pattern, strict=True):
             if mask:
                 out &= (column & mask) == pattern
         return out
@@ -64,7 +64,7 @@ class Layout:
 
 
 def layout_of(window: bytes) -> Layout | None:
-    """The layout of one row; None where its header is not sound, or it is longer than its window."""
+    """The layout of one row by its window, some words; None where its header is not sound, or it is longer than that."""
     length, at = _varint(window, BEFORE)
     number, first = at, _varint(window, at)[1]
     head, at = _varint(window, first)
@@ -79,12 +79,12 @@ def layout_of(window: bytes) -> Layout | None:
         values.append((kind, stop))
     if at != behind or stop > end:
         return None
-    mask = bytearray(len(window) + 7 & -8)
+    mask = bytearray(len(window))
     mask[BEFORE:number] = b"\xff" * (number - BEFORE)
     mask[number : min(first, number + 8)] = b"\x80" * min(first - number, 8)
     mask[first:behind] = b"\xff" * head
     masks = np.frombuffer(bytes(mask), "<u8")
-    pattern = np.frombuffer(window.ljust(len(mask), b"\0"), "<u8") & masks
+    pattern = np.frombuffer(window, "<u8") & masks
     return Layout(length, end - BEFORE, slice(number, first), values, masks, pattern)
 
 
@@ -122,7 +122,7 @@ def windows(data: Bytes, cells: Int64s) -> Words | None:
 def grouped(words: Words, like: Layout) -> tuple[Int64s, Int64s]:
     """An order in which windows of one layout lie side by side, and the bounds of these groups; `like` tells where headers lie."""
     key = np.zeros(len(words), np.uint64)
-    for column, mask in zip(words.T, like.mask, strict=False):
+    for column, mask in zip(words.T, like.mask, strict=True):
         if mask:
             key = (key ^ (column & mask)) * _FACTOR
             key ^= key >> np.uint64(29)

@@ -71,10 +71,10 @@ class Rows:
         found = self._columns.get(column)
         return np.full(self._count, np.nan) if found is None else floats(found)
 
-    def texts(self, column: str) -> list[str]:
-        """Texts; '' for NULL."""
+    def texts(self, column: str, rows: Int64s | slice = slice(None)) -> list[str]:
+        """Texts, those of some rows if these are named; '' for NULL."""
         found = self._columns.get(column)
-        return [""] * self._count if found is None else texts(found)
+        return texts(found[rows]) if found is not None else [""] * len(np.empty(self._count)[rows])
 
     def null(self, column: str) -> npt.NDArray[np.bool_]:
         """Where a column has no value."""
@@ -84,7 +84,7 @@ class Rows:
         if found.dtype == np.float64:
             return np.isnan(found)
         if found.dtype == object:
-            return np.array([value is None for value in found.tolist()], np.bool_)
+            return np.equal(found, None).astype(np.bool_)
         return np.ma.getmaskarray(found)
 
 
