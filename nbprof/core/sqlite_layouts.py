@@ -101,13 +101,13 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def windows(data: Bytes, cells: Int64s) -> Words | None:
-    """uint64[rows, words]: the bytes of rows and the eight before each; None where most are too long, or some too near an end of the data."""
+    """uint64[rows, words]: the bytes of rows and the eight before each; None where they are too long, or too near an end of the data."""
     low, high = int(cells.min()), int(cells.max())
     if low < BEFORE:
         return None
     longest = 0
     for at in cells[:: len(cells) // _PROBES + 1].tolist():
-        length, number = _varint(data[at : at + _VARINTS].tobytes(), 0)
+        length, _ = _varint(data[at : at + _VARINTS].tobytes(), 0)
         longest = max(longest, length + _VARINTS) if length <= WIDEST else longest
     # Some may be a little longer than those that were looked at.
     width = BEFORE + longest + 15 & -8
