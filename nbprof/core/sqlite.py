@@ -39,6 +39,7 @@ _SIZES = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0, *((i - 12) // 2 for i in 
 # By how many bits a value of eight bytes is moved so that only those of the number are left.
 _SHIFTS = np.where(np.arange(256) < 12, 64 - 8 * _SIZES, 0)
 _REAL, _ONE = 7, 9
+_NULL = np.array(None, object)
 
 
 def tables_named(head: bytes) -> set[str]:
@@ -494,7 +495,7 @@ class _Values:
         reals = numbers.view(np.float64)
         if self._texts is not None:
             values = self._texts
-            other = np.equal(values, None).astype(np.bool_)
+            other = no_value(values)
             if null is not None:
                 other &= ~null
             for i in np.flatnonzero(other).tolist():
@@ -504,6 +505,13 @@ class _Values:
             out = np.where(self._real, reals, numbers.astype(np.float64))
             return out if null is None else np.where(null, np.nan, out)
         return numbers if null is None else np.ma.MaskedArray(numbers, null)
+
+
+def no_value(column: Column) -> npt.NDArray[np.bool_]:
+    """Which rows are NULL."""
+    if column.dtype == np.float64:
+        return np.isnan(column)
+    return np.asarray(column == _NULL, np.bool_) if column.dtype == object else np.ma.getmaskarray(column)
 
 
 def integers(column: Column, missing: int = -1) -> Int64s:

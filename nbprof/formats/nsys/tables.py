@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import SourceFile
-from nbprof.core.sqlite import Column, Database, floats, integers, texts
+from nbprof.core.sqlite import Column, Database, floats, integers, no_value, texts
 from nbprof.core.trace import Int64s
 
 EXTRA = "reading Parquet needs pyarrow: pip install nbprof[parquet]; or export once more with  nsys export --type sqlite."
@@ -79,13 +79,7 @@ class Rows:
     def null(self, column: str) -> npt.NDArray[np.bool_]:
         """Where a column has no value."""
         found = self._columns.get(column)
-        if found is None:
-            return np.ones(self._count, np.bool_)
-        if found.dtype == np.float64:
-            return np.isnan(found)
-        if found.dtype == object:
-            return np.equal(found, None).astype(np.bool_)
-        return np.ma.getmaskarray(found)
+        return np.ones(self._count, np.bool_) if found is None else no_value(found)
 
 
 def _masked(column: Column) -> Any:

@@ -61,7 +61,7 @@ class _Set:
         self.text_ids = _ints(texts, "id")
         events = self._rows("event", "id", "category_id", "stack_id", "extdata")
         self.events = {name: _ints(events, name) for name in ("id", "category_id", "stack_id")}
-        self.extra = events.get("extdata", np.full(len(self.events["id"]), None))
+        self.extra = list(events["extdata"].tolist()) if "extdata" in events else []
         tracks = self._rows("track", "id", "tid", "agent_id", "queue_id", "stream_id")
         self.tracks = {name: _ints(tracks, name) for name in ("id", "tid", "agent_id", "queue_id", "stream_id")}
         moments = self._rows("timestamp", "id", "value")
@@ -232,7 +232,7 @@ class _Set:
     def _messages(self, events: Int64s) -> list[str | None]:
         """What the program called the ranges of events; None where nothing is said."""
         place = _joined(self.events["id"], np.arange(len(self.extra)), events)
-        extra = np.append(self.extra, None)[place].tolist()
+        extra = [self.extra[at] if at >= 0 else None for at in place.tolist()]
         said = {text: message if isinstance(message := _mapping(text).get("message"), str) else None for text in set(extra)}
         return [said[text] for text in extra]
 
