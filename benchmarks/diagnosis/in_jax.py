@@ -143,6 +143,27 @@ def _() -> Loop:
     return fit(jax.jit(update), weights(*MLP), lambda: cycle(some))
 
 
+@control("jax/heads side by side", COMPUTE)
+def _() -> Loop:
+    """Many products alike of one line, of which none needs another."""
+
+    def loss(params: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+        heads, out = params
+        mixed = sum(jnp.tanh(x @ heads[at]) for at in range(heads.shape[0]))
+        return -jnp.take_along_axis(jax.nn.log_softmax(mixed @ out), y[:, None], 1).mean()
+
+    some = ready(256, 256)
+    params = (jnp.asarray(RNG.normal(0, 0.1, (24, 256, 64)), jnp.float32), jnp.asarray(RNG.normal(0, 0.1, (64, 10)), jnp.float32))
+    return fit(jax.jit(lambda p, x, y: update(p, x, y, loss)), params, lambda: cycle(some))
+
+
+@control("jax/layers of different widths", COMPUTE)
+def _() -> Loop:
+    """A loop over layers that no scan can do: no two of them have the same shape."""
+    some = ready(256, 128)
+    return fit(jax.jit(update), weights(128, *range(96, 192, 4), 10), lambda: cycle(some))
+
+
 @planted("jax/slow input, marked", "the loop waits for each batch", INPUT, "input_ahead")
 def _(mended: bool) -> Loop:
     some = ready(256, 256)
@@ -274,7 +295,7 @@ def _(mended: bool) -> Loop:
     )
 
 
-@planted("jax/unrolled layers", "layers that are alike are unrolled in a Python loop", COMPUTE, steps=30)
+@planted("jax/unrolled layers", "layers that are alike are unrolled in a Python loop", COMPUTE, "unrolled", steps=30)
 def _(mended: bool) -> Loop:
     def loss(params: Any, x: jax.Array, y: jax.Array) -> jax.Array:
         w, out = params
@@ -288,3 +309,37 @@ def _(mended: bool) -> Loop:
     some = ready(128, 64)
     params = (jnp.asarray(RNG.normal(0, 0.1, (40, 64, 64)), jnp.float32), jnp.asarray(RNG.normal(0, 0.1, (64, 10)), jnp.float32))
     return fit(jax.jit(lambda p, x, y: update(p, x, y, loss)), params, lambda: cycle(some))
+
+
+@planted("jax/unrolled time steps", "a recurrent layer is a Python loop over its time steps", COMPUTE, "unrolled", steps=30)
+def _(mended: bool) -> Loop:
+    def loss(params: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+        (wx, _), (wh, b), out = params
+
+        def cell(h: jax.Array, at: jax.Array) -> tuple[jax.Array, None]:
+            return jnp.tanh(at @ wx + h @ wh + b), None
+
+        h, over_time = jnp.zeros((x.shape[0], 128)), x.swapaxes(0, 1)
+        if mended:
+            h, _ = jax.lax.scan(cell, h, over_time)
+        else:
+            for at in over_time:
+                h, _ = cell(h, at)
+        return -jnp.take_along_axis(jax.nn.log_softmax(h @ out[0] + out[1]), y[:, None], 1).mean()
+
+    some = ready(64, 30, 32)
+    params = (weights(32, 128)[0], weights(128, 128)[0], weights(128, 10)[0])
+    return fit(jax.jit(lambda p, x, y: update(p, x, y, loss)), params, lambda: cycle(some))
+
+
+@planted("jax/tiny batches", "a batch is too small for what a step costs besides", HOST, "tiny_batch", also=("other",))
+def _(mended: bool) -> Loop:
+    some = ready(1024 if mended else 2, 64)
+    return fit(jax.jit(update), weights(64, 64, 64, 64, 64, 64, 10), lambda: cycle(some))
+
+
+@planted("jax/tiny batches, marked", "a batch is too small for what a step costs besides", HOST, "tiny_batch", also=("other",))
+def _(mended: bool) -> Loop:
+    some = ready(1024 if mended else 2, 64)
+    step = jax.jit(update)
+    return fit(step, weights(64, 64, 64, 64, 10), lambda: nbprof.steps(cycle(some)), lambda _, value: value.block_until_ready())

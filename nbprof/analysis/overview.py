@@ -12,9 +12,11 @@ from nbprof.activity.activity import CATEGORIES, SERVING, Activity, device_names
 from nbprof.analysis.advice import checks
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.steps import step_count
-from nbprof.analysis.steps.steps import counted
+from nbprof.analysis.steps.steps import counted, waiting_percent
 from nbprof.analysis.sweep import covered_before, flatten
 
+# Of time without a recorded cause, when the host waits in at least half of it.
+_STALLED = "in {p}% of step time the host waits for the device, which runs nothing"
 # Below this share of the step no class is called the bottleneck.
 SINGLE_BOTTLENECK_PERCENT = 35.0
 # Steps that cover less than this part of the time from the first to the last leave something of the loop out.
@@ -104,11 +106,13 @@ def overview(
     functions: pd.DataFrame,
     tf_data: bool,
     input_traced: bool,
+    waiting: float,
 ) -> dict[str, Any]:
     """The mapping `p.overview`: FRAMES.md's keys, the verdict with its evidence, the checks, and the facts of the run.
 
     `first` is what `of_steps` gave, `half` the percent of device compute in 16 bit, `functions` are those of
     `checks.functions`, `tf_data` says whether tf.data worked,
+    `waiting` is what `waiting_percent` gave,
     `in_steps` are the ops without what was launched before the recording began, `eager_us` the self time of eager runs, and
     of all, by side.
 
@@ -125,6 +129,9 @@ def overview(
     for key, column in (("peak_memory_bytes", "peak_bytes"), ("memory_capacity_bytes", "capacity_bytes")):
         out[key] = int(largest[column].iloc[0]) if largest[column].notna().any() else None
     shares = {str(key): _known(value) for key, value in percent.items()} if steps else {}
+    if (other := shares.get("other")) is not None:
+        # That the host waits for the device is recorded: it is neither Python nor input.
+        shares["other"] = other - waiting
     out["tf_functions"] = functions
     serving = SERVING in activity.traits
     out["checks"] = checks.checks(
@@ -316,10 +323,16 @@ def _verdict(
             "verdict_detail": f"Next is {_label(second)} with {shares[second]:.0f}%. A step takes {step:.2f} ms.",
             **common,
         }
+    word, text, shown, why = _WORDS[bound], _TEXTS[bound], top, _DETAILS[bound]
+    waiting = waiting_percent(steps) if bound == "other" else 0.0
+    if waiting >= top / 2:
+        word, text, shown = "Stalled", _STALLED, waiting
+        why = "a call waits while no kernel and no copy runs; p.device_time.idle says for how long work was queued meanwhile"
+    else:
+        shown -= waiting
     # Of all steps, as its share is: the mean is of the steps of the hosts that recorded it.
-    time = step * top / 100
+    time = step * shown / 100
     left = step - time
-    why = _DETAILS[bound]
     if bound == "host_compute" and len(activity.device_extents):
         # JAX's host runs no ops, but Python, argument handling, buffer management and dispatch.
         at = "prepares and dispatches programs" if activity.framework == "JAX" else "runs ops"
@@ -341,8 +354,8 @@ def _verdict(
         detail += f" TPU cores run copies and infeed as ops, so they count as busy meanwhile ({busy:.0f}% of step time)."
     return {
         "bound": bound,
-        "verdict": "Capture-bound" if captures else _WORDS[bound],
-        "verdict_text": f"{top:.0f}% of step time is spent capturing a graph" if captures else _TEXTS[bound].format(p=f"{top:.0f}"),
+        "verdict": "Capture-bound" if captures else word,
+        "verdict_text": f"{top:.0f}% of step time is spent capturing a graph" if captures else text.format(p=f"{shown:.0f}"),
         "verdict_detail": detail,
         **common,
     }

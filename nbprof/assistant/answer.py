@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.errors import NbprofError
-from nbprof.display.wording import UNSEEN, plural
+from nbprof.display.wording import UNSEEN, middle_cut, plural
 from nbprof.profiles.named import selected
 from nbprof.schema.frames import SCHEMA, WHERE_KNOWN
 
@@ -98,7 +98,7 @@ def table(
 def plain(value: Any, most: int = LONGEST_TEXT) -> Any:
     """A value of a frame as JSON has it. What is missing or infinite is null."""
     if isinstance(value, str):
-        return value if len(value) <= most else f"{value[: most // 2]}…{value[-(most - most // 2 - 1) :]}"
+        return middle_cut(value, most)
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     if value is None or value is pd.NA or value is pd.NaT:

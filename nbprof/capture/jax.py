@@ -20,7 +20,6 @@ from nbprof.capture.shield import pressed, shielded
 from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
 
-MODULE = "jax"
 TITLE = "JAX"
 
 WAIT_S = 30.0

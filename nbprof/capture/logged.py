@@ -11,7 +11,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-_KINETO = re.compile(r"(?:USDT|STAGE|INFO|VERBOSE|WARNING|ERROR):\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \d+:\d+ \S+\] ?")
 _CHATTER = re.compile(r"(?:USDT|STAGE|INFO|VERBOSE):\d{4}-")
 
 
@@ -44,8 +43,3 @@ def stderr_lines() -> Iterator[list[str]]:
                     os.write(2, rest.encode())
     finally:
         os.close(kept)
-
-
-def text_of(line: str) -> str:
-    """The message of a line of Kineto's log, without time and place."""
-    return _KINETO.sub("", line).strip()

@@ -21,7 +21,6 @@ from nbprof.core.errors import CaptureError, ReadError
 if TYPE_CHECKING:
     from nbprof.capture.windows import Windows
 
-MODULE = "tensorflow"
 TITLE = "TensorFlow"
 
 

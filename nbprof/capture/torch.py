@@ -26,7 +26,6 @@ from nbprof.core.errors import CaptureError
 if TYPE_CHECKING:
     from nbprof.capture.windows import Windows
 
-MODULE = "torch"
 TITLE = "PyTorch"
 
 _BEGINNINGS = (("profile", "_prepare_trace"), ("profile", "_start_trace"), ("emit_nvtx", "__enter__"), ("emit_itt", "__enter__"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -73,6 +74,22 @@ def plural(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
+def listed(words: Sequence[str], last: str = "and") -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def cut(text: object, most: int) -> str:
+    """The text if it has at most so many characters, else its beginning and an ellipsis, which are as many together."""
+    text = str(text)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def middle_cut(text: str, most: int) -> str:
+    """Like `cut`, with the end of the text kept, too."""
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most - most // 2 - 1) :]}"
+
+
 def real(value: Any) -> float | None:
     """The number as float, None when it is missing, NaN or infinite."""
     if value is None or value is pd.NA or isinstance(value, str):
@@ -100,7 +117,7 @@ def kernel(name: str, most: int = 60) -> str:
     text = text[: _arguments(text)] or text
     head, angle, rest = text.partition("<")
     text = head.rsplit("::", 1)[-1] + angle + rest
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return cut(text, most)
 
 
 def _arguments(text: str) -> int:

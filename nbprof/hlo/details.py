@@ -95,11 +95,6 @@ def parameter(program: Program, place: int) -> int:
     return program.number_of(place, _PARAMETER)
 
 
-def tuple_index(program: Program, place: int) -> int:
-    """Which part of a tuple the instruction at a place takes."""
-    return program.number_of(place, _TUPLE_INDEX)
-
-
 def read(program: Program, place: int) -> Details:
     """What the instruction at a place of the file states.
 

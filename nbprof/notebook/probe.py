@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from nbprof.profiles.profile import Profile
     from nbprof.run.run import Run
 
-KINDS = ("input",)
 MOST_INPUT = 0.2
 """The share of input in a step from which on TensorFlow Profiler calls it high.
 

@@ -101,11 +101,7 @@ def code(name: Any) -> str:
 
 def _with_short_names(text: str) -> str:
     """The middle of long code spans is cut."""
-    return re.sub("`([^`]*)`", lambda span: f"`{_middle_cut(span[1], _NAME_CHARACTERS)}`", text)
-
-
-def _middle_cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most - most // 2 - 1) :]}"
+    return re.sub("`([^`]*)`", lambda span: f"`{wording.middle_cut(span[1], _NAME_CHARACTERS)}`", text)
 
 
 def claims(profile: Profile) -> Iterator[Claim]:
@@ -300,7 +296,7 @@ def _shown(frame: str, name: str, row: dict[Any, Any]) -> str:
 def _quoted(marked: str) -> str:
     """A sentence on one line, in quotes, since it may have names from the profile in it: nothing in them is Markdown."""
     text = wording.one_line(wording.plain(str(marked))).replace("`", "'").replace("“", '"').replace("”", '"').strip()
-    return f"“{_MARKDOWN.sub(_ESCAPED, _middle_cut(text, _SENTENCE_CHARACTERS))}”"
+    return f"“{_MARKDOWN.sub(_ESCAPED, wording.middle_cut(text, _SENTENCE_CHARACTERS))}”"
 
 
 def _fitted(title: str, every: list[Claim], tokens: int, name: str) -> str:

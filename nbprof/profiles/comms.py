@@ -32,7 +32,6 @@ _ACTIONS = (actions.REPORT, actions.RUNS, actions.COMPARE)
 # What may take longer than a user waits for the picture to move, so that tiles need not wait for it.
 _SLOW = {HELLO, *_ACTIONS, "search", "range", "many", "locate", "gaps", "open"}
 
-Answer = Callable[[], bytes]
 Send = Callable[[dict[str, Any], list[bytes]], None]
 
 

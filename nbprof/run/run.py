@@ -615,6 +615,7 @@ class Run(Frames):
             functions=self._functions,
             tf_data=bool(self.input_ops["category"].isin(input_pipeline.READING).any()) and self.activity.framework != "PyTorch",
             input_traced=self._input_traced,
+            waiting=steps.waiting_percent(self._steps_and_share[0]),
         )
         return out | device_use.use(self.activity, self.ops_with_idle, self._costs) | tpu_cores.shares(self.pods_cores)
 

@@ -14,7 +14,7 @@ CATEGORIES = [
     ms("input_ms", "Input", "Waiting for the next batch, or copying it to the device; NA where nothing traced input."),
     ms("output_ms", "Output", "Copies from the device to the host."),
     ms("compile_ms", "Compile", "XLA or JIT compilation; of PyTorch the capture of graphs as well."),
-    ms("other_ms", "Other", "The rest of the step: no recorded op, launch or copy."),
+    ms("other_ms", "Other", "The rest of the step: no recorded op, launch or copy, or only a wait for the device."),
 ]
 
 SCHEMA: dict[str, list[Col]] = {
@@ -62,6 +62,11 @@ SCHEMA: dict[str, list[Col]] = {
             None,
         ),
         ms("host_to_device_ms", "Copied in", "The part of Input spent copying data to the device."),
+        ms(
+            "waiting_ms",
+            "Waiting",
+            "The part of Other in which the host waits in a call for a device that runs nothing.",
+        ),
     ],
     "steps.backlog": [
         _HOST,

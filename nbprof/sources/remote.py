@@ -23,7 +23,6 @@ from nbprof.sources.urls import scrubbed, shown
 
 Progress = Callable[[str], None] | None
 
-_NO_ACCESS = re.compile(r"credential|forbidden|denied|unauthori[sz]ed|\b40[13]\b", re.IGNORECASE)
 _BACKENDS = {
     "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs", "adl": "adlfs",
     "http": "aiohttp", "https": "aiohttp", "hf": "huggingface_hub", "sftp": "paramiko", "ssh": "paramiko", "smb": "smbprotocol",

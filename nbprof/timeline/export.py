@@ -18,7 +18,6 @@ from nbprof.core.trace import TEXT, Events, Int64s, Trace
 from nbprof.core.whole import written
 from nbprof.timeline import arrows, select_events
 from nbprof.timeline.export_args import Args, text
-from nbprof.timeline.lanes import Lane
 from nbprof.timeline.levels import stack
 from nbprof.timeline.links import LAUNCHES
 
@@ -74,7 +73,7 @@ class Export:
     """The lines of one trace: each an object of `traceEvents`."""
 
     def __init__(self, run: Drawable, events: Int64s, between: tuple[float, float] | None, counters: bool) -> None:
-        self._run, self._trace, self._events = run, run.trace, events
+        self._run, self._trace = run, run.trace
         tracks = self._tracks = run.timeline.tracks
         self._between, self._counters = between, counters
         # Perfetto takes no times before 0.
@@ -83,8 +82,12 @@ class Export:
         self._origin = min([tracks.origin, *(int(times.min()) for times in firsts if len(times))])
         self._marks = marks(run.trace)
         self._further = tuple(threads(events) for events in (tracks.events, tracks.extra))
+        cut = len(tracks.events)
+        own = events < cut
+        # Once, not for each lane: there may be as many lanes as events.
+        self._parts = ((events[own], tracks.events), (events[~own] - cut, tracks.extra))
         used = np.zeros(max((lane.id for lane in tracks.lanes), default=-1) + 1, np.bool_)
-        for ids, table in self._parts():
+        for ids, table in self._parts:
             used[table.lane[ids]] = True
         if counters:
             used[[counter.id for counter in tracks.counters]] = True
@@ -94,23 +97,19 @@ class Export:
             self._pid.setdefault((lane.host, lane.process), len(self._pid) + 1)
         self._tid: dict[tuple[int, int], int] = {}
         """By lane and number of the further thread."""
-        for lane in self._lanes:
+        self._threads = self._numbers()
+        for place, numbers in self._threads.items():
             # Numbers of threads are those of no process: an equal one would be its main thread.
-            for number in self._numbers(lane):
-                self._tid[lane.id, number] = len(self._pid) + len(self._tid) + 1
+            for number in numbers:
+                self._tid[place, number] = len(self._pid) + len(self._tid) + 1
 
-    def _parts(self) -> Iterator[tuple[Int64s, Any]]:
-        cut = len(self._tracks.events)
-        yield self._events[self._events < cut], self._tracks.events
-        yield self._events[self._events >= cut] - cut, self._tracks.extra
-
-    def _numbers(self, lane: Lane) -> list[int]:
-        found = {0}
-        for (ids, table), further in zip(self._parts(), self._further, strict=True):
-            low, high = np.searchsorted(table.lane, [lane.id, lane.id + 1])
-            first, stop = np.searchsorted(ids, [low, high])
-            found |= set(np.unique(further[ids[first:stop]]).tolist())
-        return sorted(found)
+    def _numbers(self) -> dict[int, list[int]]:
+        """The numbers of the threads that each lane is written as, by lane."""
+        found = {lane.id: {0} for lane in self._lanes}
+        for (ids, table), further in zip(self._parts, self._further, strict=True):
+            for key in np.unique(table.lane[ids].astype(np.int64) << 32 | further[ids]).tolist():
+                found[key >> 32].add(key & 0xFFFFFFFF)
+        return {lane: sorted(numbers) for lane, numbers in found.items()}
 
     def head(self) -> str:
         """The text before the events."""
@@ -121,7 +120,7 @@ class Export:
     def lines(self) -> Iterator[list[str]]:
         """Names, events lane by lane, flows and counters, in lists of bounded length."""
         yield list(self._names())
-        for (ids, table), further in zip(self._parts(), self._further, strict=True):
+        for (ids, table), further in zip(self._parts, self._further, strict=True):
             own = table is self._tracks.events
             args = Args(self._trace, self._tracks, self._marks, own=own)
             for at in range(0, len(ids), _CHUNK):
@@ -139,7 +138,7 @@ class Export:
             yield f'{{"ph":"M","name":"process_sort_index","pid":{pid},"args":{{"sort_index":{place}}}}}'
         for lane in self._lanes:
             pid = self._pid[lane.host, lane.process]
-            for number in self._numbers(lane) if lane.kind != "counter" else ():
+            for number in self._threads[lane.id] if lane.kind != "counter" else ():
                 tid = self._tid[lane.id, number]
                 name = f"{lane.name} ({number + 1})" if number else lane.name
                 yield f'{{"ph":"M","name":"thread_name","pid":{pid},"tid":{tid},"args":{{"name":{text(name)}}}}}'
@@ -216,7 +215,7 @@ class Export:
         """Arrows that the file has not drawn, between what is written: from launches to their work, and those that events state."""
         links = self._run.timeline.links
         written = np.zeros(len(self._tracks.events), np.bool_)
-        written[self._events[self._events < len(written)]] = True
+        written[self._parts[0][0]] = True
         if links.flows is None or not any(links.flows.has(category) for category in LAUNCHES):
             launch, work = _launches(self._run)
             both = written[launch] & written[work]

@@ -31,7 +31,6 @@ OF_FILE = {"fwdbwd": "forward", "producer": "producer"}
 """The meaning of other arrow categories; the rest are flows."""
 CORRELATED = ("correlation_id", "correlation")
 """Args that link a launch to its device work; the first that an event has counts."""
-_OPS = ("cpu_op", "operator")
 _PYTHON = "python_function"
 
 Arrow = tuple[str, int, int]

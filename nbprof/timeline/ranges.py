@@ -18,8 +18,6 @@ from nbprof.timeline.sums import NOTHING, Floats, Rows, Sums, Union, covered, in
 from nbprof.timeline.tracks import Lane
 
 MOST_NAMES = 200
-MOST_EVENTS = 1_000_000
-"""Of a set of events that is asked about."""
 
 
 def work_lanes(slices: Slices) -> list[Lane]:

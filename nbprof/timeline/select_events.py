@@ -14,7 +14,6 @@ from nbprof.core.trace import BYTES, DOUBLE, TEXT, UINT, Events, Int64s, Trace
 from nbprof.timeline.lanes import Lane
 from nbprof.timeline.tracks import Tracks
 
-COLUMNS = ("host", "process", "lane", "name", "start_us", "duration_us", "depth", "self_us", "event")
 Lanes = int | str | re.Pattern[str] | Sequence["int | str | re.Pattern[str]"]
 Names = str | re.Pattern[str]
 

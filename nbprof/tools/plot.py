@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from nbprof.core.errors import NbprofError
 
 if TYPE_CHECKING:
     from bokeh.model import Model
+
+    from nbprof.display.categories import Category
 
 _SOFT, _LINE = "#6B6B6B", "#DEDEDE"
 
@@ -35,6 +38,29 @@ def style(plot: Any, x: str | None, y: str | None) -> None:
     plot.axis.axis_label_text_font_style, plot.axis.axis_label_text_color = "normal", _SOFT
     plot.axis.axis_line_color, plot.axis.major_tick_line_color, plot.axis.minor_tick_line_color = None, _LINE, None
     plot.outline_line_color, plot.grid.grid_line_color = None, "#EBEBEB"
+
+
+def legend_beside(plot: Any) -> None:
+    """The legend stands to the right of the plot, where it hides nothing."""
+    if plot.legend:
+        plot.add_layout(plot.legend[0], "right")
+        plot.legend[0].border_line_color = None
+
+
+def stacked_rows(
+    plot: Any, models: Any, categories: Sequence[Category], data: dict[str, Any], what: str, height: float, digits: int
+) -> None:
+    """Bars of step-time categories, one row for each name in `data[what.lower()]`, with `data["total"]` in the hover card; ms."""
+    parts, source = [c.key for c in categories], models.ColumnDataSource(data)
+    colours, labels = [c.colour for c in categories], [c.label for c in categories]
+    plot.hbar_stack(parts, y=what.lower(), height=height, color=colours, source=source, legend_label=labels)
+    places = "0" * digits
+    tips = [(label, f"@{key}{{0.{places}}} ms") for label, key in [("Step time", "total"), *zip(labels, parts, strict=True)]]
+    plot.add_tools(models.HoverTool(tooltips=[(what, f"@{what.lower()}"), *tips]))
+    style(plot, "ms", None)
+    plot.x_range.start = 0
+    plot.ygrid.visible = False
+    legend_beside(plot)
 
 
 def staircase(values: Any, *, shift: bool) -> Any:

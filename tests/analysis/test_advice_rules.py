@@ -9,8 +9,10 @@ import pytest
 from nbprof.analysis.advice import step as advice_step
 from nbprof.analysis.advice.advice import WORTH_PERCENT, every, without_steps
 from nbprof.analysis.advice.evidence import Evidence, Padding, Placed, Spread, Straggler
+from nbprof.analysis.advice.facts import INPUT_SHARE, Facts
 from nbprof.analysis.advice.programs import Product, Work
 from nbprof.analysis.advice.step_code import Part, StepCode
+from nbprof.analysis.advice.unrolled import Unrolled
 from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.ops.torch_runtime import Calls, Runtime
 from nbprof.analysis.rule import ALL, JAX, OURS, PYTORCH, TENSORFLOW, Found, Rule, Target, Threshold
@@ -78,6 +80,10 @@ def slow_conv3d(ms, torch_version="2.9.1+cu128", cudnn="9.10.2", op="aten::slow_
 
 def optimizer(idle, launches=50.0, name="Adam"):
     return torch(optimizer=f"Optimizer.step#{name}.step", optimizer_ms=9.0, optimizer_idle_ms=idle, optimizer_launches=launches)
+
+
+def chained(times):
+    return jax(evidence=Evidence(unrolled=Unrolled("jit_step", 1000, times, "f32[8,8]", "model.py:12")))
 
 
 def short(count, mean, share=10):
@@ -569,6 +575,13 @@ RULES = {
         ({**torch({"host_compute": 100.0}), **written(most_rows=7)}, True),
         ({**torch({"host_compute": 100.0}), **written(most_rows=8)}, False),
         ({**torch(), **written(most_rows=1)}, False),
+        ({"framework": "JAX", **written(most_rows=7)}, True),
+        ({"framework": "JAX", **written(most_rows=8)}, False),
+    ],
+    "unrolled": [
+        (chained(16), True),
+        (chained(15), False),
+        (jax(), False),
     ],
     "optimizer_loop": [
         (on_cpu(), True),
@@ -821,3 +834,11 @@ def test_a_rule_is_added_in_one_module(monkeypatch):
     }  # fmt: skip
     assert "made_up" not in found({"host_compute": 30.9, "device_compute": 69.1}, OWN_LOOP).index
     assert "| `made_up` | all | What was made up | ≥ 31 % of step time (high from 47 %) | nbprof |" in advice_page.page()
+
+
+@pytest.mark.parametrize(("wait_ms", "waits"), [(0.050, False), (0.051, True)])
+def test_to_ask_for_a_batch_that_is_there_is_no_wait(wait_ms, waits):
+    """TensorFlow Profiler calls up to 50 µs no bottleneck; of a step of 0.2 ms they are a quarter."""
+    nothing = pd.DataFrame()
+    facts = Facts({}, {"input": wait_ms}, {"input": 25.0}, nothing, nothing, nothing)
+    assert facts.waits_for_input(INPUT_SHARE) is waits

@@ -14,7 +14,7 @@ def device_ops(p):
 
 def parts(p, row=0):
     frame = p.steps.frame.iloc[row]
-    times = [c for c in frame.index if c.endswith("_ms") and c not in ("start_ms", "host_to_device_ms") and frame[c] > 0]
+    times = [c for c in frame.index if c.endswith("_ms") and c not in ("start_ms", "host_to_device_ms", "waiting_ms") and frame[c] > 0]
     return {c.removesuffix("_ms"): round(1000 * frame[c]) for c in times}
 
 
@@ -349,6 +349,47 @@ def test_waiting_for_the_device_is_no_compute(tmp_path):
         "host_compute": 1 + 5 + 5 + 1,
         "other": 100 - 10 - 5 - 1 - 12,
     }
+
+
+def _stalled(tmp_path, python_us):
+    """Five steps of `python_us` and 60 µs more, 50 of them in a wait during which a graph that was launched has not begun."""
+    k = Kineto()
+    for i in range(5):
+        at = 1000 * i
+        k.step(i, at, 60 + python_us)
+        op = k.op("aten::to", at, 60)
+        k.launched("gemm", at + 1, at + 52, 5, op=op)
+        k.call("cudaStreamSynchronize", at + 2, 55, op)
+    return profile(tmp_path, k)
+
+
+def test_a_wait_while_the_device_runs_nothing_is_no_python(tmp_path):
+    p = _stalled(tmp_path, 0)
+    # The op before the launch, the launch, and what is left of it behind the wait.
+    assert parts(p) == {"step_time": 60, "device_compute": 5, "kernel_launch": 1, "host_compute": 1 + 3, "other": 50}
+    assert p.steps.frame["waiting_ms"].tolist() == pytest.approx([0.05] * 5)
+    assert p.overview["verdict"] == "Stalled"
+    assert p.overview["verdict_text"] == "in 83% of step time the host waits for the device, which runs nothing"
+    assert "0.05 ms of the 0.06 ms" in p.overview["verdict_detail"]
+    assert "other" not in p.advice["rule"].tolist()
+    checks = p.overview["checks"].set_index("check")
+    assert checks.loc["all_others", "percent"] == pytest.approx(0)
+
+
+def test_python_is_still_blamed_for_what_is_no_wait(tmp_path):
+    p = _stalled(tmp_path, 140)
+    assert parts(p)["other"] == 190
+    assert p.steps.frame["waiting_ms"].tolist() == pytest.approx([0.05] * 5)
+    assert p.overview["verdict_text"] == "70% of step time is outside any recorded op, often Python"
+    assert "0.14 ms of the 0.20 ms" in p.overview["verdict_detail"]
+    assert p.advice.set_index("rule")["evidence"]["other"].startswith("**70%** of step time (**0.14 ms**) is outside")
+
+
+def test_waits_are_unknown_without_calls_of_a_runtime(tmp_path):
+    k = Kineto()
+    k.step(0, 0, 100)
+    k.op("aten::mm", 0, 60)
+    assert profile(tmp_path, k).steps.frame["waiting_ms"].isna().all()
 
 
 def test_every_part_of_a_step(tmp_path):

@@ -25,7 +25,9 @@ FUSION = "%fusion.1 = f32[8,8]{1,0} fusion(f32[8,8]{1,0} %p0)"
 
 
 def times(row):
-    named = {c.removesuffix("_ms"): row[c] for c in row.index if c.endswith("_ms") and c not in ("start_ms", "host_to_device_ms")}
+    named = {
+        c.removesuffix("_ms"): row[c] for c in row.index if c.endswith("_ms") and c not in ("start_ms", "host_to_device_ms", "waiting_ms")
+    }
     return {c: v for c, v in named.items() if v}
 
 

@@ -159,6 +159,7 @@ const CLASSES: Record<string, string> = {
   "Kernel-launch-bound": "launch",
   "Device-bound": "device",
   "Host-bound": "host",
+  Stalled: "host",
   "Compile-bound": "compile",
   "Capture-bound": "compile",
   "Communication-bound": "coll",

@@ -9,6 +9,16 @@ import { type ColumnSpec, table } from "../../lib/table.js";
 import type { ViewContext } from "../../lib/view.js";
 import type { Shown } from "./shown.js";
 
+/** A name of which the end tells. */
+export const nameCell =
+  (data: Table, key: string) =>
+  (row: number, cell: HTMLTableCellElement): void => {
+    const name = textAt(data.data[key], row);
+    cell.title = name;
+    cell.classList.add("tail");
+    cell.append(h("bdi", name));
+  };
+
 /** `state`: the step that is on show; null where the report has no steps of several workers. */
 export function coreTable(parent: HTMLElement, context: ViewContext, cores: Cores, state: Shown | null): void {
   const kinds = looks(cores);
@@ -36,12 +46,7 @@ export function coreTable(parent: HTMLElement, context: ViewContext, cores: Core
     {
       key: "worker",
       width: 110,
-      cell: (row, cell) => {
-        const name = textAt(data.data["worker"], row);
-        cell.title = name;
-        cell.classList.add("tail");
-        cell.append(h("bdi", name));
-      },
+      cell: (row, cell) => nameCell(data, "worker")(row, cell),
     },
     { key: "chip", dim: true, narrow: true },
     { key: "_parts", label: "", width: 160, align: "left", grow: true, cell: stack },

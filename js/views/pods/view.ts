@@ -14,7 +14,7 @@ import {
   link,
   segmented,
 } from "../../lib/parts.js";
-import { CATEGORIES, type Pods, type Table } from "../../lib/payload.js";
+import { CATEGORIES, type Pods } from "../../lib/payload.js";
 import { mostOf } from "../../lib/rows.js";
 import { niceMax, ticks } from "../../lib/scale.js";
 import { type ColumnSpec, table } from "../../lib/table.js";
@@ -22,7 +22,7 @@ import type { View, ViewContext } from "../../lib/view.js";
 import { toStep } from "../jump.js";
 import { axisLimit } from "../stepstats.js";
 import { onTheme, themeReader } from "../trace/palette.js";
-import { coreTable } from "./cores.js";
+import { coreTable, nameCell } from "./cores.js";
 import { drawBars, field, ROW } from "./draw.js";
 import { heatMap } from "./heat.js";
 import { barsOf, type Order, type PodBar, sentence, stepTable } from "./model.js";
@@ -246,12 +246,7 @@ function workerTable(el: HTMLElement, context: ViewContext, state: Shown): void 
       key: "worker",
       grow: true,
       width: 120,
-      cell: (row, cell) => {
-        const name = textAt(data.data["worker"], row);
-        cell.title = name;
-        cell.classList.add("tail");
-        cell.append(h("bdi", name));
-      },
+      cell: (row, cell) => nameCell(data, "worker")(row, cell),
     },
     { key: "worker_steps", dim: true, narrow: true },
     { key: "mean_step_ms", bar: { ...neutral, max: longest("mean_step_ms") } },
@@ -321,16 +316,6 @@ function workerTable(el: HTMLElement, context: ViewContext, state: Shown): void 
   });
   update();
 }
-
-/** A name of which the end tells. */
-const nameCell =
-  (data: Table, key: string) =>
-  (row: number, cell: HTMLTableCellElement): void => {
-    const name = textAt(data.data[key], row);
-    cell.title = name;
-    cell.classList.add("tail");
-    cell.append(h("bdi", name));
-  };
 
 /** What each rank needs for itself, and what the others wait for it. */
 function stragglerTable(el: HTMLElement, context: ViewContext, state: Shown): void {

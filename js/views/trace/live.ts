@@ -52,18 +52,8 @@ class FromSaved implements Sink {
     this.sink?.clip(from, to);
   }
 
-  mark(
-    start: number,
-    end: number,
-    event: number,
-    name: number,
-    fill: number,
-    count: number,
-    busy: number,
-    hit: boolean,
-  ): void {
+  readonly mark: Sink["mark"] = (start, end, event, name, fill, count, busy, hit) =>
     this.sink?.mark(start, end, event, SAVED + name, fill, count, busy, hit);
-  }
 
   rest(start: number, end: number, busy: number): void {
     this.sink?.rest(start, end, busy);

@@ -117,16 +117,7 @@ export class Painter implements Sink {
     this.clipTo = to;
   }
 
-  mark(
-    start: number,
-    end: number,
-    event: number,
-    name: number,
-    fill: number,
-    count: number,
-    busy: number,
-    hit: boolean,
-  ): void {
+  readonly mark: Sink["mark"] = (start, end, event, name, fill, count, busy, hit) => {
     if (end < this.clipFrom || start > this.clipTo) return;
     const x0 = ((start > this.clipFrom ? start : this.clipFrom) - this.from) * this.scale;
     const x1 = ((end < this.clipTo ? end : this.clipTo) - this.from) * this.scale;
@@ -153,7 +144,7 @@ export class Painter implements Sink {
       this.hits.fill(1, left, Math.max(left + 1, right));
       this.anyHit = true;
     }
-  }
+  };
 
   rest(start: number, end: number, busy: number): void {
     const x0 = (Math.max(start, this.clipFrom) - this.from) * this.scale;

@@ -1,6 +1,6 @@
 """Advice rules about what the code of a step does: element types, calls back into Python, loops, attention, passes without gradients.
 
-Source of the one on attention: PyTorch's documentation.
+Sources: PyTorch's documentation of attention, JAX's of loops.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from nbprof.analysis.rule import (
     ALL,
     ESTIMATED,
     INFERRED,
+    JAX,
     OURS,
     PYTORCH,
     TENSORFLOW_JAX,
     Found,
     Rule,
+    Target,
     Threshold,
 )
 
@@ -116,6 +118,18 @@ def validation(facts: Facts, limit: Threshold) -> Found | None:
     return Found(text, limit.severity(share), found.ms)
 
 
+def _unrolled(facts: Facts, limit: Threshold) -> Found | None:
+    found = facts.evidence.unrolled
+    if found is None or found.times < limit["times"]:
+        return None
+    text = (
+        f"{found.program} has **{found.times:,}** products alike in a row, each fed by the one before ({found.shape}, {found.source}): a "
+        f"Python loop, each turn of which was traced and compiled anew, **{found.instructions:,}** instructions in all. jax.lax.scan "
+        "compiles one turn; steps may take as long."
+    )
+    return Found(text, "low")
+
+
 def _tiny(facts: Facts, limit: Threshold) -> Found | None:
     rows = facts.evidence.code.most_rows
     # Of devices there is a rule on small kernels.
@@ -125,6 +139,7 @@ def _tiny(facts: Facts, limit: Threshold) -> Found | None:
         f"No matrix product of the forward pass has more than {several(rows, 'row')}: a step reads all weights for so few. "
         "Could it take more examples?",
         "low",
+        fix="" if facts.torch else "-batch_size = 2\n+batch_size = 64  # as accuracy permits",
     )
 
 
@@ -176,10 +191,19 @@ RULES: tuple[AdviceRule, ...] = (
         certainty=INFERRED, refuted_by="the passes without gradients are part of the method: a target network, rollouts", gain_is=ABOUT,
     ),
     Rule(
+        "unrolled", _unrolled, Threshold("≥ {times:g} in a row", times=16),
+        "JAX's documentation of lax.scan; nbprof's threshold", Target("hlo", "HLO & roofline"), JAX,
+        "Products of the same line and shapes in the main program, each fed by the one before, outside the program's own loops",
+        "Loop over alike layers in jax.lax.scan",
+        "-for layer in layers:\n-    x = apply(layer, x)\n+stacked = jax.tree.map(lambda *each: jnp.stack(each), *layers)\n"
+        "+x, _ = jax.lax.scan(lambda x, layer: (apply(layer, x), None), x, stacked)",
+        certainty=ESTIMATED, refuted_by="the program compiles no faster with jax.lax.scan", gain_is="",
+    ),
+    Rule(
         # A vector register of a CPU holds 8 or 16 float32 numbers.
-        "tiny_batch", _tiny, Threshold("< {rows:g} rows", rows=8), OURS, OPS, PYTORCH,
-        "Rows of the largest matrix product of the forward pass, on the CPU", "Give each step a larger batch",
+        "tiny_batch", _tiny, Threshold("< {rows:g} rows", rows=8), OURS, OPS, ALL,
+        "Rows of the largest matrix product of the forward pass, on the CPU (PyTorch, JAX)", "Give each step a larger batch",
         "-loader = DataLoader(dataset, batch_size=2)\n+loader = DataLoader(dataset, batch_size=64)  # as accuracy permits",
-        certainty=INFERRED, refuted_by="twice the batch takes twice as long",
+        certainty=INFERRED, refuted_by="twice the batch takes twice as long", gain_is="",
     ),
 )  # fmt: skip

@@ -13,15 +13,16 @@ import pandas as pd
 from nbprof.activity.activity import SERVING, Activity
 from nbprof.analysis import hlo
 from nbprof.analysis.advice import programs as advice_programs
-from nbprof.analysis.advice import step_code
+from nbprof.analysis.advice import step_code, unrolled
 from nbprof.analysis.advice.programs import Work
 from nbprof.analysis.advice.step_code import StepCode
+from nbprof.analysis.advice.unrolled import Unrolled
 from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.memory.modules import Named
 from nbprof.analysis.steps.periodic import Periodic
-from nbprof.analysis.steps.steps import COPIED, counted
+from nbprof.analysis.steps.steps import COPIED, counted, waiting_percent
 from nbprof.analysis.sweep import covered_before, flatten
 from nbprof.core.errors import ReadError
 from nbprof.core.trace import Int64s
@@ -119,6 +120,8 @@ class Evidence:
         Runs of compiled programs per step of a host, for JAX.
     code : StepCode
         Of how the step is written.
+    unrolled : Unrolled, optional
+        Layers of the main program that a Python loop wrote out.
     placed : Placed, optional
     spread : Spread, optional
         Of device compute.
@@ -138,6 +141,8 @@ class Evidence:
         Input in percent of step time without the first step of each host, in which a pipeline may only start.
     first_calls : mapping
         By host and pipeline of tf.data: how long its first call took, ms.
+    waiting_percent : float
+        Share of step time in which the host waits for a device that runs nothing; 0 where that is not known.
     copied_ms, copied_bytes : float, optional
         Copies to devices that steps wait for, per step; bytes of all copies to devices.
     iterators : mapping
@@ -158,6 +163,7 @@ class Evidence:
     compiling: int | None = None
     programs_per_step: float | None = None
     code: StepCode = field(default_factory=StepCode)
+    unrolled: Unrolled | None = None
     placed: Placed | None = None
     spread: Spread | None = None
     straggler: Straggler | None = None
@@ -170,6 +176,7 @@ class Evidence:
     later_input_percent: float | None = None
     first_calls: Mapping[tuple[str, str], float] = field(default_factory=dict)
     copied_ms: float | None = None
+    waiting_percent: float = 0.0
     copied_bytes: float | None = None
     iterators: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
     iterator_functions: Mapping[str, float] = field(default_factory=dict)
@@ -242,6 +249,7 @@ def gather(
         compiling=int(counted(steps)["compile_ms"].gt(0).sum()) if len(steps) else None,
         programs_per_step=_programs_per_step(activity, steps),
         code=step_code.gather(activity, steps),
+        unrolled=unrolled.find(activity),
         placed=_placed(activity, ops, kernels, len(steps)),
         spread=spread(pods),
         straggler=straggler(stragglers),
@@ -254,6 +262,7 @@ def gather(
         later_input_percent=_later_input(steps),
         first_calls=_first_calls(calls),
         copied_ms=_mean(steps, "host_to_device_ms"),
+        waiting_percent=waiting_percent(steps),
         copied_bytes=_mean(steps, COPIED["H2D"]),
         iterators=activity.iterator_params,
         iterator_functions=activity.iterator_functions,
@@ -283,11 +292,14 @@ def _mean(steps: pd.DataFrame, column: str) -> float | None:
 
 
 def _programs_per_step(activity: Activity, steps: pd.DataFrame) -> float | None:
-    """How many programs a host runs per step on each device; a program ran as often as its most frequent op. None without programs."""
+    """How many programs a host runs per step on each device: a program ran as often as its rarest op, as loops repeat others.
+
+    None without programs.
+    """
     parts = hlo.ran(activity)[0]
     if activity.framework != "JAX" or not len(parts) or not len(steps):
         return None
-    runs = parts.groupby(["host", "program", "module"])["runs"].max().groupby("host").sum()
+    runs = parts.groupby(["host", "program", "module"])["runs"].min().groupby("host").sum()
     return float(runs.sum()) / len(steps) / max(len(activity.devices) / len(activity.hosts), 1.0)
 
 

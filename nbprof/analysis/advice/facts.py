@@ -14,6 +14,7 @@ import pandas as pd
 from nbprof.analysis.advice.checks import INPUT_HIGH, INPUT_MODERATE, NONE_PERCENT, PART_HIGH, PART_MODERATE, input_class
 from nbprof.analysis.advice.evidence import Evidence
 from nbprof.analysis.advice.programs import Work, part_in_16_bit
+from nbprof.analysis.advice.tf_data import SLOW_CALL_US
 from nbprof.analysis.ops.torch_runtime import Runtime
 from nbprof.analysis.rule import Found, Rule, Target, Threshold, severity
 
@@ -102,9 +103,12 @@ class Facts:
         return moved >= INPUT_MODERATE and moved > (self.percent["input"] + self.percent["output"]) / 2
 
     def waits_for_input(self, limit: Threshold) -> bool:
-        """Whether steps wait for input, other than the first, in which a pipeline starts."""
-        later = self.evidence.later_input_percent
-        return self.percent["input"] >= limit["moderate"] and (later is None or later >= limit["moderate"])
+        """Whether steps wait for input, other than the first, in which a pipeline starts.
+
+        To ask for a batch that is there already takes some microseconds, most of them nbprof's own: that is no wait of a step of 0.2 ms.
+        """
+        later, wait_us = self.evidence.later_input_percent, 1000 * self.mean["input"]
+        return wait_us > SLOW_CALL_US and self.percent["input"] >= limit["moderate"] and (later is None or later >= limit["moderate"])
 
     def level(self, gain_ms: float) -> str:
         """Severity by the gain, as a share of step time: the levels are those of input."""
@@ -197,7 +201,12 @@ class Facts:
     @property
     def maybe_input(self) -> bool:
         """Whether little input was recorded, but unexplained time may be input."""
-        return input_class(self.percent["input"], self.percent["other"])[1] == "potential"
+        return input_class(self.percent["input"], self.unexplained_percent)[1] == "potential"
+
+    @property
+    def unexplained_percent(self) -> float:
+        """Share of step time in which nothing was recorded: `other` without the time in which the host waits for a device."""
+        return max(0.0, self.percent["other"] - self.evidence.waiting_percent)
 
 
 def named(kernels: pd.DataFrame, pattern: re.Pattern[str], *, hit: bool = True) -> pd.DataFrame:

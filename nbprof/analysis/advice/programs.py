@@ -289,6 +289,35 @@ def _product(program: Program, row: int, place: int) -> Product | None:
         return None
 
 
+def most_rows(activity: Activity) -> int | None:
+    """The most rows of a forward product in any program that ran on the CPU; None where there is none, or one of them is not known.
+
+    Of products of many matrices all rows count, of a convolution all places.
+    """
+    found, _ = hlo.measured(activity)
+    if activity.has_device or activity.programs is None or not len(found):
+        return None
+    most = 0
+    for host, ident in found[["host", "program"]].drop_duplicates().itertuples(index=False):
+        program: Program | None = activity.programs.program(int(host), int(ident))
+        if program is None:
+            return None
+        try:
+            for place, opcode in enumerate(program.opcodes):
+                if opcode in ("dot", "convolution") and not _BACKWARD.search(program.instruction(place).op_name):
+                    made = _product(program, 0, place)
+                    if made is None:
+                        return None
+                    # What is no side of the second matrix: rows, times matrices.
+                    most = max(most, program.shape(place).elements // max(made.columns, 1))
+                elif opcode == "custom-call" and "callback" not in program.instruction(place).target:
+                    # A library may multiply there.
+                    return None
+        except ReadError:
+            return None
+    return most or None
+
+
 def _lonely(found: pd.DataFrame, activity: Activity) -> pd.DataFrame:
     """Programs of a single elementwise op, which a framework compiles for each op run on its own."""
     count = found.groupby(["host", "program"], sort=False)["own"].transform("size")

@@ -328,7 +328,8 @@ _LAST_LOOKED_AT = 5
 
 
 def _other(facts: Facts, limit: Threshold) -> Found | None:
-    share, time = facts.percent["other"], facts.mean["other"]
+    share = facts.unexplained_percent
+    time = share * facts.mean["step_time"] / 100
     # What is done in every k-th step alone is a finding of its own.
     rhythm = facts.evidence.periodic
     always = share - 100 * rhythm.unrecorded_ms / facts.mean["step_time"] if rhythm is not None else share
@@ -347,8 +348,8 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     # Steps of JAX that nothing marks are found in the recording, too late to record some of them. Three are enough, behind the first two.
     steps = (facts.overview.get("steps") or 0) / (facts.overview.get("hosts") or 1)
     few = "" if facts.jax or steps < _LAST_LOOKED_AT else f" --steps {_LAST_LOOKED_AT - 2}:{_LAST_LOOKED_AT}"
-    three = " of three steps" if few else ""
-    text += f" To see which Python calls take it, record again{three} with this first line in the cell; it slows Python down."
+    what = "record three steps" if few else "record"
+    text += f" To see which Python calls take it, {what} again with this first line in the cell; it slows Python down."
     # Nothing but the line: it is copied over the one that is there.
     return Found(text, gain_ms=gain, fix=f"-%%nbprof\n+%%nbprof {option}{few}")
 

@@ -18,7 +18,7 @@ import pandas as pd
 
 from nbprof.activity.activity import TORCH_OP, Activity
 from nbprof.analysis import hlo
-from nbprof.analysis.advice.programs import share_of_64_bit
+from nbprof.analysis.advice.programs import most_rows, share_of_64_bit
 from nbprof.analysis.steps.steps import counted
 from nbprof.core import nesting
 from nbprof.core.factorize import unique_rows
@@ -66,7 +66,7 @@ class StepCode:
     ungraded : Part, optional
         Forward passes of the model without gradients.
     most_rows : int, optional
-        The most rows that a product of the training pass has.
+        The most rows that a product of the training pass has; of JAX, on the CPU alone, that a forward product has.
     """
 
     float64_percent: float | None = None
@@ -87,7 +87,7 @@ def gather(activity: Activity, steps: pd.DataFrame) -> StepCode:
         ran = _Ran(activity, used)
         return ran.found() if len(ran.rows) else StepCode()
     percent, op = share_of_64_bit(activity)
-    return StepCode(percent, op, _callbacks(activity, used))
+    return StepCode(percent, op, _callbacks(activity, used), most_rows=most_rows(activity) if activity.framework == "JAX" else None)
 
 
 def _step_of(activity: Activity, used: pd.DataFrame, table: pd.DataFrame) -> Int64s:

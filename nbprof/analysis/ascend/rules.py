@@ -11,6 +11,7 @@ import pandas as pd
 from nbprof.analysis.ascend import rules_ops, rules_run
 from nbprof.analysis.ascend.ascend import texts
 from nbprof.analysis.ascend.facts import AscendRule, Facts
+from nbprof.display import wording
 
 FOUND, CLEAR, UNKNOWN = "found", "not found", "not known"
 COLUMNS = ["rule", "about", "title", "state", "severity", "value", "limit", "unit", "share", "evidence", "fix", "ops", "source"]
@@ -85,9 +86,5 @@ def _stated(table: pd.DataFrame) -> list[tuple[object, ...]]:
         about = " · ".join(text for text in (part, kind, subtype) if text)
         state = FOUND if suggestion else CLEAR
         out.append(("prof_rule", "msprof", about, state, _NO_SHARE if suggestion else "", None, None, "", None, description, suggestion))
-        out[-1] += (_shortened(tuning), "prof_rule")
+        out[-1] += (wording.cut(tuning, 400), "prof_rule")
     return out
-
-
-def _shortened(text: str, most: int = 400) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"

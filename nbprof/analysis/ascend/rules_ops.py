@@ -17,7 +17,6 @@ from nbprof.analysis.rule import MSADVISOR, MSPROF, MSPROF_ANALYZE, NPU, OURS, R
 _NO_TYPES = "Neither op_statistic nor op_summary was recorded: enable task_trace."
 _NO_PMU = "No counters of this group were recorded: set aic_metrics to PipeUtilization."
 _NO_CONFLICTS = "No counters of this group were recorded: set aic_metrics to ResourceConflictRatio."
-_NO_CORES = "The device's number of cores was not recorded with the tasks."
 _NO_BLOCKS = "The blocks of ops or the cores of the device were not recorded."
 
 CONVERSIONS = ("transdata", "transpose", "transposed", "cast")

@@ -11,6 +11,7 @@ import pandas as pd
 
 from nbprof.analysis.compare.compare import STEP, Side, batch_size, by_step, per_step, same_steps
 from nbprof.analysis.compare.welch import LEVEL, Difference, Floats, autocorrelation, effective_size, trimmed, welch
+from nbprof.display import wording
 
 ENOUGH = 10
 """Steps needed to know the spread of a run well enough."""
@@ -20,6 +21,7 @@ _MENTION = 0.05
 """A category is mentioned if it changed by this fraction of a step."""
 _PRECISION_POINTS = 25.0
 _SAME_COMPUTE = 0.02
+_LONGEST = 60
 
 TITLES = {
     "real": "The change is real",
@@ -250,18 +252,18 @@ def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
     out: list[tuple[bool, str]] = []
     for name, a, b in [*_facts(before, after), *_versions(before, after)]:
         if a and b and a != b:
-            out.append((False, f"{name[0].upper()}{name[1:]} differs: {_short(a)} before, {_short(b)} after"))
+            out.append((False, f"{name[0].upper()}{name[1:]} differs: {wording.cut(a, _LONGEST)} before, {wording.cut(b, _LONGEST)} after"))
         elif a and b:
             same.append(name)
         else:
             unknown.append(name)
-    lines = [(True, f"Same {_listed(same)}")] if same else []
+    lines = [(True, f"Same {wording.listed(same)}")] if same else []
     half = [side.overview.get("compute_16bit_percent") for side in (before, after)]
     if half[0] is not None and half[1] is not None and abs(half[0] - half[1]) > _PRECISION_POINTS:
         out.append((False, f"The share of 16-bit compute differs: {half[0]:.0f}% before, {half[1]:.0f}% after"))
     kinds = [_kind(side) for side in (before, after)]
     if kinds[0] and kinds[1] and kinds[0] != kinds[1]:
-        out.append((False, f"The kinds of steps differ: {_short(kinds[0])} before, {_short(kinds[1])} after"))
+        out.append((False, f"The kinds of steps differ: {wording.cut(kinds[0], _LONGEST)} before, {wording.cut(kinds[1], _LONGEST)} after"))
     for side, where in ((before, "before"), (after, "after")):
         if side.dropped:
             out.append((False, f"{side.dropped:,} events were dropped {where}"))
@@ -270,7 +272,7 @@ def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
     if not per_step(before, after):
         out.append((False, "Ops and kernels are compared by their time in the whole profile, and the profiles may differ in length"))
     if unknown:
-        text = _listed(unknown)
+        text = wording.listed(unknown)
         out.append((False, f"{text[0].upper()}{text[1:]} {'was' if len(unknown) == 1 else 'were'} not recorded: make sure they match"))
     return lines + out
 
@@ -331,14 +333,6 @@ def _compute(categories: pd.DataFrame, before: Side, after: Side, digits: int) -
     if row["real"] is pd.NA or not bool(row["real"]):
         return []
     return [(False, f"Device compute changed too ({signed(change, digits)} ms): other kernels, another model or another batch")]
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _short(text: str, most: int = 60) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def record(found: Verdict, before: Side, after: Side) -> dict[str, Any]:

@@ -28,8 +28,6 @@ from nbprof.analysis.ops.innermost import Innermost
 from nbprof.core.trace import Int64s, Trace
 from nbprof.schema import frames
 
-KINDS = ("compute", "communication", "memory", "launch_delay", "kernel_wait", "launch", "wait", "input", "op", "host", "unknown")
-"""The kinds of path segments."""
 SEGMENTS = frames.names("device_time.critical_path_pieces")
 PATH = ["kind", "name", "op", "pieces", "total_us", "percent", "longest_us", "_at_ms", "_for_ms"]
 _SYNC = re.compile(

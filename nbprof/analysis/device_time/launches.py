@@ -17,7 +17,6 @@ from nbprof.schema import frames
 
 CALL_PS, DELAY_PS = 50_000_000, 100_000_000
 """Calls over 50 µs and delays over 100 µs are counted separately."""
-EACH = frames.names("device_time.each_launch")
 LAUNCHES = frames.names("device_time.launches")
 
 

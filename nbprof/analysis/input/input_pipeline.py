@@ -9,7 +9,7 @@ import pandas as pd
 
 from nbprof.activity.activity import ITERATIONS, Activity
 from nbprof.analysis.advice import checks, tf_data
-from nbprof.analysis.steps.steps import counted
+from nbprof.analysis.steps.steps import counted, waiting_percent
 from nbprof.core import nesting
 from nbprof.core.factorize import unique_rows
 
@@ -233,6 +233,7 @@ def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, enqueu
     used = counted(steps)
     out: dict[str, Any] = {"steps": len(used), **_shares_of_steps(used)}
     waits, other = (_ratio(used, f"{c}_ms") for c in ("input", "other"))
+    other = None if other is None else other - waiting_percent(steps)
     place, how = checks.input_class(waits, other)
     out |= {"bound": place, "level": how, "statement": checks.input_statement(waits, other)}
     if out["input_percent"] is not None and not traced(activity, used, table):

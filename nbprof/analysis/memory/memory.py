@@ -13,6 +13,7 @@ import pandas as pd
 from nbprof.activity.activity import Activity, text_column
 from nbprof.analysis.memory.alive import allocating
 from nbprof.core.trace import Int32s, Int64s, Note
+from nbprof.display import wording
 from nbprof.schema import frames
 
 INTERNAL = ["order", "address", "lifetime_peak_bytes", "capacity_bytes", "host", "group"]
@@ -246,12 +247,8 @@ def notes(rows: pd.DataFrame) -> list[Note]:
         lacking = [text for text, lacks in zip(_STATED.values(), tuple(which), strict=True) if bool(lacks)]
         if lacking:
             who = str(group.index[0]) if len(group) == 1 else f"{group.index[0]} and {len(group) - 1} more"
-            out.append(Note("info", f"Allocator events of {who} do not state {_listed(lacking)}: these columns are empty."))
+            out.append(Note("info", f"Allocator events of {who} do not state {wording.listed(lacking)}: these columns are empty."))
     return out
-
-
-def _listed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def _whole(value: object) -> int | None:

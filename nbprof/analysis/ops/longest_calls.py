@@ -10,7 +10,6 @@ from nbprof.activity.activity import Activity
 from nbprof.analysis.input.input_pipeline import COPY_TO_DEVICE, copy_name
 from nbprof.core.trace import Int64s
 
-COLUMNS = ("where", "op", "at_ms", "for_ms")
 Floats = npt.NDArray[np.float64]
 
 

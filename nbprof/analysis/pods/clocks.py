@@ -14,7 +14,6 @@ from nbprof.analysis.pods.chance import Floats
 from nbprof.core.trace import Int64s
 from nbprof.schema import frames
 
-COLUMNS = frames.names("pods.clocks")
 WITHIN = 95
 """Percent of the ends that lie within the residual."""
 _LEAST_FOR_DRIFT = 10

@@ -6,6 +6,8 @@ import re
 
 import pandas as pd
 
+from nbprof.display import wording
+
 _RANK = re.compile(r"rank \d+\b")
 
 
@@ -37,7 +39,7 @@ def format_count(steps: pd.DataFrame, hosts: int = 0) -> str:
     if not counts:
         return "no steps"
     least, largest = min(counts), max(counts)
-    text = _plural(largest, "step") if least == largest else f"{least:,} to {largest:,} steps"
+    text = wording.plural(largest, "step") if least == largest else f"{least:,} to {largest:,} steps"
     several = max(len(counts), hosts)
     if several == 1:
         return text
@@ -47,7 +49,3 @@ def format_count(steps: pd.DataFrame, hosts: int = 0) -> str:
 def noun(steps: pd.DataFrame) -> str:
     """The word for the hosts of steps: `rank` if all are named like ranks, else `host`."""
     return "rank" if all(_RANK.match(str(host)) for host in steps["host"].unique()) else "host"
-
-
-def _plural(count: int, one: str) -> str:
-    return f"{count:,} {one}{'' if count == 1 else 's'}"

@@ -21,6 +21,7 @@ from nbprof.activity.activity import (
     HOST_COMPILE,
     HOST_COMPUTE,
     HOST_TO_DEVICE,
+    HOST_WAIT_DEVICE,
     ITERATIONS,
     SERVING,
     UNKNOWN_PRECISION,
@@ -76,7 +77,7 @@ def numbered(found: tuple[pd.DataFrame, bool], warmup: int | None, traits: set[s
     `traits` are those of the activity, as steps that are iterations of something warm up in another way, or not at all.
     """
     times = ["start_ms", "step_time_ms", *(f"{c}_ms" for c in CATEGORIES)]
-    columns = ["host", "step", "name", *times, "kind", "warmup", "cut", "counted", "host_to_device_ms"]
+    columns = ["host", "step", "name", *times, "kind", "warmup", "cut", "counted", "host_to_device_ms", "waiting_ms"]
     out, compiled = found
     if not len(out):
         return pd.DataFrame(columns=[*columns, "group"])
@@ -257,6 +258,11 @@ def _steps_of(
         whole[:] = True
     spent: dict[str, npt.NDArray[np.float64]] = {f"{c}_ms": total[:, i] / 1e9 for i, c in enumerate(CATEGORIES)}
     spent["host_to_device_ms"] = copied / 1e9
+    waiting = np.zeros(len(group), np.int64)
+    np.add.at(waiting, at[c == HOST_WAIT_DEVICE], length[c == HOST_WAIT_DEVICE])
+    # Which calls wait is known only where calls into a device's runtime were recorded.
+    known_waits = bool((cls == HOST_WAIT_DEVICE).any()) or len(activity.calls) > 0
+    spent["waiting_ms"] = waiting / 1e9 if known_waits else np.full(len(group), np.nan)
     # What was not recorded was not measured, which is not the same as 0.
     recorded = on_device or bool((activity.device_extents["host"] == host).any())
     silent: tuple[str, ...] = () if recorded else _OF_DEVICE
@@ -366,6 +372,15 @@ def _longest(markers: pd.DataFrame, used: npt.NDArray[np.bool_]) -> tuple[Int64s
 def counted(steps: pd.DataFrame) -> pd.DataFrame:
     """The steps in the averages: not warm-up, not cut off, and of one kind (train, test, predict)."""
     return steps[steps["counted"].astype(bool)] if len(steps) else steps
+
+
+def waiting_percent(steps: pd.DataFrame) -> float:
+    """Percent of the time of the counted steps in which the host waits for a device that runs nothing; 0 where that is not known.
+
+    It is a part of `other`, and the rest of that is what nothing explains.
+    """
+    used = counted(steps)
+    return 100 * float(used["waiting_ms"].sum()) / float(used["step_time_ms"].sum()) if len(used) else 0.0
 
 
 def summary(steps: pd.DataFrame) -> pd.DataFrame:

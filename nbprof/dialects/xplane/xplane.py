@@ -48,8 +48,6 @@ _DERIVED_NAMES = (
     "Launch Stats",
 )
 _DEVICE = re.compile(r"/device:(GPU|TPU|CUSTOM)[^0-9]*([0-9]+)?(.*)", re.DOTALL)
-# Instants of the thread pool and of the allocator would only clutter the timeline; the tools hide them too.
-HIDDEN = ("ThreadpoolListener::", "MemoryAllocation", "MemoryDeallocation")
 
 
 _NO_STEPS = {

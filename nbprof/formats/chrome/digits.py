@@ -30,7 +30,6 @@ _PAIRS = np.uint64(0x000000FF000000FF)
 _BY_100 = np.uint64(0x000F424000000064)
 _BY_10000 = np.uint64(0x0000271000000001)
 _INDEX = np.uint64(0x0001020304050607)
-_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 _MASKS = np.array([(1 << (8 * k)) - 1 for k in range(9)], np.uint64)
 POWERS = np.array([10**k for k in range(19)], np.int64)
 

@@ -31,7 +31,6 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "counters": ("dispatch", "name", "value"),
 }
 """By kind; `grid` counts work-items, `lds` and `bytes` bytes, `scratch` bytes a work-item, and `device` numbers the GPUs."""
-TEXTS = frozenset({"name", "domain", "source", "target"})
 
 
 @dataclass

@@ -26,7 +26,6 @@ from nbprof.formats.rocprof import results_json, rocpd, tables
 from nbprof.formats.rocprof.headers import prefix_of
 from nbprof.formats.rocprof.records import GPU, SHAPE, Recording
 
-_MEGA = 1_000_000
 _HEAD = 256
 
 

@@ -86,9 +86,6 @@ class Rows:
         self.parts: list[tuple[int, int]] = []
 
 
-_Record = tuple[torch_records.Shape, tuple[bytes, ...], int]
-
-
 class Machine(Unpickler):
     """Puts entries, blocks, frames and stacks away as they come."""
 

@@ -102,7 +102,8 @@ def _device(run: Run, replay: Replay) -> dict[str, Any]:
         "figures": _figures(figures, row),
         "when": "at the snapshot" if moment is None else _when(ooms.iloc[0]),
         "ooms": [
-            {"when": _when(one), "text": _cut(one["explanation"], 1200), "remedy": _cut(one["remedy"], 800)} for _, one in ooms.iterrows()
+            {"when": _when(one), "text": wording.cut(one["explanation"], 1200), "remedy": wording.cut(one["remedy"], 800)}
+            for _, one in ooms.iterrows()
         ],
         **_levels(run, replay),
         **_map(run, state, allocator.stranded_by_block(state)),
@@ -154,7 +155,7 @@ def _levels(run: Run, replay: Replay) -> dict[str, Any]:
         "active": numbers(levels["active"][rows]),
         "action": coded(names[entries["action"][rows]]),
         "size": numbers(entries["size"][rows]),
-        "where": coded(_cut(str(one)) for one in where),
+        "where": coded(wording.cut(one, _LONGEST) for one in where),
         "oom_at": numbers(time[ooms] if timed else ooms.astype(np.float64)),
     }
 
@@ -176,7 +177,7 @@ def _map(run: Run, state: State, stranded: np.ndarray[Any, np.dtype[np.int64]]) 
     codes = blocks["stack"].to_numpy(np.int64)[rows]
     # Of many different stacks the last ones are told by their line alone.
     distinct = pd.unique(codes)
-    told = {int(code): _cut(stacks.text(int(code))) for code in distinct[:MOST_STACKS]}
+    told = {int(code): wording.cut(stacks.text(int(code)), _LONGEST) for code in distinct[:MOST_STACKS]}
     lines = stacks.locations(codes)
     base = segments["address"].to_numpy(np.int64)[owner[rows]]
     return {
@@ -192,7 +193,7 @@ def _map(run: Run, state: State, stranded: np.ndarray[Any, np.dtype[np.int64]]) 
             "size": numbers(blocks["size"].to_numpy(np.int64)[rows]),
             "state": numbers(blocks["state"].to_numpy(np.int64)[rows]),
             "stranded": numbers(stranded[rows]),
-            "stack": coded(told.get(int(code), _cut(str(line))) for code, line in zip(codes, lines, strict=True)),
+            "stack": coded(told.get(int(code), wording.cut(line, _LONGEST)) for code, line in zip(codes, lines, strict=True)),
             "rows": len(rows),
         },
         "map_more": f"{wording.plural(len(rest), 'more segment')} of {size} are not drawn." if len(rest) else "",
@@ -207,13 +208,9 @@ def _name(segment: dict[Any, Any]) -> str:
 
 def _table(frame: str, rows: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, Any]:
     columns = [frames.column(f"allocator.{frame}", key) for key in keys]
-    texts = {col.name: rows[col.name].map(lambda value: _cut(str(value))) for col in columns if col.kind == "code"}
+    texts = {col.name: rows[col.name].map(lambda value: wording.cut(value, _LONGEST)) for col in columns if col.kind == "code"}
     rows = rows.assign(**texts) if len(rows) else rows
     return table_of(rows, columns)
-
-
-def _cut(value: str, most: int = _LONGEST) -> str:
-    return value if len(value) <= most else f"{value[: most - 1]}…"
 
 
 def only(whole: dict[str, Any]) -> bool:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 """Rows of a part that a notebook shows."""
-PARTS = ("iterations", "op_types", "ops", "cores", "pmu", "waits", "fusion", "api", "rules")
 BY = ("op", "op_type", "task_type", "core", "stream", "iteration", "op_state", "scope")
 
 

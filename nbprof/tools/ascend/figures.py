@@ -14,7 +14,7 @@ from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, DEVICE, HOST, OTHER, mix
 from nbprof.run.ascend import LACKS
 from nbprof.tools.ascend.payload import PARTS, WHOLE_REFRESH
-from nbprof.tools.plot import bokeh, style
+from nbprof.tools.plot import bokeh, legend_beside, style
 from nbprof.tools.tables import floats
 
 if TYPE_CHECKING:
@@ -93,8 +93,7 @@ def iterations(
     labels = [str(number) for number in mine["iteration"]]
     plot.xaxis.formatter = models.CustomJSTickFormatter(args={"labels": labels}, code="return labels[tick] ?? ''")
     plot.xgrid.visible = False
-    plot.add_layout(plot.legend[0], "right")
-    plot.legend[0].border_line_color = None
+    legend_beside(plot)
     return cast("Figure", plot)
 
 

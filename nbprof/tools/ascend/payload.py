@@ -386,4 +386,4 @@ def _says(name: str, key: str, rows: pd.DataFrame) -> bool:
 
 def cut(text: str) -> str:
     """A text that is short enough for a cell."""
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return wording.cut(text, _LONGEST)

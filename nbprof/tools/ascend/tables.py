@@ -142,7 +142,7 @@ def _col(name: str, cell: str, values: pd.Series[Any]) -> tuple[Col, Any]:
         label = _title(bare.removesuffix("_ps").replace("_", " ")) + " ms"
         return Col(name, "float64", "ms", label, f"{told} Since the start of the recording.", "number", 3), moments
     if not pd.api.types.is_numeric_dtype(values.dtype):
-        texts = [_cut(wording.one_line(str(text))) if pd.notna(text) else "" for text in values]
+        texts = [wording.cut(wording.one_line(str(text)), _LONGEST) if pd.notna(text) else "" for text in values]
         return Col(name, "object", "", _title(bare.replace("_", " ")), told, "text"), texts
     unit = next((unit for suffix, unit in _UNITS.items() if name.endswith(suffix)), "")
     if name == "gb_per_second":
@@ -158,7 +158,3 @@ def _col(name: str, cell: str, values: pd.Series[Any]) -> tuple[Col, Any]:
 
 def _title(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

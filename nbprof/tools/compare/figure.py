@@ -12,7 +12,7 @@ from nbprof.analysis.compare.compare import STEP
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import CATEGORIES
-from nbprof.tools.plot import bokeh, style
+from nbprof.tools.plot import bokeh, stacked_rows
 
 if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure  # noqa: N812  the class has the name of a function
@@ -47,20 +47,5 @@ def compare(categories: pd.DataFrame, names: Sequence[str], *, width: int = 900,
     data |= {c.key: np.nan_to_num(rows[c.key]) for c in known}
     defaults = {"width": width, "height": height, "y_range": labels[::-1], "tools": "save", "toolbar_location": "right"}
     plot: Any = plotting.figure(**defaults | options)
-    plot.hbar_stack(
-        [c.key for c in known],
-        y="run",
-        height=0.6,
-        color=[c.colour for c in known],
-        source=models.ColumnDataSource(data),
-        legend_label=[c.label for c in known],
-    )
-    tips = [("Run", "@run"), ("Step time", "@total{0.000} ms"), *((c.label, f"@{c.key}{{0.000}} ms") for c in known)]
-    plot.add_tools(models.HoverTool(tooltips=tips))
-    style(plot, "ms", None)
-    plot.x_range.start = 0
-    plot.ygrid.visible = False
-    if plot.legend:
-        plot.add_layout(plot.legend[0], "right")
-        plot.legend[0].border_line_color = None
+    stacked_rows(plot, models, known, data, "Run", 0.6, 3)
     return cast("Figure", plot)

@@ -77,8 +77,7 @@ def _label(host: object, device: object, several: bool) -> str:
 
 
 def _cut(text: object, most: int = 60) -> str:
-    line = wording.one_line(str(text))
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return wording.cut(wording.one_line(str(text)), most)
 
 
 def _stacked(names: list[str], parts: dict[str, Any], unit: str, title: str, options: dict[str, Any]) -> Model:

@@ -289,12 +289,8 @@ def _left_out(frames: dict[str, pd.DataFrame]) -> str:
 def _table(name: str, rows: pd.DataFrame) -> dict[str, Any]:
     columns = [schema.column(f"device_time.{name.removeprefix('device_')}", key) for key in _TABLES[name]]
     texts = [col.name for col in columns if col.kind in ("text", "code")]
-    rows = rows.assign(**{key: rows[key].astype(str).map(_cut) for key in texts}) if len(rows) else rows
+    rows = rows.assign(**{key: [wording.cut(text, _LONGEST) for text in rows[key]] for key in texts}) if len(rows) else rows
     return table_of(rows, columns)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _top(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -350,4 +346,10 @@ def _line(label: str, unit: str, time: npt.NDArray[np.float64], value: npt.NDArr
     out = value[before].copy()
     box = np.clip(np.searchsorted(edges, time, side="right") - 1, 0, BINS - 1)
     np.maximum.at(out, box, value)
-    return {"label": _cut(wording.one_line(label)), "unit": unit, "from_ms": first, "to_ms": last, "most": out.astype(np.float32)}
+    return {
+        "label": wording.cut(wording.one_line(label), _LONGEST),
+        "unit": unit,
+        "from_ms": first,
+        "to_ms": last,
+        "most": out.astype(np.float32),
+    }

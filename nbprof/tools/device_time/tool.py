@@ -13,7 +13,15 @@ TOOL = Tool(
     figures={"device_time": figures.figure},
     brief=(
         Top(
-            "The host, while devices were idle, was",
+            "Devices were idle, by what they waited for",
+            "device_time.idle",
+            "category",
+            ("device", "idle_ms", "percent"),
+            query="stream == '' and idle_ms > 0",
+            largest="idle_ms",
+        ),
+        Top(
+            "While a device waited for its next launch, the host was",
             "device_time.idle_causes",
             "cause",
             ("device", "idle_ms", "percent"),

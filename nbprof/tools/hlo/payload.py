@@ -61,7 +61,6 @@ _NO_TENSOR = r"(?<=\[)\[\], |, \[\](?=[,\]])"
 _HOST_MEMORY = "S(5)"
 """How XLA writes the memory space of the host."""
 
-Floats = npt.NDArray[np.float64]
 Made = tuple[pd.DataFrame, dict[str, float | str], Peaks, pd.DataFrame]
 
 
@@ -357,5 +356,4 @@ def _values(col: Col, values: pd.Series[Any]) -> Any:
 
 
 def _cut(text: object) -> str:
-    said = str(text)
-    return said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"
+    return wording.cut(text, _LONGEST)

@@ -202,7 +202,7 @@ def _table(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return wording.cut(text, _LONGEST)
 
 
 def _left_out(frame: pd.DataFrame, smaller: pd.DataFrame) -> str:

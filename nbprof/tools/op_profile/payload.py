@@ -64,7 +64,7 @@ def payload(run: Run) -> dict[str, Any]:
         },
         "inside": {
             **_columns(leaves.inside, ("name", "category", "shape")),
-            "expression": coded(_cut(text, LONGEST[1]) for text in leaves.inside["expression"]),
+            "expression": coded(wording.cut(text, LONGEST[1]) for text in leaves.inside["expression"]),
             "op": numbers(leaves.inside["op"]),
             "flops": short(floats(leaves.inside["flops"])),
             "rows": len(leaves.inside),
@@ -267,7 +267,7 @@ def _ops(leaves: Leaves) -> dict[str, Any]:
     return {
         **_columns(frame, ("program", "name", "category", "duplicate", "framework_op", "source", "shape", "layout", "trace_op")),
         **_sums(frame),
-        "expression": coded(_cut(text, most) for text, most in zip(frame["expression"], cuts, strict=True)),
+        "expression": coded(wording.cut(text, most) for text, most in zip(frame["expression"], cuts, strict=True)),
         "in_file": frame["in_file"].to_numpy(np.bool_),
         "inside_left_out": numbers(leaves.inside_left_out),
         "at_ms": short(np.round(floats(frame["at_ms"]), 6)),
@@ -277,7 +277,7 @@ def _ops(leaves: Leaves) -> dict[str, Any]:
 
 
 def _columns(frame: pd.DataFrame, keys: Iterable[str]) -> dict[str, Any]:
-    return {key: coded(_cut(text, _LONGEST_NAME) for text in frame[key]) for key in keys}
+    return {key: coded(wording.cut(text, _LONGEST_NAME) for text in frame[key]) for key in keys}
 
 
 def _sums(frame: pd.DataFrame) -> dict[str, Any]:
@@ -306,11 +306,6 @@ def _heads(peaks: roofline.Peaks) -> list[dict[str, Any]]:
 
 def _declared(key: str) -> Col:
     return frames.column("op_profile.frame", key)
-
-
-def _cut(text: object, most: int) -> str:
-    text = str(text)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _percent(value: float) -> float | None:

@@ -78,7 +78,7 @@ def payload(run: Run, at: pd.DataFrame, steps: npt.NDArray[np.int64]) -> dict[st
 def _note(run: Run, frame: pd.DataFrame, kinds: list[str], drawn: int) -> str:
     """What the table leaves to know, in sentences."""
     none = [_COLUMNS[kind].label.lower() for kind in KINDS if kind not in kinds]
-    parts = [f"No core spent time on {_listed(none)}."] if none else []
+    parts = [f"No core spent time on {wording.listed(none, 'or')}."] if none else []
     if (run.devices["megacore"] == True).any():  # noqa: E712 - a column of objects, which may be missing
         parts.append("Megacore: the two cores of a chip work as one and share a row.")
     if frame["worker"].str.contains(" SparseCore ", regex=False).any():
@@ -87,10 +87,6 @@ def _note(run: Run, frame: pd.DataFrame, kinds: list[str], drawn: int) -> str:
     if count > drawn:
         parts.append(f"This report has {drawn:,} of {count:,} cores; p.pods.cores has all.")
     return " ".join(parts)
-
-
-def _listed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def _table(frame: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, MIDDLE, OVER, UNDER, mix
-from nbprof.tools.plot import bokeh, style
+from nbprof.tools.plot import bokeh, stacked_rows, style
 from nbprof.tools.pods.grid import Grid
 from nbprof.tools.pods.heat import binned, limit
 from nbprof.tools.steps.payload import recorded
@@ -64,22 +64,7 @@ def pods(run: Run, step: int | None = None, *, heat: str = "", width: int = 900,
     data |= {c.key: np.nan_to_num(floats(frame[c.column])) for c in categories}
     defaults = {"width": width, "height": height or 90 + 24 * len(frame), "y_range": names[::-1], "title": f"Step {step}"}
     plot: Any = plotting.figure(**defaults | {"tools": "save", "toolbar_location": "right"} | options)
-    plot.hbar_stack(
-        [c.key for c in categories],
-        y="worker",
-        height=0.72,
-        color=[c.colour for c in categories],
-        source=models.ColumnDataSource(data),
-        legend_label=[c.label for c in categories],
-    )
-    tips = [("Worker", "@worker"), ("Step time", "@total{0.00} ms"), *((c.label, f"@{c.key}{{0.00}} ms") for c in categories)]
-    plot.add_tools(models.HoverTool(tooltips=tips))
-    style(plot, "ms", None)
-    plot.x_range.start = 0
-    plot.ygrid.visible = False
-    if plot.legend:
-        plot.add_layout(plot.legend[0], "right")
-        plot.legend[0].border_line_color = None
+    stacked_rows(plot, models, categories, data, "Worker", 0.72, 2)
     return cast("Figure", plot)
 
 

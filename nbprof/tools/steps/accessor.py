@@ -54,9 +54,10 @@ class Steps(Framed):
 
         **Where it goes.** Each piece of work has a class. Where pieces overlap, the first of these counts: waiting of a device for the host
         or another device, device compute, output (copies to the host), device to device, input (waiting for the next batch), collectives,
-        kernel launch, copies to the device (input as well), compilation, the rest of the host's work. What nothing covers is `other_ms`, so
-        that the categories add up to the step time exactly. What was not recorded is NA, never 0. `host_to_device_bytes` and its like are
-        there where the file states the sizes of copies; XProf looks for them under another name, and has 0.
+        kernel launch, copies to the device (input as well), compilation, the rest of the host's work. What nothing covers is `other_ms`,
+        and so is a wait of the host for a device that runs nothing (`waiting_ms`): the categories add up to the step time exactly. What was
+        not recorded is NA, never 0. `host_to_device_bytes` and its like are there where the file states the sizes of copies; XProf looks
+        for them under another name, and has 0.
 
         **Other than XProf 2.24** (`as_xprof()` gives its table): there host work is no part of the steps of a profile with a device, so
         kernel launch, host compute and waiting for input are 0 and all of it is called other; here it is, as in the guide. Copies under

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from nbprof.core.errors import NbprofError
-from nbprof.tools.plot import bokeh, style
+from nbprof.tools.plot import bokeh, legend_beside, style
 from nbprof.tools.steps.payload import recorded
 from nbprof.tools.tables import floats
 
@@ -62,7 +62,6 @@ def steps(run: Run, *, width: int = 900, height: int = 280, **options: Any) -> F
     plot.xaxis.formatter = models.CustomJSTickFormatter(args={"labels": labels}, code="return labels[tick] ?? ''")
     plot.xgrid.visible = False
     if plot.legend:
-        plot.add_layout(plot.legend[0], "right")
         plot.legend[0].items = plot.legend[0].items[::-1]
-        plot.legend[0].border_line_color = None
+    legend_beside(plot)
     return cast("Figure", plot)
