@@ -351,6 +351,8 @@ def _verdict(
         why = "a call waits while no kernel and no copy runs; p.device_time.idle says for how long work was queued meanwhile"
     else:
         shown -= waiting
+        if bound == "other" and not activity.has_host_ops:
+            text, why = _UNRECORDED, "no call of the device's runtime that launches, copies or waits was recorded in that time"
     # Of all steps, as its share is: the mean is of the steps of the hosts that recorded it.
     time = step * shown / 100
     left = step - time
@@ -361,8 +363,6 @@ def _verdict(
     if bound == "input" and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2:
         why = "the step waits until its data is copied from host memory to the device"
     second = max((c for c in CATEGORIES if c != bound), key=lambda c: shares[c])
-    if bound == "other" and word != "Stalled" and not activity.has_host_ops:
-        text, why = _UNRECORDED, "no call of the device's runtime that launches, copies or waits was recorded in that time"
     captures = captures and bound == "compile"
     if captures:
         why = "launches are captured into a graph within the step, which is done once"

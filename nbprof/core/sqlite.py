@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.distinct import Bytes, Int64s, distinct
 from nbprof.core.errors import ReadError
 from nbprof.core.files import Buffer
+from nbprof.core.sqlite_layouts import BEFORE, FEW, grouped, layout_of, windows
 
 MAGIC = b"SQLite format 3\0"
 _LEAF, _INTERIOR = 0x0D, 0x05
@@ -28,9 +31,6 @@ _TABLE = re.compile(rb"CREATE TABLE\s+(?:IF NOT EXISTS\s+)?[\"'`\[]?(\w{1,80})",
 _NAME = re.compile(r"\s*(?:\"([^\"]*)\"|`([^`]*)`|\[([^\]]*)\]|'([^']*)'|(\w+))")
 _CONSTRAINTS = ("CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN")
 
-Bytes = npt.NDArray[np.uint8]
-# As in `core.trace`, which imports more than who looks for files needs.
-Int64s = npt.NDArray[np.int64]
 Column = npt.NDArray[Any]
 """int64, masked where some rows are NULL; float64 with NaN for NULL; or objects (str, bytes, None) where a text or blob is among them."""
 
@@ -38,7 +38,8 @@ Column = npt.NDArray[Any]
 _SIZES = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0, *((i - 12) // 2 for i in range(12, 256))], np.int64)
 # By how many bits a value of eight bytes is moved so that only those of the number are left.
 _SHIFTS = np.where(np.arange(256) < 12, 64 - 8 * _SIZES, 0)
-_REAL = 7
+_REAL, _ONE = 7, 9
+_NULL = np.array(None, object)
 
 
 def tables_named(head: bytes) -> set[str]:
@@ -136,6 +137,7 @@ class Database:
                 f"this SQLite database is cut off: {self._pages:,} of its {stated:,} pages are here. Copy or export it again.", path=label
             )
         self._text = _ENCODINGS.get(int.from_bytes(head[56:60], "big"), "utf-8")
+        self._rows_of: dict[int, Int64s] = {}
         self.tables = self._schema()
 
     def __contains__(self, table: object) -> bool:
@@ -179,6 +181,11 @@ class Database:
 
     def _cells(self, root: int) -> Int64s:
         """Where the rows of a table begin, in their order."""
+        if root not in self._rows_of:
+            self._rows_of[root] = self._found(root)
+        return self._rows_of[root]
+
+    def _found(self, root: int) -> Int64s:
         seen = np.zeros(self._pages + 1, np.bool_)
         level = np.array([root], np.int64)
         leaves: list[Int64s] = []
@@ -242,29 +249,81 @@ class Database:
         cells = self._cells(table.root)
         parts = {name: _Values(len(cells)) for name in wanted}
         rowid = np.zeros(len(cells), np.int64) if table.rowid in wanted.values() else None
-        most, total = self._usable - 35, 0
+        total, left = 0, [np.arange(0)]
         for low in range(0, len(cells), _ROWS):
-            length, at = self._varint(self._bytes, cells[low : low + _ROWS])
-            number, at = self._varint(self._bytes, at)
-            if rowid is not None:
-                rowid[low : low + _ROWS] = number
-            over = np.flatnonzero(length > most)
-            # Rows that lie over one another could be any number of texts.
-            total += int(length.sum())
-            if int(length.min()) < 0 or int(length.max()) > self._size or total > self._size:
-                raise self._damaged(f"rows of {table.name} are longer than the file")
-            if not len(over):
-                self._records(self._bytes, at, length, wanted, parts, slice(low, low + _ROWS))
-                continue
-            if len(whole := np.flatnonzero(length <= most)):
-                self._records(self._bytes, at[whole], length[whole], wanted, parts, low + whole)
-            data, starts = self._overflowing(at[over], length[over], table.name)
-            self._records(data, starts, length[over], wanted, parts, low + over)
+            rest, size = self._alike(cells[low : low + _ROWS], low, wanted, parts, rowid)
+            total += size
+            left.append(rest)
+            self._fit(total, table.name)
+        rows = np.concatenate(left)
+        for low in range(0, len(rows), _ROWS):
+            some = rows[low : low + _ROWS]
+            total += self._lockstep(cells[some], some, table.name, wanted, parts, rowid)
+            self._fit(total, table.name)
         out = {name: values.column() for name, values in parts.items()}
         for name, place in wanted.items():
             if rowid is not None and place == table.rowid:
                 out[name] = rowid
         return out
+
+    def _fit(self, length: int, table: str) -> None:
+        """Rows that lie over one another could be any number of texts."""
+        if not 0 <= length <= self._size:
+            raise self._damaged(f"rows of {table} are longer than the file")
+
+    def _alike(
+        self, cells: Int64s, low: int, wanted: dict[str, int], parts: dict[str, _Values], rowid: Int64s | None
+    ) -> tuple[Int64s, int]:
+        """Takes values out of rows whose layout many share, from row `low` on; the rows that are left, and how long the others are."""
+        rows = np.arange(low, low + len(cells))
+        words = windows(self._bytes, cells) if len(cells) >= FEW else None
+        # Numbers of the first rows of a table are shorter.
+        like = layout_of(words[len(words) // 2].tobytes()) if words is not None else None
+        if words is None or like is None:
+            return rows, 0
+        edges = np.array([0, len(rows)])
+        if not like.fits(words).all():
+            order, edges = grouped(words, like)
+            words, rows, cells = words[order], rows[order], cells[order]
+        left, total = [rows[:0]], 0
+        for a, b in pairwise(edges.tolist()):
+            layout = layout_of(words[a].tobytes()) if b - a >= FEW else None
+            if layout is None or layout.length > self._usable - 35 or not layout.fits(words[a:b]).all():
+                left.append(rows[a:b])
+                continue
+            where = _together(rows[a:b])
+            if rowid is not None:
+                rowid[where] = layout.numbers(words[a:b])
+            total += layout.length * (b - a)
+            for name, place in wanted.items():
+                kind, stop = layout.values[place] if place < len(layout.values) else (0, 0)
+                if kind < 12:
+                    ending = np.ndarray((b - a,), ">i8", words[a:b], stop - 8, words.strides[:1]) if kind else None
+                    parts[name].put_alike(where, kind, ending)
+                else:
+                    parts[name].put_texts(where, self._bytes, cells[a:b] + (stop - BEFORE), np.full(b - a, kind), self._text)
+        return np.sort(np.concatenate(left)), total
+
+    def _lockstep(
+        self, cells: Int64s, rows: Int64s, table: str, wanted: dict[str, int], parts: dict[str, _Values], rowid: Int64s | None
+    ) -> int:
+        """Takes values out of rows of any layout, the next column of each in one round; how many bytes they have."""
+        length, at = self._varint(self._bytes, cells)
+        number, at = self._varint(self._bytes, at)
+        if rowid is not None:
+            rowid[rows] = number
+        total = int(length.sum())
+        for one in (int(length.min()), int(length.max()), total):
+            self._fit(one, table)
+        over = length > self._usable - 35
+        if not over.any():
+            self._records(self._bytes, at, length, wanted, parts, _together(rows))
+            return total
+        if not over.all():
+            self._records(self._bytes, at[~over], length[~over], wanted, parts, rows[~over])
+        data, starts = self._overflowing(at[over], length[over], table)
+        self._records(data, starts, length[over], wanted, parts, rows[over])
+        return total
 
     def _overflowing(self, at: Int64s, length: Int64s, table: str) -> tuple[Bytes, Int64s]:
         """Rows that are continued on pages of their own, one behind the other, and where each begins."""
@@ -324,10 +383,15 @@ class Database:
                 ends[place] = end, low, high
         if (end > at + length).any():
             raise self._damaged("a row ends before its values do")
+        view = np.ndarray((len(data) - 7,), ">i8", data, 0, (1,))
         for name, place in wanted.items():
             if place in ends:
                 stop, low, high = ends[place]
-                parts[name].put(rows, data, stop, types[place], low, high, self._text)
+                # A number's last byte is the lowest; a text is put apart.
+                numbers = view[stop - 8 if high < 12 else np.where(types[place] < 12, stop - 8, 0)].astype(np.int64)
+                parts[name].put(rows, numbers, types[place], low, high)
+                if high >= 12:
+                    parts[name].put_texts(rows, data, stop, types[place], self._text)
             else:
                 parts[name].nulls(rows)
 
@@ -355,6 +419,12 @@ def _windows(data: Bytes, at: Int64s, width: int) -> Bytes:
     return rows.reshape(len(at), width)
 
 
+def _together(rows: Int64s) -> Int64s | slice:
+    """Ascending rows as a slice where none is left out: what is written there need not look each up."""
+    whole = len(rows) > 0 and int(rows[-1]) - int(rows[0]) == len(rows) - 1
+    return slice(int(rows[0]), int(rows[-1]) + 1) if whole else rows
+
+
 class _Values:
     """The values of one column on their way."""
 
@@ -370,42 +440,54 @@ class _Values:
         self._null = np.zeros(self._count, np.bool_) if self._null is None else self._null
         self._null[rows] = True
 
-    def put(self, rows: Int64s | slice, data: Bytes, end: Int64s, types: npt.NDArray[Any], low: int, high: int, text: str) -> None:
-        """The values that end at some bytes, of a serial type each, from `low` to `high`."""
+    def put_alike(self, rows: Int64s | slice, kind: int, ending: npt.NDArray[Any] | None) -> None:
+        """Numbers of one serial type by the eight bytes that end with each; none for NULL."""
+        if ending is None:
+            self.nulls(rows)
+        elif kind == _ONE:
+            self._numbers[rows] = 1
+        elif size := int(_SIZES[kind]):
+            # The bytes of others are shifted out.
+            value = ending.astype(np.int64)
+            self._numbers[rows] = (value << _SHIFTS[kind]) >> _SHIFTS[kind] if size < 8 else value
+        if kind == _REAL:
+            self._reals(rows, True)
+
+    def _reals(self, rows: Int64s | slice, real: npt.NDArray[np.bool_] | bool) -> None:
+        self._real = np.zeros(self._count, np.bool_) if self._real is None else self._real
+        self._real[rows] = real
+
+    def put(self, rows: Int64s | slice, ending: Int64s, types: npt.NDArray[Any], low: int, high: int) -> None:
+        """Numbers by the eight bytes that end with each, of a serial type each, from `low` to `high`."""
         if high == 0:
             self.nulls(rows)
             return
-        # A number's last byte is the lowest: of the eight bytes that end there, those before it are shifted out.
-        view = np.ndarray((len(data) - 7,), ">i8", data, 0, (1,))
-        last = end - 8 if high < 12 else np.where(types < 12, end - 8, 0)
-        value = view[last].astype(np.int64)
         shift = _SHIFTS[min(low, 12)] if low == high else _SHIFTS[types if high < 256 else np.minimum(types, 12)]
-        if low != high or shift:
-            value = (value << shift) >> shift
-        if low <= 9 <= high:
-            value += types == 9
+        value = (ending << shift) >> shift if low != high or shift else ending
+        if low <= _ONE <= high:
+            value += types == _ONE
         self._numbers[rows] = value
         if low == 0:
             self._null = np.zeros(self._count, np.bool_) if self._null is None else self._null
             self._null[rows] = types == 0
         if low <= _REAL <= high and (real := types == _REAL).any():
-            self._real = np.zeros(self._count, np.bool_) if self._real is None else self._real
-            self._real[rows] = real
-        if high >= 12:
-            self._put_texts(rows, data, end, types, text)
+            self._reals(rows, real)
 
-    def _put_texts(self, rows: Int64s | slice, data: Bytes, end: Int64s, types: npt.NDArray[Any], text: str) -> None:
+    def put_texts(self, rows: Int64s | slice, data: Bytes, end: Int64s, types: npt.NDArray[Any], text: str) -> None:
+        """The texts and blobs among values that end at some bytes; equal ones are one object."""
         if self._texts is None:
             self._texts = np.full(self._count, None, object)
         which = np.flatnonzero(types >= 12)
-        view = memoryview(data.data)
-        found = np.empty(len(which), object)
-        stop, kind = end[which].tolist(), types[which].tolist()
-        for i, (last, of) in enumerate(zip(stop, kind, strict=True)):
-            value = view[last - (of - 12) // 2 : last]
-            found[i] = str(value, text, "replace") if of & 1 else bytes(value)
-        index = np.arange(self._count)[rows] if isinstance(rows, slice) else rows
-        self._texts[index[which]] = found
+        kind = types[which].astype(np.int64)
+        length = (kind - 12) // 2
+        codes, found = distinct(data, end[which] - length, length)
+        values = np.array([*(str(value, text, "replace") for value in found), None], object)[codes]
+        if (blob := kind & 1 == 0).any():
+            values[blob] = np.array([*found, None], object)[codes[blob]]
+        if isinstance(rows, slice):
+            self._texts[rows][which] = values
+        else:
+            self._texts[rows[which]] = values
 
     def column(self) -> Column:
         """The values as one array."""
@@ -413,7 +495,7 @@ class _Values:
         reals = numbers.view(np.float64)
         if self._texts is not None:
             values = self._texts
-            other = np.array([value is None for value in values.tolist()], np.bool_)
+            other = no_value(values)
             if null is not None:
                 other &= ~null
             for i in np.flatnonzero(other).tolist():
@@ -423,6 +505,13 @@ class _Values:
             out = np.where(self._real, reals, numbers.astype(np.float64))
             return out if null is None else np.where(null, np.nan, out)
         return numbers if null is None else np.ma.MaskedArray(numbers, null)
+
+
+def no_value(column: Column) -> npt.NDArray[np.bool_]:
+    """Which rows are NULL."""
+    if column.dtype == np.float64:
+        return np.isnan(column)
+    return np.asarray(column == _NULL, np.bool_) if column.dtype == object else np.ma.getmaskarray(column)
 
 
 def integers(column: Column, missing: int = -1) -> Int64s:

@@ -10,6 +10,7 @@ from decimal import Decimal
 import pytest
 
 import nbprof
+from nbprof.core import sqlite
 from nbprof.core.errors import ReadError
 from nbprof.formats.msprof import msprof
 from nbprof.sources import locate
@@ -286,3 +287,19 @@ def test_an_export_that_was_stopped(tmp_path):
             base.execute(f"delete from {name}")
     with pytest.raises(ReadError, match="has no rows that nbprof reads"):
         nbprof.load(path)
+
+
+def test_no_column_is_taken_out_of_the_file_twice(tmp_path, tasks, monkeypatch):
+    path = ascend_db.main(tmp_path / BASE, tasks, steps=2)
+    read, seen = sqlite.Database.read, []
+
+    def noted(self, table, *columns):
+        seen.extend((table, name) for name in columns or self.tables[table].columns)
+        return read(self, table, *columns)
+
+    monkeypatch.setattr(sqlite.Database, "read", noted)
+    msprof.read(locate.find(path).files)
+    events = {table for table, _ in seen if table in ("TASK", "CANN_API", "COMPUTE_TASK_INFO")}
+    assert events == {"TASK", "CANN_API", "COMPUTE_TASK_INFO"}
+    twice = {key for key in seen if seen.count(key) > 1}
+    assert not {key for key in twice if key[0] in events}, twice

@@ -9,11 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nbprof.core import sqlite as core_sqlite
 from nbprof.core.errors import ReadError
 from nbprof.core.files import Buffer
 from nbprof.core.sqlite import Database, floats, integers, tables_named, texts
 
 EDGES = [0, 1, -1, 127, 128, -128, -129, 2**15, -(2**15), 2**23, 2**31 - 1, -(2**31), 2**47, -(2**47), 2**62, 2**63 - 1, -(2**63)]
+
+
+@pytest.fixture(params=[8, core_sqlite.FEW])
+def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are read by the layouts that eight have in common, or, as there are few, in lockstep."""
+    monkeypatch.setattr(core_sqlite, "FEW", request.param)
 
 
 def database(path: Path) -> Database:
@@ -47,6 +54,7 @@ def fill(path: Path, page: int, encoding: str, rows: int, seed: int) -> None:
 @pytest.mark.parametrize(
     ("page", "encoding", "rows"), [(512, "UTF-8", 500), (4096, "UTF-16le", 300), (65536, "UTF-16be", 200), (1024, "UTF-8", 1)]
 )
+@pytest.mark.usefixtures("few")
 def test_every_value_is_that_of_the_standard_library(tmp_path: Path, page: int, encoding: str, rows: int) -> None:
     path = tmp_path / "a.sqlite"
     fill(path, page, encoding, rows, page)
@@ -81,6 +89,35 @@ def test_columns_as_numbers_and_texts() -> None:
     assert tables_named(b"CREATE TABLE a (b)") == set()
 
 
+@pytest.mark.parametrize("chunk", [512, core_sqlite._ROWS])
+def test_rows_of_one_layout_and_of_others_keep_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    path = tmp_path / "a.sqlite"
+    rng = random.Random(3)
+    words = ["op", "x" * 90]
+    rows = [
+        (i * 9**7 + 1, 10**9 + i, rng.choice([0, 1]), rng.choice([None, 7]), i / 3, rng.choice(words), rng.choice([b"ab", "ab"]))
+        for i in range(3000)
+    ]
+    rows[1500:1503] = [(-5, None, "text", 2.5, 3, "é" * 5000, None), (2**62, -1, -1, -1, None, None, b""), (0, 0, 0, 0, 0.0, "", "")]
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, a, b, c, d REAL, e, f)")
+        db.executemany("INSERT INTO t VALUES (?,?,?,?,?,?,?)", rows)
+        db.execute("CREATE TABLE behind (z)")
+        db.execute("INSERT INTO behind VALUES (zeroblob(9000))")
+        rows = db.execute("SELECT * FROM t ORDER BY id").fetchall()
+    monkeypatch.setattr(core_sqlite, "_ROWS", chunk)
+    monkeypatch.setattr(core_sqlite, "FEW", 8)
+    ours = database(path)
+    lockstep, left = ours._lockstep, []
+    monkeypatch.setattr(ours, "_lockstep", lambda cells, *rest: left.append(len(cells)) or lockstep(cells, *rest))
+    read = ours.read("t")
+    for i, (name, column) in enumerate(read.items()):
+        found = [None if isinstance(v, float) and np.isnan(v) else v for v in column.tolist()]
+        assert found == [row[i] for row in rows], name
+    assert 3 <= sum(left) < 2500
+
+
+@pytest.mark.usefixtures("few")
 def test_a_damaged_database_is_read_or_an_error_in_words(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     fill(path, 512, "UTF-8", 60, 1)

@@ -22,6 +22,7 @@ from tests.support import perfetto as perfetto_support
 from tests.support.chrome import compact, complete, document
 from tests.support.perfetto import Story
 from tests.support.riegeli import RECORDS, TRANSPOSED, File, by_array_record, in_parts, simple, written
+from tests.support.serving import Engine, sglang, vllm
 from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run
 from tests.support.xspace import xspace as xspace_of
 from tests.support.xspace_random import Writer, damaged
@@ -145,7 +146,18 @@ def _traces() -> list[dict[str, Any]]:
         _training(),
         _cut("kineto/cpu_train.pt.trace.json.gz"),
         _cut("chrome/jax_cpu.trace.json.gz"),
+        _serving(Engine(vllm, layers=1)),
+        _serving(Engine(sglang, layers=1, graphs=True, overlap=True)),
     ]
+
+
+def _serving(engine: Engine) -> dict[str, Any]:
+    """A prompt, one that comes while it is decoded, and both on their own."""
+    engine.iteration(prefill=(1, 40))
+    engine.iteration(prefill=(1, 25), decode=(1, 1))
+    engine.iteration(decode=(2, 2))
+    made: dict[str, Any] = json.loads(engine.encode())
+    return made
 
 
 def _cut(name: str) -> dict[str, Any]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from nbprof.core import distinct as core_distinct
 from nbprof.core import wire
 from nbprof.core.errors import ReadError
 from nbprof.core.trace import Trace
 from nbprof.formats.xspace import batches as xspace_batches
 from nbprof.formats.xspace import events as xspace_events
 from nbprof.formats.xspace import split as xspace_split
-from nbprof.formats.xspace import texts as xspace_texts
 from tests.support import xspace_proto
 
 LIMITS = (
     (wire, "_FEW_MESSAGES", 0),
-    (xspace_texts, "_FEW", 0),
+    (core_distinct, "_FEW", 0),
     (xspace_events, "FEW", 2),
     (xspace_batches, "MOST_EVENTS", 16),
     (xspace_batches, "_FEWEST_EVENTS", 4),

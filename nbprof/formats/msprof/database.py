@@ -113,7 +113,7 @@ class Database:
         kept = self._kept.setdefault(table, {})
         # Tables are asked for their rows and for their events, of the same columns.
         missing = {name: kind for name, kind in wanted.items() if (name, kind) not in kept}
-        found = self._found(table, list(missing))
+        found = self._found(table, list(missing)) if missing else {}
         count = len(next(iter((*found.values(), *kept.values())))) if found or kept else self._count(table)
         for name, kind in missing.items():
             typed, none = _TYPED[kind]

@@ -63,8 +63,7 @@ def _texts(report: Report, rows: Rows) -> Int32s:
     if "textId" in rows and (known := ids >= 0).any():
         out[known] = report.names(ids[known])
     if "text" in rows and len(own := np.flatnonzero(~rows.null("text"))):
-        texts = rows.texts("text")
-        out[own] = report.builder.codes([texts[i] for i in own.tolist()])
+        out[own] = report.builder.codes(rows.texts("text", own))
     return out
 
 

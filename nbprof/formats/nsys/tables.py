@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import SourceFile
-from nbprof.core.sqlite import Column, Database, floats, integers, texts
+from nbprof.core.sqlite import Column, Database, floats, integers, no_value, texts
 from nbprof.core.trace import Int64s
 
 EXTRA = "reading Parquet needs pyarrow: pip install nbprof[parquet]; or export once more with  nsys export --type sqlite."
@@ -71,21 +71,15 @@ class Rows:
         found = self._columns.get(column)
         return np.full(self._count, np.nan) if found is None else floats(found)
 
-    def texts(self, column: str) -> list[str]:
-        """Texts; '' for NULL."""
+    def texts(self, column: str, rows: Int64s | slice = slice(None)) -> list[str]:
+        """Texts, those of some rows if these are named; '' for NULL."""
         found = self._columns.get(column)
-        return [""] * self._count if found is None else texts(found)
+        return texts(found[rows]) if found is not None else [""] * len(np.empty(self._count)[rows])
 
     def null(self, column: str) -> npt.NDArray[np.bool_]:
         """Where a column has no value."""
         found = self._columns.get(column)
-        if found is None:
-            return np.ones(self._count, np.bool_)
-        if found.dtype == np.float64:
-            return np.isnan(found)
-        if found.dtype == object:
-            return np.array([value is None for value in found.tolist()], np.bool_)
-        return np.ma.getmaskarray(found)
+        return np.ones(self._count, np.bool_) if found is None else no_value(found)
 
 
 def _masked(column: Column) -> Any:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.core import wire
+from nbprof.core.distinct import distinct
 from nbprof.core.errors import ReadError
 from nbprof.core.trace import INT, TEXT, Int32s, Int64s, Receipt
 from nbprof.core.wire import FIXED64
@@ -22,7 +23,6 @@ from nbprof.formats.perfetto import sequences as perfetto_sequences
 from nbprof.formats.perfetto.fields import Fields, Spec
 from nbprof.formats.perfetto.sequences import Sequences, content, contents, part, text, whole
 from nbprof.formats.perfetto.texts import Texts
-from nbprof.formats.xspace.texts import distinct
 
 STAGE, COUNTER = 53, 52
 """Where a packet has them."""

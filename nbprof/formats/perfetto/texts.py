@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from nbprof.core import wire
+from nbprof.core.distinct import distinct
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.formats.build import Builder
 from nbprof.formats.perfetto.sequences import Sequences
-from nbprof.formats.xspace.texts import Strings, distinct
+from nbprof.formats.xspace.texts import Strings
 
 
 class Texts:

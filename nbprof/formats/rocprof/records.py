@@ -138,12 +138,13 @@ def _looked_up(keys: Int64s, table: Mapping[int, int]) -> Int64s:
 
 
 def coded(codes: npt.NDArray[np.integer[Any]], texts: Sequence[str]) -> pd.Categorical:
-    """Texts by code; missing for a code that stands for none."""
-    names = list(dict.fromkeys(texts))
-    place = {text: i for i, text in enumerate(names)}
-    table = np.array([*(place[text] for text in texts), -1], np.int64)
-    good = (codes >= 0) & (codes < len(texts))
-    return pd.Categorical.from_codes(table[np.where(good, codes, len(texts))], categories=pd.Index(names, dtype=object))
+    """Texts by code, of these the ones that are used; missing for a code that stands for none."""
+    at = np.where((codes >= 0) & (codes < len(texts)), codes, len(texts))
+    used = np.flatnonzero(np.bincount(at, minlength=len(texts) + 1)[:-1])
+    place: dict[str, int] = {}
+    table = np.full(len(texts) + 1, -1)
+    table[used] = [place.setdefault(texts[i], len(place)) for i in used.tolist()]
+    return pd.Categorical.from_codes(table[at], categories=pd.Index(list(place), dtype=object))
 
 
 def dated(frame: pd.DataFrame) -> tuple[pd.DataFrame, int]:

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pandas.api.types import union_categoricals
 
 from nbprof.core.files import SourceFile
-from nbprof.core.sqlite import Database
+from nbprof.core.sqlite import Database, floats
 from nbprof.core.trace import Int64s
 from nbprof.formats.rocprof.records import CPU, GPU, SHAPE, Agent, Recording, coded, dated, devices, ends, numbered
 
@@ -58,9 +59,9 @@ class _Set:
         texts = self._rows("string", "id", "string")
         self.texts = [text if isinstance(text, str) else "" for text in texts.get("string", np.zeros(0, object)).tolist()]
         self.text_ids = _ints(texts, "id")
-        self.events = {
-            name: _ints(self._rows("event", "id", "category_id", "stack_id"), name) for name in ("id", "category_id", "stack_id")
-        }
+        events = self._rows("event", "id", "category_id", "stack_id", "extdata")
+        self.events = {name: _ints(events, name) for name in ("id", "category_id", "stack_id")}
+        self.extra = list(events["extdata"].tolist()) if "extdata" in events else []
         tracks = self._rows("track", "id", "tid", "agent_id", "queue_id", "stream_id")
         self.tracks = {name: _ints(tracks, name) for name in ("id", "tid", "agent_id", "queue_id", "stream_id")}
         moments = self._rows("timestamp", "id", "value")
@@ -173,8 +174,7 @@ class _Set:
         if not count or "dispatch" not in kernels:
             return
         known = self._rows("info_pmc", "id", "name", "symbol")
-        stated = pd.Series(rows["value"].tolist() if "value" in rows else [None] * count)
-        value = np.asarray(pd.to_numeric(stated, errors="coerce"), np.float64)
+        value = floats(rows["value"]) if "value" in rows else np.full(count, np.nan)
         found = {
             "dispatch": _joined(events, kernels["dispatch"].to_numpy(), _ints(rows, "event_id")),
             "name": self._titles(known, ("name", "symbol"), "counter", _ints(rows, "pmc_id", count)),
@@ -213,8 +213,7 @@ class _Set:
         core = [domain for domain in frame["domain"].cat.categories if str(domain).startswith("MARKER_CORE")]
         marked = frame["domain"].isin(core).to_numpy().copy()
         if marked.any():
-            said = self._messages()
-            texts = [said.get(event) for event in frame["event"][marked].tolist()]
+            texts = self._messages(frame["event"].to_numpy()[marked])
             has = np.array([text is not None for text in texts], np.bool_)
             rows_of = np.flatnonzero(marked)
             names = list(dict.fromkeys(text for text in texts if text is not None))
@@ -225,20 +224,17 @@ class _Set:
             marked[rows_of[~has]] = False
         if not marked.all():
             calls = frame[~marked].drop(columns="event").reset_index(drop=True)
-            # A sample without a name is called by its kind.
-            calls["name"] = calls["name"].astype(object).fillna(calls["domain"].astype(object)).astype("category")
+            if calls["name"].isna().any():
+                # A sample without a name is called by its kind.
+                calls["name"] = calls["name"].astype(object).fillna(calls["domain"].astype(object)).astype("category")
             out.frames["calls"] = calls
 
-    def _messages(self) -> dict[int, str]:
-        """What the program called its ranges, by event."""
-        rows = self._rows("event", "id", "extdata")
-        if "extdata" not in rows:
-            return {}
-        out = {}
-        for ident, extra in zip(_ints(rows, "id").tolist(), rows["extdata"].tolist(), strict=True):
-            if extra != "{}" and isinstance(message := _mapping(extra).get("message"), str):
-                out[ident] = message
-        return out
+    def _messages(self, events: Int64s) -> list[str | None]:
+        """What the program called the ranges of events; None where nothing is said."""
+        place = _joined(self.events["id"], np.arange(len(self.extra)), events)
+        extra = [self.extra[at] if at >= 0 else None for at in place.tolist()]
+        said = {text: message if isinstance(message := _mapping(text).get("message"), str) else None for text in set(extra)}
+        return [said[text] for text in extra]
 
     def _allocations(self, out: Recording) -> None:
         where = ("tid", "agent_id", "queue_id", "start", "end", "track_id", "start_id", "end_id", "event_id")
@@ -262,9 +258,8 @@ class _Set:
 
 
 def _both(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
-    texts = ("domain", "name")
-    frame = pd.concat([part.astype(dict.fromkeys(texts, object)) for part in (one, other)], ignore_index=True)
-    return frame.astype(dict.fromkeys(texts, "category"))
+    texts = {name: union_categoricals([one[name], other[name]]) for name in ("domain", "name")}
+    return pd.concat([one.drop(columns=list(texts)), other.drop(columns=list(texts))], ignore_index=True).assign(**texts)
 
 
 def _ints(rows: dict[str, npt.NDArray[Any]], name: str, count: int = 0) -> Int64s:

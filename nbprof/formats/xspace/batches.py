@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.distinct import distinct
 from nbprof.core.files import Buffer
 from nbprof.core.quiet import silence
 from nbprof.core.trace import Int32s, Int64s
@@ -18,7 +19,6 @@ from nbprof.formats.xspace import general as xspace_general
 from nbprof.formats.xspace.events import BYTES_TAG, DOUBLE_TAG, INT_TAG, TEXT_TAG, Stats, Words, decode, words_of
 from nbprof.formats.xspace.planes import PlaneMessage
 from nbprof.formats.xspace.split import spans
-from nbprof.formats.xspace.texts import distinct
 
 # Rows of a batch are numbered by 16 bits, and its columns fit the second-level cache.
 MOST_EVENTS = 1 << 16

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nbprof.core import distinct as core_distinct
 from nbprof.core import wire
 from nbprof.core.trace import Receipt
-from nbprof.formats.xspace import texts as xspace_texts
+from nbprof.formats.xspace.texts import Strings
 
 LENGTHS = st.sampled_from([0, 1, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40, 41, 100, 128, 129, 255, 256, 257])
 
@@ -27,7 +28,7 @@ def coded(chosen):
     length = np.array([len(t) for t in chosen])
     at = np.cumsum(length + 1) - length - 1
     buf = wire.buffer(data)
-    return xspace_texts.distinct(buf, at, length)
+    return core_distinct.distinct(buf, at, length)
 
 
 @settings(max_examples=80, deadline=None)
@@ -40,9 +41,9 @@ def test_equal_texts_share_a_code(chosen):
 
 @pytest.mark.parametrize("few", [0, 64])
 def test_equal_hashes_of_different_texts_make_no_wrong_text(monkeypatch, few):
-    monkeypatch.setattr(xspace_texts, "_FACTOR", np.uint64(0))
-    monkeypatch.setattr(xspace_texts, "_FACTORS", np.zeros(32, np.uint64))
-    monkeypatch.setattr(xspace_texts, "_FEW", few)
+    monkeypatch.setattr(core_distinct, "_FACTOR", np.uint64(0))
+    monkeypatch.setattr(core_distinct, "_FACTORS", np.zeros(32, np.uint64))
+    monkeypatch.setattr(core_distinct, "_FEW", few)
     chosen = [b"x%d" % (i % 7) for i in range(100)] + [b"a" * 50 + b"%d" % (i % 3) + b"z" * 50 for i in range(100)] + [b""] * 5
     codes, found = coded(chosen)
     assert [found[c] for c in codes.tolist()] == chosen
@@ -56,7 +57,7 @@ def test_very_long_texts():
 
 
 def test_texts_that_are_no_utf8_are_counted_and_shown():
-    strings = xspace_texts.Strings()
+    strings = Strings()
     assert strings.decode(b"k\xffrnel") == "k\N{REPLACEMENT CHARACTER}rnel"
     assert strings.table([b"a", b"b", b"a"]).tolist() == [0, 1, 0]
     receipt = Receipt()
