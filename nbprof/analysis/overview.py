@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import CATEGORIES, SERVING, Activity, device_names
+from nbprof.activity.activity import CATEGORIES, NEXT_ITEM, SERVING, Activity, device_names
 from nbprof.analysis.advice import checks
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.steps import step_count
@@ -132,6 +132,9 @@ def overview(
     )
     out["top_ops_where"] = "device" if (ops["where"] == "device").any() else "host"
     shown, recorded = (frame[frame["where"] == out["top_ops_where"]] for frame in (ops, in_steps))
+    # Where the wait that nbprof.steps times is all that was recorded, it would be all of the host's time; it is no op of the framework.
+    if (shown["op"] == NEXT_ITEM).all():
+        shown = shown.head(0)
     out["top_ops"] = _top_ops(shown, recorded, kernels, steps)
     return out
 
