@@ -122,3 +122,11 @@ def test_the_wait_that_nbprof_times_is_no_top_op_where_it_is_all_that_was_record
         assert NEXT_ITEM in p.ops.frame["op"].tolist()
         assert p.overview["top_ops"]["op"].tolist() == top
         assert ("Top op" in str(p)) == bool(top)
+        assert p.overview["eager_host_percent"] == (0.0 if top else None)
+
+
+def test_a_version_that_says_nothing_is_not_shown(tmp_path: Path) -> None:
+    host = PlaneWriter("/host:CPU", {"jax_version": "0.9.1", "cpu_version": "cpu"})
+    host.line("python", [host.event("train", 0, 10 * MS, step_num=1, _r=1)], line_id=7)
+    facts = dict(dashboard.dashboard(profile(tmp_path, xspace(host)).run)["overview"]["run"])
+    assert facts["Versions"] == "jax 0.9.1"
