@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { createStore } from "../lib/store.js";
 import { selectBars, selectedBars } from "../views/brush.js";
-import { anchored, clearest } from "../views/stepchart.js";
+import { anchored, clearest, cutLabels } from "../views/stepchart.js";
 import { axisLimit, bars, breakdown, leftOutNote, rangeText, selectedRows, statistics } from "../views/stepstats.js";
 import { tableOf } from "./columns.js";
 import { sample } from "./sample.js";
@@ -34,6 +34,15 @@ describe("statistics", () => {
     expect(stats).toMatchObject({ n: 1, mean: 3, min: 3, max: 3 });
     expect(stats.sd).toBeNaN();
     expect(statistics(new Float64Array(0), []).mean).toBeNaN();
+  });
+});
+
+describe("labels of cut bars", () => {
+  it("are those of the longest where there is no room for all", () => {
+    const times = [1, 1, 1, 1, 1, 20, 30, 20, 1, 1, 1, 1, 1, 1, 1, 1, 1, 10, 1, 1];
+    expect(cutLabels(times, 4, 400).map(({ text }) => text)).toEqual(["30.00", "10.00"]);
+    expect(cutLabels(times, 4, 4000).map(({ text }) => text)).toEqual(["30.00", "20.00", "20.00", "10.00"]);
+    expect(cutLabels([1, 2], 4, 400)).toEqual([]);
   });
 });
 

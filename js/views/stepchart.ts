@@ -144,7 +144,6 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     left.append(ticksColumn(max, HEIGHT, 5));
     lines.append(...gridLines(max, HEIGHT, 5));
     const n = bars.length;
-    let taken = Number.NEGATIVE_INFINITY;
     bars.forEach((bar, i) => {
       const at = place(i, n);
       marks.append(s("g", ...stack(bar, at, max)));
@@ -153,14 +152,10 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
         const height = (share / 100) * WAIT_HEIGHT;
         waitMarks.append(s("rect.m.input", { ...at, y: (WAIT_HEIGHT - height).toFixed(1), height }));
       }
-      if (bar.time_ms > max) {
-        const [share, text] = [(i + 0.5) / n, num(bar.time_ms, 2)];
-        const { anchor, left, right } = anchored(share * width, text.length * LETTER, width);
-        if (left < taken + 6) return;
-        taken = right;
-        cuts.append(s("text.hl", { x: `${share * 100}%`, y: -3, "text-anchor": anchor }, text));
-      }
     });
+    const labels = cutLabels(times, max, width);
+    for (const { share, anchor, text } of labels)
+      cuts.append(s("text.hl", { x: `${share * 100}%`, y: -3, "text-anchor": anchor }, text));
     chart.classList.toggle("cuts", cuts.childElementCount > 0);
     const every = labelEvery(n, width);
     for (let i = 0; i < n; i += every) {
@@ -169,7 +164,9 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     }
     const per = Math.max(0, ...bars.map((bar) => new Set(bar.rows.map((row) => steps.step[row])).size));
     const many = per > 1 ? `each bar is the mean of ${per} ${noun}s` : "";
-    const cut = times.some((time) => time > max) ? "cut bars are labelled with their value" : "";
+    const tooLong = times.filter((time) => time > max).length;
+    const room = labels.length < tooLong ? " where there is room" : "";
+    const cut = tooLong ? `cut bars are labelled with their value${room}` : "";
     caption.textContent = [`${noun} number`, many, cut].filter(Boolean).join(" · ");
     if (options.hint) caption.append(h("span.hint", ` · ${options.hint}`));
     strip.draw(bars, max);
@@ -301,6 +298,25 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     draw();
   });
   draw();
+}
+
+/** Labels of the bars that are cut, the longest first: where two are too close to each other, the shorter bar goes without. */
+export function cutLabels(
+  times: readonly number[],
+  max: number,
+  width: number,
+): { share: number; anchor: string; text: string }[] {
+  const taken: { left: number; right: number }[] = [];
+  const cut = [...times.keys()].filter((i) => (times[i] as number) > max);
+  return cut
+    .sort((a, b) => (times[b] as number) - (times[a] as number))
+    .flatMap((i) => {
+      const [share, text] = [(i + 0.5) / times.length, num(times[i], 2)];
+      const { anchor, left, right } = anchored(share * width, text.length * LETTER, width);
+      if (taken.some((other) => left < other.right + 6 && right > other.left - 6)) return [];
+      taken.push({ left, right });
+      return [{ share, anchor, text }];
+    });
 }
 
 /**

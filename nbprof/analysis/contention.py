@@ -33,4 +33,4 @@ def sentence(measured: Mapping[str, float], least: float = OTHERS) -> str:
     if waited < WAITED_PERCENT:
         return ""
     ready = f"for {waited:.0f}% of the time in which they were ready to run"
-    return f"{used}, and its own threads waited for a core {ready}: on a quiet machine steps are faster."
+    return f"{used}, and the threads of this one waited for a core {ready}: on a quiet machine steps are faster."

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import CATEGORIES, PLAIN, SERVING, Activity, device_names
+from nbprof.activity.activity import CATEGORIES, NEXT_ITEM, PLAIN, SERVING, Activity, device_names
 from nbprof.analysis.advice import checks
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.steps import step_count
@@ -124,6 +124,11 @@ def overview(
     """
     steps = first["steps"]
     percent = summary.set_index("category")["percent"]
+    on_host = ops.loc[ops["where"] == "host", "op"]
+    # Where the wait that nbprof.steps times is all that was recorded of the host, nothing is known of the framework's ops there.
+    only_waits = len(on_host) > 0 and bool((on_host == NEXT_ITEM).all())
+    if only_waits:
+        eager_us = {**eager_us, "host": (0.0, 0.0)}
     out = {**first, **_ops(ops, activity, eager_us)}
     out["compute_16bit_percent"] = half
     out["compute_32bit_percent"] = None if half is None else 100.0 - half
@@ -149,6 +154,8 @@ def overview(
     )
     out["top_ops_where"] = "device" if (ops["where"] == "device").any() else "host"
     shown, recorded = (frame[frame["where"] == out["top_ops_where"]] for frame in (ops, in_steps))
+    if only_waits and out["top_ops_where"] == "host":
+        shown = shown.head(0)
     out["top_ops"] = _top_ops(shown, recorded, kernels, steps)
     return out
 
@@ -427,7 +434,7 @@ def _evidence(steps: pd.DataFrame, bound: str, dropped: int, recorded: int) -> l
     if longest < recorded:
         told += f" counted of {recorded:,}"
     enough, steady = longest >= 10, longest > 1 and sd <= 0.25 * mean
-    spread_text = f"Step time {'is steady' if steady else 'varies'}: sd {sd:.2f} ms, {100 * sd / mean:.0f}% of the mean"
+    spread_text = f"Step time {'is steady' if steady else 'varies'}: sd {sd:,.2f} ms, {100 * sd / mean:.0f}% of the mean"
     return [
         (
             largest,

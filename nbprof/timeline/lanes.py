@@ -112,7 +112,11 @@ def recorded(run: Drawable, span: int) -> list[Lane]:
                 derived=made,
             )
         )
-    folded = _folded([lane.id for lane in lanes if kinds[lane.id] == "host"], events, bounds, span)
+    aside = table["aside"].tolist() if "aside" in table else [False] * count
+    threads = [lane.id for lane in lanes if kinds[lane.id] == "host"]
+    # Threads of the notebook's kernel do nothing for the program, but they may be all that there is.
+    working = [i for i in threads if not aside[i]] or threads
+    folded = _folded(working, events, bounds, span) | set(threads) - set(working)
     # What is no work of the program itself, as the calls of Python that started it.
     folded |= {lane.id for lane in lanes if lane.kind == "host" and kinds[lane.id] == "derived"}
     return [replace(lane, folded=True) if lane.id in folded else lane for lane in lanes]

@@ -57,7 +57,10 @@ def test_a_neighbour_on_the_same_core_is_seen():
     ("measured", "said"),
     [
         ({}, ""),
-        (CROWDED, "Other processes used 2.5 of the 4 cores while this was recorded, and its own threads waited for a core for 40% of"),
+        (
+            CROWDED,
+            "Other processes used 2.5 of the 4 cores while this was recorded, and the threads of this one waited for a core for 40% of",
+        ),
         (CROWDED | {"other_cores": 0.5}, ""),
         (CROWDED | {"waited_percent": 2.0}, ""),
         (

@@ -60,3 +60,20 @@ def test_a_stack_begins_with_the_code(tmp_path):
 def test_code_of_a_script_stays(tmp_path, starts):
     p = recorded(tmp_path, starts)
     assert not [lane for (_, note), lane in lanes(p).items() if note == "what started the code"]
+
+
+def test_threads_of_the_kernel_and_of_nbprof_are_folded(tmp_path):
+    made = Kineto()
+    made.step(1, 100, 200)
+    made.op("aten::mm", 150, 50)
+    threads = {
+        501: ("threading.py(971): run", "nbprof/capture/bounds.py(88): _run", "psutil/__init__.py(313): memory_info"),
+        502: ("asyncio/base_events.py(1845): _run_once", "selectors.py(451): select"),
+        503: ("threading.py(971): run", "/srv/me/loader.py(9): fetch"),
+    }
+    for tid, names in threads.items():
+        for depth, name in enumerate(names):
+            made.add(name, "python_function", 10 + depth, 900 - 2 * depth, tid=tid)
+    found = lanes(profile(tmp_path, made))
+    assert [found[f"thread {tid}", ""].folded for tid in threads] == [True, True, False]
+    assert [key for key in found if key[1] == "what started the code"] == [("thread 503", "what started the code")]

@@ -103,6 +103,28 @@ def test_runs_are_listed_newest_first_opened_by_keyboard_and_compared(sidebar, f
     assert row(page, "second").count() == 1
 
 
+@pytest.mark.parametrize("width", [200, 250, 330])
+def test_a_narrow_sidebar_cuts_nothing_that_matters(sidebar, width):
+    page = sidebar
+    row(page, "first").filter(has_text="12 steps").wait_for(timeout=30_000)
+    row(page, "second").filter(has_text="1 step").wait_for(timeout=30_000)
+    page.evaluate(
+        """width => {
+            // JupyterLab's own lower bound.
+            document.documentElement.style.setProperty('--jp-sidebar-min-width', '100px');
+            document.querySelector('.nbprof-sidebar').style.maxWidth = `${width}px`;
+            // A change of step time as a row has it whose run has one before it.
+            for (const at of document.querySelectorAll('.nbprof-run .delta')) at.textContent = '+100%';
+        }""",
+        width,
+    )
+    shown = page.locator(".nbprof-run :is(.name, .was, time, .facts, .step, .delta, b)")
+    assert shown.count() >= 10
+    cut = "all => all.filter(at => at.scrollWidth > at.clientWidth + 1 && at.clientWidth > 0).map(at => at.textContent)"
+    assert page.locator(".nbprof-runs-tree").bounding_box()["width"] <= width
+    assert shown.evaluate_all(cut) == []
+
+
 def test_axe_finds_nothing_in_the_list_of_runs(sidebar):
     page = sidebar
     row(page, "first").filter(has_text="12 steps").wait_for(timeout=30_000)

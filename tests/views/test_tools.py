@@ -15,6 +15,8 @@ from nbprof.profiles.report.static import static_html
 from nbprof.profiles.widget import DashboardWidget
 from nbprof.tools import dashboard, names, register, text
 from nbprof.tools.tool import Tool
+from tests.support.build import profile
+from tests.support.xspace import MS, PlaneWriter, xspace
 from tests.views import fake
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,3 +109,24 @@ def test_the_wait_that_nbprof_times_is_no_host_work(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(run, "ops", slow.head(len(names_of)).assign(op=names_of))
         assert register.followed(run, "host_compute") == tab
         assert register.tool("ops").has(run) == (tab == "ops")
+
+
+def test_the_wait_that_nbprof_times_is_no_top_op_where_it_is_all_that_was_recorded(tmp_path: Path) -> None:
+    for more, top in ((False, []), (True, [NEXT_ITEM, "dense/MatMul"])):
+        host = PlaneWriter("/host:CPU")
+        main = [host.event("train", i * 10 * MS, 10 * MS, step_num=i, _r=1) for i in range(3)]
+        main += [host.event(NEXT_ITEM, i * 10 * MS, MS, _ipl_stage_id=1, _ipl_stage_cat="unknown") for i in range(3)]
+        main += [host.event("dense/MatMul:MatMul", i * 10 * MS + 2 * MS, MS // 2) for i in range(3) if more]
+        host.line("python", main, line_id=7)
+        p = profile(tmp_path, xspace(host), name=f"host-{len(top)}")
+        assert NEXT_ITEM in p.ops.frame["op"].tolist()
+        assert p.overview["top_ops"]["op"].tolist() == top
+        assert ("Top op" in str(p)) == bool(top)
+        assert p.overview["eager_host_percent"] == (0.0 if top else None)
+
+
+def test_a_version_that_says_nothing_is_not_shown(tmp_path: Path) -> None:
+    host = PlaneWriter("/host:CPU", {"jax_version": "0.9.1", "cpu_version": "cpu"})
+    host.line("python", [host.event("train", 0, 10 * MS, step_num=1, _r=1)], line_id=7)
+    facts = dict(dashboard.dashboard(profile(tmp_path, xspace(host)).run)["overview"]["run"])
+    assert facts["Versions"] == "jax 0.9.1"

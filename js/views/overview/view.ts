@@ -196,7 +196,7 @@ function topOps(overview: Overview, context: ViewContext): HTMLElement {
       n > 1 ? `Top ${n} ops on ${where}` : `Ops on ${where}`,
       "self time, idle excluded",
       runTag(),
-      all > n && link(`All ${num(all)} →`, () => context.go("ops")),
+      n > 0 && all > n && link(`All ${num(all)} →`, () => context.go("ops")),
     ),
     n > 0
       ? plainTable(heads, rows)

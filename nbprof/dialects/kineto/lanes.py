@@ -7,7 +7,6 @@ the program's annotations lies on the same row as the kernels.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -16,9 +15,8 @@ import pandas as pd
 
 from nbprof.activity import copies
 from nbprof.core import nesting
-from nbprof.core.trace import ArgColumn, Events, Int32s, Int64s, Trace
-from nbprof.dialects import torchnames
-from nbprof.dialects.kineto import around
+from nbprof.core.trace import Events, Int32s, Int64s, Trace
+from nbprof.dialects import around, sides, torchnames
 
 Kinds = npt.NDArray[np.uint8]
 
@@ -55,7 +53,6 @@ _DEVICE = re.compile(r"(?!CPU\b)([A-Z][A-Z\d]*) \d+")
 _NO_STREAMS = ("Queue ", "Copies ")
 
 HOST, STREAM, NOTES, SYNCS, AROUND = range(5)
-_SIDES = 8
 _SIDE = np.zeros(13, np.uint8)
 _SIDE[[KERNEL, COPY, FILL]] = STREAM
 _SIDE[DEVICE_NOTE] = NOTES
@@ -108,40 +105,6 @@ def _of_other_vendors(trace: Trace, codes: Int64s, kind: Kinds) -> None:
             kind[mine[trace.events.name[mine] == name]] = stated or (FILL if moves == copies.FILL else COPY if moves else KERNEL)
 
 
-class Moved(Mapping[str, ArgColumn]):
-    """The args of events that were put into another order; a column is moved when it is first asked for.
-
-    Parameters
-    ----------
-    args : Mapping of str to ArgColumn
-    place : int32[events]
-        Where each event went.
-    """
-
-    def __init__(self, args: Mapping[str, ArgColumn], place: Int32s) -> None:
-        self._args = args
-        self._place = place
-        self._moved: dict[str, ArgColumn] = {}
-
-    def __getitem__(self, name: str) -> ArgColumn:
-        if name not in self._moved:
-            column = self._args[name]
-            event = self._place[column.event]
-            order = np.argsort(event, kind="stable")
-            kind = column.kind if isinstance(column.kind, int) else column.kind[order]
-            self._moved[name] = ArgColumn(event[order], kind, column.value[order])
-        return self._moved[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._args)
-
-    def __len__(self) -> int:
-        return len(self._args)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._args
-
-
 class Nested(Events):
     """Events of which one may run up to 1 µs past the one that includes it."""
 
@@ -164,35 +127,15 @@ class Nested(Events):
 def split(trace: Trace, kind: Kinds) -> Kinds:
     """Gives every side of a row a lane of its own and names the lanes; returns the kinds in the new order of events.
 
-    Adds to `trace.lanes`: `row` (the lane that flows mean) and `side`.
+    Adds to `trace.lanes`: `row` (the lane that flows mean), `side` and `aside`.
     """
-    events = trace.events
     side = _SIDE[kind]
-    side[around.leads(trace, kind == PYTHON, SLACK_PS)] = AROUND
-    key = events.lane.astype(np.int64) * _SIDES + side
-    present = np.sort(pd.unique(key))
-    # A row keeps its number for its first side; further sides come behind all rows, so that little has to move.
-    first = np.append(True, present[1:] // _SIDES != present[:-1] // _SIDES) if len(present) else np.zeros(0, np.bool_)
-    rows = len(trace.lanes)
-    number = np.where(first, present // _SIDES, rows + np.cumsum(~first) - 1).astype(np.int32)
-    lane = number[np.searchsorted(present, key)]
-    lane_row = np.concatenate([np.arange(rows), present[~first] // _SIDES])
-    lane_side = np.zeros(len(lane_row), np.uint8)
-    lane_side[number] = present % _SIDES
-    if (~first).any():
-        order = np.argsort(lane, kind="stable")
-        place = np.empty(len(order), np.int32)
-        place[order] = np.arange(len(order), dtype=np.int32)
-        trace.args = Moved(trace.args, place)
-        trace.events = Nested(lane[order], events.name[order], events.start[order], events.duration[order])
+    leads, aside = around.find(trace, kind == PYTHON, around.KINETO, SLACK_PS)
+    side[leads] = AROUND
+    order = sides.split(trace, side, Nested)
+    if order is not None:
         kind = kind[order]
-    else:
-        trace.events = Nested(events.lane, events.name, events.start, events.duration)
-    lanes = trace.lanes.iloc[lane_row].reset_index(drop=True)
-    lanes["lane"] = np.arange(len(lanes))
-    lanes["row"], lanes["side"] = lane_row, lane_side
-    lanes["events"] = np.bincount(trace.events.lane, minlength=len(lanes))
-    trace.lanes = lanes
+    trace.lanes["aside"] = aside[trace.lanes["row"]]
     name_lanes(trace, kind)
     return kind
 
@@ -210,14 +153,14 @@ def name_lanes(trace: Trace, kind: Kinds) -> None:
     main = _main_kind(trace, kind)
     first = np.searchsorted(trace.events.lane, np.arange(len(lanes)))
     stated = trace.arg("device")
-    sides = lanes["side"].tolist()
+    side_of = lanes["side"].tolist()
     # Python frames may lie under a process number of their own, 0; the program is where ops, annotations and calls are.
     working = (lanes["side"] == HOST).to_numpy() & np.isin(main, (OP, ANNOTATION, CALL))
     programs = set(zip(lanes["host"][working], np.array(_texts(lanes, "pid"), object)[working], strict=True))
     rows: list[tuple[str, int, str, str, str, tuple[int, ...]]] = []
     threads = zip(lanes["host"], _texts(lanes, "pid"), _texts(lanes, "tid"), _texts(lanes, "thread"), _texts(lanes, "labels"), strict=True)
     for i, (host, pid, tid, thread, label) in enumerate(threads):
-        side = sides[i]
+        side = side_of[i]
         if side == HOST:
             note = ""
             program = main[i] in (OP, ANNOTATION, PYTHON, CALL, MEMORY)

@@ -15,8 +15,9 @@ import pandas as pd
 
 from nbprof.activity import activity as act
 from nbprof.activity import copies
+from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int64s, Note, Trace
-from nbprof.dialects import sanity
+from nbprof.dialects import around, sanity, sides
 from nbprof.dialects.environment import environment
 from nbprof.dialects.xplane import cpu_ops as xplane_cpu_ops
 from nbprof.dialects.xplane import iterators as xplane_iterators
@@ -115,9 +116,12 @@ def _is_derived(line_id: Int64s) -> npt.NDArray[np.bool_]:
 
 
 def _name_lanes(trace: Trace) -> None:
-    lanes = trace.lanes
-    if not len(lanes):
+    if not len(trace.lanes):
         return
+    _split(trace)
+    lanes = trace.lanes
+    row = lanes["row"].tolist() if "row" in lanes else list(range(len(lanes)))
+    around_it = [at != i for i, at in enumerate(row)]
     raw = lanes["process"].to_numpy()
     thread = lanes["thread"].astype(str)
     by_id = _is_derived(lanes["line_id"].to_numpy(np.int64))
@@ -138,25 +142,46 @@ def _name_lanes(trace: Trace) -> None:
             stream = re.match(r"Stream #(\d+)\((.*)\)\Z", text)
             if stream:
                 text, note = f"Stream {stream.group(1)}", _stream_note(stream.group(2))
-            rank = (0, device, 0 if kind == "steps" else 1 if kind == "derived" else 2, i)
+            rank = (0, device, 0 if kind == "steps" else 1 if kind == "derived" else 2, i, i)
         else:
             # Lines that a profiler made of others say the same again.
-            device, kind = -1, "derived" if by_id[i] else "host"
+            device, kind = -1, "derived" if by_id[i] or around_it[i] else "host"
+            note = around.NOTE if around_it[i] else ""
             process = "Host" if str(plane) == "/host:CPU" else str(plane)
             text = re.sub(r"/-?\d{6,}\Z", "", text)
-            rank = (1 if process == "Host" else 2, 0, 0 if text.startswith("python") else 1, i)
+            rank = (1 if process == "Host" else 2, 0, 0 if text.startswith("python") else 1, row[i], i)
         kinds.append(kind)
         devices.append(device)
         processes.append(process)
-        names.append(text or f"thread {lanes['line_id'].iloc[i]}")
+        number = int(lanes["line_id"].iloc[i])
+        # What is larger is no number of a thread, but a hash that says nothing.
+        names.append(text or (f"thread {number}" if 0 <= number < 1 << 31 else "thread"))
         notes.append(note)
         order.append(rank)
     lanes["kind"], lanes["device"], lanes["note"] = kinds, devices, notes
     lanes["plane_name"] = raw
     lanes["process"] = processes
-    lanes["thread"] = _unique_threads(pd.Series(names), lanes)
+    recorded = ~np.array(around_it, np.bool_)
+    threads = _unique_threads(pd.Series(names)[recorded], lanes[recorded])
+    lanes["thread"] = [threads[at] for at in row]
     place = {i: n for n, i in enumerate(sorted(range(len(order)), key=order.__getitem__))}
     lanes["order"] = [place[i] for i in range(len(order))]
+
+
+def _split(trace: Trace) -> None:
+    """Moves the calls of Python that lead to the program to lanes of their own.
+
+    Adds to `trace.lanes`, where there are calls of Python: `side`, 1 for these, and `aside`, the lanes without a call of the program.
+    """
+    python = starting(heads(trace.names), "$")
+    if not python.any():
+        return
+    of_host = trace.lanes["process"].astype(str).str.startswith("/host:").to_numpy(np.bool_)
+    leads, aside = around.find(trace, python[trace.events.name] & of_host[trace.events.lane], around.XSPACE)
+    if leads.any():
+        sides.split(trace, leads.astype(np.uint8))
+        aside = aside[trace.lanes["row"]]
+    trace.lanes["aside"] = aside
 
 
 def _unique_threads(names: pd.Series, lanes: pd.DataFrame) -> list[str]:

@@ -106,7 +106,8 @@ def _facts(facts: dict[str, Any]) -> list[list[str]]:
     stated = {str(label): str(value) for label, value in facts.get("run_facts") or []}
     if devices := [_device(group) for group in known.get("devices") or []]:
         stated["Device"] = "; ".join(devices)
-    versions = [f"{name} {version}" for name, version in (known.get("versions") or {}).items()]
+    # JAX states the platform "cpu" as the version of itself.
+    versions = [f"{name} {version}" for name, version in (known.get("versions") or {}).items() if version != name]
     # A run that nbprof recorded has those of its framework in its name.
     if versions := [one for one in versions if one not in stated.get("Framework", "").split(", ")]:
         stated["Versions"] = ", ".join(versions)

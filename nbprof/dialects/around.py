@@ -1,0 +1,119 @@
+"""Calls of Python that are not the program's: what starts it, the event loop, the threads of a notebook's kernel and of nbprof."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.core import nesting
+from nbprof.core.trace import Trace
+
+Flags = npt.NDArray[np.bool_]
+
+NOTE = "what started the code"
+"""The note of the lane that holds them."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """How a recorder writes calls of Python, as patterns of the begin of their names.
+
+    Attributes
+    ----------
+    starts : Pattern
+        Calls that may lead to the program.
+    beside : Pattern
+        Calls that those make for themselves, which lead to nothing.
+    built_in : Pattern
+        Functions that have no Python code. They lead on to what is around them, or are called by it.
+    """
+
+    starts: re.Pattern[str]
+    beside: re.Pattern[str]
+    built_in: re.Pattern[str]
+
+
+_LIBRARY = r"(?:[^(]*(?:site-packages|lib[/\\]python[\d.]+)[/\\])?"
+_OWN_THREADS = r"nbprof[/\\](?:capture[/\\](?:bounds\.py\(\d+\): _run|jax\.py\(\d+\): wait)|notebook[/\\]live_status\.py\(\d+\): _run)\b"
+# What of the standard library the kernel and nbprof call, and that calls nothing of a program.
+_HELPERS = (
+    r"enum|selectors|socket|weakref|_weakrefset|queue|hmac|codeop|signal|linecache|pathlib|json[/\\]__init__"
+    r"|<frozen importlib\._bootstrap>|<frozen abc>"
+)
+KINETO = Names(
+    re.compile(
+        rf"{_LIBRARY}(?!{_OWN_THREADS})(?:runpy\.py|<frozen runpy>|threading\.py|contextlib\.py|ipykernel_launcher\.py"
+        r"|(?:asyncio|concurrent[/\\]futures|tornado|traitlets|zmq|ipykernel|IPython|jupyter_client|debugpy|nbprof)[/\\][^(]*)\(\d+\): "
+    ),
+    re.compile(rf"{_LIBRARY}(?:{_OWN_THREADS}|(?:{_HELPERS})(?:\.py)?\(\d+\): )"),
+    re.compile(r"<built-in"),
+)
+"""PyTorch: `IPython/core/interactiveshell.py(3526): run_code`."""
+
+XSPACE = Names(
+    # A file by its name alone may be anyone's: only those that are called as no other file is, or with their functions.
+    re.compile(
+        r"\$(?:(?:runpy|<frozen runpy>|threading|contextlib|ipykernel_launcher|interactiveshell|async_helpers|zmqshell|ipkernel|kernelbase"
+        r"|kernelapp|base_events|selector_events|ioloop|zmqstream|iostream|parentpoller|shellchannel)(?:\.py)?:\d+ "
+        r"|application\.py:\d+ launch_instance\b|asyncio\.py:\d+ (?:start|_handle_events)\b|events\.py:\d+ (?:_run|trigger)\b"
+        r"|runners\.py:\d+ (?:run|run_until_complete)\b|thread\.py:\d+ (?:run|_worker)\b)"
+    ),
+    re.compile(
+        rf"\$(?:(?:{_HELPERS}|attrsettr|traitlets|compilerop|display_trap|builtin_trap|displaypub)(?:\.py)?:\d+ "
+        r"|asyncio\.py:\d+ (?:add_callback|call_at)\b|session\.py:\d+ (?:msg|send)\b|history\.py:\d+ store_(?:inputs|output)\b"
+        r"|(?:bounds|live_status)\.py:\d+ _run\b|jax\.py:\d+ wait\b)"
+    ),
+    re.compile(r"\$[^:]+ [^:]+\Z"),
+)
+"""TensorFlow and JAX: `$interactiveshell.py:3526 run_code`, and `$builtins exec`."""
+
+
+def find(trace: Trace, python: Flags, names: Names, slack: int = 0) -> tuple[Flags, Flags]:
+    """The calls that lead to the program, and the lanes that have none of its calls.
+
+    Parameters
+    ----------
+    python : bool[events]
+        Which events are calls of Python.
+    slack : int
+        How far a call may run past the one that includes it, ps.
+
+    Returns
+    -------
+    leads : bool[events]
+        The calls around the first call of the program on their thread, some two dozen in a notebook.
+    aside : bool[lanes]
+        Lanes of nothing but calls of Python, none of them the program's.
+    """
+    out, aside = np.zeros(len(python), np.bool_), np.zeros(len(trace.lanes), np.bool_)
+    rows = np.flatnonzero(python)
+    if not len(rows):
+        return out, aside
+    events = trace.events
+    name = events.name[rows]
+    starts, beside = np.zeros(len(trace.names), np.bool_), np.zeros(len(trace.names), np.bool_)
+    for code in pd.unique(name).tolist():
+        text = trace.names[code]
+        beside[code] = names.beside.match(text) is not None
+        starts[code] = not beside[code] and (names.starts.match(text) is not None or names.built_in.match(text) is not None)
+    parent = nesting.parents(events.lane[rows], events.start[rows], events.duration[rows], slack)
+    outer, inside = starts[name], np.zeros(len(rows), np.bool_)
+    levels = nesting.levels(parent)
+    for level in levels[1:]:
+        outer[level] &= outer[parent[level]]
+    # The first call under those decides: what a library calls for itself is no call of the program, whatever is in it.
+    first = ~outer & ~beside[name] & ((parent < 0) | outer[parent])
+    for level in reversed(levels):
+        below = level[parent[level] >= 0]
+        inside[parent[below[first[below] | inside[below]]]] = True
+    out[rows] = outer & inside
+    count = len(trace.lanes)
+    all_python = np.bincount(events.lane[rows], minlength=count) == np.bincount(events.lane, minlength=count)
+    aside[events.lane[rows]] = True
+    aside &= all_python
+    aside[events.lane[rows[first]]] = False
+    return out, aside
