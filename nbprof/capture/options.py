@@ -121,7 +121,7 @@ class Options:
         if self.every:
             self._check_every()
         if self.seconds is not None and not (_number(self.seconds) and 0 < self.seconds <= LONGEST_S):
-            raise CaptureError(f"'seconds' must be a number above 0 and at most {LONGEST_S:,.0f} (a day), not {self.seconds!r}")
+            raise CaptureError(f"a recording lasts a number of seconds above 0 and at most {LONGEST_S:,.0f} (a day), not {self.seconds!r}")
         if self.limit_gb is not None and not (_number(self.limit_gb) and 0 < self.limit_gb < math.inf):
             raise CaptureError(f"the limit must be a number of GB above 0, not {self.limit_gb!r}")
         if self.aic_metrics not in AIC_METRICS:

@@ -63,6 +63,22 @@ def duration(seconds: Any) -> str:
     return f"{number(seconds * 1000)} ms" if seconds < 1 else f"{number(seconds, 1)} s"
 
 
+def micros(us: Any) -> str:
+    """`25.0 µs`, `81.49 ms` or `1.30 s`: microseconds in the unit that suits them."""
+    us = real(us)
+    if us is None:
+        return MISSING
+    for unit, size, digits in (("s", 1e6, 2), ("ms", 1e3, 2)):
+        if abs(us) >= size:
+            return f"{number(us / size, digits)} {unit}"
+    return f"{number(us, 1)} µs"
+
+
+def times(count: float) -> str:
+    """`once`, `3 times`."""
+    return "once" if round(count) == 1 else f"{number(count)} times"
+
+
 def gain(finding: dict[str, Any]) -> str:
     """`up to −1.20 ms per step`, or `about`, or `at least`; empty for a finding that states none."""
     saved = real(finding["gain_ms"])

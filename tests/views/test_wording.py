@@ -16,3 +16,11 @@ def test_a_text_is_cut_only_where_it_has_no_room() -> None:
 @pytest.mark.parametrize(("words", "text"), [(["a"], "a"), (["a", "b"], "a or b"), (["a", "b", "c"], "a, b or c")])
 def test_words_are_listed(words: list[str], text: str) -> None:
     assert wording.listed(words, "or") == text
+
+
+def test_microseconds_are_in_the_unit_that_suits_them() -> None:
+    assert [wording.micros(us) for us in (25, 81_492.59, 1.3e6, None)] == ["25.0 µs", "81.49 ms", "1.30 s", "–"]
+
+
+def test_how_often_something_happens() -> None:
+    assert [wording.times(count) for count in (0.97, 3, 1234)] == ["once", "3 times", "1,234 times"]

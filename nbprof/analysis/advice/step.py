@@ -52,6 +52,7 @@ from nbprof.analysis.rule import (
     Target,
     Threshold,
 )
+from nbprof.display import wording
 
 # Kernels that belong to a matrix product but compute none: they prepare its inputs, or move its output.
 _NO_PRODUCT = re.compile(
@@ -131,7 +132,7 @@ def _precision(facts: Facts, limit: Threshold) -> Found | None:
         return None
     text = f"{only(half)} of device compute is 16-bit. If accuracy permits, use 16-bit ops: they run up to twice as fast"
     work = facts.evidence.work
-    text += ", as they move half the bytes." if work is not None and not work.products and facts.tpu else f" and can use {cores}."
+    text += ", as they move half the bytes." if work is not None and not work.products and facts.tpu else f", on {cores}."
     # A TPU has no kernels of its own to show.
     target = OPS if facts.tpu else KERNELS
     return Found(text, facts.level(compute / 2), compute / 2, _in_16_bit(facts), target=target)
@@ -301,8 +302,8 @@ def _waits(facts: Facts, limit: Threshold) -> Found | None:
     if idle is None or idle < limit["idle"] or waits.count < 1 or share < limit["least"]:
         return None
     text = (
-        f"The host synchronizes with the device **{waits.count:,.0f}** times per step, **{waits.ms:.2f} ms** in total ({waits.name}), and "
-        f"cannot launch ahead meanwhile; the device is idle for **{idle:.0f}%** of step time. .item(), .cpu(), print(loss) and if on a "
+        f"The host synchronizes with the device **{wording.times(waits.count)}** per step, **{waits.ms:.2f} ms** in total ({waits.name}), "
+        f"and cannot launch ahead meanwhile; the device is idle for **{idle:.0f}%** of step time. .item(), .cpu(), print(loss) and if on a "
         "tensor cause this."
     )
     return Found(text)

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from nbprof.analysis.advice.checks import INPUT_MODERATE
+from nbprof.display import wording
 
 SLOW_CALL_US = 50.0
 """A call that takes longer is slow: the threshold of TensorFlow Profiler."""
@@ -84,7 +85,7 @@ _FIXES = {
     "PaddedBatch": "-ds = ds.padded_batch(n)\n+ds = ds.bucket_by_sequence_length(length, boundaries, batch_sizes)",
     "FlatMap": "-ds = files.flat_map(read)\n+ds = files.interleave(read, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)",
     "Unbatch": "-ds = ds.map(fn).unbatch()\n+ds = ds.map(fn_of_a_batch, num_parallel_calls=tf.data.AUTOTUNE)",
-    "Shuffle": "-ds = ds.map(decode).shuffle(100_000)\n+ds = ds.shuffle(10_000).map(decode, num_parallel_calls=tf.data.AUTOTUNE)",
+    "Shuffle": "-ds = ds.map(decode).shuffle(n)\n+ds = ds.shuffle(n).map(decode, num_parallel_calls=tf.data.AUTOTUNE)",
     "ParseExample": "-ds = ds.map(parse_one).batch(n)\n+ds = ds.batch(n).map(parse_batch, num_parallel_calls=tf.data.AUTOTUNE)",
     "Shard": "-ds = files.interleave(read).shard(workers, index)\n+ds = files.shard(workers, index).interleave(read)",
     "Window": "-ds = ds.window(n).flat_map(lambda w: w.batch(n))\n+ds = ds.batch(n, drop_remainder=True)",
@@ -269,7 +270,7 @@ def summary(pipelines: pd.DataFrame, missing: str = "", input_percent: float | N
     out |= {key: float(slowest[key]) for key in ("max_us", "bottleneck_us")}
     out["input_bound"] = bound
     if bound:
-        took = f"the slowest call of pipeline {where} took {slowest['max_us']:,.1f} µs"
+        took = f"the slowest call of pipeline {where} took {wording.micros(slowest['max_us'])}"
         usual = f"calls up to {SLOW_CALL_US:.0f} µs are not a bottleneck"
         out["statement"] = f"The program is input-bound: {took}, while {usual}."
         out["next_step"] = f"Start with {slowest['bottleneck']}: {slowest['advice'].replace('**', '')}"
@@ -283,7 +284,7 @@ def summary(pipelines: pd.DataFrame, missing: str = "", input_percent: float | N
     else:
         out["statement"] = (
             f"The input keeps up: no call of a host pipeline took more than {SLOW_CALL_US:.0f} µs; "
-            f"the slowest, of {where}, took {slowest['max_us']:,.1f} µs."
+            f"the slowest, of {where}, took {wording.micros(slowest['max_us'])}."
         )
         out["next_step"] = "Look elsewhere: see the step breakdown."
     return out

@@ -185,10 +185,11 @@ def _overlaps(links: Links) -> list[Note]:
             count = int((same & (over > 0)).sum())
             if count:
                 longest = int(over[same].max()) / 1e6
+                by = f"{longest:,.1f} µs" if longest < 1000 else f"{longest / 1000:,.2f} ms"
                 out.append(
                     _info(
                         f"{_many(count, 'device event starts', 'device events start')} before the previous one on the same stream ends, "
-                        f"by up to {longest:,.1f} µs. Programmatic dependent launch causes this; so do profiler errors. "
+                        f"by up to {by}. Programmatic dependent launch causes this; so do profiler errors. "
                         "All are kept; busy time counts each instant once."
                     )
                 )
