@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbprof.core.errors import NbprofError
-from nbprof.display import wording
 
 if TYPE_CHECKING:
     from nbprof.gate.expect import Expectation
@@ -33,7 +32,7 @@ def checked(unknown: str) -> str:
         It is none of them.
     """
     if unknown not in UNKNOWN:
-        raise NbprofError(f"what is unknown may {wording.listed(UNKNOWN, 'or')}, not {unknown!r}")
+        raise NbprofError(f"what is unknown may {', '.join(UNKNOWN[:-1])} or {UNKNOWN[-1]}, not {unknown!r}")
     return unknown
 
 
