@@ -215,12 +215,12 @@ def _(mended: bool) -> Loop:
 
 @planted("torch/python between the steps", "each step writes a log in Python", PYTHON, "other", "between_steps")
 def _(mended: bool) -> Loop:
-    return fit(mlp(512), ready(256, 256), extra=lambda _: None if mended else busy(0.015))
+    return fit(mlp(512), ready(256, 256), extra=lambda _: None if mended else busy(0.03))
 
 
 @planted("torch/sleep in the step", "each step waits for something outside", PYTHON, "other", "between_steps")
 def _(mended: bool) -> Loop:
-    return fit(mlp(512), ready(256, 256), extra=lambda _: None if mended else time.sleep(0.015))
+    return fit(mlp(512), ready(256, 256), extra=lambda _: None if mended else time.sleep(0.03))
 
 
 @planted("torch/checkpoint now and then", "every fifth step writes a checkpoint", COMPUTE | PYTHON, "periodic", also=("other",))

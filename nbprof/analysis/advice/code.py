@@ -156,7 +156,7 @@ RULES: tuple[AdviceRule, ...] = (
         OURS, OPS, ALL,
         "Time in ops on float64 numbers, by the element types of inputs and in compiled programs; else by names of kernels",
         "Compute in float32",
-        certainty=ESTIMATED, refuted_by="the step takes as long in float32; or the results need float64",
+        certainty=ESTIMATED, refuted_by="the step takes as long in float32; or the results need float64", gain_is=ABOUT,
     ),
     Rule(
         "host_callback", _callback, STEP_SHARE, OURS, TRACE, TENSORFLOW_JAX,
