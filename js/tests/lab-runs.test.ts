@@ -76,6 +76,8 @@ describe("a run", () => {
     expect(verdict(run("a", { known: false }), false).rest).toContain("open it");
     const failed = verdict(run("a", { failed: "ValueError", verdict: "Input-bound: x" }), false);
     expect([failed.rest, failed.wrong]).toEqual(["The cell failed: ValueError", true]);
+    const interrupted = verdict(run("a", { failed: "cell was interrupted after 2 complete steps" }), false);
+    expect(interrupted.rest).toBe("The cell was interrupted after 2 complete steps");
     expect(verdict(run("a"), true, "this is a text file.")).toMatchObject({
       rest: "This is a text file.",
       wrong: true,

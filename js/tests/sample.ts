@@ -381,7 +381,13 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
       ),
       top_ops_where: "device",
       checks: [
-        { label: "Waiting for input", percent: 61, level: "high", statement: "Highly input-bound.", view: "input" },
+        {
+          label: "Waiting for input",
+          percent: 61,
+          level: "high",
+          statement: "61.0% of step time is spent waiting for input.",
+          view: "input",
+        },
         { label: "16-bit compute", percent: null, level: "unknown", statement: HOSTILE, view: "kernels" },
       ],
       run: [
@@ -403,7 +409,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
       empty: null,
       total_ms: 82.1,
       per_step_ms: empty ? null : 3.91,
-      statement: "Highly input-bound: 61.0% of step time is spent waiting for input.",
+      statement: "61.0% of step time is spent waiting for input.",
       next_step: HOSTILE,
       share: [],
       categories: [

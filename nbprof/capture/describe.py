@@ -22,15 +22,27 @@ class LeftEarlyError(Exception):
 
 
 def failure(error: BaseException, step: int | None, seen: int) -> str:
-    """What ended a cell and where, such as ``cell failed at step 3: ValueError: bad batch``."""
+    """What ended a cell and where, such as ``cell failed in step 3, after 2 complete steps: ValueError: bad batch``.
+
+    Parameters
+    ----------
+    error : BaseException
+    step : int, optional
+        The step that it ended; None where no step ran.
+    seen : int
+        How many steps were complete.
+    """
     # Where none was seen nothing is known of steps: those of JAX are found in the recording.
-    where = f" at step {step}" if step is not None else (f" after step {seen}" if seen else "")
+    where = ([f"in step {step:,}"] if step is not None else []) + (
+        [f"after {seen:,} complete step{'s' if seen > 1 else ''}"] if seen else []
+    )
+    when = f" {', '.join(where)}" if where else ""
     if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
-        return f"cell was interrupted{where}"
+        return f"cell was interrupted{when}"
     if isinstance(error, LeftEarlyError):
-        return f"{error} was ended by an exception{where}"
+        return f"{error} was ended by an exception{when}"
     text = message(error).strip().partition("\n")[0].rstrip()
-    return f"cell failed{where}: {_cut(type(error).__name__)}" + (f": {_cut(text)}" if text else "")
+    return f"cell failed{when}: {_cut(type(error).__name__)}" + (f": {_cut(text)}" if text else "")
 
 
 def _cut(text: str) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from types import TracebackType
+from dis import opname
+from inspect import CO_GENERATOR
+from types import FrameType, TracebackType
 from typing import TypeVar
 
 from nbprof.capture.clock import Marker, Span, StepClock, current
@@ -91,6 +94,43 @@ class _Waiting:
                 self._span.close()
 
 
+# Instructions that drop a loop's iterator without an exception: break and return, and what rebinds or deletes its name.
+_DROPS = ("POP_", "END_FOR", "DELETE_", "STORE_")
+_YIELDS = ("YIELD_VALUE", "RESUME")
+
+
+def _loop(frame: FrameType | None) -> set[int]:
+    """The frames that ask for the next item, by identity: generators that pass it on, and the loop itself.
+
+    No reference is kept: the frame of a loop holds its iterator.
+    """
+    found = set()
+    while frame is not None:
+        found.add(id(frame))
+        if not frame.f_code.co_flags & CO_GENERATOR:
+            break
+        frame = frame.f_back
+    return found
+
+
+def _left(frame: FrameType | None, loop: set[int]) -> str:
+    """How the last round of a loop ended that asks for no more items: ``done``, ``failed`` or ``unused``, as `_Root.close` takes it.
+
+    A generator is closed in the same way by break and by an exception that passes through its loop. They differ in the instruction that
+    the loop's frame is at: an exception leaves it at the one that raised. After break the last round counts. At the head of the loop it has
+    not begun, as where `zip` had an item and then found its other iterable at its end. A frame that is not of the loop closes it for
+    reasons of its own.
+    """
+    while frame is not None:
+        name = opname[frame.f_code.co_code[frame.f_lasti]] if frame.f_lasti >= 0 else ""
+        if name not in _YIELDS:
+            if id(frame) not in loop or name.startswith(_DROPS):
+                return "done"
+            return "unused" if name == "FOR_ITER" else "failed"
+        frame = frame.f_back
+    return "done"
+
+
 @contextmanager
 def step(name: str = "train", step_num: int | None = None) -> Iterator[None]:
     """Mark one step of your own loop, so that step times and their breakdown are known.
@@ -140,6 +180,7 @@ def steps(iterable: Iterable[T], name: str = "train") -> Iterator[T]:
     """
     iterator = iter(input_of(iterable))
     while True:
+        loop = _loop(sys._getframe(1))
         root = _Root(name, None, "marked by nbprof.steps")
         try:
             with root.waiting():
@@ -152,8 +193,10 @@ def steps(iterable: Iterable[T], name: str = "train") -> Iterator[T]:
             raise
         try:
             yield item
+        except GeneratorExit:
+            root.close(_left(sys._getframe(1), loop))
+            raise
         except BaseException:
-            # The loop was left by break; its last round did run, so it counts.
-            root.close("done")
+            root.close("failed")
             raise
         root.close("done")

@@ -34,7 +34,7 @@ class CaptureInfo:
     cell_failed : bool
         True if the cell ended with an exception or was interrupted.
     error : str
-        Then what happened and in which step, as ``cell failed at step 3: ValueError: ...``.
+        Then what happened and in which step, as ``cell failed in step 3, after 2 complete steps: ValueError: ...``.
     failed_at_step : int or None
         The step that was running then.
     notes : list of str

@@ -80,6 +80,16 @@ class Helped:
         return "\n".join([inspect.cleandoc(cls.__doc__ or ""), "", "Attributes and methods:", "", *lines])
 
 
+_MOST_ROWS = 15
+_MOST_COLUMNS = 8
+
+
+def _printed(table: pd.DataFrame) -> str:
+    """The first rows of a frame in plain text."""
+    known = table.head(_MOST_ROWS).dropna(axis="columns", how="all")
+    return known.to_string(index=False, na_rep="NA", max_cols=_MOST_COLUMNS, max_colwidth=40, float_format="{:,.2f}".format)
+
+
 class View(Helped):
     """One view of a profile: its frame, its Bokeh figure and its widget. In a notebook it displays as the dashboard at that tab."""
 
@@ -113,7 +123,14 @@ class View(Helped):
     def _repr_mimebundle_(self, **_: Any) -> Any:
         if self._none and not self._there():
             return {"text/plain": repr(self)}
-        return self._profile.mimebundle(views=[self._tab])
+        data, about = self._profile.mimebundle(views=[self._tab])
+        if (table := self._table()) is not None:
+            data["text/plain"] = "\n".join([repr(self), *([_printed(table)] if len(table) else [])])
+        return data, about
+
+    def _table(self) -> pd.DataFrame | None:
+        """What plain text shows of it; None where that is the summary of the run."""
+        return None
 
     def __repr__(self) -> str:
         name = self._name_of()
@@ -136,6 +153,9 @@ class Framed(View):
         """The view's data; the columns are those of `nbprof.frames.SCHEMA`."""
         frame: pd.DataFrame = self._get(self._profile.run)
         return frame.drop(columns=["group"], errors="ignore").copy()
+
+    def _table(self) -> pd.DataFrame | None:
+        return self.frame
 
     def _there(self) -> bool:
         return len(self._get(self._profile.run)) > 0

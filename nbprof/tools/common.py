@@ -29,6 +29,12 @@ def by_jax(run: Run) -> bool:
     return "jax" in str(run.first_answer.get("framework") or "").lower()
 
 
+def by_tensorflow(run: Run) -> bool:
+    """Whether TensorFlow wrote the profile, by Keras or not."""
+    framework = str(run.first_answer.get("framework") or "").lower()
+    return "tensorflow" in framework or "keras" in framework
+
+
 def unknown(run: Run, view: str, title: str) -> dict[str, str] | None:
     """Why a view of a trace is empty that no known framework wrote; None where one did."""
     text = run.missing.get(view, "")
@@ -48,11 +54,12 @@ def has_device(run: Run) -> bool:
 def may_have_kernels(run: Run) -> bool:
     """Whether GPU kernels can be in the profile.
 
-    Not where every device that was recorded is of another kind, such as a TPU, nor without a device where XLA's programs ran on the CPU.
+    Not where every device that was recorded is of another kind, such as a TPU, nor without a device: there the run used the CPU. A recorder
+    of a GPU's vendor that has none says why.
     """
     if len(run.kernels) > 0 or bool((run.devices["kind"] == "GPU").any()):
         return True
-    return run.devices.empty and bool(run.programs.hlo_missing)
+    return run.devices.empty and run.first_answer.get("framework") in NATIVE
 
 
 _WITH_KERNELS = {"MTIA", "XPU", "HPU"}

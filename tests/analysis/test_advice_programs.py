@@ -325,7 +325,9 @@ def test_what_a_failed_cell_said_of_the_premapped_buffer(tmp_path):
     """The error is no part of the files, which keep what is advised of them alone."""
     run = profile(tmp_path, training_run()).run
     before = run._advice_of_files["rule"].tolist()
-    error = "cell failed at step 3: XlaRuntimeError: RESOURCE_EXHAUSTED: premapped region: Attempting to allocate 6.00G"
+    error = (
+        "cell failed in step 3, after 2 complete steps: XlaRuntimeError: RESOURCE_EXHAUSTED: premapped region: Attempting to allocate 6.00G"
+    )
     run.capture = CaptureInfo(backend="jax", error=error, cell_failed=True)
     assert run.advice["rule"].tolist() == [*before, "premapped_small"]
     assert "**6.00 GiB**" in run.advice["evidence"].iloc[-1]

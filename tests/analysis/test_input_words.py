@@ -16,6 +16,8 @@ from tests.support.hlo_memory import small
 from tests.support.profiles import real
 from tests.support.xspace import MS, PlaneWriter, xspace
 
+DATA = Path(__file__).parents[1] / "data" / "xspace"
+
 
 def test_a_wait_for_copies_from_the_hosts_memory_is_no_lack_of_recorded_input_work():
     p = load(real("jax/tpu-v6e-inference"))
@@ -35,6 +37,20 @@ def test_where_input_was_not_traced_the_next_step_is_to_time_it():
 )
 def test_a_little_input_is_not_said_to_be_nothing(percent, said):
     assert input_statement(percent, 0.0) == f"Not input-bound: {said} is spent waiting for input."
+
+
+@pytest.mark.parametrize(("percent", "other"), [(12.0, 0.0), (49.3, 0.0), (61.0, 0.0), (1.0, 40.0)])
+def test_what_bounds_the_run_is_said_by_the_verdict_alone(percent, other):
+    said = input_statement(percent, other)
+    assert "bound" not in said
+    assert f"{percent if percent > 5 else other:.1f}%" in said
+
+
+def test_a_run_that_is_bound_by_the_host_is_not_called_input_bound():
+    p = load(DATA / "tf_cpu.xplane.pb")
+    assert (p.overview["verdict"], p.input_pipeline.summary["level"], p.tf_data.summary["input_bound"]) == ("Host-bound", "high", True)
+    told = [p.input_pipeline.summary["statement"], p.tf_data.summary["statement"], *p.overview["checks"]["statement"]]
+    assert [text for text in told if "input-bound" in text] == []
 
 
 def test_the_host_of_jax_works_on_no_ops():

@@ -111,7 +111,7 @@ def test_a_fit_that_fails_leaves_what_was_recorded(callback, model, data):
         model.fit(data, verbose=0, callbacks=[recorder, Fails()])
     # pytest holds the exception no longer, nor its frames.
     assert room.active() is None
-    assert recorder.said[0].endswith("; fit ended after batch 4; fit was ended by an exception at step 5")
+    assert recorder.said[0].endswith("; fit ended after batch 4; fit was ended by an exception in step 5, after 4 complete steps")
     assert recorder.result.run.capture.cell_failed
     model.fit(data, verbose=0, callbacks=[recorder])
     assert len(recorder.runs) == 2
@@ -244,7 +244,7 @@ def test_a_script_on_each_backend_keeps_its_run_also_when_it_fails(tmp_path, bac
     assert "steps: batches of Keras" in done.stdout
     # Python has printed the traceback; then the run is finished.
     assert "batches 3 to 8 of fit are recorded in" in lines[1]
-    assert lines[1].endswith("; fit ended after batch 5; cell failed at step 6: MemoryError: no more")
+    assert lines[1].endswith("; fit ended after batch 5; cell failed in step 6, after 5 complete steps: MemoryError: no more")
     for folder in ("logs", "failed"):
         assert len(list((tmp_path / folder / "plugins" / "profile").iterdir())) == 1
         assert not list((tmp_path / folder).glob(".recording-*"))

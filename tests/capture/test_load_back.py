@@ -114,10 +114,10 @@ def test_after_out_of_memory_the_memory_stands_first(tmp_path):
     from nbprof.profiles.load import load
     from nbprof.tools.dashboard import select
 
-    error = "cell failed at step 9: ResourceExhaustedError: OOM when allocating tensor"
+    error = "cell failed in step 9, after 8 complete steps: ResourceExhaustedError: OOM when allocating tensor"
     profile = load(recorded(tmp_path / "a", cell_failed=True, error=error, out_of_memory=True))
     meta = profile.payload()["meta"]
-    assert [tab["id"] for tab in meta["tabs"]] == ["memory", "overview", "input", "ops", "kernels", "trace"]
+    assert [tab["id"] for tab in meta["tabs"]] == ["memory", "overview", "input", "ops", "trace"]
     assert meta["notice"]["title"] == f"The {error}."
     largest = profile.memory.summary.sort_values("peak_bytes").iloc[-1]
     assert meta["notice"]["text"] == (
@@ -130,7 +130,9 @@ def test_after_out_of_memory_the_memory_stands_first(tmp_path):
         "trace",
     ]
     assert [tab["id"] for tab in select(profile.payload(), ["overview", "ops"])["meta"]["tabs"]] == ["overview", "ops"]
-    failed = load(recorded(tmp_path / "b", cell_failed=True, error="cell failed at step 9: ValueError: no")).payload()["meta"]
+    failed = load(
+        recorded(tmp_path / "b", cell_failed=True, error="cell failed in step 9, after 8 complete steps: ValueError: no")
+    ).payload()["meta"]
     assert failed["tabs"][0]["id"] == "overview"
     assert failed["notice"]["text"] == "Shown is what was recorded up to then: 8 steps."
 

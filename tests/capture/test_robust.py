@@ -231,7 +231,7 @@ def test_out_of_memory_is_raised_untouched_with_the_memory_below_it(kernel):
     assert kernel.capture("p")["out_of_memory"] is True
     meta = ast.literal_eval(kernel.ask("{k: p.payload()['meta'][k] for k in ('notice', 'tabs')}"))
     assert meta["tabs"][0]["id"] == "memory"
-    assert meta["notice"]["title"].startswith("The cell failed after step 8: ResourceExhaustedError")
+    assert meta["notice"]["title"].startswith("The cell failed after 8 complete steps: ResourceExhaustedError")
     assert "what was live at that peak" in meta["notice"]["text"]
 
 

@@ -11,13 +11,14 @@ import threading
 import time
 import types
 import weakref
+from contextlib import suppress
 
 import pytest
 
 import nbprof
 from nbprof.capture import describe
 from nbprof.capture import session as room
-from nbprof.capture.clock import StepClock
+from nbprof.capture.clock import StepClock, set_current
 from nbprof.capture.detect import choose, names_in
 from nbprof.capture.imports import ImportWatch
 from nbprof.capture.options import Options, parse_steps
@@ -305,10 +306,12 @@ def test_an_exception_that_cannot_say_what_it_is_is_told_by_its_type():
         def __str__(self):
             raise ValueError("no words")
 
-    assert describe.failure(Mute(), 3, 2) == "cell failed at step 3: Mute"
+    assert describe.failure(Mute(), 3, 2) == "cell failed in step 3, after 2 complete steps: Mute"
     assert not describe.out_of_memory(Mute())
     assert describe.failure(RuntimeError("x" * 10**7 + "\ny"), None, 0) == f"cell failed: RuntimeError: {'x' * 300}…"
-    assert describe.failure(type("E" * 10**7, (Exception,), {})("no\nyes"), 2, 1) == f"cell failed at step 2: {'E' * 300}…: no"
+    long = describe.failure(type("E" * 10**7, (Exception,), {})("no\nyes"), 2, 1)
+    assert long == f"cell failed in step 2, after 1 complete step: {'E' * 300}…: no"
+    assert describe.failure(KeyboardInterrupt(), None, 8) == "cell was interrupted after 8 complete steps"
 
 
 def test_steps_do_nothing_while_nothing_is_recorded():
@@ -389,8 +392,6 @@ def test_a_range_opens_before_its_first_and_closes_after_its_last_step():
 
 
 def test_a_fault_in_the_marking_breaks_no_loop():
-    from nbprof.capture.clock import set_current
-
     clock, _ = clock_with_spans()
     set_current(clock)
     try:
@@ -405,6 +406,88 @@ def test_a_fault_in_the_marking_breaks_no_loop():
         set_current(None)
     assert rounds == [0, 1, 2, 3, "step"]
     assert (clock.seen, clock.fault, clock.alive) == (3, "ZeroDivisionError: division by zero", False)
+
+
+def passed_on(items):
+    """As tqdm does."""
+    for item in items:  # noqa: UP028  `yield from` passes the closing on in another way
+        yield item
+
+
+def fails(number):
+    if number == 3:
+        raise ValueError("bad batch")
+
+
+def fails_in_the_body():
+    for number in steps(range(6)):
+        if number == 3:
+            raise ValueError("bad batch")
+
+
+def fails_in_a_call():
+    for number, _ in enumerate(passed_on(steps(range(6)))):
+        fails(number)
+
+
+def fails_in_a_with():
+    for number in steps(range(6)):
+        with suppress(KeyError):
+            fails(number)
+
+
+def breaks():
+    for number in steps(range(6)):
+        if number == 2:
+            break
+
+
+def returns():
+    for number in passed_on(steps(range(6))):
+        if number == 2:
+            return
+
+
+def keeps_the_iterator():
+    kept = steps(range(6))
+    for number in kept:
+        if number == 2:
+            break
+
+
+def breaks_and_fails():
+    breaks()
+    raise ValueError("later")
+
+
+def asks_for_one_too_many():
+    for _ in zip(steps(range(6)), range(3), strict=False):
+        pass
+
+
+@pytest.mark.parametrize("loop", [fails_in_the_body, fails_in_a_call, fails_in_a_with])
+def test_a_round_that_an_exception_ended_is_no_complete_step(loop):
+    clock, spans = clock_with_spans()
+    set_current(clock)
+    try:
+        with pytest.raises(ValueError, match="bad batch"):
+            loop()
+    finally:
+        set_current(None)
+    assert (clock.seen, clock.marked, clock.current_step) == (3, 3, 4)
+    assert spans.closed == [("train", 1), ("train", 2), ("train", 3), ("train", None)]
+
+
+@pytest.mark.parametrize("loop", [breaks, returns, keeps_the_iterator, breaks_and_fails, asks_for_one_too_many])
+def test_the_last_round_of_a_loop_that_was_left_on_purpose_is_a_step(loop):
+    clock, _ = clock_with_spans()
+    set_current(clock)
+    try:
+        with suppress(ValueError):
+            loop()
+    finally:
+        set_current(None)
+    assert (clock.seen, clock.marked, clock.current_step) == (3, 3, None)
 
 
 def test_a_recording_that_a_bound_ends_meanwhile_harms_no_step():
@@ -432,8 +515,6 @@ def test_a_recording_that_a_bound_ends_meanwhile_harms_no_step():
 
 
 def test_steps_of_two_threads_are_each_counted():
-    from nbprof.capture.clock import set_current
-
     clock, spans = clock_with_spans()
     set_current(clock)
     turns = threading.Barrier(2)

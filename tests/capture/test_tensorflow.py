@@ -183,7 +183,7 @@ def test_a_failed_cell_says_at_which_step(record, model, data):
 
     recording = record(lambda: model.fit(data, verbose=0, callbacks=[Fails()]))
     assert recording.partial
-    assert recording.info.error == "cell failed at step 3: ValueError: bad"
+    assert recording.info.error == "cell failed in step 3, after 2 complete steps: ValueError: bad"
 
 
 def test_the_persons_own_profiler_comes_first(record, model, data, tf, tmp_path):

@@ -49,7 +49,7 @@ def test_an_exception_that_cannot_be_printed_ends_the_recording_too(kernel):
     result = kernel.run(f"%%nbprof\n{mute}model.fit(data, verbose=0)\nraise Mute()")
     assert (result.status, result.error) == (plain.status, plain.error)
     assert len(result.dashboards) == 1
-    assert kernel.capture()["error"].startswith("cell failed after step 8: ")
+    assert kernel.capture()["error"].startswith("cell failed after 8 complete steps: ")
     assert kernel.idle()
 
 
@@ -118,10 +118,10 @@ def test_an_exception_at_step_three_fails_the_cell_and_shows_what_was_recorded(k
     assert own(result.traceback, kernel.folder) == []
     assert "3 model.fit" in re.sub(r"\x1b\[[0-9;]*m", "", result.traceback)
     info = kernel.capture()
-    assert info["error"] == "cell failed at step 3: ValueError: the third batch is bad"
+    assert info["error"] == "cell failed in step 3, after 2 complete steps: ValueError: the third batch is bad"
     assert (info["steps_seen"], info["failed_at_step"]) == (2, 3)
     assert len(result.dashboards) == 1
-    assert "cell failed at step 3" in result.dashboards[0]["text/html"]
+    assert "cell failed in step 3" in result.dashboards[0]["text/html"]
     assert kernel.ask("before, 'after' in globals()") == "(1, False)"
     assert kernel.idle()
 
@@ -131,7 +131,7 @@ def test_ctrl_c_in_fit_fails_the_cell_and_shows_what_was_recorded(kernel):
     assert (result.status, result.error, result.errors) == ("error", "KeyboardInterrupt", 1)
     assert len(result.dashboards) == 1
     info = kernel.capture()
-    assert info["error"].startswith("cell was interrupted at step ")
+    assert info["error"].startswith("cell was interrupted in step ")
     assert info["failed_at_step"] == info["steps_seen"] + 1
     assert kernel.idle()
     assert kernel.run("%%nbprof\nmodel.fit(data, verbose=0)").status == "ok"
@@ -150,7 +150,7 @@ def test_an_interrupted_await_still_shows_what_was_recorded(kernel):
     )
     assert result.status == "error"
     assert len(result.dashboards) == 1
-    assert kernel.capture()["error"] == "cell was interrupted after step 8"
+    assert kernel.capture()["error"] == "cell was interrupted after 8 complete steps"
     assert kernel.idle()
 
 

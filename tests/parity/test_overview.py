@@ -282,7 +282,14 @@ def test_missing_steps_are_said_where_xprof_says_so(name):
 def test_classes_of_input_at_their_bounds(waits, other, place, how):
     assert checks.input_class(waits, other) == (place, how)
     statement = checks.input_statement(waits, other)
-    assert statement.startswith({"high": "Highly", "moderate": "Moderately", "potential": "Pot", "no": "Not", "unknown": "No step"}[how])
+    said = {
+        "high": f"{waits}% of",
+        "moderate": f"{waits or 0:.1f}% of",
+        "potential": f"{other}% of",
+        "no": "Not input-bound: ",
+        "unknown": "No step",
+    }
+    assert statement.startswith(said[how])
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_a_tpu_has_no_tab_of_gpu_kernels_unless_it_is_asked_for():
     assert [tab["id"] for tab in asked["meta"]["tabs"]] == ["kernels"]
     assert asked["kernels"]["empty"]["text"] == "The devices of this profile are TPUs; GPU kernels are recorded only on GPUs."
     for name in ("tf-cpu/prefetch-example", "jax/gtx1080ti-reactant"):
-        assert "kernels" in [tab["id"] for tab in payload.dashboard(profile(name).run)["meta"]["tabs"]], name
+        assert "kernels" in [tab["id"] for tab in payload.dashboard(profile(name).run)["meta"]["tabs"]], f"{name} names a GPU"
 
 
 def test_the_ops_of_a_tpu_that_take_most_have_their_flop_rate():

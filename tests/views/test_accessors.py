@@ -11,6 +11,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 import nbprof
+from nbprof.tools import dashboard
 from nbprof.tools.accessor import accessor
 
 DATA = Path(__file__).parents[1] / "data"
@@ -41,7 +42,7 @@ def test_completion_offers_what_the_profile_has(p):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("kernels", "<nbprof kernels: no rows. No GPU kernels in this run. The run used the CPU only.>"),
+        ("kernels", "<nbprof kernels: no rows. No GPU kernels in this run. This profile has no GPU plane: "),
         ("torch_ops", "<nbprof torch_ops: no rows. No op of PyTorch was recorded in this profile.>"),
         ("memory", "<nbprof memory: No allocations in this run. "),
         ("hlo", "<nbprof hlo: no rows. This profile has no device, "),
@@ -82,6 +83,34 @@ def test_a_figure_shows_itself_without_bokehs_scripts(p, shell):
     assert "data-nbprof" in output.data["text/html"]
     assert "cdn.bokeh.org" not in output.data["text/html"]
     assert output.data["text/plain"] == p.steps._repr_mimebundle_()[0]["text/plain"]
+
+
+@pytest.mark.parametrize(
+    ("name", "absent"), [("xspace/tf_slow.xplane.pb", {"kernels", "memory"}), ("kineto/cpu_train.pt.trace.json.gz", {"kernels"})]
+)
+def test_a_run_on_the_cpu_has_no_tab_that_has_nothing_to_show(name, absent):
+    p = nbprof.load(DATA / name)
+    payload = p.payload()
+    tabs = [tab["id"] for tab in payload["meta"]["tabs"]]
+    assert absent.isdisjoint(tabs)
+    assert [tab for tab in tabs if payload[tab].get("empty")] == []
+    assert {check["view"] for check in payload["overview"]["checks"]} - {""} <= set(tabs)
+    (asked,) = dashboard.dashboard(p.run, views=["kernels"])["meta"]["tabs"]
+    assert asked["id"] == "kernels", "what is asked for by name is there to say why it is empty"
+
+
+@pytest.mark.parametrize("name", ["steps", "ops", "input_pipeline"])
+def test_plain_text_of_a_view_is_its_table(p, name):
+    first, *lines = getattr(p, name)._repr_mimebundle_()[0]["text/plain"].splitlines()
+    view = getattr(p, name)
+    assert first == repr(view)
+    table = p.steps.summary if name == "steps" else view.frame
+    assert str(table.columns[0]) in lines[0]
+    assert len(lines) - 1 == min(len(table), 15)
+    if name == "steps":
+        mean = table.set_index("category")["mean_ms"]
+        assert next(line.split()[1] for line in lines if line.split()[0] == "step_time") == f"{mean['step_time']:,.2f}"
+        assert next(line.split()[1] for line in lines if line.split()[0] == "device_compute") == "NA"
 
 
 def test_bokeh_shows_it_where_a_notebook_has_its_scripts(p, shell, monkeypatch):

@@ -435,9 +435,9 @@ def capture(**facts):
         ({"steps": 0}, "no_steps", "No steps found"),
         ({"capture": capture(error="CUPTI is not there.")}, "failed", "finished without an error"),
         (
-            {"capture": capture(cell_failed=True, error="cell failed at step 3: ValueError: no")},
+            {"capture": capture(cell_failed=True, error="cell failed in step 3, after 2 complete steps: ValueError: no")},
             "partial",
-            "The cell failed at step 3: ValueError: no.",
+            "The cell failed in step 3, after 2 complete steps: ValueError: no.",
         ),
         (
             {"capture": capture(cell_failed=True, error="cell failed: ValueError: too lo…")},

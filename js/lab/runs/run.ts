@@ -182,7 +182,8 @@ export function verdict(run: Run, busy: boolean, problem = ""): Verdict {
   const first = problem.split(/[ ,:]/, 1)[0] ?? "";
   if (problem)
     return plain(/[./\\\d_]/.test(first) ? problem : problem.charAt(0).toUpperCase() + problem.slice(1), true);
-  if (run.failed) return plain(`The cell failed: ${run.failed}`, true);
+  if (run.failed)
+    return plain(run.failed.startsWith("cell ") ? `The ${run.failed}` : `The cell failed: ${run.failed}`, true);
   if (!run.verdict) return plain(run.known ? "no verdict" : busy ? "not analysed yet" : "open it to see its verdict");
   const cut = run.verdict.indexOf(":");
   const head = cut < 0 ? run.verdict : run.verdict.slice(0, cut);

@@ -79,25 +79,23 @@ def input_class(input_percent: float | None, other_percent: float | None) -> tup
 
 
 def input_statement(input_percent: float | None, other_percent: float | None) -> str:
-    """The statement about input, by its `input_class`."""
+    """The statement about input, by its `input_class`.
+
+    It gives the share and leaves it to the verdict what the run is bound by: XProf calls input of 20 % of the step "HIGHLY input-bound",
+    also beside 60 % of something else.
+    """
     how = input_class(input_percent, other_percent)[1]
     if how == "unknown":
         return NO_STEPS
     if how == "potential":
-        return (
-            f"Potentially input-bound: {other_percent:.1f}% of step time is not covered by any recorded event; it may be reading data, "
-            "Python, or both."
-        )
+        return f"{other_percent:.1f}% of step time is not covered by any recorded event; it may be reading data, Python, or both."
     if how == "no":
         if not input_percent:
             return "Not input-bound: no step time is spent waiting for input."
         # A share that rounds to 0.0% is not zero.
         part = "less than 0.1%" if input_percent < NONE_PERCENT else f"only {input_percent:.1f}%"
         return f"Not input-bound: {part} of step time is spent waiting for input."
-    share = f"{input_percent:.1f}% of step time is spent waiting for input"
-    if how == "high":
-        return f"Highly input-bound: {share}. Reduce this first."
-    return f"Moderately input-bound: {share}. Reduce both this and the rest."
+    return f"{input_percent:.1f}% of step time is spent waiting for input."
 
 
 def checks(

@@ -272,7 +272,7 @@ def summary(pipelines: pd.DataFrame, missing: str = "", input_percent: float | N
     if bound:
         took = f"the slowest call of pipeline {where} took {wording.micros(slowest['max_us'])}"
         usual = f"calls up to {SLOW_CALL_US:.0f} µs are not a bottleneck"
-        out["statement"] = f"The program is input-bound: {took}, while {usual}."
+        out["statement"] = f"{took[0].upper()}{took[1:]}; {usual}."
         out["next_step"] = f"Start with {slowest['bottleneck']}: {slowest['advice'].replace('**', '')}"
         if input_percent is not None and input_percent < INPUT_MODERATE:
             slow, calls = int(slowest["slow_calls"]), int(slowest["calls"])

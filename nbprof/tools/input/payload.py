@@ -9,7 +9,7 @@ import pandas as pd
 
 from nbprof.activity.activity import SERVING
 from nbprof.display import wording
-from nbprof.tools.common import bar, by_torch, figure, fix_lines, has_device, unknown
+from nbprof.tools.common import bar, by_tensorflow, by_torch, figure, fix_lines, has_device, unknown
 from nbprof.tools.steps import serving
 from nbprof.tools.tables import floats, hidden, longest, table
 
@@ -73,7 +73,6 @@ def nothing() -> dict[str, Any]:
 
 
 def _empty(run: Run) -> dict[str, Any]:
-    framework = str(run.first_answer.get("framework") or "")
     if _serves(run):
         return {"title": "No input pipeline in this run", "text": run.missing["input"]}
     if plain := unknown(run, "input", "No input ops in this run"):
@@ -85,7 +84,7 @@ def _empty(run: Run) -> dict[str, Any]:
             "prefetch in worker processes:",
             "code": "loader = DataLoader(dataset, batch_size=64, num_workers=4, pin_memory=True)\nfor batch in loader:",
         }
-    if "tensorflow" in framework.lower() or "keras" in framework.lower():
+    if by_tensorflow(run):
         return {
             "title": "No input ops in this run",
             "text": "The recorded steps read no tf.data pipeline. A tf.data.Dataset shows each of its stages here.",

@@ -201,7 +201,9 @@ def _empty(run: Run) -> dict[str, Any]:
             "title": "No GPU kernels in this run",
             "text": "There was a device, but no kernel ran on it during the recording, or the process may not read its counters.",
         }
-    title, text = "No GPU kernels in this run", "The run used the CPU only."
+    # A run that nbprof recorded has its devices; a file of another recorder may leave them out.
+    text = "The run used the CPU only." if run.capture is not None else run.missing.get("kernels", "The run used the CPU only.")
+    title = "No GPU kernels in this run"
     framework = str(run.first_answer.get("framework") or "").lower()
     checks = {"tensorflow": "tf.config.list_physical_devices('GPU')", "jax": "jax.devices('gpu')", "torch": "torch.cuda.is_available()"}
     for name, code in checks.items():

@@ -37,6 +37,9 @@ class Memory(View):
     def _there(self) -> bool:
         return len(self._profile.run.memory_summary) > 0
 
+    def _table(self) -> pd.DataFrame | None:
+        return self.summary
+
     @property
     def summary(self) -> pd.DataFrame:
         """One row per allocator, largest peak first: counts, capacity (in use and free at the peak), lifetime peak, the peak in parts."""

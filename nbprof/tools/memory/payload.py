@@ -228,11 +228,11 @@ def _steps(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
 def _empty(run: Run) -> dict[str, Any]:
     if plain := unknown(run, "memory", "No allocations in this run"):
         return plain
-    if by_torch(run) and run.capture is None:
+    if by_torch(run):
         return {
             "title": "No allocations in this run",
             "text": "The profile has no memory events. PyTorch records them on request:",
-            "code": "torch.profiler.profile(profile_memory=True)",
+            "code": "torch.profiler.profile(profile_memory=True)" if run.capture is None else "%%nbprof --memory",
         }
     if by_jax(run):
         # Recording them is no option of JAX's, so there is nothing to ask for.
@@ -246,8 +246,4 @@ def _empty(run: Run) -> dict[str, Any]:
             "text": f"The profile has no memory events. JAX records them for GPUs and TPUs, not for the CPU.{planned}",
             "code": "",
         }
-    return {
-        "title": "No allocations in this run",
-        "text": "The profile has no memory events. TensorFlow's allocators record them, unless --no-memory is given.",
-        "code": "%%nbprof --memory",
-    }
+    return {"title": "No allocations in this run", "text": run.missing.get("memory", "The profile has no memory events."), "code": ""}

@@ -109,6 +109,9 @@ class Steps(Framed):
         steps: pd.DataFrame = self._profile.run.xprof_steps
         return steps.copy()
 
+    def _table(self) -> pd.DataFrame | None:
+        return self.summary
+
     def figure(self, **options: Any) -> Model:
         """A Bokeh figure: one stacked bar per step."""
         return self._figure("steps", **options)
