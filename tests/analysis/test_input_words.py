@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from nbprof import load
+from nbprof.analysis.advice import tf_data
 from nbprof.analysis.advice.checks import UNTRACED, input_statement
+from nbprof.analysis.input import input_pipeline
 from nbprof.tools.memory import payload as memory
 from nbprof.tools.overview.payload import figures as key_figures
 from tests.support import hlo
@@ -145,3 +148,21 @@ def test_copies_into_the_memory_of_xla_on_the_cpu_are_input_while_no_op_runs(tmp
     assert used[["step_time_ms", "input_ms", "host_to_device_ms"]].to_numpy().tolist() == [[10.0, 3.0, 3.0]] * (4 if marked else 3)
     assert used["other_ms"].to_numpy() == pytest.approx(1.4)
     assert p.advice.set_index("rule").loc["arrays_copied", "gain_ms_per_step"] == pytest.approx(3.0)
+
+
+def test_the_flat_map_of_a_generator_is_told_what_helps_the_generator():
+    name = "Iterator::Root::Prefetch::FlatMap"
+    names = ["Iterator::Root", name, f"{name}::FromTensor", f"{name}[0]::Generator"]
+    assert tf_data.over_generator(name, names)
+    assert not tf_data.over_generator(name, [*names[:3], f"{name}[0]::TFRecord"])
+    text, fix = tf_data.advice(name, 900.0, of_generator=True)
+    assert "A Python generator produces one element at a time" in text
+    assert "from_generator" in fix
+    assert "flat_map" in tf_data.advice(name, 900.0)[1]
+
+
+@pytest.mark.parametrize(("framework", "said"), [("JAX", "grain"), ("TensorFlow", "use tf.data")])
+def test_what_helps_input_of_no_known_kind_suits_the_framework(framework, said):
+    table = pd.DataFrame({"op": ["nbprof.steps: next item"], "category": ["other"], "self_ms": [8.0]})
+    told = input_pipeline.categories(table, framework).set_index("category")["advice"]
+    assert said in told["other"]

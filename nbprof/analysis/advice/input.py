@@ -239,7 +239,12 @@ def _input_bottleneck(facts: Facts, limit: Threshold) -> Found | None:
         return None
     pipeline, nodes, slow, _ = found
     told = str(slow["iterator"]) == str(pipeline["bottleneck"])
-    text, fix = (pipeline["advice"], pipeline["fix"]) if told else tf_data.advice(str(slow["long_name"]), float(pipeline["max_us"]))
+    of_generator = tf_data.over_generator(str(slow["long_name"]), nodes["long_name"])
+    text, fix = (
+        (pipeline["advice"], pipeline["fix"])
+        if told
+        else tf_data.advice(str(slow["long_name"]), float(pipeline["max_us"]), of_generator=of_generator)
+    )
     kind = _kind(slow)
     if _fills(slow):
         text = "It fills a cache in the first epoch; later epochs read that, so this wait is not theirs."

@@ -6,7 +6,7 @@ The kinds are those of TensorFlow Profiler's tf.data bottleneck analysis and of 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -133,7 +133,14 @@ def note(params: Mapping[str, object], long_name: str) -> str:
     return ", ".join(texts)
 
 
-def advice(long_name: str, max_us: float, params: Mapping[str, object] | None = None, of_arrays: bool = False) -> tuple[str, str]:
+def over_generator(long_name: str, names: Iterable[str]) -> bool:
+    """Whether an iterator is the FlatMap that `Dataset.from_generator` builds around its generator; `names` are those of its pipeline."""
+    return base(long_name) == "FlatMap" and f"{long_name}[0]::Generator" in set(names)
+
+
+def advice(
+    long_name: str, max_us: float, params: Mapping[str, object] | None = None, of_arrays: bool = False, of_generator: bool = False
+) -> tuple[str, str]:
     """What helps a pipeline with this bottleneck, and the code for it ('' if there is none).
 
     Parameters
@@ -146,16 +153,19 @@ def advice(long_name: str, max_us: float, params: Mapping[str, object] | None = 
         The iterator's stated parameters: parallelism, deterministic, buffer_size, cycle_length, batch_size …
     of_arrays : bool, optional
         Whether Keras built the pipeline from arrays (`OF_ARRAYS`): then the user cannot change its iterators.
+    of_generator : bool, optional
+        Whether the bottleneck stands for a generator (`over_generator`): then what helps is what helps the generator.
     """
     head = f"The slowest call took **{max_us:,.1f} µs**"
     if max_us <= SLOW_CALL_US:
         return f"{head}; calls up to {SLOW_CALL_US:.0f} µs are not a bottleneck.", ""
     params = params or {}
     kind = long_name.rpartition("::")[2].partition("[")[0]
+    known = "Generator" if of_generator else base(long_name)
     if long_name.startswith(OF_DEVICE):
         text, fix = ON_DEVICE, ""
     else:
-        text, fix = (f"{FROM_ARRAYS} Give it a tf.data dataset instead.", FIT) if of_arrays else _by_kind(base(long_name), params)
+        text, fix = (f"{FROM_ARRAYS} Give it a tf.data dataset instead.", FIT) if of_arrays else _by_kind(known, params)
     return f"{head}, most of it in **{kind}**. {text}", fix
 
 

@@ -33,6 +33,8 @@ CATEGORIES: dict[str, tuple[str, str]] = {
     "other": ("Other reading or processing", "use tf.data for data that is read without it"),
 }
 
+_READ_AHEAD = "read it ahead: grain, tf.data or a prefetching thread"
+"""What helps a JAX program with input work of no known kind, of which tf.data may be no part."""
 _MAPS = {"ParallelMap", "MapAndBatch", "ParallelInterleave"}
 _MAPPED = "make the mapped function cheaper, map whole batches, or preprocess offline"
 
@@ -198,7 +200,10 @@ def categories(table: pd.DataFrame, framework: str = "") -> pd.DataFrame:
     whole = float(time.sum())
     kinds = {tf_data.base(str(op)) for op in table["op"]}
     rows = []
-    for key, (label, advice) in (TORCH_CATEGORIES if framework == "PyTorch" else CATEGORIES).items():
+    known = TORCH_CATEGORIES if framework == "PyTorch" else CATEGORIES
+    if framework == "JAX":
+        known = {**known, "other": (known["other"][0], _READ_AHEAD)}
+    for key, (label, advice) in known.items():
         value = float(time.get(key, 0.0))
         rows.append(
             {

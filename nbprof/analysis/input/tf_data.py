@@ -100,7 +100,8 @@ def frames(activity: Activity, tables: Calls) -> tuple[pd.DataFrame, pd.DataFram
         time = duration[first:stop]
         name = str(path[worst[first]])
         of_arrays = any(re.search(tf_data_advice.OF_ARRAYS, long) for long in together[at]["long_name"])
-        text, fix = tf_data_advice.advice(name, float(time[0]) / 1e6, params.get(int(ident[worst[first]]), {}), of_arrays)
+        of_generator = tf_data_advice.over_generator(name, together[at]["long_name"])
+        text, fix = tf_data_advice.advice(name, float(time[0]) / 1e6, params.get(int(ident[worst[first]]), {}), of_arrays, of_generator)
         rows.append(
             {
                 "host": host[at],
