@@ -101,6 +101,30 @@ def _launched(done: Work, trace: Trace) -> Int64s:
     return np.where(done.launch >= 0, trace.events.start[done.launch], -1) if len(done) else np.zeros(0, np.int64)
 
 
+def not_launched_ms(done: Work, trace: Trace, steps: pd.DataFrame) -> float:
+    """Mean time of `steps` (`host start_ms step_time_ms`) in which no device of their host works and the next work is not launched, ms.
+
+    Infinite where no launch is known. Of a piece of work whose launch is not known, among others whose is, nobody knows what it waited for.
+    """
+    if not len(steps) or not (done.launch >= 0).any():
+        return float("inf")
+    begun, time = _launched(done, trace), 0
+    for host, name in enumerate(done.hosts):
+        mine = steps[steps["host"] == name]
+        low, long = (np.round(mine[column].to_numpy(np.float64) * _MS).astype(np.int64) for column in ("start_ms", "step_time_ms"))
+        low, high = union(low, low + long)
+        if not len(low):
+            continue
+        rows = np.flatnonzero(done.host == host)
+        rows = rows[np.argsort(done.start[rows], kind="stable")]
+        # Before the first work, too, and after the last, when nothing more is launched.
+        begin = np.append(low[0] - 1, np.maximum.accumulate(done.end[rows]))
+        end, launched = np.append(done.start[rows], high[-1]), np.append(begun[rows], high[-1])
+        waits = (end > begin) & (launched > begin)
+        time += _common(low, high, begin[waits], end[waits])
+    return time / _MS / len(steps)
+
+
 def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
     """What the host did while a device waited for its next launch: the columns of `p.device_time.idle_causes`.
 
