@@ -186,6 +186,18 @@ def test_python_between_ops(tmp_path):
     k = Kineto()
     found = advice(tmp_path, steps(k, lambda at: k.op("aten::mm", at, 30)))
     assert "**70%** of step time" in found.loc["other", "evidence"]
+    assert "may also be input" in found.loc["other", "evidence"]
+
+
+def test_time_that_nothing_explains_is_no_input_where_the_wait_for_it_was_recorded(tmp_path):
+    def body(at):
+        k.note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at, 1)
+        k.op("aten::mm", at + 1, 30)
+
+    k = Kineto()
+    found = advice(tmp_path, steps(k, body))
+    assert "**69%** of step time" in found.loc["other", "evidence"]
+    assert "may also be input" not in found.loc["other", "evidence"]
 
 
 def test_one_kernel_is_no_plural_and_a_device_that_hardly_works_no_small_batch(tmp_path):

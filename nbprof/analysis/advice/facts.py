@@ -211,8 +211,9 @@ class Facts:
 
     @property
     def maybe_input(self) -> bool:
-        """Whether little input was recorded, but unexplained time may be input."""
-        return input_class(self.percent["input"], self.unexplained_percent)[1] == "potential"
+        """Whether no wait for input was recorded, so that unexplained time may be one. Copies to devices are no wait for a batch."""
+        waits = self.mean["input"] > (self.evidence.copied_ms or 0.0)
+        return not waits and input_class(self.percent["input"], self.unexplained_percent)[1] == "potential"
 
     @property
     def unexplained_percent(self) -> float:
