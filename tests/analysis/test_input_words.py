@@ -57,7 +57,7 @@ def test_a_run_that_is_bound_by_the_host_is_not_called_input_bound():
 
 
 def test_the_host_of_jax_works_on_no_ops():
-    p = load(real("jax/mi300-jax_conv_minimal_08"))
+    p = load(real("findings/D8-copies/jax_conv_minimal_legacy"))
     assert not (p.ops.frame["where"] == "host").any()
     assert "prepares and dispatches programs while the device is idle" in p.overview["verdict_detail"]
 
