@@ -188,7 +188,7 @@ def test_what_the_recorder_said_stands_in_the_receipt(tmp_path: Path) -> None:
     text = str(loaded(export, tmp_path).receipt)
     assert "! Nsight Systems said: Not all CUDA events might have been collected." in text
     assert "Profiling has started" not in text
-    assert "COMPOSITE_EVENTS (2)" in text
+    assert "Tables of which nothing is shown: DIAGNOSTIC_EVENT (2)." in text
 
 
 def test_ops_of_pytorch_are_told_by_the_ranges_that_it_writes(tmp_path: Path) -> None:
