@@ -125,9 +125,7 @@ class Report:
         label = f"thread {tid} ({name})" if name else f"thread {tid}"
         title = f"{'main thread' if pid == tid else f'thread {tid}'}: {what}" if what else str(tid)
         place = self.places.setdefault(ident & (1 << 48) - 1, len(self.places))
-        return self.builder.lane(
-            self.host(pid), self.facts.processes.get(pid, str(pid)), label, pid=str(pid), tid=title, sort=place
-        )
+        return self.builder.lane(self.host(pid), self.facts.processes.get(pid, str(pid)), label, pid=str(pid), tid=title, sort=place)
 
     def beside(self, ids: Int64s, what: str) -> Int32s:
         """The lanes below those of threads, by their global ids."""

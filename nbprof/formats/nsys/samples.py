@@ -13,7 +13,6 @@ from nbprof.core.callstacks import chains
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.formats.build import Coded, Values
-from nbprof.formats.nsys.tables import Rows
 
 if TYPE_CHECKING:
     from nbprof.formats.nsys.nsys import Report
@@ -89,11 +88,13 @@ def _samples(report: Report) -> None:
     thread, cpu, cycles = rows.ints("globalTid"), rows.ints("cpu"), rows.ints("cpuCycles", 1)
     name, args = _stacks(report, rows.ints("id"))
     args |= {"cat": SAMPLE, "ph": "i", "cpu": np.ma.MaskedArray(cpu, cpu < 0), "cpu cycles": np.ma.MaskedArray(cycles, cycles <= 1)}
-    report.builder.add(report.beside(thread, "samples"), name, rows.ints("start") + report.facts.start_ns, np.zeros(len(rows), np.int64), args)
+    report.builder.add(
+        report.beside(thread, "samples"), name, rows.ints("start") + report.facts.start_ns, np.zeros(len(rows), np.int64), args
+    )
     named = int((name != report.builder.texts[_NO_STACK]).sum())
     report.builder.receipt.info(
-        f"CPU samples: {len(rows):,}, of which {named:,} name what ran; threads sampled: {len(np.unique(thread)):,}. How many samples name a "
-        "function tells its share of the CPU time, not how long a call of it took."
+        f"CPU samples: {len(rows):,}, of which {named:,} name what ran; threads sampled: {len(np.unique(thread)):,}. How many samples "
+        "name a function tells its share of the CPU time, not how long a call of it took."
     )
 
 
@@ -117,7 +118,10 @@ def _stacks(report: Report, ids: Int64s) -> tuple[Int32s, dict[str, Values]]:
     kept = depth < MOST_CALLS
     cut = kept & (depth == MOST_CALLS - 1) & (np.repeat(size, size) > MOST_CALLS)
     shown = np.where(cut, len(calls), frame)[kept].astype(np.int32)
-    texts = np.array([*(f"{function} ({where})" if where and where not in (function, function[1:-1]) else function for function, where in calls), "…"], object)
+    texts = np.array(
+        [*(f"{function} ({where})" if where and where not in (function, function[1:-1]) else function for function, where in calls), "…"],
+        object,
+    )
     parent = np.arange(1, len(shown) + 1, dtype=np.int32)
     parent[np.append(sample[kept][1:] != sample[kept][:-1], True)] = -1
     code, stacks = chains(parent, shown, texts)
