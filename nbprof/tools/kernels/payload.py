@@ -91,8 +91,8 @@ def figures(run: Run) -> list[dict[str, Any]]:
     known = kernels["uses_tensor_core"].notna().to_numpy() if used is not None else None
     opless = _part(time, kernels["op_tensor_core_eligible"].isna().to_numpy(np.bool_))
     # Without ops of the program only few kernels tell what they are, as those that communicate: their part is none of the whole.
-    told = used is not None and eligible is not None and (run.activity.has_host_ops or not opless)
-    unused = _part(time, eligible & ~used & known) if told else None
+    told = run.activity.has_host_ops or not opless
+    unused = None if used is None or eligible is None or not told else _part(time, eligible & ~used & known)
     occupied = analysis.mean_occupancy(kernels)
     return [
         figure(
