@@ -167,10 +167,9 @@ def name_lanes(trace: Trace, kind: Kinds) -> None:
             note = ""
             if main[i] == SAMPLED:
                 # What was seen of a thread from outside is no work beside what the thread itself did.
-                _, note = _thread(pid, tid, thread)
                 main_one = tid.startswith("main thread") and ((host, pid) in programs or not programs)
                 name = tid if main_one else tid.replace("main thread", f"thread {pid}")
-                rows.append(("derived", -1, pid, name, note, (1, 0, 0 if main_one else 1, i)))
+                rows.append(("derived", -1, pid, name, "", (1, 0, 0 if main_one else 1, i)))
                 continue
             program = main[i] in (OP, ANNOTATION, PYTHON, CALL, MEMORY)
             if main[i] in (OVERHEAD, WINDOW, -1) or not (program or pid.lstrip("-").isdigit()):
