@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Lane } from "../lib/payload.js";
-import { bandsIn, laneKey, layout, processKey, restKey, reveal } from "../views/trace/layout.js";
+import { bandsIn, isThread, laneKey, layout, processKey, restKey, reveal } from "../views/trace/layout.js";
 import { eachMark, longestOf, type Row, rowsOf, visible } from "../views/trace/rows.js";
 import type { LaneHead } from "../views/trace/source.js";
 import { Finder } from "../views/trace/under.js";
@@ -29,6 +29,18 @@ function random(seed: number): () => number {
     return state / 2 ** 32;
   };
 }
+
+describe("isThread", () => {
+  it("counts no samples of a thread, no device and no counter", () => {
+    const lanes = [
+      { kind: "host", derived: false },
+      { kind: "host", derived: true },
+      { kind: "device", derived: false },
+      { kind: "counter", derived: false },
+    ];
+    expect(lanes.map(isThread)).toEqual([true, false, false, false]);
+  });
+});
 
 function randomLane(seed: number, n: number): Lane {
   const next = random(seed);

@@ -7,7 +7,7 @@ A table that the producer did not record is empty, and `missing` says why in a s
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -153,7 +153,7 @@ KERNELS = {
     "kernel": "i4",
     "op": "i4",
     "details": "i4",
-    "eligible": "?",
+    "eligible": "i1",
     "tensor_core": "i1",
     "occupancy": "f8",
 }
@@ -426,7 +426,8 @@ class Activity:
     program_notes : what the receipt says about compiled programs in which ops were looked up
     tagged_calls : events of the host that are no op but state the op that they served (calls of the allocator and of the driver)
     device_extents : first start and last end of each device
-    kernels : executions of GPU kernels; `details` is a code into `launch_shapes`; `tensor_core` is 1, 0, or -1 where the name cannot tell
+    kernels : executions of GPU kernels; `details` is a code into `launch_shapes`; `tensor_core` is 1, 0, or -1 where the name cannot tell,
+        `eligible` 1, 0, or -1 where no op is known
     xprof_kernels, xprof_launch_shapes : the same by the rules of XProf 2.24, where it can read the file
     engine_iterations : steps that are iterations of an inference engine: when the host `begun` each and was `done` with it, and what its
         annotation says; `name` and `kind` are codes into `texts`; -1 for what it does not say
@@ -468,6 +469,7 @@ class Activity:
     tables : what Ascend's profilers state in tables, by kind, see `nbprof.core.trace.Table`; {} of any other format
     traits : what the program was seen to use or do that advice is about: "DataParallel", "gloo: 12", "out of memory: 1",
         `UNKNOWN_PRECISION`, `UNKNOWN_EAGER`, `UNKNOWN_COPIES`, `PLAIN`, `ITERATIONS`, `SERVING`
+    has_host_ops, hosts_without_ops : whether ops of any host were recorded, and, if so, the numbers of the hosts of which none were
     """
 
     hosts: list[str]
@@ -532,6 +534,7 @@ class Activity:
     has_device: bool
     xprof: bool
     has_host_ops: bool
+    hosts_without_ops: set[int]
     name_category: npt.NDArray[np.uint8]
     """By name code of the trace: index into CATEGORIES + 1, 0 for none; the colour of a slice."""
 
@@ -539,6 +542,16 @@ class Activity:
         self.hosts = hosts
         self._makers: dict[str, tuple[tuple[str, ...], Callable[[], Any]]] = {}
         self._lock = threading.RLock()
+
+    def set_hosts_with_ops(self, hosts: Iterable[int]) -> None:
+        """States of which hosts ops were recorded, by number."""
+        found = set(hosts)
+        self.has_host_ops = bool(found)
+        self.hosts_without_ops = set(range(len(self.hosts))) - found if found else set()
+
+    def host_has_ops(self, host: int) -> bool:
+        """Whether ops of a host were recorded."""
+        return self.has_host_ops and host not in self.hosts_without_ops
 
     def later(self, names: str | tuple[str, ...], make: Callable[[], Any]) -> None:
         """States how a table, or several at once, are made; `make` gives the value, or one value a name."""
@@ -641,5 +654,6 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "has_device": bool,
     "xprof": bool,
     "has_host_ops": bool,
+    "hosts_without_ops": set,
     "name_category": lambda: np.zeros(0, np.uint8),
 }

@@ -44,12 +44,14 @@ def frame(activity: Activity, rows: pd.DataFrame | None = None) -> pd.DataFrame:
     source[np.isnan(stated)] = "computed"
     source[np.isnan(stated) & np.isnan(computed)] = None
     out["occupancy_source"] = source
-    uses = out["uses_tensor_core"].to_numpy()
-    # A bool as long as every name tells; a column of three values only where one does not.
-    out["uses_tensor_core"] = uses == 1 if (uses >= 0).all() else pd.Series(uses == 1, dtype="boolean").mask(uses < 0)
+    for key in _FLAGS:
+        said = out[key].to_numpy()
+        # A bool as long as each row tells; a column of three values only where one does not.
+        out[key] = said == 1 if (said >= 0).all() else pd.Series(said == 1, dtype="boolean").mask(said < 0)
     return out.reindex(columns=COLUMNS)
 
 
+_FLAGS = ("op_tensor_core_eligible", "uses_tensor_core")
 _ORIGINS = ("module", "source", "aten_ops")
 
 
@@ -82,8 +84,8 @@ def added(frames_of_hosts: list[pd.DataFrame]) -> pd.DataFrame:
     ).reset_index()
     out["total_us"] = out["ns"] / 1000
     out["avg_us"] = (out["ns"] // out["occurrences"]) / 1000
-    uses = out["uses_tensor_core"].to_numpy(np.float64, na_value=-1.0)
-    order = _order(out.assign(uses_tensor_core=uses.astype(np.int64)), out["ns"].to_numpy(np.int64))
+    said = {key: out[key].to_numpy(np.float64, na_value=-1.0).astype(np.int64) for key in _FLAGS}
+    order = _order(out.assign(**said), out["ns"].to_numpy(np.int64))
     out = out.iloc[order].reset_index(drop=True)
     out["rank"] = np.arange(1, len(out) + 1)
     for key in ("occupancy_source", *_ORIGINS):
@@ -101,7 +103,8 @@ def as_xprof(activity: Activity) -> pd.DataFrame:
     out = _grouped(activity.xprof_kernels, activity.xprof_launch_shapes, activity)
     if not len(out):
         return pd.DataFrame(columns=list(XPROF_COLUMNS))
-    out["uses_tensor_core"] = out["uses_tensor_core"].to_numpy() == 1
+    for key in _FLAGS:
+        out[key] = out[key].to_numpy() == 1
     return out.head(XPROF_ROWS)[list(XPROF_COLUMNS)]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import CATEGORIES, NEXT_ITEM, PLAIN, SERVING, Activity, device_names
+from nbprof.activity.activity import CATEGORIES, NEXT_ITEM, PLAIN, SERVING, UNKNOWN_PRECISION, Activity, device_names
 from nbprof.analysis.advice import checks
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.steps import step_count
@@ -149,6 +149,8 @@ def overview(
         input_traced=input_traced,
         waits_traced=waits_traced,
         host_traced=activity.has_host_ops,
+        device_ops=bool((ops["where"] == "device").any()),
+        silent_precision=UNKNOWN_PRECISION in activity.traits,
         framework=activity.framework,
         serving=SERVING in activity.traits,
     )
@@ -284,8 +286,9 @@ def _ops(ops: pd.DataFrame, activity: Activity, eager_us: dict[str, tuple[float,
     out: dict[str, float | None] = {}
     count = ops.groupby("where")["occurrences"].sum()
     total = float(count.sum())
-    # What no op was recorded of on the host is no 100 % on the device.
-    for where, recorded in (("host", activity.has_host_ops), ("device", activity.has_device and activity.has_host_ops)):
+    # What no op was recorded of on the host is no 100 % on the device; nor is it, of one host of several, a share of all of them.
+    of_hosts = activity.has_host_ops and not (activity.hosts_without_ops and activity.has_device)
+    for where, recorded in (("host", of_hosts), ("device", activity.has_device and of_hosts)):
         out[f"{where}_op_percent"] = 100 * float(count.get(where, 0)) / total if total and recorded else None
         eager, self_time = eager_us[where]
         calls, time = activity.eager_calls
@@ -323,6 +326,15 @@ def _verdict(
     top = shares[bound]
     step = float(mean["step_time"])
     used = counted(steps)
+    if bound == "other" and not activity.has_host_ops and not (activity.has_device or len(activity.device_extents)):
+        return {
+            "bound": None,
+            "verdict": "Unknown",
+            "verdict_text": "neither ops of the host nor work of a device were recorded, so what fills the steps is unknown",
+            "verdict_detail": activity.missing.get("kernels", activity.missing.get("ops", "")),
+            "confidence": "none",
+            "confidence_evidence": [],
+        }
     evidence = _evidence(used, bound, dropped, step_count.most(steps))
     failed = sum(not ok for ok, _ in evidence)
     level = "high" if failed == 0 else "medium" if failed == 1 else "low"

@@ -100,7 +100,7 @@ def _work(activity: Activity, trace: Trace, found: pd.DataFrame) -> pd.DataFrame
     texts, ops = activity.kernel_names.values, activity.ops.values
     kernel, op, product = (kernels[key].to_numpy(np.int64) for key in ("kernel", "op", "eligible"))
     first, one = unique_rows(kernel, op, product)
-    each = [part_of(str(texts[kernel[i]]), str(ops[op[i]]), product=bool(product[i])) for i in first.tolist()]
+    each = [part_of(str(texts[kernel[i]]), str(ops[op[i]]), product=product[i] == 1) for i in first.tolist()]
     part = np.array(each, object)[one]
     part[kernels["event"].isin(activity.collectives["event"]).to_numpy(np.bool_)] = "communication"
     event = np.concatenate([kernels["event"], transfers["event"]]).astype(np.int64)

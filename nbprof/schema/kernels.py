@@ -39,7 +39,9 @@ SCHEMA: dict[str, list[Col]] = {
         text("block", "Block", "Threads per block: x,y,z."),
         text("grid", "Grid", "Blocks per grid: x,y,z."),
         percent("occupancy_percent", "Occup. %", "Active warps by the most a multiprocessor can hold: theoretical, or PyTorch's estimate."),
-        Col("op_tensor_core_eligible", "bool", "", "TC elig.", "Whether the op could use TensorCores.", "bool", None),
+        Col(
+            "op_tensor_core_eligible", "bool", "", "TC elig.", "Whether the op could use TensorCores; unknown without an op.", "bool", None
+        ),
         Col("uses_tensor_core", "bool", "", "used", "Whether the kernel uses TensorCores, by name; unknown for Triton's.", "bool", None),
         text("op", "Op", "Op that launched the kernel.", "code"),
         count("occurrences", "Count", "Number of launches."),

@@ -40,6 +40,19 @@ def uneven_job(folder, count):
     return out
 
 
+def opless_job(folder, count):
+    """Ranks of which the second recorded no ops, only calls and what ran on its GPU."""
+    out = folder / f"opless{count}"
+    out.mkdir()
+    for rank, one in enumerate(job([[[400, 900], [450, 950]] for _ in range(count)])):
+        for event in one.events:
+            if "Group size" in event["args"]:
+                event["args"] |= {"Group size": count, "Process Group Ranks": str(list(range(count)))}
+        events = [event for event in one.events if rank != 1 or event["cat"] != "cpu_op"]
+        (out / f"rank{rank}.1623143089861.pt.trace.json").write_text(json.dumps({**one.metadata, "traceEvents": events}))
+    return out
+
+
 def uneven_hosts(folder, count):
     """Programs of hosts that are not equally fast; the second has one of its own under the name that the others have theirs."""
     out = folder / "logdir" / "plugins" / "profile" / "run"
@@ -51,11 +64,12 @@ def uneven_hosts(folder, count):
 
 FOUND = {name: make for name, make in MADE.items() if name not in ("msprof", "torch_npu")} | {
     "uneven job": uneven_job,
+    "opless job": opless_job,
     "uneven": uneven_hosts,
 }
 
 
-GROUPED = ("memory", "uneven job", "uneven")
+GROUPED = ("memory", "uneven job", "opless job", "uneven")
 
 
 @pytest.fixture(scope="module", params=[*((name, False) for name in FOUND), *((name, True) for name in GROUPED)], ids=str)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import nbprof
+from tests.analysis.test_apart import opless_job
 from tests.support import ascend_db, msprof, nsys, rocprof
 from tests.support.nsys import US
 
@@ -105,3 +106,48 @@ def test_tasks_of_an_npu_do_not_say_whether_they_were_launched_op_by_op(tmp_path
     ops = p.ops.frame
     assert ops.loc[ops["where"] == "device", "eager"].isna().all()
     assert ops.loc[ops["where"] == "host", "eager"].notna().all()
+
+
+def test_reasons_name_what_is_missing(p: nbprof.Profile) -> None:
+    figures = {one["key"]: one["note"] for one in p.payload()["overview"]["figures"]}
+    assert figures["op_runs_on_device"] == "no ops recorded on the host"
+    assert check(p, "eager_host")[2] == "No ops were recorded on the host."
+    assert check(p, "eager_device")[2] == "Which ops of the device ran eagerly was not recorded."
+
+
+def test_kernels_whose_names_do_not_tell_their_precision_are_not_missing(tmp_path: Path) -> None:
+    export = nsys.Export()
+    nsys.facts(export, 0)
+    for i in range(3):
+        at = 1000 * US + 100 * US * i
+        export.range(f"step {i}", at, at + 90 * US)
+        export.kernel("k", at + 30 * US, at + 40 * US, -1)
+    p = nbprof.load(export.sqlite(tmp_path / "a.sqlite"))
+    assert check(p, "precision")[2] == "Not known: neither kernels nor their names state the types of their numbers."
+
+
+def test_steps_alone_do_not_say_that_devices_were_idle(tmp_path: Path) -> None:
+    export = nsys.Export()
+    for i in range(3):
+        export.range(f"Iteration {i}/3", 100 * i, 100 * i + 50)
+    p = nbprof.load(export.sqlite(tmp_path / "a.sqlite"))
+    assert len(p.steps.frame) == 3
+    assert (p.overview["bound"], p.overview["verdict"]) == (None, "Unknown")
+    assert "neither ops of the host nor work of a device were recorded" in p.overview["verdict_text"]
+    assert "CUDA was not traced" in p.overview["verdict_detail"]
+    figures = {one["key"]: (one["value"], one["note"]) for one in p.payload()["overview"]["figures"]}
+    assert figures["host_compute"] == (None, "no ops recorded on the host")
+
+
+def test_one_host_without_ops_beside_one_with_ops(tmp_path: Path) -> None:
+    p = nbprof.load(opless_job(tmp_path, 2))
+    assert p.run.activity.has_host_ops
+    of_host = p.steps.frame.groupby("host")["host_compute_ms"]
+    assert of_host.apply(lambda ms: ms.isna().all()).to_dict() == {"rank 0": False, "rank 1": True}
+    # The mean is that of the host that recorded it.
+    summary = p.steps.summary.set_index("category")
+    assert summary.loc["host_compute", "mean_ms"] == pytest.approx(of_host.mean()["rank 0"])
+    # Kernels of a host without ops would make the share of the device the larger.
+    assert [p.overview[key] for key in ("host_op_percent", "device_op_percent", "eager_device_percent")] == [None] * 3
+    (figure,) = (one for one in p.payload()["overview"]["figures"] if one["key"] == "op_runs_on_device")
+    assert figure["note"] == "no ops recorded on 1 of 2 hosts"

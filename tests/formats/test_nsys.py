@@ -11,11 +11,13 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import nbprof
 from nbprof.core.errors import RawError, ReadError
 from nbprof.core.trace import Trace
+from nbprof.tools.kernels import payload
 from tests.support import nsys
 from tests.support.nsys import HARDWARE, US, UTC_NS, Export
 
@@ -85,6 +87,15 @@ def test_work_goes_by_the_range_around_its_launch(profile: nbprof.Profile) -> No
     assert frame["void at::native::gemm_kernel<1>(float*)"] == "layer 1"
     # A step holds everything, and is no scope.
     assert frame["void at::native::adam_kernel<2>()"] == ""
+
+
+def test_a_range_is_no_op_that_could_use_tensor_cores(profile: nbprof.Profile) -> None:
+    frame = profile.kernels.frame.set_index("kernel")["op_tensor_core_eligible"]
+    gemm = frame["void at::native::gemm_kernel<1>(float*)"]
+    assert gemm is pd.NA
+    assert [frame[name] for name in frame.index if "nccl" in name] == [False]
+    figure = next(f for f in payload.figures(profile.run) if f["key"] == "tensor_cores_unused")
+    assert (figure["value"], figure["note"]) == (None, "no op known for 60.0% of kernel time")
 
 
 def test_what_a_version_did_not_write_is_unknown(tmp_path: Path) -> None:
@@ -188,7 +199,7 @@ def test_what_the_recorder_said_stands_in_the_receipt(tmp_path: Path) -> None:
     text = str(loaded(export, tmp_path).receipt)
     assert "! Nsight Systems said: Not all CUDA events might have been collected." in text
     assert "Profiling has started" not in text
-    assert "COMPOSITE_EVENTS (2)" in text
+    assert "Tables of which nothing is shown: DIAGNOSTIC_EVENT (2)." in text
 
 
 def test_ops_of_pytorch_are_told_by_the_ranges_that_it_writes(tmp_path: Path) -> None:
@@ -201,7 +212,9 @@ def test_ops_of_pytorch_are_told_by_the_ranges_that_it_writes(tmp_path: Path) ->
     activity = profile.run.activity
     rows = profile.ops.frame.set_index("op")
     assert rows.loc["aten::mm", "occurrences"].sum() == 4
-    assert profile.kernels.frame.set_index("kernel")["op"]["void at::native::gemm_kernel<0>(float*)"] == "aten::mm"
+    kernels = profile.kernels.frame.set_index("kernel")
+    assert kernels["op"]["void at::native::gemm_kernel<0>(float*)"] == "aten::mm"
+    assert kernels["op_tensor_core_eligible"]["void at::native::gemm_kernel<0>(float*)"]
     shapes = activity.torch_ops["shape"]
     assert activity.texts.values[shapes[shapes >= 0]].tolist() == ["[[8, 8], [8, 8]]"] * 2
     assert profile.steps.frame["name"].tolist() == ["ProfilerStep#0", "ProfilerStep#1"]

@@ -45,6 +45,10 @@ COLUMNS = {
     ),
     "OSRT_API": "start end eventClass globalTid correlationId nameId returnValue nestingLevel callchainId",
     "COMPOSITE_EVENTS": "id start cpu threadState globalTid cpuCycles",
+    "SAMPLING_CALLCHAINS": "id symbol module kernelMode thumbCode unresolved specialEntry originalIP unwindMethod stackDepth",
+    "SCHED_EVENTS": "start cpu isSchedIn globalTid threadState threadBlock",
+    "ENUM_SAMPLING_THREAD_STATE": "id name label",
+    "ENUM_SCHEDULING_THREAD_BLOCK": "id name label",
 }
 _TEXTS = {"value", "name", "text", "utcTime", "localTime", "devStateName", "uuid", "typeName", "metricName", "label", "jsonText"}
 
@@ -106,6 +110,21 @@ class Export:
         """A range, or a mark, of NVTX; every second one of a registered string."""
         named = {"textId": self.string(text)} if len(self.tables.get("NVTX_EVENTS", ())) % 2 else {"text": text}
         self.add("NVTX_EVENTS", start=start, end=end, eventType=kind, globalTid=HARDWARE | pid << 24 | tid, domainId=domain, **named, **row)
+
+    def sample(self, start: int, *stack: str, pid: int = 4321, tid: int = 4321, cycles: int = 1) -> None:
+        """A sample of a thread; calls, innermost first, as `function@/path/of/file`: an address, if it begins with `0x`, or else special with `[`."""
+        ident = 1000 + len(self.tables.get("COMPOSITE_EVENTS", ()))
+        of_thread = HARDWARE | pid << 24 | tid
+        self.add("COMPOSITE_EVENTS", id=ident, start=start, cpu=3, threadState=1, globalTid=of_thread, cpuCycles=cycles)
+        for depth, call in enumerate(stack):
+            function, _, module = call.partition("@")
+            kind = {"unresolved": int(function.startswith("0x")), "specialEntry": int(function.startswith("["))}
+            named = {"symbol": self.string(function), "module": self.string(module or function)}
+            self.add("SAMPLING_CALLCHAINS", id=ident, stackDepth=depth, originalIP=0, kernelMode=0, thumbCode=0, **named, **kind)
+
+    def switch(self, start: int, on: int, *, pid: int = 4321, tid: int = 4321, cpu: int = 3, **row: Any) -> None:
+        """A thread is put on a CPU, or taken off it."""
+        self.add("SCHED_EVENTS", start=start, cpu=cpu, isSchedIn=on, globalTid=HARDWARE | pid << 24 | tid, **row)
 
     def sqlite(self, path: Path) -> Path:
         """The database, in which the columns are numbered as the recorder does."""

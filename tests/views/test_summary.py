@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from io import BytesIO
 
 import pytest
 from PIL import Image
 
 from nbprof.display import wording
+from nbprof.profiles.load import load
 from nbprof.tools import canvas, text
 from nbprof.tools import dashboard as payload
 from nbprof.tools.overview import picture
@@ -72,6 +74,25 @@ def test_the_picture_opens_and_is_small(changes):
         colours = {colour for _, colour in image.convert("RGB").getcolors(100_000)}
     assert len(data) < 120_000
     assert (255, 255, 255) in colours
+
+
+def test_the_picture_of_a_plain_trace_has_no_figures(tmp_path, monkeypatch):
+    file = tmp_path / "plain.json"
+    file.write_text(
+        json.dumps({"traceEvents": [{"ph": "X", "name": "work", "pid": 1, "tid": 1, "ts": 10 * i, "dur": 8} for i in range(9)]})
+    )
+    words = []
+    drawn = canvas.Canvas.text
+
+    def text(sheet, x, y, said, *args, **options):
+        words.append(said)
+        return drawn(sheet, x, y, said, *args, **options)
+
+    monkeypatch.setattr(canvas.Canvas, "text", text)
+    picture.png(payload.dashboard(load(file).run))
+    assert "Holds" in words
+    assert "9 events on 1 lane of 1 process" in words
+    assert not {"Average step", "Eager ops", "Next steps"} & set(words)
 
 
 def test_the_picture_has_the_colours_of_the_categories():

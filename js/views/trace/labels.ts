@@ -6,7 +6,7 @@
 import { clear, h, handled, listen, modified } from "../../lib/dom.js";
 import { count } from "../../lib/format.js";
 import { MOST_TOGETHER } from "./draw.js";
-import { type Band, bandsIn } from "./layout.js";
+import { type Band, bandsIn, isThread } from "./layout.js";
 import type { Model } from "./model.js";
 import type { LaneHead } from "./source.js";
 import { axisText } from "./units.js";
@@ -201,7 +201,7 @@ export function labels(options: LabelsOptions): Labels {
 /** "11 more threads"; lanes, where not all of them are threads. */
 function restText(model: Model, band: Band): string {
   const lanes = band.kind === "lane" ? [] : band.lanes;
-  const threads = lanes.every((id) => model.lanes.get(id)?.kind === "host");
+  const threads = lanes.every((id) => isThread(model.lanes.get(id)));
   return `${count(lanes.length)} more ${threads ? "threads" : "lanes"}`;
 }
 

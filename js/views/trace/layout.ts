@@ -18,6 +18,9 @@ export const processKey = (process: string): string => `p:${process}`;
 export const restKey = (process: string): string => `r:${process}`;
 export const laneKey = (lane: number): string => `l:${lane}`;
 
+/** Whether a lane is a thread of the host: what was seen of one from outside, or made of other lanes, is none. */
+export const isThread = (lane?: { kind: string; derived: boolean }): boolean => lane?.kind === "host" && !lane.derived;
+
 /** Positions of lanes by process, in the order in which they come. */
 export function processes(lanes: readonly { process: string }[]): Map<string, number[]> {
   const groups = new Map<string, number[]>();

@@ -13,7 +13,7 @@ import { drawArrows } from "./flows.js";
 import { inspect } from "./inspect.js";
 import { fewKeys, keyRows } from "./keys.js";
 import { labels } from "./labels.js";
-import { type Band, bandsIn, processes } from "./layout.js";
+import { type Band, bandsIn, isThread, processes } from "./layout.js";
 import { crowdOf, longTime } from "./lone.js";
 import { Model } from "./model.js";
 import { motion } from "./motion.js";
@@ -191,7 +191,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
 
   async function noteProcesses(): Promise<void> {
     for (const [process, members] of processes(model.source.lanes)) {
-      const threads = members.filter((at) => model.source.lanes[at]?.kind === "host").length;
+      const threads = members.filter((at) => isThread(model.source.lanes[at])).length;
       if (threads) notes.set(process, `${count(threads)} ${threads === 1 ? "thread" : "threads"}`);
     }
     // Of the longest events alone it would be wrong: then only a live source knows.

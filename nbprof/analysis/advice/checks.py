@@ -107,6 +107,8 @@ def checks(
     input_traced: bool = True,
     waits_traced: bool = True,
     host_traced: bool = True,
+    device_ops: bool = False,
+    silent_precision: bool = False,
     framework: str = "",
     serving: bool = False,
 ) -> pd.DataFrame:
@@ -128,6 +130,10 @@ def checks(
         Whether that is more than how long they wait for copies to the device.
     host_traced : bool
         Whether ops of the host were recorded.
+    device_ops : bool
+        Whether ops of devices were recorded.
+    silent_precision : bool
+        Whether neither kernels nor their names state the types of their numbers.
     framework : str
         PyTorch and JAX have their own wording.
     serving : bool
@@ -145,13 +151,15 @@ def checks(
     found = "unknown" if half is None else "moderate" if half < LITTLE_16_BIT else "no"
     share = f"Only {half:.1f}%" if half and half >= NONE_PERCENT else "None"
     text = {
-        "unknown": "Not measured: precision is taken from kernels in steps.",
+        "unknown": "Not known: neither kernels nor their names state the types of their numbers."
+        if silent_precision and device_ops
+        else "Not measured: precision is taken from kernels in steps.",
         "moderate": f"{share} of device compute is 16-bit. If accuracy permits, use more 16-bit compute.",
         "no": f"{half or 0.0:.1f}% of device compute is 16-bit.",
     }[found]
     rows.append(Check("precision", np.nan if half is None else half, found, text, "kernels"))
     for side in ("host", "device"):
-        rows.append(_eager(side, facts.get(f"eager_{side}_percent"), framework))
+        rows.append(_eager(side, facts.get(f"eager_{side}_percent"), framework, ran=side == "device" and device_ops))
     if not torch and framework not in ("JAX", *NATIVE):
         rows.append(_functions(functions))
     outside = facts.get("outside_compilation_percent")
@@ -213,9 +221,10 @@ def _part(check: str, percent: float, moderate: float, high: float, what: str) -
     return Check(check, percent, found, text, _SHOWN_IN[check])
 
 
-def _eager(side: str, percent: float | None, framework: str) -> Check:
+def _eager(side: str, percent: float | None, framework: str, *, ran: bool) -> Check:
     if percent is None:
-        return Check(f"eager_{side}", np.nan, "unknown", f"No ops were recorded on the {side}.", "ops")
+        text = f"Which ops of the {side} ran eagerly was not recorded." if ran else f"No ops were recorded on the {side}."
+        return Check(f"eager_{side}", np.nan, "unknown", text, "ops")
     found = "moderate" if percent > MUCH_EAGER else "no"
     text = f"{percent:.1f}% of op time on the {side} ran eagerly, op by op."
     if found == "moderate":

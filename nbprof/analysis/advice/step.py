@@ -167,8 +167,8 @@ def _tensor_cores(facts: Facts, limit: Threshold) -> Found | None:
     whole = float(kernels["total_us"].sum()) if len(kernels) else 0.0
     if not whole or not cores:
         return None
-    # Where the name does not tell whether a kernel uses them, nothing is missed for certain.
-    eligible, used = kernels["op_tensor_core_eligible"].astype(bool), kernels["uses_tensor_core"].fillna(True).astype(bool)
+    # Where no op is known, or the name does not tell whether a kernel uses them, nothing is missed for certain.
+    eligible, used = kernels["op_tensor_core_eligible"].fillna(False).astype(bool), kernels["uses_tensor_core"].fillna(True).astype(bool)
     unused = kernels[eligible & ~used]
     unused = unused[~unused["kernel"].astype(str).str.contains(_NO_PRODUCT)]
     share = 100 * float(unused["total_us"].sum()) / whole

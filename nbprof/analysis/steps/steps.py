@@ -263,7 +263,8 @@ def _steps_of(
     waiting = np.zeros(len(group), np.int64)
     np.add.at(waiting, at[c == HOST_WAIT_DEVICE], length[c == HOST_WAIT_DEVICE])
     # Which calls wait is known only where calls into a device's runtime were recorded.
-    known_waits = bool((cls == HOST_WAIT_DEVICE).any()) or len(activity.calls) > 0
+    called = bool((activity.calls["host"] == host).any())
+    known_waits = bool((cls == HOST_WAIT_DEVICE).any()) or called
     spent["waiting_ms"] = waiting / 1e9 if known_waits else np.full(len(group), np.nan)
     # What was not recorded was not measured, which is not the same as 0.
     recorded = on_device or bool((activity.device_extents["host"] == host).any())
@@ -271,9 +272,9 @@ def _steps_of(
     marked = ((markers["host"] == host) & (markers["device"] < 0)).any()
     silent += () if marked or (device < 0).any() else _OF_HOST
     silent += _OF_COPIES if UNKNOWN_COPIES in activity.traits else ()
-    if not activity.has_host_ops:
+    if not activity.host_has_ops(host):
         # Calls of a device's runtime are all that is known of the host: that is not what it computed, but time without a known cause.
-        silent += ("kernel_launch_ms",) if not len(activity.calls) else ()
+        silent += ("kernel_launch_ms",) if not called else ()
         spent["other_ms"] = spent["other_ms"] + spent["host_compute_ms"]
         spent["host_compute_ms"] = np.full(len(group), np.nan)
     spent |= {column: np.full(len(group), np.nan) for column in silent if not np.nansum(spent[column])}

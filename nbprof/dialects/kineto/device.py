@@ -15,7 +15,7 @@ from nbprof.activity import copies
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
 from nbprof.dialects import device_peaks, tensorcores, torchnames
-from nbprof.dialects.kineto.lanes import FILL, KERNEL
+from nbprof.dialects.kineto.lanes import FILL, KERNEL, OP
 from nbprof.dialects.kineto.links import Links
 from nbprof.dialects.kineto.origins import Origins
 
@@ -132,6 +132,10 @@ class Work:
             uses[i] = tensorcores.uses_tensor_core(name, self.amd[int(host[row])])
             types = self.input_type[at[row]]
             whole[i] = types >= 0 and torchnames.whole_numbers(trace.strings[types])
+        used = (uses[code] == tensorcores.YES) & gpu
+        # What communicates is no product, whatever op it was launched by.
+        could = (eligible_op[at] & ~whole[code] & ~self.collective[at] & gpu) | used
+        known = could | self.collective[at] | (gpu & self.of_op[at])
         frame = pd.DataFrame(
             {
                 "event": rows,
@@ -141,8 +145,7 @@ class Work:
                 "kernel": kernel[code],
                 "op": op[code],
                 "details": details.astype(np.int32),
-                # What communicates is no product, whatever op it was launched by.
-                "eligible": ((eligible_op[at] & ~whole[code] & ~self.collective[at]) | (uses[code] == tensorcores.YES)) & gpu,
+                "eligible": np.where(known, could, tensorcores.UNKNOWN).astype(np.int8),
                 "tensor_core": np.where(gpu, uses[code], tensorcores.UNKNOWN).astype(np.int8),
                 "occupancy": _occupancy(self.links, rows),
                 **self.origins.of_work(at, out),
@@ -205,6 +208,15 @@ class Work:
             open_ = open_[at[open_] >= 0]
             out[open_] = around[at[open_]]
             open_ = open_[~out[open_]]
+        return out
+
+    @cached_property
+    def of_op(self) -> Flags:
+        """Whether a framework's op launched each: what a program calls a stretch of its own code does not tell what runs there."""
+        links = self.links
+        out = np.zeros(len(links.work_op), np.bool_)
+        known = links.work_op >= 0
+        out[known] = (links.kind == OP)[links.ops.rows[links.work_op[known]]]
         return out
 
     def device_ops(self, out: act.Activity, compiled: Flags) -> pd.DataFrame:

@@ -105,7 +105,7 @@ class Torch:
         out = self.out = weakref.proxy(activity)
         out.framework = self.framework
         out.has_device = bool((self.trace.lanes.loc[self.trace.lanes["kind"] == "device", "events"] > 0).any())
-        out.has_host_ops = bool((links.kind == OP).any())
+        out.set_hosts_with_ops(links.lane_host[np.unique(self.trace.events.lane[links.kind == OP])].tolist())
         out.later("environment", lambda: environment(self.trace))
         out.later("devices", lambda: devices(links, self.hosts.device_properties))
         out.later(("markers", "group_names", "cut"), lambda: kineto_steps.markers(self.steps))
@@ -241,7 +241,7 @@ class Torch:
             out.add(act.SHAPES)
         if self.steps.iterations:
             out.add(act.SERVING)
-        if not self.out.has_host_ops or self.framework in act.NATIVE:
+        if not self.out.has_host_ops or self.out.hosts_without_ops or self.framework in act.NATIVE:
             out.add(act.UNKNOWN_EAGER)
         if self.framework in act.NATIVE and not self.work.widths_known:
             out.add(act.UNKNOWN_PRECISION)

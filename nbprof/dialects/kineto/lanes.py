@@ -20,7 +20,7 @@ from nbprof.dialects import around, sides, torchnames
 
 Kinds = npt.NDArray[np.uint8]
 
-UNKNOWN, OP, ANNOTATION, PYTHON, CALL, KERNEL, COPY, FILL, DEVICE_NOTE, SYNC, MEMORY, OVERHEAD, WINDOW = range(13)
+UNKNOWN, OP, ANNOTATION, PYTHON, CALL, KERNEL, COPY, FILL, DEVICE_NOTE, SYNC, MEMORY, OVERHEAD, WINDOW, SAMPLED = range(14)
 
 _CATEGORY = {
     "cpu_op": OP,
@@ -39,6 +39,8 @@ _CATEGORY = {
     "cuda_event": SYNC,
     "overhead": OVERHEAD,
     "trace": WINDOW,
+    "cpu_sample": SAMPLED,
+    "on_cpu": SAMPLED,
 }
 _RUNTIME = re.compile(r"\w+_(?:runtime|driver)\Z")
 # What other vendors call what their devices do, by the end of the category; what is no copy, fill, note or wait is a kernel.
@@ -53,7 +55,7 @@ _DEVICE = re.compile(r"(?!CPU\b)([A-Z][A-Z\d]*) \d+")
 _NO_STREAMS = ("Queue ", "Copies ")
 
 HOST, STREAM, NOTES, SYNCS, AROUND = range(5)
-_SIDE = np.zeros(13, np.uint8)
+_SIDE = np.zeros(14, np.uint8)
 _SIDE[[KERNEL, COPY, FILL]] = STREAM
 _SIDE[DEVICE_NOTE] = NOTES
 _SIDE[SYNC] = SYNCS
@@ -163,6 +165,12 @@ def name_lanes(trace: Trace, kind: Kinds) -> None:
         side = side_of[i]
         if side == HOST:
             note = ""
+            if main[i] == SAMPLED:
+                # What was seen of a thread from outside is no work beside what the thread itself did.
+                main_one = tid.startswith("main thread") and ((host, pid) in programs or not programs)
+                name = tid if main_one else tid.replace("main thread", f"thread {pid}")
+                rows.append(("derived", -1, pid, name, "", (1, 0, 0 if main_one else 1, i)))
+                continue
             program = main[i] in (OP, ANNOTATION, PYTHON, CALL, MEMORY)
             if main[i] in (OVERHEAD, WINDOW, -1) or not (program or pid.lstrip("-").isdigit()):
                 process, name, rank = "Profiler", _profiler(int(main[i])), (2, 0, 0, i)

@@ -76,7 +76,7 @@ class _Ascend:
         out = self.out = weakref.proxy(activity)
         out.framework = self.framework
         out.has_device = bool(len(self.work.rows))
-        out.has_host_ops = bool(len(self._rows(on.PYTHON, ("cpu_op",))))
+        out.set_hosts_with_ops(np.unique(self.work.host(self._rows(on.PYTHON, ("cpu_op",)))).tolist())
         out.tables = self.trace.tables
         out.later("environment", lambda: environment(self.trace))
         out.later("devices", self._devices)

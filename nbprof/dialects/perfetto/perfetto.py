@@ -75,7 +75,7 @@ def _kernels(trace: Trace, rows: Int64s, out: act.Activity) -> None:
     # Nothing says whose GPU it is, so the name does not tell whether a kernel uses TensorCores.
     duration = events.duration[rows]
     table = pd.DataFrame({"event": rows, "host": host, "device": device, "duration": duration, "kernel": kernel[code], "details": details})
-    table = table.assign(op=out.ops.code(""), eligible=False, tensor_core=tensorcores.UNKNOWN, occupancy=np.nan)
+    table = table.assign(op=out.ops.code(""), eligible=tensorcores.UNKNOWN, tensor_core=tensorcores.UNKNOWN, occupancy=np.nan)
     out.kernels = table[list(act.KERNELS)].astype(act.KERNELS)
     where = pd.DataFrame(act.located(events, rows, host, device=device))
     ops = where.assign(op=op[code], type=out.types.code("kernel"), eager=True, own=duration, part=op[code], tensor_core=-1)

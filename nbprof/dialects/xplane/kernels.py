@@ -78,18 +78,20 @@ def kernels(placed: Placed, ops: OpTexts, out: act.Activity) -> tuple[pd.DataFra
     """Executions of kernels, and their launch shapes."""
 
     @cache
-    def product(op: int) -> tuple[str, bool]:
+    def product(op: int) -> tuple[str, int]:
         name, kind = (ops.op(op).name, ops.op(op).type) if op >= 0 else ("", "")
         hlo = ops.hlo(op) if op >= 0 else None
         found = False
         if hlo is not None and hlo.instruction is not None:
             found = tensorcores.hlo_is_eligible(hlo.instruction.opcode, hlo.instruction.target)
-        return name, found or tensorcores.op_is_eligible(name, kind)
+        if found or tensorcores.op_is_eligible(name, kind):
+            return name, tensorcores.YES
+        return name, tensorcores.NO if name or kind or hlo is not None else tensorcores.UNKNOWN
 
-    def judged(kernel: str, op: int, vendor: str, equation: str) -> tuple[str, int, bool]:
+    def judged(kernel: str, op: int, vendor: str, equation: str) -> tuple[str, int, int]:
         name, could = product(op)
         uses = tensorcores.uses_tensor_core(kernel, vendor == "AMD")
-        return name, uses, uses == tensorcores.YES or could or tensorcores.einsum_of_two(equation)
+        return name, uses, tensorcores.YES if uses == tensorcores.YES or tensorcores.einsum_of_two(equation) else could
 
     return _table(placed, ops, out, launch_details, judged, True)
 
@@ -98,11 +100,11 @@ def kernels_in_xprof(placed: Placed, ops: OpTexts, out: act.Activity) -> tuple[p
     """The same by the rules of XProf 2.24.2."""
     found = XprofOps(placed.trace, ops)
 
-    def judged(kernel: str, op: int, vendor: str, equation: str) -> tuple[str, int, bool]:
+    def judged(kernel: str, op: int, vendor: str, equation: str) -> tuple[str, int, int]:
         name = found.op(op).name if op >= 0 else ""
         uses = tensorcores.uses_tensor_core_in_xprof(kernel, vendor)
         product = tensorcores.op_is_eligible_in_xprof(name) or tensorcores.einsum_of_two(equation)
-        return name, int(uses), op >= 0 and (uses or product)
+        return name, int(uses), int(op >= 0 and (uses or product))
 
     return _table(placed, found, out, launch_details_in_xprof, judged, False)
 
@@ -112,7 +114,7 @@ def _table(
     ops: Ops,
     out: act.Activity,
     details_of: Callable[[str], dict[str, object]],
-    judged: Callable[[str, int, str, str], tuple[str, int, bool]],
+    judged: Callable[[str, int, str, str], tuple[str, int, int]],
     theoretical: bool,
 ) -> tuple[pd.DataFrame, list[dict[str, object]]]:
     trace = placed.trace
@@ -155,7 +157,7 @@ def _table(
             "kernel": np.array(kernel_code, np.int32)[back],
             "op": np.array(op_code, np.int32)[back],
             "details": np.array(shape_of, np.int32)[code],
-            "eligible": np.array(eligible, np.bool_)[back],
+            "eligible": np.array(eligible, np.int8)[back],
             "tensor_core": np.array(tensor, np.int8)[back],
             "occupancy": occupancy,
         },

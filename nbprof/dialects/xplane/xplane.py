@@ -73,7 +73,8 @@ def interpret(trace: Trace) -> act.Activity:
     placed = Placed(trace, gpus)
     out.xprof = True
     out.has_device = bool(gpus) or bool(xplane_tpu_ops.core_planes(trace))
-    out.has_host_ops = bool(trace.lanes.loc[trace.lanes["kind"] == "host", "events"].sum())
+    with_ops = trace.lanes.loc[(trace.lanes["kind"] == "host") & (trace.lanes["events"] > 0), "host"].unique()
+    out.set_hosts_with_ops(trace.hosts.index(str(host)) for host in with_ops)
     if gpus:
         device_activity(placed, out)
     elif xplane_tpu_ops.core_planes(trace):

@@ -19,7 +19,7 @@ from nbprof.core.factorize import unique_rows
 from nbprof.core.files import LIMIT_BYTES, SourceFile, join_some, printable
 from nbprof.core.trace import Int32s, Int64s, Receipt, Trace
 from nbprof.formats.build import Builder, Coded, Values
-from nbprof.formats.nsys import facts, nvtx
+from nbprof.formats.nsys import facts, nvtx, samples
 from nbprof.formats.nsys.tables import InDatabase, InFolder, Rows, Tables
 from nbprof.formats.register import stem
 
@@ -77,6 +77,8 @@ class Report:
         Tables that were read to know the processes.
     counts : dict of str to int
         How many rows each table has that has some.
+    places : dict of int to int
+        In which order the threads came, by their global ids: the lanes of one stand together.
     """
 
     tables: Tables
@@ -88,6 +90,7 @@ class Report:
     shown: set[str] = field(default_factory=set)
     loaded: dict[str, Rows] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    places: dict[int, int] = field(default_factory=dict)
 
     def rows(self, table: str, *columns: str) -> Rows:
         """Some columns of a table, which is said to be shown."""
@@ -115,12 +118,19 @@ class Report:
         codes, seen = pd.factorize(ids)
         return np.array([self.thread(one) for one in seen.tolist()], np.int32)[codes] if len(seen) else np.zeros(0, np.int32)
 
-    def thread(self, ident: int) -> int:
-        """The lane of a thread."""
+    def thread(self, ident: int, what: str = "") -> int:
+        """The lane of a thread, or the one below it of something that was recorded of it."""
         pid, tid = ident >> 24 & _PID, ident & _TID
         name = self.facts.threads.get(ident & (1 << 48) - 1, "")
         label = f"thread {tid} ({name})" if name else f"thread {tid}"
-        return self.builder.lane(self.host(pid), self.facts.processes.get(pid, str(pid)), label, pid=str(pid), tid=str(tid))
+        title = f"{'main thread' if pid == tid else f'thread {tid}'}: {what}" if what else str(tid)
+        place = self.places.setdefault(ident & (1 << 48) - 1, len(self.places))
+        return self.builder.lane(self.host(pid), self.facts.processes.get(pid, str(pid)), label, pid=str(pid), tid=title, sort=place)
+
+    def beside(self, ids: Int64s, what: str) -> Int32s:
+        """The lanes below those of threads, by their global ids."""
+        codes, seen = pd.factorize(ids)
+        return np.array([self.thread(one, what) for one in seen.tolist()], np.int32)[codes]
 
     def streams(self, rows: Rows) -> Int32s:
         """The lanes of streams."""
@@ -224,6 +234,7 @@ def _events(report: Report) -> None:
     _calls(report)
     nvtx.add(report)
     _others(report)
+    samples.add(report)
     _metrics(report)
 
 

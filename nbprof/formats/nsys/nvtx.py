@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # Types of events, as `ENUM_NSYS_EVENT_TYPE` numbers them.
 CATEGORY, MARK, PUSH_POP, START_END, DOMAIN = 33, 34, 59, 60, 75
 _COLUMNS = ("start", "end", "eventType", "text", "textId", "globalTid", "endGlobalTid", "category", "domainId")
+# Behind all threads of a process.
+_BEHIND = 1 << 30
 _PAYLOADS = ("int64Value", "uint64Value", "int32Value", "uint32Value", "doubleValue", "floatValue")
 
 
@@ -107,6 +109,7 @@ def _free_lanes(report: Report, tid: Int64s, start: Int64s, end: Int64s) -> Int3
                 title := f"NVTX ranges {place + 1}" if place else "NVTX ranges",
                 pid=str(process),
                 tid=title,
+                sort=_BEHIND,
             )
             for place in sorted(set(places.values()))
         }

@@ -25,7 +25,8 @@ class Kernels(Framed):
       compiled by Triton). XProf's list ends with Ampere, takes plain fp32 kernels called `xmma_gemm…ffma` for TensorCore kernels, and is
       not applied where the file names no vendor (TensorFlow 2.3/2.4).
     - `op_tensor_core_eligible`: the op is a matrix product, convolution, recurrent layer or attention by its name or type, or its kernel
-      uses TensorCores. XProf goes by the name alone: it misses ops that were fused (`conv2d/Relu` of type `_FusedConv2D`).
+      uses TensorCores; NA where no op is known (an NVTX or ROCTx range is none) and the kernel does not tell. XProf goes by the name alone,
+      misses ops that were fused (`conv2d/Relu` of type `_FusedConv2D`), and says no where it does not know.
     - `occupancy_percent` is the one recorded (`occupancy_source` "recorded"), else computed from the launch shape and the limits of the
       device's compute capability (CUDA C++ programming guide). TensorFlow and JAX state the theoretical occupancy, PyTorch an estimate of
       the achieved one, which a grid with too few blocks lowers; what is computed is of the same kind. XProf shows 0 where none was

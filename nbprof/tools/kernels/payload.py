@@ -89,7 +89,10 @@ def figures(run: Run) -> list[dict[str, Any]]:
     in_use = _part(time, used)
     # A kernel of which it is not known is in neither part.
     known = kernels["uses_tensor_core"].notna().to_numpy() if used is not None else None
-    unused = None if used is None or eligible is None else _part(time, eligible & ~used & known)
+    opless = _part(time, kernels["op_tensor_core_eligible"].isna().to_numpy(np.bool_))
+    # Without ops of the program only few kernels tell what they are, as those that communicate: their part is none of the whole.
+    told = run.activity.has_host_ops or not opless
+    unused = None if used is None or eligible is None or not told else _part(time, eligible & ~used & known)
     occupied = analysis.mean_occupancy(kernels)
     return [
         figure(
@@ -117,7 +120,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
             unused,
             "%",
             1,
-            "of kernel time" if unused is not None else "not recorded",
+            _eligible_note(unused, opless, used is not None),
             **bar(("device_compute", unused)),
         ),
         *_in_use(run),
@@ -144,6 +147,14 @@ def _open_part(time: np.ndarray[Any, Any], known: np.ndarray[Any, np.dtype[np.bo
     """What the share is of, with what the names leave open."""
     unknown_part = _part(time, ~known) if known is not None else None
     return "of kernel time" if not unknown_part else f"of kernel time; {wording.percent(unknown_part)} not known from the name"
+
+
+def _eligible_note(unused: float | None, opless: float | None, recorded: bool) -> str:
+    """What the share of eligible kernels is of, and how much has no op that would tell."""
+    if unused is None and not recorded:
+        return "not recorded"
+    without = f"no op known for {wording.percent(opless)}" if opless else ""
+    return f"{without} of kernel time" if unused is None else "; ".join(filter(None, ("of kernel time", without)))
 
 
 def _occupancy_note(kernels: pd.DataFrame) -> str:

@@ -11,7 +11,7 @@ from nbprof.display.categories import BY_KEY
 from nbprof.formats.register import by_name
 from nbprof.schema import frames
 from nbprof.tools import register
-from nbprof.tools.common import bar, bytes_figure, chip, figure, fix_lines, has_device, plain
+from nbprof.tools.common import bar, by_torch, bytes_figure, chip, figure, fix_lines, has_device, plain
 from nbprof.tools.names import NAMES
 from nbprof.tools.overview import lines
 from nbprof.tools.tables import floats, hidden, longest, table
@@ -147,8 +147,8 @@ def figures(run: Run) -> list[dict[str, Any]]:
     facts = run.answer
     on_device = has_device(run)
     of_tpu = facts.get("flops_utilization_percent") is not None and (run.devices["kind"] == "TPU").any()
-    of_device = [_busy(run), *([_flops(run), _bandwidth(run)] if of_tpu else [_op_time(facts), _precision(facts)])]
-    middle = of_device if on_device else [_host_compute(run), _rate(facts), _eager(facts)]
+    of_device = [_busy(run), *([_flops(run), _bandwidth(run)] if of_tpu else [_op_time(run), _precision(facts)])]
+    middle = of_device if on_device else [_host_compute(run), _rate(facts), _eager(run)]
     return [_average(run), _waiting(run), *middle, _memory(run)]
 
 
@@ -213,9 +213,17 @@ def _unknown(run: Run) -> str:
     return f"; cost unknown of {wording.percent(percent)} of op time" if percent >= 0.05 else ""
 
 
-def _op_time(facts: dict[str, Any]) -> dict[str, Any]:
-    device, host = wording.real(facts.get("device_op_percent")), wording.real(facts.get("host_op_percent"))
-    note = f"on host {wording.percent(host)}" if device is not None else "no ops recorded"
+def _no_ops(run: Run) -> str:
+    """Why figures of the ops of hosts are not known."""
+    activity = run.activity
+    if without := len(activity.hosts_without_ops):
+        return f"no ops recorded on {without:,} of {len(activity.hosts):,} hosts"
+    return "no ops recorded on the host" if run.answer.get("top_ops_where") == "device" else "no ops recorded"
+
+
+def _op_time(run: Run) -> dict[str, Any]:
+    device, host = (wording.real(run.answer.get(f"{side}_op_percent")) for side in ("device", "host"))
+    note = f"on host {wording.percent(host)}" if device is not None else _no_ops(run)
     return figure("op_runs_on_device", "Op runs on device", device, "%", 1, note, **bar(("device_compute", device), ("host_compute", host)))
 
 
@@ -228,7 +236,9 @@ def _precision(facts: dict[str, Any]) -> dict[str, Any]:
 def _host_compute(run: Run) -> dict[str, Any]:
     row = _summary(run, "host_compute")
     percent = wording.real(row.get("percent"))
-    note = f"{wording.number(row.get('mean_ms'), 2)} ms per step" if percent is not None else "no steps"
+    note = "no steps" if run.steps.empty else "no ops recorded on the host"
+    if percent is not None:
+        note = f"{wording.number(row.get('mean_ms'), 2)} ms per step"
     return figure("host_compute", "Host compute", percent, "%", 1, note, **bar(("host_compute", percent)))
 
 
@@ -237,10 +247,10 @@ def _rate(facts: dict[str, Any]) -> dict[str, Any]:
     return figure("steps_per_second", "Steps per second", 1000 / mean if mean else None, "", 1, "no accelerator" if mean else "no steps")
 
 
-def _eager(facts: dict[str, Any]) -> dict[str, Any]:
-    percent = wording.real(facts.get("eager_host_percent"))
-    outside = "of op time, not compiled" if "torch" in str(facts.get("framework") or "").lower() else "of op time on host"
-    note = outside if percent is not None else "no ops recorded"
+def _eager(run: Run) -> dict[str, Any]:
+    percent = wording.real(run.answer.get("eager_host_percent"))
+    outside = "of op time, not compiled" if by_torch(run) else "of op time on host"
+    note = outside if percent is not None else _no_ops(run)
     return figure("eager", "Eager ops", percent, "%", 1, note, **bar(("host_compute", percent)))
 
 

@@ -30,6 +30,9 @@ def png(payload: dict[str, Any]) -> bytes:
     sheet = Canvas(WIDTH, _HEIGHT)
     y = _header(sheet, payload["meta"], 32)
     y = _verdict(sheet, payload["overview"], y)
+    if payload["overview"].get("plain"):
+        # Nothing is known of steps and ops: what the file is and holds stands in the place of figures without values, as on screen.
+        return sheet.png(_footer(sheet, payload["meta"], _facts(sheet, payload["overview"]["run"], y + 24) + 28))
     parts = means(payload)
     if parts:
         y = _average_bar(sheet, parts, y + 20)
@@ -103,6 +106,18 @@ def _average_bar(sheet: Canvas, parts: list[tuple[Any, float, float]], y: float)
             label_end = sheet.text(end + 8, y + 48, text, 22, SOFT) + 24
         x = right
     return y + 80
+
+
+def _facts(sheet: Canvas, facts: list[list[str]], y: float) -> float:
+    """What the file is and holds, a line each."""
+    sheet.rule(_LEFT, _RIGHT, y)
+    y += 20
+    x = _LEFT + max((sheet.measure(label, 22) for label, _ in facts), default=0) + 30
+    for label, value in facts:
+        sheet.text(_LEFT, y, label, 22, SOFT)
+        sheet.text(x, y, sheet.fit(value, 22, _RIGHT - x), 22, TEXT)
+        y += 34
+    return y
 
 
 def _figures(sheet: Canvas, figures: list[dict[str, Any]], y: float) -> float:

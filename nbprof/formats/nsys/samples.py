@@ -1,0 +1,158 @@
+"""Samples of what threads ran, with their call stacks, and when the scheduler ran each thread."""
+
+from __future__ import annotations
+
+import ntpath
+import posixpath
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.core.callstacks import chains
+from nbprof.core.factorize import unique_rows
+from nbprof.core.trace import Int32s, Int64s
+from nbprof.formats.build import Coded, Values
+
+if TYPE_CHECKING:
+    from nbprof.formats.nsys.nsys import Report
+
+SAMPLES, STACKS, SCHEDULED = "COMPOSITE_EVENTS", "SAMPLING_CALLCHAINS", "SCHED_EVENTS"
+SAMPLE, ON_CPU = "cpu_sample", "on_cpu"
+"""Their categories: nobody else writes these."""
+MOST_CALLS = 32
+"""Calls that are kept of a stack, innermost first: the texts of deeper ones would be larger than the file."""
+_NO_STACK = "CPU sample"
+_CHAIN = ("id", "symbol", "module", "stackDepth", "unresolved", "specialEntry")
+
+
+def add(report: Report) -> None:
+    """Adds a lane of samples for each thread that has some, and one of when it ran."""
+    _scheduled(report)
+    _samples(report)
+
+
+def _scheduled(report: Report) -> None:
+    """When each thread was on a CPU: from where it was put on one to where it was taken off.
+
+    What the export says of a thread that is taken off is how it went on: the state and the reason of the row that ends a stretch.
+    """
+    rows = report.rows(SCHEDULED, "start", "cpu", "isSchedIn", "globalTid", "threadState", "threadBlock")
+    # The idle threads of all CPUs have one number.
+    rows = rows.only(~rows.null("start") & ~rows.null("isSchedIn") & (rows.ints("globalTid", 0) & 0xFFFFFF != 0))
+    if not len(rows):
+        return
+    # One that is taken off at the moment at which it was put on was put on first.
+    order = np.lexsort((rows.ints("isSchedIn") == 0, rows.ints("start"), rows.ints("globalTid")))
+    thread, start, on, cpu = (rows.ints(name)[order] for name in ("globalTid", "start", "isSchedIn", "cpu"))
+    begins, ends = on != 0, on == 0
+    pair = np.flatnonzero(begins[:-1] & ends[1:] & (thread[:-1] == thread[1:]) & (cpu[:-1] == cpu[1:]))
+    if len(pair):
+        args: dict[str, Values] = {"cat": ON_CPU, "cpu": np.ma.MaskedArray(cpu[pair], cpu[pair] < 0)}
+        for key, column, table in (
+            ("state after", "threadState", "ENUM_SAMPLING_THREAD_STATE"),
+            ("reason", "threadBlock", "ENUM_SCHEDULING_THREAD_BLOCK"),
+        ):
+            labels = report.facts.enum(table, {})
+            if (column in rows) and labels:
+                args[key] = Coded(_labels(report, rows.ints(column)[order][pair + 1], labels))
+        lanes = report.beside(thread[pair], "on CPU")
+        name = report.builder.texts["Running"]
+        report.builder.add(lanes, name, start[pair] + report.facts.start_ns, start[pair + 1] - start[pair], args)
+    # The first row of a thread may end what began before the recording, its last may begin what ends after it.
+    first, last = np.append(True, thread[1:] != thread[:-1]), np.append(thread[1:] != thread[:-1], True)
+    matched = np.zeros(len(thread), np.bool_)
+    matched[pair] = matched[pair + 1] = True
+    if lost := int((~matched & ~(first & ends) & ~(last & begins)).sum()):
+        report.builder.receipt.skip("left out: thread switches whose other end was not recorded.", lost)
+
+
+def _labels(report: Report, values: Int64s, labels: dict[int, str]) -> Int32s:
+    """Codes of the labels of some values; -1 for one that has none, or says that it is not known."""
+    first, code = unique_rows(np.maximum(values, -1))
+    texts = [labels.get(int(values[i]), "") for i in first.tolist()]
+    return np.array([-1 if text in ("", "Unknown") else report.builder.texts[text] for text in texts], np.int32)[code]
+
+
+def _samples(report: Report) -> None:
+    rows = report.rows(SAMPLES, "id", "start", "cpu", "globalTid", "cpuCycles")
+    rows = rows.only(~rows.null("start") & ~rows.null("globalTid"))
+    # What was taken at a switch of threads, not by the clock, states 0 cycles: it would tell where threads wait as where they work.
+    switches = rows.ints("cpuCycles", 1) == 0
+    by_switch = int(switches.sum())
+    if by_switch:
+        rows = rows.only(~switches)
+        report.builder.receipt.info(f"Call stacks of thread switches, which are no samples, are not shown: {by_switch:,}.")
+    if not len(rows):
+        return
+    thread, cpu, cycles = rows.ints("globalTid"), rows.ints("cpu"), rows.ints("cpuCycles", 1)
+    name, args = _stacks(report, rows.ints("id"))
+    args |= {"cat": SAMPLE, "ph": "i", "cpu": np.ma.MaskedArray(cpu, cpu < 0), "cpu cycles": np.ma.MaskedArray(cycles, cycles <= 1)}
+    report.builder.add(
+        report.beside(thread, "samples"), name, rows.ints("start") + report.facts.start_ns, np.zeros(len(rows), np.int64), args
+    )
+    named = int((name != report.builder.texts[_NO_STACK]).sum())
+    report.builder.receipt.info(
+        f"CPU samples: {len(rows):,}, of which {named:,} name what ran; threads sampled: {len(np.unique(thread)):,}. How many samples "
+        "name a function tells its share of the CPU time, not how long a call of it took."
+    )
+
+
+def _stacks(report: Report, ids: Int64s) -> tuple[Int32s, dict[str, Values]]:
+    """What each sample is called, by its innermost function, and its module and call stack."""
+    builder = report.builder
+    name = np.full(len(ids), builder.texts[_NO_STACK], np.int32)
+    rows = report.rows(STACKS, *_CHAIN)
+    rows = rows.only(np.isin(rows.ints("id"), ids) & (rows.ints("stackDepth") >= 0))
+    if not len(rows):
+        return name, {}
+    order = np.lexsort((rows.ints("stackDepth"), rows.ints("id")))
+    sample, symbol, module = (rows.ints(column)[order] for column in ("id", "symbol", "module"))
+    unresolved, special = rows.ints("unresolved", 0)[order] > 0, rows.ints("specialEntry", 0)[order] > 0
+    # An address that no symbol was found for tells no more than its module, and is different in each run.
+    first, frame = unique_rows(np.where(unresolved, -1, np.maximum(symbol, -1)), np.maximum(module, -1))
+    calls = [_call(report, int(symbol[i]), int(module[i]), bool(unresolved[i])) for i in first.tolist()]
+    begin = np.flatnonzero(np.append(True, sample[1:] != sample[:-1]))
+    size = np.diff(np.append(begin, len(sample)))
+    depth = np.arange(len(sample)) - np.repeat(begin, size)
+    kept = depth < MOST_CALLS
+    cut = kept & (depth == MOST_CALLS - 1) & (np.repeat(size, size) > MOST_CALLS)
+    shown = np.where(cut, len(calls), frame)[kept].astype(np.int32)
+    texts = np.array(
+        [*(f"{function} ({where})" if where and where not in (function, function[1:-1]) else function for function, where in calls), "…"],
+        object,
+    )
+    parent = np.arange(1, len(shown) + 1, dtype=np.int32)
+    parent[np.append(sample[kept][1:] != sample[kept][:-1], True)] = -1
+    code, stacks = chains(parent, shown, texts)
+    of_sample = code[depth[kept] == 0]
+    tops, top = np.unique(of_sample, return_inverse=True)
+    stack = builder.codes([stacks.text(one) for one in tops.tolist()])[top]
+    # What the recorder put in (`[Broken backtraces]`) is no function, and what called it is not what ran.
+    inner = begin[~special[begin] & (rows.ints("stackDepth")[order[begin]] == 0)]
+    place, there = _find(sample[begin], ids)
+    found, known = _find(sample[inner], ids)
+    functions, modules = builder.codes([function for function, _ in calls]), [where for _, where in calls]
+    module_codes = np.array([builder.texts[where] if where else -1 for where in modules], np.int32)
+    name[known] = functions[frame[inner[found]]]
+    of_module, of_stack = np.full(len(ids), -1, np.int32), np.full(len(ids), -1, np.int32)
+    of_module[known] = module_codes[frame[inner[found]]]
+    of_stack[there] = stack[place]
+    return name, {"module": Coded(of_module), "call stack": Coded(of_stack)}
+
+
+def _find(sorted_ids: Int64s, ids: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_]]:
+    """Where some ids are among sorted ones, of those that are there, and which these are."""
+    if not len(sorted_ids):
+        return np.zeros(0, np.int64), np.zeros(len(ids), np.bool_)
+    at = np.minimum(np.searchsorted(sorted_ids, ids), len(sorted_ids) - 1)
+    there = sorted_ids[at] == ids
+    return at[there], there
+
+
+def _call(report: Report, symbol: int, module: int, unresolved: bool) -> tuple[str, str]:
+    """A function and the file that it is in: `[libcuda.so.1]` for one that no symbol was found for."""
+    path = report.strings.get(module, "")
+    where = path if path.startswith("[") else ntpath.basename(posixpath.basename(path))
+    function = "" if unresolved else report.strings.get(symbol, "")
+    return function or (where if where.startswith("[") else f"[{where or 'unknown'}]"), where
