@@ -21,6 +21,7 @@ from nbprof.profiles.load import load, read
 from nbprof.run import many, parallel
 from nbprof.run.processes import Processes, WorkerEndedError
 from nbprof.sources.locate import Ways, find
+from nbprof.tools.dashboard import dashboard
 from tests.support import pods
 from tests.support.xspace import PlaneWriter, xspace
 
@@ -218,9 +219,40 @@ def test_what_tabs_ask_for_next_is_asked_for_as_soon_as_it_is_known(tmp_path, mo
     assert len(ahead) == parallel.MANY
     assert all(len(files) == 1 for files in ahead)
     before = len(executor.asked)
-    _ = profile.advice
+    dashboard(profile.run)
     # Neither missed nor read again.
     assert len(executor.asked) == before
+
+
+def test_nothing_is_read_ahead_where_no_dashboard_is_drawn(tmp_path, monkeypatch):
+    pods.write(tmp_path / "job", RANKS, 6, form="xspace")
+    executor = Counting()
+    monkeypatch.setattr(parallel, "_Here", type("Other", (), {}))
+    profile = read(tmp_path / "job", executor=executor)
+    assert len(profile.pods.frame)
+    assert len(profile.device_time.frame)
+    assert {when for when, _ in executor.asked} == {("first", "rest")}
+    dashboard(profile.run)
+    assert [when for when, _ in executor.asked].count(("some",)) == parallel.MANY
+
+
+@pytest.mark.parametrize("at_once", [0, 128])
+def test_a_dashboard_has_it_read_before_its_first_frame(tmp_path, monkeypatch, at_once):
+    pods.write(tmp_path / "job", RANKS, 6, form="xspace")
+    monkeypatch.setattr(many, "_AT_ONCE", at_once)
+    executor, asked = Counting(), parallel.ahead
+    monkeypatch.setattr(parallel, "_Here", type("Other", (), {}))
+    profile = read(tmp_path / "job", executor=executor)
+    first = []
+    monkeypatch.setattr(parallel, "ahead", lambda *args: (first.append(sorted(profile.run.memo.values)), asked(*args)))
+    profile.run.read_ahead()
+    # Of many, the workers have the rest to read first.
+    assert len(first) == (1 if at_once else 0)
+    assert len(profile.device_time.frame)
+    profile.run.read_ahead()
+    assert len(first) == 1
+    assert "_findings" not in first[0]
+    assert [when for when, _ in executor.asked].count(("some",)) == parallel.MANY
 
 
 def test_what_was_asked_for_ahead_is_not_read_for_a_run_that_is_gone(tmp_path):
