@@ -333,7 +333,7 @@ class CombinedRun(Run):
         at_once = whole or len(files.files) <= _AT_ONCE or by_name(files.format).slow
 
         def parts(drawn: bool) -> Parts:
-            return Parts(files, parallel.groups(len(files.files), workers), more, soon, whole=at_once, drawn=drawn)
+            return Parts(files, parallel.groups(files, workers), more, soon, whole=at_once, drawn=drawn)
 
         hosts = _Later(parts, drawn=whole)
         trace = run_cache.trace(lambda: without_events(hosts.parts))
