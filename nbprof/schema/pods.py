@@ -101,6 +101,7 @@ SCHEMA: dict[str, list[Col]] = {
     "pods.collectives": [
         text("collective", "Collective", "Collective operation."),
         text("process_group", "Group", "Names of the process group, if recorded."),
+        text("description", "Description", "What the program calls it, such as a dimension of its device mesh, if recorded."),
         text("members", "Members", "Ranks that take part, or hosts where ranks are not known."),
         count("ranks", "Ranks", "How many these are."),
         Col("bytes", "Int64", "bytes", "Size", "Bytes of one collective, counted as in nccl-tests.", "bytes", None),

@@ -343,6 +343,56 @@ def test_of_several_groups_of_one_name_each_is_told():
     assert groups["slow"].sum() == 1
 
 
+LISTED = [
+    {"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cpu:gloo,cuda:nccl", "pg_size": 4, "ranks": [0, 1, 2, 3]},
+    {"pg_name": "1", "pg_desc": "undefined", "backend_config": "cuda:nccl", "pg_size": 2, "ranks": [0, 1]},
+    {"pg_name": "2", "pg_desc": "mesh_tp", "backend_config": "cuda:nccl", "pg_size": 2, "ranks": [2, 3]},
+]
+
+
+@pytest.mark.parametrize("executor", [None, 1])
+def test_groups_are_called_as_the_program_calls_them(tmp_path, executor):
+    for rank in pods.simulate(4, 12, None, 1)[0]:
+        file = pods.kineto(rank, 4)
+        file.metadata["distributedInfo"]["pg_config"] = LISTED
+        (tmp_path / f"rank{rank.number}.1700000000000.pt.trace.json").write_bytes(file.encode())
+    groups = load(tmp_path, executor=executor).pods.collectives.set_index("members")
+    # PyTorch calls "undefined" what the program has no word for.
+    assert groups["description"].to_dict() == {"0-3": "default_pg", "0-1": "", "2-3": "mesh_tp"}
+    assert groups["process_group"].to_dict() == {"0-3": "0", "0-1": "1", "2-3": "2"}
+
+
+def described(file, text, listed):
+    """A trace whose collectives of all ranks state what their group is called."""
+    for event in file.events:
+        if event.get("args", {}).get("Process Group Name") == "0":
+            event["args"]["Process Group Description"] = text
+    file.metadata["distributedInfo"]["pg_config"] = listed
+    return file
+
+
+@pytest.mark.parametrize(
+    ("text", "listed", "expected"),
+    [
+        ("mesh_dp", LISTED, "mesh_dp"),
+        ("undefined", LISTED, "default_pg"),
+        ("undefined", [], ""),
+        ("", [{"pg_name": "0", "backend_config": "cuda:nccl", "ranks": []}], ""),
+        ("", {"0": "damaged"}, ""),
+        ("", [7, None, {"pg_desc": 3, "pg_name": "0"}], ""),
+    ],
+)
+def test_what_a_collective_states_of_its_group_comes_first(tmp_path, text, listed, expected):
+    for rank in pods.simulate(2, 12, None, 1)[0]:
+        data = described(pods.kineto(rank, 2), text, listed).encode()
+        (tmp_path / f"rank{rank.number}.1700000000000.pt.trace.json").write_bytes(data)
+    p = load(tmp_path)
+    each = p.device_time.each_collective
+    assert set(each.loc[each["process_group"] == "0", "description"]) == {expected}
+    groups = p.pods.collectives
+    assert groups.loc[groups["process_group"] == "0", "description"].tolist() == [expected]
+
+
 def test_hosts_that_are_read_alone_give_what_they_give_together(tmp_path):
     pods.write(tmp_path / "job", 4, 12, "kernel", 1)
     together = load(tmp_path / "job").run
