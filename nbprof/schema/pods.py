@@ -72,7 +72,11 @@ SCHEMA: dict[str, list[Col]] = {
         ms("step_time_ms", "Step then ms", "The mean step time in that case."),
         flag("straggler", "Straggler", "Whether it is behind by more than 1 % of the step and the residual of clocks, and not by chance."),
         text("pattern", "Pattern", "steady, or pauses in single steps; empty for other ranks."),
-        text("cause", "Cause", "Step category, kernel, every_kernel or clock; empty for other ranks, and if nothing explains half of it."),
+        text(
+            "cause",
+            "Cause",
+            "Step category, kernel, every_kernel, clock or memory; empty for other ranks, and if nothing explains half of it.",
+        ),
         ms("cause_ms", "Cause ms", "How much more it takes than the median of the others, per step (of a pause, in its steps)."),
         text("why", "Why", "The cause in a sentence."),
     ],

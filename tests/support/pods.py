@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from nbprof.analysis.pods import memory
 from tests.support.kineto import Kineto
 from tests.support.xspace import PlaneWriter, Ref, xspace
 
@@ -296,4 +297,5 @@ def tables(found: list[Rank]) -> dict[str, Any]:
         "each": collectives.drop(columns=["_what", "_key"]),
         "by_host": pd.DataFrame(sums),
         "devices": pd.DataFrame({"host": hosts, "device": 0}),
+        "memory_calls": memory.none(),
     }
