@@ -113,10 +113,13 @@ class Parts:
         Read them; see `More` and `Soon`.
     whole : bool
         Read what a tab asks for at once with the answer.
+    drawn : bool
+        The dashboard is drawn next: see `read_ahead`.
     """
 
-    def __init__(self, files: RunFiles, together: Sequence[parallel.Group], more: More, soon: Soon, *, whole: bool) -> None:
-        self._more, self._soon = more, soon
+    def __init__(self, files: RunFiles, together: Sequence[parallel.Group], more: More, soon: Soon, *, whole: bool, drawn: bool) -> None:
+        self._more, self._soon, self._drawn = more, soon, drawn
+        self._expected: set[str] = set()
         few = len(files.files) <= parallel.MANY
         whens = (FIRST, REST, SOME) if few else (FIRST, REST) if whole else (FIRST,)
         data, self.missing = more([(number,) for number in range(len(files.files))] if few else together, whens)
@@ -132,8 +135,7 @@ class Parts:
         # A host without a clock stands at its own start, as where all are read at once.
         self.late_ms = [(one["epoch_ns"] - self.epoch_ns) / 1e6 if one["epoch_ns"] else 0.0 for one in self.read]
         self._read: dict[str, Read] = dict.fromkeys(whens, Read(partials, self.groups, self._own, self.late_ms))
-        if REST in whens:
-            self._ahead()
+        self._ahead()
 
     @property
     def names(self) -> list[str]:
@@ -154,17 +156,26 @@ class Parts:
         """
         if when not in self._read:
             self._read[when] = self._again() if when == REST else self._some(when)
+            self._ahead()
         return self._read[when]
 
     def _again(self) -> Read:
-        out = Read(self._asked(self._together, REST), self.groups, self._own, self.late_ms)
+        return Read(self._asked(self._together, REST), self.groups, self._own, self.late_ms)
+
+    def read_ahead(self) -> None:
+        """The dashboard is drawn next: what its tabs ask for of some hosts alone is read while the first frames are made.
+
+        A script that asks for a frame or two may never want it.
+        """
+        self._drawn = True
         self._ahead()
-        return out
 
     def _ahead(self) -> None:
-        """Whoever asks for the rest draws the tabs, which ask for these next: they are read while the first frames are made."""
+        if not self._drawn or REST not in self._read:
+            return
         for when in (*([LARGEST] if self._peaks else []), SOME):
-            if when not in self._read:
+            if when not in self._read and when not in self._expected:
+                self._expected.add(when)
                 self._soon(self._alone(self._places(when)), (when,))
 
     def _some(self, when: str) -> Read:
@@ -319,8 +330,12 @@ class CombinedRun(Run):
             parallel.ahead(files, together, (capture, given_peaks, tuple(whens)), readers)
 
         readers = parallel.Readers(workers)
-        whole = whole or len(files.files) <= _AT_ONCE or by_name(files.format).slow
-        hosts = _Later(lambda: Parts(files, parallel.groups(len(files.files), workers), more, soon, whole=whole))
+        at_once = whole or len(files.files) <= _AT_ONCE or by_name(files.format).slow
+
+        def parts(drawn: bool) -> Parts:
+            return Parts(files, parallel.groups(files, workers), more, soon, whole=at_once, drawn=drawn)
+
+        hosts = _Later(parts, drawn=whole)
         trace = run_cache.trace(lambda: without_events(hosts.parts))
         for note in files.notes:
             trace.receipt.info(note)
@@ -339,6 +354,10 @@ class CombinedRun(Run):
         # A host whose name is not known is the one that the names of the others lack: it is not listed twice.
         others = [row for row in super()._absent() if row[0] not in ranks and (not unread or rank_of(row[0]) is not None)]
         return [*unread, *others]
+
+    def read_ahead(self) -> None:
+        """The dashboard is drawn next: workers read what only that asks for."""
+        self._left.read_ahead()
 
     @persisted
     def _numbers(self) -> list[int]:
@@ -370,15 +389,29 @@ class CombinedRun(Run):
 
 
 class _Later:
-    """Parts that are read when they are first needed."""
+    """Parts that are read when they are first needed.
 
-    def __init__(self, read: Callable[[], Parts]) -> None:
-        self._read = read
+    Parameters
+    ----------
+    read : callable
+        Reads them, given whether the dashboard is drawn next.
+    drawn : bool
+        Whether that is known from the beginning.
+    """
+
+    def __init__(self, read: Callable[[bool], Parts], *, drawn: bool) -> None:
+        self._read, self._drawn = read, drawn
 
     @cached_property
     def parts(self) -> Parts:
         """What the hosts left."""
-        return self._read()
+        return self._read(self._drawn)
+
+    def read_ahead(self) -> None:
+        """See `Parts.read_ahead`; no file is read for it where the cache has had all that was asked for."""
+        self._drawn = True
+        if "parts" in vars(self):
+            self.parts.read_ahead()
 
     @property
     def missing(self) -> list[Missing]:

@@ -17,6 +17,7 @@ from typing import Any
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.files import RunFiles, size_text, some
 from nbprof.core.version import __version__
+from nbprof.formats.register import by_name
 from nbprof.run.partial import PartialError
 from nbprof.run.processes import Processes, WorkerEndedError
 from nbprof.run.progress import shown
@@ -29,7 +30,10 @@ MANY = 8
 
 _TELL_S = 0.25
 _MOST_TOGETHER = 16
-_TASKS = 4
+_MOST_BYTES = 32 << 20
+"""Of files of so many bytes, what a group costs beside them is lost in what they cost; larger ones would only need more memory."""
+_TASKS, _SLOW_TASKS = 2, 4
+"""How many groups each worker has at least. What a group costs beside its files is a few of them, but not where one takes long to read."""
 _WORKERS = 32
 """Of executors that somebody gives nobody says how many workers they have: fewer only have more to do."""
 
@@ -49,7 +53,7 @@ How = tuple[Any, ...]
 """What `many.partial` takes beside files."""
 
 
-def groups(files: int, workers: Workers | None) -> list[Group]:
+def groups(files: RunFiles, workers: Workers | None) -> list[Group]:
     """The files of a run in groups of neighbours, several for each worker, so that none is long at work when all others are done.
 
     Raises
@@ -59,9 +63,19 @@ def groups(files: int, workers: Workers | None) -> list[Group]:
     """
     if isinstance(workers, int) and workers < 1:
         raise NbprofError(f"executor= takes a number of processes of 1 or more, not {workers}.")
-    several = _TASKS * (workers if isinstance(workers, int) else _cores() if workers is None else _WORKERS)
-    size = max(1, min(_MOST_TOGETHER, files // several))
-    return [tuple(range(at, min(at + size, files))) for at in range(0, files, size)]
+    tasks = _SLOW_TASKS if by_name(files.format).slow else _TASKS
+    several = tasks * (workers if isinstance(workers, int) else _cores() if workers is None else _WORKERS)
+    most = max(1, min(_MOST_TOGETHER, len(files.files) // several))
+    out: list[list[int]] = []
+    together = 0
+    for number, file in enumerate(files.files):
+        size = file.size or 0
+        if not out or len(out[-1]) == most or together + size > _MOST_BYTES:
+            out.append([])
+            together = 0
+        out[-1].append(number)
+        together += size
+    return [tuple(group) for group in out]
 
 
 def read(

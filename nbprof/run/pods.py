@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from nbprof.analysis.pods import clocks, sums
+from nbprof.analysis.pods import clocks, memory, sums
 from nbprof.analysis.pods.compare import compare, nothing
 from nbprof.run import combine
 from nbprof.run.lazy import Group, cached, of_hosts, persisted
@@ -19,6 +19,11 @@ class PodFrames(Group):
     def sums(self) -> pd.DataFrame:
         """Time by op and kernel of each host; those of several hosts are one below the other."""
         return sums.by_host(self.run.activity, self.run.trace.events.start, self.run._host_ops[0], self.run.steps)
+
+    @of_hosts(combine.below())
+    def memory_calls(self) -> pd.DataFrame:
+        """What hosts spend on allocating and freeing device memory, by step; those of several hosts are one below the other."""
+        return memory.calls(self.run.activity, self.run.steps)
 
     @persisted
     def ahead_ms(self) -> dict[str, float]:
@@ -40,7 +45,7 @@ class PodFrames(Group):
             return nothing()
         overlap = run.device_time.overlap
         each = run.device_time.each_collective()
-        return compare(run.hosts, run.steps, run.pods, overlap, each, self.sums, run.devices)
+        return compare(run.hosts, run.steps, run.pods, overlap, each, self.sums, run.devices, self.memory_calls)
 
     @cached
     def stragglers(self) -> pd.DataFrame:

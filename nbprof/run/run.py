@@ -195,6 +195,9 @@ class Run(Frames):
         """Which of the files is that of a host."""
         return number
 
+    def read_ahead(self) -> None:
+        """The dashboard is drawn next: what of the files only that asks for is read meanwhile, where it was not read yet."""
+
     @property
     def tf_data(self) -> TfDataFrames:
         """Pipelines of tf.data."""

@@ -169,6 +169,7 @@ SCHEMA: dict[str, list[Col]] = {
         _STEP,
         text("collective", "Collective", "Collective operation."),
         text("process_group", "Group", "Name of the process group, if recorded."),
+        text("description", "Description", "What the program calls the process group, if recorded."),
         count("group_size", "Ranks", "Number of ranks in the group, if recorded.", "Int64"),
         count("sequence", "Sequence", "Number of the collective in its group, if recorded.", "Int64"),
         Col("bytes", "Int64", "bytes", "Size", "Bytes of the collective, counted as in nccl-tests.", "bytes", None),

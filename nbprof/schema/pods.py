@@ -72,7 +72,11 @@ SCHEMA: dict[str, list[Col]] = {
         ms("step_time_ms", "Step then ms", "The mean step time in that case."),
         flag("straggler", "Straggler", "Whether it is behind by more than 1 % of the step and the residual of clocks, and not by chance."),
         text("pattern", "Pattern", "steady, or pauses in single steps; empty for other ranks."),
-        text("cause", "Cause", "Step category, kernel, every_kernel or clock; empty for other ranks, and if nothing explains half of it."),
+        text(
+            "cause",
+            "Cause",
+            "Step category, kernel, every_kernel, clock or memory; empty for other ranks, and if nothing explains half of it.",
+        ),
         ms("cause_ms", "Cause ms", "How much more it takes than the median of the others, per step (of a pause, in its steps)."),
         text("why", "Why", "The cause in a sentence."),
     ],
@@ -101,6 +105,7 @@ SCHEMA: dict[str, list[Col]] = {
     "pods.collectives": [
         text("collective", "Collective", "Collective operation."),
         text("process_group", "Group", "Names of the process group, if recorded."),
+        text("description", "Description", "What the program calls it, such as a dimension of its device mesh, if recorded."),
         text("members", "Members", "Ranks that take part, or hosts where ranks are not known."),
         count("ranks", "Ranks", "How many these are."),
         Col("bytes", "Int64", "bytes", "Size", "Bytes of one collective, counted as in nccl-tests.", "bytes", None),

@@ -55,6 +55,7 @@ def dashboard(
     """
     most = budget(events)
     wanted, tools = chosen(views), register.tools()
+    run.read_ahead()
     shown = [tab for tab in wanted if views or asked(tools[tab].has, run, otherwise=True)]
     if not views and (alone := register.alone(run)):
         shown = alone.tabs

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nbprof.analysis.pods import clocks, collectives, outliers, stragglers
+from nbprof.analysis.pods import clocks, collectives, memory, outliers, stragglers
 from nbprof.analysis.pods.chance import deviation, of_others, tail
 from nbprof.analysis.pods.compare import compare
 from nbprof.analysis.pods.own_time import OwnTime, own_time
@@ -30,7 +30,7 @@ def found(plant: str | None, seed: int, ranks: int = 8, jitter: float = 0.02):
     own = own_time(made["steps"], made["pods"], made["overlap"], made["each"])
     table = a_step(made["by_host"], made["steps"])
     apart = clocks.clocks(made["hosts"], made["each"], made["pods"])
-    late = stragglers.stragglers(own, made["each"], made["steps"], table, apart, made["devices"])
+    late = stragglers.stragglers(own, made["each"], made["steps"], table, apart, made["devices"], memory.none())
     ranks_of = made["each"][["host", "rank"]]
     return {"stragglers": late, "outliers": outliers.outliers(table, own.measured, ranks_of), "own": own}, planted
 
@@ -177,7 +177,7 @@ def made(beyond: np.ndarray, step: float = 100.0) -> pd.DataFrame:
         silent[["host", "start_ms"]].assign(number=0),
         "collectives",
     )
-    return stragglers.stragglers(times, pd.DataFrame(), silent, pd.DataFrame(), empty("pods.clocks"), pd.DataFrame())
+    return stragglers.stragglers(times, pd.DataFrame(), silent, pd.DataFrame(), empty("pods.clocks"), pd.DataFrame(), memory.none())
 
 
 def test_pauses_of_any_rank_are_not_those_of_one():
@@ -343,6 +343,107 @@ def test_of_several_groups_of_one_name_each_is_told():
     assert groups["slow"].sum() == 1
 
 
+LISTED = [
+    {"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cpu:gloo,cuda:nccl", "pg_size": 4, "ranks": [0, 1, 2, 3]},
+    {"pg_name": "1", "pg_desc": "undefined", "backend_config": "cuda:nccl", "pg_size": 2, "ranks": [0, 1]},
+    {"pg_name": "2", "pg_desc": "mesh_tp", "backend_config": "cuda:nccl", "pg_size": 2, "ranks": [2, 3]},
+]
+
+
+def full(folder, plant, part, everywhere, seed=0):
+    """A job whose slow host, or all of them, spend a part of their host time on freeing device memory; the planted fault and the cause."""
+    found, planted = pods.simulate(4, 20, plant, seed)
+    for rank in found:
+        file = pods.kineto(rank, 4)
+        for did in rank.did:
+            begin, end = did["host"]
+            if everywhere or rank.number in planted.ranks:
+                length = part * (100 if everywhere else end - begin)
+                # Two threads at once: the time is that in which at least one call runs.
+                file.call("cudaFree", begin + 1, round(length, 3))
+                file.call("cudaMalloc", begin + 1, round(length / 2, 3), tid=99)
+        (folder / f"rank{rank.number}.1700000000000.pt.trace.json").write_bytes(file.encode())
+    return planted
+
+
+@pytest.mark.parametrize(
+    ("plant", "part", "everywhere", "expected"),
+    [
+        ("host", 0.7, False, "memory"),
+        ("once", 0.7, False, "memory"),
+        ("host", 0.2, False, "host_compute"),
+        ("host", 0.7, True, "host_compute"),
+        ("kernel", 0.7, False, "kernel"),
+    ],
+)
+@pytest.mark.parametrize("executor", [None, 1])
+def test_a_host_that_frees_memory_all_the_time_is_told_from_one_that_computes(tmp_path, plant, part, everywhere, expected, executor):
+    planted = full(tmp_path, plant, part, everywhere)
+    rows = load(tmp_path, executor=executor).pods.stragglers
+    late = rows[rows["straggler"]]
+    assert late["rank"].tolist() == list(planted.ranks)
+    assert late["cause"].tolist() == [expected], late["why"].tolist()
+    if expected == "memory":
+        assert late["why"].iloc[0].startswith("Driver calls that allocate or free device memory, mostly cudaFree: ")
+        of_step = [did["host"][1] - did["host"][0] for did in pods.simulate(4, 20, plant, 0)[0][planted.ranks[0]].did]
+        time = np.mean(of_step) if plant == "host" else of_step[planted.step]
+        assert late["cause_ms"].iloc[0] == pytest.approx(part * time / 1e3, rel=0.02)
+        assert "2 calls" in late["why"].iloc[0]
+
+
+def test_calls_for_memory_make_nobody_a_straggler():
+    for seed in SEEDS:
+        tables = pods.tables(pods.simulate(8, 20, None, seed)[0])
+        first = tables["steps"][tables["steps"]["host"] == "rank 3"]
+        calls = first[["host", "group"]].assign(name="cudaFree", calls=4, ms=1.5)
+        rows = compare(**tables | {"memory_calls": calls})["stragglers"]
+        assert not rows["straggler"].any(), f"seed {seed}"
+        assert set(rows["cause"]) == {""}
+
+
+@pytest.mark.parametrize("executor", [None, 1])
+def test_groups_are_called_as_the_program_calls_them(tmp_path, executor):
+    for rank in pods.simulate(4, 12, None, 1)[0]:
+        file = pods.kineto(rank, 4)
+        file.metadata["distributedInfo"]["pg_config"] = LISTED
+        (tmp_path / f"rank{rank.number}.1700000000000.pt.trace.json").write_bytes(file.encode())
+    groups = load(tmp_path, executor=executor).pods.collectives.set_index("members")
+    # PyTorch calls "undefined" what the program has no word for.
+    assert groups["description"].to_dict() == {"0-3": "default_pg", "0-1": "", "2-3": "mesh_tp"}
+    assert groups["process_group"].to_dict() == {"0-3": "0", "0-1": "1", "2-3": "2"}
+
+
+def described(file, text, listed):
+    """A trace whose collectives of all ranks state what their group is called."""
+    for event in file.events:
+        if event.get("args", {}).get("Process Group Name") == "0":
+            event["args"]["Process Group Description"] = text
+    file.metadata["distributedInfo"]["pg_config"] = listed
+    return file
+
+
+@pytest.mark.parametrize(
+    ("text", "listed", "expected"),
+    [
+        ("mesh_dp", LISTED, "mesh_dp"),
+        ("undefined", LISTED, "default_pg"),
+        ("undefined", [], ""),
+        ("", [{"pg_name": "0", "backend_config": "cuda:nccl", "ranks": []}], ""),
+        ("", {"0": "damaged"}, ""),
+        ("", [7, None, {"pg_desc": 3, "pg_name": "0"}], ""),
+    ],
+)
+def test_what_a_collective_states_of_its_group_comes_first(tmp_path, text, listed, expected):
+    for rank in pods.simulate(2, 12, None, 1)[0]:
+        data = described(pods.kineto(rank, 2), text, listed).encode()
+        (tmp_path / f"rank{rank.number}.1700000000000.pt.trace.json").write_bytes(data)
+    p = load(tmp_path)
+    each = p.device_time.each_collective
+    assert set(each.loc[each["process_group"] == "0", "description"]) == {expected}
+    groups = p.pods.collectives
+    assert groups.loc[groups["process_group"] == "0", "description"].tolist() == [expected]
+
+
 def test_hosts_that_are_read_alone_give_what_they_give_together(tmp_path):
     pods.write(tmp_path / "job", 4, 12, "kernel", 1)
     together = load(tmp_path / "job").run
@@ -363,7 +464,7 @@ def test_hosts_that_are_read_alone_give_what_they_give_together(tmp_path):
         for get in (lambda run: run.steps, lambda run: run.device_time.frames["device_overlap"], lambda run: run.devices)
     )
     each = together.device_time.each_collective()
-    for name, frame in compare(together.hosts, steps, together.pods, overlap, each, sums, devices).items():
+    for name, frame in compare(together.hosts, steps, together.pods, overlap, each, sums, devices, memory.none()).items():
         pd.testing.assert_frame_equal(frame, want[name], obj=name, rtol=1e-9, check_column_type=False)
     assert want["stragglers"]["straggler"].sum() == 1
 

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from types import SimpleNamespace
 
 import distributed
 import pandas as pd
@@ -21,6 +22,7 @@ from nbprof.profiles.load import load, read
 from nbprof.run import many, parallel
 from nbprof.run.processes import Processes, WorkerEndedError
 from nbprof.sources.locate import Ways, find
+from nbprof.tools.dashboard import dashboard
 from tests.support import pods
 from tests.support.xspace import PlaneWriter, xspace
 
@@ -218,9 +220,67 @@ def test_what_tabs_ask_for_next_is_asked_for_as_soon_as_it_is_known(tmp_path, mo
     assert len(ahead) == parallel.MANY
     assert all(len(files) == 1 for files in ahead)
     before = len(executor.asked)
-    _ = profile.advice
+    dashboard(profile.run)
     # Neither missed nor read again.
     assert len(executor.asked) == before
+
+
+def test_nothing_is_read_ahead_where_no_dashboard_is_drawn(tmp_path, monkeypatch):
+    pods.write(tmp_path / "job", RANKS, 6, form="xspace")
+    executor = Counting()
+    monkeypatch.setattr(parallel, "_Here", type("Other", (), {}))
+    profile = read(tmp_path / "job", executor=executor)
+    assert len(profile.pods.frame)
+    assert len(profile.device_time.frame)
+    assert {when for when, _ in executor.asked} == {("first", "rest")}
+    dashboard(profile.run)
+    assert [when for when, _ in executor.asked].count(("some",)) == parallel.MANY
+
+
+@pytest.mark.parametrize("at_once", [0, 128])
+def test_a_dashboard_has_it_read_before_its_first_frame(tmp_path, monkeypatch, at_once):
+    pods.write(tmp_path / "job", RANKS, 6, form="xspace")
+    monkeypatch.setattr(many, "_AT_ONCE", at_once)
+    executor, asked = Counting(), parallel.ahead
+    monkeypatch.setattr(parallel, "_Here", type("Other", (), {}))
+    profile = read(tmp_path / "job", executor=executor)
+    first = []
+    monkeypatch.setattr(parallel, "ahead", lambda *args: (first.append(sorted(profile.run.memo.values)), asked(*args)))
+    profile.run.read_ahead()
+    # Of many, the workers have the rest to read first.
+    assert len(first) == (1 if at_once else 0)
+    assert len(profile.device_time.frame)
+    profile.run.read_ahead()
+    assert len(first) == 1
+    assert "_findings" not in first[0]
+    assert [when for when, _ in executor.asked].count(("some",)) == parallel.MANY
+
+
+def of(sizes, form="xspace"):
+    """Files of these sizes, which nobody reads."""
+    return SimpleNamespace(format=form, files=[SimpleNamespace(name=f"host{i}", size=size) for i, size in enumerate(sizes)])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "form", "workers", "expected"),
+    [
+        # What a group costs beside its files is paid twice by each worker, or four times where files take long.
+        ([1000] * 64, "xspace", 2, [16] * 4),
+        ([1000] * 64, "chrome", 2, [8] * 8),
+        ([1000] * 64, "xspace", 16, [2] * 32),
+        ([1000] * 10, "xspace", 16, [1] * 10),
+        ([1000] * 1000, "xspace", 2, [16] * 62 + [8]),
+        # Large ones are not in memory together, wherever they stand; nor is one left out.
+        ([20 << 20] * 64, "xspace", 2, [1] * 64),
+        ([15 << 20] * 5, "xspace", 1, [2, 2, 1]),
+        ([1, 1, 1 << 30, 1, 1, 1], "xspace", 1, [2, 1, 3]),
+        ([None] * 8, "xspace", 1, [4, 4]),
+    ],
+)
+def test_files_are_read_in_groups(sizes, form, workers, expected):
+    found = parallel.groups(of(sizes, form), workers)
+    assert [len(group) for group in found] == expected
+    assert [number for group in found for number in group] == list(range(len(sizes)))
 
 
 def test_what_was_asked_for_ahead_is_not_read_for_a_run_that_is_gone(tmp_path):

@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from nbprof.analysis.pods import memory
 from tests.support.kineto import Kineto
 from tests.support.xspace import PlaneWriter, Ref, xspace
 
@@ -281,6 +282,7 @@ def tables(found: list[Rank]) -> dict[str, Any]:
     collectives["last"] = collectives.index.isin(time.idxmin())
     collectives["collective"] = collectives["_what"].map({GATHER: "all_gather", REDUCE: "all_reduce"})
     collectives["process_group"] = [str(group) for _, group in collectives["_key"]]
+    collectives["description"] = ""
     collectives["group_size"] = pd.array(collectives["ranks_seen"], "Int64")
     collectives["bytes"] = pd.array(collectives["_what"].map({GATHER: 1 << 22, REDUCE: 1 << 21}), "Int64")
     rate = collectives["bytes"].astype(float) / collectives["real_us"] / 1e3
@@ -295,4 +297,5 @@ def tables(found: list[Rank]) -> dict[str, Any]:
         "each": collectives.drop(columns=["_what", "_key"]),
         "by_host": pd.DataFrame(sums),
         "devices": pd.DataFrame({"host": hosts, "device": 0}),
+        "memory_calls": memory.none(),
     }

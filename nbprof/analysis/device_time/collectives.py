@@ -24,11 +24,14 @@ from nbprof.schema import frames
 Floats = npt.NDArray[np.float64]
 
 EACH = [
-    *(*KEYS, "step", "collective", "process_group", "group_size", "sequence", "bytes", "start_ms", "time_us", "ranks_seen", "real_us"),
-    *("wait_us", "late_us", "last", "algorithm_gb_per_second", "bus_gb_per_second"),
+    *(*KEYS, "step", "collective", "process_group", "description", "group_size", "sequence", "bytes", "start_ms", "time_us"),
+    *("ranks_seen", "real_us", "wait_us", "late_us", "last", "algorithm_gb_per_second", "bus_gb_per_second"),
 ]
 COLLECTIVES = frames.names("device_time.collectives")
-CALLS = ["host", "device", "start", "end", "collective", "bytes", "out_bytes", "group_size", "sequence", "process_group", "members"]
+CALLS = [
+    *("host", "device", "start", "end", "collective", "bytes", "out_bytes", "group_size", "sequence", "process_group", "description"),
+    "members",
+]
 MOST_RANKS = 1_000_000
 """What states more processes is damaged."""
 _MS = 1e9
@@ -109,6 +112,7 @@ def each(recorded: pd.DataFrame, hosts: list[str], steps: pd.DataFrame) -> tuple
             "step": calls["step"].array,
             "collective": calls["collective"].to_numpy(object),
             "process_group": calls["process_group"].to_numpy(object),
+            "description": calls["description"].to_numpy(object),
             "group_size": missing(group_size, group_size <= 0),
             "sequence": missing(sequence, sequence < 0),
             "bytes": missing(np.nan_to_num(whole), np.isnan(whole)),
@@ -130,12 +134,13 @@ def each(recorded: pd.DataFrame, hosts: list[str], steps: pd.DataFrame) -> tuple
 def calls(activity: Activity, trace: Trace) -> pd.DataFrame:
     """Collectives as recorded, and those of TPU cores, in time order of each host and device.
 
-    `host device start end` (ps) `collective bytes out_bytes group_size sequence` (-1: unknown) `process_group members` (texts).
+    `host device start end` (ps) `collective bytes out_bytes group_size sequence` (-1: unknown) `process_group description members`
+    (texts).
     """
     # The names get their codes as the table is made.
     listed = activity.collectives.copy()
     texts = activity.texts.values
-    for key in ("out_bytes", "process_group", "members", "sequence"):
+    for key in ("out_bytes", "process_group", "description", "members", "sequence"):
         if key not in listed.columns:
             listed[key] = np.full(len(listed), -1, np.int64)
     listed["collective"] = [kind_of(str(texts[code])) for code in listed["name"].tolist()]
@@ -146,14 +151,14 @@ def calls(activity: Activity, trace: Trace) -> pd.DataFrame:
         runs = cores[shared].groupby("event").agg({"host": "first", "device": "first", "start": "min", "end": "max"})
         runs = runs.reset_index()
         runs["collective"] = [kind_of(str(trace.names[code])) for code in trace.events.name[runs["event"].to_numpy(np.int64)].tolist()]
-        for key in ("bytes", "group_size", "out_bytes", "process_group", "members", "sequence"):
+        for key in ("bytes", "group_size", "out_bytes", "process_group", "description", "members", "sequence"):
             runs[key] = -1
         parts.append(runs)
     out = pd.concat(parts, ignore_index=True) if len(parts) > 1 else listed
     out = out.sort_values(["host", "device", "start"], kind="stable", ignore_index=True)
     named = np.array([*map(str, texts), ""], object)
     # The last one is that of -1.
-    out = out.assign(**{key: named[out[key].to_numpy(np.int64)] for key in ("process_group", "members")})
+    out = out.assign(**{key: named[out[key].to_numpy(np.int64)] for key in ("process_group", "description", "members")})
     return out.assign(host=np.array(activity.hosts, object)[out["host"].to_numpy(np.int64)])[CALLS]
 
 

@@ -48,8 +48,9 @@ def by_group(each: pd.DataFrame, steps: int, measured: float) -> pd.DataFrame:
     group = out["_group"]
     first = rows.drop_duplicates("_group").set_index("_group")
     out["spread_us"] = group.map(rows.groupby(["_group", "match"])["late_us"].max().groupby(level=0).mean())
-    names = rows.drop_duplicates(["_group", "process_group"]).groupby("_group")["process_group"]
-    out["process_group"] = group.map({key: join_some(list(part), _NAMED) for key, part in names})
+    for key in ("process_group", "description"):
+        names = rows[rows[key] != ""].drop_duplicates(["_group", key]).groupby("_group")[key]
+        out[key] = group.map({number: join_some(list(part), _NAMED) for number, part in names}).astype(object).fillna("")
     # Of equal ones all came last, or none.
     came = (
         rows[rows["last"] & (rows["late_us"] > 0)]

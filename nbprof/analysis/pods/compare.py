@@ -23,6 +23,7 @@ def compare(
     each: pd.DataFrame,
     by_host: pd.DataFrame,
     devices: pd.DataFrame,
+    memory_calls: pd.DataFrame,
 ) -> dict[str, pd.DataFrame]:
     """The comparison of hosts: `stragglers`, `what_if`, `outliers`, `collectives`, `clocks`.
 
@@ -33,12 +34,14 @@ def compare(
         As `run.steps`, `run.pods`, `p.device_time.overlap`, `p.device_time.each_collective` and `run.devices`, the rows of all hosts.
     by_host : DataFrame
         The tables of `sums.by_host`, one below the other.
+    memory_calls : DataFrame
+        Those of `memory.calls`.
     """
     own = own_time.own_time(steps, pods, overlap, each)
     measured = own.measured if own is not None else float("nan")
     table = sums.a_step(by_host, steps)
     apart = clocks.clocks(hosts, each, pods)
-    late = stragglers.stragglers(own, each, steps, table, apart, devices)
+    late = stragglers.stragglers(own, each, steps, table, apart, devices, memory_calls)
     groups = collectives.by_group(each, len(own.step) if own is not None else 0, measured)
     ranks = each[["host", "rank"]] if len(each) else pd.DataFrame({"host": [], "rank": pd.array([], "Int64")})
     return {

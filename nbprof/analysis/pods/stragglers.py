@@ -43,7 +43,13 @@ _CALLED = {
 
 
 def stragglers(
-    own: OwnTime | None, each: pd.DataFrame, steps: pd.DataFrame, table: pd.DataFrame, clocks: pd.DataFrame, devices: pd.DataFrame
+    own: OwnTime | None,
+    each: pd.DataFrame,
+    steps: pd.DataFrame,
+    table: pd.DataFrame,
+    clocks: pd.DataFrame,
+    devices: pd.DataFrame,
+    memory: pd.DataFrame,
 ) -> pd.DataFrame:
     """One row per rank, slowest first: the columns of `p.pods.stragglers`.
 
@@ -54,6 +60,8 @@ def stragglers(
         As `p.device_time.each_collective`, `run.steps`, `p.pods.clocks` and `run.devices`.
     table : DataFrame
         Of `sums.a_step`.
+    memory : DataFrame
+        Of `memory.calls`, the rows of all hosts.
     """
     if own is None:
         return frames.empty("pods.stragglers")
@@ -95,7 +103,8 @@ def stragglers(
     )
     out = out.merge(_last(each), on=["host", "device"], how="left")
     reasons = [
-        _reason(own, r, steady[r], pauses[:, r], steps, table, devices) if straggler[r] else ("", np.nan, "") for r in range(len(out))
+        _reason(own, r, steady[r], pauses[:, r], steps, table, devices, memory) if straggler[r] else ("", np.nan, "")
+        for r in range(len(out))
     ]
     out["cause"], out["cause_ms"], out["why"] = zip(*reasons, strict=True)
     order = ["straggler", "excess_ms", "host", "device"]
@@ -213,6 +222,7 @@ def _reason(
     steps: pd.DataFrame,
     table: pd.DataFrame,
     devices: pd.DataFrame,
+    memory: pd.DataFrame,
 ) -> tuple[str, float, str]:
     """What makes a rank slow: the cause, how many ms a step it is, and a sentence."""
     host = str(own.ranks["host"].iloc[rank])
@@ -239,7 +249,29 @@ def _reason(
     found = cause, float(more[most]), text[0].upper() + text[1:] + "."
     if cause == "device_compute" and steady:
         return _kernels(host, table, devices) or found
+    if cause == "host_compute":
+        return _memory(host, counted[counted["host"].isin(own.ranks["host"])], memory, EXPLAINS * delay_ms, when) or found
     return found
+
+
+def _memory(host: str, steps: pd.DataFrame, memory: pd.DataFrame, least_ms: float, when: str) -> tuple[str, float, str] | None:
+    """Whether what the host does more than others in these steps is to allocate and free device memory."""
+    rows = memory.merge(steps[["host", "group"]].drop_duplicates(), on=["host", "group"])
+    mine = rows[rows["host"] == host]
+    if mine.empty:
+        return None
+    # Hosts without such calls spend no time in them.
+    often = steps.groupby("host", sort=False).size()
+    means = (rows.groupby("host")["ms"].sum().reindex(often.index).fillna(0.0) / often).to_numpy(np.float64)
+    at = often.index.get_loc(host)
+    usual = float(of_others(means[None, :])[0, at])
+    more = float(means[at]) - usual
+    if not more >= least_ms:
+        return None
+    name = mine.groupby("name")["ms"].sum().idxmax()
+    calls = mine["calls"].sum() / often[host]
+    text = f"Driver calls that allocate or free device memory, mostly {name}: {means[at]:.3g} ms in {calls:.3g} calls {when}"
+    return "memory", more, f"{text}, {usual:.3g} ms on the median of the others."
 
 
 def _kernels(host: str, table: pd.DataFrame, devices: pd.DataFrame) -> tuple[str, float, str] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +15,7 @@ from nbprof.activity import copies
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
 from nbprof.dialects import device_peaks, tensorcores, torchnames
+from nbprof.dialects.kineto.hosts import UNDESCRIBED
 from nbprof.dialects.kineto.lanes import FILL, KERNEL, OP
 from nbprof.dialects.kineto.links import Links
 from nbprof.dialects.kineto.origins import Origins
@@ -25,11 +26,13 @@ Flags = npt.NDArray[np.bool_]
 class Work:
     """What the pieces of device work of a trace are; arrays are by position in `links.work`. Each is made when first needed."""
 
-    def __init__(self, links: Links, amd: Sequence[bool], origins: Origins) -> None:
+    def __init__(self, links: Links, amd: Sequence[bool], origins: Origins, process_groups: Sequence[Mapping[str, str]]) -> None:
         self.links = links
         self.origins = origins
         self.amd = amd
         """By host: whether its devices are AMD's."""
+        self.process_groups = process_groups
+        """By host: what the program calls its process groups, by their names."""
         self.rows = links.work
         self.name: Int64s = links.trace.events.name[self.rows].astype(np.int64)
         self.is_kernel: Flags = links.kind[self.rows] == KERNEL
@@ -306,7 +309,8 @@ class Work:
     def collectives(self, out: act.Activity) -> pd.DataFrame:
         """The `collectives` table; `bytes` are those that each rank puts in, `out_bytes` those that it gets.
 
-        `process_group` and `members` are codes into `texts`, `sequence` counts the collectives of a group; -1 where not stated.
+        `process_group`, `members` and `description` are codes into `texts`, `sequence` counts the collectives of a group; -1 where not
+        stated.
         """
         links, trace = self.links, self.links.trace
         rows = self.rows[self.collective]
@@ -328,10 +332,24 @@ class Work:
                 "group_size": trace.arg("Group size")[rows].astype(np.int32),
                 "out_bytes": moved["Out"],
                 "process_group": self._texts_of("Process Group Name", rows, out),
+                "description": self._descriptions(rows, out),
                 "members": self._texts_of("Process Group Ranks", rows, out),
                 "sequence": trace.arg("Seq")[rows],
             }
         )
+
+    def _descriptions(self, rows: Int64s, out: act.Activity) -> Int64s:
+        """What the program calls the process group of each: as the event states it, else as the file lists its groups."""
+        trace = self.links.trace
+        stated, named = trace.text_arg("Process Group Description")[rows], trace.text_arg("Process Group Name")[rows]
+        first, code = unique_rows(self.links.host[rows].astype(np.int64), stated, named)
+        found = np.full(len(first), -1, np.int64)
+        for i, row in enumerate(first.tolist()):
+            said = str(trace.strings[stated[row]]) if stated[row] >= 0 else ""
+            if said in ("", UNDESCRIBED) and named[row] >= 0:
+                said = self.process_groups[int(self.links.host[rows[row]])].get(str(trace.strings[named[row]]), "")
+            found[i] = out.texts.code(said) if said not in ("", UNDESCRIBED) else -1
+        return found[code] if len(first) else np.zeros(0, np.int64)
 
     def _texts_of(self, key: str, rows: Int64s, out: act.Activity) -> Int64s:
         """An arg as codes into the texts of the activity, -1 where there is none."""

@@ -10,6 +10,8 @@ from nbprof.core.trace import Int64s, Trace
 
 Facts = dict[str, object]
 
+UNDESCRIBED = "undefined"
+
 
 class Hosts:
     """What each file states about itself. Renames the hosts of the trace to their ranks, where the files say which they are.
@@ -37,6 +39,20 @@ class Hosts:
         """Number of ranks in the job, None if no file states it."""
         sizes = [_whole(_mapping(f.get("distributedInfo")).get("world_size")) for f in self.facts]
         return max((s for s in sizes if s is not None), default=None)
+
+    @cached_property
+    def process_groups(self) -> list[dict[str, str]]:
+        """What the program calls the process groups that each file lists (`group_desc`), by the names that PyTorch gives them.
+
+        PyTorch calls "undefined" what the program called nothing. Source: `torch.distributed.distributed_c10d._get_pg_config`.
+        """
+        out = []
+        for facts in self.facts:
+            listed = _mapping(facts.get("distributedInfo")).get("pg_config")
+            groups = [_mapping(group) for group in listed] if isinstance(listed, list) else []
+            named = {str(group.get("pg_name", "")): group.get("pg_desc") for group in groups}
+            out.append({name: said for name, said in named.items() if isinstance(said, str) and said not in ("", UNDESCRIBED)})
+        return out
 
     @cached_property
     def device_properties(self) -> list[list[Facts]]:

@@ -149,7 +149,7 @@ class Torch:
     @cached_property
     def work(self) -> Work:
         """Device work, with its classes."""
-        return Work(self.links, self.hosts.amd, self.origins)
+        return Work(self.links, self.hosts.amd, self.origins, self.hosts.process_groups)
 
     @cached_property
     def compiled(self) -> npt.NDArray[np.bool_]:

@@ -1,0 +1,62 @@
+"""Time that a host spends in the driver to allocate and free device memory, by step: what a full device costs it.
+
+An allocator that caches its memory makes no such calls in steady state. Where it found none free, it frees what it has cached and tries
+again, which takes the host long, since each call may wait for the device. Source: the notes of PyTorch on its CUDA allocator.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity.activity import Activity
+from nbprof.analysis.steps.steps import counted
+from nbprof.analysis.sweep import covered
+
+ALLOCATE = "allocate"
+COLUMNS = {"host": "object", "group": "int64", "name": "object", "calls": "int64", "ms": "float64"}
+_MS = 1e9
+
+
+def calls(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
+    """One row per counted step with such calls.
+
+    Parameters
+    ----------
+    activity : Activity
+    steps : DataFrame
+        As `run.steps`.
+
+    Returns
+    -------
+    DataFrame
+        `host group name calls ms`: the step, the call with the most time in it, how many there are, and the ms in which at least one ran.
+    """
+    made, used = activity.calls, counted(steps)
+    texts = [str(text) for text in activity.texts.values]
+    if ALLOCATE not in texts or not len(used) or not len(made):
+        return none()
+    made = made[(made["kind"] == texts.index(ALLOCATE)) & (made["end"] > made["start"])]
+    made = made.assign(ps=made["end"] - made["start"], name=np.array(texts, object)[made["name"].to_numpy(np.int64)])
+    stretches = []
+    for host, mine in made.groupby("host", sort=True):
+        # Calls are cut at the borders of steps, so that no stretch reaches from one into another.
+        mine = mine.sort_values("start", kind="stable")
+        start, end = covered(mine["start"].to_numpy(np.int64), mine["end"].to_numpy(np.int64))
+        at = np.searchsorted(mine["start"].to_numpy(np.int64), start)
+        stretches.append(pd.DataFrame({"host": host, "group": mine["group"].to_numpy(np.int64)[at], "ms": (end - start) / _MS}))
+    if not stretches:
+        return none()
+    out = pd.concat(stretches).groupby(["host", "group"], sort=True)["ms"].sum().reset_index()
+    of_step = made.groupby(["host", "group"])["event"].nunique().rename("calls").reset_index()
+    longest = made.groupby(["host", "group", "name"])["ps"].sum().reset_index().sort_values("ps", ascending=False, kind="stable")
+    longest = longest.drop_duplicates(["host", "group"])[["host", "group", "name"]]
+    out = out.merge(of_step, on=["host", "group"]).merge(longest, on=["host", "group"])
+    out["host"] = np.array(activity.hosts, object)[out["host"].to_numpy(np.int64)]
+    out = out.merge(used[["host", "group"]].drop_duplicates(), on=["host", "group"])
+    return out[list(COLUMNS)].astype(COLUMNS)
+
+
+def none() -> pd.DataFrame:
+    """That of hosts without such calls."""
+    return pd.DataFrame(columns=list(COLUMNS)).astype(COLUMNS)
