@@ -10,7 +10,7 @@ import pytest
 
 from nbprof.profiles.load import load
 from tests.e2e.conftest import served
-from tests.e2e.notebooks import command, dashboards, open_notebook, window, write_notebook
+from tests.e2e.notebooks import begin_again, command, dashboards, open_notebook, window, write_notebook
 from tests.support import msprof
 from tests.support.kineto import Kineto
 from tests.support.xspace import PlaneWriter, gpu_run, training_run, xspace
@@ -65,13 +65,17 @@ def page(browser):
 
 @pytest.fixture
 def browse(page, profiles):
-    """JupyterLab in the folder of profiles, loaded anew."""
+    """JupyterLab in the folder of profiles, with nothing open."""
     url, _ = profiles
     page.unroute_all()
+    page.remove_locator_handler(page.locator(".jp-Dialog"))
+    if page.url.startswith(url):
+        begin_again(page, "profiles")
+    else:
+        page.goto(f"{url}/lab/tree/profiles?reset")
+    item(page, "host.xplane.pb").wait_for(timeout=60_000)
     page.asked.clear()
     page.problems.clear()
-    page.goto(f"{url}/lab/tree/profiles?reset")
-    item(page, "host.xplane.pb").wait_for(timeout=60_000)
     return page
 
 
@@ -203,6 +207,7 @@ def test_a_million_events_open_while_the_server_answers_others(browse, profiles)
     for thread in range(threads):
         host.line(f"worker {thread}", events, line_id=thread + 1)
     (folder / "million.xplane.pb").write_bytes(xspace(host))
+    command(browse, "filebrowser:refresh")
     item(browse, "million.xplane.pb").wait_for(timeout=60_000)
     item(browse, "million.xplane.pb").dblclick()
     reading = browse.locator(".nbprof-document:visible .nbprof-state")
@@ -267,8 +272,10 @@ def test_views_of_a_file_share_it_and_follow_it(browse, profiles):
     browse.wait_for_function("() => document.querySelectorAll('.nbprof-document .nbprof-state').length === 0")
     browse.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2", timeout=30_000)
     assert browse.locator(".lm-TabBar-tab:visible", has_text="b.xplane.pb").count() == 2
-    # JupyterLab may say by itself that it is offline, in front of everything.
-    browse.add_locator_handler(browse.locator(".jp-Dialog"), lambda dialog: dialog.locator(".jp-mod-accept").click())
+    # JupyterLab may say by itself that it is offline, in front of everything, and once more when that is read.
+    browse.add_locator_handler(
+        browse.locator(".jp-Dialog"), lambda dialog: dialog.locator(".jp-mod-accept").first.click(), no_wait_after=True
+    )
     browse.context.set_offline(True)
     board = dashboard(browse).first
     visit(board, "Trace")
