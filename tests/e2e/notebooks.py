@@ -53,7 +53,8 @@ def write_notebook(path, *sources):
 
 
 def command(page, name, **args):
-    page.evaluate("([name, args]) => window.jupyterapp.commands.execute(name, args)", [name, args])
+    # A widget that it gives would be sent here, with all that hangs on it: seconds of work.
+    page.evaluate("([name, args]) => window.jupyterapp.commands.execute(name, args).then(() => undefined)", [name, args])
 
 
 def save(page):

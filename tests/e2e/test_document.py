@@ -68,7 +68,6 @@ def browse(page, profiles):
     """JupyterLab in the folder of profiles, with nothing open."""
     url, _ = profiles
     page.unroute_all()
-    page.remove_locator_handler(page.locator(".jp-Dialog"))
     if page.url.startswith(url):
         begin_again(page, "profiles")
     else:
@@ -77,6 +76,14 @@ def browse(page, profiles):
     page.asked.clear()
     page.problems.clear()
     return page
+
+
+@pytest.fixture
+def anew(browse, profiles):
+    """The same, loaded anew."""
+    browse.goto(f"{profiles[0]}/lab/tree/profiles?reset")
+    item(browse, "host.xplane.pb").wait_for(timeout=60_000)
+    return browse
 
 
 def item(page, name):
@@ -257,9 +264,9 @@ def test_output_of_ascend_opens(browse):
     visit(dashboard(browse), "Trace").locator("canvas").first.wait_for()
 
 
-def test_views_of_a_file_share_it_and_follow_it(browse, profiles):
+def test_views_of_a_file_share_it_and_follow_it(anew, profiles):
     """Beside each other, renamed, replaced, and with the server away for a while."""
-    _, folder = profiles
+    browse, (_, folder) = anew, profiles
     (folder / "a.xplane.pb").write_bytes(training_run(6))
     command(browse, "filebrowser:refresh")
     opened(browse, "a.xplane.pb")
@@ -272,10 +279,8 @@ def test_views_of_a_file_share_it_and_follow_it(browse, profiles):
     browse.wait_for_function("() => document.querySelectorAll('.nbprof-document .nbprof-state').length === 0")
     browse.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2", timeout=30_000)
     assert browse.locator(".lm-TabBar-tab:visible", has_text="b.xplane.pb").count() == 2
-    # JupyterLab may say by itself that it is offline, in front of everything, and once more when that is read.
-    browse.add_locator_handler(
-        browse.locator(".jp-Dialog"), lambda dialog: dialog.locator(".jp-mod-accept").first.click(), no_wait_after=True
-    )
+    # JupyterLab may say by itself that it is offline, in front of everything.
+    browse.add_locator_handler(browse.locator(".jp-Dialog"), lambda dialog: dialog.locator(".jp-mod-accept").click())
     browse.context.set_offline(True)
     board = dashboard(browse).first
     visit(board, "Trace")
