@@ -45,7 +45,7 @@ def test_a_worker_is_recorded_and_its_dashboard_opens_and_what_is_missing_is_nam
     page.goto(f"{url}/lab/tree/training?reset")
     page.locator(".jp-DirListing-item", has_text="here.txt").wait_for(timeout=60_000)
     page.wait_for_function("() => window.jupyterapp?.commands.hasCommand('nbprof:capture')", timeout=60_000)
-    page.evaluate("() => window.jupyterapp.restored.then(() => window.jupyterapp.commands.execute('nbprof:capture'))")
+    page.evaluate("() => window.jupyterapp.restored.then(() => window.jupyterapp.commands.execute('nbprof:capture')).then(() => undefined)")
     form = page.get_by_role("form", name="Capture a profile")
     addresses = form.get_by_label("Worker addresses")
     addresses.wait_for(timeout=60_000)

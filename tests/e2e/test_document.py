@@ -10,7 +10,7 @@ import pytest
 
 from nbprof.profiles.load import load
 from tests.e2e.conftest import served
-from tests.e2e.notebooks import command, dashboards, open_notebook, window, write_notebook
+from tests.e2e.notebooks import begin_again, command, dashboards, open_notebook, window, write_notebook
 from tests.support import msprof
 from tests.support.kineto import Kineto
 from tests.support.xspace import PlaneWriter, gpu_run, training_run, xspace
@@ -65,14 +65,25 @@ def page(browser):
 
 @pytest.fixture
 def browse(page, profiles):
-    """JupyterLab in the folder of profiles, loaded anew."""
+    """JupyterLab in the folder of profiles, with nothing open."""
     url, _ = profiles
     page.unroute_all()
+    if page.url.startswith(url):
+        begin_again(page, "profiles")
+    else:
+        page.goto(f"{url}/lab/tree/profiles?reset")
+    item(page, "host.xplane.pb").wait_for(timeout=60_000)
     page.asked.clear()
     page.problems.clear()
-    page.goto(f"{url}/lab/tree/profiles?reset")
-    item(page, "host.xplane.pb").wait_for(timeout=60_000)
     return page
+
+
+@pytest.fixture
+def anew(browse, profiles):
+    """The same, loaded anew."""
+    browse.goto(f"{profiles[0]}/lab/tree/profiles?reset")
+    item(browse, "host.xplane.pb").wait_for(timeout=60_000)
+    return browse
 
 
 def item(page, name):
@@ -203,6 +214,7 @@ def test_a_million_events_open_while_the_server_answers_others(browse, profiles)
     for thread in range(threads):
         host.line(f"worker {thread}", events, line_id=thread + 1)
     (folder / "million.xplane.pb").write_bytes(xspace(host))
+    command(browse, "filebrowser:refresh")
     item(browse, "million.xplane.pb").wait_for(timeout=60_000)
     item(browse, "million.xplane.pb").dblclick()
     reading = browse.locator(".nbprof-document:visible .nbprof-state")
@@ -252,9 +264,9 @@ def test_output_of_ascend_opens(browse):
     visit(dashboard(browse), "Trace").locator("canvas").first.wait_for()
 
 
-def test_views_of_a_file_share_it_and_follow_it(browse, profiles):
+def test_views_of_a_file_share_it_and_follow_it(anew, profiles):
     """Beside each other, renamed, replaced, and with the server away for a while."""
-    _, folder = profiles
+    browse, (_, folder) = anew, profiles
     (folder / "a.xplane.pb").write_bytes(training_run(6))
     command(browse, "filebrowser:refresh")
     opened(browse, "a.xplane.pb")

@@ -255,12 +255,18 @@ def test_a_chart_follows_the_theme(browser, report):
         page.wait_for_function("([canvas, was]) => canvas.toDataURL() !== was", arg=[chart.element_handle(), light], timeout=10_000)
 
 
+@pytest.fixture(scope="module")
+def themed(browser, report, request):
+    """A page in a colour scheme; each test loads the report anew, in the same process."""
+    with closing(browser.new_context(color_scheme=request.param)) as context:
+        yield context.new_page(), report[1], request.param
+
+
 @pytest.mark.parametrize("width", [320, 640, 1000, 1400])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_scrolls_the_page_sideways(browser, report, width, scheme):
-    _, path = report
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    page = context.new_page()
+@pytest.mark.parametrize("themed", ["light", "dark"], indirect=True)
+def test_nothing_scrolls_the_page_sideways(themed, width):
+    page, path, scheme = themed
+    page.set_viewport_size({"width": width, "height": 900})
     page.goto(path.as_uri())
     page.wait_for_selector("[role=tab]")
     assert page.locator(".nbp").first.get_attribute("data-theme") == scheme
@@ -268,7 +274,6 @@ def test_nothing_scrolls_the_page_sideways(browser, report, width, scheme):
         page.get_by_role("tab", name=tab).click()
         page.wait_for_timeout(80)
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (tab, width)
-    context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -23,7 +23,10 @@ RUNS = "nbprof-results/plugins/profile"
 @pytest.fixture
 def folder(lab):
     """(url, folder) with a notebook, two runs of its logdir, and one of another."""
-    url, root = lab
+    return made(*lab)
+
+
+def made(url, root):
     # Each test its own: the kernel of a notebook lives on, in a folder that must not vanish.
     folder = root / f"runs-{len(list(root.glob('runs-*')))}"
     for place, data, age in (
@@ -53,15 +56,27 @@ def page(browser):
 @pytest.fixture
 def sidebar(page, folder):
     """JupyterLab with the notebook, loaded anew, and the runs in the sidebar."""
-    url = folder[0]
+    show(page, folder)
+    yield page
+    end_kernels(page, folder[0])
+    assert page.problems == []
+
+
+@pytest.fixture(scope="module")
+def resized(page, lab):
+    """The same, loaded once for tests that change nothing but its width."""
+    show(page, made(*lab))
+    yield page
+    end_kernels(page, lab[0])
+
+
+def show(page, folder):
+    url, home = folder
     page.problems.clear()
-    page.goto(f"{url}/lab/tree/{folder[1].name}/train.ipynb?reset")
+    page.goto(f"{url}/lab/tree/{home.name}/train.ipynb?reset")
     page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
     command(page, "nbprof:runs-show")
     row(page, "second").wait_for(timeout=30_000)
-    yield page
-    end_kernels(page, url)
-    assert page.problems == []
 
 
 def row(page, name):
@@ -104,8 +119,8 @@ def test_runs_are_listed_newest_first_opened_by_keyboard_and_compared(sidebar, f
 
 
 @pytest.mark.parametrize("width", [200, 250, 330])
-def test_a_narrow_sidebar_cuts_nothing_that_matters(sidebar, width):
-    page = sidebar
+def test_a_narrow_sidebar_cuts_nothing_that_matters(resized, width):
+    page = resized
     row(page, "first").filter(has_text="12 steps").wait_for(timeout=30_000)
     row(page, "second").filter(has_text="1 step").wait_for(timeout=30_000)
     page.evaluate(
@@ -123,6 +138,7 @@ def test_a_narrow_sidebar_cuts_nothing_that_matters(sidebar, width):
     cut = "all => all.filter(at => at.scrollWidth > at.clientWidth + 1 && at.clientWidth > 0).map(at => at.textContent)"
     assert page.locator(".nbprof-runs-tree").bounding_box()["width"] <= width
     assert shown.evaluate_all(cut) == []
+    assert page.problems == []
 
 
 def test_axe_finds_nothing_in_the_list_of_runs(sidebar):
