@@ -9,6 +9,7 @@ from nbprof.analysis.device_time import device_time as times
 from nbprof.analysis.device_time import idle as device_time_idle
 from nbprof.analysis.device_time import series as device_time_series
 from nbprof.analysis.device_time.series import Floats
+from nbprof.analysis.steps import steps
 from nbprof.core.trace import Note
 from nbprof.run import combine
 from nbprof.run.lazy import REST, Group, cached, of_hosts, persisted
@@ -76,6 +77,11 @@ class DeviceTimeFrames(Group):
             self.run.activity.missing.get("kernels")
             or "This profile has no device activity: the run used only the CPU, or recorded no device."
         )
+
+    def not_launched_ms(self) -> float:
+        """Time per step in which devices are idle and their next work is not launched, ms."""
+        run = self.run
+        return device_time_idle.not_launched_ms(times.work(run.activity, run.trace), run.trace, steps.counted(run.steps))
 
     def each_launch(self) -> pd.DataFrame:
         """One row per launch."""

@@ -686,6 +686,7 @@ class Run(Frames):
             growth=growth.find(self.steps, self.memory_timeline, self.hosts),
             calls=self.tf_data.calls,
             marked=np.unique(self.trace.events.lane[self.activity.markers["event"].to_numpy(np.int64)]),
+            not_launched_ms=lambda: self.device_time.not_launched_ms(),
         )
 
     @cached

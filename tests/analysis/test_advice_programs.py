@@ -282,7 +282,7 @@ def test_time_between_steps(tmp_path):
 
 
 REAL = {
-    "jax/mi300-jax_conv_minimal_08": ["host_bound", "layout"],
+    "jax/mi300-jax_conv_minimal_08": ["layout"],
     "jax/tpu-v6e-inference": ["host_memory", "mixed_precision"],
     "jax/mi300-jax08_attention": [],
     "kineto/a100-nccl-ranks": ["other", "collectives", "host_ops", "gemm_alignment"],

@@ -186,6 +186,18 @@ def test_python_between_ops(tmp_path):
     k = Kineto()
     found = advice(tmp_path, steps(k, lambda at: k.op("aten::mm", at, 30)))
     assert "**70%** of step time" in found.loc["other", "evidence"]
+    assert "may also be input" in found.loc["other", "evidence"]
+
+
+def test_time_that_nothing_explains_is_no_input_where_the_wait_for_it_was_recorded(tmp_path):
+    def body(at):
+        k.note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at, 1)
+        k.op("aten::mm", at + 1, 30)
+
+    k = Kineto()
+    found = advice(tmp_path, steps(k, body))
+    assert "**69%** of step time" in found.loc["other", "evidence"]
+    assert "may also be input" not in found.loc["other", "evidence"]
 
 
 def test_one_kernel_is_no_plural_and_a_device_that_hardly_works_no_small_batch(tmp_path):
@@ -200,3 +212,25 @@ def test_one_kernel_is_no_plural_and_a_device_that_hardly_works_no_small_batch(t
     k = Kineto(deviceProperties=[{**A100, "numSms": 108}])
     found = advice(tmp_path, steps(k, lambda at: body(at, 5), length=10_000))
     assert "small_batch" not in found.index
+
+
+def queued(early):
+    """Steps of 100 µs whose second kernel starts 40 µs behind the first; it was launched at once, or when the first had ended."""
+
+    def body(at):
+        op = k.op("aten::mm", at, 99)
+        k.launched("gemm", at + 1, at + 3, 27, op=op)
+        k.launched("gemm", at + (2 if early else 60), at + 70, 29, op=op)
+        k.call("cudaStreamSynchronize", at + 4, 30, op)
+
+    k = Kineto()
+    return steps(k, body)
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_the_host_is_not_blamed_for_idle_time_of_work_that_it_had_launched(tmp_path, early):
+    p = profile(tmp_path, queued(early))
+    assert p.overview["device_idle_percent"] > 40
+    assert p.steps.frame["host_compute_ms"].mean() > 0.03
+    blamed = {"host_ops", "waits"} & set(p.advice["rule"])
+    assert blamed == (set() if early else {"host_ops", "waits"})

@@ -15,6 +15,7 @@ from nbprof.profiles.load import load as load_any
 from tests.support.frames import below, public
 from tests.support.kineto import Kineto, Plain, length, load, profile, union, without
 from tests.support.profiles import real
+from tests.support.xspace import MS, PlaneWriter, xspace
 
 KINETO = {
     "v100": "kineto/v100-resnet50-workers0/worker0.1623143089861.pt.trace.json.gz",
@@ -406,3 +407,24 @@ def test_figures_leave_room_for_the_plot_and_tell_kinds_apart(tmp_path):
     assert {"Launch", "Host op"} <= set(path["kind"])
     assert all(len(name) < 70 for name in path["name"])
     assert not [name for name in path["name"] if name.endswith(". host")]
+
+
+def test_idle_causes_know_what_the_breakdown_of_steps_knows(tmp_path) -> None:
+    """Between two kernels TensorFlow's executor runs for 5 ms, launches for 1 ms at its end, and before it 2 ms are compute of no op."""
+    gpu, host = PlaneWriter("/device:GPU:0"), PlaneWriter("/host:CPU")
+    stated = {"group_id": 1, "kernel_details": "regs:32 grid:4,1,1 block:128,1,1"}
+    kernels = [gpu.event(name, at * MS, MS, correlation_id=ident, **stated) for name, at, ident in (("a", 1, 1), ("b", 12, 2))]
+    gpu.line("Stream #7(Compute)", kernels, line_id=7)
+    events = [
+        host.event("train", 0, 15 * MS, step_num=5, group_id=1),
+        host.event("cuLaunchKernel", 0, MS, correlation_id=1, group_id=1),
+        host.event("SomethingOfTheRuntime", 3 * MS, 2 * MS, group_id=1),
+        host.event("ExecutorState::Process", 6 * MS, 5 * MS, group_id=1),
+        host.event("cuLaunchKernel", 10 * MS, MS, correlation_id=2, group_id=1),
+    ]
+    host.line("python", events, line_id=1)
+    (tmp_path / "a.xplane.pb").write_bytes(xspace(gpu, host))
+    p = load_any(tmp_path / "a.xplane.pb")
+    causes = p.device_time.idle_causes.set_index("cause")["idle_ms"].to_dict()
+    assert causes == pytest.approx({"preparing launches": 4, "in no op or call": 3, "in other host work": 2, "in a launch": 1})
+    assert p.steps.frame["kernel_launch_ms"].tolist() == [5 + 1]

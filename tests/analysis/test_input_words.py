@@ -38,7 +38,7 @@ def test_a_little_input_is_not_said_to_be_nothing(percent, said):
 
 
 def test_the_host_of_jax_works_on_no_ops():
-    p = load(real("jax/mi300-jax_conv_minimal_08"))
+    p = load(real("findings/D8-copies/jax_conv_minimal_legacy"))
     assert not (p.ops.frame["where"] == "host").any()
     assert "prepares and dispatches programs while the device is idle" in p.overview["verdict_detail"]
 

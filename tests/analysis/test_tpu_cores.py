@@ -66,6 +66,17 @@ def test_ops_of_a_core_by_kind(tmp_path):
     assert (p.overview["infeed_percent"], p.overview["outfeed_percent"]) == pytest.approx((5.0, 10.0))
 
 
+@pytest.mark.parametrize("infeed", [True, False])
+def test_a_program_without_infeed_does_not_tell_what_its_steps_wait_for(tmp_path, infeed):
+    """The first step reads nothing; another one may."""
+    steps = [(0, 8), (10, 18), (20, 28)]
+    ops = [(FUSION, a, a + 6) for a, _ in steps] + [("%infeed.1 = f32[8] infeed(token[] %t)", 16, 18)] * infeed
+    p = profile(tmp_path, xspace(core("/device:TPU:0", ops, steps)))
+    (figure,) = (one for one in p.payload()["overview"]["figures"] if one["key"] == "input")
+    assert figure["value"] == (pytest.approx(100 * 2 / 24) if infeed else None)
+    assert p.steps.frame["input_ms"].isna().all() == (not infeed)
+
+
 def test_a_collective_waits_for_the_core_that_comes_last(tmp_path):
     """Core 1 computes for 5 of 8 ms and then reduces for 2; core 0 has computed after 3, and reduces, which is waiting, for 4. Twice."""
     steps = [(0, 8), (10, 18)]

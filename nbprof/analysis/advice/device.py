@@ -136,6 +136,9 @@ def _small_batch(facts: Facts, limit: Threshold) -> Found | None:
     peak, capacity = facts.overview["peak_memory_bytes"], facts.overview["memory_capacity_bytes"]
     if peak and capacity and peak >= limit["room"] * capacity:
         return None
+    if facts.held_up_ms(facts.mean["step_time"]) < limit["host"] * (100 - busy) * facts.mean["step_time"] / 100:
+        # The device waits, but not for the host.
+        return None
     text = (
         f"The device is busy for **{busy:.0f}%** of step time, with {several(each, 'kernel')} of **{mean:.1f} µs** on average. The "
         "host's time per step would not grow with more examples."
@@ -207,6 +210,10 @@ def _host_bound(facts: Facts, limit: Threshold) -> Found | None:
     idle, share, time = facts.overview["device_idle_percent"], facts.percent["host_compute"], facts.mean["host_compute"]
     placed = facts.evidence.placed
     if idle is None or idle < limit["idle"] or share < limit["moderate"] or (placed is not None and placed.percent >= ON_HOST_PERCENT):
+        return None
+    time = facts.held_up_ms(time)
+    share = min(share, 100 * time / facts.mean["step_time"])
+    if share < limit["moderate"]:
         return None
     text = (
         f"The device is idle for **{idle:.0f}%** of step time; for **{time:.2f} ms** of that (**{share:.0f}%** of the step) the host runs "
@@ -346,8 +353,9 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "small_batch", _small_batch,
         Threshold(
-            "busy ≥ {used:g} % and < {busy:g} % (PyTorch {busy_torch:g} %), kernels < {short_us:g} µs, peak < {room:percent} of memory",
-            used=1.0, busy=30.0, busy_torch=50.0, short_us=SHORT_KERNEL_US, room=0.5,
+            "busy ≥ {used:g} % and < {busy:g} % (PyTorch {busy_torch:g} %), ≥ {host:percent} of idle time waiting for a launch, "
+            "kernels < {short_us:g} µs, peak < {room:percent} of memory",
+            used=1.0, busy=30.0, busy_torch=50.0, host=0.5, short_us=SHORT_KERNEL_US, room=0.5,
         ),
         f"{TORCH_TB}; {GPU_GUIDE_CHOICE}", KERNELS, ALL, "Device utilization, with short kernels, little input time and free memory",
         "Give each step a larger batch", "-batch_size = 32\n+batch_size = 256  # as memory and accuracy permit",

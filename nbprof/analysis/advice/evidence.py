@@ -143,6 +143,9 @@ class Evidence:
         By host and pipeline of tf.data: how long its first call took, ms.
     waiting_percent : float
         Share of step time in which the host waits for a device that runs nothing; 0 where that is not known.
+    not_launched_ms : callable
+        Returns the time per step in which devices are idle and their next work is not launched, ms; infinite where
+        no launch is known.
     copied_ms, copied_bytes : float, optional
         Copies to devices that steps wait for, per step; bytes of all copies to devices.
     iterators : mapping
@@ -177,6 +180,7 @@ class Evidence:
     first_calls: Mapping[tuple[str, str], float] = field(default_factory=dict)
     copied_ms: float | None = None
     waiting_percent: float = 0.0
+    not_launched_ms: Callable[[], float] = lambda: float("inf")
     copied_bytes: float | None = None
     iterators: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
     iterator_functions: Mapping[str, float] = field(default_factory=dict)
@@ -201,6 +205,7 @@ def gather(
     growth: Growth | None = None,
     calls: pd.DataFrame,
     marked: Int64s,
+    not_launched_ms: Callable[[], float],
 ) -> Evidence:
     """The evidence of a profile.
 
@@ -228,6 +233,8 @@ def gather(
         `p.tf_data.calls`.
     marked : array of int64
         The lanes of `activity.markers`.
+    not_launched_ms : callable
+        As in the result; called only for findings that would blame the host.
     """
     reserved = None
     leads = leading(memory, activity.hosts, on_device=len(activity.device_extents) > 0)
@@ -263,6 +270,7 @@ def gather(
         first_calls=_first_calls(calls),
         copied_ms=_mean(steps, "host_to_device_ms"),
         waiting_percent=waiting_percent(steps),
+        not_launched_ms=not_launched_ms,
         copied_bytes=_mean(steps, COPIED["H2D"]),
         iterators=activity.iterator_params,
         iterator_functions=activity.iterator_functions,

@@ -87,6 +87,17 @@ class Facts:
         """The ops of compiled programs, if devices computed."""
         return self.evidence.work if self.compute_ms > 0 else None
 
+    def held_up_ms(self, time: float) -> float:
+        """Of host time while devices are idle, in ms per step: what devices can have waited for.
+
+        Where their next work is launched already, they wait for something else: an event, another stream, another rank.
+        """
+        return min(time, self._not_launched_ms)
+
+    @cached_property
+    def _not_launched_ms(self) -> float:
+        return self.evidence.not_launched_ms()
+
     @property
     def programs_16_bit_percent(self) -> float | None:
         """Percent of compiled programs' time in ops that read or write numbers of 16 bits or fewer; None if unknown.
@@ -200,8 +211,9 @@ class Facts:
 
     @property
     def maybe_input(self) -> bool:
-        """Whether little input was recorded, but unexplained time may be input."""
-        return input_class(self.percent["input"], self.unexplained_percent)[1] == "potential"
+        """Whether no wait for input was recorded, so that unexplained time may be one. Copies to devices are no wait for a batch."""
+        waits = self.mean["input"] > (self.evidence.copied_ms or 0.0)
+        return not waits and input_class(self.percent["input"], self.unexplained_percent)[1] == "potential"
 
     @property
     def unexplained_percent(self) -> float:

@@ -12,7 +12,7 @@ from nbprof.analysis.ascend.rules import FOUND, every
 from nbprof.analysis.rule import ABOUT, UP_TO, Finding, Found
 
 PREFIX = "npu_"
-_REFUTED = "another recording of the same loop stays within the limit of the rule"
+_REFUTED = "the step takes as long after the change"
 _SEVERE = ("High", "Medium")
 _OF_ALL_TIME = ("Iterations", "Schedule")
 _NUMBER = re.compile(r"(?<![\w.*])\d[\d,.]*\d*\s?(?:%|µs|ms|s\b)")

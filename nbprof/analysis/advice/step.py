@@ -62,7 +62,10 @@ _NO_PRODUCT = re.compile(
 
 
 def _launch(facts: Facts, limit: Threshold) -> Found | None:
-    share, time = facts.percent["kernel_launch"], facts.mean["kernel_launch"]
+    if facts.percent["kernel_launch"] < limit["moderate"]:
+        return None
+    time = facts.held_up_ms(facts.mean["kernel_launch"])
+    share = 100 * time / facts.mean["step_time"]
     if share < limit["moderate"]:
         return None
     level = limit.severity(share)
@@ -115,6 +118,10 @@ def _host_ops(facts: Facts, limit: Threshold) -> Found | None:
     # What the driver's allocator costs is a finding of its own.
     time = facts.mean["host_compute"] - facts.torch_runtime.of("allocate").ms
     if idle is None or share < limit["moderate"] or eager < limit["eager"] or time < limit["own"] * facts.mean["host_compute"]:
+        return None
+    time = facts.held_up_ms(time)
+    share = min(share, 100 * time / facts.mean["step_time"])
+    if share < limit["moderate"]:
         return None
     text = (
         f"The device is idle for **{idle:.0f}%** of step time; for **{time:.2f} ms** of that the host runs ops, **{eager:.0f}%** of them "
@@ -300,6 +307,8 @@ def _waits(facts: Facts, limit: Threshold) -> Found | None:
     share = 100 * waits.ms / facts.mean["step_time"] if facts.mean["step_time"] else 0.0
     # Waiting for the device only costs where the device then runs dry.
     if idle is None or idle < limit["idle"] or waits.count < 1 or share < limit["least"]:
+        return None
+    if 100 * facts.held_up_ms(facts.mean["step_time"]) < limit["idle"] * facts.mean["step_time"]:
         return None
     text = (
         f"The host synchronizes with the device **{wording.times(waits.count)}** per step, **{waits.ms:.2f} ms** in total ({waits.name}), "

@@ -11,7 +11,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity.activity import Activity
+from nbprof.activity.activity import (
+    CATEGORY_OF_CLASS,
+    HOST_COMPILE,
+    HOST_COMPUTE,
+    HOST_PREPARE,
+    HOST_WAIT_DEVICE,
+    HOST_WAIT_INPUT,
+    Activity,
+)
 from nbprof.analysis.device_time.device_time import Work, union
 from nbprof.analysis.sweep import flatten
 from nbprof.core.trace import Int64s, Trace
@@ -23,6 +31,7 @@ CATEGORIES = ("host_wait", "kernel_wait", "other")
 CAUSES = (
     "in no op or call",
     "in other host work",
+    "preparing launches",
     "in an op",
     "in a call that allocates or frees memory",
     "in a launch",
@@ -31,18 +40,24 @@ CAUSES = (
     "waiting for input",
 )
 """What the host was doing during a host wait; the last that applies counts."""
-_LOADING = CAUSES.index("waiting for input")
+_LOADING, _OP, _WAITING = (CAUSES.index(name) for name in ("waiting for input", "in an op", "waiting for the device"))
 _OF_CALL = {
-    "launch": 4,
-    "graph": 4,
-    "copy": 5,
-    "copy H2D": 5,
-    "copy D2H": 6,
-    "fill": 5,
-    "sync": 6,
-    "allocate": 3,
-    "other": 1,
+    kind: CAUSES.index(name)
+    for name, kinds in {
+        "in a launch": ("launch", "graph"),
+        "in a copy or fill call": ("copy", "copy H2D", "fill"),
+        "waiting for the device": ("copy D2H", "sync"),
+        "in a call that allocates or frees memory": ("allocate",),
+        "in other host work": ("other",),
+    }.items()
+    for kind in kinds
 }
+# What the breakdown of steps knows beyond ops and calls: TensorFlow's executor is neither, and prepares launches.
+_OF_WORK = np.zeros(max(CATEGORY_OF_CLASS) + 1, np.int16)
+_OF_WORK[[HOST_COMPUTE, HOST_COMPILE]] = CAUSES.index("in other host work")
+_OF_WORK[HOST_PREPARE] = CAUSES.index("preparing launches")
+_OF_WORK[HOST_WAIT_DEVICE] = _WAITING
+_OF_WORK[HOST_WAIT_INPUT] = _LOADING
 IDLE = frames.names("device_time.idle")
 CAUSE = frames.names("device_time.idle_causes")
 _MS = 1e9
@@ -101,10 +116,35 @@ def _launched(done: Work, trace: Trace) -> Int64s:
     return np.where(done.launch >= 0, trace.events.start[done.launch], -1) if len(done) else np.zeros(0, np.int64)
 
 
+def not_launched_ms(done: Work, trace: Trace, steps: pd.DataFrame) -> float:
+    """Mean time of `steps` (`host start_ms step_time_ms`) in which no device of their host works and the next work is not launched, ms.
+
+    Infinite where no launch is known. Of a piece of work whose launch is not known, among others whose is, nobody knows what it waited for.
+    """
+    if not len(steps) or not (done.launch >= 0).any():
+        return float("inf")
+    begun, time = _launched(done, trace), 0
+    for host, name in enumerate(done.hosts):
+        mine = steps[steps["host"] == name]
+        low, long = (np.round(mine[column].to_numpy(np.float64) * _MS).astype(np.int64) for column in ("start_ms", "step_time_ms"))
+        low, high = union(low, low + long)
+        if not len(low):
+            continue
+        rows = np.flatnonzero(done.host == host)
+        rows = rows[np.argsort(done.start[rows], kind="stable")]
+        # Before the first work, too, and after the last, when nothing more is launched.
+        begin = np.append(low[0] - 1, np.maximum.accumulate(done.end[rows]))
+        end, launched = np.append(done.start[rows], high[-1]), np.append(begun[rows], high[-1])
+        waits = (end > begin) & (launched > begin)
+        time += _common(low, high, begin[waits], end[waits])
+    return time / _MS / len(steps)
+
+
 def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
     """What the host did while a device waited for its next launch: the columns of `p.device_time.idle_causes`.
 
-    Each moment counts once: waiting for input before waiting for the device, before copies, launches, calls for memory, ops, and the rest.
+    Each moment counts once: waiting for input before waiting for the device, before copies, launches, calls for memory, ops, what prepares
+    launches, and the rest.
     """
     begun = _launched(done, trace)
     # Column by column: of a frame all columns of all rows of a host would be copied.
@@ -112,24 +152,27 @@ def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
     of_op, op_start, op_end = (ops[key].to_numpy(np.int64) for key in ("host", "start", "end"))
     of_call, call_start, call_end, call_kind = (calls[key].to_numpy(np.int64) for key in ("host", "start", "end", "kind"))
     loading, launcher, launch = ops["dataset"].to_numpy(np.bool_), launched["host"].to_numpy(np.int64), launched["event"].to_numpy(np.int64)
+    work = activity.work[activity.work["device"].to_numpy() < 0]
+    of_work, work_start, work_end = (work[key].to_numpy(np.int64) for key in ("host", "start", "end"))
+    work_cls = _OF_WORK[work["cls"].to_numpy()]
     kinds = activity.texts.values if len(calls) else np.zeros(0, object)
     of_kind = np.array([_OF_CALL.get(str(kind), 0) for kind in kinds], np.int64)
     out = []
     segments: dict[int, tuple[Int64s, Int64s, npt.NDArray[np.int16]]] = {}
     for host, device, rows in done.devices():
         if host not in segments:
-            mine, called = np.flatnonzero(of_op == host), np.flatnonzero(of_call == host)
-            start = np.concatenate([op_start[mine], call_start[called]])
-            end = np.concatenate([op_end[mine], call_end[called]])
-            cls = np.concatenate([np.where(loading[mine], _LOADING, 2), of_kind[call_kind[called]]]).astype(np.int16)
+            mine, called, known = np.flatnonzero(of_op == host), np.flatnonzero(of_call == host), np.flatnonzero(of_work == host)
+            start = np.concatenate([op_start[mine], call_start[called], work_start[known]])
+            end = np.concatenate([op_end[mine], call_end[called], work_end[known]])
+            cls = np.concatenate([np.where(loading[mine], _LOADING, _OP), of_kind[call_kind[called]], work_cls[known]]).astype(np.int16)
             if not len(calls):
                 # A recorder that lists no calls still has those that launched something.
                 event = launch[launcher == host]
                 start = np.concatenate([start, trace.events.start[event]])
                 end = np.concatenate([end, trace.events.start[event] + trace.events.duration[event]])
                 cls = np.concatenate([cls, np.full(len(event), _OF_CALL["launch"], np.int16)])
-            known = cls > 0
-            segments[host] = flatten(start[known], end[known], cls[known])
+            told = cls > 0
+            segments[host] = flatten(start[told], end[told], cls[told])
         begin, end, category = _gaps(done, np.arange(rows.start, rows.stop), begun)
         begin, end = union(begin[category == 0], end[category == 0])
         whole = int((end - begin).sum())

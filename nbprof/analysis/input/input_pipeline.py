@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import ITERATIONS, Activity
+from nbprof.activity.activity import CORE_KINDS, ITERATIONS, Activity
 from nbprof.analysis.advice import checks, tf_data
 from nbprof.analysis.steps.steps import counted, waiting_percent
 from nbprof.core import nesting
@@ -277,14 +277,17 @@ def traced(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame) -> bool
     A Python generator leaves no event, so that a step without input is one whose input is unknown, unless input work was recorded
     somewhere (`table`), or a device states its infeed.
     """
-    states = ITERATIONS in activity.traits or (activity.devices["kind"] == "TPU").any()
-    return bool(states or len(table) or steps["input_ms"].sum() > 0)
+    return bool(_states_input(activity) or len(table) or steps["input_ms"].sum() > 0)
 
 
 def waits_traced(activity: Activity, table: pd.DataFrame) -> bool:
     """Whether the profile can tell of more input than copies to the device, which is all that some recorders know of it."""
-    states = ITERATIONS in activity.traits or (activity.devices["kind"] == "TPU").any()
-    return bool(states or "input" not in activity.missing or (table["category"] != "enqueue").any())
+    return bool(_states_input(activity) or "input" not in activity.missing or (table["category"] != "enqueue").any())
+
+
+def _states_input(activity: Activity) -> bool:
+    """Whether a device itself says how long it waits for input: an NPU by its iterations, a TPU whose programs read from an infeed."""
+    return ITERATIONS in activity.traits or bool((activity.core_spans["kind"] == CORE_KINDS.index("infeed")).any())
 
 
 def copy_level(percent: float) -> str:

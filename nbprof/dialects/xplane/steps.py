@@ -24,10 +24,13 @@ from nbprof.dialects.xplane.grouping import THREADPOOL_CONTEXT, inherit, match
 from nbprof.dialects.xplane.grouping import group as grouped
 from nbprof.dialects.xplane.placed import Flags, Placed
 from nbprof.dialects.xplane.tpu_work import core_work
+from nbprof.dialects.xplane.waiting import waiting
 
 _MARKER = re.compile(r"(train|test|TraceContext)[^/]*\Z")
 # They lie around the work of a step, or are instants of the thread pool.
 _ENCLOSING = ("EagerExecute", "EagerLocalExecute", "EagerKernelExecute", "FunctionRun", "ThreadpoolListener::")
+# Around a task that waited for an array; what the task does is in events of its own, and often it only waits.
+_AFTER_WAIT = "BufferSequencingEvent::Execute"
 _STAGE = "_ipl_stage_name"
 # Around the ops of a program; it also frees the arrays that the program was given.
 _RUN = "ThunkExecutor::Execute"
@@ -207,7 +210,7 @@ def work(placed: Placed, out: act.Activity) -> pd.DataFrame:
         table = waited(placed, placed.program_steps.cut(table))
     elif not out.has_device:
         table = act.joined([table, _compiled_work(placed, out)], act.WORK)
-    return table if out.has_device else cpu_copies.waited(placed, table)
+    return waiting(placed, table) if out.has_device else cpu_copies.waited(placed, table)
 
 
 def _work(placed: Placed, out: act.Activity, of_gpu_event: Callable[[str, str], int], group: Int32s) -> pd.DataFrame:
@@ -292,7 +295,7 @@ def _gpu_work(placed: Placed, of_event: Callable[[str, str], int], group: Int32s
 def _host_work(placed: Placed, out: act.Activity, group: Int32s, *, compiling: bool) -> pd.DataFrame:
     """What host threads did in steps; the first rule that fits an event wins.
 
-    XProf has no rule for `compiling`, nor for copies on the CPU.
+    XProf has no rule for `compiling`, nor for copies on the CPU, and takes what lies around a task for the task.
     """
     trace, host = placed.trace, placed.host
     events, code = trace.events, trace.events.name
@@ -302,7 +305,8 @@ def _host_work(placed: Placed, out: act.Activity, group: Int32s, *, compiling: b
         # The first op of a run stands for its step, but is no marker.
         marks = marks[~np.isin(marks, placed.program_steps.table["event"])]
     marker[marks] = True
-    rows = np.flatnonzero(placed.on_host & (group >= 0) & ~placed.named(*_ENCLOSING)[code] & ~marker)
+    enclosing = (*_ENCLOSING, _AFTER_WAIT) if compiling else _ENCLOSING
+    rows = np.flatnonzero(placed.on_host & (group >= 0) & ~placed.named(*enclosing)[code] & ~marker)
     # Few names begin like one that is asked for, in whatever case.
     upper = {at: trace.names[at][:24].upper() for at in np.flatnonzero(placed.named("I", "i", "M", "m")).tolist()}
 

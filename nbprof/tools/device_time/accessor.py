@@ -78,7 +78,8 @@ class DeviceTime(View):
     def idle_causes(self) -> pd.DataFrame:
         """What the host did while a device waited for its next launch, most time first; each moment counts once.
 
-        `in no op or call` is the program's own code between ops, or time that was not recorded.
+        `preparing launches` is TensorFlow's executor, `in other host work` what else `p.steps` counts as host compute or compiling, and
+        `in no op or call` the program's own code between ops, or time that was not recorded.
         """
         return self._frame("device_idle_causes")
 

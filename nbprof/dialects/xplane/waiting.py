@@ -1,0 +1,41 @@
+"""Calls in which a JAX program waits for devices that run nothing.
+
+They are in a recording of Python calls only. While another thread of the step works (a callback, say), the step waits for that, not for a
+device.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.core import stretches
+from nbprof.dialects.xplane.placed import Placed
+
+# "$api.py:3154 block_until_ready" of Python, "ArrayImpl.block_until_ready" of C++.
+_WAITS = re.compile(r"(?:^|[ .])block_until_ready\Z")
+LATENCY_PS = 1_000_000_000
+"""1 ms. For so long a device may be done and the host not know yet; a loop that waits for each step pays that as its host's time."""
+
+
+def waiting(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
+    """Work in which calls that wait are `HOST_WAIT_DEVICE` while, for more than `LATENCY_PS`, no device and no other thread works."""
+    trace = placed.trace
+    waits = np.array([bool(_WAITS.search(str(name))) for name in trace.names], np.bool_)
+    if not waits.any():
+        return work
+    event, on_host = work["event"].to_numpy(np.int64), work["cls"].to_numpy() == act.HOST_COMPUTE
+    on_device = work["device"].to_numpy() >= 0
+    waited = waits[trace.events.name[event]] & on_host
+    lane = trace.events.lane[event]
+    parts = [work[~waited]]
+    for thread, mine in work[waited].groupby(lane[waited], sort=False):
+        others = work[(on_host | on_device) & (lane != thread) & (work["host"] == mine["host"].iloc[0])]
+        busy = stretches.joined(others["start"].to_numpy(np.int64), others["end"].to_numpy(np.int64))
+        idle = stretches.outside(mine, *busy)
+        idle = idle[idle["end"] - idle["start"] > LATENCY_PS]
+        parts += [mine, idle.assign(cls=np.int16(act.HOST_WAIT_DEVICE))]
+    return act.joined(parts, act.WORK)
