@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -132,11 +133,12 @@ def rows(frame: pd.DataFrame, name: str, columns, times: int) -> Counter:
             continue
         values = frame[col.name]
         if col.dtype in ("object", "bool", "boolean"):
-            out[col.name] = values.astype(str)
+            out[col.name] = [None if lacks else str(value) for value, lacks in zip(values, values.isna(), strict=True)]
         else:
             factor = times if how == SUM and not of_each(columns, name) else 1
-            out[col.name] = [f"{value:.6g}" if pd.notna(value) else "" for value in pd.to_numeric(values).astype(float) * (factor * UNEVEN)]
-    return Counter(pd.DataFrame(out, index=frame.index).itertuples(index=False, name=None))
+            numbers = pd.to_numeric(values).to_numpy(np.float64, na_value=np.nan) * (factor * UNEVEN)
+            out[col.name] = ["" if value != value else f"{value:.6g}" for value in numbers.tolist()]
+    return Counter(zip(*out.values(), strict=True) if out else [()] * len(frame))
 
 
 def assert_law(name: str, columns, one: pd.DataFrame, several: pd.DataFrame, count: int) -> None:

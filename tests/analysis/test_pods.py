@@ -23,10 +23,15 @@ CAUSE = {"kernel": "kernel", "clock": "every_kernel", "once": "host_compute", "i
 
 
 @cache
+def tables_of(plant: str | None, seed: int, ranks: int, jitter: float):
+    job, planted = pods.simulate(ranks, 20, plant, seed, jitter=jitter)
+    return pods.tables(job), planted
+
+
+@cache
 def found(plant: str | None, seed: int, ranks: int = 8, jitter: float = 0.02):
     """Stragglers and outliers of a job, without collectives, which take as long again."""
-    job, planted = pods.simulate(ranks, 20, plant, seed, jitter=jitter)
-    made = pods.tables(job)
+    made, planted = tables_of(plant, seed, ranks, jitter)
     own = own_time(made["steps"], made["pods"], made["overlap"], made["each"])
     table = a_step(made["by_host"], made["steps"])
     apart = clocks.clocks(made["hosts"], made["each"], made["pods"])
@@ -36,8 +41,8 @@ def found(plant: str | None, seed: int, ranks: int = 8, jitter: float = 0.02):
 
 
 def groups_of(plant: str | None, seed: int, jitter: float = 0.02):
-    job, planted = pods.simulate(8, 20, plant, seed, jitter=jitter)
-    return collectives.by_group(pods.tables(job)["each"], 20, 5.0), planted
+    made, planted = tables_of(plant, seed, 8, jitter)
+    return collectives.by_group(made["each"], 20, 5.0), planted
 
 
 @pytest.fixture(scope="module", params=["kineto", "xspace"])

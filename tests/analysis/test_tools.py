@@ -1,17 +1,24 @@
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from nbprof.schema import frames
 from tests.support.build import profile
 from tests.support.frames import OF_A_PROFILE, public
+from tests.support.made import opened
 from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run, xspace
 
 
-@pytest.mark.parametrize("make", [lambda: training_run(5), gpu_run, lambda: xspace(PlaneWriter("/host:CPU"))])
+# Opened once for all frames.
+@pytest.mark.parametrize(
+    "make",
+    [cache(lambda: opened(training_run(5))), cache(lambda: opened(gpu_run())), cache(lambda: opened(xspace(PlaneWriter("/host:CPU"))))],
+)
 @pytest.mark.parametrize("name", OF_A_PROFILE)
-def test_public_frames_begin_with_their_declared_columns(tmp_path, make, name):
-    frame = public(profile(tmp_path, make()), name)
+def test_public_frames_begin_with_their_declared_columns(make, name):
+    frame = public(make(), name)
     declared = [c.name for c in frames.SCHEMA[name]]
     assert [c for c in frame.columns if c in declared] == declared
 

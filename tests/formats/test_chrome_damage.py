@@ -7,6 +7,7 @@ import importlib.util
 import json
 import random
 import re
+import struct
 import sys
 import tracemalloc
 import zlib
@@ -347,10 +348,20 @@ def test_damage_in_a_packed_file_is_said():
     assert any("17 bytes after" in n.text for n in trace.receipt.notes)
 
 
+def packed_spaces(count, end=b""):
+    """`[`, so many MiB of spaces and an end, packed by gzip: one MiB is compressed, and stands there as often."""
+    make, spaces = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS), b" " * (1 << 20)
+    first, block = (make.compress(part) + make.flush(zlib.Z_FULL_FLUSH) for part in (b"[", spaces))
+    check = zlib.crc32(b"[")
+    for _ in range(count):
+        check = zlib.crc32(spaces, check)
+    trailer = struct.pack("<II", zlib.crc32(end, check), 1 + (count << 20) + len(end))
+    return gzip.compress(b"")[:10] + first + block * count + make.compress(end) + make.flush() + trailer
+
+
 @pytest.mark.usefixtures("unpacker")
 def test_a_gzip_bomb_ends_at_the_limit():
-    make = zlib.compressobj(9, zlib.DEFLATED, 31)
-    bomb = make.compress(b"[") + b"".join(make.compress(b" " * (1 << 20)) for _ in range(300)) + make.flush()
+    bomb = packed_spaces(300)
     with pytest.raises(ReadError, match=r"/run/host.pt.trace.json: it decompresses to more than 47.68 MiB.*limit_bytes"):
         read(bomb, limit_bytes=50_000_000)
     assert len(read(gzip.compress(_small().encode()), limit_bytes=50_000_000).events) == 2
@@ -366,8 +377,7 @@ def test_what_unpacks_out_of_all_proportion_is_a_bomb_unless_the_user_says_other
 
 
 def test_spaces_without_end_take_no_memory():
-    make = zlib.compressobj(9, zlib.DEFLATED, 31)
-    bomb = make.compress(b"[") + b"".join(make.compress(b" " * (1 << 20)) for _ in range(200)) + make.compress(b"]") + make.flush()
+    bomb = packed_spaces(200, b"]")
     tracemalloc.start()
     trace = read(bomb, limit_bytes=1 << 30)
     _, most = tracemalloc.get_traced_memory()

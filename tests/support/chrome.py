@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from nbprof.core.files import Buffer
@@ -79,7 +80,7 @@ def lane_name(value: Any) -> str:
 
 def picoseconds(value: Any) -> int:
     """Exactly, and to the nearest where digits go below a picosecond (halves up)."""
-    scaled = Decimal(str(value)) * 10**6
+    scaled = (value if isinstance(value, Decimal) else Decimal(str(value))) * 10**6
     whole = int(scaled.to_integral_value(rounding="ROUND_FLOOR"))
     return whole + (scaled - whole >= Decimal("0.5"))
 
@@ -97,28 +98,26 @@ def arg_value(value: Any) -> Any:
 
 def slices_of(trace: Trace) -> Counter[str]:
     """Every slice and instant with all that is known of it, as texts that can be counted."""
-    columns: dict[int, dict[str, Any]] = {}
+    columns: list[dict[str, Any]] = [{} for _ in range(len(trace.events))]
     for name, column in trace.args.items():
         assert (column.event[1:] > column.event[:-1]).all()
-        kinds, values = column.kinds, column.values
-        floats = column.floats()
-        for row, event in enumerate(column.event.tolist()):
-            value: Any = int(values[row])
-            if kinds[row] == TEXT:
+        rows = zip(*(each.tolist() for each in (column.event, column.kinds, column.values, column.floats())), strict=True)
+        value: Any
+        for event, kind, value, double in rows:
+            if kind == TEXT:
                 value = trace.strings[value]
-            elif kinds[row] == DOUBLE:
-                value = float(floats[row])
-            elif kinds[row] == UINT:
+            elif kind == DOUBLE:
+                value = double
+            elif kind == UINT:
                 value = value % (1 << 64)
-            columns.setdefault(event, {})[name] = value
-    lanes = trace.lanes.set_index("lane")
-    where = [(r.pid, r.tid) for r in lanes.itertuples()]
+            columns[event][name] = value
+    where = list(zip(trace.lanes["pid"].tolist(), trace.lanes["tid"].tolist(), strict=True))
     events = trace.events
     out: Counter[str] = Counter()
     for i, (lane, name, start, duration) in enumerate(
         zip(events.lane.tolist(), events.name.tolist(), events.start.tolist(), events.duration.tolist(), strict=True)
     ):
-        args = columns.get(i, {})
+        args = columns[i]
         args.pop("ph", None)
         out[repr((*where[lane], trace.names[name], start + trace.epoch_ns * 1000, duration, _plain(args)))] += 1
     return out
@@ -152,13 +151,17 @@ def expected_slices(text: str) -> Counter[str]:
 
 def _plain(args: dict[str, Any]) -> list[tuple[str, str]]:
     """Args in one order, lists and objects as what they mean (the columns have their text)."""
-    out = []
-    for key, value in sorted(args.items()):
-        if isinstance(value, str) and value[:1] in ("[", "{"):
-            with contextlib.suppress(ValueError):
-                value = json.loads(value, parse_float=Decimal)
-        out.append((key, repr(value)))
-    return out
+    return [
+        (key, _meant(value) if isinstance(value, str) and value[:1] in ("[", "{") else repr(value)) for key, value in sorted(args.items())
+    ]
+
+
+# The shapes and types of an op are those of each of its calls.
+@lru_cache(maxsize=1 << 16)
+def _meant(text: str) -> str:
+    with contextlib.suppress(ValueError):
+        return repr(json.loads(text, parse_float=Decimal))
+    return repr(text)
 
 
 def packed(text: str | bytes) -> bytes:
