@@ -470,6 +470,7 @@ class Activity:
     traits : what the program was seen to use or do that advice is about: "DataParallel", "gloo: 12", "out of memory: 1",
         `UNKNOWN_PRECISION`, `UNKNOWN_EAGER`, `UNKNOWN_COPIES`, `PLAIN`, `ITERATIONS`, `SERVING`
     has_host_ops, hosts_without_ops : whether ops of any host were recorded, and, if so, the numbers of the hosts of which none were
+    reads_infeed : whether programs of a TPU read from its infeed, so that the device itself says how long it waits for input
     """
 
     hosts: list[str]
@@ -535,6 +536,7 @@ class Activity:
     xprof: bool
     has_host_ops: bool
     hosts_without_ops: set[int]
+    reads_infeed: bool
     name_category: npt.NDArray[np.uint8]
     """By name code of the trace: index into CATEGORIES + 1, 0 for none; the colour of a slice."""
 
@@ -655,5 +657,6 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "xprof": bool,
     "has_host_ops": bool,
     "hosts_without_ops": set,
+    "reads_infeed": bool,
     "name_category": lambda: np.zeros(0, np.uint8),
 }

@@ -37,6 +37,7 @@ def of(activity: Activity, programs: int) -> dict[str, Any]:
         "has_device": bool(activity.has_device),
         "has_host_ops": bool(activity.has_host_ops),
         "hosts_without_ops": sorted(activity.hosts_without_ops if activity.has_host_ops else range(len(activity.hosts))),
+        "reads_infeed": bool(activity.reads_infeed),
         "traits": sorted(activity.traits),
         "missing": dict(activity.missing),
         "environment": dict(activity.environment),
@@ -65,7 +66,7 @@ def combined(values: list[dict[str, Any]], hosts: Hosts) -> dict[str, Any]:
     has_device = any(value["has_device"] for value in values)
     return {
         "framework": frameworks[0] if frameworks else "",
-        **{key: any(value[key] for value in values) for key in ("has_device", "has_host_ops", "captures")},
+        **{key: any(value[key] for value in values) for key in ("has_device", "has_host_ops", "reads_infeed", "captures")},
         # What ran on CPUs is left out where there are devices.
         "hosts_without_ops": [at + host for at, value in zip(before(hosts), values, strict=True) for host in value["hosts_without_ops"]],
         "ops_of_programs": any(value["ops_of_programs"] for value in values if value["has_device"] == has_device),
@@ -95,7 +96,7 @@ def activity(stated: dict[str, Any], hosts: list[str], devices: pd.DataFrame) ->
         Later, when a table of events is asked for.
     """
     out = _Stated(hosts)
-    for name in ("framework", "has_device", "missing", "environment", "eager_calls", "xprof_bytes_per_second"):
+    for name in ("framework", "has_device", "reads_infeed", "missing", "environment", "eager_calls", "xprof_bytes_per_second"):
         setattr(out, name, stated[name])
     out.set_hosts_with_ops(set(range(len(hosts))) - set(stated["hosts_without_ops"]))
     out.traits = set(stated["traits"])

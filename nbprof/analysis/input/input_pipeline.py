@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import CORE_KINDS, ITERATIONS, Activity
+from nbprof.activity.activity import ITERATIONS, Activity
 from nbprof.analysis.advice import checks, tf_data
 from nbprof.analysis.steps.steps import counted, waiting_percent
 from nbprof.core import nesting
@@ -292,7 +292,7 @@ def waits_traced(activity: Activity, table: pd.DataFrame) -> bool:
 
 def _states_input(activity: Activity) -> bool:
     """Whether a device itself says how long it waits for input: an NPU by its iterations, a TPU whose programs read from an infeed."""
-    return ITERATIONS in activity.traits or bool((activity.core_spans["kind"] == CORE_KINDS.index("infeed")).any())
+    return ITERATIONS in activity.traits or activity.reads_infeed
 
 
 def copy_level(percent: float) -> str:

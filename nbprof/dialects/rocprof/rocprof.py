@@ -53,7 +53,7 @@ class _Rocprof(Torch):
     @cached_property
     def work(self) -> Work:
         """Device work, with its classes; all devices are AMD's, whatever they are called."""
-        return Work(self.links, [True] * len(self.trace.hosts), self.origins)
+        return Work(self.links, [True] * len(self.trace.hosts), self.origins, [{} for _ in self.trace.hosts])
 
     def find_steps(self) -> Steps:
         """The steps, by the ROCTx ranges that mark them."""

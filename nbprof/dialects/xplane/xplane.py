@@ -87,6 +87,7 @@ def interpret(trace: Trace) -> act.Activity:
     out.later(("markers", "group_names", "cut", "rebuilt"), lambda: xplane_steps.markers(placed, out))
     out.later("xprof_markers", lambda: xplane_steps.marks(placed))
     out.later("core_spans", lambda: xplane_tpu_cores.core_spans(placed))
+    out.later("reads_infeed", lambda: bool((out.core_spans["kind"] == act.CORE_KINDS.index("infeed")).any()))
     out.later("sparse_steps", lambda: xplane_tpu_cores.sparse_steps(placed))
     out.later("core_markers", lambda: xplane_steps.core_markers(placed))
     out.later("work", lambda: xplane_steps.work(placed, out))
