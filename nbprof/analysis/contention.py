@@ -9,7 +9,7 @@ OTHERS = 0.2
 WAITED_PERCENT = 10.0
 """Percent of the time in which threads were ready to run, but had no core."""
 FULL = 0.9
-"""Where that is not known: part of the cores that were busy."""
+"""Part of the cores that are busy where none is free."""
 
 
 def sentence(measured: Mapping[str, float], least: float = OTHERS) -> str:
@@ -34,3 +34,9 @@ def sentence(measured: Mapping[str, float], least: float = OTHERS) -> str:
         return ""
     ready = f"for {waited:.0f}% of the time in which they were ready to run"
     return f"{used}, and the threads of this one waited for a core {ready}: on a quiet machine steps are faster."
+
+
+def full(measured: Mapping[str, float]) -> bool:
+    """Whether this process and its children alone kept the cores busy, so that one more would have had none."""
+    cores = measured.get("cores", 0.0)
+    return cores > 0 and measured.get("own_cores", 0.0) >= FULL * cores

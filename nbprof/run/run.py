@@ -22,6 +22,7 @@ from nbprof.analysis import contention, graphs, kernels, multiprocessors, overvi
 from nbprof.analysis import lines as lines_of
 from nbprof.analysis import serving as serving_of
 from nbprof.analysis.advice import advice, checks
+from nbprof.analysis.advice import cores as advice_cores
 from nbprof.analysis.advice import evidence as advice_evidence
 from nbprof.analysis.advice import host_buffer as advice_host_buffer
 from nbprof.analysis.advice import programs as advice_programs
@@ -712,6 +713,8 @@ class Run(Frames):
         out = self._advice_of_files
         # How it was recorded is no part of the files.
         out = self._with_versions(out)
+        if self.capture is not None:
+            out = advice_cores.taken(out, self.capture.contention)
         error = self.capture.error if self.capture is not None and self.capture.error else ""
         if advice_host_buffer.speaks_of_it([error]):
             texts = advice_host_buffer.speaks_of_it([*map(str, self.trace.names), error])

@@ -463,7 +463,8 @@ RULES: tuple[AdviceRule, ...] = (
     ),
     Rule(
         "loader_workers", _loader_workers, _CAUSE, TORCH_TB, INPUT, PYTORCH,
-        "Steps that wait for the workers of a DataLoader", "Give the DataLoader more workers",
+        "Steps that wait for the workers of a DataLoader; where no core is free for more of them, the advice is cheaper items",
+        "Give the DataLoader more workers",
         "-loader = DataLoader(dataset, batch_size=n, num_workers=k)\n+loader = DataLoader(dataset, batch_size=n, num_workers=2 * k,\n"
         "+                    prefetch_factor=4, persistent_workers=True)",
         on_npu=True,
