@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import CATEGORIES, NEXT_ITEM, PLAIN, SERVING, UNKNOWN_PRECISION, Activity, device_names
+from nbprof.activity.activity import CATEGORIES, ITERATIONS, NEXT_ITEM, PLAIN, SERVING, UNKNOWN_PRECISION, Activity, device_names
 from nbprof.analysis.advice import checks
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.steps import step_count
@@ -326,7 +326,9 @@ def _verdict(
     top = shares[bound]
     step = float(mean["step_time"])
     used = counted(steps)
-    if bound == "other" and not activity.has_host_ops and not (activity.has_device or len(activity.device_extents)):
+    recorded = activity.has_host_ops or activity.has_device or len(activity.device_extents)
+    # What iterations consist of may be stated in a table of their own.
+    if bound == "other" and not recorded and ITERATIONS not in activity.traits:
         return {
             "bound": None,
             "verdict": "Unknown",

@@ -196,7 +196,7 @@ def test_a_run_of_programs_on_the_cpu_has_no_tab_of_gpu_kernels_unless_it_is_ask
     assert "kernels" not in tabs
     assert {check["view"] for check in whole["overview"]["checks"]} - {"overview"} <= tabs, "no check leads to a tab that is not there"
     asked = payload.dashboard(p.run, views=["kernels"])
-    assert asked["kernels"]["empty"]["text"].startswith("The run used the CPU only.")
+    assert asked["kernels"]["empty"]["text"].startswith("This profile has no GPU plane: the run used only the CPU")
 
 
 def test_peaks_that_are_given_hold_for_the_cpu_too():
