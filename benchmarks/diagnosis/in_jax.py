@@ -185,7 +185,7 @@ def _(mended: bool) -> Loop:
     def batches() -> Iterator[Any]:
         for x, y in cycle(some):
             if not mended:
-                busy(0.015)
+                busy(0.03)
             yield x, y
 
     return fit(jax.jit(update), weights(*MLP), lambda: nbprof.steps(batches()), lambda _, value: value.block_until_ready())

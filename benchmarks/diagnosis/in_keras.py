@@ -357,7 +357,7 @@ def _(mended: bool) -> Loop:
 
 @planted("tensorflow/python in the step", "each step writes a log in Python", PYTHON, "other", "between_steps")
 def _(mended: bool) -> Loop:
-    return custom(mlp(768), cached(256, 256), extra=lambda: mended or busy(0.015))
+    return custom(mlp(768), cached(256, 256), extra=lambda: mended or busy(0.03))
 
 
 @planted("tensorflow/host callback", "each step calls back into Python", HOST | COMPUTE, "host_callback")

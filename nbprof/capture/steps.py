@@ -97,10 +97,11 @@ class _Waiting:
 # Instructions that drop a loop's iterator without an exception: break and return, and what rebinds or deletes its name.
 _DROPS = ("POP_", "END_FOR", "DELETE_", "STORE_")
 _YIELDS = ("YIELD_VALUE", "RESUME")
+_ASKS = "FOR_ITER"
 
 
 def _loop(frame: FrameType | None) -> set[int]:
-    """The frames that ask for the next item, by identity: generators that pass it on, and the loop itself.
+    """The frames that ask for the next item, by identity: generators that pass it on, and the loop itself; none where no `for` asks.
 
     No reference is kept: the frame of a loop holds its iterator.
     """
@@ -108,25 +109,26 @@ def _loop(frame: FrameType | None) -> set[int]:
     while frame is not None:
         found.add(id(frame))
         if not frame.f_code.co_flags & CO_GENERATOR:
-            break
+            return found if _instruction(frame) == _ASKS else set()
         frame = frame.f_back
-    return found
+    return set()
+
+
+def _instruction(frame: FrameType) -> str:
+    return opname[frame.f_code.co_code[frame.f_lasti]] if frame.f_lasti >= 0 else ""
 
 
 def _left(frame: FrameType | None, loop: set[int]) -> str:
-    """How the last round of a loop ended that asks for no more items: ``done``, ``failed`` or ``unused``, as `_Root.close` takes it.
+    """How the last round of a loop ended that asks for no more items: ``done`` or ``failed``.
 
     A generator is closed in the same way by break and by an exception that passes through its loop. They differ in the instruction that
-    the loop's frame is at: an exception leaves it at the one that raised. After break the last round counts. At the head of the loop it has
-    not begun, as where `zip` had an item and then found its other iterable at its end. A frame that is not of the loop closes it for
-    reasons of its own.
+    the loop's frame is at: an exception leaves it at the one that raised. At the head of the loop `islice`, say, had enough. A frame
+    that is not of the loop closes it for reasons of its own.
     """
     while frame is not None:
-        name = opname[frame.f_code.co_code[frame.f_lasti]] if frame.f_lasti >= 0 else ""
+        name = _instruction(frame)
         if name not in _YIELDS:
-            if id(frame) not in loop or name.startswith(_DROPS):
-                return "done"
-            return "unused" if name == "FOR_ITER" else "failed"
+            return "failed" if id(frame) in loop and name != _ASKS and not name.startswith(_DROPS) else "done"
         frame = frame.f_back
     return "done"
 

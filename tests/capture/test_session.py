@@ -12,6 +12,7 @@ import time
 import types
 import weakref
 from contextlib import suppress
+from itertools import islice
 
 import pytest
 
@@ -460,9 +461,33 @@ def breaks_and_fails():
     raise ValueError("later")
 
 
-def asks_for_one_too_many():
-    for _ in zip(steps(range(6)), range(3), strict=False):
+def has_enough():
+    for _ in enumerate(islice(passed_on(steps(range(6))), 3)):
         pass
+
+
+def takes_as_many_as_there_are():
+    for _ in zip(range(3), steps(range(6)), strict=False):
+        pass
+
+
+def lists():
+    list(islice(steps(range(6)), 3))
+
+
+def looks_for_one():
+    assert any(number == 2 for number in steps(range(6)))
+
+
+def asks_itself():
+    kept = steps(range(6))
+    for _ in range(3):
+        next(kept)
+
+
+def unpacks():
+    first, *rest = islice(steps(range(6)), 3)
+    assert [first, *rest] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("loop", [fails_in_the_body, fails_in_a_call, fails_in_a_with])
@@ -478,7 +503,13 @@ def test_a_round_that_an_exception_ended_is_no_complete_step(loop):
     assert spans.closed == [("train", 1), ("train", 2), ("train", 3), ("train", None)]
 
 
-@pytest.mark.parametrize("loop", [breaks, returns, keeps_the_iterator, breaks_and_fails, asks_for_one_too_many])
+LEFT = [
+    *(breaks, returns, keeps_the_iterator, breaks_and_fails, has_enough, takes_as_many_as_there_are),
+    *(lists, looks_for_one, asks_itself, unpacks),
+]
+
+
+@pytest.mark.parametrize("loop", LEFT)
 def test_the_last_round_of_a_loop_that_was_left_on_purpose_is_a_step(loop):
     clock, _ = clock_with_spans()
     set_current(clock)
