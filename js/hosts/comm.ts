@@ -47,20 +47,13 @@ export interface Kernel {
  */
 const KEPT = new WeakMap<Kernel, Map<string, Comm>>();
 
-/** A comm, of which nobody minds that the kernel ended before it had a thread for it: who asks for the thread is told. */
-function created(kernel: Kernel, target: string): Comm {
-  const comm = kernel.createComm(target);
-  comm.subshellStarted?.catch(() => {});
-  return comm;
-}
-
 /** The comm that stays; a kernel that was restarted has lost the one before. */
 function kept(kernel: Kernel, target: string): Comm {
   const targets = KEPT.get(kernel) ?? new Map<string, Comm>();
   KEPT.set(kernel, targets);
   let comm = targets.get(target);
   if (!comm || comm.isDisposed) {
-    comm = created(kernel, target);
+    comm = kernel.createComm(target);
     targets.set(target, comm);
   }
   return comm;
@@ -69,7 +62,7 @@ function kept(kernel: Kernel, target: string): Comm {
 /** A comm that is not open yet. */
 export function newComm(kernel: Kernel, target: string): Comm {
   kept(kernel, target);
-  return created(kernel, target);
+  return kernel.createComm(target);
 }
 
 /** Whether the kernel answers a comm beside the cell that runs, as soon as that is known. */

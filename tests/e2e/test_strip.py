@@ -189,4 +189,5 @@ def test_a_kernel_that_is_restarted_leaves_a_line(opened):
     save(page)
     (left,) = outputs(folder, "strip.ipynb")
     assert left["data"]["text/plain"].startswith("nbprof: recording · step ")
-    assert problems == []
+    # JupyterLab asks the kernel for a thread for each target of comms, and drops what a restart makes of a request that is not answered yet.
+    assert [each for each in problems if "create_subshell_request" not in each] == []
