@@ -518,6 +518,7 @@ RULES = {
     "straggler": [
         ({"evidence": Evidence(straggler=Straggler("rank 3", 1.0, 9, 10, ""))}, True),
         ({"evidence": Evidence(straggler=Straggler("rank 3", 0.9, 9, 10, ""))}, False),
+        ({"evidence": Evidence(straggler=Straggler("rank 3", 1.0, 9, 10, "", waited_for=False))}, True),
     ],
     "uneven_workers": [
         ({"parts": {"device_compute": 60.0, "device_collectives": 9.0}, "evidence": Evidence(spread=Spread("host-a:1", 63.1, 60.0, 8))}, True),

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from nbprof.analysis.advice import evidence
 from nbprof.analysis.pods import clocks, collectives, memory, outliers, stragglers
 from nbprof.analysis.pods.chance import deviation, of_others, tail
 from nbprof.analysis.pods.compare import compare
@@ -15,6 +16,7 @@ from nbprof.analysis.pods.own_time import OwnTime, own_time
 from nbprof.analysis.pods.sums import COLUMNS, MOST, OTHERS, a_step, by_host
 from nbprof.profiles.load import load
 from nbprof.schema.frames import empty
+from nbprof.tools.pods import findings
 from tests.support import pods
 from tests.support.kineto import Kineto, profile
 
@@ -284,6 +286,12 @@ def test_hosts_that_do_not_communicate_are_compared_by_whole_steps():
     assert rows[rows["straggler"]]["host"].tolist() == ["rank 2"]
     assert rows["cause"].iloc[0] == "input"
     assert rows["cost_ms"].isna().all()
+    found = evidence.straggler(rows)
+    assert found is not None
+    assert not found.waited_for
+    said = findings._straggler(rows.iloc[0].to_dict(), several=False, measured=10.0)
+    assert "whether the others wait for it is unknown" in said
+    assert "holds the others up" not in said
     then = frames["what_if"].set_index("what")
     assert then.loc["network_free", "reason"].startswith("No communication was recorded")
     # It may be that nobody waits for it.

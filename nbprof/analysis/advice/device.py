@@ -278,11 +278,17 @@ def _straggler(facts: Facts, limit: Threshold) -> Found | None:
     found = facts.evidence.straggler
     if found is None or 100 * found.saved_ms < limit["least"] * facts.mean["step_time"]:
         return None
+    fix = f"+p.rank({found.host!r})  # the profile of that rank alone"
+    if not found.waited_for:
+        text = (
+            f"**{found.host}** is the slowest in **{found.slowest_in:,} of {found.steps:,}** steps, **{found.saved_ms:.2f} ms** behind the "
+            "median. No communication was recorded, so whether the others wait for it is unknown."
+        )
+        return Found(f"{text} {found.why}".rstrip(), facts.level(found.saved_ms), fix=fix)
     text = (
         f"The others wait for **{found.host}**, the slowest in **{found.slowest_in:,} of {found.steps:,}** steps: as fast as the median of "
         f"them it would shorten a step by **{found.saved_ms:.2f} ms**."
     )
-    fix = f"+p.rank({found.host!r})  # the profile of that rank alone"
     return Found(f"{text} {found.why}".rstrip(), facts.level(found.saved_ms), found.saved_ms, fix)
 
 

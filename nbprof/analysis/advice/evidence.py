@@ -21,6 +21,7 @@ from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.memory.modules import Named
+from nbprof.analysis.pods.own_time import COLLECTIVES
 from nbprof.analysis.steps.periodic import Periodic
 from nbprof.analysis.steps.steps import COPIED, counted, waiting_percent
 from nbprof.analysis.sweep import covered_before, flatten
@@ -86,13 +87,17 @@ class Spread:
 
 @dataclass(frozen=True)
 class Straggler:
-    """The rank that the others wait for: which, what it costs a step in ms, in how many of how many steps it is the slowest, and why."""
+    """A rank that is slower than the others: which, what it costs a step in ms, in how many of how many steps it is the slowest, and why.
+
+    `waited_for`: whether the others were seen to wait for it, as ranks do that communicate.
+    """
 
     host: str
     saved_ms: float
     slowest_in: int
     steps: int
     why: str
+    waited_for: bool = True
 
 
 @dataclass(frozen=True)
@@ -390,7 +395,8 @@ def straggler(found: pd.DataFrame) -> Straggler | None:
     if not len(known):
         return None
     row = known.iloc[int(known["saved_ms"].to_numpy(np.float64).argmax())]
-    return Straggler(str(row["host"]), float(row["saved_ms"]), int(row["slowest_in"]), int(row["steps"]), str(row["why"] or ""))
+    waited_for = str(row["by"]) == COLLECTIVES
+    return Straggler(str(row["host"]), float(row["saved_ms"]), int(row["slowest_in"]), int(row["steps"]), str(row["why"] or ""), waited_for)
 
 
 def spread(pods: pd.DataFrame) -> Spread | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from nbprof.analysis.pods.own_time import COLLECTIVES
 from nbprof.display import wording
 from nbprof.tools.tables import table
 
@@ -88,6 +89,11 @@ def _straggler(row: dict[Any, Any], several: bool, measured: float | None) -> st
         pauses = "one step" if row["pauses"] == 1 else f"{row['pauses']:,} steps"
         most = f"**{wording.number(row['worst_ms'], 2)} ms**"
         said = f"**{name}** pauses in **{pauses}** of {steps}; in step {row['worst_step']} it is {most} behind."
+    elif row["by"] != COLLECTIVES:
+        said = (
+            f"**{name}** is slow: a step takes **{behind}** longer than on the median of the others, and is the longest in "
+            f"{row['slowest_in']:,} of {steps} steps. No communication was recorded, so whether the others wait for it is unknown."
+        )
     else:
         said = (
             f"**{name}** holds the others up: its own part of a step takes **{behind}** longer than on the median of the others, "
@@ -98,7 +104,7 @@ def _straggler(row: dict[Any, Any], several: bool, measured: float | None) -> st
     if (cost := wording.real(row["cost_ms"])) is not None and cost > 0:
         said += f" The others wait {wording.number(cost, 2)} ms a step for it, summed over all."
     saved = wording.real(row["saved_ms"])
-    if saved is not None and measured and 100 * saved / measured >= _LEAST_PERCENT:
+    if row["by"] == COLLECTIVES and saved is not None and measured and 100 * saved / measured >= _LEAST_PERCENT:
         said += f" If it were as fast as they are, a step would take about **{wording.percent(100 * saved / measured)}** less."
     return said
 
