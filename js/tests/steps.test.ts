@@ -2,7 +2,16 @@ import { describe, expect, it } from "vitest";
 import { createStore } from "../lib/store.js";
 import { selectBars, selectedBars } from "../views/brush.js";
 import { anchored, clearest, cutLabels } from "../views/stepchart.js";
-import { axisLimit, bars, breakdown, leftOutNote, rangeText, selectedRows, statistics } from "../views/stepstats.js";
+import {
+  axisLimit,
+  axisTop,
+  bars,
+  breakdown,
+  leftOutNote,
+  rangeText,
+  selectedRows,
+  statistics,
+} from "../views/stepstats.js";
 import { tableOf } from "./columns.js";
 import { sample } from "./sample.js";
 import python from "./sums.json" with { type: "json" };
@@ -140,6 +149,8 @@ describe("bars", () => {
   it("cut the axis only for a step over 4× the median", () => {
     expect(axisLimit([5, 6, 7, 19])).toBe(19);
     expect(axisLimit([5, 6, 7, 100])).toBe(7);
+    expect(axisTop([5, 6, 7, 100])).toBe(8);
+    expect(axisTop([0.2, 0.30000000000000004])).toBeGreaterThanOrEqual(0.30000000000000004);
     expect(axisLimit([100, 6])).toBe(6);
     expect(axisLimit([900, 5, 6, 7, 5, 23, 6])).toBe(23);
     expect(axisLimit([])).toBe(0);

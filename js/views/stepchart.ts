@@ -4,11 +4,11 @@ import { boxOf, clear, h, handled, listen, modified, s, shareAt } from "../lib/d
 import { num } from "../lib/format.js";
 import { categoryRows, hoverCard, link } from "../lib/parts.js";
 import { CATEGORIES } from "../lib/payload.js";
-import { niceMax, tickDigits, ticks } from "../lib/scale.js";
+import { tickDigits, ticks } from "../lib/scale.js";
 import type { ViewContext } from "../lib/view.js";
 import { brush, selectBars, selectedBars } from "./brush.js";
 import { stepsHint } from "./jump.js";
-import { axisLimit, type Bar, bars as makeBars, rangeText, selectedRows, statistics } from "./stepstats.js";
+import { axisTop, type Bar, bars as makeBars, rangeText, selectedRows, statistics } from "./stepstats.js";
 
 const HEIGHT = 168;
 const WAIT_HEIGHT = 44;
@@ -138,7 +138,7 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     const width = Math.max(120, plot.clientWidth || context.width() * 0.6);
     const bars = makeBars(steps, Math.min(MOST, Math.floor(width / PITCH)));
     const times = bars.map((bar) => bar.time_ms);
-    const max = niceMax(axisLimit(times));
+    const max = axisTop(times);
     frame = { bars, max };
     for (const element of [lines, marks, cuts, waitMarks, numbers, left]) clear(element);
     left.append(ticksColumn(max, HEIGHT, 5));

@@ -2,6 +2,7 @@
 
 import { num } from "../lib/format.js";
 import { CATEGORIES, type CategoryKey, type NumberArray, type Steps } from "../lib/payload.js";
+import { niceMax } from "../lib/scale.js";
 import type { Selection } from "../lib/store.js";
 
 export interface Statistics {
@@ -147,4 +148,10 @@ export function axisLimit(times: readonly number[]): number {
 /** "steps 508–515", "step 508". */
 export function rangeText(first: number, last: number, noun = "step"): string {
   return first === last ? `${noun} ${first}` : `${noun}s ${first}–${last}`;
+}
+
+/** The value at the top of the axis: a round number, but none below the limit by the last bits of a float, which cut no bar. */
+export function axisTop(times: readonly number[]): number {
+  const limit = axisLimit(times);
+  return Math.max(limit, niceMax(limit));
 }
