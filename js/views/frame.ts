@@ -44,8 +44,9 @@ export function noticeLine(notice: Notice): HTMLElement {
 
 /** The words for a report that is read with no kernel. */
 export function savedNotice({ meta }: Payload): Notice {
-  const when = meta.created ? ` on ${meta.created.slice(0, 16)}` : "";
-  const text = `saved from ${meta.label}${when}. Every tab works without a kernel.`;
+  // When it was saved is not known here: `created` is when the run was recorded.
+  const when = meta.created ? `, recorded ${meta.created.slice(0, 16)}` : "";
+  const text = `${meta.label}${when}. Every tab works without a kernel.`;
   return { kind: "static", title: "Static report:", text };
 }
 

@@ -86,8 +86,9 @@ def kernel(full: str) -> str:
 
 def _code(full: str, shown: str) -> str:
     whole = f" title='{text(full[:300])}'" if shown != full else ""
-    # Notebooks draw <code> as a grey box; this is of fixed width everywhere by itself.
-    return f"<samp{whole}>{text(shown)}</samp>"
+    # Notebooks draw <code> as a grey box; this is of fixed width everywhere by itself. Wrapped where the page is narrow, as on paper: the
+    # figures behind the name would be off the page otherwise.
+    return f"<samp style='overflow-wrap:anywhere'{whole}>{text(shown)}</samp>"
 
 
 def picture(png: bytes, alt: str, width: int = 700) -> str:

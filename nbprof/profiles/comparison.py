@@ -73,9 +73,12 @@ def compare(
     given = [before, after, *others]
     if len(given) > MOST_RUNS:
         raise NbprofError(f"a comparison takes at most {MOST_RUNS} runs, not {len(given)}; compare the ones that matter")
-    return Comparison(
-        [each if isinstance(each, Profile) else read(each, progress=progress, storage_options=storage_options) for each in given]
-    )
+    try:
+        profiles = [each if isinstance(each, Profile) else read(each, progress=progress, storage_options=storage_options) for each in given]
+    except NbprofError as error:
+        # As `load` does: the sentence says it all.
+        raise error.with_traceback(None) from None
+    return Comparison(profiles)
 
 
 class Comparison:

@@ -138,7 +138,8 @@ def facts(
         ("Framework", overview["framework"] or "–"),
     ]
     if capture is not None:
-        out.append(("Captured", f"{capture.started[:19].replace('T', ' ')}, {capture.elapsed_s:.1f} s"))
+        # How long it took is in the header, as the trace draws it; the clock of the capture begins and ends elsewhere.
+        out.append(("Captured", capture.started[:19].replace("T", " ")))
     else:
         if started := overview["environment"]["start_time"]:
             out.append(("Recorded", str(started)[:19].replace("T", " ") + " UTC"))

@@ -293,8 +293,30 @@ def test_on_paper_what_can_be_clicked_is_left_out(page, report):
     open_page(page, report[1])
     page.emulate_media(media="print")
     assert page.get_by_role("tab").or_(page.get_by_role("button", name="keys")).count() == 0
-    assert page.locator(".stepchart .plot").first.evaluate("element => getComputedStyle(element).breakInside") == "avoid"
+    # The bars and, outside of the plot, the numbers of their steps.
+    chart = page.locator(".stepchart").first
+    assert chart.locator(".axp").count() == 1
+    assert chart.evaluate("element => getComputedStyle(element).breakInside") == "avoid"
     assert page.get_by_role("heading", name="Where a step goes").first.is_visible()
+
+
+def test_on_paper_no_code_is_cut(page, tmp_path):
+    path = profile(tmp_path, gpu_run()).save(tmp_path / "report.html")
+    open_page(page, path, width=420, height=900)
+    code = page.locator(".fix pre")
+    assert any(code.evaluate_all("all => all.map(one => one.scrollWidth > one.clientWidth)")), "on a screen it scrolls"
+    page.emulate_media(media="print")
+    assert not any(code.evaluate_all("all => all.map(one => one.scrollWidth > one.clientWidth)"))
+
+
+def test_without_scripts_the_figures_behind_a_long_name_are_on_the_page(browser, tmp_path):
+    p = load("tests/data/xspace/tf_slow.xplane.pb")
+    with closing(browser.new_context(viewport={"width": 420, "height": 900}, java_script_enabled=False)) as context:
+        page = context.new_page()
+        page.goto(p.save(tmp_path / "report.html").as_uri())
+        edges = page.locator("table").filter(has=page.locator("samp")).locator("tr > :last-child").all()
+        assert edges
+        assert max(box["x"] + box["width"] for edge in edges if (box := edge.bounding_box())) <= 420
 
 
 def test_keys_switch_tabs_only_inside_the_dashboard(page, report):

@@ -25,6 +25,12 @@ def mended():
     return nbprof.compare(DATA / "tf_slow.xplane.pb", DATA / "tf_mended.xplane.pb")
 
 
+def test_a_run_that_is_not_there_is_told_without_how_nbprof_reads(tmp_path):
+    with pytest.raises(NbprofError, match="no such file") as told:
+        nbprof.compare(tmp_path / "before", tmp_path / "after")
+    assert [frame.name for frame in told.traceback][1:] == ["compare"]
+
+
 def test_the_mended_run_is_faster(mended):
     assert mended.verdict["verdict"][0] == "real"
     assert "× faster: a step takes" in mended.verdict["headline"][0]

@@ -170,7 +170,11 @@ def test_the_page_is_one_document_that_may_ask_for_nothing(built):
     assert not re.search(r"(?:src|href)=[\"'](?!data:)", page)
     assert "http:" not in page
     assert "https:" not in page
-    assert payload_of(read.scripts[0])["meta"]["notice"]["kind"] == "static"
+    notice = payload_of(read.scripts[0])["meta"]["notice"]
+    assert notice["kind"] == "static"
+    # The time is that of the recording; when the report was saved is another.
+    assert made["meta"]["created"]
+    assert notice["text"].startswith(f"{made['meta']['label']}, recorded {made['meta']['created'][:16]}.")
     assert made["meta"]["notice"] is None
 
 

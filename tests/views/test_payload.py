@@ -495,6 +495,22 @@ def test_a_profile_of_jax_is_told_of_jaxs_own_markers():
     assert "model.fit" not in told["text"]
 
 
+def test_a_cell_of_pytorch_is_told_of_optimizers():
+    run = fake.run(steps=0)
+    run.capture, run.first_answer["framework"] = capture(), "PyTorch 2.13.0"
+    told = steps.no_steps(run)
+    assert "model.fit" not in told["text"]
+    assert "torch.optim" in told["text"]
+    assert "nbprof.steps(loader)" in told["code"]
+    assert "prof.step()" not in told["code"], "a cell that nbprof records has no prof"
+
+
+def test_the_length_of_a_recording_is_told_once():
+    run = fake.run()
+    told = dict(facts(run.source, capture(), run.overview, run.devices, ["host"]))
+    assert told["Captured"] == "2026-11-21 14:02:31"
+
+
 def test_versions_are_told_once():
     facts = {"environment": {"versions": {"TensorFlow": "2.21.0", "CUDA": "12.4"}}, "run_facts": [("Framework", "TensorFlow 2.21.0")]}
     assert overview._facts(facts)[-1] == ["Versions", "CUDA 12.4"]

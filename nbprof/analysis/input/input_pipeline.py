@@ -387,7 +387,7 @@ def _next_step(place: str, whole: float, enqueue: float, framework: str) -> str:
     if whole > enqueue:
         return "See below which input work takes time, and what helps."
     loader = {"PyTorch": "a torch.utils.data.DataLoader", "JAX": "grain, tf.data or a prefetching thread"}.get(framework, "tf.data")
-    reads = f"Data loaded through {loader} is read ahead and shown here."
+    reads = f"The work of {loader} would be shown here."
     if whole:
         ahead = _COPY_AHEAD.get(framework, "tf.data.experimental.prefetch_to_device lets them overlap device compute.")
         return f"Only copies to the device were recorded as input work. {ahead} {reads}"

@@ -170,8 +170,8 @@ def document(packed: bytes, static: str, *, title: str, version: str, tabs: Coll
 
 
 def _static_notice(meta: dict[str, Any]) -> dict[str, str]:
-    when = f" on {meta['created']}" if meta["created"] else ""
-    text = f"saved from {meta['label']}{when}. Every tab works without a kernel."
+    when = f", recorded {meta['created'][:16]}" if meta["created"] else ""
+    text = f"{meta['label']}{when}. Every tab works without a kernel."
     return {"kind": "static", "title": "Static report:", "text": text}
 
 

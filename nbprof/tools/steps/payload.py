@@ -30,6 +30,12 @@ NO_TORCH_STEPS = {
     "        train_step(batch)\n        prof.step()",
 }
 
+NO_TORCH_CELL_STEPS = {
+    "title": "No steps found, so step time is unknown.",
+    "text": "No step of an optimizer of torch.optim was recorded. A loop without one needs one line:",
+    "code": "for batch in nbprof.steps(loader):\n    train_step(batch)",
+}
+
 NO_JAX_STEPS = {
     "title": "No steps found, so step time is unknown.",
     "text": "JAX does not mark steps automatically. The loop needs one line:",
@@ -49,8 +55,10 @@ def no_steps(run: Run) -> dict[str, str]:
         return plain
     if by_jax(run):
         return dict(NO_JAX_STEPS)
-    # A cell recorded by nbprof itself has no `prof`.
-    return dict(NO_TORCH_STEPS if by_torch(run) and run.capture is None else NO_STEPS)
+    if by_torch(run):
+        # What nbprof itself recorded has no `prof`.
+        return dict(NO_TORCH_STEPS if run.capture is None else NO_TORCH_CELL_STEPS)
+    return dict(NO_STEPS)
 
 
 def payload(run: Run) -> dict[str, Any]:
