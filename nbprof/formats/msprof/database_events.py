@@ -328,7 +328,7 @@ class _Made:
         ident, lane, time = starts
         work = [np.concatenate([part[i] for part in self.work] or [np.zeros(0, np.int64)]) for i in range(3)]
         for (ids, lanes, times), others, end in (((ident, lane, time), work[0], False), (tuple(work), ident, True)):
-            on = among(ids, others) & (ids != NONE)
+            on = among(ids, others[others != NONE]) & (ids != NONE)
             self.events.arrows(category, ids[on], lanes[on], times[on], end=end)
 
     def program(self) -> None:
