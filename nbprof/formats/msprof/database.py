@@ -169,6 +169,26 @@ class Database:
         return out | ({"DeviceInfo": devices} if devices else {})
 
     @cached_property
+    def task_infos(self) -> Int64s:
+        """The row of each task in COMPUTE_TASK_INFO, -1 where it has none."""
+        return first_of(self.read("COMPUTE_TASK_INFO", "globalTaskId")["globalTaskId"], self.read("TASK", TASK)["globalTaskId"])
+
+    @cached_property
+    def task_names(self) -> Int64s:
+        """What each task is called, as the id of a text: an operator, a part of a collective, else its type."""
+        task = self.read("TASK", TASK)
+        schedule = self.read("COMMUNICATION_SCHEDULE_TASK_INFO", "name globalTaskId")
+        info = self.read("COMPUTE_TASK_INFO", "name")
+        parts = self.read("COMMUNICATION_TASK_INFO", "name globalTaskId timestampNs")
+        out = task["taskType"].copy()
+        for rows, found in ((first_of(schedule["globalTaskId"], task["globalTaskId"]), schedule), (self.task_infos, info)):
+            out = np.where(rows >= 0, taken(found["name"], rows), out)
+        row, _ = row_of(task, parts["globalTaskId"], parts["timestampNs"])
+        there = row >= 0
+        out[row[there]] = parts["name"][there]
+        return out
+
+    @cached_property
     def device(self) -> int:
         """The only device of the recording, -1 where it has several or states none."""
         found = {int(i) for table in ("RANK_DEVICE_MAP", "TASK") for i in used_of(self.read(table, "deviceId")["deviceId"])[0] if i >= 0}
