@@ -31,12 +31,12 @@ _COUNTED = re.compile(r"_\d+\Z")
 # Nodes that are no op: inputs and constants of the graph, and the choice of one output of several.
 _NO_OP = re.compile(r"(?:primals|tangents|arg\d+|s\d+|getitem|\w+_rng_state|_tensor_constant\d+|_frozen_param\d+)\Z")
 # A node that a pass of inductor puts in is named by its overload as well: `add_tensor` is aten.add.Tensor.
-_OVERLOAD = re.compile(r"(\w+?)_(?:default|tensor|scalar|tensor_scalar|tensor_tensor|int|self|dim|dim_int_list|correction)\Z")
+_OVERLOAD = re.compile(r"(\w+?)_(?:default|tensor|scalar|tensor_scalar|tensor_tensor|int|self|dims?|dim_int_list|correction)\Z")
 # Ops that are themselves named as if by an overload.
 _ALIKE = re.compile(
     r"(?:scalar|hash|quantize_per|_choose_qparams_per|_make_per_(?:tensor|channel)_quantized|_?nested_(?:from|to)_padded|to_padded|"
     r"_reshape_from|_shape_as|sparse_(?:coo|csr|csc|bsr|bsc|compressed))_tensor\Z|_(?:functional_)?assert_scalar\Z|"
-    r"(?:take_along|unique|norm_except|_add_batch|_remove_batch|sparse|dense)_dim\Z"
+    r"\w+_with_dims\Z|(?:take_along|unique|norm_except|_add_batch|_remove_batch|sparse|dense)_dim\Z"
 )
 
 
