@@ -413,10 +413,10 @@ def test_packets_and_fields_of_any_other_kind_are_counted() -> None:
     text = said(read(out.bytes()))
     assert "Packets that are not read: others (field 132) 1." in text
     assert "Fields of events beside their annotations (stacks of calls, log messages, Chrome's own), not read: 3." in text
-    for what in ("Annotations", "Ends of arrows"):
-        assert f"{what} of what is no slice (samples of counters, events that were left out), not shown: 1." in text
+    for what in ("Annotations of", "Arrow ends at"):
+        assert f"{what} events other than slices (counter samples, omitted events), not shown: 1." in text
     assert "The recorder says that 3 packets were too large for its buffer." in text
-    assert "not all writers handed over what they had: the end may be missing." in text
+    assert "its last flush failed: the end may be missing." in text
 
 
 def test_what_is_left_out_of_the_packets_of_gpus_is_said() -> None:
@@ -432,7 +432,7 @@ def test_what_is_left_out_of_the_packets_of_gpus_is_said() -> None:
     trace = read(out.bytes().replace(b"\x0a\x04abcd", b"\x0a\x74abcd"))
     assert trace.counters["value"].tolist() == [2000.0]
     assert "2 events left out: samples of GPU counters without a value, or damaged." in said(trace)
-    assert "First samples of GPU counters, not shown as nothing says when the time that they tell of began: 1." in said(trace)
+    assert "First samples of GPU counters, not shown because nothing says when their intervals began: 1." in said(trace)
     assert "Descriptions (of tracks, clocks, interned names) that are damaged, left out: 1." in said(trace)
 
 

@@ -292,7 +292,7 @@ class Events:
         spans = self.fields.spans(EVENT, 4)
         wanted = slice_of[spans[0]] >= 0
         if not wanted.all():
-            self._homeless("Annotations", int((~wanted).sum()))
+            self._homeless("Annotations of", int((~wanted).sum()))
             spans = (spans[0][wanted], spans[1][wanted], spans[2][wanted])
         found, damaged = perfetto_annotations.read(self.buf, spans, self.sequences, self.texts)
         if damaged:
@@ -320,7 +320,7 @@ class Events:
 
     def _homeless(self, what: str, count: int) -> None:
         """Says of what is left out that it belongs to nothing that is drawn."""
-        self.receipt.info(f"{what} of what is no slice (samples of counters, events that were left out), not shown: {count:,}.")
+        self.receipt.info(f"{what} events other than slices (counter samples, omitted events), not shown: {count:,}.")
 
     @staticmethod
     def _arg(out: dict[str, Values], key: str, slice_of: _SliceOf, row: Int32s, kind: int, value: Int64s) -> None:
@@ -367,7 +367,7 @@ class Events:
         event, ident, final = np.concatenate(rows), np.concatenate(idents), np.concatenate(last)
         known = slice_of[event] >= 0
         if not known.all():
-            self._homeless("Ends of arrows", int((~known).sum()))
+            self._homeless("Arrow ends at", int((~known).sum()))
         event, ident, final = event[known], ident[known], final[known]
         if len(event):
             order = np.lexsort((event, final, self.time[event], ident))

@@ -249,7 +249,7 @@ class Gpu:
             builder.counter(lane, names[number], times[:-1], value[turn][1:])
         self.receipt.skip("left out: samples of GPU counters that are not described.", unknown)
         if first:
-            self.receipt.info(f"First samples of GPU counters, not shown as nothing says when the time that they tell of began: {first:,}.")
+            self.receipt.info(f"First samples of GPU counters, not shown because nothing says when their intervals began: {first:,}.")
 
     def _described(self) -> dict[int, str]:
         out: dict[int, str] = {}

@@ -266,7 +266,7 @@ class _File:
             if count > 0:
                 self.receipt.warn(f"{self.label}The recorder says that {count:,} {what}.")
         if whole(said, 15) == _FLUSH_FAILED:
-            self.receipt.warn(f"{self.label}The recorder says that not all writers handed over what they had: the end may be missing.")
+            self.receipt.warn(f"{self.label}The recorder says that its last flush failed: the end may be missing.")
 
 
 def _added(row: np.ndarray, step: Int64s, sequences: Sequences, tracks: Tracks) -> tuple[Int64s, np.ndarray]:
