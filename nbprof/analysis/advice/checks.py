@@ -16,6 +16,7 @@ import pandas as pd
 
 from nbprof.activity.activity import NATIVE, Activity
 from nbprof.core import nesting
+from nbprof.display import wording
 
 INPUT_MODERATE, INPUT_HIGH = 5.0, 20.0
 PART_MODERATE, PART_HIGH = 3.0, 15.0
@@ -155,7 +156,7 @@ def checks(
         if silent_precision and device_ops
         else "Not measured: precision is taken from kernels in steps.",
         "moderate": f"{share} of device compute is 16-bit. If accuracy permits, use more 16-bit compute.",
-        "no": f"{half or 0.0:.1f}% of device compute is 16-bit.",
+        "no": f"{wording.percent(half or 0.0)} of device compute is 16-bit.",
     }[found]
     rows.append(Check("precision", np.nan if half is None else half, found, text, "kernels"))
     for side in ("host", "device"):
@@ -165,7 +166,8 @@ def checks(
     outside = facts.get("outside_compilation_percent")
     if outside is not None:
         found = "moderate" if outside > OUTSIDE_COMPILATION else "no"
-        text = f"{outside:.1f}% of op time on the device is outside XLA-compiled programs{': avoid this' if found == 'moderate' else ''}."
+        avoid = ": avoid this" if found == "moderate" else ""
+        text = f"{wording.percent(outside)} of op time on the device is outside XLA-compiled programs{avoid}."
         rows.append(Check("outside_compilation", outside, found, text, "ops"))
     if serving:
         rows = [row for row in rows if row.check not in _OF_LOOPS]
@@ -217,7 +219,7 @@ _SHOWN_IN = {"output": "trace", "device_collectives": "trace", "kernel_launch": 
 
 def _part(check: str, percent: float, moderate: float, high: float, what: str) -> Check:
     found = level(percent, moderate, high)
-    text = "Not measured in this profile." if found == "unknown" else f"{percent:.1f}% of step time {what}."
+    text = "Not measured in this profile." if found == "unknown" else f"{wording.percent(percent)} of step time {what}."
     return Check(check, percent, found, text, _SHOWN_IN[check])
 
 
@@ -226,7 +228,7 @@ def _eager(side: str, percent: float | None, framework: str, *, ran: bool) -> Ch
         text = f"Which ops of the {side} ran eagerly was not recorded." if ran else f"No ops were recorded on the {side}."
         return Check(f"eager_{side}", np.nan, "unknown", text, "ops")
     found = "moderate" if percent > MUCH_EAGER else "no"
-    text = f"{percent:.1f}% of op time on the {side} ran eagerly, op by op."
+    text = f"{wording.percent(percent)} of op time on the {side} ran eagerly, op by op."
     if found == "moderate":
         if "torch" in framework.lower():
             text += " torch.compile turns many ops into one program."
@@ -311,9 +313,9 @@ def _functions(functions: pd.DataFrame) -> Check:
     worst = functions[functions["expensive_percent"] >= EXPENSIVE_FUNCTION]
     top = float(functions["expensive_percent"].iloc[0])
     if not len(worst):
-        text = f"Calls that are traced or run eagerly take at most {top:.1f}% of any tf.function's time."
+        text = f"Calls that are traced or run eagerly take at most {wording.percent(top)} of any tf.function's time."
         return Check("tf_function", top, "no", text, "trace")
-    named = ", ".join(f"{f} ({p:.1f}%)" for f, p in zip(worst["function"][:3], worst["expensive_percent"][:3], strict=True))
+    named = ", ".join(f"{f} ({wording.percent(p)})" for f, p in zip(worst["function"][:3], worst["expensive_percent"][:3], strict=True))
     more = " and more" if len(worst) > 3 else ""
     text = f"tf.functions traced or run eagerly, with the share of their time: {named}{more}."
     if not (worst["expensive_ms_per_step"] > 0).any():

@@ -80,7 +80,7 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
             return Found(text, level, time, fix, "Launch fewer, larger kernels")
         fix = '-model = Model().to(device)\n+model = torch.compile(Model().to(device), mode="reduce-overhead")  # CUDA graphs'
         return Found(text, level, time, fix, "Launch CUDA graphs instead of single kernels")
-    text = f"**{share:.0f}%** of step time (**{time:.2f} ms**) goes to preparing and launching kernels."
+    text = f"**{share:.0f}%** of step time (**{time:.2f} ms**) goes to preparing and launching kernels while the device is idle."
     if facts.jax:
         fix = "-def train_step(state, batch):\n+@partial(jax.jit, donate_argnums=0)\n+def train_step(state, batch):"
         return Found(text, level, time, fix, "Compile the whole step into one program")

@@ -331,7 +331,7 @@ def _advice(run: Run, row: dict[Any, Any]) -> dict[str, Any]:
 def _no_advice(run: Run) -> str:
     if run.steps.empty:
         return "Without steps, nbprof cannot weigh one cost against another, so it gives no advice."
-    return "Nothing found: no rule has evidence of a gain in this run."
+    return "No recommendations: no rule found a measurable gain in this run."
 
 
 _TOP = ("rank", "op", "type", "ms_per_step", "percent", "cumulative_percent")
