@@ -64,7 +64,7 @@ def sentences(run: Run) -> list[str]:
         said.append(f"{len(slow) - _MOST_TOLD:,} more hold the others up; they are in the table below.")
     if slow.empty:
         said.append("Nobody holds the others up: no one's own part of a step is longer by more than 1%, other than by chance.")
-    return [*said, *_what_if(frames.what_if), *_missing(run)]
+    return [*said, *_what_if(frames.what_if, frames.collectives), *_missing(run)]
 
 
 def _missing(run: Run) -> list[str]:
@@ -109,7 +109,7 @@ def _straggler(row: dict[Any, Any], several: bool, measured: float | None) -> st
     return said
 
 
-def _what_if(rows: pd.DataFrame) -> list[str]:
+def _what_if(rows: pd.DataFrame, groups: pd.DataFrame) -> list[str]:
     """What a slow group and the network cost, where that is known and more than 1% of a step."""
     said = []
     for row in rows.to_dict("records"):
@@ -118,10 +118,17 @@ def _what_if(rows: pd.DataFrame) -> list[str]:
             continue
         gain = f"{row['how']} **{wording.percent(percent)}** less ({wording.number(row['step_time_ms'], 2)} ms)"
         if row["what"] == "slow_group":
-            which = wording.one_line(row["which"])
             said.append(
-                f"Collectives among ranks **{which}** take longer than those of like groups: with a usual link a step would take {gain}."
+                f"Collectives {_group(row['which'], groups)} take longer than those of like groups: with a usual link a step would "
+                f"take {gain}."
             )
         elif row["what"] == "network_free":
             said.append(f"If communication took no time, a step would take {gain}.")
     return said
+
+
+def _group(members: str, groups: pd.DataFrame) -> str:
+    """Of whom collectives are: by the program's word for the group, too, where that is the only one for these ranks."""
+    ranks = wording.one_line(members)
+    words = set(groups.loc[groups["slow"].astype(bool) & (groups["members"] == members), "description"]) - {""}
+    return f"of **{wording.one_line(words.pop())}** (ranks {ranks})" if len(words) == 1 else f"among ranks **{ranks}**"
