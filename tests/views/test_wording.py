@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbprof.display import wording
+from nbprof.tools.common import figure
 
 
 def test_a_text_is_cut_only_where_it_has_no_room() -> None:
@@ -27,3 +28,8 @@ def test_microseconds_are_in_the_unit_that_suits_them() -> None:
 
 def test_how_often_something_happens() -> None:
     assert [wording.times(count) for count in (0.97, 3, 1234)] == ["once", "3 times", "1,234 times"]
+
+
+def test_a_long_time_in_a_card_is_in_seconds() -> None:
+    shown = [figure("time", "Time", ms, "ms", 1, "") for ms in (9_999.9, 315_117.9, None)]
+    assert [(one["value"], one["unit"], one["digits"]) for one in shown] == [(9_999.9, "ms", 1), (315.1179, "s", 2), (None, "ms", 1)]
