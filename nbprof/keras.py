@@ -197,13 +197,15 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
 class _Loop:
     """One call of `fit`, `evaluate` or `predict`."""
 
-    def __init__(self, kind: str, callbacks: Any, frames: list[int]) -> None:
+    def __init__(self, kind: str, callbacks: Any, frames: list[FrameType]) -> None:
         self.kind = kind
         self.name = LOOPS[kind]
         self.callbacks = callbacks
         self._of = id(callbacks)
         self._thread = threading.get_ident()
-        self._frames = frames
+        self._frames = [id(frame) for frame in frames]
+        # Where those around the function that calls the callbacks are as long as that runs; Keras' own handle what leaves it.
+        self._at = {id(frame): frame.f_lasti for frame in frames[2:] if not str(frame.f_globals.get("__name__")).startswith("keras.")}
 
     @classmethod
     def around(cls, kind: str, frame: FrameType | None) -> _Loop:
@@ -213,7 +215,7 @@ class _Loop:
             callbacks = None
         frames = []
         while frame is not None:
-            frames.append(id(frame))
+            frames.append(frame)
             frame = frame.f_back
         return cls(kind, callbacks, frames)
 
@@ -221,15 +223,26 @@ class _Loop:
         """Whether this loop is still running, around `inner`: the function that called its callbacks is among the callers."""
         return self._thread != inner._thread or (len(self._frames) > 1 and self._frames[1] in inner._frames)
 
+    def left_by(self, error: BaseException) -> bool:
+        """Whether an exception came out of the call of the loop; one of later may have ended the cell."""
+        at = []
+        trace = error.__traceback__
+        while trace is not None:
+            at.append((id(trace.tb_frame), trace.tb_lasti))
+            trace = trace.tb_next
+        known = [(frame, last) for frame, last in at if frame in self._at]
+        return bool(known) and all(self._at[frame] == last for frame, last in known)
+
     def is_of(self, kind: str, frame: FrameType | None) -> bool:
         """Whether it is this loop that tells of its end."""
         return kind == self.kind and frame is not None and id(frame.f_locals.get("self")) == self._of
 
 
-def _left(reference: weakref.ref[Callback]) -> None:
+def _left(reference: weakref.ref[Callback], error: BaseException | None = None) -> None:
     callback = reference()
     if callback is not None and callback._running is not None:
-        callback.close(LeftEarlyError(callback._running.name))
+        loop = callback._running
+        callback.close(error if error is not None and loop.left_by(error) else LeftEarlyError(loop.name))
 
 
 def _after_cell(callback: Callback) -> None:
@@ -239,9 +252,9 @@ def _after_cell(callback: Callback) -> None:
         return
     reference = weakref.ref(callback)
 
-    def ended(*_: Any) -> None:
+    def ended(result: Any = None) -> None:
         with contextlib.suppress(ValueError):
             shell.events.unregister("post_run_cell", ended)
-        _left(reference)
+        _left(reference, getattr(result, "error_in_exec", None))
 
     shell.events.register("post_run_cell", ended)

@@ -8,6 +8,9 @@ export type Maybe = number | null | undefined;
 
 export const MISSING = "–";
 
+/** From here on a person says seconds. */
+const LONGEST_MS = 10_000;
+
 const formats = new Map<number, Intl.NumberFormat>();
 
 function fixed(value: number, digits: number): string {
@@ -48,14 +51,22 @@ export function count(value: Maybe): string {
   return num(value, 0);
 }
 
-/** With its unit: "6.20 ms". In a column whose head states the unit use `num(v, 2)`. */
-export function ms(value: Maybe, digits = 2): string {
-  return known(value) ? `${num(value, digits)} ms` : MISSING;
+/** The unit in which a person says a time in ms, and how many ms it has. */
+export function timeUnit(value: Maybe): { unit: "ms" | "s"; size: number } {
+  return known(value) && Math.abs(value) >= LONGEST_MS ? { unit: "s", size: 1000 } : { unit: "ms", size: 1 };
 }
 
-/** With its unit: "306.6 µs". */
+/** With its unit: "6.20 ms", from 10 s on "12.35 s". In a column whose head states the unit use `num(v, 2)`. */
+export function ms(value: Maybe, digits = 2): string {
+  if (!known(value)) return MISSING;
+  const { unit, size } = timeUnit(value);
+  return `${num(value / size, size > 1 ? 2 : digits)} ${unit}`;
+}
+
+/** With its unit: "306.6 µs", from a ms on "1.25 ms". */
 export function us(value: Maybe, digits = 1): string {
-  return known(value) ? `${num(value, digits)} µs` : MISSING;
+  if (!known(value)) return MISSING;
+  return Math.abs(value) < 1000 ? `${num(value, digits)} µs` : ms(value / 1000);
 }
 
 /** With its sign, no space before it: "61.0%". The value is 0…100. */

@@ -268,15 +268,17 @@ export interface Input {
   /** Self time of all input ops. */
   total_ms: number;
   per_step_ms: number | null;
-  /** Self time as recorded; `per_step_ms` and `percent` are scaled where part of the step is enqueuing. */
+  /** Self time as recorded, null where not known; `per_step_ms` and `percent` are scaled where part of the step is enqueuing. */
   categories: {
     key: string;
     label: string;
-    time_ms: number;
-    percent: number;
+    time_ms: number | null;
+    percent: number | null;
     advice: string;
     per_step_ms: number | null;
   }[];
+  /** Why the times of some are not known. Reports of 0.2 and before lack it. */
+  missing?: string[];
   /** How much of the steps is input, and what to do next. */
   statement: string;
   next_step: string;

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Hlo } from "../lib/payload-hlo.js";
 import { NO_HLO } from "../lib/payload-hlo.js";
+import { type Box, besides, slanted, textBox } from "../views/hlo/labels.js";
 import {
   axes,
   choices,
@@ -147,5 +148,40 @@ describe("what is said of an op", () => {
   it("lists programs by time", () => {
     expect(choices(hlo, "program")).toEqual(["jit_step(8)", "jit_eval(9)"]);
     expect(choices(hlo, "bound_by")).toEqual(["HBM", "Compute", ""]);
+  });
+});
+
+describe("labels of the roofline", () => {
+  const plot = { width: 400, height: 200 };
+  const overlap = (a: Box, b: Box): boolean =>
+    a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+
+  it("stand right of the mark where that is free", () => {
+    expect(besides({ x: 100, y: 100 }, 70, plot, [], [])).toEqual({ x: 111, y: 103 });
+  });
+
+  it("give way to bubbles, texts and the edge", () => {
+    const point = { x: 150, y: 100, radius: 20 };
+    const free = besides({ x: 100, y: 100 }, 70, plot, [], [point]);
+    const box = textBox(free.x, free.y, 70);
+    expect(box.right < 130 || box.bottom < 80 || box.top > 120).toBe(true);
+    const other = textBox(111, 103, 70);
+    const second = besides({ x: 104, y: 102 }, 70, plot, [other], []);
+    expect(overlap(textBox(second.x, second.y, 70), other)).toBe(false);
+    const edge = besides({ x: 390, y: 195 }, 70, plot, [], []);
+    expect(textBox(edge.x, edge.y, 70)).toMatchObject({ right: 379 });
+  });
+
+  it("rather cover a bubble than a text where nothing is free", () => {
+    const text = { left: 0, top: 0, right: 400, bottom: 110 };
+    const crowd = Array.from({ length: 400 }, (_, i) => ({ x: i, y: 150, radius: 60 }));
+    const at = besides({ x: 200, y: 100 }, 70, plot, [text], crowd);
+    expect(overlap(textBox(at.x, at.y, 70), text)).toBe(false);
+  });
+
+  it("know the letters of a slanted text", () => {
+    const boxes = slanted(0, 200, -Math.PI / 4, 8, -5, 80);
+    expect(boxes).toHaveLength(10);
+    expect(boxes.every((box) => box.right - box.left < 20)).toBe(true);
   });
 });

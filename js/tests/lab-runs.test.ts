@@ -78,6 +78,11 @@ describe("a run", () => {
     expect([failed.rest, failed.wrong]).toEqual(["The cell failed: ValueError", true]);
     const interrupted = verdict(run("a", { failed: "cell was interrupted after 2 complete steps" }), false);
     expect(interrupted.rest).toBe("The cell was interrupted after 2 complete steps");
+    const left = verdict(
+      run("a", { failed: "fit was ended by an exception in step 5, after 4 complete steps" }),
+      false,
+    );
+    expect(left.rest).toBe("Fit was ended by an exception in step 5, after 4 complete steps");
     expect(verdict(run("a"), true, "this is a text file.")).toMatchObject({
       rest: "This is a text file.",
       wrong: true,

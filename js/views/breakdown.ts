@@ -2,14 +2,14 @@
 
 import { barOf, type Head, headCell } from "../lib/columns.js";
 import { type Child, h } from "../lib/dom.js";
-import { num } from "../lib/format.js";
+import { ms, num } from "../lib/format.js";
 import { categoryLabel, swatch } from "../lib/parts.js";
 import type { CategoryKey } from "../lib/payload.js";
 import type { Part, Statistics } from "./stepstats.js";
 
 /** A percentage with its bar. */
-export const barCell = (css: string, percent: number, width: number, of = percent): HTMLElement =>
-  barOf(css, num(percent, 1), of, width);
+export const barCell = (css: string, percent: number | null, width: number, of = percent): HTMLElement =>
+  barOf(css, num(percent, 1), of ?? 0, width);
 
 function categoryCell(part: Part): HTMLTableCellElement {
   return h("td", swatch(part.css, part.stats.mean === 0), "\u2002", part.label);
@@ -38,7 +38,7 @@ export function averageBar(parts: readonly Part[], total: Statistics): HTMLEleme
   });
   const first = shown[0];
   const label = first
-    ? `Average step of ${num(total.mean, 2)} ms: ${first.label} ${num(first.percent, 0)}%`
+    ? `Average step of ${ms(total.mean)}: ${first.label} ${num(first.percent, 0)}%`
     : "Average step: no category recorded";
   return h(
     "div.wide",
@@ -46,7 +46,7 @@ export function averageBar(parts: readonly Part[], total: Statistics): HTMLEleme
       "div.stack",
       { role: "img", "aria-label": label },
       ...shown.map((part) =>
-        h("i", { class: part.css, style: width(part), title: `${part.label} ${num(part.stats.mean, 2)} ms` }),
+        h("i", { class: part.css, style: width(part), title: `${part.label} ${ms(part.stats.mean)}` }),
       ),
     ),
     h(
@@ -54,7 +54,7 @@ export function averageBar(parts: readonly Part[], total: Statistics): HTMLEleme
       ...shown.map((part, i) => {
         const room = part.stats.mean / sum;
         if (i < 2 && room > 0.12) {
-          const value = h("span", `${num(part.stats.mean, 2)} ms`);
+          const value = h("span", ms(part.stats.mean));
           return h("span", { style: width(part) }, h("b", part.label), value, h("span", `· ${num(part.percent, 0)}%`));
         }
         // A name without its number only where it fits.

@@ -1,7 +1,7 @@
 /** Step time by step, stacked by category, with the brush strip under it: one chart for Overview and Steps & input. */
 
 import { boxOf, clear, h, handled, listen, modified, s, shareAt } from "../lib/dom.js";
-import { num } from "../lib/format.js";
+import { ms, num } from "../lib/format.js";
 import { categoryRows, hoverCard, link } from "../lib/parts.js";
 import { CATEGORIES } from "../lib/payload.js";
 import { tickDigits, ticks } from "../lib/scale.js";
@@ -211,8 +211,8 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     mean.style.left = `${clearest(tops, plot.clientWidth, mean.offsetWidth, top + 16)}px`;
     svg.setAttribute(
       "aria-label",
-      `${called} time by ${noun}, stacked by category: mean ${num(stats.mean, 2)} ms over ${num(stats.n)} ${noun}s, ` +
-        `${num(stats.min, 2)} to ${num(stats.max, 2)} ms`,
+      `${called} time by ${noun}, stacked by category: mean ${ms(stats.mean)} over ${num(stats.n)} ${noun}s, ` +
+        `${ms(stats.min)} to ${ms(stats.max)}`,
     );
     plot.setAttribute("aria-label", `${called} time chart. Arrow keys move from ${noun} to ${noun}, Shift selects.`);
   }
@@ -247,8 +247,8 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     // Where all are called the same, the number says it all.
     const told = named === String(bar.first) || (steps.prefix !== "" && named?.endsWith(` ${bar.first}`));
     const shown = named && !told ? `${title}, ${named}` : title;
-    card.show(mark, { title: shown, total: `${num(bar.time_ms, 2)} ms`, rows });
-    live.textContent = `${shown}: ${num(bar.time_ms, 2)} ms`;
+    card.show(mark, { title: shown, total: ms(bar.time_ms), rows });
+    live.textContent = `${shown}: ${ms(bar.time_ms)}`;
   }
 
   const barAt = (event: MouseEvent): number => {

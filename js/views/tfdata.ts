@@ -1,7 +1,7 @@
 /** The tf.data graph: its layout (pure) and its drawing. Data flows left to right, one column per depth. */
 
 import { boxOf, h, listen, s } from "../lib/dom.js";
-import { num } from "../lib/format.js";
+import { ms, num } from "../lib/format.js";
 import { hoverCard } from "../lib/parts.js";
 import type { Pipeline, TfDataNode } from "../lib/payload.js";
 
@@ -158,7 +158,7 @@ export function drawGraph(
       h("b", node.name),
       h("span", node.note || "\u00a0"),
       h("i", { style: { "--v": `${Math.max(0, Math.min(100, percent)) || 0}%` } }),
-      h("span.v", h("span", `${num(node.self_ms, 2)} ms`), h("span", `${num(percent, 1)}%`)),
+      h("span.v", h("span", ms(node.self_ms)), h("span", `${num(percent, 1)}%`)),
     );
     listen(box, "pointerenter", () =>
       card.show(boxOf(box), {
@@ -166,8 +166,8 @@ export function drawGraph(
         two: true,
         rows: [
           ...(node.note ? [{ label: "Note", value: node.note }] : []),
-          { label: "Excluding inputs", value: `${num(node.self_ms, 2)} ms, ${num(percent, 1)}%` },
-          { label: "Including inputs", value: `${num(node.total_ms, 2)} ms` },
+          { label: "Excluding inputs", value: `${ms(node.self_ms)}, ${num(percent, 1)}%` },
+          { label: "Including inputs", value: ms(node.total_ms) },
           { label: "Calls", value: num(node.calls) },
           { label: "Critical path", value: node.critical ? "yes" : "no" },
         ],

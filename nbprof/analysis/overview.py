@@ -14,6 +14,7 @@ from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.steps import step_count
 from nbprof.analysis.steps.steps import counted, waiting_percent
 from nbprof.analysis.sweep import covered_before, flatten
+from nbprof.display import wording
 
 # Of time without a recorded cause, when the host waits in at least half of it.
 _STALLED = "in {p}% of step time the host waits for the device, which runs nothing"
@@ -364,7 +365,7 @@ def _verdict(
             "bound": None,
             "verdict": "No single bottleneck",
             "verdict_text": f"the largest part, {_label(bound)}, is {top:.0f}% of step time",
-            "verdict_detail": f"Next is {_label(second)} with {shares[second]:.0f}%. A step takes {step:.2f} ms.",
+            "verdict_detail": f"Next is {_label(second)} with {shares[second]:.0f}%. A step takes {wording.millis(step)}.",
             **common,
         }
     word, text, shown, why = _WORDS[bound], _TEXTS[bound], top, _DETAILS[bound]
@@ -392,10 +393,10 @@ def _verdict(
     if bound == "device_compute" and shares[second] >= checks.INPUT_HIGH:
         # It is hardly the bottleneck if so much of the step passes without it.
         why = f"kernels run on the device. Next is {_label(second)} with {shares[second]:.0f}%, in which the device does not compute"
-    detail = f"That is {time:.2f} ms of the {step:.2f} ms per step: {why}."
+    detail = f"That is {wording.millis(time)} of the {wording.millis(step)} per step: {why}."
     if bound not in ("device_compute", "host_compute") and top <= (checks.MOST_UNKNOWN if bound == "other" else checks.MOST_GAIN):
         verb = "wait" if bound == "input" else "time"
-        detail += f" Without this {verb}, a step would take {left:.2f} ms, {step / left:.1f}× faster than now."
+        detail += f" Without this {verb}, a step would take {wording.millis(left)}, {step / left:.1f}× faster than now."
     if bound in ("input", "output") and busy is not None and busy + top > 100 and (activity.devices["kind"] == "TPU").any():
         detail += f" TPU cores run copies and infeed as ops, so they count as busy meanwhile ({busy:.0f}% of step time)."
     return {
@@ -450,7 +451,7 @@ def _evidence(steps: pd.DataFrame, bound: str, dropped: int, recorded: int) -> l
     if longest < recorded:
         told += f" counted of {recorded:,}"
     enough, steady = longest >= 10, longest > 1 and sd <= 0.25 * mean
-    spread_text = f"Step time {'is steady' if steady else 'varies'}: sd {sd:,.2f} ms, {100 * sd / mean:.0f}% of the mean"
+    spread_text = f"Step time {'is steady' if steady else 'varies'}: sd {wording.millis(sd)}, {100 * sd / mean:.0f}% of the mean"
     return [
         (
             largest,

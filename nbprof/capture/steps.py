@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import weakref
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dis import opname
+from dis import get_instructions, opname
 from inspect import CO_GENERATOR
 from types import FrameType, TracebackType
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from nbprof.capture.clock import Marker, Span, StepClock, current
 
@@ -98,39 +99,82 @@ class _Waiting:
 _DROPS = ("POP_", "END_FOR", "DELETE_", "STORE_")
 _YIELDS = ("YIELD_VALUE", "RESUME")
 _ASKS = "FOR_ITER"
+# What a loop's iterator can be closed with and nothing of the person's code has run since the loop.
+_NOTHING_RUNS = ("CACHE", "END_FOR", "EXTENDED_ARG", "LOAD_", "NOP", "POP_", "PRECALL", "PUSH_NULL")
 
 
-def _loop(frame: FrameType | None) -> set[int]:
-    """The frames that ask for the next item, by identity: generators that pass it on, and the loop itself; none where no `for` asks.
+class _Loop(NamedTuple):
+    """Who asked for the item of a round. No reference is kept: the frame of a loop holds its iterator.
 
-    No reference is kept: the frame of a loop holds its iterator.
+    Parameters
+    ----------
+    frames : set of int
+        The frames that ask, by identity: generators that pass the item on, and the loop itself; none where no `for` asks.
+    asked : int
+        Where the loop's frame does.
+    handled : int
+        The exception that was being handled when the round began, by identity.
     """
+
+    frames: set[int]
+    asked: int
+    handled: int
+
+
+_NO_LOOP = _Loop(set(), -1, 0)
+
+
+def _loop(frame: FrameType | None) -> _Loop:
     found = set()
     while frame is not None:
         found.add(id(frame))
         if not frame.f_code.co_flags & CO_GENERATOR:
-            return found if _instruction(frame) == _ASKS else set()
+            handled = id(sys.exc_info()[1])
+            return _Loop(found, frame.f_lasti, handled) if _instruction(frame) == _ASKS else _Loop(set(), -1, handled)
         frame = frame.f_back
-    return set()
+    return _NO_LOOP
 
 
 def _instruction(frame: FrameType) -> str:
     return opname[frame.f_code.co_code[frame.f_lasti]] if frame.f_lasti >= 0 else ""
 
 
-def _left(frame: FrameType | None, loop: set[int]) -> str:
-    """How the last round of a loop ended that asks for no more items: ``done`` or ``failed``.
+def _left(frame: FrameType | None, loop: _Loop, error: BaseException | None, kept: bool) -> str:
+    """How the last round of a loop ended that asks for no more items: ``done``, ``failed`` or, where its end is not known, ``unused``.
 
     A generator is closed in the same way by break and by an exception that passes through its loop. They differ in the instruction that
     the loop's frame is at: an exception leaves it at the one that raised. At the head of the loop `islice`, say, had enough. A frame
     that is not of the loop closes it for reasons of its own.
+
+    One that is `kept`, referred to while it is closed, is closed by a call; an exception is behind that if `error` is being handled
+    and was not when the round began. After the loop, the round ended there only if nothing ran in between.
     """
+    caller = frame
     while frame is not None:
         name = _instruction(frame)
         if name not in _YIELDS:
-            return "failed" if id(frame) in loop and name != _ASKS and not name.startswith(_DROPS) else "done"
+            called = kept and frame is caller
+            if called and error is not None and id(error) != loop.handled:
+                return "failed"
+            if id(frame) not in loop.frames or name == _ASKS or name.startswith(_DROPS):
+                return "done"
+            after, at_once = _after_loop(frame, loop.asked)
+            if at_once or (called and not after):
+                return "done"
+            return "unused" if called else "failed"
         frame = frame.f_back
     return "done"
+
+
+def _after_loop(frame: FrameType, asked: int) -> tuple[bool, bool]:
+    """Whether a frame has left the loop that asks for items at `asked`, and whether it calls ``close`` and has run nothing since."""
+    code = list(get_instructions(frame.f_code))
+    end = next((each.argval for each in code if each.offset == asked and each.opname == _ASKS), None)
+    if end is None or frame.f_lasti < end:
+        return False, False
+    since = [each for each in code if end <= each.offset < frame.f_lasti]
+    closes = any(each.argval == "close" for each in since)
+    return True, closes and all(each.opname.startswith(_NOTHING_RUNS) for each in since)
 
 
 @contextmanager
@@ -162,10 +206,13 @@ def step(name: str = "train", step_num: int | None = None) -> Iterator[None]:
     root.close("done")
 
 
-def steps(iterable: Iterable[T], name: str = "train") -> Iterator[T]:
+def steps(iterable: Iterable[T], name: str = "train") -> Generator[T, None, None]:
     """Yield from `iterable`, making each round of the loop a step; the wait for the next item counts into its step, as input.
 
     Loops on several threads are each counted; the number of a step tells when it began.
+
+    The last round of a loop that is left ends when the iterator is dropped, as `break` does, or closed right behind the loop. Where other
+    code runs before ``close()``, when it ended is not known, and it is no step.
 
     Parameters
     ----------
@@ -180,10 +227,18 @@ def steps(iterable: Iterable[T], name: str = "train") -> Iterator[T]:
     >>> for batch in nbprof.steps([1, 2]):
     ...     pass
     """
+    made: list[weakref.ref[Any]] = []
+    rounds = _rounds(iterable, name, made)
+    # Cleared before a generator that nobody refers to any more is closed.
+    made.append(weakref.ref(rounds))
+    return rounds
+
+
+def _rounds(iterable: Iterable[T], name: str, made: list[weakref.ref[Any]]) -> Generator[T, None, None]:
     iterator = iter(input_of(iterable))
     while True:
         root = _Root(name, None, "marked by nbprof.steps")
-        loop = _loop(sys._getframe(1)) if root.clock is not None else set()
+        loop = _loop(sys._getframe(1)) if root.clock is not None else _NO_LOOP
         try:
             with root.waiting():
                 item = next(iterator)
@@ -195,8 +250,8 @@ def steps(iterable: Iterable[T], name: str = "train") -> Iterator[T]:
             raise
         try:
             yield item
-        except GeneratorExit:
-            root.close(_left(sys._getframe(1), loop))
+        except GeneratorExit as left:
+            root.close(_left(sys._getframe(1), loop, left.__context__, made[0]() is not None))
             raise
         except BaseException:
             root.close("failed")

@@ -64,14 +64,25 @@ def duration(seconds: Any) -> str:
 
 
 def micros(us: Any) -> str:
-    """`25.0 µs`, `81.49 ms` or `1.30 s`: microseconds in the unit that suits them."""
+    """`25.0 µs`, `81.49 ms` or `12.35 s`: microseconds in the unit that suits them."""
     us = real(us)
     if us is None:
         return MISSING
-    for unit, size, digits in (("s", 1e6, 2), ("ms", 1e3, 2)):
-        if abs(us) >= size:
-            return f"{number(us / size, digits)} {unit}"
-    return f"{number(us, 1)} µs"
+    return f"{number(us, 1)} µs" if abs(us) < 1e3 else millis(us / 1e3)
+
+
+def millis(ms: Any, digits: int = 2) -> str:
+    """`6.20 ms`, from 10 s on `12.35 s`: milliseconds in the unit in which a person says them."""
+    ms = real(ms)
+    if ms is None:
+        return MISSING
+    unit, size = time_unit(ms)
+    return f"{number(ms / size, 2 if size > 1 else digits)} {unit}"
+
+
+def time_unit(ms: float | None) -> tuple[str, float]:
+    """The unit in which a person says a time in ms, and how many ms it has."""
+    return ("ms", 1.0) if ms is None or abs(ms) < 1e4 else ("s", 1e3)
 
 
 def times(count: float) -> str:
@@ -82,7 +93,7 @@ def times(count: float) -> str:
 def gain(finding: dict[str, Any]) -> str:
     """`up to −1.20 ms per step`, or `about`, or `at least`; empty for a finding that states none."""
     saved = real(finding["gain_ms"])
-    return "" if saved is None else f"{finding['gain_is']} {number(-saved, 2)} ms per step"
+    return "" if saved is None else f"{finding['gain_is']} {millis(-saved)} per step"
 
 
 def plural(count: int, one: str, many: str = "") -> str:

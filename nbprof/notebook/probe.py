@@ -65,10 +65,10 @@ def probe(shell: Any, options: Options, source: str, profile: Profile, *, in_pla
         return {**out, "text": "The input was not probed: it was interrupted. What the second run changed was put back."}
     except Exception as error:
         return {**out, "text": f"The input was not probed: {type(error).__name__}: {error}"}
-    said = f"{wording.number(predicted, 2)} ms predicted" if predicted is not None else f"not predicted: {why}"
+    said = f"{wording.millis(predicted)} predicted" if predicted is not None else f"not predicted: {why}"
     recorded = wording.number(profile.run.overview_of_files["step_time_ms"], 2)
     out["measured_ms"] = measured
-    out["text"] = f"With a perfect input pipeline a step takes {wording.number(measured, 2)} ms (measured), {said}."
+    out["text"] = f"With a perfect input pipeline a step takes {wording.millis(measured)} (measured), {said}."
     out["detail"] = (
         f"As recorded it takes {recorded} ms. For the measurement the cell ran a second time, with each input replaced by its first batch, "
         f"repeated: {'; '.join(inputs.replaced)}. {used} averaged. {' '.join(notes)}"
@@ -194,7 +194,7 @@ def _measured(run: Run, inputs: Inputs, recorded: float) -> tuple[float, str]:
         raise _NoProbe("each step of the second run read the first batch of an input, or is warm-up: record more steps.")
     mean, waiting = float(used["step_time_ms"].mean()), float(used["input_ms"].mean())
     if waiting > MOST_INPUT * max(mean, recorded):
-        part = f"{wording.number(waiting, 2)} of {wording.number(mean, 2)} ms per step"
+        part = f"{wording.millis(waiting)} of {wording.millis(mean)} per step"
         raise _NoProbe(f"the second run still waits for input, {part}: not all of it could be taken out.")
     return mean, f"{len(used):,} of {wording.plural(len(frame), 'step')} of it {'are' if len(used) > 1 else 'is'}"
 

@@ -19,7 +19,7 @@ SCHEMA: dict[str, list[Col]] = {
     "input_pipeline.categories": [
         text("category", "Category", "Key of the kind of input work."),
         text("label", "Kind of work", "Kind of input work."),
-        ms("time_ms", "ms", "Self time of these ops, as recorded."),
+        ms("time_ms", "ms", "Self time of these ops, as recorded; missing where the profile cannot tell that there were none."),
         percent("percent", "% of input time", "Share of the self time of all input ops."),
         text("advice", "What helps", "What to try; empty if no time was spent."),
     ],

@@ -76,7 +76,12 @@ def chip(run: Run) -> str:
 
 def figure(key: str, label: str, value: Any, unit: str, digits: int, note: str, **more: Any) -> dict[str, Any]:
     """One `Figure`; by its key it is found, and a value that was not measured is None and its note says why."""
-    return {"key": key, "label": label, "value": wording.real(value), "unit": unit, "digits": digits, "note": note, **more}
+    number = wording.real(value)
+    # A spread is in the unit in which it is given.
+    if unit == "ms" and number is not None and "spread" not in more:
+        unit, size = wording.time_unit(number)
+        number, digits = number / size, 2 if size > 1 else digits
+    return {"key": key, "label": label, "value": number, "unit": unit, "digits": digits, "note": note, **more}
 
 
 def bytes_figure(key: str, label: str, value: Any, note: str) -> dict[str, Any]:

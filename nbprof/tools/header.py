@@ -72,7 +72,7 @@ def notice(run: Run) -> dict[str, Any] | None:
     error = wording.one_line(run.capture.error if run.capture is not None else "").strip()
     if _cell_failed(run):
         seen = step_count.format_count(run.steps, len(run.hosts))
-        what = f"The {error}" if error.startswith("cell ") else "The cell stopped with an error" + (f": {error}" if error else "")
+        what = _said(error)
         return {
             "kind": "partial",
             "title": what if what.endswith("…") else f"{what.rstrip('.')}.",
@@ -102,6 +102,16 @@ def notice(run: Run) -> dict[str, Any] | None:
     if run.steps.empty and register.alone(run) is None:
         return {"kind": "no_steps", **steps.no_steps(run)}
     return None
+
+
+def _said(error: str) -> str:
+    """What ended the cell or a loop in it, as a sentence without its end."""
+    if error.startswith("cell "):
+        return f"The {error}"
+    if " was ended by an exception" in error:
+        # Of a loop, where the exception itself is not known.
+        return f"{error[0].upper()}{error[1:]}"
+    return "The cell stopped with an error" + (f": {error}" if error else "")
 
 
 def _at_the_peak(run: Run) -> str:

@@ -166,3 +166,43 @@ def test_what_helps_input_of_no_known_kind_suits_the_framework(framework, said):
     table = pd.DataFrame({"op": ["nbprof.steps: next item"], "category": ["other"], "self_ms": [8.0]})
     told = input_pipeline.categories(table, framework).set_index("category")["advice"]
     assert said in told["other"]
+
+
+WAIT = "nbprof.steps: next item"
+READ = ["preprocessing", "demanded_file_read", "advanced_file_read"]
+
+
+@pytest.mark.parametrize(
+    ("ops", "unknown"),
+    [
+        ([], [*READ, "enqueue", "other"]),
+        ([(WAIT, "other")], [*READ, "enqueue"]),
+        ([(WAIT, "other"), ("Iterator::Root::Map", "preprocessing")], ["enqueue"]),
+        ([("TransferToDevice", "enqueue"), ("Iterator::Root::TFRecord", "demanded_file_read")], ["other"]),
+    ],
+)
+def test_of_kinds_of_work_that_jax_does_not_record_the_time_is_missing(ops, unknown):
+    table = pd.DataFrame({"op": [op for op, _ in ops], "category": [kind for _, kind in ops], "self_ms": [8.0] * len(ops)})
+    five = input_pipeline.categories(table, "JAX").set_index("category")
+    assert sorted(five.index[five["time_ms"].isna()]) == sorted(unknown)
+    assert five.loc[unknown, ["percent"]].isna().all(axis=None)
+    assert five["time_ms"].sum() == 8.0 * len(ops)
+    assert set(input_pipeline.unrecorded(table, "JAX")) == set(unknown)
+    assert input_pipeline.categories(table, "TensorFlow")["time_ms"].notna().all()
+
+
+def test_the_tab_says_why_the_time_of_a_kind_of_work_is_missing(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    main = [host.event("train", i * 10 * MS, 10 * MS, step_num=i, _r=1) for i in range(4)]
+    main += [host.event(WAIT, i * 10 * MS, 3 * MS, _ipl_stage_id=1, _ipl_stage_cat="unknown") for i in range(4)]
+    main += [host.event("PjitFunction(step)", i * 10 * MS + 4 * MS, MS) for i in range(4)]
+    host.line("python", main, line_id=7)
+    p = profile(tmp_path, xspace(host))
+    part = p.payload()["input"]
+    known = {one["key"]: (one["time_ms"], one["per_step_ms"], one["percent"]) for one in part["categories"]}
+    assert known == {"other": (12.0, 3.0, 100.0), **dict.fromkeys([*READ, "enqueue"], (None, None, None))}
+    assert [text.split(". ")[0] for text in part["missing"]] == [
+        "Data preprocessing, Reading files on demand, Reading files in advance: not recorded",
+        "Enqueuing data: not recorded",
+    ]
+    assert p.input_pipeline.summary["copy_percent"] is None

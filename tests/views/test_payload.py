@@ -440,6 +440,11 @@ def capture(**facts):
             "The cell failed in step 3, after 2 complete steps: ValueError: no.",
         ),
         (
+            {"capture": capture(cell_failed=True, error="fit was ended by an exception in step 5, after 4 complete steps")},
+            "partial",
+            "Fit was ended by an exception in step 5, after 4 complete steps.Shown is",
+        ),
+        (
             {"capture": capture(cell_failed=True, error="cell failed: ValueError: too lo…")},
             "partial",
             "The cell failed: ValueError: too lo…Shown is",

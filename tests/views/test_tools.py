@@ -103,6 +103,17 @@ def test_what_could_not_be_recorded_has_no_tab_and_what_was_not_has_no_count() -
     assert "kernels" not in counts
 
 
+@pytest.mark.parametrize(("framework", "offered"), [("", False), ("PyTorch", True)])
+def test_memory_is_a_tab_of_a_cpu_only_where_it_can_be_asked_for(tmp_path: Path, framework: str, offered: bool) -> None:
+    host = PlaneWriter("/host:CPU")
+    host.line("python", [host.event("train", i * 10 * MS, 10 * MS, step_num=i, _r=1) for i in range(3)], line_id=7)
+    run = profile(tmp_path, xspace(host)).run
+    assert not run.first_answer["framework"]
+    run.first_answer["framework"] = framework
+    assert ("memory" in [tab["id"] for tab in dashboard.dashboard(run)["meta"]["tabs"]]) is offered
+    assert dashboard.dashboard(run, ["memory"])["memory"]["empty"]["text"]
+
+
 def test_the_wait_that_nbprof_times_is_no_host_work(monkeypatch: pytest.MonkeyPatch) -> None:
     run = nbprof.load(DATA / "xspace" / "jax_cpu.xplane.pb").run
     slow = nbprof.load(DATA / "xspace" / "tf_slow.xplane.pb").run.ops.query("where == 'host'").head(2)

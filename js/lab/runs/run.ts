@@ -175,6 +175,14 @@ export interface Verdict {
   readonly wrong: boolean;
 }
 
+/** What ended a cell, as the notice of its dashboard says it. */
+function failure(what: string): string {
+  if (what.startsWith("cell ")) return `The ${what}`;
+  return what.includes(" was ended by an exception")
+    ? what.charAt(0).toUpperCase() + what.slice(1)
+    : `The cell failed: ${what}`;
+}
+
 /** The line under a run: what limits it, or why that is not said. `problem`: it could not be analysed. */
 export function verdict(run: Run, busy: boolean, problem = ""): Verdict {
   const plain = (rest: string, wrong = false): Verdict => ({ head: "", rest, colour: "", wrong });
@@ -182,8 +190,7 @@ export function verdict(run: Run, busy: boolean, problem = ""): Verdict {
   const first = problem.split(/[ ,:]/, 1)[0] ?? "";
   if (problem)
     return plain(/[./\\\d_]/.test(first) ? problem : problem.charAt(0).toUpperCase() + problem.slice(1), true);
-  if (run.failed)
-    return plain(run.failed.startsWith("cell ") ? `The ${run.failed}` : `The cell failed: ${run.failed}`, true);
+  if (run.failed) return plain(failure(run.failed), true);
   if (!run.verdict) return plain(run.known ? "no verdict" : busy ? "not analysed yet" : "open it to see its verdict");
   const cut = run.verdict.indexOf(":");
   const head = cut < 0 ? run.verdict : run.verdict.slice(0, cut);

@@ -3,7 +3,7 @@
 import { headsOf } from "../../lib/columns.js";
 import type { ComparedFigure, ComparedRun, Pair } from "../../lib/compared.js";
 import { boxOf, h, listen, s, shareAt } from "../../lib/dom.js";
-import { num, signed } from "../../lib/format.js";
+import { ms, num, signed } from "../../lib/format.js";
 import { categoryClass, hoverCard, legend, swatch } from "../../lib/parts.js";
 import type { Meta } from "../../lib/payload.js";
 import { tickDigits, ticks } from "../../lib/scale.js";
@@ -52,10 +52,10 @@ export function stepDots(runs: readonly ComparedRun[], digits: number, signal: A
     const name = SIDES[i] as string;
     const middle = mean(times);
     const said = times.length
-      ? `${name}: mean ${num(middle, digits)} ms of ${num(times.length)} ${times.length === 1 ? "step" : "steps"}`
+      ? `${name}: mean ${ms(middle, digits)} of ${num(times.length)} ${times.length === 1 ? "step" : "steps"}`
       : `${name}: no steps`;
     const { dots: shown, beyond, longest } = dots(times, end);
-    if (beyond) cut.push(`${num(beyond)} ${name.toLowerCase()}, up to ${num(longest, digits)} ms`);
+    if (beyond) cut.push(`${num(beyond)} ${name.toLowerCase()}, up to ${ms(longest, digits)}`);
     const svg = s(
       "svg",
       { height: HEIGHT, role: "img", "aria-label": said },
@@ -92,10 +92,10 @@ function hover(
   const card = hoverCard(svg as unknown as HTMLElement, signal);
   const order = Array.from(times).sort((a, b) => a - b);
   const rows = [
-    { label: "mean", value: `${num(mean(times), digits)} ms` },
-    { label: "fastest", value: `${num(order[0], digits)} ms` },
-    { label: "median", value: `${num(order[Math.floor(order.length / 2)], digits)} ms` },
-    { label: "slowest", value: `${num(order.at(-1), digits)} ms` },
+    { label: "mean", value: ms(mean(times), digits) },
+    { label: "fastest", value: ms(order[0], digits) },
+    { label: "median", value: ms(order[Math.floor(order.length / 2)], digits) },
+    { label: "slowest", value: ms(order.at(-1), digits) },
   ];
   listen(
     svg,
@@ -107,7 +107,7 @@ function hover(
       const x = box.left + (Math.min(nearest, end) / end) * box.width;
       card.show(
         { left: x - 3, right: x + 3, top: box.top, bottom: box.bottom },
-        { title: `${name}: a step`, total: `${num(nearest, digits)} ms`, rows },
+        { title: `${name}: a step`, total: ms(nearest, digits), rows },
       );
     },
     { signal },
@@ -123,12 +123,12 @@ export function averages(rows: readonly CategoryRow[], pair: Pair): HTMLElement 
   const most = Math.max(...sums) || 1;
   const bars = (["before_ms", "after_ms"] as const).flatMap((key, i) => {
     const shown = parts.filter((row) => (row[key] ?? 0) > 0);
-    const label = `Average step ${SIDES[i]?.toLowerCase()}: ${num(sums[i], pair.digits)} ms`;
+    const label = `Average step ${SIDES[i]?.toLowerCase()}: ${ms(sums[i], pair.digits)}`;
     const segments = shown.map((row) =>
       h("i", {
         class: row.css,
         style: { "--w": `calc(${(((row[key] ?? 0) / most) * 100).toFixed(2)}% - 1px)` },
-        title: `${row.label} ${num(row[key], pair.digits)} ms`,
+        title: `${row.label} ${ms(row[key], pair.digits)}`,
       }),
     );
     return [h("span", SIDES[i] as string), h("div.stack", { role: "img", "aria-label": label }, ...segments)];
@@ -173,7 +173,7 @@ export function categoryTable(rows: readonly CategoryRow[], pair: Pair, meta: Me
     const title =
       row.margin_ms === null
         ? "One step says nothing about the spread of the change"
-        : `95% interval: ± ${num(row.margin_ms, digits)} ms${row.real ? "" : ", which includes 0"}`;
+        : `95% interval: ± ${ms(row.margin_ms, digits)}${row.real ? "" : ", which includes 0"}`;
     return h(
       "tr",
       { class: step ? "sum" : zero ? "zero" : undefined },

@@ -3,7 +3,7 @@
 import { headsOf } from "../../lib/columns.js";
 import type { Compare, ComparedRun, Pair } from "../../lib/compared.js";
 import { clear, h, marked } from "../../lib/dom.js";
-import { MISSING, num } from "../../lib/format.js";
+import { MISSING, ms } from "../../lib/format.js";
 import { button, copyButton, emptyView, heading, picker } from "../../lib/parts.js";
 import type { View, ViewContext } from "../../lib/view.js";
 import { cells, missingNote, plainTable } from "../breakdown.js";
@@ -66,7 +66,7 @@ function times(part: Compare, pair: Pair, context: ViewContext): HTMLElement {
 function advised({ findings, findings_text: text }: Pair, context: ViewContext): HTMLElement | null {
   if (!findings?.length) return null;
   const head = headsOf(context.payload.meta, "comparison.findings");
-  const gain = (kind: string, ms: number | null): string => (ms === null ? MISSING : `${kind} −${num(ms, 2)} ms`);
+  const gain = (kind: string, saved: number | null): string => (saved === null ? MISSING : `${kind} −${ms(saved)}`);
   const rows = findings.map(({ title, state, gain_is: kind = "up to", before_ms, after_ms }) =>
     h("tr", h("td", title), h("td", state), ...cells("n", gain(kind, before_ms), gain(kind, after_ms))),
   );

@@ -3,7 +3,7 @@
 import { textAt } from "../../lib/codec.js";
 import { cutOf, cuts } from "../../lib/cut.js";
 import { clear, h, listen, marked } from "../../lib/dom.js";
-import { num } from "../../lib/format.js";
+import { ms, num } from "../../lib/format.js";
 import { nameNode } from "../../lib/name.js";
 import { downloadButton, emptyView, figures, heading, legend, picker, swatch } from "../../lib/parts.js";
 import type { Table } from "../../lib/payload.js";
@@ -99,7 +99,7 @@ function stacked(
     const row = rows[i] ?? [];
     const total = sum(row);
     const told = parts
-      .map(({ label }, k) => (row[k] ? `${label} ${num(row[k], 2)} ms, ${num((100 * row[k]) / total, 1)}%` : ""))
+      .map(({ label }, k) => (row[k] ? `${label} ${ms(row[k])}, ${num((100 * row[k]) / total, 1)}%` : ""))
       .filter(Boolean);
     return h(
       "div.dt-row",

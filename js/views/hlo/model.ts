@@ -1,7 +1,7 @@
 /** What the roofline computes of its ops: where they lie, what is said of them. No drawing. */
 
 import { numberAt, textAt } from "../../lib/codec.js";
-import { count, MISSING, num, percent } from "../../lib/format.js";
+import { count, MISSING, num, percent, us } from "../../lib/format.js";
 import type { CardContent } from "../../lib/parts.js";
 import { CATEGORIES } from "../../lib/payload.js";
 import type { Hlo, RoofMark } from "../../lib/payload-hlo.js";
@@ -196,7 +196,7 @@ export function opCard(hlo: Hlo, point: Point): CardContent {
     total: percent(number("self_percent")),
     rows: [
       { label: "Category", value: text("category") || "unknown", ...(category && { css: category.css }) },
-      { label: "Self time", value: `${num(number("self_us"), 1)} µs` },
+      { label: "Self time", value: us(number("self_us")) },
       { label: "Intensity", value: intensityText(point.intensity) },
       { label: "FLOP rate", value: rate(point.flops, "FLOP/s"), note: percentOrNothing(number("compute_percent")) },
       { label: "Memory", value: rate(number("_bytes"), "B/s"), note: percentOrNothing(number("bandwidth_percent")) },

@@ -7,6 +7,7 @@ import { count, num } from "../../lib/format.js";
 import { type CardContent, hoverCard } from "../../lib/parts.js";
 import type { Hlo, RoofMark } from "../../lib/payload-hlo.js";
 import { onTheme, themeReader } from "../trace/palette.js";
+import { type Box, besides, slanted, textBox } from "./labels.js";
 import {
   axes,
   decades,
@@ -25,6 +26,8 @@ const HEIGHT = 320;
 const REACH = 6;
 /** Room beside the axis, px. */
 const GUTTER = 40;
+/** From here on a line leads from a mark to its label, px. */
+const FAR = 24;
 
 export interface RoofChart {
   element: HTMLElement;
@@ -92,7 +95,9 @@ export function roofChart(hlo: Hlo, signal: AbortSignal, onPick: (row: number) =
   const at = (point: Point, width: number, height: number): [number, number] =>
     where(width, height, point.intensity, level(point, across));
 
-  function roofs(context: CanvasRenderingContext2D, width: number, height: number): void {
+  /** Draws them; returns where their labels are. */
+  function roofs(context: CanvasRenderingContext2D, width: number, height: number): Box[] {
+    const boxes: Box[] = [];
     const { bg, ink, fg2, font } = theme();
     const [first, last] = across.map((exponent) => 10 ** exponent) as [number, number];
     const peak = hlo.peak_flops ?? Number.POSITIVE_INFINITY;
@@ -132,9 +137,11 @@ export function roofChart(hlo: Hlo, signal: AbortSignal, onPick: (row: number) =
         const close = (height * Math.log10(next / roof.bytes_per_second)) / (up[1] - up[0]) < 20;
         context.save();
         context.translate(x0, y0);
-        context.rotate(Math.atan2(y1 - y0, x1 - x0));
+        const angle = Math.atan2(y1 - y0, x1 - x0);
+        context.rotate(angle);
         label(text, 8, close ? 14 : -5);
         context.restore();
+        boxes.push(...slanted(x0, y0, angle, 8, close ? 14 : -5, room - 16));
       }
       if (roof.ridge === null) continue;
       // Where the two sides meet: from there on more FLOPs a byte gain nothing.
@@ -152,10 +159,11 @@ export function roofChart(hlo: Hlo, signal: AbortSignal, onPick: (row: number) =
       context.fillStyle = i ? fg2 : ink;
       if (start + wide + 8 <= taken || i === 0) {
         label(told, start, ry - 9);
+        boxes.push(textBox(start, ry - 9, wide));
         taken = start;
       }
     }
-    if (hlo.peak_flops === null) return;
+    if (hlo.peak_flops === null) return boxes;
     const ridges = hlo.roofs.flatMap((roof) => roof.ridge ?? []);
     const [x0, y] = where(width, height, ridges.length ? Math.min(...ridges) : first, peak);
     context.strokeStyle = ink;
@@ -168,7 +176,10 @@ export function roofChart(hlo: Hlo, signal: AbortSignal, onPick: (row: number) =
     context.globalAlpha = 1;
     context.fillStyle = ink;
     const text = `peak ${num(peak / 10 ** unit, peak < 10 ** (unit + 2) ? 1 : 0)} ${unit === 12 ? "T" : "G"}FLOP/s`;
-    label(text, width - context.measureText(text).width - 4, y + 15);
+    const wide = context.measureText(text).width;
+    label(text, width - wide - 4, y + 15);
+    boxes.push(textBox(width - wide - 4, y + 15, wide));
+    return boxes;
   }
 
   const area = canvas(stage, {
@@ -199,8 +210,18 @@ export function roofChart(hlo: Hlo, signal: AbortSignal, onPick: (row: number) =
         context.stroke();
       }
       context.globalAlpha = 1;
-      roofs(context, width, height);
+      const texts = roofs(context, width, height);
       context.font = `600 11px ${font}`;
+      const around = [
+        ...ops.map((point) => {
+          const [x, y] = at(point, width, height);
+          return { x, y, radius: point.radius + 1 };
+        }),
+        ...marks.map((mark) => {
+          const [x, y] = where(width, height, mark.operational_intensity as number, mark.flops_per_second as number);
+          return { x, y, radius: 9 };
+        }),
+      ];
       for (const [i, mark] of marks.entries()) {
         const [x, y] = where(width, height, mark.operational_intensity as number, mark.flops_per_second as number);
         context.beginPath();
@@ -218,10 +239,19 @@ export function roofChart(hlo: Hlo, signal: AbortSignal, onPick: (row: number) =
         context.strokeStyle = bg;
         context.lineWidth = 3;
         const room = context.measureText(mark.label).width;
-        const start = x + 11 + room > width ? x - 11 - room : x + 11;
-        // The average step lies near the whole: one label above, one below.
-        const line =
-          y + (marks.length < 2 ? 4 : (marks[1 - i]?.flops_per_second ?? 0) > (mark.flops_per_second ?? 0) ? 13 : -5);
+        const { x: start, y: line } = besides({ x, y }, room, { width, height }, texts, around);
+        texts.push(textBox(start, line, room));
+        const foot = { x: Math.max(start, Math.min(start + room, x)), y: line < y ? line + 3 : line - 9 };
+        if (Math.hypot(foot.x - x, foot.y - y) > FAR) {
+          context.lineWidth = 1;
+          context.strokeStyle = ink;
+          context.beginPath();
+          context.moveTo(x, y);
+          context.lineTo(foot.x, foot.y);
+          context.stroke();
+          context.strokeStyle = bg;
+          context.lineWidth = 3;
+        }
         context.strokeText(mark.label, start, line);
         context.fillText(mark.label, start, line);
       }

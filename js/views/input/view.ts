@@ -3,7 +3,7 @@
 import { numberAt, textAt } from "../../lib/codec.js";
 import { headsOf } from "../../lib/columns.js";
 import { clear, h, listen, marked } from "../../lib/dom.js";
-import { num } from "../../lib/format.js";
+import { ms, num, us } from "../../lib/format.js";
 import {
   codeBox,
   downloadButton,
@@ -44,8 +44,8 @@ function longest(context: ViewContext, rows: readonly number[]): HTMLElement | n
     return values && mean !== undefined ? [{ label, more: (values[row] as number) - mean }] : [];
   });
   const cause = deltas.reduce((best, next) => (next.more > best.more ? next : best), { label: "", more: 0 });
-  const why = cause.more > over / 2 ? `; ${num(cause.more, 2)} ms of that is ${cause.label.toLowerCase()}` : "";
-  const text = `Step ${steps.step[row]} took ${num(over, 2)} ms longer than the mean${why}. `;
+  const why = cause.more > over / 2 ? `; ${ms(cause.more)} of that is ${cause.label.toLowerCase()}` : "";
+  const text = `Step ${steps.step[row]} took ${ms(over)} longer than the mean${why}. `;
   return h(
     "p.more",
     h(
@@ -121,8 +121,8 @@ function selectedShare(fig: Figure, steps: Steps, rows: readonly number[]): Figu
 function hostSide(input: Input, context: ViewContext): HTMLElement {
   const { steps } = context.payload;
   const within = steps.step.length > 0 ? ` in ${stepCount(steps)}` : "";
-  const each = input.per_step_ms === null ? "" : `, ${num(input.per_step_ms, 2)} ms per step`;
-  const scope = `${num(input.total_ms, 1)} ms spent on input${within}${each}`;
+  const each = input.per_step_ms === null ? "" : `, ${ms(input.per_step_ms)} per step`;
+  const scope = `${ms(input.total_ms, 1)} spent on input${within}${each}`;
   const scaled = input.categories.some((category) => category.per_step_ms !== null);
   const rows = input.categories.map((category) =>
     h(
@@ -143,7 +143,8 @@ function hostSide(input: Input, context: ViewContext): HTMLElement {
     head("percent", "n on"),
     head("advice", "hide-n"),
   ];
-  return h("section.of-run", heading("Host side", scope, runTag()), plainTable(heads, rows));
+  const missing = (input.missing ?? []).map((text) => h("p.more", { text }));
+  return h("section.of-run", heading("Host side", scope, runTag()), plainTable(heads, rows), ...missing);
 }
 
 function graph(el: HTMLElement, context: ViewContext): void {
@@ -174,9 +175,9 @@ function graph(el: HTMLElement, context: ViewContext): void {
     );
     const calls = pipeline.slowest.map((item, i) => ({
       id: String(i),
-      label: `${i ? `no. ${i + 1} slowest` : "slowest"}, ${num(item.duration_us, 1)} µs`,
+      label: `${i ? `no. ${i + 1} slowest` : "slowest"}, ${us(item.duration_us)}`,
     }));
-    const scope = `data flows left to right; thick line = critical path, ${num(critical, one ? 3 : 1)} ms; each box: time in the pipeline's calls excluding inputs on any thread`;
+    const scope = `data flows left to right; thick line = critical path, ${ms(critical, one ? 3 : 1)}; each box: time in the pipeline's calls excluding inputs on any thread`;
     section.append(
       heading("tf.data pipeline", scope, runTag()),
       h(
@@ -211,8 +212,8 @@ function graph(el: HTMLElement, context: ViewContext): void {
     drawGraph(section, { ...pipeline, nodes }, section.clientWidth, drawing.signal, follow);
     const slow = pipeline.slow_calls > 0 ? `, ${num(pipeline.slow_calls)} of them slow` : "";
     const numbers =
-      `${num(pipeline.calls)} ${pipeline.calls === 1 ? "call" : "calls"}${slow}; a call takes ${num(pipeline.mean_us, 1)} µs on average, ` +
-      `${num(pipeline.min_us, 1)}–${num(pipeline.max_us, 1)} µs.`;
+      `${num(pipeline.calls)} ${pipeline.calls === 1 ? "call" : "calls"}${slow}; a call takes ${us(pipeline.mean_us)} on average, ` +
+      `${us(pipeline.min_us)} to ${us(pipeline.max_us)}.`;
     section.append(
       h("p.more", h("span", ...marked(pipeline.advice), pipeline.advice ? " " : "", numbers)),
       pipeline.fix.length ? codeBox(pipeline.fix) : "",

@@ -3,7 +3,7 @@
 import { textAt } from "../../lib/codec.js";
 import { toCsv } from "../../lib/csv.js";
 import { clear, h, listen } from "../../lib/dom.js";
-import { bytesText, count, known, ms, num } from "../../lib/format.js";
+import { bytesText, count, known, ms } from "../../lib/format.js";
 import { downloadButton, emptyView, figures, heading, picker, segmented } from "../../lib/parts.js";
 import type { ProgramMemory, ProgramSpace } from "../../lib/payload.js";
 import { type ColumnSpec, table } from "../../lib/table.js";
@@ -57,8 +57,7 @@ function drawn(module: ProgramMemory, space: ProgramSpace, signal: AbortSignal):
   const picture = space.rows > 0 ? workingSet(space, signal) : null;
   const scope = [
     space.points > 0 && `${count(space.points - 1)} program points`,
-    known(module.time_ms) &&
-      `${module.time_ms < 10_000 ? ms(module.time_ms) : `${num(module.time_ms / 1000, 1)} s`} on devices`,
+    known(module.time_ms) && `${ms(module.time_ms)} on devices`,
   ];
   const key = (css: string, text: string): HTMLElement => h("span", h("i", { class: `sw ${css}` }), text);
   const padded = space.peak_bytes > space.unpadded_bytes;

@@ -5,7 +5,7 @@ import { filled } from "../../lib/columns.js";
 import { toCsv } from "../../lib/csv.js";
 import { cutOf } from "../../lib/cut.js";
 import { clear, h, listen, marked } from "../../lib/dom.js";
-import { bytesText, count, known, ms, percent } from "../../lib/format.js";
+import { bytesText, count, known, ms, num, percent } from "../../lib/format.js";
 import { downloadButton, emptyView, figures, heading, link, picker, segmented } from "../../lib/parts.js";
 import type { MemoryId, Table } from "../../lib/payload.js";
 import { mostOf } from "../../lib/rows.js";
@@ -197,7 +197,7 @@ function alive(el: HTMLElement, context: ViewContext, id: MemoryId, at: number, 
     order.filter((row) => !isRest(live, row)),
   ).count;
   const { shown, smaller } = split(order);
-  const name = at < 0 ? "the peak" : `${ms(id.time_ms[at], 3)}`;
+  const name = at < 0 ? "the peak" : `${num(id.time_ms[at], 3)} ms`;
   const time = at < 0 ? id.peak_time_ms : (id.time_ms[at] as number);
   const peak = { kind: "memory_peak", name: id.memory_id, time_ms: time } as const;
   const moment = { ...toMoment(context.payload, time), ...(at < 0 && { target: peak }) };

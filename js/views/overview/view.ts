@@ -4,7 +4,7 @@ import { numberAt, textAt } from "../../lib/codec.js";
 import { type Head, headsOf } from "../../lib/columns.js";
 import { cutOf } from "../../lib/cut.js";
 import { clear, h, marked } from "../../lib/dom.js";
-import { num, percent } from "../../lib/format.js";
+import { ms, num, percent, timeUnit } from "../../lib/format.js";
 import { nameNode } from "../../lib/name.js";
 import { categoryClass, codeBox, emptyView, figures, heading, link, runTag } from "../../lib/parts.js";
 import type { Advice, Figure, Overview, Steps } from "../../lib/payload.js";
@@ -53,14 +53,17 @@ function selectedFigures(
   return figs.map((fig) => {
     const part = parts.find(({ key }) => key === fig.key);
     if (fig.key === "step_time") {
-      const spread = total.n > 1 ? `± ${num(total.sd, fig.digits)}` : "";
-      return { ...fig, value: total.mean, spread, note: `range ${num(total.min, 2)}–${num(total.max, 2)}` };
+      // All of the card in one unit.
+      const { unit, size } = timeUnit(total.mean);
+      const spread = total.n > 1 ? `± ${num(total.sd / size, fig.digits)}` : "";
+      const note = `range ${num(total.min / size, 2)}–${num(total.max / size, 2)}`;
+      return { ...fig, value: total.mean / size, unit, spread, note };
     }
     if (fig.key === "steps_per_second") return { ...fig, value: total.mean > 0 ? 1000 / total.mean : null };
     // What is no number for the run (input that was not traced) is none for a part of it.
     if (part && fig.value !== null) {
       const bar = [{ category: part.key, percent: part.percent }];
-      return { ...fig, value: part.percent, note: `${num(part.stats.mean, 2)} ms per step`, bar };
+      return { ...fig, value: part.percent, note: `${ms(part.stats.mean)} per step`, bar };
     }
     return { ...fig, ofRun: true };
   });
@@ -85,7 +88,7 @@ export function adviceCard(advice: Advice, context: ViewContext, linked = true):
         h("span", { class: `sev ${css}` }, word),
         h("b", advice.title),
         advice.gain_ms !== null &&
-          h("span.gain", `${advice.gain_is ?? "up to"} `, h("b", `−${num(advice.gain_ms, 1)} ms`), " per step"),
+          h("span.gain", `${advice.gain_is ?? "up to"} `, h("b", `−${ms(advice.gain_ms, 1)}`), " per step"),
       ),
       h("p.ev", ...marked(advice.evidence)),
       advice.certainty && h("p.sure", certaintyOf(advice)),

@@ -2,7 +2,7 @@
 
 import { numberAt, textAt } from "../../lib/codec.js";
 import { h } from "../../lib/dom.js";
-import { num } from "../../lib/format.js";
+import { ms } from "../../lib/format.js";
 import { downloadButton, segmented, swatch } from "../../lib/parts.js";
 import type { Cores, Table } from "../../lib/payload.js";
 import { type ColumnSpec, table } from "../../lib/table.js";
@@ -29,15 +29,15 @@ export function coreTable(parent: HTMLElement, context: ViewContext, cores: Core
   const time = (): string => (whole ? "mean_step_ms" : "step_time_ms");
   const stack = (row: number, cell: HTMLTableCellElement): void => {
     const said = kinds.flatMap((kind) => {
-      const ms = numberAt(data.data[kind.key], row);
-      return ms > 0 ? [{ ...kind, ms }] : [];
+      const time = numberAt(data.data[kind.key], row);
+      return time > 0 ? [{ ...kind, time }] : [];
     });
-    cell.title = said.map(({ label, ms }) => `${label} ${num(ms, 2)} ms`).join("\n");
+    cell.title = said.map((part) => `${part.label} ${ms(part.time)}`).join("\n");
     cell.append(
       h(
         "div.stack.of-core",
-        ...said.map(({ css, faint, ms }) =>
-          h("i", { class: css, style: { "--w": `${(100 * ms) / most}%`, ...(faint ? { opacity: ".45" } : {}) } }),
+        ...said.map(({ css, faint, time }) =>
+          h("i", { class: css, style: { "--w": `${(100 * time) / most}%`, ...(faint ? { opacity: ".45" } : {}) } }),
         ),
       ),
     );

@@ -1,7 +1,7 @@
 /** Steps × workers as the drawings need them. No drawing. */
 
 import { numberAt } from "../../lib/codec.js";
-import { num } from "../../lib/format.js";
+import { ms, num } from "../../lib/format.js";
 import { CATEGORIES, type CategoryKey, type Pods, type Table } from "../../lib/payload.js";
 import type { Selection } from "../../lib/store.js";
 
@@ -68,14 +68,14 @@ export function sentence(pods: Pods, i: number): string {
   const name = pods.workers[pods.slowest[i] as number] ?? "";
   const [most, median] = [pods.slowest_ms[i] as number, pods.median_ms[i] as number];
   const count = numberAt(pods.count, i);
-  if (count < 2) return `Only **${name}** recorded this step: ${num(most, 2)} ms.`;
+  if (count < 2) return `Only **${name}** recorded this step: ${ms(most)}.`;
   const over = most - median;
   // What rounds to nothing is no difference.
   if (!(over >= 0.005)) {
     const least = pods.fastest_ms[i] as number;
     return most - least < 0.005
-      ? `All ${num(count)} workers take the same time: ${num(most, 2)} ms.`
-      : `Most of the ${num(count)} workers take as long as the slowest, ${num(most, 2)} ms; the fastest takes ${num(least, 2)} ms.`;
+      ? `All ${num(count)} workers take the same time: ${ms(most)}.`
+      : `Most of the ${num(count)} workers take as long as the slowest, ${ms(most)}; the fastest takes ${ms(least)}.`;
   }
   const cause = causeName(pods, i);
   const more = pods.cause_ms[i] as number;
@@ -83,10 +83,10 @@ export function sentence(pods: Pods, i: number): string {
   const why = !cause
     ? ""
     : more > over
-      ? `; it takes **${num(more, 2)} ms** more for ${cause}`
-      : `; **${num(more, 2)} ms** of that is ${cause}`;
+      ? `; it takes **${ms(more)}** more for ${cause}`
+      : `; **${ms(more)}** of that is ${cause}`;
   const part = median > 0 ? ` (${num((over / median) * 100, 1)}%)` : "";
-  return `**${name}** is the slowest of ${num(count)}: ${num(most, 2)} ms, **${num(over, 2)} ms**${part} over the median${why}.`;
+  return `**${name}** is the slowest of ${num(count)}: ${ms(most)}, **${ms(over)}**${part} over the median${why}.`;
 }
 
 /** One step as a table: a row a worker, slowest first. */

@@ -3,7 +3,7 @@
 import { canvas } from "../../lib/canvas.js";
 import { numberAt, textAt } from "../../lib/codec.js";
 import { boxOf, clear, h, handled, listen, marked, modified } from "../../lib/dom.js";
-import { num } from "../../lib/format.js";
+import { ms, num } from "../../lib/format.js";
 import {
   categoryRows,
   downloadButton,
@@ -153,7 +153,7 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): void
     });
     card.show(
       { left: box.left + left, right: end, top, bottom: top + ROW },
-      { title: pods.workers[bar.worker] ?? "", total: `${num(bar.time_ms, 2)} ms`, rows },
+      { title: pods.workers[bar.worker] ?? "", total: ms(bar.time_ms), rows },
     );
   }
 
@@ -177,7 +177,7 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): void
     title.append(
       ...heading(
         `Step ${number}`,
-        [`${num(i + 1)} of ${num(last + 1)}`, `dashed: median ${num(pods.median_ms[i], 2)} ms`, part]
+        [`${num(i + 1)} of ${num(last + 1)}`, `dashed: median ${ms(pods.median_ms[i])}`, part]
           .filter(Boolean)
           .join("; "),
       ).childNodes,

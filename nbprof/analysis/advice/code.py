@@ -24,6 +24,7 @@ from nbprof.analysis.rule import (
     Target,
     Threshold,
 )
+from nbprof.display import wording
 
 # Products of matrices in float64, as libraries of NVIDIA and AMD name them; the names of other kernels do not tell what they compute in.
 _DOUBLE_PRODUCT = re.compile(r"(?:^|[_\d])dgemm|d884gemm|_f64f64_|Cijk_\w+?_DB_")
@@ -63,7 +64,8 @@ def _callback(facts: Facts, limit: Threshold) -> Found | None:
     if calls is None or share < limit["moderate"]:
         return None
     text = (
-        f"The compiled program calls back into Python **{calls.times:,.1f}** times per step ({short(calls.name)}): **{calls.ms:.2f} ms** "
+        f"The compiled program calls back into Python **{calls.times:,.1f}** times per step ({short(calls.name)}): "
+        f"**{wording.millis(calls.ms)}** "
         f"(**{share:.0f}%** of step time), in which what needs the result waits."
     )
     if facts.jax:
@@ -84,7 +86,7 @@ def _cells(facts: Facts, limit: Threshold) -> Found | None:
     kind = cells.name.removeprefix("aten::").removesuffix("_cell").partition("_")[0].upper()
     text = (
         f"Python calls {cells.name} **{cells.times:,.0f}** times per step; with their backward pass they are **{cells.ops:,.0f}** ops and "
-        f"**{cells.ms:.2f} ms** (**{share:.0f}%** of step time). nn.{kind} takes the whole sequence in one call."
+        f"**{wording.millis(cells.ms)}** (**{share:.0f}%** of step time). nn.{kind} takes the whole sequence in one call."
     )
     fix = f"-for t in range(x.shape[1]):\n-    state = cell(x[:, t], state)\n+y, state = torch.nn.{kind}(n, m, batch_first=True)(x)"
     return Found(text, limit.severity(share), float("nan") if on_device else cells.ms, fix)
@@ -97,7 +99,8 @@ def _attention(facts: Facts, limit: Threshold) -> Found | None:
         return None
     text = (
         f"Attention is computed **{found.times:,.0f}** times per step as product, softmax and product, each of which goes through "
-        f"all scores: with the backward pass **{found.ms:.2f} ms** (**{share:.0f}%** of step time). Fused, the scores are never stored."
+        f"all scores: with the backward pass **{wording.millis(found.ms)}** (**{share:.0f}%** of step time). Fused, the scores are "
+        "never stored."
     )
     return Found(text, limit.severity(share), found.ms)
 
@@ -112,7 +115,8 @@ def validation(facts: Facts, limit: Threshold) -> Found | None:
     if found is None or share < limit["moderate"]:
         return None
     text = (
-        f"In **{100 * found.times:.0f}%** of the steps the whole model also runs without gradients: **{found.ms:.2f} ms** per step "
+        f"In **{100 * found.times:.0f}%** of the steps the whole model also runs without gradients: **{wording.millis(found.ms)}** "
+        "per step "
         f"(**{share:.0f}%**). Is it validated more often than needed?"
     )
     return Found(text, limit.severity(share), found.ms)

@@ -32,6 +32,7 @@ from nbprof.analysis.rule import (
     Target,
     Threshold,
 )
+from nbprof.display import wording
 
 SHORT_KERNEL_US = 10.0
 ON_HOST_PERCENT = 10.0
@@ -55,7 +56,8 @@ def _alignment(facts: Facts, limit: Threshold) -> Found | None:
     worst = mine.iloc[int(mine["total_us"].to_numpy().argmax())]
     text = (
         f"**{share:.0f}%** of kernel time is in matrix products that load one or two values at a time (align1, align2 in the name) because "
-        f"a size is not a multiple of 8 (4 for TF32); the longest is {short(worst['op'])} with **{worst['total_us'] / 1000:.2f} ms**."
+        f"a size is not a multiple of 8 (4 for TF32); the longest is {short(worst['op'])} with "
+        f"**{wording.millis(worst['total_us'] / 1000)}**."
     )
     fix = "-head = nn.Linear(768, 30522)\n+head = nn.Linear(768, 30528)  # a multiple of 8, or of 64"
     if facts.jax:
@@ -93,7 +95,8 @@ def _small_kernels(facts: Facts, limit: Threshold) -> Found | None:
         return None
     gain = facts.compute_ms
     text = (
-        f"A step runs **{each:,.0f}** kernels of **{mean:.1f} µs** on average, **{facts.compute_ms:.2f} ms** in total. Most of them only "
+        f"A step runs **{each:,.0f}** kernels of **{mean:.1f} µs** on average, **{wording.millis(facts.compute_ms)}** in total. "
+        "Most of them only "
         "read back what the previous one wrote. A compiler can fuse them into a few."
     )
     graphs = "+os.environ['XLA_FLAGS'] = '--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUDNN,CUSTOM_CALL'  # before JAX starts"
@@ -115,7 +118,7 @@ def _elementwise(facts: Facts, limit: Threshold) -> Found | None:
     worst = mine.iloc[int(mine["total_us"].to_numpy().argmax())]
     text = (
         f"**{share:.0f}%** of kernel time is in kernels of a single elementwise op, the longest {short(worst['op'])} with "
-        f"**{worst['total_us'] / 1000:.2f} ms**. Each reads its inputs from memory and writes them back; a compiler can fuse them."
+        f"**{wording.millis(worst['total_us'] / 1000)}**. Each reads its inputs from memory and writes them back; a compiler can fuse them."
     )
     fix = _compiled(facts, "+@jax.jit\n def train_step(state, batch):")
     return Found(text, facts.level(gain), gain, fix)
@@ -199,7 +202,8 @@ def _placement(facts: Facts, limit: Threshold) -> Found | None:
     gain = min(found.ms, facts.mean["step_time"] - facts.compute_ms)
     text = (
         f"**{found.percent:.0f}%** of host op time is in matrix products without a recorded kernel, the longest "
-        f"{short(found.op)} with **{found.call_us / 1000:.2f} ms** per call: they ran on the CPU. If TensorFlow cannot use the GPU, it "
+        f"{short(found.op)} with **{wording.millis(found.call_us / 1000)}** per call: they ran on the CPU. If TensorFlow cannot use "
+        "the GPU, it "
         "logs the reason at startup."
     )
     return Found(text, facts.level(gain), gain)
@@ -216,7 +220,8 @@ def _host_bound(facts: Facts, limit: Threshold) -> Found | None:
     if share < limit["moderate"]:
         return None
     text = (
-        f"The device is idle for **{idle:.0f}%** of step time; for **{time:.2f} ms** of that (**{share:.0f}%** of the step) the host runs "
+        f"The device is idle for **{idle:.0f}%** of step time; for **{wording.millis(time)}** of that (**{share:.0f}%** of the "
+        "step) the host runs "
         "ops or prepares the next execution: arguments, buffers, dispatch."
     )
     if facts.jax:
@@ -242,7 +247,7 @@ def _compile(facts: Facts, limit: Threshold) -> Found | None:
     # One step alone that compiles may be the first to evaluate, or the last batch: neither tells that shapes change.
     if not share >= limit["moderate"] or facts.evidence.compiling == 1:
         return None
-    text = f"**{share:.0f}%** of step time (**{time:.2f} ms**) is compilation, after the warm-up: shapes or Python values change."
+    text = f"**{share:.0f}%** of step time (**{wording.millis(time)}**) is compilation, after the warm-up: shapes or Python values change."
     fix = "-@tf.function\n+@tf.function(reduce_retracing=True)\n def train_step(batch):\n     ...\n-ds = ds.batch(n)\n"
     fix += "+ds = ds.batch(n, drop_remainder=True)"
     if facts.jax:
@@ -281,13 +286,14 @@ def _straggler(facts: Facts, limit: Threshold) -> Found | None:
     fix = f"+p.rank({found.host!r})  # the profile of that rank alone"
     if not found.waited_for:
         text = (
-            f"**{found.host}** is the slowest in **{found.slowest_in:,} of {found.steps:,}** steps, **{found.saved_ms:.2f} ms** behind the "
+            f"**{found.host}** is the slowest in **{found.slowest_in:,} of {found.steps:,}** steps, "
+            f"**{wording.millis(found.saved_ms)}** behind the "
             "median. No communication was recorded, so whether the others wait for it is unknown."
         )
         return Found(f"{text} {found.why}".rstrip(), facts.level(found.saved_ms), fix=fix)
     text = (
         f"The others wait for **{found.host}**, the slowest in **{found.slowest_in:,} of {found.steps:,}** steps: as fast as the median of "
-        f"them it would shorten a step by **{found.saved_ms:.2f} ms**."
+        f"them it would shorten a step by **{wording.millis(found.saved_ms)}**."
     )
     return Found(f"{text} {found.why}".rstrip(), facts.level(found.saved_ms), found.saved_ms, fix)
 
@@ -304,8 +310,9 @@ def _uneven(facts: Facts, limit: Threshold) -> Found | None:
         return None
     gain = min(more, facts.mean["device_collectives"])
     text = (
-        f"**{found.worker}** computes **{found.ms:.2f} ms** per step, **{share:.0f}%** more than the mean of **{found.workers}** workers "
-        f"(**{found.mean_ms:.2f} ms**); the others wait for it when they communicate."
+        f"**{found.worker}** computes **{wording.millis(found.ms)}** per step, **{share:.0f}%** more than the mean of "
+        f"**{found.workers}** workers "
+        f"(**{wording.millis(found.mean_ms)}**); the others wait for it when they communicate."
     )
     fix = "-sampler = RandomSampler(dataset)\n+sampler = DistributedSampler(dataset, drop_last=True)  # equal work for each"
     if facts.jax:
@@ -326,7 +333,7 @@ def _between(facts: Facts, limit: Threshold) -> Found | None:
     if share <= limit["over"]:
         return None
     text = (
-        f"Typically **{time:.2f} ms** pass between steps, **{share:.0f}%** of the loop: callbacks, metrics, logging, "
+        f"Typically **{wording.millis(time)}** pass between steps, **{share:.0f}%** of the loop: callbacks, metrics, logging, "
         "checkpoints, or data loading outside the steps."
     )
     fix = "-    log(loss.item())\n+    if i % 100 == 0:\n+        log(loss.item())"

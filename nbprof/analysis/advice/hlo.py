@@ -262,7 +262,8 @@ def _chains(facts: Facts, limit: Threshold) -> Found | None:
     gain = facts.of_compute(work.chained)
     text = (
         f"**{work.chains:,}** memory-bound elementwise ops read values that another such op wrote only for them, up to "
-        f"**{work.share(work.chained):.0f}%** of compute (**{gain:.2f} ms** per step); the longest is {work.chain}. If fused, the values "
+        f"**{work.share(work.chained):.0f}%** of compute (**{wording.millis(gain)}** per step); the longest is {work.chain}. If "
+        "fused, the values "
         "between them would not go through memory."
     )
     fix = (
@@ -285,7 +286,7 @@ def _broadcast(facts: Facts, limit: Threshold) -> Found | None:
     gain = facts.of_compute(own)
     worst = int(mine.index[0])
     text = (
-        f"**{work.share(own):.0f}%** of compute (**{gain:.2f} ms** per step) only broadcasts values into larger arrays, mostly "
+        f"**{work.share(own):.0f}%** of compute (**{wording.millis(gain)}** per step) only broadcasts values into larger arrays, mostly "
         f"{_named(work, worst)}, {work.ops['shape'].iloc[worst]}. A broadcast costs nothing if it is fused with its consumer."
     )
     fix = "-best = jnp.argmax(v[None, :] + jnp.zeros((n, m)), axis=1)\n+best = jnp.full(n, jnp.argmax(v))  # reduce first, then broadcast"
@@ -310,7 +311,7 @@ def _layout_of_programs(facts: Facts, limit: Threshold) -> Found | None:
     gain = facts.of_compute(own)
     worst = int(mine.index[0])
     text = (
-        f"**{work.share(own):.0f}%** of compute (**{gain:.2f} ms** per step) only changes the layout of arrays, mostly "
+        f"**{work.share(own):.0f}%** of compute (**{wording.millis(gain)}** per step) only changes the layout of arrays, mostly "
         f"{_named(work, worst)}, {work.ops['shape'].iloc[worst]}."
     )
     fix = _CHANNELS_LAST
@@ -334,7 +335,7 @@ def _layout_of_kernels(facts: Facts, limit: Threshold) -> Found | None:
     worst = mine.iloc[int(mine["total_us"].to_numpy().argmax())]
     text = (
         f"**{share:.0f}%** of kernel time is in kernels that only change the layout of arrays, mostly for {short(worst['op'])} "
-        f"(**{worst['total_us'] / 1000:.2f} ms**)."
+        f"(**{wording.millis(worst['total_us'] / 1000)}**)."
     )
     fix = _CHANNELS_LAST
     if facts.torch:

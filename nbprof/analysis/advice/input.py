@@ -29,6 +29,7 @@ from nbprof.analysis.rule import (
     Target,
     Threshold,
 )
+from nbprof.display import wording
 
 _AHEAD = ("Prefetch", "MapAndBatch", "ParallelMap", "ParallelBatch", "ParallelInterleave", "DataService")
 # Iterators that only pass on elements of their input.
@@ -50,7 +51,7 @@ _CRITICAL_PATH = Target("input", "Steps & input: critical path")
 
 def _waits(facts: Facts) -> str:
     share, wait = facts.percent["input"], facts.mean["input"]
-    return f"The step waits **{wait:.2f} ms** of **{facts.mean['step_time']:.2f} ms** for input (**{share:.0f}%**)"
+    return f"The step waits **{wording.millis(wait)}** of **{wording.millis(facts.mean['step_time'])}** for input (**{share:.0f}%**)"
 
 
 def _without_pipeline(facts: Facts, limit: Threshold) -> bool:
@@ -63,7 +64,7 @@ def _arrays_copied(facts: Facts, limit: Threshold) -> Found | None:
     copied, size = facts.evidence.copied_ms, facts.evidence.copied_bytes
     if not _without_pipeline(facts, limit) or copied is None or copied < limit["copies"] * facts.mean["input"]:
         return None
-    text = f"{_waits(facts)}, **{copied:.2f} ms** of it while arrays are copied from host memory to the device"
+    text = f"{_waits(facts)}, **{wording.millis(copied)}** of it while arrays are copied from host memory to the device"
     text += f" (**{size / 2**20:,.1f} MiB** per step)." if size else "."
     first, last = (
         ("jax.device_put(table)", "state = step(state, batch, table)") if facts.jax else ("tf.constant(table)", "step(batch, table)")
@@ -96,7 +97,8 @@ def _input_copies(facts: Facts, limit: Threshold) -> Found | None:
     each = _work(facts, main[1])
     if each >= limit["pipeline"] * wait:
         return None
-    text = f"{_waits(facts)}, but the tf.data pipeline works only **{each:.2f} ms** per step: the rest is copying batches to the device."
+    text = f"{_waits(facts)}, but the tf.data pipeline works only **{wording.millis(each)}** per step: "
+    text += "the rest is copying batches to the device."
     return Found(text, limit.severity(facts.percent["input"]), wait)
 
 
@@ -184,7 +186,7 @@ def _kind(node: pd.Series) -> str:
 def _takes(slow: pd.Series, nodes: pd.DataFrame) -> str:
     work = float(nodes["self_ms"].sum())
     return (
-        f"**{_kind(slow)}** takes **{slow['self_ms']:,.1f} ms** of the **{work:,.1f} ms** spent in the pipeline "
+        f"**{_kind(slow)}** takes **{wording.millis(slow['self_ms'], 1)}** of the **{wording.millis(work, 1)}** spent in the pipeline "
         f"(**{100 * float(slow['self_ms']) / work:.0f}%**), over **{int(slow['calls']):,}** calls"
     )
 
@@ -229,7 +231,7 @@ def _map_serial(facts: Facts, limit: Threshold) -> Found | None:
         return None
     _, nodes, slow, _ = found
     wait = facts.mean["input"]
-    text = f"{_takes(slow, nodes)}, on **1 thread**. The step waits **{wait:.2f} ms** for it."
+    text = f"{_takes(slow, nodes)}, on **1 thread**. The step waits **{wording.millis(wait)}** for it."
     return Found(text, limit.severity(facts.percent["input"]), wait)
 
 
@@ -268,8 +270,8 @@ def _prefetch_missing(facts: Facts, limit: Threshold) -> Found | None:
     rest = max(facts.mean["step_time"] - wait, 0.0)
     gain = min(wait, rest)
     text = (
-        f"The pipeline does not end with prefetch: **{wait:.2f} ms** of input per step do not overlap anything. "
-        f"Prefetching could hide up to **{gain:.2f} ms** of them behind the other **{rest:.2f} ms** of the step."
+        f"The pipeline does not end with prefetch: **{wording.millis(wait)}** of input per step do not overlap anything. "
+        f"Prefetching could hide up to **{wording.millis(gain)}** of them behind the other **{wording.millis(rest)}** of the step."
     )
     return Found(text, limit.severity(facts.percent["input"]), gain)
 
@@ -283,8 +285,9 @@ def _outside_steps(facts: Facts, limit: Threshold) -> Found | None:
     if share < limit["moderate"]:
         return None
     text = (
-        f"The loop typically waits **{wait:.2f} ms** for input between two steps (**{share:.0f}%** of its time), which is not part of the "
-        f"step of **{step:.2f} ms**: step time, its input share and the verdict leave it out."
+        f"The loop typically waits **{wording.millis(wait)}** for input between two steps (**{share:.0f}%** of its time), which is "
+        "not part of the "
+        f"step of **{wording.millis(step)}**: step time, its input share and the verdict leave it out."
     )
     trace = (
         'jax.profiler.StepTraceAnnotation("train", step_num=i)'
@@ -312,7 +315,7 @@ def _loader_none(facts: Facts, limit: Threshold) -> Found | None:
     if _loaded(facts, limit) != "iterator":
         return None
     spent = facts.torch_runtime.iterator_ms
-    text = f"{_waits(facts)}; **{spent:.2f} ms** per step are in the loop's iterator, which is not a DataLoader."
+    text = f"{_waits(facts)}; **{wording.millis(spent)}** per step are in the loop's iterator, which is not a DataLoader."
     return Found(text, limit.severity(facts.percent["input"]), min(facts.mean["input"], spent))
 
 
@@ -327,7 +330,7 @@ def _loader_workers(facts: Facts, limit: Threshold) -> Found | None:
 
 def _in_loader(facts: Facts, limit: Threshold, why: str) -> Found:
     spent = facts.torch_runtime.loader_ms
-    text = f"{_waits(facts)}; **{spent:.2f} ms** per step are in the DataLoader{why}"
+    text = f"{_waits(facts)}; **{wording.millis(spent)}** per step are in the DataLoader{why}"
     return Found(text, limit.severity(facts.percent["input"]), min(facts.mean["input"], spent))
 
 
@@ -338,7 +341,8 @@ def _pinned_memory(facts: Facts, limit: Threshold) -> Found | None:
         return None
     text = (
         f"**{runtime.pageable_bytes / 2**20:,.1f} MiB** per step are copied to the device from pageable memory; "
-        f"{copies.name} blocks the host for **{copies.ms:.2f} ms** per step. Copies from pinned memory are faster and can be asynchronous."
+        f"{copies.name} blocks the host for **{wording.millis(copies.ms)}** per step. Copies from pinned memory are faster and can "
+        "be asynchronous."
     )
     return Found(text, limit.severity(share), min(wait, copies.ms))
 
@@ -356,7 +360,8 @@ def _copies_exposed(facts: Facts, limit: Threshold) -> Found | None:
     ):
         return None
     text = (
-        f"**{part:.0f}%** of step time (**{time:.2f} ms**) is copying batches to the device from pinned memory while nothing computes. "
+        f"**{part:.0f}%** of step time (**{wording.millis(time)}**) is copying batches to the device from pinned memory while "
+        "nothing computes. "
         "On a separate stream, the next batch can be copied during the step."
     )
     return Found(text, limit.severity(part), time)

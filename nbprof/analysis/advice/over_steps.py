@@ -29,16 +29,18 @@ def _periodic(facts: Facts, limit: Threshold) -> Found | None:
         return None
     nth = f"{found.every}{'nd' if found.every == 2 else 'rd' if found.every == 3 else 'th'}"
     text = (
-        f"Every **{nth}** step takes **{found.extra_ms:.2f} ms** longer than the others (**{found.slow}** of **{found.steps}** steps): "
-        f"**{found.per_step_ms:.2f} ms** per step on average. "
+        f"Every **{nth}** step takes **{wording.millis(found.extra_ms)}** longer than the others (**{found.slow}** of "
+        f"**{found.steps}** steps): "
+        f"**{wording.millis(found.per_step_ms)}** per step on average. "
     )
     if named:
         name = wording.tail(found.what, _NAMED).replace("*", "")
-        text += f"{name} takes **{found.what_ms:.2f} ms** more there: it runs **{found.more:,.3g}** times, "
+        text += f"{name} takes **{wording.millis(found.what_ms)}** more there: it runs **{found.more:,.3g}** times, "
         text += f"in the others **{found.fewer:,.3g}** times."
     else:
         text += (
-            f"**{found.category_ms:.2f} ms** of that are in no recorded event: a checkpoint, logging, validation or garbage collection in "
+            f"**{wording.millis(found.category_ms)}** of that are in no recorded event: a checkpoint, logging, validation or "
+            "garbage collection in "
             "Python would look like this."
         )
     fix = f"-if step % {found.every} == 0:\n+if step % {10 * found.every} == 0:\n     save(model)  # or log, or validate"

@@ -72,7 +72,7 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
     if facts.torch:
         launches = facts.torch_runtime.of("launch", "graph").count
         text = (
-            f"**{share:.0f}%** of step time (**{time:.2f} ms**) goes to launching kernels while the device is idle: "
+            f"**{share:.0f}%** of step time (**{wording.millis(time)}**) goes to launching kernels while the device is idle: "
             f"**{launches:,.0f}** {'launch' if round(launches) == 1 else 'launches'} per step."
         )
         if facts.other_devices:
@@ -80,7 +80,7 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
             return Found(text, level, time, fix, "Launch fewer, larger kernels")
         fix = '-model = Model().to(device)\n+model = torch.compile(Model().to(device), mode="reduce-overhead")  # CUDA graphs'
         return Found(text, level, time, fix, "Launch CUDA graphs instead of single kernels")
-    text = f"**{share:.0f}%** of step time (**{time:.2f} ms**) goes to preparing and launching kernels while the device is idle."
+    text = f"**{share:.0f}%** of step time (**{wording.millis(time)}**) goes to preparing and launching kernels while the device is idle."
     if facts.jax:
         fix = "-def train_step(state, batch):\n+@partial(jax.jit, donate_argnums=0)\n+def train_step(state, batch):"
         return Found(text, level, time, fix, "Compile the whole step into one program")
@@ -100,7 +100,7 @@ def _allocator(facts: Facts, limit: Threshold) -> Found | None:
     if share < limit["moderate"]:
         return None
     text = (
-        f"**{calls.count:,.0f}** calls per step allocate or free memory in the driver, mostly {calls.name}: **{calls.ms:.2f} ms** "
+        f"**{calls.count:,.0f}** calls per step allocate or free memory in the driver, mostly {calls.name}: **{wording.millis(calls.ms)}** "
         f"(**{share:.0f}%** of step time). Each may synchronize the device. PyTorch's caching allocator makes none in steady state, "
         "unless PYTORCH_NO_CUDA_MEMORY_CACHING is set, the loop empties the cache, or memory is so full that cached blocks are freed."
     )
@@ -124,7 +124,8 @@ def _host_ops(facts: Facts, limit: Threshold) -> Found | None:
     if share < limit["moderate"]:
         return None
     text = (
-        f"The device is idle for **{idle:.0f}%** of step time; for **{time:.2f} ms** of that the host runs ops, **{eager:.0f}%** of them "
+        f"The device is idle for **{idle:.0f}%** of step time; for **{wording.millis(time)}** of that the host runs ops, "
+        f"**{eager:.0f}%** of them "
         "eager, one by one. Compiling fuses many of them into one."
     )
     return Found(text, limit.severity(share), time)
@@ -179,7 +180,7 @@ def _tensor_cores(facts: Facts, limit: Threshold) -> Found | None:
     how, fix = _how_of_torch(facts, op) if facts.torch else _how(facts, op)
     text = (
         f"**{share:.0f}%** of kernel time is in kernels whose op could run on {cores} but does not; the longest is "
-        f"{op} with **{worst['total_us'] / 1000:.2f} ms**. {how}"
+        f"{op} with **{wording.millis(worst['total_us'] / 1000)}**. {how}"
     )
     gain = facts.mean["device_compute"] * share / 100
     return Found(text, limit.severity(share), gain, fix, f"Let eligible ops use {cores}")
@@ -260,7 +261,7 @@ def _part(category: str, what: str, how: Callable[[Facts], tuple[str, str]]) -> 
         if share < limit["moderate"]:
             return None
         title, fix = how(facts)
-        return Found(f"**{share:.0f}%** of step time (**{time:.2f} ms**) is {what}.", limit.severity(share), time, fix, title)
+        return Found(f"**{share:.0f}%** of step time (**{wording.millis(time)}**) is {what}.", limit.severity(share), time, fix, title)
 
     return check
 
@@ -298,7 +299,7 @@ def _host_memory(facts: Facts, limit: Threshold) -> Found | None:
         return None
     share = float(facts.overview["host_transfer_percent"])
     gain = share * facts.mean["step_time"] / 100
-    text = f"**{share:.0f}%** of step time (**{gain:.2f} ms**) goes to moving arrays between device and host memory."
+    text = f"**{share:.0f}%** of step time (**{wording.millis(gain)}**) goes to moving arrays between device and host memory."
     return Found(text, limit.severity(share), gain)
 
 
@@ -311,7 +312,8 @@ def _waits(facts: Facts, limit: Threshold) -> Found | None:
     if 100 * facts.held_up_ms(facts.mean["step_time"]) < limit["idle"] * facts.mean["step_time"]:
         return None
     text = (
-        f"The host synchronizes with the device **{wording.times(waits.count)}** per step, **{waits.ms:.2f} ms** in total ({waits.name}), "
+        f"The host synchronizes with the device **{wording.times(waits.count)}** per step, **{wording.millis(waits.ms)}** in total "
+        f"({waits.name}), "
         f"and cannot launch ahead meanwhile; the device is idle for **{idle:.0f}%** of step time. .item(), .cpu(), print(loss) and if on a "
         "tensor cause this."
     )
@@ -329,7 +331,7 @@ def _jit(facts: Facts, limit: Threshold) -> Found | None:
         return None
     text = (
         f"A step runs **{programs:,.0f}** compiled programs one after the other, most of them of a single op, and **{share:.0f}%** of step "
-        f"time (**{time:.2f} ms**) passes between them, in Python and dispatch. In one jit they are one program."
+        f"time (**{wording.millis(time)}**) passes between them, in Python and dispatch. In one jit they are one program."
     )
     return Found(text, "high", time if share <= MOST_UNKNOWN else float("nan"))
 
@@ -350,7 +352,7 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     if not facts.torch and _eager(facts, _EAGER) is not None:
         return None
     gain = time if share <= MOST_UNKNOWN else float("nan")
-    text = f"**{share:.0f}%** of step time (**{time:.2f} ms**) is outside any recorded op, launch or copy: Python, logging or I/O."
+    text = f"**{share:.0f}%** of step time (**{wording.millis(time)}**) is outside any recorded op, launch or copy: Python, logging or I/O."
     if facts.maybe_input:
         text += " It may also be input that was not traced: nbprof.steps(batches) times the wait for each batch."
     # What runs there is unknown, so that any change to the code would be a guess.

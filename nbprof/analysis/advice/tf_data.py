@@ -156,7 +156,7 @@ def advice(
     of_generator : bool, optional
         Whether the bottleneck stands for a generator (`over_generator`): then what helps is what helps the generator.
     """
-    head = f"The slowest call took **{max_us:,.1f} µs**"
+    head = f"The slowest call took **{wording.micros(max_us)}**"
     if max_us <= SLOW_CALL_US:
         return f"{head}; calls up to {SLOW_CALL_US:.0f} µs are not a bottleneck.", ""
     params = params or {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from nbprof.analysis.advice.checks import PART_HIGH, PART_MODERATE
 from nbprof.analysis.advice.facts import MEMORY, TRACE, AdviceRule, Facts
 from nbprof.analysis.rule import ABOUT, ALL, ANY, INFERRED, PYTORCH, TORCH_GUIDE, TORCH_TB, Found, Rule, Threshold
+from nbprof.display import wording
 
 # Classes of torch.optim: those that can update all parameters in one kernel, and those that can at least do many in one.
 _FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
@@ -55,8 +56,9 @@ def _optimizer(facts: Facts, limit: Threshold) -> Found | None:
     if share < limit["moderate"]:
         return None
     text = (
-        f"{name}.step takes **{runtime.optimizer_ms:.2f} ms** per step on the host and launches **{runtime.optimizer_launches:,.0f}** "
-        f"kernels, a few per parameter; the device is idle for **{gain:.2f} ms** of that."
+        f"{name}.step takes **{wording.millis(runtime.optimizer_ms)}** per step on the host and launches "
+        f"**{runtime.optimizer_launches:,.0f}** "
+        f"kernels, a few per parameter; the device is idle for **{wording.millis(gain)}** of that."
     )
     how = "fused=True" if name in _FUSED else "foreach=True"
     text += " One kernel can update all of them." if name in _FUSED else " A few kernels can update all of them."
@@ -71,7 +73,8 @@ def _on_cpu(facts: Facts, limit: Threshold, name: str) -> Found | None:
     if name not in _FUSED or runtime.optimizer_ops < limit["kernels"] or runtime.optimizer_op_us > limit["op_us"] or share < limit["high"]:
         return None
     text = (
-        f"{name}.step takes **{runtime.optimizer_ms:.2f} ms** per step (**{share:.0f}%**) and calls **{runtime.optimizer_ops:,.0f}** ops, "
+        f"{name}.step takes **{wording.millis(runtime.optimizer_ms)}** per step (**{share:.0f}%**) and calls "
+        f"**{runtime.optimizer_ops:,.0f}** ops, "
         f"a few per parameter, half of which last at most **{runtime.optimizer_op_us:.1f} µs**. One op can update all of them."
     )
     fix = f"-optimizer = torch.optim.{name}(params, lr)\n+optimizer = torch.optim.{name}(params, lr, fused=True)"

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from nbprof.analysis.advice.checks import PART_HIGH, PART_MODERATE
 from nbprof.analysis.advice.facts import KERNELS, AdviceRule, Facts
 from nbprof.analysis.rule import INFERRED, PYTORCH, Found, Rule, Threshold
+from nbprof.display import wording
 
 NAME = "slow_versions"
 
@@ -83,7 +84,8 @@ def _slow_versions(facts: Facts, limit: Threshold) -> Found | None:
             continue
         beside = f" with {row.unless[0]} **{versions[row.unless[0]]}**" if row.unless else ""
         text = (
-            f"**{gain:.2f} ms** per step are in {mine['op'].iloc[0]}: in {row.library} **{versions[row.library]}**{beside}, {row.why} "
+            f"**{wording.millis(gain)}** per step are in {mine['op'].iloc[0]}: in {row.library} "
+            f"**{versions[row.library]}**{beside}, {row.why} "
             f"({row.source})."
         )
         return Found(text, limit.severity(100 * gain / facts.mean["step_time"]), gain, row.remedy)

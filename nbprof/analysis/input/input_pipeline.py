@@ -33,6 +33,8 @@ CATEGORIES: dict[str, tuple[str, str]] = {
     "other": ("Other reading or processing", "use tf.data for data that is read without it"),
 }
 
+_NO_STAGES = "not recorded. In a JAX profile, only stages of a pipeline such as tf.data state what they do."
+_NO_COPIES = "not recorded. A JAX profile does not state which calls of the host copy to a device."
 _READ_AHEAD = "read it ahead: grain, tf.data or a prefetching thread"
 """What helps a JAX program with input work of no known kind, of which tf.data may be no part."""
 _MAPS = {"ParallelMap", "MapAndBatch", "ParallelInterleave"}
@@ -194,6 +196,20 @@ def added(tables: list[pd.DataFrame]) -> pd.DataFrame:
     return _shares(rows.groupby(["op", "category"], sort=False)[["occurrences", "total_ms", "self_ms"]].sum().reset_index())
 
 
+def unrecorded(table: pd.DataFrame, framework: str) -> dict[str, str]:
+    """The kinds of input work of which the profile cannot tell that there was none, and why.
+
+    JAX has no input pipeline of its own. What one of tf.data or Grain, say, does is known by what its stages state; what Python code does
+    between two steps, or in the wait of ``nbprof.steps``, is not. Nor does JAX record which calls of the host copy to a device.
+    """
+    if framework != "JAX":
+        return {}
+    there = set(table["category"])
+    if there & set(READING):
+        there |= set(READING)
+    return {kind: _NO_COPIES if kind == "enqueue" else _NO_STAGES for kind in CATEGORIES if kind not in there}
+
+
 def categories(table: pd.DataFrame, framework: str = "") -> pd.DataFrame:
     """The five kinds of input work with their time and what helps; the columns of `p.input_pipeline.categories`."""
     time = table.groupby("category")["self_ms"].sum()
@@ -203,8 +219,9 @@ def categories(table: pd.DataFrame, framework: str = "") -> pd.DataFrame:
     known = TORCH_CATEGORIES if framework == "PyTorch" else CATEGORIES
     if framework == "JAX":
         known = {**known, "other": (known["other"][0], _READ_AHEAD)}
+    unknown = unrecorded(table, framework)
     for key, (label, advice) in known.items():
-        value = float(time.get(key, 0.0))
+        value = np.nan if key in unknown else float(time.get(key, 0.0))
         rows.append(
             {
                 "category": key,
@@ -263,7 +280,7 @@ def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, enqueu
             "percent": [100 * value / whole if whole else np.nan for value in parts.values()],
         }
     )
-    share = 100 * parts["enqueue"] / whole if whole else None
+    share = 100 * parts["enqueue"] / whole if whole and "enqueue" not in unrecorded(table, activity.framework) else None
     out["copy_percent"] = share
     out["copy_level"] = None if share is None else copy_level(share)
     of_graph = ITERATIONS in activity.traits and place not in ("unknown", "device") and not whole

@@ -183,9 +183,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
             own = float(cores.loc[cores["core"] == name, "total_us"].sum())
             if own or name == "AI CPU":
                 out.append(
-                    figure(
-                        name.lower().replace(" ", "_"), name, _percent(own, total), "%", 1, f"{wording.number(own / 1000, 2)} ms of tasks"
-                    )
+                    figure(name.lower().replace(" ", "_"), name, _percent(own, total), "%", 1, f"{wording.millis(own / 1000)} of tasks")
                 )
     return out
 
@@ -198,7 +196,7 @@ def _share(label: str, row: Any, name: str, category: str) -> dict[str, Any]:
     share = wording.real(row[f"{name}_fraction"])
     percent = None if share is None else 100 * share
     bar = {} if percent is None else {"bar": [{"category": category, "percent": percent}]}
-    note = f"{wording.number(row[f'{name}_ms'], 2)} ms" if percent is not None else "not recorded"
+    note = f"{wording.millis(row[f'{name}_ms'])}" if percent is not None else "not recorded"
     return figure(name, label, percent, "%", 1, note, **bar)
 
 

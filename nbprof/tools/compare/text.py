@@ -73,7 +73,7 @@ def name(part: dict[str, Any], run: int) -> str:
 def gains(finding: dict[str, Any]) -> list[str]:
     """What a finding predicts before and after."""
     told = ((finding["gain_is"], finding[key]) for key in ("before_ms", "after_ms"))
-    return ["–" if ms is None else f"{kind} {wording.number(-ms, 2)} ms" for kind, ms in told]
+    return ["–" if ms is None else f"{kind} {wording.millis(-ms)}" for kind, ms in told]
 
 
 def values(figure: dict[str, Any]) -> str:

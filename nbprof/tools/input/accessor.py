@@ -41,6 +41,9 @@ class InputPipeline(Framed):
         Enqueuing is infeed enqueues and copies to the device. A read is of a file (`…::TFRecord`, `TextLine`, `FixedLengthRecord`,
         `SSTable`, `RecordIO`, `ArrayRecord`): in advance where its path holds a prefetch, interleave, parallel map, or memory reader or
         writer, else on demand. All other iterators preprocess.
+
+        JAX has no input pipeline of its own and does not record which calls copy to a device: kinds of which such a profile has no op are
+        missing, except that reading and preprocessing are 0 where another stage of a pipeline was recorded.
         """
         categories: pd.DataFrame = self._profile.run.input_categories
         return categories.copy()

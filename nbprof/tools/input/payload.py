@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import SERVING
+from nbprof.analysis.input import input_pipeline
 from nbprof.display import wording
 from nbprof.tools.common import bar, by_tensorflow, by_torch, figure, fix_lines, has_device, unknown
 from nbprof.tools.steps import serving
@@ -31,7 +32,8 @@ def payload(run: Run) -> dict[str, Any]:
         "empty": _empty(run) if ops.empty and run.tf_data.pipelines.empty else None,
         "total_ms": total,
         "per_step_ms": total / steps if steps and len(ops) else None,
-        "categories": _categories(run),
+        "categories": (shown := _categories(run)),
+        "missing": _missing(run, shown),
         **_said(run),
         "pipelines": pipelines(run),
         "ops": hidden(
@@ -63,6 +65,7 @@ def nothing() -> dict[str, Any]:
         "total_ms": 0.0,
         "per_step_ms": None,
         "categories": [],
+        "missing": [],
         "statement": "",
         "next_step": "",
         "share": [],
@@ -123,7 +126,8 @@ def _categories(run: Run) -> list[dict[str, Any]]:
     rows = found.set_index("category").to_dict("index") if isinstance(found, pd.DataFrame) and len(found) else {}
     out = []
     for row in run.input_categories.to_dict("records"):
-        scaled = rows.get(row["category"], {})
+        # What is not known of a kind is 0 in the breakdown, as in XProf's.
+        scaled = rows.get(row["category"], {}) if wording.real(row["time_ms"]) is not None else {}
         per_step = wording.real(scaled.get("us_per_step"))
         part = wording.real(scaled.get("percent"))
         own = _category(row)
@@ -135,6 +139,16 @@ def _categories(run: Run) -> list[dict[str, Any]]:
             }
         )
     return out
+
+
+def _missing(run: Run, shown: list[dict[str, Any]]) -> list[str]:
+    """Why the time of some kinds of work is not known, a sentence a reason."""
+    why = input_pipeline.unrecorded(run.input_ops, run.activity.framework)
+    labels: dict[str, list[str]] = {}
+    for one in shown:
+        if one["time_ms"] is None and one["key"] in why:
+            labels.setdefault(why[one["key"]], []).append(one["label"])
+    return [f"{', '.join(names)}: {reason}" for reason, names in labels.items()]
 
 
 def _category(row: dict[Any, Any]) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
             total / 1000,
             "ms",
             2,
-            f"{wording.number(of_steps / 1000 / steps, 2)} ms per step" if steps else "no steps",
+            f"{wording.millis(of_steps / 1000 / steps)} per step" if steps else "no steps",
         ),
         figure("kernels", "Kernels", len(kernels), "", 0, _launches(launches, steps)),
         figure("median_kernel", "Median kernel", _weighted_median(mean, count), "µs", 1, "half of the launches are shorter"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nbprof.tools.common import by_jax, by_tensorflow
+from nbprof.tools.common import by_torch
 from nbprof.tools.header import out_of_memory
 from nbprof.tools.memory import figure, payload, static
 from nbprof.tools.tool import Tool, Top, kept
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def _has(run: Run) -> bool:
-    """Not where nothing can be asked for that records it: JAX has no memory events of the CPU, and TensorFlow only some."""
-    return not (by_jax(run) or by_tensorflow(run)) or not run.devices.empty or not run.memory_summary.empty or out_of_memory(run)
+    """Not where nothing can be asked for that records it: of the CPU only PyTorch has memory events that are left out unless asked for."""
+    return by_torch(run) or not run.devices.empty or not run.memory_summary.empty or out_of_memory(run)
 
 
 TOOL = Tool(

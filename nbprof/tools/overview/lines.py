@@ -97,7 +97,7 @@ def _notes(lines: Lines) -> list[str]:
         total = value + float(np.nansum(floats(lines.frame[key])))
         if value > 0:
             share = wording.percent(100 * value / total)
-            out.append(f"{wording.number(value / 1e3, 2)} ms ({share}) of the {_WHOLE[key]} belongs to no line.")
+            out.append(f"{wording.millis(value / 1e3)} ({share}) of the {_WHOLE[key]} belongs to no line.")
     if lines.cut:
         out.append(
             "Lines were followed to a part of the recording only (200,000 changes, or up to a debugger): the rest belongs to no line."

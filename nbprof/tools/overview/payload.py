@@ -162,17 +162,20 @@ def _average(run: Run) -> dict[str, Any]:
     row = _summary(run, "step_time")
     mean, spread = wording.real(run.first_answer.get("step_time_ms")), wording.real(run.first_answer.get("step_time_sd_ms"))
     note = "no steps" if mean is None else ""
+    # All of the card in one unit.
+    unit, size = wording.time_unit(mean)
     if (low := wording.real(row.get("min_ms"))) is not None and mean is not None:
-        note = f"range {wording.number(low, 2)}–{wording.number(row.get('max_ms'), 2)}" if len(run.steps) > 1 else "one step"
-    more = {"spread": f"± {wording.number(spread, 2)}"} if spread is not None and mean is not None and len(run.steps) > 1 else {}
-    return figure("step_time", "Average step", mean, "ms", 2, note, **more)
+        high = wording.real(row.get("max_ms"))
+        note = f"range {wording.number(low / size, 2)}–{wording.number(high and high / size, 2)}" if len(run.steps) > 1 else "one step"
+    more = {"spread": f"± {wording.number(spread / size, 2)}"} if spread is not None and mean is not None and len(run.steps) > 1 else {}
+    return figure("step_time", "Average step", mean and mean / size, unit, 2, note, **more)
 
 
 def _waiting(run: Run) -> dict[str, Any]:
     percent, mean = wording.real(run.first_answer.get("input_percent")), wording.real(run.first_answer.get("step_time_ms"))
     note = "no steps" if mean is None else "input was not traced"
     if percent is not None:
-        note = f"{wording.number(percent * mean / 100, 2)} ms per step" if mean is not None else ""
+        note = f"{wording.millis(percent * mean / 100)} per step" if mean is not None else ""
     hot = {"hot": True} if run.first_answer.get("bound") == "input" else {}
     return figure("input", "Waiting for input", percent, "%", 1, note, **bar(("input", percent)), **hot)
 
@@ -238,7 +241,7 @@ def _host_compute(run: Run) -> dict[str, Any]:
     percent = wording.real(row.get("percent"))
     note = "no steps" if run.steps.empty else "no ops recorded on the host"
     if percent is not None:
-        note = f"{wording.number(row.get('mean_ms'), 2)} ms per step"
+        note = f"{wording.millis(row.get('mean_ms'))} per step"
     return figure("host_compute", "Host compute", percent, "%", 1, note, **bar(("host_compute", percent)))
 
 

@@ -99,7 +99,7 @@ def _average_bar(sheet: Canvas, parts: list[tuple[Any, float, float]], y: float)
             continue
         right = x + (_RIGHT - _LEFT) * percent / whole
         sheet.box(x, y, max(right - 2, x + 1), y + 40, category.colour)
-        text = f"{wording.number(ms, 2)} ms · {wording.percent(percent, 0)}"
+        text = f"{wording.millis(ms)} · {wording.percent(percent, 0)}"
         room = sheet.measure(f"{category.label} {text}", 22) + 30
         if x >= label_end and right - x > 40 and x + room < _RIGHT + 30 and (room < right - x or percent < 30):
             end = sheet.text(x, y + 48, category.label, 22, INK, bold=True)
@@ -163,7 +163,7 @@ def _steps(sheet: Canvas, steps: dict[str, Any], mean: float | None, y: float) -
     _bars(sheet, steps, times, (left, top, right), ceiling)
     if mean is not None and mean < ceiling:
         sheet.rule(left, right, top + _GRAPH * (1 - mean / ceiling), SOFT, dash=6)
-    middle = f"axis cut: longest step {wording.number(max(times), 2)} ms" if cut else "step number"
+    middle = f"axis cut: longest step {wording.millis(max(times))}" if cut else "step number"
     if len(times) > 1:
         sheet.text(left, top + _GRAPH + 10, str(steps["step"][0]), 20, SOFT)
         sheet.text(right, top + _GRAPH + 10, str(steps["step"][-1]), 20, SOFT, align="r")

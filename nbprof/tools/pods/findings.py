@@ -64,7 +64,7 @@ def sentences(run: Run) -> list[str]:
         said.append(f"{len(slow) - _MOST_TOLD:,} more hold the others up; they are in the table below.")
     if slow.empty:
         said.append("Nobody holds the others up: no one's own part of a step is longer by more than 1%, other than by chance.")
-    return [*said, *_what_if(frames.what_if), *_missing(run)]
+    return [*said, *_what_if(frames.what_if, frames.collectives), *_missing(run)]
 
 
 def _missing(run: Run) -> list[str]:
@@ -84,10 +84,10 @@ def _straggler(row: dict[Any, Any], several: bool, measured: float | None) -> st
     """One straggler: by how much, how often, what that costs, and why."""
     device = f":{row['device']}" if several and pd.notna(row["device"]) else ""
     name = wording.one_line(f"{row['host']}{device}")
-    behind, steps = f"{wording.number(row['excess_ms'], 2)} ms", f"{row['steps']:,}"
+    behind, steps = wording.millis(row["excess_ms"]), f"{row['steps']:,}"
     if row["chance"] > _CHANCE:
         pauses = "one step" if row["pauses"] == 1 else f"{row['pauses']:,} steps"
-        most = f"**{wording.number(row['worst_ms'], 2)} ms**"
+        most = f"**{wording.millis(row['worst_ms'])}**"
         said = f"**{name}** pauses in **{pauses}** of {steps}; in step {row['worst_step']} it is {most} behind."
     elif row["by"] != COLLECTIVES:
         said = (
@@ -102,26 +102,33 @@ def _straggler(row: dict[Any, Any], several: bool, measured: float | None) -> st
     if row["why"]:
         said += f" {wording.one_line(row['why'])}"
     if (cost := wording.real(row["cost_ms"])) is not None and cost > 0:
-        said += f" The others wait {wording.number(cost, 2)} ms a step for it, summed over all."
+        said += f" The others wait {wording.millis(cost)} a step for it, summed over all."
     saved = wording.real(row["saved_ms"])
     if row["by"] == COLLECTIVES and saved is not None and measured and 100 * saved / measured >= _LEAST_PERCENT:
         said += f" If it were as fast as they are, a step would take about **{wording.percent(100 * saved / measured)}** less."
     return said
 
 
-def _what_if(rows: pd.DataFrame) -> list[str]:
+def _what_if(rows: pd.DataFrame, groups: pd.DataFrame) -> list[str]:
     """What a slow group and the network cost, where that is known and more than 1% of a step."""
     said = []
     for row in rows.to_dict("records"):
         percent = wording.real(row["saved_percent"])
         if percent is None or percent < _LEAST_PERCENT:
             continue
-        gain = f"{row['how']} **{wording.percent(percent)}** less ({wording.number(row['step_time_ms'], 2)} ms)"
+        gain = f"{row['how']} **{wording.percent(percent)}** less ({wording.millis(row['step_time_ms'])})"
         if row["what"] == "slow_group":
-            which = wording.one_line(row["which"])
             said.append(
-                f"Collectives among ranks **{which}** take longer than those of like groups: with a usual link a step would take {gain}."
+                f"Collectives {_group(row['which'], groups)} take longer than those of like groups: with a usual link a step would "
+                f"take {gain}."
             )
         elif row["what"] == "network_free":
             said.append(f"If communication took no time, a step would take {gain}.")
     return said
+
+
+def _group(members: str, groups: pd.DataFrame) -> str:
+    """Of whom collectives are: by the program's word for the group, too, where that is the only one for these ranks."""
+    ranks = wording.one_line(members)
+    words = set(groups.loc[groups["slow"].astype(bool) & (groups["members"] == members), "description"]) - {""}
+    return f"of **{wording.one_line(words.pop())}** (ranks {ranks})" if len(words) == 1 else f"among ranks **{ranks}**"

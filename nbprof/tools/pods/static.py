@@ -47,7 +47,7 @@ def _over(pods: dict[str, Any], row: int) -> str:
     if not known:
         return "–"
     worst = max(known, key=lambda c: known[c])
-    return f"{markup.swatch(worst.colour)}{markup.text(worst.label)}, +{wording.number(known[worst], 2)} ms"
+    return f"{markup.swatch(worst.colour)}{markup.text(worst.label)}, +{wording.millis(known[worst])}"
 
 
 def _cores(cores: dict[str, Any] | None) -> str:
