@@ -87,6 +87,17 @@ def test_kernels_of_several_graphs_with_the_same_names(tmp_path):
     }
 
 
+def test_ops_of_the_place_not_of_the_name_and_in_their_namespace(tmp_path):
+    """Places compiled to the same code share a kernel, which is named by the ops of the first: relu is clamp_min and maximum with 0."""
+    k = Kineto()
+    run(k, 0, "triton_poi_fused_clamp_min_1", "aten::mm")
+    calls = [("triton_poi_fused_clamp_min_1", 28), ("extern_kernels.mm", 29)]
+    nodes = {"cppCodeToPost": {"triton_poi_fused_clamp_min_1:1": ["full_default", "maximum", "convert_element_type_2", "arg1_1"],
+                               "extern_kernels.mm:2": ["mm"]}}  # fmt: skip
+    found = sources(tmp_path, k, **{TRACES: lines(calls), NODES: json.dumps(nodes)})
+    assert found["triton_poi_fused_clamp_min_1"] == [["/srv/app/net.py:28", "aten::full, aten::maximum, prims::convert_element_type"]]
+
+
 def test_of_graphs_that_call_the_same_what_they_share_is_said(tmp_path):
     k = Kineto()
     run(k, 0, "triton_poi_fused_add_0", "aten::mm")

@@ -43,6 +43,15 @@ def test_nodes_and_lines_of_one_graph_are_joined(tmp_path):
     assert read(found) == ((PROGRAM,), [])
 
 
+def test_nodes_that_are_no_ops_and_names_with_an_overload(tmp_path):
+    """As `copy_` into an input (batch norm) and nodes that passes put in are written by PyTorch 2.13."""
+    nodes = ["copy_", "primals_3", "getitem_1", "arg0_1", "tangents_1", "full_default_2", "add_tensor_1", "sum_dim_int_list", "any_dims", "scalar_tensor",
+             "scalar_tensor_default_1", "_shape_as_tensor", "squeeze_dim_1", "add_tensor_2", "rsqrt", "s77"]  # fmt: skip
+    found = lying(tmp_path, inductor_provenance_tracking_node_mappings__json={"cppCodeToPost": {"cpp_fused_0:1": nodes}})
+    (program,), _ = read(found)
+    assert program[0].ops == ("copy_", "full", "add", "sum", "any", "scalar_tensor", "_shape_as_tensor", "squeeze", "rsqrt")
+
+
 def test_either_alone(tmp_path):
     nodes = lying(tmp_path, inductor_provenance_tracking_node_mappings__json=NODES)
     assert read(nodes)[0] == (tuple(kernel._replace(lines=()) for kernel in PROGRAM),)

@@ -7,12 +7,14 @@ import sqlite3
 import zipfile
 from decimal import Decimal
 
+import numpy as np
 import pytest
 
 import nbprof
 from nbprof.core import sqlite
 from nbprof.core.errors import ReadError
 from nbprof.formats.msprof import msprof
+from nbprof.formats.msprof.database import NONE, among, first_of
 from nbprof.sources import locate
 from nbprof.sources.sniff import recognise
 from tests.support import ascend_db
@@ -303,3 +305,16 @@ def test_no_column_is_taken_out_of_the_file_twice(tmp_path, tasks, monkeypatch):
     assert events == {"TASK", "CANN_API", "COMPUTE_TASK_INFO"}
     twice = {key for key in seen if seen.count(key) > 1}
     assert not {key for key in twice if key[0] in events}, twice
+
+
+@pytest.mark.parametrize("low", [0, -5, 2**62, NONE, 2**63 - 60])
+def test_ids_are_looked_up_alike_whether_they_have_gaps_or_not(low: int) -> None:
+    rng = np.random.default_rng(abs(low) % 1000)
+    for _ in range(200):
+        found, wanted = (low + rng.integers(0, 50, int(n)) for n in rng.integers(0, 40, 2))
+        wanted = np.append(wanted, [NONE, -1, 0, 2**63 - 1])
+        apart = np.where(found == low, NONE, found) if rng.random() < 0.5 else found
+        for ids in (found, apart):
+            first = {value: len(ids) - 1 - i for i, value in enumerate(ids[::-1].tolist())}
+            assert first_of(ids, wanted).tolist() == [first.get(value, -1) for value in wanted.tolist()]
+            assert among(wanted, ids).tolist() == [value in first for value in wanted.tolist()]

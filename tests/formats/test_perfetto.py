@@ -393,6 +393,49 @@ def test_what_is_not_read_is_counted_and_what_the_recorder_lost_is_said() -> Non
     assert "The recorder says that 1 packets were lost" in said(trace)
 
 
+def test_packets_and_fields_of_any_other_kind_are_counted() -> None:
+    out = Recording()
+    one = thread(out)
+    for at in (10, 20):
+        event = out.event("instant", at, one, "mark")
+        event.log_message.body_iid = 1
+    event.callstack_iid = 3
+    out.track(5, "load", counter={})
+    sample = out.event("counter", 30, 5, unit="ms")
+    sample.counter_value = 1
+    sample.flow_ids.append(4)
+    out.packet().journald_event.message = "hello"
+    for kind in ("trace_uuid", "system_info", "trace_config"):
+        getattr(out.packet(), kind).SetInParent()
+    stats = out.packet().trace_stats
+    stats.buffer_stats.add(oversized_packets_dropped=3)
+    stats.final_flush_outcome = 2
+    text = said(read(out.bytes()))
+    assert "Packets that are not read: others (field 132) 1." in text
+    assert "Fields of events beside their annotations (stacks of calls, log messages, Chrome's own), not read: 3." in text
+    for what in ("Annotations of", "Arrow ends at"):
+        assert f"{what} events other than slices (counter samples, omitted events), not shown: 1." in text
+    assert "The recorder says that 3 packets were too large for its buffer." in text
+    assert "its last flush failed: the end may be missing." in text
+
+
+def test_what_is_left_out_of_the_packets_of_gpus_is_said() -> None:
+    out = Recording()
+    for at in (1000, 2000):
+        event = out.packet(at).gpu_counter_event
+        event.counter_descriptor.specs.add(counter_id=3, name="busy")
+        event.counters.add(counter_id=3, int_value=at)
+        event.counters.add(counter_id=3)
+    stage = out.packet(3000).gpu_render_stage_event
+    stage.event_id, stage.duration = 1, 10
+    stage.extra_data.add(name="abcd", value="efgh")
+    trace = read(out.bytes().replace(b"\x0a\x04abcd", b"\x0a\x74abcd"))
+    assert trace.counters["value"].tolist() == [2000.0]
+    assert "2 events left out: samples of GPU counters without a value, or damaged." in said(trace)
+    assert "First samples of GPU counters, not shown because nothing says when their intervals began: 1." in said(trace)
+    assert "Descriptions (of tracks, clocks, interned names) that are damaged, left out: 1." in said(trace)
+
+
 def story(seed: int = 1, **way: bool) -> bytes:
     rng = Random(seed)
     return Story.random(rng, 400).perfetto(rng, interned=True, **way)

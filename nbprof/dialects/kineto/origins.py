@@ -25,6 +25,15 @@ from nbprof.dialects.kineto.ops import Forest
 from nbprof.formats.chrome.inductor import Kernel, Program
 
 _INSTANCE = re.compile(r"_\d+(?=/|\Z)")
+# What inductor's graphs call beside ATen: torch/_prims and torch/_inductor/inductor_prims.py.
+_PRIM = re.compile(
+    r"(?:convert_element_type|iota|device_put|broadcast_in_dim|copy_strided|view_of(?:_dtype)?|fma|rev|xor_sum|prepare_softmax_online|"
+    r"_low_memory_max_pool_\w+|inductor_\w+)\Z"
+)
+
+
+def _spaced(op: str) -> str:
+    return f"{'prims' if _PRIM.match(op) else 'aten'}::{op}"
 
 
 class _Texts:
@@ -93,9 +102,13 @@ class Origins:
 
     @cached_property
     def _by_kernel(self) -> tuple[Int64s, Int64s]:
-        """Line and ATen ops of each kernel of inductor, in codes, and -1 behind them."""
+        """Line and ATen ops of each kernel of inductor, in codes, and -1 behind them.
+
+        The ops are those of its nodes. A kernel's name does not tell them: it has the ops before these were taken apart
+        (`native_layer_norm`), and those of the first place only where several are compiled to the same code.
+        """
         known = self._kernels[0]
-        made = [BETWEEN.join(f"aten::{op}" for op in one.ops) if compiled.is_fused(one) else "" for one in known]
+        made = [BETWEEN.join(map(_spaced, one.ops)) if compiled.is_fused(one) else "" for one in known]
         lines = [BETWEEN.join(map(self._as_called, one.lines)) for one in known]
         return self.lines.codes(np.array(lines, object)), self.made.codes(np.array(made, object))
 

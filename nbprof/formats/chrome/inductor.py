@@ -28,10 +28,20 @@ _LARGEST = 256 << 20
 _HANDLE = re.compile(r":(\d+)\Z")
 _FRAME = re.compile(r'^\s*File "(.*)", line (\d+), in ', re.MULTILINE)
 _COUNTED = re.compile(r"_\d+\Z")
+# Nodes that are no op: inputs and constants of the graph, and the choice of one output of several.
+_NO_OP = re.compile(r"(?:primals|tangents|arg\d+|s\d+|getitem|\w+_rng_state|_tensor_constant\d+|_frozen_param\d+)\Z")
+# A node that a pass of inductor puts in is named by its overload as well: `add_tensor` is aten.add.Tensor.
+_OVERLOAD = re.compile(r"(\w+?)_(?:default|tensor|scalar|tensor_scalar|tensor_tensor|int|self|dims?|dim_int_list|correction)\Z")
+# Ops that are themselves named as if by an overload.
+_ALIKE = re.compile(
+    r"(?:scalar|hash|quantize_per|_choose_qparams_per|_make_per_(?:tensor|channel)_quantized|_?nested_(?:from|to)_padded|to_padded|"
+    r"_reshape_from|_shape_as|sparse_(?:coo|csr|csc|bsr|bsc|compressed))_tensor\Z|_(?:functional_)?assert_scalar\Z|"
+    r"\w+_with_dims\Z|(?:take_along|unique|norm_except|_add_batch|_remove_batch|sparse|dense)_dim\Z"
+)
 
 
 class Kernel(NamedTuple):
-    """A call of a kernel in a compiled graph: its name, the ATen ops that it was made of, and their lines of code."""
+    """A call of a kernel in a compiled graph: its name, the ops (of ATen and prims) that it was made of, and their lines of code."""
 
     name: str
     ops: tuple[str, ...] = ()
@@ -110,8 +120,14 @@ def _sort(value: object, nodes: list[dict[str, tuple[str, ...]]], lines: list[di
 
 
 def _ops(names: object) -> tuple[str, ...]:
-    """ATen ops of nodes, which are counted where there are several of an op: `mul`, `mul_1`."""
-    return tuple(dict.fromkeys(_COUNTED.sub("", str(name)) for name in names)) if isinstance(names, list) else ()
+    """Ops of nodes, which are counted where there are several of an op: `mul`, `mul_1`."""
+    plain = (_COUNTED.sub("", str(name)) for name in names) if isinstance(names, list) else ()
+    return tuple(dict.fromkeys(_op(name) for name in plain if not _NO_OP.match(name)))
+
+
+def _op(node: str) -> str:
+    found = None if _ALIKE.match(node) else _OVERLOAD.match(node)
+    return found[1] if found else node
 
 
 def _lines(stacks: object) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,8 @@ CALLS = "startNs endNs type globalTid connectionId name"
 """Columns of the longest tables, which rows and events are made of: all are taken out of the file at once."""
 _LATEST_NS = 1 << 62
 _LONGEST = 20
+# Ids are looked up in a table that has at most so many places for each, and so many more.
+_GAPS, _SMALL = 4, 1 << 16
 _LEVELS = {20000: "acl", 15000: "model", 10000: "node", 5500: "communication", 5000: "runtime"}
 _LEVELS |= {50001: "op", 50002: "queue", 50003: "trace", 50004: "mstx"}
 
@@ -167,6 +169,26 @@ class Database:
         return out | ({"DeviceInfo": devices} if devices else {})
 
     @cached_property
+    def task_infos(self) -> Int64s:
+        """The row of each task in COMPUTE_TASK_INFO, -1 where it has none."""
+        return first_of(self.read("COMPUTE_TASK_INFO", "globalTaskId")["globalTaskId"], self.read("TASK", TASK)["globalTaskId"])
+
+    @cached_property
+    def task_names(self) -> Int64s:
+        """What each task is called, as the id of a text: an operator, a part of a collective, else its type."""
+        task = self.read("TASK", TASK)
+        schedule = self.read("COMMUNICATION_SCHEDULE_TASK_INFO", "name globalTaskId")
+        info = self.read("COMPUTE_TASK_INFO", "name")
+        parts = self.read("COMMUNICATION_TASK_INFO", "name globalTaskId timestampNs")
+        out = task["taskType"].copy()
+        for rows, found in ((first_of(schedule["globalTaskId"], task["globalTaskId"]), schedule), (self.task_infos, info)):
+            out = np.where(rows >= 0, taken(found["name"], rows), out)
+        row, _ = row_of(task, parts["globalTaskId"], parts["timestampNs"])
+        there = row >= 0
+        out[row[there]] = parts["name"][there]
+        return out
+
+    @cached_property
     def device(self) -> int:
         """The only device of the recording, -1 where it has several or states none."""
         found = {int(i) for table in ("RANK_DEVICE_MAP", "TASK") for i in used_of(self.read(table, "deviceId")["deviceId"])[0] if i >= 0}
@@ -252,12 +274,46 @@ def known(values: Int64s) -> npt.NDArray[np.bool_]:
 
 def first_of(ids: Int64s, wanted: Int64s) -> Int64s:
     """The place of the first row with each wanted id, -1 where there is none."""
+    if not len(ids) or not len(wanted):
+        return np.full(len(wanted), -1)
+    places = _places(ids)
+    if places is not None:
+        return places.of(wanted)
     index = pd.Index(ids)
     if index.is_unique:
         return index.get_indexer(pd.Index(wanted)).astype(np.int64)
     first = np.flatnonzero(~index.duplicated())
     place = index[first].get_indexer(pd.Index(wanted))
     return np.where(place >= 0, first[place], -1)
+
+
+class _Places(NamedTuple):
+    """Where each id is first, in a table from the lowest on: ids that recorders count have few gaps."""
+
+    low: int
+    first: Int32s
+
+    def of(self, ids: Int64s) -> Int64s:
+        """The place of each id, -1 where there is none."""
+        # What is below the lowest wraps around: all others fall on the last place, which is none's.
+        at = np.minimum((ids - np.int64(self.low)).view(np.uint64), np.uint64(len(self.first) - 1))
+        return self.first[at.view(np.int64)].astype(np.int64)
+
+
+def _places(ids: Int64s) -> _Places | None:
+    """The places of ids; None where these lie too far apart for a table."""
+    low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
+    if high - low > _GAPS * len(ids) + _SMALL:
+        return None
+    first = np.full(high - low + 2, -1, np.int32)
+    first[(ids - low)[::-1]] = np.arange(len(ids) - 1, -1, -1, dtype=np.int32)
+    return _Places(low, first)
+
+
+def _again(ids: Int64s) -> npt.NDArray[np.bool_]:
+    """Which rows have an id that one before them has."""
+    places = _places(ids)
+    return np.asarray(pd.Index(ids).duplicated()) if places is None else places.of(ids) < np.arange(len(ids))
 
 
 def taken(column: Int64s, rows: Int64s) -> Int64s:
@@ -270,6 +326,9 @@ def taken(column: Int64s, rows: Int64s) -> Int64s:
 
 def among(values: Int64s, others: Int64s) -> npt.NDArray[np.bool_]:
     """Which values are among others."""
+    places = _places(others)
+    if places is not None:
+        return places.of(values) >= 0
     return np.asarray(pd.Index(values).isin(others), np.bool_)
 
 
@@ -285,7 +344,9 @@ def row_of(tasks: Mapping[str, Int64s], ids: Int64s, times: Int64s) -> tuple[Int
     ids, times : int64[k]
     """
     out = first_of(tasks["globalTaskId"], ids)
-    twice = pd.Index(tasks["globalTaskId"]).duplicated()
+    if not len(ids):
+        return out, 0
+    twice = _again(tasks["globalTaskId"])
     if not twice.any():
         return out, 0
     again = np.flatnonzero(among(ids, tasks["globalTaskId"][twice]))

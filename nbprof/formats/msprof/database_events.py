@@ -18,7 +18,6 @@ from nbprof.core.trace import DOUBLE, INT, TEXT, Int32s, Int64s
 from nbprof.formats.chrome.build import Builder
 from nbprof.formats.chrome.part import ABSENT, BAD, GOOD, TEXT_FIELDS, Part, Rows, Texts, Times
 from nbprof.formats.msprof.database import CALLS, NONE, TASK, Database, among, first_of, known, moments, row_of, taken, tuples_of, used_of
-from nbprof.formats.msprof.database_tables import names as task_names
 
 HOST = 31
 """What stands for the host where a device is expected."""
@@ -202,7 +201,6 @@ class _Made:
         self.events = _Events()
         self.strings = base.strings
         self.task = base.read("TASK", TASK)
-        self.info = base.read("COMPUTE_TASK_INFO", "name globalTaskId")
         self.parts = base.read(
             "COMMUNICATION_TASK_INFO",
             "name globalTaskId timestampNs taskType planeId groupName notifyId srcRank dstRank transportType size dataType linkType opId",
@@ -225,8 +223,7 @@ class _Made:
         count = len(task["startNs"])
         if not count:
             return
-        schedule = self.base.read("COMMUNICATION_SCHEDULE_TASK_INFO", "name globalTaskId")
-        name = task_names(task, self.info, first_of(self.info["globalTaskId"], task["globalTaskId"]), self.parts, schedule)
+        name = self.base.task_names
         pairs, which = tuples_of(np.maximum(task["deviceId"], 0), task["streamId"])
         self.lane = np.array([events.lane("Ascend Hardware", str(s), f"Stream {s}", d, s) for d, s in pairs], np.int64)[which]
         copies = self.base.read("MEMCPY_INFO", "globalTaskId size memcpyOperation")
@@ -328,7 +325,7 @@ class _Made:
         ident, lane, time = starts
         work = [np.concatenate([part[i] for part in self.work] or [np.zeros(0, np.int64)]) for i in range(3)]
         for (ids, lanes, times), others, end in (((ident, lane, time), work[0], False), (tuple(work), ident, True)):
-            on = among(ids, others) & (ids != NONE)
+            on = among(ids, others[others != NONE]) & (ids != NONE)
             self.events.arrows(category, ids[on], lanes[on], times[on], end=end)
 
     def program(self) -> None:

@@ -17,7 +17,7 @@ from nbprof.core.files import printable
 from nbprof.core.trace import Int64s, Note, Table
 from nbprof.formats.msprof.columns import columns
 from nbprof.formats.msprof.csv import LONGEST_US, MOST_BYTES
-from nbprof.formats.msprof.database import CALLS, NONE, TASK, Database, among, category, first_of, known, moments, row_of, taken, used_of
+from nbprof.formats.msprof.database import CALLS, NONE, TASK, Database, among, category, known, moments, row_of, taken, used_of
 
 Floats = npt.NDArray[np.float64]
 _MB = 1024.0 * 1024.0
@@ -101,10 +101,8 @@ class _Made:
             "COMPUTE_TASK_INFO",
             f"name globalTaskId taskType opType opState hf32Eligible blockNum blockDim mixBlockNum mixBlockDim {_OF_TENSORS}",
         )
-        parts = self.read("COMMUNICATION_TASK_INFO", "name globalTaskId timestampNs")
-        schedule = self.read("COMMUNICATION_SCHEDULE_TASK_INFO", "name globalTaskId")
-        of = first_of(info["globalTaskId"], task["globalTaskId"])
-        name = names(task, info, of, parts, schedule)
+        self.used |= {"COMMUNICATION_TASK_INFO", "COMMUNICATION_SCHEDULE_TASK_INFO"}
+        name, of = self.base.task_names, self.base.task_infos
         if len(task["startNs"]):
             order = np.lexsort((task["startNs"], task["deviceId"]))
             self.add(
@@ -413,17 +411,6 @@ def tables(base: Database, host: int, rank: int | None) -> tuple[dict[str, list[
     for step in steps:
         step()
     return made.out, made.notes
-
-
-def names(task: dict[str, Int64s], info: dict[str, Int64s], of: Int64s, parts: dict[str, Int64s], schedule: dict[str, Int64s]) -> Int64s:
-    """What each task is called, as the id of a text: an operator, a part of a collective, else its type."""
-    out = task["taskType"].copy()
-    for rows, found in ((first_of(schedule["globalTaskId"], task["globalTaskId"]), schedule), (of, info)):
-        out = np.where(rows >= 0, taken(found["name"], rows), out)
-    row, _ = row_of(task, parts["globalTaskId"], parts["timestampNs"])
-    there = row >= 0
-    out[row[there]] = parts["name"][there]
-    return out
 
 
 def ids(values: Int64s) -> pd.arrays.IntegerArray:

@@ -26,9 +26,13 @@ from nbprof.formats.perfetto.slices import Pairs, pair
 from nbprof.formats.perfetto.texts import Texts
 from nbprof.formats.perfetto.tracks import Place, Track, Tracks
 
+# What events have beside annotations, told and not read: tasks, log messages, what Chrome states of its own, an interned correlation id,
+# stacks of calls.
+_TYPED = (5, 21, 24, 25, 26, 27, 28, 29, 32, 35, 38, 39, 40, 41, 43, 49, 50, 54, 55, 56)
 _LEGACY: Spec = dict.fromkeys((1, 2, 3, 6, 8, 10, 11, 13))
 SPEC: Spec = {
     **dict.fromkeys((1, 3, 4, 9, 10, 11, 12, 16, 22, 23, 30, 31, 33, 34, 36, 42, 44, 45, 46, 47, 48, 52, 53)),
+    **dict.fromkeys(_TYPED),
     6: _LEGACY,
 }
 """The fields of a track event that are read."""
@@ -288,10 +292,16 @@ class Events:
         spans = self.fields.spans(EVENT, 4)
         wanted = slice_of[spans[0]] >= 0
         if not wanted.all():
+            self._homeless("Annotations of", int((~wanted).sum()))
             spans = (spans[0][wanted], spans[1][wanted], spans[2][wanted])
         found, damaged = perfetto_annotations.read(self.buf, spans, self.sequences, self.texts)
         if damaged:
             self.receipt.warn(f"Annotations that could not be read, left out: {damaged:,}.")
+        typed = sum(len(self.fields.spans(EVENT, number)[0]) + len(self.fields.numbers(EVENT, number)[0]) for number in _TYPED)
+        if typed:
+            self.receipt.info(
+                f"Fields of events beside their annotations (stacks of calls, log messages, Chrome's own), not read: {typed:,}."
+            )
         for key, rows in found.items():
             out[key] = Rows(slice_of[rows.event], rows.kind, rows.value)
         row, value = self.fields.numbers(EVENT, 52)
@@ -307,6 +317,10 @@ class Events:
             order = slice_of[marks]
             out["ph"] = Rows(order, np.full(len(order), TEXT, np.uint8), np.full(len(order), builder.texts["i"], np.int64))
         return out
+
+    def _homeless(self, what: str, count: int) -> None:
+        """Says of what is left out that it belongs to nothing that is drawn."""
+        self.receipt.info(f"{what} events other than slices (counter samples, omitted events), not shown: {count:,}.")
 
     @staticmethod
     def _arg(out: dict[str, Values], key: str, slice_of: _SliceOf, row: Int32s, kind: int, value: Int64s) -> None:
@@ -352,6 +366,8 @@ class Events:
                 last.append(np.full(len(one), terminates))
         event, ident, final = np.concatenate(rows), np.concatenate(idents), np.concatenate(last)
         known = slice_of[event] >= 0
+        if not known.all():
+            self._homeless("Arrow ends at", int((~known).sum()))
         event, ident, final = event[known], ident[known], final[known]
         if len(event):
             order = np.lexsort((event, final, self.time[event], ident))
@@ -365,6 +381,7 @@ class Events:
     def _packed(self, number: int, kind: int) -> tuple[Int32s, Int64s]:
         """The same numbers where a writer packs them."""
         row, start, end = self.fields.spans(EVENT, number)
+        damaged = 0
         out: list[tuple[int, int]] = []
         for one, a, b in zip(row.tolist(), start.tolist(), end.tolist(), strict=True):
             data = bytes(self.buf.data[a:b])
@@ -374,7 +391,9 @@ class Events:
                 try:
                     out += [(one, value) for value in perfetto_sequences.numbers_of({1: [data]}, 1)]
                 except ReadError:
-                    continue
+                    damaged += 1
+        if damaged:
+            self.receipt.warn(f"Lists of counter values or ids of arrows that are damaged, left out: {damaged:,}.")
         table = np.array(out, np.int64).reshape(-1, 2)
         return table[:, 0].astype(np.int32), table[:, 1]
 

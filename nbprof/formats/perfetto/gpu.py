@@ -54,6 +54,8 @@ class Gpu:
     time: Int64s
     usable: npt.NDArray[np.bool_]
     """Of all packets, times in ns and whether they can be read."""
+    damaged: int = 0
+    """Descriptions and extras that could not be read."""
 
     def add_to(self, builder: Builder, host: str) -> None:
         """Puts stages and counters into a trace."""
@@ -112,7 +114,7 @@ class Gpu:
                 queues = [text(part(one), 1) for one in contents(found, 2)] or queues
                 stages = [text(part(one), 1) for one in contents(found, 3)] or stages
             except ReadError:
-                continue
+                self.damaged += 1
         return queues, stages
 
     def _name(self, numbers: tuple[int, int], row: Int32s, listed: list[str], what: str) -> Int32s:
@@ -138,6 +140,7 @@ class Gpu:
             try:
                 found = part(data)
             except ReadError:
+                self.damaged += 1
                 found = {}
             out.append(self.texts.code(name) if (name := text(found, number)) else -1)
         return out
@@ -175,6 +178,7 @@ class Gpu:
             inner = content(part(data), number)
             size = part(inner) if inner is not None else None
         except ReadError:
+            self.damaged += 1
             size = None
         return -1 if size is None else self.texts.code(str([whole(size, axis, 1) for axis in (1, 2, 3)]))
 
@@ -191,6 +195,7 @@ class Gpu:
             try:
                 found = part(data)
             except ReadError:
+                self.damaged += 1
                 continue
             rows.setdefault(text(found, 1) or "extra", []).append((i, self.texts.code(text(found, 2))))
         out: dict[str, Values] = {}
@@ -218,8 +223,9 @@ class Gpu:
         key = pd.factorize(pd.MultiIndex.from_arrays([counter, descriptor, state, gpus]))[0]
         plain = self._described()
         described: dict[tuple[int, int], tuple[dict[int, str], int]] = {}
-        unknown = 0
+        unknown = first = 0
         there = ~samples.bad & (double | samples.has(2))
+        self.receipt.skip("left out: samples of GPU counters without a value, or damaged.", int((~there).sum()))
         some = np.flatnonzero(there)
         for mine in (some[group] for group in perfetto_fields.grouped(key[some])):
             at = mine[0]
@@ -239,14 +245,17 @@ class Gpu:
             turn = mine[np.argsort(self.time[row[mine]], kind="stable")]
             times = self.time[row[turn]]
             # A sample tells of the time before it: it is drawn from the one before on. That of the first is of unknown length.
+            first += 1
             builder.counter(lane, names[number], times[:-1], value[turn][1:])
         self.receipt.skip("left out: samples of GPU counters that are not described.", unknown)
+        if first:
+            self.receipt.info(f"First samples of GPU counters, not shown because nothing says when their intervals began: {first:,}.")
 
     def _described(self) -> dict[int, str]:
         out: dict[int, str] = {}
         _, start, end = self.fields.spans(COUNTER, 1)
         for a, b in zip(start.tolist(), end.tolist(), strict=True):
-            for number, name in _counter_names(bytes(self.buf.data[a:b])).items():
+            for number, name in self._counter_names(bytes(self.buf.data[a:b])).items():
                 out.setdefault(number, name)
         return out
 
@@ -256,16 +265,16 @@ class Gpu:
         try:
             found = part(data or b"")
         except ReadError:
+            self.damaged += 1
             found = {}
-        return _counter_names(content(found, 2) or b""), whole(found, 3)
+        return self._counter_names(content(found, 2) or b""), whole(found, 3)
 
-
-def _counter_names(descriptor: bytes) -> dict[int, str]:
-    out: dict[int, str] = {}
-    try:
-        for one in contents(part(descriptor), 1):
-            spec = part(one)
-            out.setdefault(whole(spec, 1), text(spec, 2))
-    except ReadError:
-        pass
-    return out
+    def _counter_names(self, descriptor: bytes) -> dict[int, str]:
+        out: dict[int, str] = {}
+        try:
+            for one in contents(part(descriptor), 1):
+                spec = part(one)
+                out.setdefault(whole(spec, 1), text(spec, 2))
+        except ReadError:
+            self.damaged += 1
+        return out

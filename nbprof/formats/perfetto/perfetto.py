@@ -33,6 +33,7 @@ from nbprof.formats.xspace.split import event_starts, spans
 
 PACKET_TAG = 0x0A
 _DEFLATED, _ZSTD, _STATS = 50, 133, 35
+_FLUSH_FAILED = 2
 _PACKET: Spec = {
     **dict.fromkeys((2, 6, 8, 10, 12, 13, _STATS, 41, 42, 43, 44, _DEFLATED, 58, 59, 60)),
     EVENT: perfetto_events.SPEC,
@@ -70,6 +71,11 @@ _UNREAD = {
     135: "samples of stacks",
 }
 """What packets have that is not read, by field number."""
+# Of the writer; of the recording and the machine.
+_ABOUT = frozenset((3, 59, 79, 87, 98)) | frozenset(
+    (33, 34, 36, 45, 46, 47, 48, 51, 69, 72, 78, 82, 89, 90, 107, 109, 113, 124, 125, 126, 128, 130, 134)
+)
+"""What packets have that is no recording of its own: nothing is missing without it."""
 _BLOCK = 1 << 22
 _SUFFIXES = (".gz", ".pftrace", ".perfetto-trace", ".perfetto", ".trace", ".pb")
 
@@ -143,8 +149,10 @@ class _File:
             receipt.skip("left out: no time, or one of a clock that no snapshot relates to the others.", timeless)
         receipt.skip("left out: what they refer to (interned names) was lost while it was recorded.", lost)
         Events(fields, buf, sequences, tracks, texts, receipt, is_event & usable, time).add_to(self.builder, host)
-        Gpu(fields, buf, sequences, texts, receipt, time, usable).add_to(self.builder, host)
-        self._tell(fields, buf, sequences, clocks, tracks, texts)
+        gpu = Gpu(fields, buf, sequences, texts, receipt, time, usable)
+        gpu.add_to(self.builder, host)
+        damaged = sequences.damaged + clocks.damaged + tracks.damaged + gpu.damaged
+        self._tell(fields, buf, sequences, damaged, texts)
 
     def _packets(self, buffer: Buffer, file: SourceFile) -> tuple[Int64s, Fields]:
         """Where the packets of a file end, and their fields."""
@@ -215,12 +223,13 @@ class _File:
             time[known] += later
         return time, known
 
-    def _tell(self, fields: Fields, buf: np.ndarray, sequences: Sequences, clocks: Clocks, tracks: Tracks, texts: Texts) -> None:
+    def _tell(self, fields: Fields, buf: np.ndarray, sequences: Sequences, damaged: int, texts: Texts) -> None:
         receipt = self.receipt
         counts: dict[str, int] = {}
         for number, count in fields.others.items():
-            if number in _UNREAD:
-                counts[_UNREAD[number]] = counts.get(_UNREAD[number], 0) + count
+            if number not in _ABOUT:
+                what = _UNREAD.get(number, f"others (field {number})")
+                counts[what] = counts.get(what, 0) + count
         if counts:
             listed = ", ".join(f"{what} {count:,}" for what, count in sorted(counts.items(), key=lambda item: -item[1]))
             receipt.info(f"{self.label}Packets that are not read: {listed}.")
@@ -230,7 +239,6 @@ class _File:
             what = "(its buffer was full or overwritten): events are missing."
             receipt.warn(f"{self.label}The recorder lost packets {sequences.lost:,} times {what}")
         self._statistics(fields, buf)
-        damaged = sequences.damaged + clocks.damaged + tracks.damaged
         if damaged:
             receipt.warn(f"{self.label}Descriptions (of tracks, clocks, interned names) that are damaged, left out: {damaged:,}.")
         texts.strings.report(receipt)
@@ -241,8 +249,10 @@ class _File:
         if not len(start):
             return
         try:
-            buffers = [part(one) for one in contents(message(buf.data, int(start[-1]), int(end[-1])), 1)]
+            said = message(buf.data, int(start[-1]), int(end[-1]))
+            buffers = [part(one) for one in contents(said, 1)]
         except ReadError:
+            self.receipt.warn(f"{self.label}What the recorder says it lost is damaged.")
             return
         for number, what in (
             (3, "chunks of its ring buffer were overwritten: the beginning of the recording is missing"),
@@ -250,10 +260,13 @@ class _File:
             (19, "packets were lost because its writers found no room"),
             (6, "packets could not be completed"),
             (9, "packets were not valid"),
+            (22, "packets were too large for its buffer"),
         ):
             count = sum(whole(one, number) for one in buffers)
             if count > 0:
                 self.receipt.warn(f"{self.label}The recorder says that {count:,} {what}.")
+        if whole(said, 15) == _FLUSH_FAILED:
+            self.receipt.warn(f"{self.label}The recorder says that its last flush failed: the end may be missing.")
 
 
 def _added(row: np.ndarray, step: Int64s, sequences: Sequences, tracks: Tracks) -> tuple[Int64s, np.ndarray]:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.analysis.pods.own_time import COLLECTIVES
 from nbprof.display import wording
 from nbprof.display.codec import coded, short, smallest
 from nbprof.tools.pods import cores, findings, heat
@@ -36,7 +37,7 @@ def payload(run: Run) -> dict[str, Any]:
     by_worker = _by_worker(grid)
     part: dict[str, Any] = {
         "empty": None,
-        "statement": statement(grid),
+        "statement": statement(grid, _with_waiting(run)),
         "left_out": _left_out(grid, steps, len(bars)),
         "total": len(grid.workers),
         "workers": [wording.one_line(name) for name in grid.workers],
@@ -85,7 +86,13 @@ def _of_hosts(run: Run, row: npt.NDArray[np.int64]) -> pd.DataFrame:
     return run.pods[["host", "group"]].assign(at=row).drop_duplicates(["host", "group"])
 
 
-def statement(grid: Grid) -> str:
+def _with_waiting(run: Run) -> bool:
+    """Whether another sentence says who is slow at its own part of a step, as workers wait for each other in the rest."""
+    ranks = run.pod_frames.stragglers
+    return len(ranks) > 0 and bool((ranks["straggler"].astype(bool) & (ranks["by"] == COLLECTIVES)).any())
+
+
+def statement(grid: Grid, with_waiting: bool = False) -> str:
     """Who is slow, and how far apart the workers are; **bold** where it matters."""
     # Of the steps that the table counts too, unless it counts none.
     slowest = grid.slowest[grid.counted] if grid.counted.any() else grid.slowest
@@ -97,7 +104,9 @@ def statement(grid: Grid) -> str:
     elif 2 * times > n:
         who = f"**{name}** is the slowest in **{times:,} of {n:,}** steps."
     else:
-        who = f"No worker is the slowest in most steps; {name} is in {times:,} of {n:,}."
+        who = (
+            f"{'With waiting included, no' if with_waiting else 'No'} worker is the slowest in most steps; {name} is in {times:,} of {n:,}."
+        )
     spread = grid.spread[grid.counted]
     if not np.isfinite(spread).any():
         return f"{who} No step was recorded by more than one worker."
