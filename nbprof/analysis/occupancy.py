@@ -8,6 +8,7 @@ the system for each block from compute capability 8.0 on).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -55,6 +56,7 @@ LIMITS: dict[tuple[int, int], Limits] = {
 """By compute capability; for one that is not listed, occupancy is unknown rather than taken from a similar one."""
 
 
+@lru_cache(maxsize=64)
 def limits(capability: object) -> Limits | None:
     """The limits of a compute capability given as "8.6"; None if unknown."""
     major, _, minor = str(capability).partition(".")

@@ -66,7 +66,7 @@ def uses_tensor_core(kernel: str, amd: bool = False) -> int:
         return NO
     if yes.search(kernel):
         return YES
-    if kernel.startswith("Cijk_") or _NVIDIA_NO.search(kernel):
+    if kernel.startswith("Cijk_") or (amd and _NVIDIA_NO.search(kernel)):
         return NO
     return UNKNOWN if _COMPILED_PRODUCT.match(kernel) and _PRODUCT.search(kernel) else NO
 

@@ -31,8 +31,12 @@ Array = npt.NDArray[Any]
 _TYPES = {"f8": "<f8", "f4": "<f4", "i4": "<i4", "u4": "<u4", "u2": "<u2", "u1": "<u1"}
 _PLAIN = (str, int, bool, type(None))
 """What JSON holds as it is, which is most of a payload."""
+_CODES = {np.dtype(one): code for code, one in _TYPES.items()} | {np.dtype(np.bool_): "u1"}
+_DTYPES = {code: np.dtype(one) for code, one in _TYPES.items()}
+_ORDER = {code: i for i, code in enumerate(_TYPES)}
 _KEEP_BITS = 32
 _GZIP = b"\x1f\x8b"
+_UNSIGNED = tuple((dtype, int(np.iinfo(dtype).max)) for dtype in (np.uint8, np.uint16, np.uint32))
 _LEAST_PLANES = 256
 """Bytes of an array that is worth a look at how it packs best."""
 _FROM_HTML = bytes.maketrans(b".,:[", b"<&$`")
@@ -141,10 +145,10 @@ def coded(texts: Iterable[object]) -> dict[str, Any]:
 def smallest(values: Array) -> Array:
     """The narrowest unsigned array that holds these non-negative integers."""
     top = int(values.max()) if len(values) else 0
-    if len(values) and int(values.min()) < 0:
+    if len(values) and values.dtype.kind != "u" and int(values.min()) < 0:
         raise ValueError("a negative number among codes or counts")
-    for dtype in (np.uint8, np.uint16, np.uint32):
-        if top <= np.iinfo(dtype).max:
+    for dtype, most in _UNSIGNED:
+        if top <= most:
             return values.astype(dtype)
     raise ValueError(f"{top:,} does not fit into 32 bits")
 
@@ -192,8 +196,8 @@ class _Writer:
 
     def _store(self, values: Array, where: str, coding: str = "") -> list[Any]:
         code = _type_of(values, where)
-        data = np.ascontiguousarray(values, dtype=_TYPES[code]).tobytes()
-        if self._packed and len(data) >= _LEAST_PLANES and (size := np.dtype(_TYPES[code]).itemsize) > 1:
+        data = values.astype(_DTYPES[code], copy=False).tobytes()
+        if self._packed and len(data) >= _LEAST_PLANES and (size := _DTYPES[code].itemsize) > 1:
             planes = np.frombuffer(data, np.uint8).reshape(-1, size).T.tobytes()
             # A quick look tells as much as a thorough one.
             if len(zlib.compress(planes, 3)) < len(zlib.compress(data, 3)):
@@ -204,9 +208,8 @@ class _Writer:
 
     def arrays(self) -> bytes:
         """The bytes of all arrays; their references in what `plain` gave have their offsets from now on."""
-        order = list(_TYPES)
         # Gzip packs better what is alike: types side by side.
-        stored = sorted(self._arrays, key=lambda one: (order.index(one[0][0]), one[0][3:])) if self._packed else self._arrays
+        stored = sorted(self._arrays, key=lambda one: (_ORDER[one[0][0]], one[0][3:])) if self._packed else self._arrays
         places: dict[bytes, int] = {}
         offset = 0
         for reference, data in stored:
@@ -219,9 +222,7 @@ class _Writer:
 def _type_of(values: Array, where: str) -> str:
     if values.ndim != 1:
         raise ValueError(f"{where}: an array of {values.ndim} dimensions; only columns can be packed")
-    if values.dtype == np.bool_:
-        return "u1"
-    code = f"{values.dtype.kind}{values.dtype.itemsize}"
+    code = _CODES.get(values.dtype) or f"{values.dtype.kind}{values.dtype.itemsize}"
     if code not in _TYPES:
         raise ValueError(f"{where}: arrays of {values.dtype} cannot be packed; use one of {', '.join(_TYPES)}")
     return code
@@ -229,7 +230,8 @@ def _type_of(values: Array, where: str) -> str:
 
 def _differences(values: Array, where: str) -> Array:
     wide = values.astype(np.int64)
-    steps = np.diff(wide, prepend=np.int64(0))
+    steps = wide.copy()
+    steps[1:] -= wide[:-1]
     if len(wide) == 0 or (wide.min() >= 0 and steps.min() >= 0 and wide.max() < 2**32):
         return steps.astype(np.uint32)
     limits = np.iinfo(np.int32)

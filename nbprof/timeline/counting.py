@@ -168,8 +168,10 @@ def busy(events: Events, lanes: list[int]) -> Samples:
 def union(events: Events, lanes: list[int]) -> tuple[Int64s, Int64s]:
     """When at least one event of some lanes runs: starts and ends (int64 ps) of stretches that do not touch, in time order."""
     parts = []
-    for lane in lanes:
-        first, stop = np.searchsorted(events.lane, [lane, lane + 1])
+    # In the type of the column: any other would have all of it copied, for each lane.
+    wanted = np.array(lanes, events.lane.dtype)
+    begins, ends = np.searchsorted(events.lane, wanted).tolist(), np.searchsorted(events.lane, wanted, side="right").tolist()
+    for first, stop in zip(begins, ends, strict=True):
         parts.append(_merged(events.start[first:stop], events.start[first:stop] + events.duration[first:stop]))
     if not parts:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)

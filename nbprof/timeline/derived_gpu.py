@@ -179,11 +179,13 @@ class _Gpus:
 
     def _streams(self, gpu: Gpu, process: str, steps: Int64s, kernels: Int64s, paths: dict[str, tuple[list[Int64s], Int64s]]) -> None:
         lanes = self.events.lane[kernels]
-        bounds = {i: np.searchsorted(lanes, [i, i + 1]) for i in gpu.streams}
+        wanted = np.array(gpu.streams, lanes.dtype)
+        begins, ends = np.searchsorted(lanes, wanted).tolist(), np.searchsorted(lanes, wanted, side="right").tolist()
+        bounds = dict(zip(gpu.streams, zip(begins, ends, strict=True), strict=True))
         busy = sorted((i for i in gpu.streams if bounds[i][1] > bounds[i][0]), key=lambda i: bounds[i][0] - bounds[i][1])
         threads, lines = self.trace.lanes["thread"].tolist(), []
         for rank, lane in enumerate(busy):
-            rows = slice(*bounds[lane].tolist())
+            rows = slice(*bounds[lane])
             start = self.events.start[kernels[rows]]
             end = start + self.events.duration[kernels[rows]]
             step = np.searchsorted(steps, start, side="right")

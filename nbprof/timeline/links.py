@@ -444,7 +444,7 @@ class FlowPoints:
             time = flows.time[points[mine]]
             following = (flows.phase[points[mine]] == 2) & ~flows.enclosing[points[mine]]
             for lane in np.flatnonzero(self.row_of == row).tolist():
-                first, stop = np.searchsorted(events.lane, [lane, lane + 1])
+                first, stop = np.searchsorted(events.lane, np.array([lane, lane + 1], events.lane.dtype))
                 starts = events.start[first:stop]
                 at = first + np.searchsorted(starts, time, side="right") - 1
                 at = np.where(at >= first, at, -1)

@@ -47,6 +47,17 @@ def test_the_longest_of_each_lane_stay(seed):
     assert kept.tolist() == by_sorting(events.lane, events.duration, set(), 40)
 
 
+def test_of_more_lanes_than_may_keep_one_event_each_keeps_its_longest():
+    rng = np.random.default_rng(5)
+    # Some lanes have no event, some one; many events are as long as others.
+    lane = np.sort(rng.integers(0, 400, 900)).astype(np.int32)
+    duration = rng.integers(0, 4, 900)
+    assert len(np.unique(lane)) < 400
+    assert (np.bincount(lane) == 1).any()
+    (kept,) = longest([(lane, duration)], set(), 100)
+    assert kept.tolist() == by_sorting(lane, duration, set(), 1)
+
+
 def test_parents_of_all_that_stay_stay():
     events = made(1, deep=True)
     for most in (10, 100, 700):

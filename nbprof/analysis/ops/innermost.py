@@ -46,7 +46,7 @@ class Innermost:
         Arrays, as a thread of many has few: frames of so few rows would take longer to make than to compute.
         """
         events = self.trace.events
-        low, high = np.searchsorted(events.lane, [lane, lane + 1])
+        low, high = np.searchsorted(events.lane, np.array([lane, lane + 1], events.lane.dtype))
         start = events.start[low:high]
         stop = start + events.duration[low:high]
         rows = np.flatnonzero((start < end[-1]) & (stop > begin[0]) & (stop > start))

@@ -71,7 +71,7 @@ class Nest:
         out = np.full(len(time), -1, np.int64)
         for one in np.unique(lane).tolist():
             which = np.flatnonzero(lane == one)
-            low, high = np.searchsorted(self.lane, [one, one + 1])
+            low, high = np.searchsorted(self.lane, np.array([one, one + 1], self.lane.dtype))
             out[which] = low + np.searchsorted(self.start[low:high], time[which], side="right") - 1
         return self._climb(out, lane, time)
 

@@ -55,7 +55,7 @@ def carriers(trace: Trace, of_lane: Int64s) -> tuple[Int64s, Int64s]:
     target = of_lane[events.lane[on_core]]
     for lane in np.unique(target).tolist():
         # Events are sorted by lane and start.
-        first, stop = np.searchsorted(events.lane, [lane, lane + 1])
+        first, stop = np.searchsorted(events.lane, np.array([lane, lane + 1], events.lane.dtype))
         at = np.flatnonzero(target == lane)
         found = np.searchsorted(events.start[first:stop], events.start[on_core[at]], side="right") - 1 + first
         inside = (found >= first) & (events.start[on_core[at]] <= events.start[found] + events.duration[found])
@@ -70,7 +70,7 @@ def lock_step(trace: Trace, of_lane: Int64s, host: npt.NDArray[np.integer], grou
     """
     events, line = trace.events, trace.lanes["line"].to_numpy() if "line" in trace.lanes else np.zeros(0, object)
     lanes = [lane for lane in np.unique(of_lane[of_lane >= 0]).tolist() if line[lane] == STEPS]
-    rows = {lane: np.arange(*np.searchsorted(events.lane, [lane, lane + 1])) for lane in lanes}
+    rows = {lane: np.arange(*np.searchsorted(events.lane, np.array([lane, lane + 1], events.lane.dtype))) for lane in lanes}
     opened: dict[tuple[int, int], int] = {}
     for one in {int(host[r[0]]) for r in rows.values()}:
         mine = [r for r in rows.values() if host[r[0]] == one]

@@ -126,19 +126,20 @@ def _name_lanes(trace: Trace) -> None:
     around_it = [at != i for i, at in enumerate(row)]
     raw = lanes["process"].to_numpy()
     thread = lanes["thread"].astype(str)
-    by_id = _is_derived(lanes["line_id"].to_numpy(np.int64))
+    line_id = lanes["line_id"].to_numpy(np.int64)
+    by_id, numbers, threads_of = _is_derived(line_id), line_id.tolist(), thread.tolist()
     derived = by_id | thread.str.partition(" - from #")[0].isin(_DERIVED_NAMES).to_numpy()
     kinds, devices, processes, notes, order = [], [], [], [], []
     names = []
     for i, plane in enumerate(raw):
         found = _DEVICE.match(str(plane))
-        text = thread.iloc[i]
+        text = threads_of[i]
         note = ""
         if found or str(plane).startswith("#Chip"):
             device = int(found.group(2) or 0) if found else 0
             # Beside its cores a TPU has planes of helpers (SparseCore), with steps of their own.
             helper = found.group(3) if found else ""
-            of_steps = text.partition(" - from #")[0] == "Steps" or lanes["line_id"].iloc[i] in (STEPS_LINE, DERIVED_FIRST)
+            of_steps = text.partition(" - from #")[0] == "Steps" or numbers[i] in (STEPS_LINE, DERIVED_FIRST)
             kind = "steps" if of_steps and found and not helper else "derived" if derived[i] else "device"
             process = f"{found.group(1)} {device}{helper}" if found else str(plane)
             stream = re.match(r"Stream #(\d+)\((.*)\)\Z", text)
@@ -155,7 +156,7 @@ def _name_lanes(trace: Trace) -> None:
         kinds.append(kind)
         devices.append(device)
         processes.append(process)
-        number = int(lanes["line_id"].iloc[i])
+        number = numbers[i]
         # What is larger is no number of a thread, but a hash that says nothing.
         names.append(text or (f"thread {number}" if 0 <= number < 1 << 31 else "thread"))
         notes.append(note)

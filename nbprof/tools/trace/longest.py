@@ -42,7 +42,11 @@ def longest(lanes: Sequence[tuple[npt.NDArray[np.int32], Ints]], always: set[int
 
 def _of(edges: npt.NDArray[np.intp], duration: Ints, quota: Ints) -> Ints:
     """The `quota[lane]` longest of each lane. A lane is partitioned around its threshold, never sorted."""
-    kept: list[Ints] = []
+    # Of thousands of lanes each keeps one event: all of these at once.
+    one = np.flatnonzero((quota == 1) & (np.diff(edges) > 1))
+    kept: list[Ints] = [_longest_of(edges, one, duration)]
+    quota = quota.copy()
+    quota[one] = 0
     for most, first, stop in zip(quota.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         if most >= stop - first:
             kept.append(np.arange(first, stop))
@@ -52,7 +56,18 @@ def _of(edges: npt.NDArray[np.intp], duration: Ints, quota: Ints) -> Ints:
             longer = np.flatnonzero(values > least)
             equal = np.flatnonzero(values == least)[: most - len(longer)]
             kept.append(first + np.sort(np.concatenate([longer, equal])))
-    return np.concatenate(kept) if kept else np.zeros(0, np.int64)
+    return np.sort(np.concatenate(kept))
+
+
+def _longest_of(edges: npt.NDArray[np.intp], lanes: Ints, duration: Ints) -> Ints:
+    """The longest event of each of some lanes with events, the first of equals."""
+    if not len(lanes):
+        return np.zeros(0, np.int64)
+    # The maxima of the other lanes are found too, and left.
+    first = edges[np.flatnonzero(np.diff(edges))]
+    most = np.maximum.reduceat(duration, first)
+    at = np.flatnonzero(duration == np.repeat(most, np.diff(first, append=len(duration))))
+    return at[np.searchsorted(at, edges[lanes])]
 
 
 def share(counts: npt.NDArray[Any], budget: int) -> Ints:

@@ -104,11 +104,14 @@ class _Columns:
             parts.append((events.lane[rows], begin, end - begin, own, level[rows], events.name[rows], rows + first))
             first += len(events)
         lane, self._start, self._duration, self._own, self._level, name, self._event = map(np.concatenate, zip(*parts, strict=True))
-        self._lane = lane
         self.used, names = np.unique(name, return_inverse=True)
         self._names = smallest(names)
         self.names = [one_line(str(tracks.names[code]))[:MOST_NAME] for code in self.used]
         self._op = self._ops(joined["op"], joined["op_of"])
+        # Of all lanes at once: there may be thousands.
+        self._bounds = np.searchsorted(lane, np.arange(max((one.id for one in tracks.lanes), default=-1) + 2)).tolist()
+        self._length, self._inside = self._duration.astype(np.uint32), self._duration - self._own
+        self._has_op = self._op != 0
 
     def _ops(self, texts: list[str], op: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
         """The op of each event as 1 + its place among the names, 0 where none is known; ops that no slice is called by follow the names."""
@@ -137,17 +140,17 @@ class _Columns:
         }
 
     def of(self, lane: Lane, counter: Counter | None) -> dict[str, Any]:
-        part = slice(*np.searchsorted(self._lane, [lane.id, lane.id + 1]))
+        part = slice(self._bounds[lane.id], self._bounds[lane.id + 1])
         columns = {
             "start": Delta(self._start[part]),
-            "duration": self._duration[part].astype(np.uint32),
+            "duration": self._length[part],
             # Of most events nothing, so that it packs better than self times, which mostly repeat the durations.
-            "inside": smallest(self._duration[part] - self._own[part]),
+            "inside": smallest(self._inside[part]),
             "name_code": self._names[part],
             "depth": _levels(self._level[part]),
             "event": Delta(self._event[part]),
         }
-        if self._op[part].any():
+        if self._has_op[part].any():
             columns["op"] = smallest(self._op[part])
         return columns if counter is None else {**columns, **_samples(counter, self._origin)}
 
