@@ -314,7 +314,8 @@ HOST_WAIT_DEVICE = 75
 # Of programs that serve requests: no class of a training step's chart.
 HOST_PREPROCESS, HOST_POSTPROCESS, HOST_BATCH_FORMATION, HOST_RUNTIME = 20, 30, 40, 50
 DEVICE_COLLECTIVES, HOST_WAIT_INPUT, DEVICE_TO_DEVICE, DEVICE_TO_HOST = 100, 110, 120, 130
-DEVICE_COMPUTE_32, DEVICE_COMPUTE_16, DEVICE_WAIT_DEVICE, DEVICE_WAIT_HOST = 140, 150, 160, 170
+# Nothing says how wide the numbers of a DEVICE_COMPUTE are.
+DEVICE_COMPUTE_32, DEVICE_COMPUTE, DEVICE_COMPUTE_16, DEVICE_WAIT_DEVICE, DEVICE_WAIT_HOST = 140, 145, 150, 160, 170
 
 CATEGORY_OF_CLASS: dict[int, str] = {
     HOST_COMPUTE: "host_compute",
@@ -332,10 +333,13 @@ CATEGORY_OF_CLASS: dict[int, str] = {
     DEVICE_TO_DEVICE: "device_to_device",
     DEVICE_TO_HOST: "output",
     DEVICE_COMPUTE_32: "device_compute",
+    DEVICE_COMPUTE: "device_compute",
     DEVICE_COMPUTE_16: "device_compute",
     DEVICE_WAIT_DEVICE: "device_to_device",
     DEVICE_WAIT_HOST: "input",
 }
+
+COMPUTE_OF_BITS: dict[int, int] = {0: DEVICE_COMPUTE, 16: DEVICE_COMPUTE_16, 32: DEVICE_COMPUTE_32}
 
 CATEGORIES: tuple[str, ...] = (
     "device_compute",

@@ -130,6 +130,8 @@ def overview(
     if only_waits:
         eager_us = {**eager_us, "host": (0.0, 0.0)}
     out = {**first, **_ops(ops, activity, eager_us)}
+    silent_precision = UNKNOWN_PRECISION in activity.traits or (half is not None and np.isnan(half))
+    half = None if silent_precision else half
     out["compute_16bit_percent"] = half
     out["compute_32bit_percent"] = None if half is None else 100.0 - half
     out["outside_compilation_percent"] = _outside(ops, activity)
@@ -150,7 +152,7 @@ def overview(
         waits_traced=waits_traced,
         host_traced=activity.has_host_ops,
         device_ops=bool((ops["where"] == "device").any()),
-        silent_precision=UNKNOWN_PRECISION in activity.traits,
+        silent_precision=silent_precision,
         framework=activity.framework,
         serving=SERVING in activity.traits,
     )

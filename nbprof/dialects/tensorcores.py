@@ -1,4 +1,4 @@
-"""Which kernels run on TensorCores (AMD: matrix cores) by their names, and which ops could, by theirs.
+"""Which kernels run on TensorCores (AMD: matrix cores) and how wide their numbers are, by their names, and which ops could, by theirs.
 
 Sources: the kernel names of cuBLAS, cuDNN, CUTLASS, FlashAttention, Tensile and Composable Kernel as profiles show them. Up to Ampere they
 hold the shape of the matrix instruction, from Hopper on the architecture and the instruction's family. The rule of XProf 2.24 was found on
@@ -69,6 +69,27 @@ def uses_tensor_core(kernel: str, amd: bool = False) -> int:
     if kernel.startswith("Cijk_") or _NVIDIA_NO.search(kernel):
         return NO
     return UNKNOWN if _COMPILED_PRODUCT.match(kernel) and _PRODUCT.search(kernel) else NO
+
+
+_NAME_16 = re.compile(
+    r"[Hh]alf|bf16|[Bb][Ff]loat16|fp16|(?<![a-z0-9])f16|(?<![a-z0-9])f8|f8f8|fp8|[Ff]loat8|e4m3|e5m2|nvjet_(?:sm\d+_)?[htq]|"
+    # The matrix instruction of Volta takes nothing else.
+    r"[_\W]h(?:884|1688|16816|gemm)|[_\W]s884|_HHS_|_BBS_|_HSS_|_BSS_|_HH_|_BB_",
+)
+_NAME_32 = re.compile(
+    r"(?<![a-z0-9_])float[234]?\b|\bdouble\b|tf32|f32f32|fp32|(?<![A-Za-z])[sdcz]gemm|scudnn|nvjet_(?:sm\d+_)?[sd]|_SB_|_S_B|_DB_|"
+    r"dtype_(?:Float|Double)\b"
+)
+# As parameters of a template: what a function takes is often only a size.
+_INTEGERS = re.compile(r"<[^()]*(?<!\w)(?:bool|short|int|long|unsigned)\b")
+
+
+@lru_cache(maxsize=1 << 18)
+def kernel_precision(kernel: str) -> int:
+    """16 (fp16, bf16, fp8) or 32 (or more, or integers) bit by a kernel's name; 0 where the name says neither."""
+    if _NAME_16.search(kernel):
+        return 16
+    return 32 if _NAME_32.search(kernel) or _INTEGERS.search(kernel) else 0
 
 
 _XPROF_NVIDIA = (

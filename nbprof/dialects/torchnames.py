@@ -166,11 +166,6 @@ _TYPE_16 = re.compile(r"half|bfloat16|float16|float8|fp8", re.IGNORECASE)
 _TYPE_32 = re.compile(r"(?:^|::)(?:float|double|float32|float64)\Z|complex", re.IGNORECASE)
 _WHOLE = re.compile(r"(?:long|int|short|char|byte|bool|unsigned|signed)\b", re.IGNORECASE)
 _TYPE_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_NAME_16 = re.compile(
-    r"[Hh]alf|bf16|[Bb][Ff]loat16|fp16|(?<![a-z0-9])f16|(?<![a-z0-9])f8|f8f8|fp8|[Ff]loat8|e4m3|e5m2|nvjet_(?:sm\d+_)?[htq]|"
-    r"[_\W]h(?:884|1688|16816|gemm)|_HHS_|_BBS_|_HSS_|_BSS_|_HH_|_BB_",
-)
-_NAME_32 = re.compile(r"(?<![a-z0-9_])float\b|\bdouble\b|tf32|f32f32|fp32|sgemm|dgemm|nvjet_(?:sm\d+_)?[sd]|_SB_|_S_B|_DB_")
 
 
 def input_precision(types: str) -> int:
@@ -186,14 +181,6 @@ def whole_numbers(types: str) -> bool:
     given = [t for t in _TYPE_TEXT.findall(types) if t]
     floating = any(_TYPE_16.search(t) or _TYPE_32.search(t) for t in given)
     return not floating and any(_WHOLE.match(t) for t in given)
-
-
-@lru_cache(maxsize=1 << 18)
-def kernel_precision(kernel: str) -> int:
-    """16 (fp16, bf16, fp8) or 32 by a kernel's name; 0 where the name says neither."""
-    if _NAME_16.search(kernel):
-        return 16
-    return 32 if _NAME_32.search(kernel) else 0
 
 
 _ELIGIBLE = frozenset(

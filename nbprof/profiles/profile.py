@@ -92,7 +92,8 @@ class Profile:
         `host_op_percent` `device_op_percent` share out runs of ops (None where those of the host were not recorded),
         `eager_host_percent` `eager_device_percent` are of op self time on a side (None where it was not recorded what was eager).
         `compute_16bit_percent` `compute_32bit_percent` are of device compute in all steps, bfloat16 as 16 bit, and without copies
-        (XProf 2.24: bfloat16 as 32 bit; copies of TensorFlow 2.3/2.4 as compute); of JAX on GPUs they are of the time of the ops of its
+        (XProf 2.24: bfloat16 as 32 bit; copies of TensorFlow 2.3/2.4 as compute), by what kernels compute on, or else by their names, and
+        None where these do not tell for over 5 % of the time; of JAX on GPUs they are of the time of the ops of its
         programs, since names of its kernels do not tell (XProf goes by these). `outside_compilation_percent` is of op time on TPUs.
 
         `flops_utilization_percent` `memory_bandwidth_utilization_percent`: what the ops of compiled programs computed (as of 16 bits) and

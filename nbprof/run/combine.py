@@ -22,6 +22,7 @@ from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.memory import ops as memory_ops_of
 from nbprof.analysis.ops import ops as ops_of
 from nbprof.analysis.ops import torch_ops as torch_ops_of
+from nbprof.analysis.steps import steps as steps_of
 from nbprof.core.files import join_some
 from nbprof.core.trace import Note
 from nbprof.run.cache.values import record
@@ -109,8 +110,8 @@ def folded(notes: Sequence[Sequence[Note]], groups: Sequence[Sequence[str]]) -> 
 
 _HERE = "\0"
 
-MeasuredSteps = tuple[pd.DataFrame, bool, "tuple[int, int] | None", pd.DataFrame, list[float]]
-"""The steps as each host recorded them, whether it compiled, its compute in 16 and 32 bit, steps of cores, and busy shares of devices."""
+MeasuredSteps = tuple[pd.DataFrame, bool, "steps_of.ByWidth | None", pd.DataFrame, list[float]]
+"""The steps as each host recorded them, whether it compiled, its compute by width, steps of cores, and busy shares of devices."""
 InSteps = tuple[list[ops_of.Side], pd.DataFrame]
 
 record(ops_of.Side)
@@ -124,7 +125,7 @@ def measured_steps(values: list[MeasuredSteps], hosts: Hosts) -> MeasuredSteps:
         stacked(frames, hosts, ["start_ms"]),
         any(compiled),
         # Where one host does not say how wide its numbers are, the share of all is not known.
-        (sum(narrow for narrow, _ in known), sum(wide for _, wide in known)) if len(known) == len(widths) else None,
+        (sum(w[0] for w in known), sum(w[1] for w in known), sum(w[2] for w in known)) if len(known) == len(widths) else None,
         stacked(cores, hosts, ["start_ms"]),
         [share for of_host in busy for share in of_host],
     )

@@ -384,6 +384,7 @@ def test_shares_of_input_work_add_up(tmp_path):
         ("half_gemm", "", True),
         ("gemm_fp16", "", True),
         ("gemm_bf16", "", True),
+        ("sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc", "", True),
         ("sgemm", "", False),
         ("gemm_fp16", "(float[2])", False),
         ("sgemm", "(half[2])", True),
@@ -394,6 +395,26 @@ def test_16_bit_compute_is_told_by_the_shape_and_else_by_the_name(name, shape, h
     from nbprof.dialects.xplane.device import classify
 
     assert (classify(name, shape) == DEVICE_COMPUTE_16) is half
+
+
+@pytest.mark.parametrize(("unknown_us", "half"), [(0, 50.0), (10, 100 * 100 / 210), (12, None), (2000, None)])
+def test_kernels_that_do_not_say_how_wide_their_numbers_are_are_not_taken_for_32_bit(tmp_path, unknown_us, half):
+    gpu = PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 8, "compute_cap_minor": 0})
+    kernels = [("volta_h884gemm", 100), ("ampere_sgemm", 100), ("of_ours", unknown_us)]
+    at, events = 0, []
+    for name, us in kernels:
+        events += [gpu.event(name, at * MS, us * MS, correlation_id=at + 1, tf_op="dense/MatMul:MatMul", group_id=1)] if us else []
+        at += us
+    gpu.line("Stream #7(Compute)", events, line_id=7)
+    gpu.line("Steps", [gpu.event("1", 0, at * MS, group_id=1, step_name="train 1")], line_id=-559038737)
+    host = PlaneWriter("/host:CPU")
+    host.line("python", [host.event("train", 0, at * MS, step_num=1, group_id=1)], line_id=1)
+    p = profile(tmp_path, xspace(gpu, host))
+    assert p.overview["compute_16bit_percent"] == (pytest.approx(half) if half else None)
+    row = p.overview["checks"].set_index("check").loc["precision"]
+    assert row["level"] == ("no" if half else "unknown")
+    if half is None:
+        assert row["statement"] == "Not known: neither kernels nor their names state the types of their numbers."
 
 
 def test_host_ops_that_overlap_partly_are_told(tmp_path):

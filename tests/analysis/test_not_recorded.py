@@ -120,7 +120,7 @@ def test_kernels_whose_names_do_not_tell_their_precision_are_not_missing(tmp_pat
     nsys.facts(export, 0)
     for i in range(3):
         at = 1000 * US + 100 * US * i
-        export.range(f"step {i}", at, at + 90 * US)
+        export.range(f"ProfilerStep#{i}", at, at + 90 * US)
         export.kernel("k", at + 30 * US, at + 40 * US, -1)
     p = nbprof.load(export.sqlite(tmp_path / "a.sqlite"))
     assert check(p, "precision")[2] == "Not known: neither kernels nor their names state the types of their numbers."

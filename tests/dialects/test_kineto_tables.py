@@ -85,7 +85,7 @@ def test_an_op_within_an_eligible_one_is_eligible(tmp_path):
         ("vectorized_kernel", ["c10::BFloat16", "Scalar"], 100.0),
         ("vectorized_kernel", ["float", "float"], 0.0),
         ("vectorized_kernel", ["double"], 0.0),
-        ("vectorized_kernel", ["c10::Float8_e4m3fn", "float"], 0.0),
+        ("vectorized_kernel", ["c10::Float8_e4m3fn", "float"], None),
         ("sm90_gemm_e4m3", ["c10::Float8_e4m3fn", "float"], 100.0),
         ("gemm_bf16", ["float"], 0.0),
         ("gemm_bf16", [], 100.0),

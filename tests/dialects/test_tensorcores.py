@@ -8,6 +8,7 @@ from nbprof.dialects.tensorcores import (
     YES,
     einsum_of_two,
     hlo_is_eligible,
+    kernel_precision,
     op_is_eligible,
     op_is_eligible_in_xprof,
     uses_tensor_core,
@@ -204,3 +205,30 @@ def test_ops_of_pytorch_beside_its_own():
         assert tensor_core_eligible(op), op
     for op in ("aten::add", "triton_poi_fused_mm_0", "vllm::rms_norm", "my::gemm_like", "fbgemm::permute_2D_sparse_data"):
         assert not tensor_core_eligible(op), op
+
+
+@pytest.mark.parametrize(
+    ("name", "bits"),
+    [
+        ("indexSelectLargeIndex<c10::BFloat16, long>", 16),
+        ("vectorized_elementwise_kernel<4, at::native::FillFunctor<c10::Half>>", 16),
+        ("nvjet_tst_192x192", 16),
+        ("nvjet_sm100_qqtst_128x256", 16),
+        ("nvjet_sss_128x64", 32),
+        ("cutlass_80_tensorop_s1688gemm_tf32_128x128", 32),
+        ("reduce_kernel<512, 1, float>", 32),
+        ("volta_s884gemm_128x64_ldg8_nn", 16),
+        ("sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x32_stage3", 16),
+        ("volta_scudnn_128x64_relu_interior_nn_v1", 32),
+        ("volta_cgemm_32x32_tn", 32),
+        ("ampere_sgemm_128x64_nn", 32),
+        ("fc-dtype_Float", 32),
+        ("cutlass_80_tensorop_s1688gemm_128x64_32x6_nt_align1", 0),
+        ("batchedgemm_of_ours", 0),
+        ("void BlockReduceKernel<bool*, bool*, 256, And>(bool*, bool*, int)", 32),
+        ("void of_ours(int, void*)", 0),
+        ("unknown_kernel_0f8a", 0),
+    ],
+)
+def test_precision_by_name(name, bits):
+    assert kernel_precision(name) == bits

@@ -53,23 +53,6 @@ def test_kinds_of_runtime_calls(name, kind):
 
 
 @pytest.mark.parametrize(
-    ("name", "bits"),
-    [
-        ("indexSelectLargeIndex<c10::BFloat16, long>", 16),
-        ("vectorized_elementwise_kernel<4, at::native::FillFunctor<c10::Half>>", 16),
-        ("nvjet_tst_192x192", 16),
-        ("nvjet_sm100_qqtst_128x256", 16),
-        ("nvjet_sss_128x64", 32),
-        ("cutlass_80_tensorop_s1688gemm_tf32_128x128", 32),
-        ("reduce_kernel<512, 1, float>", 32),
-        ("unknown_kernel_0f8a", 0),
-    ],
-)
-def test_precision_by_name(name, bits):
-    assert torchnames.kernel_precision(name) == bits
-
-
-@pytest.mark.parametrize(
     ("name", "is_one"),
     [
         ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*)", True),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbprof.activity.activity import CATEGORIES, DEVICE_COMPUTE_16, DEVICE_COMPUTE_32
+from nbprof.activity.activity import CATEGORIES, COMPUTE_OF_BITS, DEVICE_COMPUTE_16, DEVICE_COMPUTE_32
 from nbprof.analysis import overview
 from nbprof.analysis.advice import checks
 from nbprof.analysis.steps.steps import flatten
@@ -157,13 +157,15 @@ def test_our_op_shares_are_xprofs_or_a_known_deviation(name):
 
 
 def half_by_their_rule(name):
-    """The share of 16-bit compute with copies of TensorFlow 2.3/2.4 taken for compute in 32 bit, as both peers have it."""
+    """The share of 16-bit compute by two words in kernel names, copies of TensorFlow 2.3/2.4 taken for compute, as both peers have it."""
     activity = profile(name).run.activity
     trace, work = profile(name).run.trace, activity.work
     work = work[work["device"] >= 0]
     names = trace.names[trace.events.name[work["event"].to_numpy()]]
     copies = np.array([str(n).startswith(("MemcpyH2D", "MemcpyD2H", "MemcpyD2D")) for n in names], bool)
-    cls = np.where(copies, DEVICE_COMPUTE_32, work["cls"].to_numpy())
+    half = np.array(["half" in str(n) or "fp16" in str(n) for n in names], bool)
+    narrow = half & (work["cls"] == DEVICE_COMPUTE_16)
+    cls = np.where(work["cls"].isin(COMPUTE_OF_BITS.values()) & ~narrow | copies, DEVICE_COMPUTE_32, work["cls"])
     time = {DEVICE_COMPUTE_16: 0, DEVICE_COMPUTE_32: 0}
     for rows in work.groupby(["host", "group"]).indices.values():
         start, end, found = flatten(work["start"].to_numpy()[rows], work["end"].to_numpy()[rows], cls[rows].astype(np.int16))
@@ -201,7 +203,7 @@ def test_the_share_of_16_bit_is_the_guides_by_its_rule(name):
 def test_copies_are_no_compute_of_any_width():
     p = profile("tf-gpu/rtx5000-cnn-batch64")
     work = p.run.activity.work
-    compute = work[work["cls"].isin([DEVICE_COMPUTE_16, DEVICE_COMPUTE_32])]
+    compute = work[work["cls"].isin(COMPUTE_OF_BITS.values())]
     names = p.run.trace.names[p.run.trace.events.name[compute["event"].to_numpy()]]
     assert not any(str(n).startswith(("MemcpyH2D", "MemcpyD2H", "MemcpyD2D")) for n in names)
     time = (compute["end"] - compute["start"]).groupby(compute["cls"]).sum()

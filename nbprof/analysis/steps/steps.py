@@ -16,6 +16,7 @@ import pandas as pd
 from nbprof.activity.activity import (
     CATEGORIES,
     CATEGORY_OF_CLASS,
+    DEVICE_COMPUTE,
     DEVICE_COMPUTE_16,
     DEVICE_COMPUTE_32,
     HOST_COMPILE,
@@ -46,6 +47,11 @@ _COLUMN_OF_CLASS = np.zeros(max(CATEGORY_OF_CLASS) + 1, np.int64)
 for _cls, _category in CATEGORY_OF_CLASS.items():
     _COLUMN_OF_CLASS[_cls] = CATEGORIES.index(_category)
 
+
+COMPUTE = (DEVICE_COMPUTE_32, DEVICE_COMPUTE, DEVICE_COMPUTE_16)
+ByWidth = tuple[int, int, int]
+"""Device compute in 16 bit, in 32 bit, and in kernels that do not say, ps."""
+_UNKNOWN_WIDTH = 0.05
 
 _OF_DEVICE = ("device_compute_ms", "device_to_device_ms", "device_collectives_ms", "kernel_launch_ms", "output_ms", "host_to_device_ms")
 _OF_HOST = ("host_compute_ms", "kernel_launch_ms")
@@ -257,7 +263,7 @@ def _steps_of(
     on_device = bool((marks >= 0).any())
     # A first or last step without any compute is only the edge of one: it was cut by the start or the end of the capture.
     # Where hosts mark the steps of devices (PyTorch) and run ahead of them, a step may have nothing but device work.
-    compute = (cls == DEVICE_COMPUTE_32) | (cls == DEVICE_COMPUTE_16) if on_device else (cls == HOST_COMPUTE) | (device >= 0)
+    compute = np.isin(cls, COMPUTE) if on_device else (cls == HOST_COMPUTE) | (device >= 0)
     whole = np.zeros(len(group), np.bool_)
     whole[step[compute]] = True
     if whole.any():
@@ -424,22 +430,26 @@ def summary(steps: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def share_of_16_bit(compute: tuple[int, int] | None) -> float | None:
+def share_of_16_bit(compute: ByWidth | None) -> float | None:
     """Percent of device compute that is 16 bit (bfloat16 counted as 16 bit), over all steps; None without device compute.
 
-    None also where nothing in the profile says how wide the numbers are. `compute` is what `compute_by_width` gives.
+    Kernels that do not say how wide their numbers are count as 32 bit, up to 5 % of all; NaN where they take more. None also where nothing
+    in the profile could say so. `compute` is what `compute_by_width` gives.
     """
-    return 100 * compute[0] / (compute[0] + compute[1]) if compute is not None and any(compute) else None
+    if compute is None or not any(compute):
+        return None
+    half, _, unknown = compute
+    return 100 * half / sum(compute) if unknown <= _UNKNOWN_WIDTH * sum(compute) else np.nan
 
 
-def compute_by_width(activity: Activity) -> tuple[int, int] | None:
-    """Device compute in 16 bit and in 32 bit, ps; None where nothing says how wide the numbers are."""
+def compute_by_width(activity: Activity) -> ByWidth | None:
+    """Device compute in 16 bit, in 32 bit, and in kernels that do not say, ps; None where nothing says how wide the numbers are."""
     if UNKNOWN_PRECISION in activity.traits:
         return None
     work = activity.work
     rows = np.flatnonzero(work["device"].to_numpy() >= 0)
     if not len(rows):
-        return 0, 0
+        return 0, 0, 0
     start, end, cls = (work[name].to_numpy()[rows] for name in ("start", "end", "cls"))
     # The groups are laid end to end, so that one sweep serves all of them.
     ident, seen = pd.factorize(work["host"].to_numpy(np.int64)[rows] << 40 | work["group"].to_numpy(np.int64)[rows])
@@ -449,5 +459,5 @@ def compute_by_width(activity: Activity) -> tuple[int, int] | None:
     np.maximum.at(last, ident, end)
     shift = np.cumsum(last - first) - last
     a, b, c = flatten(start + shift[ident], end + shift[ident], cls)
-    half, full = (int((b - a)[c == value].sum()) for value in (DEVICE_COMPUTE_16, DEVICE_COMPUTE_32))
-    return half, full
+    half, full, unknown = (int((b - a)[c == value].sum()) for value in (DEVICE_COMPUTE_16, DEVICE_COMPUTE_32, DEVICE_COMPUTE))
+    return half, full, unknown

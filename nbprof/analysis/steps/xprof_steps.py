@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import CATEGORIES, DEVICE_COMPUTE_16, DEVICE_COMPUTE_32, HOST_COMPUTE, Activity
+from nbprof.activity.activity import CATEGORIES, HOST_COMPUTE, Activity
 from nbprof.analysis.steps import steps
 from nbprof.analysis.sweep import Classes
 from nbprof.core.trace import Int64s
@@ -61,7 +61,7 @@ def _table(activity: Activity, host: int, device: int | None, *, on_device: bool
     np.maximum.at(last, step, end)
     at, _, seen = steps.segments(np.minimum(first, last), last, step, start, end, cls)
     formed = np.zeros(len(group), np.bool_)
-    formed[at[np.isin(seen, (DEVICE_COMPUTE_32, DEVICE_COMPUTE_16) if on_device else (HOST_COMPUTE,))]] = True
+    formed[at[np.isin(seen, steps.COMPUTE if on_device else (HOST_COMPUTE,))]] = True
     # Only hosts give steps a name.
     names = [str(g) if on_device else activity.group_names.get((host, g), str(g)) for g in group.tolist()]
     out = pd.DataFrame(

@@ -91,15 +91,6 @@ class Work:
         out[self.collective] = act.DEVICE_COLLECTIVES
         return out
 
-    @cached_property
-    def widths_known(self) -> bool:
-        """Whether the name of each kernel that computes, or the op that it comes from, says how wide its numbers are."""
-        computing = np.isin(self.cls, (act.DEVICE_COMPUTE_16, act.DEVICE_COMPUTE_32))
-        names, strings = self.links.trace.names, self.links.trace.strings
-        pairs, _ = unique_rows(self.name[computing], self.input_type[computing])
-        of = [(str(names[self.name[computing][i]]), int(self.input_type[computing][i])) for i in pairs.tolist()]
-        return all(_bits(name, strings[types] if types >= 0 else "") for name, types in of)
-
     def kernels(self, out: act.Activity) -> tuple[pd.DataFrame, list[dict[str, object]]]:
         """The `kernels` table, and the launch shapes that its `details` count."""
         links, trace = self.links, self.links.trace
@@ -375,15 +366,10 @@ class Work:
 
 
 def _kernel_class(name: str, types: str) -> int:
-    """16 or 32 bit: what the op's tensors say, unless they say both or nothing; then the kernel's name. One that only copies is a copy."""
+    """What the op's tensors say, unless they say both widths or nothing; then the kernel's name. One that only copies is a copy."""
     if copies.blit(name):
         return act.DEVICE_TO_DEVICE
-    return act.DEVICE_COMPUTE_16 if _bits(name, types) == 16 else act.DEVICE_COMPUTE_32
-
-
-def _bits(name: str, types: str) -> int:
-    """16 or 32; 0 where neither the tensors nor the name of a kernel say so."""
-    return torchnames.input_precision(types) or torchnames.kernel_precision(name)
+    return act.COMPUTE_OF_BITS[torchnames.input_precision(types) or tensorcores.kernel_precision(name)]
 
 
 def _or_launch(values: Int64s, rows: Int64s, launch: Int64s) -> Int64s:

@@ -243,8 +243,6 @@ class Torch:
             out.add(act.SERVING)
         if not self.out.has_host_ops or self.out.hosts_without_ops or self.framework in act.NATIVE:
             out.add(act.UNKNOWN_EAGER)
-        if self.framework in act.NATIVE and not self.work.widths_known:
-            out.add(act.UNKNOWN_PRECISION)
         return out
 
     def _optimizer_calls(self) -> pd.DataFrame:

@@ -16,6 +16,7 @@ import pandas as pd
 from nbprof.activity import activity as act
 from nbprof.activity import copies
 from nbprof.core.trace import TEXT, Int32s, Int64s, Note
+from nbprof.dialects.tensorcores import kernel_precision
 from nbprof.dialects.xplane import cpu_copies
 from nbprof.dialects.xplane import cpu_ops as xplane_cpu_ops
 from nbprof.dialects.xplane import tpu as xplane_tpu
@@ -187,8 +188,7 @@ def classify(name: str, shape: str) -> int:
         return act.DEVICE_COLLECTIVES
     if shape:
         return act.DEVICE_COMPUTE_16 if "half" in shape or "bf16" in shape or "bfloat16" in shape else act.DEVICE_COMPUTE_32
-    half = "half" in name or "fp16" in name or "bf16" in name or "bfloat16" in name
-    return act.DEVICE_COMPUTE_16 if half else act.DEVICE_COMPUTE_32
+    return act.COMPUTE_OF_BITS[kernel_precision(name)]
 
 
 def classify_as_xprof(name: str, shape: str) -> int:

@@ -229,7 +229,7 @@ def _op_time(run: Run) -> dict[str, Any]:
 
 def _precision(facts: dict[str, Any]) -> dict[str, Any]:
     half, full = wording.real(facts.get("compute_16bit_percent")), wording.real(facts.get("compute_32bit_percent"))
-    note = f"32-bit {wording.percent(full)}" if half is not None else "not recorded" if facts.get("steps") else "no steps"
+    note = f"32-bit {wording.percent(full)}" if half is not None else "precision not recorded" if facts.get("steps") else "no steps"
     return figure("compute_16bit", "16-bit compute", half, "%", 1, note, **bar(("device_compute", half)))
 
 
