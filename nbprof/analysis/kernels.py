@@ -71,6 +71,8 @@ def added(frames_of_hosts: list[pd.DataFrame]) -> pd.DataFrame:
         return frames_of_hosts[0]
     rows = pd.concat(parts, ignore_index=True)
     rows["ns"] = np.round(rows["total_us"].to_numpy(np.float64) * 1000).astype(np.int64)
+    # What no host has is joined for no kernel.
+    told = [key for key in _ORIGINS if rows[key].notna().any()]
     grouped = rows.groupby([*_KEY, "uses_tensor_core", "op"], sort=False, dropna=False)
     out = grouped.agg(
         occurrences=("occurrences", "sum"),
@@ -80,8 +82,9 @@ def added(frames_of_hosts: list[pd.DataFrame]) -> pd.DataFrame:
         # The first that is known.
         occupancy_percent=("occupancy_percent", "first"),
         occupancy_source=("occupancy_source", "first"),
-        **{key: (key, _joined) for key in _ORIGINS},
+        **{key: (key, _joined) for key in told},
     ).reset_index()
+    out = out.assign(**{key: None for key in _ORIGINS if key not in told})
     out["total_us"] = out["ns"] / 1000
     out["avg_us"] = (out["ns"] // out["occurrences"]) / 1000
     said = {key: out[key].to_numpy(np.float64, na_value=-1.0).astype(np.int64) for key in _FLAGS}

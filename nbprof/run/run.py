@@ -293,8 +293,9 @@ class Run(Frames):
         found, numbered = self._recorded_steps
         busy = overview.busy_shares(self.activity, numbered)
         out = *found, steps.compute_by_width(self.activity), steps.by_core(self.activity), busy
-        # Nothing else is made of the classified spans, and they are as many as the events.
-        self.activity.forget("work")
+        # The classified spans are as many as the events: of a large recording they are made again for the little that needs them later.
+        if self.as_read.receipt.events >= trim.MANY_EVENTS:
+            self.activity.forget("work")
         return out
 
     def _numbered(self, found: tuple[pd.DataFrame, bool]) -> pd.DataFrame:

@@ -50,7 +50,7 @@ def line(seed, lengths):
 
 def walked(data, base):
     others: list = []
-    return xspace_split._walk(data, base, others), others
+    return xspace_split._walk(data, base, others).tolist(), others
 
 
 @pytest.mark.parametrize(

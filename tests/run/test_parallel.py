@@ -17,7 +17,10 @@ import s3fs
 from moto.server import ThreadedMotoServer
 
 import nbprof.core.version
+from nbprof.core import trim
 from nbprof.core.errors import NbprofError, ReadError
+from nbprof.core.files import some
+from nbprof.dialects.xplane import steps as xplane_steps
 from nbprof.profiles.load import load, read
 from nbprof.run import many, parallel
 from nbprof.run.processes import Processes, WorkerEndedError
@@ -343,3 +346,17 @@ def test_hosts_without_steps_or_with_odd_names_have_a_report(tmp_path, name):
     assert profile.hosts == [f"{name}{i}" for i in range(9)]
     assert profile.pods.stragglers.empty
     assert name not in profile.save(tmp_path / "report.html").read_text()
+
+
+def test_spans_of_hosts_are_classified_once_for_all_that_is_made_of_them(tmp_path, monkeypatch):
+    pods.write(tmp_path / "job", RANKS, 6, form="xspace")
+    files = some(find(tmp_path / "job", None, Ways({}, 1 << 30, None)), (0, 1))
+    made: list[int] = []
+    work = xplane_steps.work
+    monkeypatch.setattr(xplane_steps, "work", lambda *args: made.append(1) or work(*args))
+    many.partial(files, None, None, ("first", "rest"))
+    assert made == [1]
+    # Of a large recording they are let go.
+    monkeypatch.setattr(trim, "MANY_EVENTS", 1)
+    many.partial(files, None, None, ("first", "rest"))
+    assert made == [1, 1, 1]

@@ -68,8 +68,10 @@ class _Timeline:
         self._number = {ident: number for number, ident in enumerate(idents.tolist())}
         self.time_ms, self.order, self._group = (rows[key].to_numpy() for key in ("time_ms", "order", "group"))
         self.in_use = rows["in_use_bytes"].to_numpy(np.float64, na_value=-1)
-        self._memory_id, self._allocated = rows["memory_id"], rows["allocated_bytes"]
-        self._heap, self._stack, self._requested = (rows[f"{key}_bytes"] for key in ("heap", "stack", "requested"))
+        self._memory_id = rows["memory_id"]
+        self._allocated = rows["allocated_bytes"].to_numpy(np.int64, na_value=0)
+        self._heap, self._stack = _known(rows["heap_bytes"]), _known(rows["stack_bytes"])
+        self._more_than_blocks = self._stack[1] | rows["requested_bytes"].notna().to_numpy(np.bool_)
         self._allocation = allocating(rows)
         self._placed = rows["address"].notna().to_numpy(np.bool_)
         self._address = rows["address"].to_numpy(np.int64, na_value=0)
@@ -84,7 +86,7 @@ class _Timeline:
         With `whole` those of the whole recording, else of the step of the event, where the recorder states more than blocks.
         """
         event, until = mine[last], mine[: last + 1]
-        whole = whole or bool(self._stack.iloc[mine].isna().all() and self._requested.iloc[mine].isna().all())
+        whole = whole or not self._more_than_blocks[mine].any()
         blocks, rest = np.zeros(0, np.int64), EARLIER if whole else UNUSED
         if self._placed[until].all():
             blocks = until[last_at_address(self._address[until], self._allocation[until])]
@@ -93,18 +95,23 @@ class _Timeline:
         else:
             # Which block a deallocation frees is not known, so neither is which ones are alive.
             rest = UNTOLD
-        heap, stack = self._heap.iloc[event], self._stack.iloc[event]
+        heap, stack = (int(values[event]) if known[event] else None for values, known in (self._heap, self._stack))
         more: list[list[Any]] = []
-        unmapped = 0 if pd.isna(heap) else int(heap) - int(self._allocated.iloc[blocks].sum())
+        unmapped = 0 if heap is None else heap - int(self._allocated[blocks].sum())
         if unmapped > 0:
             more.append(
                 [unmapped, unmapped, rest, "persist/dynamic", "INVALID", "unknown"]
                 if rest == UNUSED
                 else [unmapped, pd.NA, rest, "", "", ""]
             )
-        if not pd.isna(stack) and stack > 0:
-            more.append([int(stack), int(stack), "stack", "stack", "INVALID", "unknown"])
+        if stack is not None and stack > 0:
+            more.append([stack, stack, "stack", "stack", "INVALID", "unknown"])
         return _Alive(self._memory_id.iloc[event], blocks, more)
+
+
+def _known(column: pd.Series) -> tuple[Int64s, npt.NDArray[np.bool_]]:
+    """The bytes in a column, and where they are known."""
+    return column.to_numpy(np.int64, na_value=0), column.notna().to_numpy(np.bool_)
 
 
 def _table(rows: pd.DataFrame, parts: list[_Alive]) -> pd.DataFrame:

@@ -146,6 +146,10 @@ def _step(memory: Int32s, stated: Int64s) -> Int64s:
     return out
 
 
+_OF_PEAK = [
+    *("in_use_bytes", "stack_bytes", "heap_bytes", "free_bytes", "capacity_bytes", "lifetime_peak_bytes"),
+    *("time_ms", "fragmentation", "group", "host"),
+]
 SUMMARY = [*frames.names("memory.summary"), "peak_group", "peak_host", "addressed"]
 
 
@@ -159,21 +163,24 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     out = []
     code, idents = pd.factorize(rows["memory_id"].to_numpy(object), sort=True)
     in_use_of, is_alloc = rows["in_use_bytes"].to_numpy(np.float64, na_value=-1), allocating(rows)
-    order = rows["order"].to_numpy()
+    order, addressed = rows["order"].to_numpy(), rows["address"].notna().to_numpy(np.bool_)
+    # Column by column: a row of the timeline is a series of objects.
+    taken = {name: rows[name].array for name in _OF_PEAK}
     for number, ident in enumerate(idents.tolist()):
         at = np.flatnonzero(code == number)
         used = in_use_of[at]
         allocs = int(is_alloc[at].sum())
         counts = {"memory_id": ident, "allocations": allocs, "deallocations": len(at) - allocs}
-        counts["addressed"] = bool(rows["address"].iloc[at].notna().any())
-        lifetime = _whole(rows["lifetime_peak_bytes"].iloc[at].max())
+        counts["addressed"] = bool(addressed[at].any())
+        lifetime = _whole(taken["lifetime_peak_bytes"][at].max())
         if used.max() < 0:
             out.append({**counts, "lifetime_peak_bytes": lifetime})
             continue
         equal = at[used == used.max()]
         # Of equal peaks the last in the order of the file counts, for the step as well: XProf's step is that of the last in time, so
         # that its table of the peak can have no block of the moment that its figures are of.
-        peak = rows.iloc[equal[int(np.argmax(order[equal]))]]
+        last = equal[int(np.argmax(order[equal]))]
+        peak = {name: values[last] for name, values in taken.items()}
         stack, heap, free = (_whole(peak[c]) for c in ("stack_bytes", "heap_bytes", "free_bytes"))
         # What PyTorch calls free is a reserve; it can take more from the device.
         whole = stack is not None or lifetime is not None

@@ -119,20 +119,26 @@ COPIED = {"H2D": "host_to_device_bytes", "D2H": "device_to_host_bytes", "D2D": "
 
 def _copied(activity: Activity, work: pd.DataFrame, host: pd.Series, group: pd.Series) -> pd.DataFrame:
     """Bytes copied for each step, by direction; the steps are given by host and group. No columns where no size is known."""
-    moved = activity.transfers
-    moved = moved[moved["bytes"] >= 0]
-    if not len(moved):
+    moved, event, size, of_host = (activity.transfers[name].to_numpy() for name in ("kind", "event", "bytes", "host"))
+    known = np.flatnonzero(size >= 0)
+    if not len(known):
         return pd.DataFrame(index=host.index)
     # What runs over the end of a step has a piece in each; it counts for the first.
-    spans = work[["event", "group"]][work["event"].isin(moved["event"])].drop_duplicates("event")
-    found = moved.merge(spans, on="event")
-    kinds = activity.texts.values[found["kind"].to_numpy()]
-    out = pd.DataFrame(index=host.index)
-    steps = pd.MultiIndex.from_arrays([host, group])
+    spans = np.flatnonzero(np.isin(work["event"].to_numpy(), event[known]))
+    events, first = np.unique(work["event"].to_numpy()[spans], return_index=True)
+    at = np.searchsorted(events, event[known])
+    in_work = np.append(events, -1)[at] == event[known]
+    known, at = known[in_work], at[in_work]
+    in_group = work["group"].to_numpy()[spans[first[at]]]
+    both = ((host, of_host[known]), (group, in_group))
+    rows, code = unique_rows(*(np.concatenate([np.asarray(part, np.int64) for part in parts]) for parts in both))
+    kinds = activity.texts.values[moved[known]]
+    out = {}
     for kind, column in COPIED.items():
-        total = found[kinds == kind].groupby(["host", "group"])["bytes"].sum()
-        out[column] = total.reindex(steps, fill_value=0).to_numpy(np.int64)
-    return out
+        total = np.zeros(len(rows), np.int64)
+        np.add.at(total, code[len(host) :][kinds == kind], size[known][kinds == kind])
+        out[column] = total[code[: len(host)]]
+    return pd.DataFrame(out, index=host.index)
 
 
 def by_core(activity: Activity) -> pd.DataFrame:
@@ -221,8 +227,10 @@ def _united(work: pd.DataFrame, host: int) -> pd.DataFrame:
 def tensor_cores(activity: Activity, host: int) -> list[int]:
     """The TPU cores of a host."""
     devices = activity.devices
-    mine = (devices["kind"].to_numpy(object) == "TPU") & (devices["host"].to_numpy(object) == activity.hosts[host])
-    found: list[int] = devices["device"].to_numpy()[mine].tolist()
+    tpus = np.flatnonzero(devices["kind"].to_numpy(object) == "TPU")
+    if not len(tpus):
+        return []
+    found: list[int] = devices["device"].to_numpy()[tpus[devices["host"].to_numpy(object)[tpus] == activity.hosts[host]]].tolist()
     return found
 
 
@@ -251,8 +259,8 @@ def _steps_of(
     copied = np.zeros(len(group), np.int64)
     inward = c == HOST_TO_DEVICE
     np.add.at(copied, at[inward], length[inward])
-    markers = activity.markers
-    on_device = bool(((markers["host"] == host) & (markers["device"] >= 0)).any())
+    marks = activity.markers["device"].to_numpy()[activity.markers["host"].to_numpy() == host]
+    on_device = bool((marks >= 0).any())
     # A first or last step without any compute is only the edge of one: it was cut by the start or the end of the capture.
     # Where hosts mark the steps of devices (PyTorch) and run ahead of them, a step may have nothing but device work.
     compute = np.isin(cls, COMPUTE) if on_device else (cls == HOST_COMPUTE) | (device >= 0)
@@ -269,14 +277,13 @@ def _steps_of(
     waiting = np.zeros(len(group), np.int64)
     np.add.at(waiting, at[c == HOST_WAIT_DEVICE], length[c == HOST_WAIT_DEVICE])
     # Which calls wait is known only where calls into a device's runtime were recorded.
-    called = bool((activity.calls["host"] == host).any())
+    called = bool((activity.calls["host"].to_numpy() == host).any())
     known_waits = bool((cls == HOST_WAIT_DEVICE).any()) or called
     spent["waiting_ms"] = waiting / 1e9 if known_waits else np.full(len(group), np.nan)
     # What was not recorded was not measured, which is not the same as 0.
-    recorded = on_device or bool((activity.device_extents["host"] == host).any())
+    recorded = on_device or bool((activity.device_extents["host"].to_numpy() == host).any())
     silent: tuple[str, ...] = () if recorded else _OF_DEVICE
-    marked = ((markers["host"] == host) & (markers["device"] < 0)).any()
-    silent += () if marked or (device < 0).any() else _OF_HOST
+    silent += () if (marks < 0).any() or (device < 0).any() else _OF_HOST
     silent += _OF_COPIES if UNKNOWN_COPIES in activity.traits else ()
     if not activity.host_has_ops(host):
         # Calls of a device's runtime are all that is known of the host: that is not what it computed, but time without a known cause.

@@ -126,20 +126,21 @@ def _name_lanes(trace: Trace) -> None:
     around_it = [at != i for i, at in enumerate(row)]
     raw = lanes["process"].to_numpy()
     thread = lanes["thread"].astype(str)
-    line_id = lanes["line_id"].to_numpy(np.int64)
-    by_id, numbers, threads_of = _is_derived(line_id), line_id.tolist(), thread.tolist()
+    by_id = _is_derived(lanes["line_id"].to_numpy(np.int64))
     derived = by_id | thread.str.partition(" - from #")[0].isin(_DERIVED_NAMES).to_numpy()
     kinds, devices, processes, notes, order = [], [], [], [], []
     names = []
-    for i, plane in enumerate(raw):
+    # Lists: of a series each value is looked up anew.
+    texts, line_ids = thread.tolist(), lanes["line_id"].tolist()
+    for i, plane in enumerate(raw.tolist()):
         found = _DEVICE.match(str(plane))
-        text = threads_of[i]
+        text = texts[i]
         note = ""
         if found or str(plane).startswith("#Chip"):
             device = int(found.group(2) or 0) if found else 0
             # Beside its cores a TPU has planes of helpers (SparseCore), with steps of their own.
             helper = found.group(3) if found else ""
-            of_steps = text.partition(" - from #")[0] == "Steps" or numbers[i] in (STEPS_LINE, DERIVED_FIRST)
+            of_steps = text.partition(" - from #")[0] == "Steps" or line_ids[i] in (STEPS_LINE, DERIVED_FIRST)
             kind = "steps" if of_steps and found and not helper else "derived" if derived[i] else "device"
             process = f"{found.group(1)} {device}{helper}" if found else str(plane)
             stream = re.match(r"Stream #(\d+)\((.*)\)\Z", text)
@@ -156,7 +157,7 @@ def _name_lanes(trace: Trace) -> None:
         kinds.append(kind)
         devices.append(device)
         processes.append(process)
-        number = numbers[i]
+        number = line_ids[i]
         # What is larger is no number of a thread, but a hash that says nothing.
         names.append(text or (f"thread {number}" if 0 <= number < 1 << 31 else "thread"))
         notes.append(note)

@@ -81,7 +81,7 @@ class LazyArgs(Mapping[str, ArgColumn]):
             elif values.tag == REF_TAG:
                 part.known = _used(values.value)
                 names = batch.plane.stats.names
-                part.codes = np.array([strings.code(names.get(i, "")) for i in part.known.tolist()], np.int32)
+                part.codes = strings.numbered([names.get(i, "") for i in part.known.tolist()])
             if part.known is not None and part.codes is not None and len(part.known) and int(part.known[-1]) < 4096 and part.known[0] >= 0:
                 table = np.zeros(int(part.known[-1]) + 1, np.int32)
                 table[part.known] = part.codes

@@ -20,9 +20,9 @@ from nbprof.core.trace import Int64s
 EVENT_TAG = 0x22
 # A line lies in a plane of a space.
 _DEPTH = 2
-# Shorter lines are walked: a Python loop is faster than the few dozen calls of a lockstep of its own.
+# Shorter lines are walked, and all lines of a file that is no longer: a Python loop is faster than the calls of a lockstep.
 _ALONE = 1 << 11
-_TOGETHER = 1 << 17
+_TOGETHER = 1 << 22
 _SEGMENT = 1 << 12
 _EVENT = 45
 _WINDOW = 256
@@ -62,7 +62,7 @@ def event_starts(
     chains = _Chains(buf, [lines[i] for i in long], tag, first) if long else None
     alone = set(range(len(lines))) - set(long)
     for i in alone:
-        starts[i] = np.array(_walk(buf[lines[i][0] : lines[i][1]].tobytes(), lines[i][0], others[i], tag), np.int64)
+        starts[i] = _walk(buf[lines[i][0] : lines[i][1]].tobytes(), lines[i][0], others[i], tag)
     if chains is not None:
         for i in long:
             starts[i] = chains.stitch(*lines[i], others[i])
@@ -80,30 +80,34 @@ def spans(buf: wire.Bytes, starts: Int64s) -> tuple[Int64s, Int64s]:
     return content, length
 
 
-def _walk(data: bytes, base: int, others: list[Other], tag: int = EVENT_TAG) -> list[int]:
-    """Event tags of a short line, one after the other."""
+def _walk(data: bytes, base: int, others: list[Other], tag: int = EVENT_TAG) -> Int64s:
+    """Event tags of a line, one after the other; `base` is where it begins."""
     found: list[int] = []
     note = found.append
     pos, end = 0, len(data)
-    last = end - 1
+    # There a tag has two bytes behind it.
+    plain = end - 2
     while pos < end:
-        # Nearly every field of a line is an event shorter than 128 bytes: its tag, one length byte.
-        if data[pos] == tag and pos < last and data[pos + 1] < 0x80:
-            note(base + pos)
-            pos += 2 + data[pos + 1]
-            if pos > end:
-                raise ReadError("an event runs past the end of its line", offset=found[-1])
-            continue
+        # Nearly every field of a line is an event: its tag, and a length of one byte or two.
+        if data[pos] == tag and pos < plain:
+            after = pos + 2 + data[pos + 1]
+            if data[pos + 1] >= 0x80:
+                # A third byte of length is for the general reader.
+                after = after - 0x7F + (data[pos + 2] << 7) if data[pos + 2] < 0x80 else end + 1
+            if after <= end:
+                note(pos)
+                pos = after
+                continue
         try:
             number, kind, value, after = wire.read_field(data, pos, end, _DEPTH)
         except ReadError as error:
             raise ReadError(error.reason, offset=base + (error.offset or 0)) from None
         if (number, kind) == (tag >> 3, wire.LENGTH):
-            note(base + pos)
+            note(pos)
         else:
             others.append((number, kind, value if kind == wire.VARINT else value + base, after + base))
         pos = after
-    return found
+    return np.array(found, np.int64) + base
 
 
 class _Chains:

@@ -28,13 +28,21 @@ class Strings:
             self.example = self.example or text
             return text
 
-    def code(self, text: str) -> int:
-        """The code of a text."""
-        return self.codes.setdefault(text, len(self.codes))
+    def decoded(self, texts: Sequence[bytes | memoryview]) -> list[str]:
+        """Many texts, one by one."""
+        try:
+            return [str(text, "utf-8") for text in texts]
+        except UnicodeDecodeError:
+            return [self.decode(text) for text in texts]
+
+    def numbered(self, texts: Sequence[str]) -> Int32s:
+        """Codes of many texts."""
+        codes = self.codes
+        return np.array([codes.setdefault(text, len(codes)) for text in texts], np.int32)
 
     def table(self, texts: Sequence[bytes]) -> Int32s:
-        """Codes of many texts."""
-        return np.array([self.code(self.decode(t)) for t in texts], np.int32)
+        """Codes of many texts that are still bytes."""
+        return self.numbered(self.decoded(texts))
 
     def report(self, receipt: Receipt) -> None:
         """Says what was no UTF-8."""
@@ -49,5 +57,4 @@ class Strings:
 def span_texts(buf: wire.Bytes, start: Int64s, end: Int64s, strings: Strings) -> list[str]:
     """Texts at many places, one by one."""
     data = buf.data
-    decode = strings.decode
-    return [decode(data[a:b]) for a, b in zip(start.tolist(), end.tolist(), strict=True)]
+    return strings.decoded([data[a:b] for a, b in zip(start.tolist(), end.tolist(), strict=True)])

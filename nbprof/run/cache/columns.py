@@ -152,7 +152,11 @@ def _objects(data: npt.NDArray[Any], put: Put) -> Any:
     items = data.tolist()
     codes: dict[str, int] = {}
     try:
-        coded = np.array([codes.setdefault(x, len(codes)) if type(x) is str else _missing(x) for x in items], np.int64)
+        if set(map(type, items)) <= {str}:
+            codes = {text: number for number, text in enumerate(dict.fromkeys(items))}
+            coded = np.fromiter(map(codes.__getitem__, items), np.int64, len(items))
+        else:
+            coded = np.array([codes.setdefault(x, len(codes)) if type(x) is str else _missing(x) for x in items], np.int64)
     except Unstorable:
         return {"mixed": encode(items, put)}
     narrow = np.int8 if len(codes) < 2**7 else np.int16 if len(codes) < 2**15 else np.int32
