@@ -300,6 +300,20 @@ def test_on_paper_what_can_be_clicked_is_left_out(page, report):
     assert page.get_by_role("heading", name="Where a step goes").first.is_visible()
 
 
+def test_a_dark_report_is_dark_on_white_on_paper_and_keeps_the_colours_that_tell_something(page, report):
+    page.emulate_media(color_scheme="dark")
+    open_page(page, report[1])
+    heading, bar = page.get_by_role("heading", name="Where a step goes").first, page.locator(".stack i").first
+    style = "(element, name) => getComputedStyle(element)[name]"
+    on_screen = heading.evaluate(style, "color"), bar.evaluate(style, "backgroundColor")
+    page.emulate_media(color_scheme="dark", media="print")
+    on_paper = heading.evaluate(style, "color"), bar.evaluate(style, "backgroundColor")
+    assert (on_screen[0], on_paper[0]) == ("rgb(255, 255, 255)", "rgb(0, 0, 0)")
+    assert on_screen[1] != on_paper[1]
+    assert bar.evaluate(style, "printColorAdjust") == "exact"
+    page.emulate_media(color_scheme="light", media="screen")
+
+
 def test_on_paper_no_code_is_cut(page, tmp_path):
     path = profile(tmp_path, gpu_run()).save(tmp_path / "report.html")
     open_page(page, path, width=420, height=900)
