@@ -1,8 +1,8 @@
 /** A timeline of memory as pixels, and the scale it is drawn on. No drawing. */
 
-import { bytesText, byteUnit } from "../../lib/format.js";
+import { bytesText, byteUnit, num } from "../../lib/format.js";
 import type { MemoryId } from "../../lib/payload.js";
-import { niceMax, ticks } from "../../lib/scale.js";
+import { niceMax, tickDigits, ticks } from "../../lib/scale.js";
 import { lowest } from "../../lib/search.js";
 
 /** Ends of a byte axis between 1 and 10, and into how many parts each divides evenly: closer than `niceMax`, as areas need room. */
@@ -138,18 +138,19 @@ export function axis(id: MemoryId, scope: Scope, free_bytes: number): Axis {
   const nice = byteAxis((1.12 * top) / size);
   const max = whole ? top / size : nice.max;
   const values = whole ? ticks(max, 5) : nice.ticks;
-  const end = { value: max * size, text: max.toFixed(1) };
+  const digits = tickDigits(values);
+  const end = { value: max * size, text: num(max, 1) };
   return {
     unit,
     max: max * size,
     ticks: [
-      ...values.map((value) => ({ value: value * size, text: String(value) })),
+      ...values.map((value) => ({ value: value * size, text: value === 0 ? "0" : num(value, digits) })),
       // The capacity is seldom round: it gets its own tick where it does not run into the last one.
       ...(whole && (values.at(-1) ?? 0) < 0.93 * max ? [end] : []),
     ],
     cut:
       !whole && known(free_bytes)
-        ? `${id.stack_bytes.some((value) => Number.isFinite(value)) ? "free" : "reserved, not allocated"}: ${bytesText(free_bytes)}, axis cut at ${max} ${unit}`
+        ? `${id.stack_bytes.some((value) => Number.isFinite(value)) ? "free" : "reserved, not allocated"}: ${bytesText(free_bytes)}, axis cut at ${num(max, tickDigits([max]))} ${unit}`
         : "",
   };
 }
