@@ -284,7 +284,9 @@ def test_input_pipeline(live):
     assert ours["category"].tolist() == [kinds.get(k, "enqueue") for k in theirs["category"]]
     five = live.profile.input_pipeline.categories.set_index("category")["time_ms"]
     for key, category in INPUT_CATEGORIES.items():
-        assert float(theirs.attrs[key]) == pytest.approx(five[category] * 1000, abs=6e-4), key
+        # XProf has 0 for kinds of input work that JAX does not record.
+        unknown = live.profile.overview["framework"] == "JAX" and pd.isna(five[category])
+        assert float(theirs.attrs[key]) == (0.0 if unknown else pytest.approx(five[category] * 1000, abs=6e-4)), key
 
 
 def test_memory_profile(live):
