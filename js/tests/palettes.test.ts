@@ -7,7 +7,9 @@ type Triple = [number, number, number];
 
 /** Colours of categories in the rule with this selector. */
 function colours(selector: string): Map<string, Triple> {
-  const rule = css.slice(css.indexOf(`\n${selector} {`)).split("}")[0] as string;
+  // The dark ones are those of screens: they stand inside a rule.
+  const start = css.search(new RegExp(`\\n *${selector.replace(/[.[\]]/g, "\\$&")} \\{`));
+  const rule = css.slice(start).split("}")[0] as string;
   const found = [...rule.matchAll(/--c-(\w+):#([0-9a-f]{3,6})/gi)].map(([, name, hex]): [string, Triple] => {
     const six = hex?.length === 3 ? hex.replace(/./g, "$&$&") : (hex as string);
     return [name as string, [0, 2, 4].map((i) => Number.parseInt(six.slice(i, i + 2), 16) / 255) as Triple];
