@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import nbprof
-from nbprof.core.files import LocalFile
+from nbprof.core.files import LocalFile, RunFiles
 from nbprof.formats.chrome import graph_annotations
 from tests.support.graphs import Graphed, layers
 from tests.support.kineto import profile
@@ -93,6 +93,10 @@ def test_each_rank_has_its_own(tmp_path):
     p = profile(tmp_path, *ranks)
     table = p.kernels.graph_nodes
     assert table[table["op"] != ""][["host", "op"]].values.tolist() == [["rank 0", "rank 0"], ["rank 1", "rank 1"]]
+    one = LocalFile(tmp_path / "host1.pt.trace.json")
+    assert [file.name for file in graph_annotations.beside(RunFiles("", tmp_path, (one,), 0.0, "chrome"))] == [
+        "kernel_annotations_rank1_a.pkl"
+    ]
     alone = profile(tmp_path, replays())
     assert {op for _, op, _ in nodes(alone)} == {""}, "which rank it is, is not said"
 

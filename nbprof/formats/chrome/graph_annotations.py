@@ -14,12 +14,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nbprof.core.errors import ReadError
+from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.files import LocalFile, RunFiles, SourceFile, printable
 from nbprof.core.packed import Unpacked
 from nbprof.formats.chrome import runs
 
 _FILE = re.compile(r"kernel_annotations_rank(\d{1,9})(?:_.*)?\.(?:pkl|pickle)\Z")
+_RANK = re.compile(rb'"distributedInfo"[^}]{0,4096}?"rank"\s*:\s*(\d{1,9})')
+_HEAD = 1 << 16
 _LARGEST = 256 << 20
 NAMES = ("annotation", "str", "name")
 """The keys of an annotation's text in the versions of PyTorch: what it says of a node where that is no dict, of a text, and of a dict."""
@@ -39,7 +41,7 @@ Annotations = Mapping[int, Mapping[int, Said]]
 
 
 def beside(files: RunFiles) -> tuple[SourceFile, ...]:
-    """The files of annotations in the folders of a run of Chrome traces."""
+    """The files of annotations in the folders of a run of Chrome traces; of many ranks those of its traces, where these state theirs."""
     if files.format != runs.NAME:
         return ()
     locals_ = [file.packed if isinstance(file, Unpacked) else file for file in files.files]
@@ -50,7 +52,21 @@ def beside(files: RunFiles) -> tuple[SourceFile, ...]:
                 out += [LocalFile(Path(folder) / name) for name in sorted(e.name for e in entries if _FILE.match(e.name) and e.is_file())]
         except OSError:
             continue
+    if len(out) > len(files.files):
+        # Read apart, each host would read the files of all.
+        ranks = {_rank(file) for file in files.files}
+        if None not in ranks:
+            out = [file for file in out if int(_FILE.sub(r"\1", file.name)) in ranks]
     return tuple(out)
+
+
+def _rank(file: SourceFile) -> int | None:
+    """The rank that a trace states at its beginning."""
+    try:
+        found = _RANK.search(file.head(_HEAD))
+    except (NbprofError, OSError):
+        return None
+    return int(found[1]) if found else None
 
 
 def read(pieces: Sequence[SourceFile]) -> tuple[Annotations, list[str]]:
