@@ -44,7 +44,7 @@ from nbprof.core.line_times import LineTimes
 from nbprof.core.trace import Note, Receipt, Trace
 from nbprof.dialects import sanity
 from nbprof.dialects.xplane import tpu_cores as xplane_tpu_cores
-from nbprof.formats.chrome import inductor
+from nbprof.formats.chrome import graph_annotations, inductor
 from nbprof.formats.hosts import hosts_missing
 from nbprof.formats.register import by_name
 from nbprof.formats.torch_snapshot.beside import beside
@@ -150,8 +150,9 @@ class Run(Frames):
             given_peaks = capture.peaks
         # Averages and utilizations depend on them, and are kept.
         programs, unread = inductor.read(inductor.beside(files))
-        given = [(one.kinds, one.kernels, one.origins) for one in graph_captures], programs
-        said = hashlib.sha256(repr(given).encode()).hexdigest() if graph_captures or programs else None
+        annotations, illegible = graph_annotations.read(graph_annotations.beside(files))
+        given = [(one.kinds, one.kernels, one.origins) for one in graph_captures], programs, *([annotations] if annotations else [])
+        said = hashlib.sha256(repr(given).encode()).hexdigest() if graph_captures or programs or annotations else None
         options = {"warmup": left_out, "peaks": given_peaks or None, "beside": said}
         run_cache = open_run_cache(files, {key: value for key, value in options.items() if value is not None}, keep=keep, write=write)
         trace = run_cache.trace(lambda: reader(files)(run_cache.pieces, progress))
@@ -159,7 +160,7 @@ class Run(Frames):
             trim.give_back()
         for note in files.notes:
             trace.receipt.info(note)
-        for warning in (*files.warnings, *unread):
+        for warning in (*files.warnings, *unread, *illegible):
             trace.receipt.warn(warning)
         source = RunSource.of(files, analysed_s=time.perf_counter() - began)
         if not keep:
@@ -169,7 +170,7 @@ class Run(Frames):
         if said is not None:
             from nbprof.dialects.kineto.kineto import interpret as kineto
 
-            interpret = partial(kineto, graph_captures=graph_captures, programs=programs)
+            interpret = partial(kineto, graph_captures=graph_captures, programs=programs, annotations=annotations)
         out = cls(trace, interpret, source, capture, run_cache, given_peaks)
         out.graph_captures = graph_captures
         out.snapshot_pieces = beside(files)
