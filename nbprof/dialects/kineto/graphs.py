@@ -266,18 +266,19 @@ class Graphs:
         `torch.cuda._annotate_cuda_graph_trace` writes them into the args of a trace; what these do not say, files beside it may.
         """
         of_node = self._beside[0]
-        name = np.array([one.name for one in of_node], object)[self.node]
-        module = np.array([one.module for one in of_node], object)[self.node]
         trace, rows = self.links.trace, self.links.work[self.at]
         stated = self._stated_node[self.at] > 0
-        for out, keys in ((name, NAMES), (module, MODULES)):
-            for key in reversed(keys):
-                codes = trace.text_arg(key, rows=rows)
-                known = np.flatnonzero(stated & (codes >= 0))
-                out[known] = trace.texts(codes[known])
+        keys = [key for key in (*NAMES, *MODULES) if key in trace.args]
+        told = np.stack([self.node, *(np.where(stated, trace.text_arg(key, rows=rows), -1) for key in keys)])
+        cases, case = np.unique(told, axis=1, return_inverse=True)
         known_as = {Said(): 0}
-        places = [known_as.setdefault(Said(*both), len(known_as)) for both in zip(name.tolist(), module.tolist(), strict=True)]
-        return np.array(places, np.int64), list(known_as)
+        places = []
+        for node, *codes in cases.T.tolist():
+            texts = {key: trace.strings[code] for key, code in zip(keys, codes, strict=True) if code >= 0}
+            name = next((texts[key] for key in NAMES if key in texts), of_node[node].name)
+            module = next((texts[key] for key in MODULES if key in texts), of_node[node].module)
+            places.append(known_as.setdefault(Said(name, module), len(known_as)))
+        return np.array(places, np.int64)[case.reshape(-1)], list(known_as)
 
     @property
     def strangers(self) -> int:
