@@ -293,11 +293,7 @@ class Run(Frames):
     def _measured_steps(self) -> combine.MeasuredSteps:
         found, numbered = self._recorded_steps
         busy = overview.busy_shares(self.activity, numbered)
-        out = *found, steps.compute_by_width(self.activity), steps.by_core(self.activity), busy
-        # The classified spans are as many as the events: of a large recording they are made again for the little that needs them later.
-        if self.as_read.receipt.events >= trim.MANY_EVENTS:
-            self.activity.forget("work")
-        return out
+        return *found, steps.compute_by_width(self.activity), steps.by_core(self.activity), busy
 
     def _numbered(self, found: tuple[pd.DataFrame, bool]) -> pd.DataFrame:
         warmup = self.capture.warmup if self.capture is not None else None
