@@ -38,6 +38,7 @@ from nbprof.formats.chrome.graph_annotations import Annotations, Said
 from nbprof.formats.chrome.inductor import Program
 
 _OURS = (OP, ANNOTATION, PYTHON, CALL, KERNEL, COPY, FILL)
+_OF_PROFILER = "Iteration Start: PyTorch Profiler"
 
 
 def interpret(
@@ -66,7 +67,8 @@ def interpret(
         return rocprof.interpret(trace)
     kind = kinds(trace)
     seen = np.bincount(kind, minlength=16)
-    if not seen[list(_OURS)].any():
+    # A recording in which nothing of PyTorch ran has nothing but the profiler's own marks.
+    if not seen[list(_OURS)].any() and not any(str(name).startswith(_OF_PROFILER) for name in trace.names):
         return chrome_xla.plain(trace)
     return Torch(trace, split(trace, kind), graph_captures, programs, annotations).activity()
 
@@ -252,6 +254,8 @@ class Torch:
                 out.add(f"{trait}: {count}")
         if kineto_costs.recorded(self.links) and self.out.has_host_ops:
             out.add(act.SHAPES)
+        if (self.links.kind == PYTHON).any():
+            out.add(act.PYTHON_CALLS)
         if self.steps.iterations:
             out.add(act.SERVING)
         if not self.out.has_host_ops or self.out.hosts_without_ops or self.framework in act.NATIVE:
