@@ -248,18 +248,11 @@ class Run(Frames):
         """Machines that recorded."""
         return list(self.trace.hosts)
 
-    @of_hosts(combine.extent)
-    def _extent_ps(self) -> tuple[int, int]:
-        from nbprof.timeline.tracks import extent
-
-        events = self.trace.events
-        return extent(events) if len(events.start) else (0, -1)
-
     @property
     def recorded_s(self) -> float | None:
-        """The length of the recording: from its start to the end of the last event, as the trace draws it; None without events."""
-        start, end = self._extent_ps
-        return (end - start) / 1e12 if end >= start else None
+        """The length of the recording: from its start to the end of the last event; of several hosts the longest. None without events."""
+        length = sanity.length_ps(self._recorded)
+        return None if length is None else length / 1e12
 
     @of_hosts(combine.below())
     def devices(self) -> pd.DataFrame:
