@@ -9,7 +9,9 @@ from __future__ import annotations
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
@@ -52,11 +54,36 @@ class Mark:
             self._marks.append(self)
 
 
+@dataclass
+class _Optimizer:
+    """What is known of an optimizer, which is not kept alive.
+
+    Parameters
+    ----------
+    number : int
+        Counts optimizers; the identity of one that is gone may be that of another.
+    made : int
+        When it was made, Unix time in ns; 0 where that was not seen.
+    """
+
+    ref: weakref.ref[Any]
+    number: int
+    made: int
+
+    def parameters(self) -> set[int]:
+        """The identities of the tensors that it updates; none once it is gone."""
+        groups = getattr(self.ref(), "param_groups", None) or ()
+        return {id(tensor) for group in groups for tensor in group["params"]}
+
+
 class OptimizerSteps:
     """Which optimizer steps end a step of the run.
 
     Of optimizers that step in turn (the two of a GAN, one for each parameter), the last of the first round does. Another one takes its
-    place when it steps twice in a row: then it belongs to a loop of its own, as the next trial of a search.
+    place when it steps twice in a row: then it belongs to a loop of its own, as the next trial of a search. One that was made since the
+    last step does at its first, where the one before is gone, or had the same parameters: then that one will not step again.
+
+    Where a loop goes on with an optimizer that was made after the last step of the one before, the time until then is of neither loop.
 
     Parameters
     ----------
@@ -80,8 +107,20 @@ class OptimizerSteps:
         self._mark: Mark | None = None
         self._last: Mark | None = None
         self._key: tuple[int, int] | None = None
+        self._known: dict[int, _Optimizer] = {}
+        self._optimizers = 0
+        self._current: _Optimizer | None = None
+        """The optimizer of `_key`."""
+        self._stepped_at = 0
+        """When that did."""
+        self._made_at = 0
+        """When the last optimizer was made that has not stepped, or a loop began since then; 0 where none was made since the last step."""
+        self._first: tuple[Mark, int] | None = None
+        """The first step of a loop of its own, and when that loop began, until a second step shows that it is one."""
+        self.between: list[float] = []
         self._round: set[tuple[int, int]] = set()
-        self._waiting: dict[tuple[int, int], int] = {}
+        self._waiting: dict[tuple[int, int], tuple[int, int]] = {}
+        """Those that stepped once since the last step: when, and when a loop of theirs would have begun, 0 for unknown."""
         self._paused = False
         self._told = 0
 
@@ -91,7 +130,7 @@ class OptimizerSteps:
 
     def recording_began(self) -> None:
         """What is told from here on is in the recording; a boundary that is being told was before it."""
-        self._at, self._mark, self._last = 0, None, None
+        self._at, self._mark, self._last, self._first = 0, None, None, None
 
     def begins_again(self, begin: Callable[[], None]) -> None:
         """Have `begin` start the recording once more: the step that runs begins with it."""
@@ -121,32 +160,84 @@ class OptimizerSteps:
             clock = self._clock
             # Else a loop of Keras is running, which tells its batches itself.
             if clock.alive and clock.open_loop in ("", KIND):
-                self._stepped((thread, id(optimizer)), time.time_ns())
+                at = time.time_ns()
+                known = self._optimizer(optimizer)
+                self._stepped((thread, known.number), known, at)
+                self._made_at = 0
+                if self._current is known:
+                    self._stepped_at = at
 
-    def _stepped(self, key: tuple[int, int], at: int) -> None:
-        if key == self._key or self._key is None:
+    def made(self, optimizer: Any) -> None:
+        """An optimizer has been made."""
+        with self._lock:
+            now = time.time_ns()
+            self._optimizer(optimizer).made = now
+            self._made_at = now
+
+    def _optimizer(self, optimizer: Any) -> _Optimizer:
+        known = self._known.get(id(optimizer))
+        if known is None or known.ref() is not optimizer:
+            self._optimizers += 1
+            known = self._known[id(optimizer)] = _Optimizer(weakref.ref(optimizer), self._optimizers, 0)
+        return known
+
+    def _replaces(self, known: _Optimizer) -> bool:
+        """Whether the optimizer that steps does so in place of that of `_key`, which will not step again."""
+        current = self._current
+        if current is None or known.made <= self._stepped_at:
+            return False
+        return current.ref() is None or not known.parameters().isdisjoint(current.parameters())
+
+    def _begun(self, key: tuple[int, int], known: _Optimizer) -> int:
+        """When the loop of another optimizer than that of `_key` began; 0 where that is not known."""
+        if self._key is None or self._key[0] != key[0] or known.made <= self._stepped_at:
+            return 0
+        return max(known.made, self._made_at)
+
+    def _stepped(self, key: tuple[int, int], known: _Optimizer, at: int) -> None:
+        if key != self._key and self._replaces(known):
+            # Those that stepped since the last step are part of the loop, which goes on with another optimizer.
+            others = {one for one in self._waiting if one[0] == key[0]}
+            begun = 0 if others else self._begun(key, known)
+            self._waiting.clear()
+            self._round, self._key, self._current = {key, *others}, key, known
+            self._end(at)
+            self._first = (self._last, begun) if begun and self._last is not None else None
+        elif key == self._key or self._key is None:
+            if self._first is not None:
+                first, begun = self._first
+                self._leave_out(first, begun)
+                self._first = None
             # Once it has stepped twice, the round of optimizers that step in turn is over.
             self._round = {key} if self._key is None else set()
-            self._key = key
+            self._key, self._current = key, known
             self._waiting.clear()
             self._end(at)
         elif self._round and key not in self._round and key[0] == self._key[0]:
             # The first round goes on: the step that seemed to be over ends here.
             self._round.add(key)
-            self._key = key
+            self._key, self._current, self._first = key, known, None
             if self._last is not None:
                 self._last.end = at
             if self._mark is not None:
                 self._mark.start = at
         elif key in self._waiting:
-            before = self._waiting[key]
+            before, begun = self._waiting[key]
+            if len(self._waiting) == 1 and begun and self._mark is not None:
+                self._leave_out(self._mark, begun)
             self._waiting.clear()
-            self._round, self._key = set(), key
+            self._round, self._key, self._current = set(), key, known
             self._end(before)
             self._end(at)
         else:
-            self._round = set()
-            self._waiting[key] = at
+            self._round, self._first = set(), None
+            self._waiting[key] = at, self._begun(key, known)
+
+    def _leave_out(self, mark: Mark, begun: int) -> None:
+        """The step of `mark` begins when its loop did: what was before is of no loop."""
+        if begun > mark.start:
+            self.between.append((begun - mark.start) / 1e9)
+            mark.start = begun
 
     def _end(self, at: int) -> None:
         clock = self._clock
@@ -176,6 +267,8 @@ class OptimizerSteps:
         mark = self._mark
         if mark is None or self._clock.open_loop != KIND or self._clock.in_marker:
             return
+        if self._made_at:
+            self._made_at = time.time_ns()
         if self._key is None:
             mark.start = self.now()
         elif resumes and self._paused and self._key[0] == threading.get_ident():
@@ -187,6 +280,7 @@ class OptimizerSteps:
     def hook(self, torch: Any, patches: Patches) -> Any:
         """Listen to optimizers, models and loaders of `torch`; returns what ends the listening to optimizers."""
         from torch.optim.optimizer import (  # type: ignore[import-not-found,unused-ignore]
+            Optimizer,
             register_optimizer_step_post_hook,
         )
 
@@ -194,10 +288,22 @@ class OptimizerSteps:
             self._safely(lambda: self.stepped(optimizer))
 
         handle = register_optimizer_step_post_hook(stepped)
+        self._hook_making(Optimizer, patches)
         self._hook_models(torch, patches)
         self._hook_loaders(patches)
         self._hook_scalers(patches)
         return handle
+
+    def _hook_making(self, kind: Any, patches: Patches) -> None:
+        original = kind.__init__
+
+        @wraps(original)
+        def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            __tracebackhide__ = True
+            original(optimizer, *args, **kwargs)
+            self._safely(lambda: self.made(optimizer))
+
+        patches.replace(kind, "__init__", init)
 
     def _hook_models(self, torch: Any, patches: Patches) -> None:
         module = getattr(getattr(torch, "nn", None), "Module", None)
@@ -301,4 +407,7 @@ class OptimizerSteps:
         if self.left_out:
             some = "a stretch" if len(self.left_out) == 1 else f"{len(self.left_out):,} stretches"
             out.append(f"{some} with the model in evaluation mode ({sum(self.left_out):,.2f} s) between steps: part of no step")
+        if self.between:
+            some = "the time" if len(self.between) == 1 else f"{len(self.between):,} times"
+            out.append(f"{some} between two trainings, until the optimizer of the next was made ({sum(self.between):,.2f} s): part of no step")
         return out

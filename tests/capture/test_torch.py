@@ -278,6 +278,88 @@ def test_trials_one_after_the_other_all_have_their_steps(torch, record):
     assert len(steps(record(run))) == 12
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_an_optimizer_for_each_round_is_a_step_each(torch, record, kept):
+    """As a finder of batch sizes does; one that nobody refers to may have a cycle (a scheduler's) that keeps it for a while."""
+    held = []
+
+    def run():
+        training = Training(torch)
+        for _ in range(9):
+            training.optimizer = torch.optim.SGD(training.model.parameters(), lr=0.1)
+            if kept:
+                held.append(torch.optim.lr_scheduler.StepLR(training.optimizer, 10))
+            training.step()
+
+    found = steps(record(run))
+    assert len(found) == 9
+    assert all(begin - end < 1 for (_, _, end, _), (_, begin, _, _) in zip(found, found[1:], strict=False))
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_gan_whose_optimizers_are_made_anew_in_each_round(torch, record, both):
+    def run():
+        discriminator, generator = Training(torch, 0), Training(torch)
+        for _ in range(5):
+            for one in (discriminator, generator) if both else (generator,):
+                one.optimizer = torch.optim.SGD(one.model.parameters(), lr=0.1)
+            discriminator.step()
+            generator.step()
+
+    recording = record(run)
+    found = steps(recording)
+    assert len(found) == 5
+    turns = sorted(event["ts"] for event in events(recording) if event.get("name") == "Optimizer.step#SGD.step")
+    assert [sum(begin <= at < end for at in turns) for _, begin, end, _ in found] == 5 * [2]
+
+
+def test_a_gan_whose_optimizers_are_made_when_they_are_first_used_is_as_any(torch, record):
+    def run():
+        made = {}
+        for _ in range(5):
+            for name in ("discriminator", "generator"):
+                made.setdefault(name, Training(torch)).step()
+
+    assert len(steps(record(run))) == 5
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_lies_between_two_trainings_is_of_no_step(torch, record, kept):
+    held = []
+
+    def run():
+        for _ in range(2):
+            time.sleep(0.5)
+            one = Training(torch)
+            one.run(5)
+            if kept:
+                held.append(one)
+
+    recording = record(run)
+    found = steps(recording)
+    assert len(found) == 10
+    assert found[5][1] - found[4][2] > 450_000, "the pause"
+    assert all(end - begin < 300_000 for _, begin, end, _ in found[1:])
+    (note,) = [note for note in recording.info.notes if "between two trainings" in note]
+    assert note.startswith("the time between two trainings, until the optimizer of the next was made (0.5")
+
+
+def test_an_optimizer_of_an_inner_loop_leaves_nothing_of_the_outer_one_out(torch, record):
+    """Five steps of a learner made anew, then one of the outer loop, which is work of the loop."""
+
+    def run():
+        outer = Training(torch, 0.1)
+        for _ in range(3):
+            Training(torch).run(5)
+            outer.step()
+
+    recording = record(run)
+    found = steps(recording)
+    assert len(found) == 15
+    assert all(begin - end < 1 for (_, _, end, _), (_, begin, _, _) in zip(found, found[1:], strict=False))
+    assert not any("between two trainings" in note for note in recording.info.notes)
+
+
 def test_accumulated_gradients_are_one_step(torch, record):
     def run():
         training = Training(torch, 0)
