@@ -343,7 +343,7 @@ def _verdict(
     evidence = _evidence(used, bound, dropped, step_count.most(steps))
     failed = sum(not ok for ok, _ in evidence)
     level = "high" if failed == 0 else "medium" if failed == 1 else "low"
-    covered = _covered(steps)
+    covered = covered_by_steps(steps)
     if covered is not None and covered < COVERED:
         between = f"{100 * (1 - covered):.0f}% of the time from the first to the last {used['kind'].iloc[0]} step is outside steps"
         evidence.append((False, f"{between}: validation, input or logging, for example; nbprof.steps(dataset) marks the whole loop"))
@@ -408,7 +408,7 @@ def _verdict(
     }
 
 
-def _covered(steps: pd.DataFrame) -> float | None:
+def covered_by_steps(steps: pd.DataFrame) -> float | None:
     """The part of the time of the averaged loop, on all hosts, that lies in steps; None for fewer than two on each.
 
     Gaps to steps of another kind are no part of a loop: there one ends and the next is made.

@@ -409,5 +409,6 @@ class OptimizerSteps:
             out.append(f"{some} with the model in evaluation mode ({sum(self.left_out):,.2f} s) between steps: part of no step")
         if self.between:
             some = "the time" if len(self.between) == 1 else f"{len(self.between):,} times"
-            out.append(f"{some} between two trainings, until the optimizer of the next was made ({sum(self.between):,.2f} s): part of no step")
+            until = f"until the optimizer of the next was made ({sum(self.between):,.2f} s)"
+            out.append(f"{some} between two trainings, {until}: part of no step")
         return out

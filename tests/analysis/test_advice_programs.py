@@ -281,6 +281,41 @@ def test_time_between_steps(tmp_path):
     assert row["gain_ms_per_step"] == pytest.approx(2.0)
 
 
+def gapped(tmp_path, gaps):
+    """A profile with steps of 10 ms, and these gaps between them, in ms."""
+    host = PlaneWriter("/host:CPU")
+    events, at = [], 0
+    for i, gap in enumerate([*gaps, 0]):
+        events.append(host.event("train", at, 10 * MS, step_num=i, _r=1))
+        events.append(host.event("dense/MatMul:MatMul", at, 10 * MS))
+        at += (10 + gap) * MS
+    host.line("python", events, line_id=1)
+    return profile(tmp_path, xspace(host))
+
+
+def test_rare_long_gaps_between_steps_count_by_what_they_cost_the_loop(tmp_path):
+    p = gapped(tmp_path, [100 if i % 10 == 9 else 0 for i in range(49)])
+    row = p.advice.set_index("rule").loc["between_steps"]
+    mean = 400 / 49
+    assert row["gain_ms_per_step"] == pytest.approx(mean)
+    assert f"On average **{mean:.2f} ms** pass between steps, **{100 * mean / (10 + mean):.0f}%** of the loop" in row["evidence"]
+    assert "in **4** of the gaps, which typically take **100.00 ms** each: validation" in row["evidence"]
+    rate = next(one for one in p.payload()["overview"]["figures"] if one["key"] == "steps_per_second")
+    assert (rate["value"], rate["note"]) == (pytest.approx(100), "without the time between steps")
+
+
+def test_one_long_gap_may_lie_between_two_loops(tmp_path):
+    p = gapped(tmp_path, [500 if i == 20 else 0 for i in range(49)])
+    assert "between_steps" not in p.advice["rule"].tolist()
+    (tmp_path / "more").mkdir()
+    row = (
+        gapped(tmp_path / "more", [5000 if i == 20 else 100 if i % 10 == 9 else 0 for i in range(49)])
+        .advice.set_index("rule")
+        .loc["between_steps"]
+    )
+    assert row["gain_ms_per_step"] == pytest.approx(400 / 49)
+
+
 REAL = {
     "jax/mi300-jax_conv_minimal_08": ["layout"],
     "jax/tpu-v6e-inference": ["host_memory", "mixed_precision"],

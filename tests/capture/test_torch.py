@@ -293,7 +293,7 @@ def test_an_optimizer_for_each_round_is_a_step_each(torch, record, kept):
 
     found = steps(record(run))
     assert len(found) == 9
-    assert all(begin - end < 1 for (_, _, end, _), (_, begin, _, _) in zip(found, found[1:], strict=False))
+    assert all(begin - end < 1 for (_, _, end, _), (_, begin, _, _) in itertools.pairwise(found))
 
 
 @pytest.mark.parametrize("both", [False, True])
@@ -356,7 +356,7 @@ def test_an_optimizer_of_an_inner_loop_leaves_nothing_of_the_outer_one_out(torch
     recording = record(run)
     found = steps(recording)
     assert len(found) == 15
-    assert all(begin - end < 1 for (_, _, end, _), (_, begin, _, _) in zip(found, found[1:], strict=False))
+    assert all(begin - end < 1 for (_, _, end, _), (_, begin, _, _) in itertools.pairwise(found))
     assert not any("between two trainings" in note for note in recording.info.notes)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import PYTHON_CALLS, SERVING, Activity
@@ -65,6 +66,18 @@ class Padding:
         return self.peak_bytes / self.unpadded_bytes if self.unpadded_bytes else 1.0
 
 
+MOSTLY_LONG = 2.0
+"""With a mean over so many times the median, a few long gaps are most of the time between steps."""
+
+
+@dataclass(frozen=True)
+class LongGaps:
+    """Gaps between steps that are most of the time between them: how many, and their median in ms."""
+
+    count: int
+    typical_ms: float
+
+
 @dataclass(frozen=True)
 class Placed:
     """Matrix products that ran on the host: percent of host op time, ms per step, the longest op, and its time per call."""
@@ -116,7 +129,9 @@ class Evidence:
     device_bytes : int, optional
         Memory of a device.
     between_ms : float, optional
-        Median time between one step and the next; of steps of one kind on one host.
+        Time between one step and the next, of steps of one kind on one host: the median, or the mean where that is mostly a few long gaps.
+    long_gaps : LongGaps, optional
+        Those that are most of `between_ms`, where it is the mean.
     between_input_ms : float, optional
         Median part of that in which the thread of the steps waits for an iterator of tf.data.
     compiling : int, optional
@@ -169,6 +184,7 @@ class Evidence:
     reserved_bytes: int | None = None
     device_bytes: int | None = None
     between_ms: float | None = None
+    long_gaps: LongGaps | None = None
     between_input_ms: float | None = None
     compiling: int | None = None
     programs_per_step: float | None = None
@@ -253,14 +269,16 @@ def gather(
             reserved, fragmentation = int(free + used), float(free / (free + used))
     sizes = activity.devices["memory_bytes"].dropna()
     gaps = _gaps(steps)
+    between, long_gaps = _between((gaps["end"] - gaps["start"]).to_numpy(np.float64) / 1e9)
     return Evidence(
         work=advice_programs.gather(activity),
         padding=_padding(modules(), compiled) if (activity.devices["kind"] == "TPU").any() else None,
         fragmentation=None if fragmentation is None or pd.isna(fragmentation) else float(fragmentation),
         reserved_bytes=reserved,
         device_bytes=int(sizes.min()) if len(sizes) else None,
-        between_ms=float(np.median((gaps["end"] - gaps["start"]) / 1e9)) if len(gaps) else None,
-        between_input_ms=_between_input(activity, gaps, marked),
+        between_ms=between,
+        long_gaps=long_gaps,
+        between_input_ms=_between_input(activity, gaps, marked, np.median if long_gaps is None else np.mean),
         compiling=int(counted(steps)["compile_ms"].gt(0).sum()) if len(steps) else None,
         programs_per_step=_programs_per_step(activity, steps),
         python_calls=PYTHON_CALLS in activity.traits,
@@ -333,8 +351,24 @@ def _gaps(steps: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame({"host": [], "start": [], "end": []})
 
 
-def _between_input(activity: Activity, gaps: pd.DataFrame, marked: Int64s) -> float | None:
-    """Median part of the gaps in which the thread of the steps calls an iterator, in ms; None without such calls."""
+def _between(gaps: npt.NDArray[np.float64]) -> tuple[float | None, LongGaps | None]:
+    """`Evidence.between_ms` and `Evidence.long_gaps` of gaps in ms.
+
+    The one longest gap says nothing of the loop where it takes more than all others together: it may lie between two loops.
+    """
+    if not len(gaps):
+        return None, None
+    usual, longest = float(np.median(gaps)), float(gaps.max())
+    others = float(gaps.sum()) - longest
+    if others <= MOSTLY_LONG * usual * len(gaps):
+        return usual, None
+    used = gaps if longest <= others else np.delete(gaps, gaps.argmax())
+    long = used[used > used.mean()]
+    return float(used.sum()) / len(gaps), LongGaps(len(long), float(np.median(long)))
+
+
+def _between_input(activity: Activity, gaps: pd.DataFrame, marked: Int64s, middle: Callable[[Int64s], Any]) -> float | None:
+    """Median or mean part of the gaps in which the thread of the steps calls an iterator, in ms; None without such calls."""
     mine = activity.iterators[activity.iterators["lane"].isin(marked)]
     if not len(gaps) or not len(mine):
         return None
@@ -345,7 +379,7 @@ def _between_input(activity: Activity, gaps: pd.DataFrame, marked: Int64s) -> fl
         of_host = gaps.iloc[at]
         begin, end = (of_host[side].to_numpy(np.int64) for side in ("start", "end"))
         spent[at] = covered_before(low, high, end) - covered_before(low, high, begin)
-    return float(np.median(spent)) / 1e9
+    return float(middle(spent)) / 1e9
 
 
 def _padding(modules: pd.DataFrame, compiled: Mapping[str, Named]) -> Padding | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from nbprof.analysis.overview import COVERED, covered_by_steps
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY
 from nbprof.formats.register import by_name
@@ -55,7 +56,7 @@ def early(run: Run) -> dict[str, Any]:
             "level": facts.get("confidence") or "none",
             "evidence": [{"ok": bool(ok), "text": text} for ok, text in facts.get("confidence_evidence") or []],
         },
-        "figures": [_average(run), _waiting(run), *([_busy(run)] if has_device(run) else [_host_compute(run), _rate(facts)])],
+        "figures": [_average(run), _waiting(run), *([_busy(run)] if has_device(run) else [_host_compute(run), _rate(run, facts)])],
         "advice": [],
         "contention": facts.get("contention") or "",
         "probe": {key: facts["probe"][key] for key in ("text", "detail")} if facts.get("probe") else None,
@@ -148,7 +149,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
     on_device = has_device(run)
     of_tpu = facts.get("flops_utilization_percent") is not None and (run.devices["kind"] == "TPU").any()
     of_device = [_busy(run), *([_flops(run), _bandwidth(run)] if of_tpu else [_op_time(run), _precision(facts)])]
-    middle = of_device if on_device else [_host_compute(run), _rate(facts), _eager(run)]
+    middle = of_device if on_device else [_host_compute(run), _rate(run, facts), _eager(run)]
     return [_average(run), _waiting(run), *middle, _memory(run)]
 
 
@@ -245,9 +246,13 @@ def _host_compute(run: Run) -> dict[str, Any]:
     return figure("host_compute", "Host compute", percent, "%", 1, note, **bar(("host_compute", percent)))
 
 
-def _rate(facts: dict[str, Any]) -> dict[str, Any]:
+def _rate(run: Run, facts: dict[str, Any]) -> dict[str, Any]:
     mean = wording.real(facts.get("step_time_ms"))
-    return figure("steps_per_second", "Steps per second", 1000 / mean if mean else None, "", 1, "no accelerator" if mean else "no steps")
+    note = "no accelerator" if mean else "no steps"
+    covered = covered_by_steps(run.steps)
+    if mean and covered is not None and covered < COVERED:
+        note = "without the time between steps"
+    return figure("steps_per_second", "Steps per second", 1000 / mean if mean else None, "", 1, note)
 
 
 def _eager(run: Run) -> dict[str, Any]:
