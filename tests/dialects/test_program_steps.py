@@ -21,13 +21,19 @@ class Cpu:
         self.ops, self.calls, self.compiler = [], [], []
         self.run = 100
 
-    def ran(self, module, start, end, *, called=None, ops=("dot", "add"), device=0, run=None):
+    def ran(self, module, start, end, *, called=None, ops=("dot", "add"), device=0, run=None, program=7):
         """A run of a program: its ops, one behind the other, and the call that started it."""
         self.run += 1
         length = (end - start) / len(ops)
         for i, op in enumerate(ops):
             at = int((start + i * length) * MS)
-            stats = {"hlo_module": Ref(module), "hlo_op": Ref(op), "program_id": 7, "run_id": run or self.run, "device_ordinal": device}
+            stats = {
+                "hlo_module": Ref(module),
+                "hlo_op": Ref(op),
+                "program_id": program,
+                "run_id": run or self.run,
+                "device_ordinal": device,
+            }
             self.ops.append(self.plane.event(op, at, int(length * MS), **stats))
         if called is not None:
             self.calls.append(self.plane.event(f"PjitFunction({module.removeprefix('jit_')})", int(called * MS), MS // 10))
@@ -115,6 +121,29 @@ def test_the_first_run_lacks_what_came_before_it_and_is_in_no_average(tmp_path):
     assert p.overview["step_time_ms"] == pytest.approx(10.0)
     assert p.payload()["steps"]["left_out"] == "Averages exclude the first step (what came before is not recorded)."
     assert "the first is shown but not averaged" in str(p.receipt)
+
+
+def test_what_lies_between_two_loops_is_in_no_average(tmp_path):
+    host = Cpu()
+    for i in range(12):
+        at = 10 * i + (500 if i >= 6 else 0)
+        host.ran("jit_f", at + 7, at + 10, called=at + 7, program=7 if i < 6 else 8)
+    p = profile(tmp_path, host.data())
+    assert p.steps.frame["step_time_ms"].tolist() == [3, *[10] * 5, 510, *[10] * 5]
+    assert p.steps.frame["counted"].tolist() == [i not in (0, 6) for i in range(12)]
+    assert p.overview["step_time_ms"] == pytest.approx(10.0)
+    text = "Averages exclude the first step (what came before is not recorded) and another step (between two loops)."
+    assert p.payload()["steps"]["left_out"] == text
+    assert "nor is step 7, with which another compiled program took over" in str(p.receipt)
+
+
+@pytest.mark.parametrize("programs", [[7] * 9 + [8], [7, 7, 7, 8, 7, 7, 7, 8, 8, 8], [7, 7, 8, 8, 9, 9, 10, 10, 11, 11]])
+def test_a_loop_may_run_several_programs(tmp_path, programs):
+    """A last batch that is smaller, batches of two sizes, sizes that grow."""
+    host = Cpu()
+    for i, one in enumerate(programs):
+        host.ran("jit_f", 10 * i + 7, 10 * i + 10, called=10 * i + 7, program=one)
+    assert profile(tmp_path, host.data()).steps.frame["counted"].tolist() == [False] + [True] * 9
 
 
 def test_a_program_that_runs_twice_in_each_step_is_part_of_it(tmp_path):

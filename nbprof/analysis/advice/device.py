@@ -335,7 +335,8 @@ def _between(facts: Facts, limit: Threshold) -> Found | None:
     if (long := facts.evidence.long_gaps) is not None:
         text = (
             f"On average **{wording.millis(time)}** pass between steps, **{share:.0f}%** of the loop, mostly in "
-            f"**{long.count:,}** of the gaps, which typically take **{wording.millis(long.typical_ms)}** each: validation, checkpoints or logging, for example."
+            f"**{long.count:,}** of the gaps, which typically take "
+            f"**{wording.millis(long.typical_ms)}** each: validation, checkpoints or logging, for example."
         )
         return Found(text, facts.level(time), time, "-    if i % 10 == 0:\n+    if i % 100 == 0:\n         validate(model)")
     text = (

@@ -91,13 +91,15 @@ class ProgramSteps:
     runs: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({name: [] for name in ("host", "module", "start", "end")}))
 
     marked: frozenset[int] = frozenset()
+    taken_over: frozenset[tuple[int, int]] = frozenset()
+    """(host, group) of steps with which another compiled program took over for good: time between two loops may lie in them."""
 
     @property
     def first(self) -> set[tuple[int, int]]:
-        """(host, group) of the first step of each host, which lacks what the loop did before its run."""
+        """(host, group) of the first step of each loop, of which it is not known what the loop did before its run."""
         several = self.table.groupby("host")["group"].transform("size") > 1
         begins = self.table[several & ~self.table["host"].isin(list(self.marked))].drop_duplicates("host")
-        return set(zip(begins["host"].tolist(), begins["group"].tolist(), strict=True))
+        return {*zip(begins["host"].tolist(), begins["group"].tolist(), strict=True), *self.taken_over}
 
     @property
     def hosts(self) -> Int64s:
@@ -126,6 +128,7 @@ class ProgramSteps:
             of_cores=pd.concat([self.of_cores, other.of_cores], ignore_index=True),
             runs=pd.concat([self.runs, other.runs], ignore_index=True),
             marked=self.marked | other.marked,
+            taken_over=self.taken_over | other.taken_over,
         )
 
     def _of(self, host: int) -> tuple[Int64s, Int64s, Int64s]:
@@ -170,22 +173,25 @@ def find(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind:
     )
     runs = pd.concat([runs, of_cores], ignore_index=True)
     parts, notes = [], []
+    taken_over: set[tuple[int, int]] = set()
     for at in open_:
         mine = runs[runs["host"] == at]
         if not len(mine):
             continue
         # Groups of eager ops (TensorFlow's, that feed the program) keep their numbers.
         above = int(groups.group[host == at].max(initial=-1)) + 1
-        steps, how = _steps(mine.reset_index(drop=True), _first_call(trace, host, at), above, partial(_may_loop, trace, at))
+        steps, how, again = _steps(mine.reset_index(drop=True), _first_call(trace, host, at), above, partial(_may_loop, trace, at))
         if steps is None:
             continue
         parts.append(steps)
+        taken_over |= {(at, group) for group in again}
         notes.append(how if len(trace.hosts) < 2 else f"{trace.hosts[at]}: {how}")
     if not parts:
         return None
     table = pd.concat(parts, ignore_index=True)
     ran = runs.loc[runs["host"].isin(table["host"]), ["host", "module", "start", "end"]]
-    return ProgramSteps(table, list(dict.fromkeys(notes)), frozenset(on_device), _steps_of_cores(table, cores), ran)
+    of_cores = _steps_of_cores(table, cores)
+    return ProgramSteps(table, list(dict.fromkeys(notes)), frozenset(on_device), of_cores, ran, taken_over=frozenset(taken_over))
 
 
 def _marked(groups: Groups, host: npt.NDArray[np.integer]) -> set[int]:
@@ -235,6 +241,7 @@ def runs_of_programs(
         "event": rows,
         "start": events.start[rows],
         "end": events.start[rows] + events.duration[rows],
+        "program": trace.arg("program_id", rows=rows),
     }
     in_time = np.argsort(columns["start"], kind="stable")
     table = pd.DataFrame({name: values[in_time] for name, values in columns.items()}, copy=False)
@@ -248,8 +255,8 @@ def runs_of_programs(
     on_device, part = unique_rows(run, device)
     turns = np.ones(len(first), np.int64)
     np.maximum.at(turns, run[on_device], _second_most(part, op))
-    out = table.iloc[first][["host", "module", "event", "start"]].assign(run=number[first], end=last, turns=turns)
-    out = out[[*_RUN, "event", "start", "end", "turns"]]
+    out = table.iloc[first][["host", "module", "event", "start", "program"]].assign(run=number[first], end=last, turns=turns)
+    out = out[[*_RUN, "event", "start", "end", "program", "turns"]]
     out["module"] = trace.texts(out["module"].to_numpy(np.int64))
     return out.sort_values(["host", "end"], kind="stable", ignore_index=True), with_device
 
@@ -295,7 +302,7 @@ def _runs_of_cores(trace: Trace, host: npt.NDArray[np.integer], lanes: Int64s) -
 def _of_all_cores(cores: pd.DataFrame) -> pd.DataFrame:
     """Runs on all cores of a host, from the first that begins to the last that ends: as `runs_of_programs`."""
     out = cores.groupby(_RUN, sort=False).agg(event=("event", "first"), start=("start", "min"), end=("end", "max")).reset_index()
-    return out.assign(turns=1).sort_values(["host", "end"], kind="stable", ignore_index=True)
+    return out.assign(program=-1, turns=1).sort_values(["host", "end"], kind="stable", ignore_index=True)
 
 
 def _steps_of_cores(steps: pd.DataFrame, cores: pd.DataFrame) -> pd.DataFrame:
@@ -352,8 +359,12 @@ def _first_call(trace: Trace, host: npt.NDArray[np.integer], at: int) -> dict[st
     return {called(str(trace.names[c])): int(events.start[rows[i]]) for c, i in zip(code.tolist(), first.tolist(), strict=True)}
 
 
-def _steps(runs: pd.DataFrame, called: dict[str, int], above: int, may_loop: Callable[[str], bool]) -> tuple[pd.DataFrame | None, str]:
-    """The steps of one host from its runs in order of their ends, and a sentence on them; None where no program can be what is looped.
+def _steps(
+    runs: pd.DataFrame, called: dict[str, int], above: int, may_loop: Callable[[str], bool]
+) -> tuple[pd.DataFrame | None, str, list[int]]:
+    """The steps of one host from its runs in order of their ends, a sentence on them, and with which of them another loop begins.
+
+    There are none where no program can be what is looped.
 
     `may_loop` tells of a program whether it may loop inside. Where it does not, an op that ran several times was several kernels.
     """
@@ -362,7 +373,7 @@ def _steps(runs: pd.DataFrame, called: dict[str, int], above: int, may_loop: Cal
     able = [name for name, of in spans.items() if len(of) >= LEAST_RUNS and not _OF_CALLS.fullmatch(function_of(name))]
     main = max(able, key=total.__getitem__, default="")
     if not main or total[main] < LEAST_SHARE * sum(total.values()):
-        return None, ""
+        return None, "", []
     main = _closing(runs["module"], main, able)
     names = [main, *_loops(runs["module"], main, able, {name: float(spans[name].median()) for name in able})]
     used = runs[runs["module"].isin(names)].reset_index(drop=True)
@@ -375,11 +386,26 @@ def _steps(runs: pd.DataFrame, called: dict[str, int], above: int, may_loop: Cal
     how = f"steps: runs of {several}, each from the end of the previous run to its own end"
     if len(used) > 1:
         how += "; the first is shown but not averaged, because what the loop did before that run was not recorded"
+    again = [above + at for at in _taken_over(used)]
+    if again:
+        how += f"; nor is step {again[0] - above + 1}, with which another compiled program took over: time between two loops may lie in it"
     if function_of(main) == "_fun":
         how += "; JAX gives pmap programs this name"
     if (used.loc[used["module"] == main, "turns"] > 1).mean() > 0.5 and may_loop(main):
         how += "; the program contains a loop, so one step here may be several training steps"
-    return steps, how
+    return steps, how, again
+
+
+def _taken_over(runs: pd.DataFrame) -> list[int]:
+    """The run with which one compiled program takes the place of another for good, where there is one such change alone.
+
+    A new batch size may do that too; what changes more often is the loop's own way of working.
+    """
+    program, module = runs["program"].to_numpy(np.int64), pd.factorize(runs["module"])[0]
+    changed = np.flatnonzero((np.diff(program) != 0) | (np.diff(module) != 0)) + 1
+    if len(changed) != 1 or not LEAST_RUNS <= changed[0] <= len(runs) - LEAST_RUNS or (program < 0).any():
+        return []
+    return [int(changed[0])]
 
 
 def _may_loop(trace: Trace, host: int, name: str) -> bool:

@@ -145,13 +145,15 @@ def _left_out(steps: pd.DataFrame) -> str:
     # Of each host those before its first step that counts, and those behind its last.
     counted = steps["counted"].astype(bool).groupby(steps["host"], sort=False)
     early = cut & (counted.cumsum() == 0) & counted.transform("any")
+    late = cut & ~early & (counted.cumsum() == counted.transform("sum"))
     for which, rows, why in (
-        ("first", early, "what came before is not recorded"),
-        ("last", cut & ~early, "cut off by the end of the recording"),
+        ("the first", early, "what came before is not recorded"),
+        ("another", cut & ~early & ~late, "between two loops"),
+        ("the last", late, "cut off by the end of the recording"),
     ):
         count = _of_each(rows, steps)
         if count:
             hosts = steps.loc[rows, "host"].unique().tolist()
             of = f" of {hosts[0]}" if len(hosts) == 1 and steps["host"].nunique() > 1 else ""
-            parts.append(f"the {which} {'step' if count == 1 else f'{count} steps'}{of} ({why})")
+            parts.append(f"{which} {'step' if count == 1 else f'{count} steps'}{of} ({why})")
     return f"Averages exclude {' and '.join(parts)}."
