@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nbprof.core.errors import NbprofError
+from nbprof.display.wording import LEAST_MS
 
 if TYPE_CHECKING:
     from bokeh.model import Model
@@ -47,6 +48,26 @@ def legend_beside(plot: Any) -> None:
         plot.legend[0].border_line_color = None
 
 
+_TIME = """
+if (!Number.isFinite(value)) return "–";
+const size = Math.abs(value * scale);
+const [unit, factor, places] =
+    size >= 1e4 ? ["s", 1e-3, 2] : size > 0 && size < least ? ["µs", 1e3, 1] : ["ms", 1, digits];
+const text = (size * factor).toLocaleString("en-US", {minimumFractionDigits: places, maximumFractionDigits: places});
+return `${value < 0 && /[1-9]/.test(text) ? "−" : ""}${text} ${unit}`;
+"""
+"""A body in JavaScript: `wording.millis` of `value * scale`, with `digits`, below `least` in µs."""
+
+
+def hover_times(models: Any, *columns: str, unit: str = "ms", digits: int = 2) -> dict[str, Any]:
+    """For `HoverTool.formatters`: times in ms, or µs where `unit` is "us", as `wording.millis` says them; for `@column{custom}`."""
+    micros = unit == "us"
+    args = {"scale": 1e-3 if micros else 1.0, "digits": digits, "least": 1.0 if micros else LEAST_MS}
+    # A model that cards share is sent once.
+    said = models.CustomJSHover(args=args, code=_TIME)
+    return {f"@{column}": said for column in columns}
+
+
 def stacked_rows(
     plot: Any, models: Any, categories: Sequence[Category], data: dict[str, Any], what: str, height: float, digits: int
 ) -> None:
@@ -54,9 +75,9 @@ def stacked_rows(
     parts, source = [c.key for c in categories], models.ColumnDataSource(data)
     colours, labels = [c.colour for c in categories], [c.label for c in categories]
     plot.hbar_stack(parts, y=what.lower(), height=height, color=colours, source=source, legend_label=labels)
-    places = "0" * digits
-    tips = [(label, f"@{key}{{0.{places}}} ms") for label, key in [("Step time", "total"), *zip(labels, parts, strict=True)]]
-    plot.add_tools(models.HoverTool(tooltips=[(what, f"@{what.lower()}"), *tips]))
+    tips = [(label, f"@{key}{{custom}}") for label, key in [("Step time", "total"), *zip(labels, parts, strict=True)]]
+    formatters = hover_times(models, "total", *parts, digits=digits)
+    plot.add_tools(models.HoverTool(tooltips=[(what, f"@{what.lower()}"), *tips], formatters=formatters))
     style(plot, "ms", None)
     plot.x_range.start = 0
     plot.ygrid.visible = False

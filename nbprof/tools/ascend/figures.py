@@ -14,7 +14,7 @@ from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, DEVICE, HOST, OTHER, mix
 from nbprof.run.ascend import LACKS
 from nbprof.tools.ascend.payload import PARTS, WHOLE_REFRESH
-from nbprof.tools.plot import bokeh, legend_beside, style
+from nbprof.tools.plot import bokeh, hover_times, legend_beside, style
 from nbprof.tools.tables import floats
 
 if TYPE_CHECKING:
@@ -84,9 +84,11 @@ def iterations(
     )
     if np.isfinite(data["reported"]).any():
         plot.step("x", "reported", mode="center", color="#22262B", line_dash="dotted", source=source, legend_label="Iteration Time")
-    rows = [(label, f"@{name}{{0.00}} ms") for name, _, label in reversed(parts)]
-    head = [("Iteration", "@iteration"), ("End to end", "@total{0.00} ms"), ("Iteration Time", "@reported{0.00} ms")]
-    plot.add_tools(models.HoverTool(tooltips=[*head, *rows]))
+    rows = [(label, f"@{name}{{custom}}") for name, _, label in reversed(parts)]
+    head = [("Iteration", "@iteration"), ("End to end", "@total{custom}"), ("Iteration Time", "@reported{custom}")]
+    plot.add_tools(
+        models.HoverTool(tooltips=[*head, *rows], formatters=hover_times(models, "total", "reported", *(name for name, _, _ in parts)))
+    )
     style(plot, "iteration", "ms")
     plot.y_range.start = 0
     plot.xaxis.ticker = models.BasicTicker(min_interval=1, num_minor_ticks=0)
@@ -125,9 +127,8 @@ def op_types(run: Run, most: int = 15, *, width: int = 700, **options: Any) -> F
     )
     plot: Any = plotting.figure(**{"width": width, "height": 60 + 20 * len(rows), "y_range": names[::-1], "tools": "save"} | options)
     plot.hbar(y="name", right="ms", height=0.72, color="colour", source=source)
-    plot.add_tools(
-        models.HoverTool(tooltips=[("Type", "@name"), ("Time", "@ms{0,0.000} ms"), ("Of all", "@percent{0.0}%"), ("Tasks", "@tasks{0,0}")])
-    )
+    tips = [("Type", "@name"), ("Time", "@ms{custom}"), ("Of all", "@percent{0.0}%"), ("Tasks", "@tasks{0,0}")]
+    plot.add_tools(models.HoverTool(tooltips=tips, formatters=hover_times(models, "ms", digits=3)))
     style(plot, "ms", None)
     plot.x_range.start = 0
     plot.ygrid.visible = False

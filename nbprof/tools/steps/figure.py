@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from nbprof.core.errors import NbprofError
-from nbprof.tools.plot import bokeh, legend_beside, style
+from nbprof.tools.plot import bokeh, hover_times, legend_beside, style
 from nbprof.tools.steps.payload import recorded
 from nbprof.tools.tables import floats
 
@@ -53,8 +53,9 @@ def steps(run: Run, *, width: int = 900, height: int = 280, **options: Any) -> F
         source=source,
         legend_label=[c.label for c in categories],
     )
-    rows = [(c.label, f"@{c.key}{{0.00}} ms") for c in reversed(categories)]
-    plot.add_tools(models.HoverTool(tooltips=[("Step", "@step"), ("Step time", "@total{0.00} ms"), *rows]))
+    rows = [(c.label, f"@{c.key}{{custom}}") for c in reversed(categories)]
+    formatters = hover_times(models, "total", *(c.key for c in categories))
+    plot.add_tools(models.HoverTool(tooltips=[("Step", "@step"), ("Step time", "@total{custom}"), *rows], formatters=formatters))
     style(plot, "step number", "ms")
     plot.y_range.start = 0
     plot.xaxis.ticker = models.BasicTicker(min_interval=1, num_minor_ticks=0)
