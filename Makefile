@@ -67,9 +67,10 @@ lint: $(VENV)/.test
 chromium:
 	bash tests/e2e/install-chromium.sh
 
-# A worker more than there are cores: a test waits for its processes, its browser or its kernel about a third of its time.
+# A worker more than there are cores: a test waits for its processes, its browser or its kernel about a third of its time. Bytecode is
+# written, wherever it is turned off: each of the processes that tests start would compile the package anew.
 unit: $(VENV)/.test chromium
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 ## Between two edits: linters, types, and the tests nearest to the files changed, in at most 90 s on two cores.
 check: $(VENV)/.test

@@ -389,6 +389,8 @@ PLAIN = "plain trace"
 """One of `Activity.traits`: no framework or recorder that nbprof knows wrote the trace: it has lanes, events and counters, and no more."""
 SHAPES = "shapes of inputs"
 """One of `Activity.traits`: the shapes of the inputs of PyTorch's ops were recorded."""
+PYTHON_CALLS = "Python calls"
+"""One of `Activity.traits`: calls of Python are events of the trace."""
 ITERATIONS = "iterations of a graph"
 """One of `Activity.traits`: steps are iterations of a graph on an NPU; of four or more, the first two are startup."""
 

@@ -346,7 +346,7 @@ def _verdict(
     covered = _covered(steps)
     if covered is not None and covered < COVERED:
         between = f"{100 * (1 - covered):.0f}% of the time from the first to the last {used['kind'].iloc[0]} step is outside steps"
-        evidence.append((False, f"{between}: mark the whole loop with nbprof.steps(dataset), so that input is included"))
+        evidence.append((False, f"{between}: validation, input or logging, for example; nbprof.steps(dataset) marks the whole loop"))
         level = "low"
     warmup = steps[steps["warmup"].astype(bool) & (steps["kind"] == used["kind"].iloc[0])]
     if len(warmup):

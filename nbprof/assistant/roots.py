@@ -11,7 +11,7 @@ from typing import Any
 from nbprof.core.errors import ReadError
 from nbprof.core.files import RunFiles, join_some, printable
 from nbprof.core.packed import Unpacked
-from nbprof.formats.torch_snapshot.beside import beside
+from nbprof.formats.beside import beside
 from nbprof.sources import locate, select_run
 from nbprof.sources.urls import is_url
 

@@ -323,6 +323,8 @@ class Trace:
     metadata : dict
         What a JSON trace states beside its events. Of an XSpace file, where it has them: `event_metadata` (opaque bytes by name code),
         `event_children` (name codes by name code) and `arg_descriptions` (texts by arg).
+    late_ps : list of int
+        By host, how long after moment 0 its own clock begins to count; empty where that is not known.
     flows : Flows or None
     counters : DataFrame
         Samples of counters: `lane series time value`, time in ps.
@@ -346,6 +348,7 @@ class Trace:
     receipt: Receipt
     metadata: dict[str, object] = field(default_factory=dict)
     # Factories also where a constant would do: a trace out of the cache makes the attributes it has not got yet.
+    late_ps: list[int] = field(default_factory=list)
     flows: Flows | None = field(default_factory=lambda: None)
     counters: pd.DataFrame = field(default_factory=no_counters)
     blobs: Sequence[bytes] = field(default_factory=tuple)

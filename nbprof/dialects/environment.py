@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
-import numpy as np
-
-from nbprof.core.trace import Trace
+from nbprof.core.trace import Plane, Trace
+from nbprof.dialects import sanity
 
 # Newest and oldest start that a clock can have meant, in ns: the year 2000 and 2100.
 _SANE_NS = (946_684_800 * 10**9, 4_102_444_800 * 10**9)
@@ -27,16 +27,10 @@ def environment(trace: Trace) -> dict[str, object]:
     """
     versions: dict[str, str] = {}
     counters: dict[str, float] = {}
-    first, last = _span(trace)
     for plane in trace.planes:
         for key, value in plane.stats.items():
             _version(versions, key, value)
-    starts, stops = (_moments(trace, key) for key in ("profile_start_time", "profile_stop_time"))
-    start_ns = origin_ns(trace)
-    duration = (last - first) / 1e12 if last > first else None
-    if starts and stops and max(stops) > start_ns:
-        duration = (max(stops) - start_ns) / 1e9
-    out: dict[str, object] = {"versions": versions, "start_time": _when(start_ns), "duration_s": duration}
+    out: dict[str, object] = {"versions": versions, "start_time": _when(origin_ns(trace)), "duration_s": _duration_s(trace)}
     for key, value in trace.metadata.items():
         _version(versions, key, value)
     for key in COUNTERS:
@@ -52,12 +46,26 @@ def environment(trace: Trace) -> dict[str, object]:
 
 def origin_ns(trace: Trace) -> int:
     """The moment 0 of the trace in ns since 1970; 0 where the file has no clock."""
-    return min(_moments(trace, "profile_start_time"), default=trace.epoch_ns)
+    return min(_moments(trace.planes, "profile_start_time"), default=trace.epoch_ns)
 
 
-def _moments(trace: Trace, key: str) -> list[int]:
+def _duration_s(trace: Trace) -> float | None:
+    """The length of the recording, as it is stated or else as its events tell; of several hosts the longest."""
+    rows = sanity.recorded(trace)
+    length = dict(zip(rows["host"], ((rows["end"] - rows["begin"]) / 1e12).where(rows["events"] > 0, 0.0), strict=True))
+    by_host: dict[str, list[Plane]] = {}
+    for plane in trace.planes:
+        by_host.setdefault(plane.host, []).append(plane)
+    for host, planes in by_host.items():
+        starts, stops = (_moments(planes, key) for key in ("profile_start_time", "profile_stop_time"))
+        if starts and stops and max(stops) > min(starts):
+            length[host] = (max(stops) - min(starts)) / 1e9
+    return max(length.values(), default=0.0) or None
+
+
+def _moments(planes: Iterable[Plane], key: str) -> list[int]:
     """What planes state under a key, in ns; what is no whole number is damaged."""
-    texts = [str(plane.stats[key]) for plane in trace.planes if key in plane.stats]
+    texts = [str(plane.stats[key]) for plane in planes if key in plane.stats]
     return [int(text) for text in texts if text.isascii() and text.isdigit()]
 
 
@@ -74,14 +82,6 @@ def _cuda(name: str, value: str | float) -> str:
     if ("cuda" in name or name in ("runtime", "driver")) and isinstance(value, int) and value >= 1000:
         return f"{value // 1000}.{value % 1000 // 10}"
     return str(value)
-
-
-def _span(trace: Trace) -> tuple[int, int]:
-    events = trace.events
-    if not len(events):
-        return 0, 0
-    # What was recorded begins with the recording, not with its first event.
-    return min(int(events.start.min()), 0), int(np.max(events.start + events.duration))
 
 
 def _when(nanoseconds: object) -> str | None:

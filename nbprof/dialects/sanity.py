@@ -87,7 +87,10 @@ def unlaunched(count: int, total: int) -> list[Note]:
 
 
 def recorded(trace: Trace) -> pd.DataFrame:
-    """What each host recorded: `host`, `events`, `on_device` (those of devices), `start` and `end` of all of them in ps."""
+    """What each host recorded: `host`, `events`, `on_device` (those of devices), `start` and `end` of all of them in ps.
+
+    `begin` is when its recording began: with its own clock, or with an event before that.
+    """
     events, lanes = trace.events, trace.lanes
     out = pd.DataFrame({"host": trace.hosts}).set_index("host")
     out["events"] = lanes.groupby("host")["events"].sum()
@@ -96,7 +99,18 @@ def recorded(trace: Trace) -> pd.DataFrame:
     ends = np.maximum.reduceat(events.end, first) if len(first) else np.zeros(0, np.int64)
     spans = pd.DataFrame({"host": lanes["host"].to_numpy()[events.lane[first]], "start": events.start[first], "end": ends})
     out = out.join(spans.groupby("host").agg({"start": "min", "end": "max"}))
-    return out.fillna(0).astype(np.int64).reset_index()
+    out = out.fillna(0).astype(np.int64)
+    late = trace.late_ps if len(trace.late_ps) == len(out) else [0] if len(out) == 1 else out["start"]
+    return out.assign(begin=np.minimum(out["start"], late)).reset_index()
+
+
+def length_ps(recorded: pd.DataFrame) -> int | None:
+    """The longest recording of a host, ps: clocks of hosts may be apart, and from the first of one to the last of another is no time.
+
+    None without events.
+    """
+    known = recorded[recorded["events"] > 0]
+    return int((known["end"] - known["begin"]).max()) if len(known) else None
 
 
 def hosts(recorded: pd.DataFrame) -> list[Note]:
@@ -118,12 +132,9 @@ def hosts(recorded: pd.DataFrame) -> list[Note]:
         notes.append(Note("warning", f"{_list(recorded.loc[bare, 'host'].tolist())} recorded no device, although other hosts did."))
     apart = _apart(recorded[~empty])
     if apart:
-        notes.append(
-            Note(
-                "warning",
-                f"{_list(apart)} recorded at a different time than the other hosts: are these files from one run? Are the clocks right?",
-            )
-        )
+        others = "any other host" if len(apart) == int((~empty).sum()) else "the other hosts"
+        asks = "are these files from one run? Are the clocks right?"
+        notes.append(Note("warning", f"{_list(apart)} recorded at a different time than {others}: {asks}"))
     return notes
 
 

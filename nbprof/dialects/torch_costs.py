@@ -297,6 +297,7 @@ _ATTENTION = {
         ),
         _attention_backward(),
     ),
+    "_cudnn_attention_backward": _attention_backward(ragged=(9, 10)),
     "_flash_attention_backward": _attention_backward(lengths_first=True, ragged=(6, 7)),
     "_efficient_attention_backward": _attention_backward(lengths_first=True, ragged=(6, 7)),
 }

@@ -199,7 +199,7 @@ class Builder:
         hosts = list(dict.fromkeys([*hosts, *(row.host for row in self._rows)]))
         host_of = np.array([hosts.index(row.host) for row in self._rows], np.int32)
         self._near(host_of, len(hosts))
-        epoch, moved = self._clock(host_of, hosts)
+        epoch, moved, late = self._clock(host_of, hosts)
         lanes, planes, number = self._table(hosts)
         none32, none64 = np.zeros(0, np.int32), np.zeros(0, np.int64)
         old = np.concatenate([none32, *(c.lane for c in self._chunks)])
@@ -239,6 +239,7 @@ class Builder:
             epoch_ns=epoch,
             receipt=receipt,
             metadata=metadata or {},
+            late_ps=late,
             flows=joined_flows(flows),
             counters=counter_table(counters),
         )
@@ -255,8 +256,8 @@ class Builder:
             self.receipt.skip("left out: more than a week away from the rest of the trace.", sum(int(f.sum()) for f in far))
             self._chunks = [_only(chunk, ~f) for chunk, f in zip(self._chunks, far, strict=True)]
 
-    def _clock(self, host_of: Int32s, hosts: Sequence[str]) -> tuple[int, Int64s]:
-        """The moment 0 in ns, and what is taken from the times of each lane."""
+    def _clock(self, host_of: Int32s, hosts: Sequence[str]) -> tuple[int, Int64s, list[int]]:
+        """The moment 0 in ns, what is taken from the times of each lane, and how many ps after it the times of each host begin."""
         firsts: dict[int, int] = {}
         for lanes, times in (
             *((c.lane, c.start) for c in self._chunks),
@@ -269,7 +270,9 @@ class Builder:
                     firsts[host] = min(int(mine.min()), firsts.get(host, int(mine.min())))
         epoch, shifts = one_clock(list(firsts.values()), self.receipt)
         taken = {host: first - shift for (host, first), shift in zip(firsts.items(), shifts, strict=True)}
-        return epoch, np.array([taken.get(host, epoch) for host in host_of.tolist()], np.int64)
+        late = dict(zip(firsts, shifts, strict=True))
+        lanes_taken = np.array([taken.get(host, epoch) for host in host_of.tolist()], np.int64)
+        return epoch, lanes_taken, [1000 * late.get(host, 0) for host in range(len(hosts))]
 
     def _table(self, hosts: Sequence[str]) -> tuple[pd.DataFrame, list[Plane], Int32s]:
         """The lanes in their order, the planes, and the new number of each lane."""

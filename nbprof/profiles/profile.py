@@ -113,7 +113,8 @@ class Profile:
 
         In a notebook it displays as the tab *Overview*.
 
-        `environment`: `hosts` `device_count` `devices` `framework` `versions` `start_time` `duration_s`, as far as the file says.
+        `environment`: `hosts` `device_count` `devices` `framework` `versions` `start_time` `duration_s`, as far as the file says; of
+        several hosts the earliest start and the longest recording.
         `top_ops`: the ten ops with the most self time on the device, or on the host where none ran on a device (`top_ops_where`). Their
         time is summed over devices and threads, so `ms_per_step` may exceed the step; without steps it is NA, and `self_ms` is known.
         """

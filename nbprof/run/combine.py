@@ -166,7 +166,8 @@ def of_devices(values: list[dict[str, pd.DataFrame]], hosts: Hosts) -> dict[str,
 def recorded(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
     """What each host recorded, times in ps."""
     late = [round(late * 1e9) for late in hosts.late_ms]
-    return stacked([value.assign(start=value["start"] + ps, end=value["end"] + ps) for value, ps in zip(values, late, strict=True)], hosts)
+    times = ["begin", "start", "end"]
+    return stacked([value.assign(**{key: value[key] + ps for key in times}) for value, ps in zip(values, late, strict=True)], hosts)
 
 
 def calls(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:
@@ -209,13 +210,6 @@ def told(values: list[Told], hosts: Hosts) -> Told:
     """What the receipt says of all hosts."""
     about, tangled, total, memory, cut = zip(*values, strict=True)
     return folded(about, hosts.groups), sum(tangled), sum(total), folded(memory, hosts.groups), sum(cut)
-
-
-def extent(values: list[tuple[int, int]], hosts: Hosts) -> tuple[int, int]:
-    """From the first start to the last end, ps; hosts without events do not count."""
-    late = [round(late * 1e9) for late in hosts.late_ms]
-    known = [(start + ps, end + ps) for (start, end), ps in zip(values, late, strict=True) if end >= start]
-    return (min(start for start, _ in known), max(end for _, end in known)) if known else (0, -1)
 
 
 def memory_ops(values: list[pd.DataFrame], hosts: Hosts) -> pd.DataFrame:

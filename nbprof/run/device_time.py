@@ -10,6 +10,7 @@ from nbprof.analysis.device_time import idle as device_time_idle
 from nbprof.analysis.device_time import series as device_time_series
 from nbprof.analysis.device_time.series import Floats
 from nbprof.analysis.steps import steps
+from nbprof.core import trim
 from nbprof.core.trace import Note
 from nbprof.run import combine
 from nbprof.run.lazy import REST, Group, cached, of_hosts, persisted
@@ -41,7 +42,7 @@ class DeviceTimeFrames(Group):
         # The work of the devices is put together once for all of these frames, and let go.
         done = times.work(activity, trace)
         pieces = self._pieces(done, None, None)
-        return {
+        out = {
             "device_time": times.frame(spent),
             "device_kernels": times.kernels(done, trace.display),
             "device_idle": device_time_idle.frame(done, trace),
@@ -51,6 +52,10 @@ class DeviceTimeFrames(Group):
             "device_bandwidth": device_time_series.bandwidth(activity, done.ranks),
             "device_critical_path": critical_path.summary(pieces),
         }
+        # The classified spans are as many as the events: of a large recording they are made again for the little that needs them later.
+        if self.run.as_read.receipt.events >= trim.MANY_EVENTS:
+            activity.forget("work")
+        return out
 
     @of_hosts(combine.calls)
     def _calls(self) -> pd.DataFrame:

@@ -230,8 +230,9 @@ class Parts:
                 out.skip(reason, count)
         out.notes = combine.folded([one["notes"] for one in self.read], self.groups)
         if twice := sum(old != new for own, group in zip(self._own, self.groups, strict=True) for old, new in zip(own, group, strict=True)):
-            what = "1 file names a host that another names" if twice == 1 else f"{twice:,} files name a host that another names"
-            out.warn(f"{what}, too, and is shown under its own name. If these are separate recordings, open them one by one.")
+            only = "1 file names a host that another names, too, and is shown under its own name."
+            several = f"{twice:,} files name hosts that others name, too, and are shown under their own names."
+            out.warn(f"{only if twice == 1 else several} If these are separate recordings, open them one by one.")
         if self.missing:
             count = len(self.missing)
             first = self.missing[0]

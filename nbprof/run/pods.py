@@ -30,7 +30,7 @@ class PodFrames(Group):
         """How far the clock of each host is ahead of that of the first, where collectives tell it of all of them; else nothing."""
         hosts = self.run.hosts
         each = self.run.device_time.each_collective() if len(hosts) > 1 else pd.DataFrame()
-        told = clocks.clocks(hosts, each, pd.DataFrame())
+        told = clocks.clocks(hosts, each, pd.DataFrame(), pd.DataFrame())
         return (
             dict(zip(told["host"], told["offset_ms"].astype(float), strict=True))
             if len(told) and (told["by"] == "collectives").all()

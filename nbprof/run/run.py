@@ -44,7 +44,7 @@ from nbprof.core.line_times import LineTimes
 from nbprof.core.trace import Note, Receipt, Trace
 from nbprof.dialects import sanity
 from nbprof.dialects.xplane import tpu_cores as xplane_tpu_cores
-from nbprof.formats.chrome import inductor
+from nbprof.formats.chrome import graph_annotations, inductor
 from nbprof.formats.hosts import hosts_missing
 from nbprof.formats.register import by_name
 from nbprof.formats.torch_snapshot.beside import beside
@@ -150,8 +150,9 @@ class Run(Frames):
             given_peaks = capture.peaks
         # Averages and utilizations depend on them, and are kept.
         programs, unread = inductor.read(inductor.beside(files))
-        given = [(one.kinds, one.kernels, one.origins) for one in graph_captures], programs
-        said = hashlib.sha256(repr(given).encode()).hexdigest() if graph_captures or programs else None
+        annotations, illegible = graph_annotations.read(graph_annotations.beside(files))
+        given = [(one.kinds, one.kernels, one.origins) for one in graph_captures], programs, *([annotations] if annotations else [])
+        said = hashlib.sha256(repr(given).encode()).hexdigest() if graph_captures or programs or annotations else None
         options = {"warmup": left_out, "peaks": given_peaks or None, "beside": said}
         run_cache = open_run_cache(files, {key: value for key, value in options.items() if value is not None}, keep=keep, write=write)
         trace = run_cache.trace(lambda: reader(files)(run_cache.pieces, progress))
@@ -159,7 +160,7 @@ class Run(Frames):
             trim.give_back()
         for note in files.notes:
             trace.receipt.info(note)
-        for warning in (*files.warnings, *unread):
+        for warning in (*files.warnings, *unread, *illegible):
             trace.receipt.warn(warning)
         source = RunSource.of(files, analysed_s=time.perf_counter() - began)
         if not keep:
@@ -169,7 +170,7 @@ class Run(Frames):
         if said is not None:
             from nbprof.dialects.kineto.kineto import interpret as kineto
 
-            interpret = partial(kineto, graph_captures=graph_captures, programs=programs)
+            interpret = partial(kineto, graph_captures=graph_captures, programs=programs, annotations=annotations)
         out = cls(trace, interpret, source, capture, run_cache, given_peaks)
         out.graph_captures = graph_captures
         out.snapshot_pieces = beside(files)
@@ -247,18 +248,11 @@ class Run(Frames):
         """Machines that recorded."""
         return list(self.trace.hosts)
 
-    @of_hosts(combine.extent)
-    def _extent_ps(self) -> tuple[int, int]:
-        from nbprof.timeline.tracks import extent
-
-        events = self.trace.events
-        return extent(events) if len(events.start) else (0, -1)
-
     @property
     def recorded_s(self) -> float | None:
-        """The length of the recording: from its start to the end of the last event, as the trace draws it; None without events."""
-        start, end = self._extent_ps
-        return (end - start) / 1e12 if end >= start else None
+        """The length of the recording: from its start to the end of the last event; of several hosts the longest. None without events."""
+        length = sanity.length_ps(self._recorded)
+        return None if length is None else length / 1e12
 
     @of_hosts(combine.below())
     def devices(self) -> pd.DataFrame:
@@ -292,11 +286,7 @@ class Run(Frames):
     def _measured_steps(self) -> combine.MeasuredSteps:
         found, numbered = self._recorded_steps
         busy = overview.busy_shares(self.activity, numbered)
-        out = *found, steps.compute_by_width(self.activity), steps.by_core(self.activity), busy
-        # The classified spans are as many as the events: of a large recording they are made again for the little that needs them later.
-        if self.as_read.receipt.events >= trim.MANY_EVENTS:
-            self.activity.forget("work")
-        return out
+        return *found, steps.compute_by_width(self.activity), steps.by_core(self.activity), busy
 
     def _numbered(self, found: tuple[pd.DataFrame, bool]) -> pd.DataFrame:
         warmup = self.capture.warmup if self.capture is not None else None

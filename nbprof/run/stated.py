@@ -75,7 +75,7 @@ def combined(values: list[dict[str, Any]], hosts: Hosts) -> dict[str, Any]:
         "traits": _traits([value["traits"] for value in values]),
         # A view has something to show if one host recorded it.
         "missing": {key: text for key, text in values[0]["missing"].items() if all(key in value["missing"] for value in values)},
-        "environment": _environment([value["environment"] for value in values], hosts.late_ms),
+        "environment": _environment([value["environment"] for value in values]),
         "eager_calls": tuple(sum(value["eager_calls"][i] for value in values) for i in range(2)),
         "extents": [
             [device, start + late, end + late]
@@ -127,8 +127,8 @@ def _traits(values: list[list[str]]) -> list[str]:
     return sorted([*plain, *(f"{what}: {count}" for what, count in counts.items())])
 
 
-def _environment(values: list[dict[str, Any]], late_ms: list[float]) -> dict[str, Any]:
-    """What the hosts say of where and when the program ran: the earliest start, the time to the last end, else what the first says."""
+def _environment(values: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the hosts say of where and when the program ran: the earliest start, the longest recording, else what the first says."""
     out: dict[str, Any] = {}
     for value in values:
         for key, said in value.items():
@@ -139,8 +139,8 @@ def _environment(values: list[dict[str, Any]], late_ms: list[float]) -> dict[str
                 out[key] = said
     if starts := [value["start_time"] for value in values if value.get("start_time")]:
         out["start_time"] = min(starts)
-    if ends := [late / 1e3 + value["duration_s"] for value, late in zip(values, late_ms, strict=True) if value.get("duration_s")]:
-        out["duration_s"] = max(ends)
+    if lengths := [value["duration_s"] for value in values if value.get("duration_s")]:
+        out["duration_s"] = max(lengths)
     counted: dict[str, list[float]] = {}
     for value in values:
         for name, share in (value.get("counters") or {}).items():

@@ -50,7 +50,12 @@ SCHEMA: dict[str, list[Col]] = {
         us("min_us", "Min", "Shortest launch."),
         us("max_us", "Max", "Longest launch."),
         text("occupancy_source", "Occup. from", "Whether the occupancy was recorded, or computed from launch configuration and device."),
-        text("module", "Module", "Classes of the nn.Modules in which it was launched, outermost first; with graphs, captured.", "code"),
+        text(
+            "module",
+            "Module",
+            "Classes of the nn.Modules in which it was launched, outermost first; with graphs, captured or annotated.",
+            "code",
+        ),
         text("source", "Source", "Lines of code that launched it; with graphs, that were captured.", "code"),
         text(
             "aten_ops", "ATen ops", "What a kernel of torch.compile was made of, where inductor's provenance lies beside the trace.", "code"
@@ -79,8 +84,13 @@ SCHEMA: dict[str, list[Col]] = {
         *_GRAPH,
         count("node", "Node", "The node as the file states it (the low 32 bits count as captured); else its position in the replay."),
         text("kernel", "Kernel", "Name of its kernel, copy or fill.", "code"),
-        text("op", "Op", "Op that was captured as the node; else what is around the launch of the graph.", "code"),
-        text("module", "Module", "The nn.Module in which it was captured, with its parents, outermost first.", "code"),
+        text("op", "Op", "Op that was captured as the node; else PyTorch's annotation, or what is around the launch of the graph.", "code"),
+        text(
+            "module",
+            "Module",
+            "The nn.Module in which it was captured, with its parents, outermost first; else the one it was annotated with.",
+            "code",
+        ),
         text("source", "Source", "Lines of code that were captured.", "code"),
         text("aten_ops", "ATen ops", "What a kernel of torch.compile was made of, where that is known.", "code"),
         count("replays", "Replays", "How often it ran."),

@@ -205,7 +205,10 @@ def confine(files: RunFiles, root: Path) -> None:
     ReadError
         Names the file.
     """
-    for piece in (*files.files, *([files.sidecar] if files.sidecar is not None else [])):
+    # Late: a worker that answers nothing yet need not know the formats.
+    from nbprof.formats.beside import beside
+
+    for piece in (*files.files, *beside(files), *([files.sidecar] if files.sidecar is not None else [])):
         path = getattr(piece, "path", None)
         if isinstance(path, Path) and not inside(Path(os.path.realpath(path)), root):
             raise ReadError(

@@ -30,9 +30,13 @@ def head(lane: Lane) -> dict[str, Any]:
     }
 
 
+_CLOCKS = "Each host is drawn by its own clock; p.pods.clocks tells how far they are apart."
+
+
 def notes(tracks: Tracks, stacks: list[Stack]) -> list[str]:
     """What was derived, stacked or looks wrong, in sentences."""
-    return [*tracks.notes, *stacked(stacks), *lone(tracks)]
+    several = len({lane.host for lane in tracks.lanes if lane.events and lane.host}) > 1
+    return [*([_CLOCKS] if several else []), *tracks.notes, *stacked(stacks), *lone(tracks)]
 
 
 def stacked(stacks: list[Stack]) -> list[str]:

@@ -63,7 +63,7 @@ def device(run: Run) -> str:
 
 
 def seconds(run: Run) -> float | None:
-    """The length of the recording: from its start to the end of the last event, as the trace draws it."""
+    """The length of the recording: from its start to the end of the last event; of several hosts the longest."""
     return run.recorded_s
 
 

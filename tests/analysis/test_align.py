@@ -50,7 +50,7 @@ def test_common_steps_are_steps_of_every_host_that_takes_part(recordings):
 def test_one_number_for_two_steps_is_said():
     found = align([host("a", [(0, 9), (10, 9), (20, 9)], [5, 6, 7]), host("b", [(1, 9), (11, 9), (21, 9)], [0, 1, 2])])
     assert (found.steps, found.first) == (3, [0, 0])
-    assert [n.text for n in found.notes] == ["Steps are matched by time: step 0 of b is step 5 of a."]
+    assert [n.text for n in found.notes] == ["Steps are matched by time: step 0 of b is step 5 of a, if their clocks agree."]
 
 
 def test_no_step_of_all_hosts_is_said():

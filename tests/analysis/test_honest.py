@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pandas as pd
 import pytest
 
 from nbprof.profiles.load import load
 from nbprof.sources import locate
+from tests.support import kineto
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run, xspace
 
@@ -134,9 +136,9 @@ def test_a_map_of_keras_own_is_not_for_the_user_to_run_in_parallel(tmp_path):
     assert one["fix"] == found["fix"]
     assert "model.fit(ds)" in one["fix"]
     for text in (one["advice"], p.tf_data.summary["next_step"]):
-        assert "model.fit assembles each batch from the arrays passed to it." in text
+        assert "Keras assembles each batch from the arrays that it was given." in text
         assert "thread" not in text
-    assert "model.fit assembles each batch from the arrays passed to it." in found["evidence"]
+    assert "Keras assembles each batch from the arrays that it was given." in found["evidence"]
 
 
 def test_iterators_below_an_eager_op_are_not_eager_code(tmp_path):
@@ -476,3 +478,61 @@ def test_thousands_of_steps_are_written_as_in_the_head_of_the_dashboard(tmp_path
     (tmp_path / "a.xplane.pb").write_bytes(training_run(1200))
     told = [text for _, text in load(tmp_path).overview["confidence_evidence"]]
     assert any(text in ("1,200 steps", "1,199 steps") for text in told)
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_python_calls_that_were_recorded_are_not_asked_for(tmp_path, recorded):
+    k = kineto.Kineto()
+    for i in range(12):
+        k.step(i, i * 1000.0, 1000.0)
+        k.op("aten::mm", i * 1000.0 + 10, 100)
+        if recorded:
+            k.add("train.py(7): log", "python_function", i * 1000.0 + 200, 700)
+    found = kineto.profile(tmp_path, k).advice.set_index("rule").loc["other"]
+    assert ("--stacks" in found["fix"]) != recorded
+    assert ("Python calls were recorded" in found["evidence"]) == recorded
+    assert found["title"].startswith("Look at" if recorded else "Record")
+
+
+def test_a_recording_in_which_nothing_of_pytorch_ran_is_no_plain_trace(tmp_path):
+    k = kineto.Kineto()
+    k.add("PyTorch Profiler (0)", "Trace", 0, 9000, pid="Spans", tid="PyTorch Profiler")
+    k.add("Iteration Start: PyTorch Profiler", "Trace", 0, None, pid="Traces", tid="Trace PyTorch Profiler")
+    p = kineto.profile(tmp_path, k)
+    assert p.overview["verdict"] == "Unknown"
+    assert "plain trace" not in str(p.receipt)
+
+
+def test_what_lies_between_steps_need_not_be_input(tmp_path):
+    k = kineto.Kineto()
+    for i in range(12):
+        k.step(i, i * 1000.0, 400.0)
+        k.op("aten::mm", i * 1000.0 + 10, 380)
+    told = [text for _, text in kineto.profile(tmp_path, k).overview["confidence_evidence"]]
+    assert any("is outside steps: validation, input or logging, for example; nbprof.steps(dataset) marks" in text for text in told)
+
+
+def steps_of(times, cut=()):
+    from nbprof.analysis.steps.warmup import about_warmup, warming
+
+    made = pd.DataFrame({"host": "a", "kind": "train", "step": range(1, len(times) + 1), "step_time_ms": times})
+    made["cut"] = [i in cut for i in range(len(times))]
+    made["warmup"] = warming(made, None)
+    return made["warmup"].tolist(), about_warmup(made, None)
+
+
+def test_the_first_step_that_is_averaged_may_warm_up():
+    """What ran before the first one was not recorded: it is cut. The second compiles."""
+    warm, text = steps_of([11.0, 600.0, 9.0, 6.0, 6.0, 6.0, 7.0, 6.0], cut=[0])
+    assert warm == [False, True] + 6 * [False]
+    assert text == "warm-up: step 2 is excluded from averages (over 4 times the median of the following ones)"
+    warm, text = steps_of([11.0, 600.0, 9.0, 6.0, 6.0, 6.0, 7.0, 6.0])
+    assert not any(warm), "the first one is no warm-up: the second is in the averages"
+    assert text.endswith("(no leading step takes over 4 times the median of the following ones)")
+
+
+def test_few_steps_say_nothing_of_warm_up():
+    assert steps_of([600.0, 6.0, 6.0, 6.0]) == (
+        4 * [False],
+        "warm-up: no step is excluded from averages (too few to tell: 5 or more are needed)",
+    )

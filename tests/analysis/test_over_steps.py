@@ -93,6 +93,28 @@ def test_the_first_of_them_may_be_missing():
     assert rhythm(times)[1:] == (8, 8)
 
 
+def test_a_first_step_that_warms_up_is_none_of_them(tmp_path):
+    """Steps 10, 20 and 30 save; step 0 is slow for a reason of its own, and less."""
+    times = [2 * SLOW if i == 0 else 0.0 for i in range(40)]
+
+    def save(k, i, at, slow):
+        if slow and i:
+            k.add("train.py(7): save", "python_function", at, 7 * SLOW)
+
+    k, at = Kineto(), 0.0
+    for i in range(40):
+        slow = i % 10 == 0
+        time = 1000.0 + (i * 7) % 11 + times[i] + (8 * SLOW if slow and i else 0.0)
+        k.step(i, at, time)
+        k.op("aten::mm", at + 10, 800)
+        save(k, i, at + 850, slow)
+        at += time
+    row = finding(kineto.profile(tmp_path, k), "periodic")
+    assert "(**3** of **40** steps)" in row["evidence"]
+    assert "save takes" in row["evidence"]
+    assert row["gain_ms_per_step"] == pytest.approx(3 * 3.2 / 40, rel=0.01)
+
+
 def test_few_steps_have_none():
     assert rhythm(np.arange(5.0)) is None
 

@@ -36,7 +36,7 @@ def found(plant: str | None, seed: int, ranks: int = 8, jitter: float = 0.02):
     made, planted = tables_of(plant, seed, ranks, jitter)
     own = own_time(made["steps"], made["pods"], made["overlap"], made["each"])
     table = a_step(made["by_host"], made["steps"])
-    apart = clocks.clocks(made["hosts"], made["each"], made["pods"])
+    apart = clocks.clocks(made["hosts"], made["each"], made["pods"], made["steps"])
     late = stragglers.stragglers(own, made["each"], made["steps"], table, apart, made["devices"], memory.none())
     ranks_of = made["each"][["host", "rank"]]
     return {"stragglers": late, "outliers": outliers.outliers(table, own.measured, ranks_of), "own": own}, planted

@@ -70,9 +70,9 @@ def test_the_summary_uses_the_sample_deviation():
 def test_a_long_first_step_is_kept_but_not_averaged():
     from nbprof.analysis.steps.warmup import _warmup
 
-    assert _warmup(pd.Series([900.0, 10, 11, 9, 10, 10])).tolist() == [True, False, False, False, False, False]
-    assert not _warmup(pd.Series([10.0, 900, 11, 9, 10, 10])).any()
-    assert not _warmup(pd.Series([30.0, 10, 11, 9, 10, 10])).any()
+    assert _warmup(np.array([900.0, 10, 11, 9, 10, 10]), np.zeros(6, bool)).tolist() == [True, False, False, False, False, False]
+    assert not _warmup(np.array([10.0, 900, 11, 9, 10, 10]), np.zeros(6, bool)).any()
+    assert not _warmup(np.array([30.0, 10, 11, 9, 10, 10]), np.zeros(6, bool)).any()
 
 
 @pytest.mark.parametrize("size", ["size", "num_bytes"])

@@ -114,10 +114,11 @@ def test_files_beside_a_run_may_not_be_links_that_lead_out(places):
     shutil.copy(DATA / "kineto" / "cpu_train.pt.trace.json.gz", root / "t.pt.trace.json.gz")
     assert Roots([root]).find("t.pt.trace.json.gz")[0].format == "chrome"
     (outside / "x").write_bytes(b"{}")
-    (root / "t.memory_snapshot.pickle").symlink_to(outside / "x")
-    with pytest.raises(ReadError, match="a link that leads out"):
-        Roots([root]).find("t.pt.trace.json.gz")
-    (root / "t.memory_snapshot.pickle").unlink()
+    for name in ("t.memory_snapshot.pickle", "kernel_information.json", "kernel_annotations_rank0_.pkl"):
+        (root / name).symlink_to(outside / "x")
+        with pytest.raises(ReadError, match="a link that leads out"):
+            Roots([root]).find("t.pt.trace.json.gz")
+        (root / name).unlink()
     (root / "nbprof.json").symlink_to(outside / "x")
     with pytest.raises(ReadError, match="a link that leads out"):
         Roots([root]).find("t.pt.trace.json.gz")

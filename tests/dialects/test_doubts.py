@@ -55,7 +55,7 @@ def test_kernels_that_overlap_on_one_stream_are_told_with_the_overlap_and_kept(t
 @pytest.mark.parametrize(
     ("second", "expected"),
     [
-        (run([1], [(1, 2, 1)], "host-b", at=10**6 * MS), "host-a, host-b recorded at a different time"),
+        (run([1], [(1, 2, 1)], "host-b", at=10**6 * MS), "host-a, host-b recorded at a different time than any other host: "),
         (run([], [], "host-b"), "host-b recorded no events."),
         (run([1], [], "host-b"), "host-b recorded no device, although other hosts did."),
         (run([1], [(1, 2, 1)], "host-b"), None),

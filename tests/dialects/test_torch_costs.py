@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch.nn import functional as F  # noqa: E402
-from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+from torch.utils.flop_counter import FlopCounterMode, flop_registry  # noqa: E402
 
 from nbprof.dialects import torch_costs  # noqa: E402
 from tests.support.torch_calls import Calls  # noqa: E402
@@ -62,6 +62,8 @@ def convolutions(rng):
     else:
         y = getattr(F, f"conv_transpose{rank}d")(x, torch.empty(ins, outs, *kernel, requires_grad=True), **more)
     y.sum().backward()
+    sizes = [[more[name]] * rank for name in ("stride", "padding", "dilation")]
+    aten._convolution(x.detach(), torch.empty(outs, ins, *kernel), None, *sizes, False, [0] * rank, 1, False, False, True, True)
 
 
 def attentions(rng):
@@ -77,6 +79,14 @@ def attentions(rng):
     seeds = (torch.empty(b, 2 * heads, length), torch.empty(()), torch.empty(()), 0.0, [True, True, True, False])
     wide_k, wide_v = k.repeat(1, 2, 1, 1), v.repeat(1, 2, 1, 1)
     aten._scaled_dot_product_efficient_attention_backward(out, q, wide_k, wide_v, None, out, *seeds)
+    aten._scaled_dot_product_cudnn_attention(q, wide_k, wide_v, None, True)
+    aten._scaled_dot_product_cudnn_attention_backward(out, q, wide_k, wide_v, out, *on_cudnn(b, 2 * heads, length, keys))
+
+
+def on_cudnn(batch, heads, length, keys):
+    """What the backward pass of cuDNN's attention is told beside queries, keys, values and output."""
+    none = torch.empty(0)
+    return torch.empty(batch, heads, length), torch.empty(()), torch.empty(()), none, none, none, length, keys, 0.0, False
 
 
 @pytest.mark.parametrize("run", [products, convolutions, attentions])
@@ -87,6 +97,30 @@ def test_flops_are_those_of_pytorch(run, seed):
     assert theirs
     assert {name: ours[name] for name in theirs} == theirs
     assert {name for name in ours if name not in theirs} <= {"aten::linear"}
+
+
+def test_each_op_that_pytorch_counts_has_a_formula():
+    """`flex_attention` is no op of a trace: it runs as a kernel of Triton, without shapes."""
+    counted = {str(op).replace(".", "::") for op in flop_registry if str(op).startswith("aten.")}
+    assert len(counted) >= 21
+    assert {name for name in counted if torch_costs.kind(name) not in torch_costs.PRODUCTS} == set()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_backward_pass_of_cudnn_by_its_own_name(packed):
+    """Where sequences are packed, their lengths are values of a tensor that the trace does not have."""
+    shape, types = [2, 4, 6, 8], ["c10::Half"] * 9
+    dims = [shape] * 5 + [[2, 4, 6], [], [], [], *([[3]] * 2 if packed else [[], []])]
+    types += ["int"] * 2 if packed else ["", ""]
+    strides = [[192, 48, 8, 1]] * 5 + [[24, 6, 1]] + [[]] * 5
+    said = (json.dumps(dims), json.dumps(types), json.dumps(strides), json.dumps([""] * 11))
+    cost = torch_costs.cost("aten::_cudnn_attention_backward", *said)
+    if packed:
+        assert cost is None
+    else:
+        assert cost == torch_costs.cost("aten::_scaled_dot_product_cudnn_attention_backward", *said)
+        # Five products, of 2 * 2 * 4 * 6 * 6 * 8 each.
+        assert cost.flops == 5 * 2 * 2 * 4 * 6 * 6 * 8
 
 
 @pytest.mark.parametrize("groups", [2, 4])

@@ -108,7 +108,7 @@ import nbprof
 assert "nbprof.formats" not in sys.modules
 import nbprof.formats.msprof.export, nbprof.formats.register, nbprof.formats.torch_snapshot.beside
 assert "pandas" not in sys.modules
-import nbprof.formats.chrome.inductor, nbprof.formats.msprof.iterations
+import nbprof.formats.chrome.graph_annotations, nbprof.formats.chrome.inductor, nbprof.formats.msprof.iterations
 light = set(sys.modules)
 profile = nbprof.load(sys.argv[1])
 profile.ops.frame

@@ -25,7 +25,7 @@ DEVICE = {
 XPROF = """
 import sys
 from xprof.convert import raw_to_tool_data
-sys.stdout.buffer.write(raw_to_tool_data.xspace_to_tool_data([sys.argv[1]], "hlo_stats", {})[0])
+open(sys.argv[2], "wb").write(raw_to_tool_data.xspace_to_tool_data([sys.argv[1]], "hlo_stats", {})[0])
 """
 JAX = """
 import sys
@@ -79,8 +79,10 @@ def asked(programs, folder):
     named = {f"p{ident}({ident})": (ident, data) for ident, data in enumerate(programs.values(), 1)}
     path = folder / "ops.xplane.pb"
     path.write_bytes(xspace(gpu, hlo.metadata_plane(**named)))
-    done = subprocess.run([sys.executable, "-c", XPROF, str(path)], check=True, capture_output=True, timeout=600)
-    table = json.loads(done.stdout)
+    told = folder / "hlo_stats.json"
+    # Not over the standard output, which native code of the process shares and may cut.
+    subprocess.run([sys.executable, "-c", XPROF, str(path), str(told)], check=True, capture_output=True, timeout=600)
+    table = json.loads(told.read_bytes())
     columns = [column["id"] for column in table["cols"]]
     names = list(programs)
     found = {}

@@ -37,3 +37,13 @@ def test_a_large_recording_gives_it_back_when_it_was_read_and_when_its_allocatio
     monkeypatch.setattr(trim, "give_back", lambda: told.append(1))
     load(path).payload()
     assert len(told) == times
+
+
+@pytest.mark.parametrize(("many", "kept"), [(1, False), (10**9, True)])
+def test_classified_spans_of_a_large_recording_are_kept_no_longer_than_its_output_needs_them(tmp_path, monkeypatch, many, kept):
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(training_run(3))
+    monkeypatch.setattr(trim, "MANY_EVENTS", many)
+    profile = load(path)
+    profile.payload()
+    assert ("work" in vars(profile.run.activity)) == kept

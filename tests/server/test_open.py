@@ -117,6 +117,16 @@ async def test_a_run_folder_opens_and_a_link_out_of_it_does_not(profile, jp_root
     assert "link that leads out" in reply.message
 
 
+@pytest.mark.parametrize("name", ["kernel_information.json", "kernel_annotations_rank0_.pkl"])
+async def test_what_lies_beside_a_trace_may_not_be_a_link_out_of_the_root(jp_root_dir, tmp_path, open_profile, name):
+    trace = Kineto()
+    trace.step(0, 0.0, 900.0)
+    (jp_root_dir / "a.pt.trace.json").write_bytes(trace.encode())
+    (tmp_path / "secret").write_bytes(b"{}")
+    (jp_root_dir / name).symlink_to(tmp_path / "secret")
+    assert "link that leads out" in (await open_profile("a.pt.trace.json"))[1].message
+
+
 async def test_a_torch_trace_opens_packed_or_not(jp_root_dir, open_profile):
     trace = Kineto()
     for i in range(4):

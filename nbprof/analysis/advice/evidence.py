@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import SERVING, Activity
+from nbprof.activity.activity import PYTHON_CALLS, SERVING, Activity
 from nbprof.analysis import hlo
 from nbprof.analysis.advice import programs as advice_programs
 from nbprof.analysis.advice import step_code, unrolled
@@ -123,6 +123,8 @@ class Evidence:
         How many of the steps that averages use compiled anything.
     programs_per_step : float, optional
         Runs of compiled programs per step of a host, for JAX.
+    python_calls : bool
+        Whether calls of Python are events of the trace.
     code : StepCode
         Of how the step is written.
     unrolled : Unrolled, optional
@@ -170,6 +172,7 @@ class Evidence:
     between_input_ms: float | None = None
     compiling: int | None = None
     programs_per_step: float | None = None
+    python_calls: bool = False
     code: StepCode = field(default_factory=StepCode)
     unrolled: Unrolled | None = None
     placed: Placed | None = None
@@ -260,6 +263,7 @@ def gather(
         between_input_ms=_between_input(activity, gaps, marked),
         compiling=int(counted(steps)["compile_ms"].gt(0).sum()) if len(steps) else None,
         programs_per_step=_programs_per_step(activity, steps),
+        python_calls=PYTHON_CALLS in activity.traits,
         code=step_code.gather(activity, steps),
         unrolled=unrolled.find(activity),
         placed=_placed(activity, ops, kernels, len(steps)),

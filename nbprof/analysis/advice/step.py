@@ -355,6 +355,9 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     text = f"**{share:.0f}%** of step time (**{wording.millis(time)}**) is outside any recorded op, launch or copy: Python, logging or I/O."
     if facts.maybe_input:
         text += " It may also be input that was not traced: nbprof.steps(batches) times the wait for each batch."
+    if facts.evidence.python_calls:
+        text += " Python calls were recorded: the trace shows them above and between the ops."
+        return Found(text, gain_ms=gain, title="Look at the Python calls outside of ops")
     # What runs there is unknown, so that any change to the code would be a guess.
     option = "--stacks" if facts.torch else "--python"
     # Steps of JAX that nothing marks are found in the recording, too late to record some of them. Three are enough, behind the first two.

@@ -101,7 +101,7 @@ _PARALLEL_FIX = {
 
 # The pipeline that Keras builds from arrays (`fit(x, y)`), and what the user can do about it.
 OF_ARRAYS = r"::ParallelMapV2::Zip\[0\]::FlatMap"
-FROM_ARRAYS = "model.fit assembles each batch from the arrays passed to it."
+FROM_ARRAYS = "Keras assembles each batch from the arrays that it was given."
 FIT = "+ds = tf.data.Dataset.from_tensor_slices((x, y))\n+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)\n-model.fit(x, y)\n+model.fit(ds)"
 
 

@@ -152,9 +152,10 @@ def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
     of_op, op_start, op_end = (ops[key].to_numpy(np.int64) for key in ("host", "start", "end"))
     of_call, call_start, call_end, call_kind = (calls[key].to_numpy(np.int64) for key in ("host", "start", "end", "kind"))
     loading, launcher, launch = ops["dataset"].to_numpy(np.bool_), launched["host"].to_numpy(np.int64), launched["event"].to_numpy(np.int64)
-    work = activity.work[activity.work["device"].to_numpy() < 0]
-    of_work, work_start, work_end = (work[key].to_numpy(np.int64) for key in ("host", "start", "end"))
-    work_cls = _OF_WORK[work["cls"].to_numpy()]
+    work = activity.work
+    threads = np.flatnonzero(work["device"].to_numpy() < 0)
+    of_work, work_start, work_end, work_cls = (work[key].to_numpy()[threads] for key in ("host", "start", "end", "cls"))
+    work_cls = _OF_WORK[work_cls]
     kinds = activity.texts.values if len(calls) else np.zeros(0, object)
     of_kind = np.array([_OF_CALL.get(str(kind), 0) for kind in kinds], np.int64)
     out = []

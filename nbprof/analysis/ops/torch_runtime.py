@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import Activity
@@ -100,6 +101,16 @@ def runtime(activity: Activity, steps: pd.DataFrame) -> Runtime:
     return out
 
 
+def _within(activity: Activity, used: pd.DataFrame, rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Which rows begin between the begin of the first step that averages use and the end of the last, of their own host."""
+    by_host = used.assign(end=used["start_ms"] + used["step_time_ms"]).groupby("host", sort=False)
+    first, last = np.full(len(activity.hosts), np.inf), np.full(len(activity.hosts), -np.inf)
+    of = pd.Index(activity.hosts).get_indexer(by_host["end"].max().index)
+    first[of], last[of] = by_host["start_ms"].min() * 1e9, by_host["end"].max() * 1e9
+    host, start = rows["host"].to_numpy(np.int64), rows["start"].to_numpy(np.float64)
+    return np.asarray((start >= first[host]) & (start < last[host]))
+
+
 def _count(traits: set[str], what: str) -> int:
     """How often something was seen: the number of a trait such as "gloo: 12"."""
     return sum(int(number) for name, _, number in (trait.partition(": ") for trait in traits) if name == what and number.isdigit())
@@ -110,8 +121,7 @@ def _optimizer(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
     spans = activity.optimizer_calls
     if not len(spans):
         return
-    begin, end = float(used["start_ms"].min()) * 1e9, float((used["start_ms"] + used["step_time_ms"]).max()) * 1e9
-    spans = spans[(spans["start"] >= begin) & (spans["start"] < end)]
+    spans = spans[_within(activity, used, spans)]
     if not len(spans):
         return
     time = (spans["end"] - spans["start"]).groupby(spans["name"]).sum()
@@ -167,18 +177,16 @@ def _transfers(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
     transfers = activity.transfers
     if "pageable" not in transfers.columns:
         return
-    begin, end = float(used["start_ms"].min()), float((used["start_ms"] + used["step_time_ms"]).max())
-    within = (transfers["start"] / 1e9 >= begin) & (transfers["start"] / 1e9 < end) & transfers["pageable"]
-    to_device = transfers["kind"] == activity.texts.codes.get("H2D", -1)
-    out.pageable_bytes = float(np.maximum(transfers.loc[within & to_device, "bytes"], 0).sum()) / len(used)
-    pinned = (transfers["start"] / 1e9 >= begin) & (transfers["start"] / 1e9 < end) & ~transfers["pageable"].astype(bool) & to_device
+    pageable = transfers["pageable"].astype(bool)
+    to_device = (transfers["kind"] == activity.texts.codes.get("H2D", -1)) & _within(activity, used, transfers)
+    out.pageable_bytes = float(np.maximum(transfers.loc[pageable & to_device, "bytes"], 0).sum()) / len(used)
+    pinned = ~pageable & to_device
     out.pinned_ms = float((transfers.loc[pinned, "end"] - transfers.loc[pinned, "start"]).sum()) / 1e9 / len(used)
 
 
 def _loader(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
     rows = activity.host_ops
-    begin, end = float(used["start_ms"].min()) * 1e9, float((used["start_ms"] + used["step_time_ms"]).max()) * 1e9
-    rows = rows[(rows["start"] >= begin) & (rows["start"] < end)]
+    rows = rows[_within(activity, used, rows)]
     of_iterator = rows[rows["type"] == activity.types.codes.get("iterator", -1)]
     out.iterator_ms = float((of_iterator["end"] - of_iterator["start"]).sum()) / 1e9 / len(used)
     rows = rows[rows["type"] == activity.types.codes.get("DataLoader", -1)]

@@ -2,7 +2,7 @@
 
 Of each host, the offset and drift are those under which its collectives end when those of the others do; what is left is the residual.
 Where no collectives can be matched, steps are laid on one another: hosts that wait for each other are in the same step at once, but
-nothing says more than that, so the residual is a step.
+nothing says more than that, so the residual is a step; where hosts count the steps otherwise than their times lie, so many steps more.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _CERTAIN = 5.0
 _ROUNDS = 4
 
 
-def clocks(hosts: list[str], each: pd.DataFrame, pods: pd.DataFrame) -> pd.DataFrame:
+def clocks(hosts: list[str], each: pd.DataFrame, pods: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     """One row per host, by the clock of the first; what is not known is NA. No rows for a single host.
 
     Parameters
     ----------
     hosts : list of str
-    each, pods : DataFrame
-        As `p.device_time.each_collective` and `run.pods`.
+    each, pods, steps : DataFrame
+        As `p.device_time.each_collective`, `run.pods` and `run.steps`.
     """
     if len(hosts) < 2:
         return frames.empty("pods.clocks")
@@ -58,12 +58,23 @@ def clocks(hosts: list[str], each: pd.DataFrame, pods: pd.DataFrame) -> pd.DataF
         found = away.columns.to_numpy(np.int64)
         offset[found] = away.median().to_numpy(np.float64)
         off = (away - away.median()).abs().quantile(WITHIN / 100).to_numpy(np.float64)
-        residual[found] = off + float(pods["step_time_ms"].median())
+        residual[found] = off + float(pods["step_time_ms"].median()) * (1 + _misnumbered(pods, steps, number, len(hosts))[found])
         count[found] = away.notna().sum().to_numpy(np.int64)
         by[~np.isnan(offset)] = "steps"
         residual[np.isnan(offset)] = np.nan
     rows = {"host": hosts, "offset_ms": offset, "drift_ppm": drift, "residual_ms": residual, "by": by, "matched": count}
     return frames.shaped("pods.clocks", pd.DataFrame(rows))
+
+
+def _misnumbered(pods: pd.DataFrame, steps: pd.DataFrame, number: dict[str, int], hosts: int) -> Floats:
+    """float64[hosts]: by how many steps the numbers that a host counts by contradict the times that `pods` went by.
+
+    Which of the two is right is not known: clocks are apart, or the hosts count from different steps.
+    """
+    keys = ["host", "group"]
+    both = pods[[*keys, "step"]].merge(steps[[*keys, "step"]].drop_duplicates(keys), on=keys, suffixes=("", "_own"))
+    away = (both["step_own"] - both["step"]).abs().astype("float64").groupby(both["host"].map(number)).median()
+    return np.asarray(away.reindex(range(hosts)).fillna(0.0).to_numpy(np.float64), np.float64)
 
 
 def _by_ends(hosts: int, host: Int64s, match: Int64s, end: Floats) -> tuple[Floats, Floats, Floats]:

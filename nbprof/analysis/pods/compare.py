@@ -40,7 +40,7 @@ def compare(
     own = own_time.own_time(steps, pods, overlap, each)
     measured = own.measured if own is not None else float("nan")
     table = sums.a_step(by_host, steps)
-    apart = clocks.clocks(hosts, each, pods)
+    apart = clocks.clocks(hosts, each, pods, steps)
     late = stragglers.stragglers(own, each, steps, table, apart, devices, memory_calls)
     groups = collectives.by_group(each, len(own.step) if own is not None else 0, measured)
     ranks = each[["host", "rank"]] if len(each) else pd.DataFrame({"host": [], "rank": pd.array([], "Int64")})

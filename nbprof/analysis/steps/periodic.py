@@ -88,12 +88,22 @@ def find(steps: pd.DataFrame, trace: Trace) -> Periodic | None:
     if best is None:
         return None
     chance, every, first, mine = best
+    times = mine["step_time_ms"].to_numpy(float)
+    if _stands_apart(times, first, every):
+        first += every
     since = np.arange(len(mine)) - first
     slow = (since >= 0) & (since % every == 0)
     extra = {name: _more(mine[f"{name}_ms"].to_numpy(float), slow) for name in ("step_time", *CATEGORIES)}
     category = max(CATEGORIES, key=lambda name: extra[name])
     known = every, int(slow.sum()), len(mine), chance, extra["step_time"], category, extra[category]
     return Periodic(*known, *_only_there(mine, slow, trace))
+
+
+def _stands_apart(times: npt.NDArray[np.float64], first: int, every: int) -> bool:
+    """Whether the first slow step is slow for a reason of its own, such as a warm-up: by less than half of what the later ones are."""
+    slow = times[first::every]
+    usual = float(np.median(np.delete(times, np.arange(first, len(times), every))))
+    return len(slow) > _LEAST and slow[0] - usual < (float(np.median(slow[1:])) - usual) / 2
 
 
 def _more(values: npt.NDArray[np.float64], slow: npt.NDArray[np.bool_]) -> float:

@@ -51,7 +51,8 @@ def frame(steps: pd.DataFrame, cores: pd.DataFrame, ahead_ms: Mapping[str, float
     begin, length = (steps[name].to_numpy(np.float64) for name in ("start_ms", "step_time_ms"))
     end, number = begin + length, steps["step"].to_numpy(np.int64)
     ahead = {host: ahead_ms.get(host, 0.0) for host in by_host}
-    found = align([HostSteps(host, begin[rows] - ahead[host], end[rows] - ahead[host], number[rows]) for host, rows in by_host.items()])
+    laid = [HostSteps(host, begin[rows] - ahead[host], end[rows] - ahead[host], number[rows]) for host, rows in by_host.items()]
+    found = align(laid, told=bool(ahead_ms))
     notes += found.notes
     # The chief's numbers, where they tell the steps apart; programs that train and test in turn count each from 0.
     stated, first = number[list(by_host.values())[found.chief]], found.first[found.chief]
@@ -132,8 +133,8 @@ class Aligned:
     notes: list[Note] = field(default_factory=list)
 
 
-def align(hosts: Sequence[HostSteps]) -> Aligned:
-    """The common steps of several hosts, each with at least one step.
+def align(hosts: Sequence[HostSteps], *, told: bool = False) -> Aligned:
+    """The common steps of several hosts, each with at least one step; `told` is whether their times are known to be of one clock.
 
     The chief is the host with the shortest time from the start of its first step to the end of its last. Every other host gets the offset
     k (its step i is step i + k of the chief) for which the steps overlap longest in time; of equal ones 0, 1, 2 … and then -1, -2 …
@@ -155,7 +156,7 @@ def align(hosts: Sequence[HostSteps]) -> Aligned:
             else:
                 notes.append(Note("warning", f"{apart}: they are compared by step number."))
         elif at != chief:
-            notes += _renumbered(one, hosts[chief], offset)
+            notes += _renumbered(one, hosts[chief], offset, told)
         offsets.append(offset)
     # In the chief's numbering.
     low = max(k for k in offsets if k is not None)
@@ -215,11 +216,12 @@ def _best(score: npt.NDArray[np.floating] | npt.NDArray[np.integer], count: int)
     return best if best < ahead else ahead - 1 - best
 
 
-def _renumbered(one: HostSteps, chief: HostSteps, offset: int) -> list[Note]:
+def _renumbered(one: HostSteps, chief: HostSteps, offset: int, told: bool) -> list[Note]:
     """Says it where two hosts count the same steps by different numbers."""
     low, high = max(0, -offset), min(len(one.number), len(chief.number) - offset)
     differ = np.unique(one.number[low:high] - chief.number[low + offset : high + offset])
     if len(differ) != 1 or not differ[0]:
         return []
     at, there = int(one.number[low]), int(chief.number[low + offset])
-    return [Note("info", f"Steps are matched by time: step {at} of {one.host} is step {there} of {chief.host}.")]
+    matched = f"Steps are matched by time: step {at} of {one.host} is step {there} of {chief.host}"
+    return [Note("info", f"{matched}{'.' if told else ', if their clocks agree.'}")]

@@ -8,6 +8,8 @@ import pandas as pd
 
 # A leading step that takes this many times the median of the others compiles or warms up.
 WARMUP_FACTOR = 4.0
+# Of fewer steps behind it there is no median to compare it with.
+_FOLLOWING = 4
 
 
 # Where other steps take no more than this many times the time of training, training is what averages are of. Steps that are runs of a
@@ -50,7 +52,11 @@ def warming(steps: pd.DataFrame, warmup: int | None) -> pd.Series:
         first = steps.groupby("host", sort=False).cumcount() < warmup
         if not first.all():
             return first
-    return steps.groupby(["host", "kind"], sort=False)["step_time_ms"].transform(_warmup).astype(bool)
+    out = np.zeros(len(steps), np.bool_)
+    for rows in steps.groupby(["host", "kind"], sort=False).indices.values():
+        mine = steps.iloc[rows]
+        out[rows] = _warmup(mine["step_time_ms"].to_numpy(np.float64), mine["cut"].to_numpy(bool))
+    return pd.Series(out, steps.index)
 
 
 def starting(steps: pd.DataFrame) -> pd.Series:
@@ -64,26 +70,29 @@ def about_warmup(steps: pd.DataFrame, warmup: int | None) -> str:
     """A sentence on which steps are warm-up, and why; empty if there are no steps."""
     if not len(steps):
         return ""
-    count = int(steps[steps["warmup"].astype(bool)].groupby("host").size().max()) if steps["warmup"].any() else 0
+    warm = steps["warmup"].astype(bool)
+    count = int(steps[warm].groupby("host").size().max()) if warm.any() else 0
     which = {0: "no step is", 1: "the first step is"}.get(count, f"the first {count} steps are")
+    if count and (warm & ~warm.groupby(steps["host"], sort=False).cummin()).any():
+        # A step that is cut leads, and is not averaged either.
+        numbers = steps["step"][warm].drop_duplicates().tolist()
+        which = f"step {numbers[0]} is" if len(numbers) == 1 else f"steps {', '.join(map(str, numbers[:-1]))} and {numbers[-1]} are"
     if warmup is not None and warmup < int(steps.groupby("host").size().min()):
         return f"warm-up: {which} excluded from averages, as requested by --warmup {warmup}"
-    why = (
-        f"none of the first three steps takes over {WARMUP_FACTOR:g} times the median of the following ones"
-        if not count
-        else (f"over {WARMUP_FACTOR:g} times the median of the following ones")
-    )
+    why = f"over {WARMUP_FACTOR:g} times the median of the following ones"
+    if not count:
+        few = steps.groupby(["host", "kind"]).size().max() <= _FOLLOWING
+        why = f"too few to tell: {_FOLLOWING + 1} or more are needed" if few else f"no leading step takes {why}"
     none_left = f"; --warmup {warmup} would leave no step" if warmup is not None else ""
     return f"warm-up: {which} excluded from averages ({why}){none_left}"
 
 
-def _warmup(series: pd.Series) -> npt.NDArray[np.bool_]:
-    """The leading steps that take far longer than the rest."""
-    times = np.asarray(series, np.float64)
+def _warmup(times: npt.NDArray[np.float64], cut: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """The leading steps that take far longer than the rest; one that is cut is in no average, and says nothing of the step after it."""
     out = np.zeros(len(times), np.bool_)
-    for i in range(min(3, len(times) - 4)):
+    for i in range(min(3, len(times) - _FOLLOWING)):
         if times[i] > WARMUP_FACTOR * float(np.median(times[i + 1 :])):
             out[i] = True
-        else:
+        elif not cut[i]:
             break
     return out

@@ -9,7 +9,7 @@ Where several captures fit a graph, only that in which they agree is said of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,14 +22,13 @@ from nbprof.activity import copies
 from nbprof.core.trace import Int64s
 from nbprof.dialects import torchnames
 from nbprof.dialects.kineto.lanes import COPY, FILL, KERNEL
+from nbprof.formats.chrome.graph_annotations import MODULES, NAMES, Said
 
 if TYPE_CHECKING:
     from nbprof.dialects.kineto.links import Links
     from nbprof.formats.chrome.inductor import Program
 
 _KIND = {torchnames.LAUNCH: KERNEL, torchnames.COPY: COPY, torchnames.FILL: FILL}
-_ANNOTATIONS = ("annotation", "str", "name")
-"""How `torch.cuda._annotate_cuda_graph_trace` names the arg of an annotation: of any object, of a text, and of a merged one."""
 
 
 class Origin(NamedTuple):
@@ -122,11 +121,14 @@ class Graphs:
     links : Links
     given : sequence of Capture
         Of other traces.
+    annotations : mapping of int to mapping of int to Said
+        What files beside the trace say of nodes, by host and by node as a replay states it.
     """
 
-    def __init__(self, links: Links, given: Sequence[Capture] = ()) -> None:
+    def __init__(self, links: Links, given: Sequence[Capture] = (), annotations: Mapping[int, Mapping[int, Said]] | None = None) -> None:
         self.links = links
         self._given = given
+        self._annotations = annotations or {}
 
     @cached_property
     def at(self) -> Int64s:
@@ -258,12 +260,46 @@ class Graphs:
         return self._matched[2]
 
     @cached_property
-    def annotation(self) -> Int64s:
-        """int64[r]: string code of PyTorch's annotation of each of `at`, -1."""
-        trace = self.links.trace
-        out = np.full(len(self.at), -1, np.int64)
+    def annotated(self) -> tuple[Int64s, list[Said]]:
+        """What PyTorch's annotations say of each of `at`: int64[r] places in a list, of which the first says nothing.
+
+        `torch.cuda._annotate_cuda_graph_trace` writes them into the args of a trace; what these do not say, files beside it may.
+        """
+        of_node = self._beside[0]
+        trace, rows = self.links.trace, self.links.work[self.at]
         stated = self._stated_node[self.at] > 0
-        for arg in _ANNOTATIONS:
-            if arg in trace.args:
-                out = np.where((out < 0) & stated, trace.text_arg(arg, rows=self.links.work[self.at]), out)
-        return out
+        keys = [key for key in (*NAMES, *MODULES) if key in trace.args]
+        told = np.stack([self.node, *(np.where(stated, trace.text_arg(key, rows=rows), -1) for key in keys)])
+        cases, case = np.unique(told, axis=1, return_inverse=True)
+        known_as = {Said(): 0}
+        places = []
+        for node, *codes in cases.T.tolist():
+            texts = {key: trace.strings[code] for key, code in zip(keys, codes, strict=True) if code >= 0}
+            name = next((texts[key] for key in NAMES if key in texts), of_node[node].name)
+            module = next((texts[key] for key in MODULES if key in texts), of_node[node].module)
+            places.append(known_as.setdefault(Said(name, module), len(known_as)))
+        return np.array(places, np.int64)[case.reshape(-1)], list(known_as)
+
+    @property
+    def strangers(self) -> int:
+        """How many graphs files beside the trace annotate by nodes that no replay has, and are of another recording then."""
+        return self._beside[1]
+
+    @cached_property
+    def _beside(self) -> tuple[list[Said], int]:
+        """What files beside the trace say of each of `nodes`, and `strangers`."""
+        nodes = self.nodes
+        host, node, stated = nodes["host"].tolist(), nodes["node"].tolist(), nodes["stated"].tolist()
+        ran = {(of, one) for of, one, known in zip(host, node, stated, strict=True) if known}
+        replayed = {(of, one >> 32) for of, one in ran}
+        lacks = {
+            (of, one >> 32)
+            for of, said in self._annotations.items()
+            for one in said
+            if (of, one >> 32) in replayed and (of, one) not in ran
+        }
+        out = [
+            self._annotations.get(of, {}).get(one, Said()) if known and (of, one >> 32) not in lacks else Said()
+            for of, one, known in zip(host, node, stated, strict=True)
+        ]
+        return out, len(lacks)

@@ -7,7 +7,7 @@ that needs more says so.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -34,12 +34,16 @@ from nbprof.dialects.kineto.steps import Steps
 from nbprof.dialects.msprof import lanes as msprof_lanes
 from nbprof.dialects.msprof import msprof
 from nbprof.dialects.rocprof import perfetto as rocprof_perfetto
+from nbprof.formats.chrome.graph_annotations import Annotations, Said
 from nbprof.formats.chrome.inductor import Program
 
 _OURS = (OP, ANNOTATION, PYTHON, CALL, KERNEL, COPY, FILL)
+_OF_PROFILER = "Iteration Start: PyTorch Profiler"
 
 
-def interpret(trace: Trace, graph_captures: Sequence[Capture] = (), programs: Sequence[Program] = ()) -> act.Activity:
+def interpret(
+    trace: Trace, graph_captures: Sequence[Capture] = (), programs: Sequence[Program] = (), annotations: Annotations | None = None
+) -> act.Activity:
     """The activity of one profile. Fills the kinds of `trace.lanes`; each table is made when it is first asked for.
 
     Parameters
@@ -49,6 +53,8 @@ def interpret(trace: Trace, graph_captures: Sequence[Capture] = (), programs: Se
         What was captured into graphs that this profile replays, out of other traces.
     programs : sequence of Program
         What inductor says of the graphs that it compiled.
+    annotations : mapping
+        What files beside it say of nodes of graphs, by rank and by node.
     """
     if chrome_xla.is_xla(trace):
         return chrome_xla.interpret(trace)
@@ -61,9 +67,10 @@ def interpret(trace: Trace, graph_captures: Sequence[Capture] = (), programs: Se
         return rocprof.interpret(trace)
     kind = kinds(trace)
     seen = np.bincount(kind, minlength=16)
-    if not seen[list(_OURS)].any():
+    # A recording in which nothing of PyTorch ran has nothing but the profiler's own marks.
+    if not seen[list(_OURS)].any() and not any(str(name).startswith(_OF_PROFILER) for name in trace.names):
         return chrome_xla.plain(trace)
-    return Torch(trace, split(trace, kind), graph_captures, programs).activity()
+    return Torch(trace, split(trace, kind), graph_captures, programs, annotations).activity()
 
 
 def graph_captures(trace: Trace, programs: Sequence[Program] = ()) -> list[Capture]:
@@ -78,6 +85,13 @@ def graph_captures(trace: Trace, programs: Sequence[Program] = ()) -> list[Captu
     return out
 
 
+def _by_host(annotations: Annotations, ranks: Sequence[int | None]) -> dict[int, Mapping[int, Said]]:
+    """Annotations by host instead of rank; a single trace that states no rank has those of the only rank there is."""
+    if list(ranks) == [None] and len(annotations) == 1:
+        return dict(enumerate(annotations.values()))
+    return {host: annotations[rank] for host, rank in enumerate(ranks) if rank is not None and rank in annotations}
+
+
 class Torch:
     """One PyTorch profile on its way into the tables; of another recorder of GPUs, whose dialect says what is different there."""
 
@@ -89,10 +103,11 @@ class Torch:
         kind: npt.NDArray[np.uint8],
         graph_captures: Sequence[Capture] = (),
         programs: Sequence[Program] = (),
+        annotations: Annotations | None = None,
     ) -> None:
         self.trace = trace
         self.hosts = Hosts(trace)
-        self.links = Links(trace, kind, graph_captures)
+        self.links = Links(trace, kind, graph_captures, _by_host(annotations or {}, self.hosts.ranks))
         self.origins = Origins(self.links, programs)
         self.out: act.Activity
 
@@ -239,6 +254,8 @@ class Torch:
                 out.add(f"{trait}: {count}")
         if kineto_costs.recorded(self.links) and self.out.has_host_ops:
             out.add(act.SHAPES)
+        if (self.links.kind == PYTHON).any():
+            out.add(act.PYTHON_CALLS)
         if self.steps.iterations:
             out.add(act.SERVING)
         if not self.out.has_host_ops or self.out.hosts_without_ops or self.framework in act.NATIVE:

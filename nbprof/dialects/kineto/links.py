@@ -7,7 +7,7 @@ state none, or one that is no op's, are linked by time: the innermost op around 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +19,7 @@ from nbprof.dialects import torchnames
 from nbprof.dialects.kineto import serving
 from nbprof.dialects.kineto.graphs import Capture, Graphs
 from nbprof.dialects.kineto.lanes import ANNOTATION, CALL, COPY, DEVICE_NOTE, FILL, HOST, KERNEL, NOTES, OP, SLACK_PS, STREAM, Kinds
+from nbprof.formats.chrome.graph_annotations import Said
 
 Flags = npt.NDArray[np.bool_]
 
@@ -96,12 +97,21 @@ class Links:
     kind : uint8[events]
     graph_captures : sequence of Capture
         Captures of graphs in other traces.
+    annotations : mapping of int to mapping of int to Said
+        What files beside the trace say of nodes of graphs, by host and by node.
     """
 
-    def __init__(self, trace: Trace, kind: Kinds, graph_captures: Sequence[Capture] = ()) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        kind: Kinds,
+        graph_captures: Sequence[Capture] = (),
+        annotations: Mapping[int, Mapping[int, Said]] | None = None,
+    ) -> None:
         self.trace = trace
         self.kind = kind
         self._graph_captures = graph_captures
+        self._annotations = annotations
 
     @cached_property
     def lane_host(self) -> Int32s:
@@ -273,7 +283,7 @@ class Links:
     def graphs(self) -> Graphs:
         """Replays of graphs."""
         # Held by what they hold, both would stay in memory until Python looks for circles.
-        return Graphs(weakref.proxy(self), self._graph_captures)
+        return Graphs(weakref.proxy(self), self._graph_captures, self._annotations)
 
     @cached_property
     def made_by(self) -> Int64s:
@@ -366,10 +376,9 @@ class Links:
 
         of_node = np.array([code(origin.op) if origin.op else -1 for origin in graphs.origin], np.int64)
         out = of_node[graphs.node] if len(graphs.at) else np.zeros(0, np.int64)
-        noted = np.flatnonzero((out < 0) & (graphs.annotation >= 0) & (graphs.call[graphs.at] < 0))
-        for one in np.unique(graphs.annotation[noted]).tolist():
-            out[noted[graphs.annotation[noted] == one]] = code(trace.strings[one])
-        return out, added
+        said, texts = graphs.annotated
+        noted = np.array([code(one.name) if one.name else -1 for one in texts], np.int64)[said]
+        return np.where((out < 0) & (graphs.call[graphs.at] < 0), noted, out), added
 
     @cached_property
     def names(self) -> npt.NDArray[np.object_]:

@@ -8,7 +8,7 @@ pass those of the op of the forward pass. PyTorch records the calls of Python wi
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -54,12 +54,12 @@ class _Texts:
         out: list[str] = np.append(self._known.values, "")[codes].tolist()
         return out
 
-    def into(self, out: act.Activity, codes: Int64s, without: re.Pattern[str] | None = None) -> Int32s:
-        """Codes as those of the texts of an activity, of which a pattern may be left out."""
+    def into(self, out: act.Activity, codes: Int64s, without: re.Pattern[str] | None = None, but: Collection[str] = ()) -> Int32s:
+        """Codes as those of the texts of an activity, of which a pattern may be left out, `but` of some texts."""
         used = np.unique(codes[codes >= 0])
         table = np.full(len(self._known.codes) + 1, -1, np.int32)
         for code, text in zip(used.tolist(), self.text(used), strict=True):
-            table[code] = out.texts.code(without.sub("", text) if without else text)
+            table[code] = out.texts.code(without.sub("", text) if without and text not in but else text)
         return table[codes]
 
 
@@ -144,13 +144,22 @@ class Origins:
             said = table.codes(np.array([origin[which] for origin in graphs.origin], object))
             given = said[graphs.node]
             out[graphs.at[given >= 0]] = given[given >= 0]
+        said, texts = graphs.annotated
+        noted = self.modules.codes(np.array([one.module for one in texts], object))[said]
+        rows = np.flatnonzero((module[graphs.at] < 0) & (noted >= 0))
+        module[graphs.at[rows]] = noted[rows]
         return module, line, made
+
+    @cached_property
+    def _named(self) -> set[str]:
+        """Modules that annotations call by their names in the model (`layers.0.mlp`), which number no instances."""
+        return {one.module for one in self.links.graphs.annotated[1] if one.module}
 
     def of_work(self, at: Int64s, out: act.Activity, *, instances: bool = False) -> dict[str, Int32s]:
         """Columns of work at some positions in `links.work`, in codes: `module`, with the numbers of instances or not, and the others."""
         module, line, made = (codes[at] for codes in self._of_work)
         return {
-            "module": self.modules.into(out, module, None if instances else _INSTANCE),
+            "module": self.modules.into(out, module, None if instances else _INSTANCE, self._named),
             "source": self.lines.into(out, line),
             "aten_ops": self.made.into(out, made),
         }

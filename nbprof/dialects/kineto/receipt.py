@@ -139,7 +139,15 @@ def _graphs(links: Links) -> list[Note]:
     known = graphs.counts["captured"]
     said = [f"the nodes of {_many(known, 'graph')} go by the ops that were captured"] if known else []
     said += [f"for {_many(count, 'graph')} {why}" for count, why in lacks if count]
-    return [_info(f"{text}: {'; '.join(said)}.")]
+    noted = len(np.unique(graphs.node[graphs.annotated[0] > 0]))
+    said += [f"{_many(noted, 'node has', 'nodes have')} annotations of PyTorch"] if noted else []
+    out = [_info(f"{text}: {'; '.join(said)}.")]
+    if graphs.strangers:
+        which = (
+            f"kernel_annotations_rank*.pkl beside the trace annotates nodes of {_many(graphs.strangers, 'graph')} that no replay here has"
+        )
+        out.append(_warning(f"{which}: it is of another recording, and counts for nothing there."))
+    return out
 
 
 def _attributed(origins: Origins) -> list[Note]:

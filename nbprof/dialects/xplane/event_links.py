@@ -42,7 +42,8 @@ def _codes(keys: list[Int64s]) -> Int64s:
     if math.prod(sizes) < _MOST:
         # Ids count up nearly always, so that all keys fit into one number.
         for key, first, size in zip(keys, low, sizes, strict=True):
-            code = code * size + (key - first)
+            if size > 1:
+                code = code * size + (key - first)
         return code if math.prod(sizes) <= _DENSE * len(code) else pd.factorize(code)[0]
     for key in keys:
         part, seen = pd.factorize(key)

@@ -269,14 +269,14 @@ class _Grouping:
         keep = (up >= 0) & (down >= 0) & (up != down)
         return up[keep], down[keep]
 
-    def _process(self) -> Int64s | None:
-        """int64[events]: the process that ids of producers and consumers hold in, 0 where none is stated; None where it is one for all."""
+    def _process(self, rows: Int64s) -> Int64s:
+        """The process that ids of producers and consumers hold in, 0 where none is stated."""
         trace = self.trace
         of_plane = np.array([_number(p.stats.get("process_id")) for p in trace.planes], np.int64)
         if "_pid" not in trace.args and len(np.unique(of_plane)) < 2:
-            return None
-        stated = of_plane[trace.lanes["plane"].to_numpy(np.int64)][trace.events.lane]
-        own = trace.arg("_pid")
+            return np.zeros(len(rows), np.int64)
+        stated = of_plane[trace.lanes["plane"].to_numpy(np.int64)][trace.events.lane[rows]]
+        own = trace.arg("_pid", rows=rows)
         return np.asarray(np.where(own != -1, own, stated), np.int64)
 
     def _producers(self) -> tuple[Int64s, Int64s]:
@@ -284,9 +284,9 @@ class _Grouping:
         (up, makes), (down, takes) = (self._contexts(kind) for kind in ("_pt", "_ct"))
         if not len(up) or not len(down):
             return _no_links()
-        made, taken, process = trace.arg("_p", rows=up), trace.arg("_c", rows=down), self._process()
-        both = [self.host] if process is None else [self.host, process]
-        return match(up, [makes, made, *(k[up] for k in both)], down, [takes, taken, *(k[down] for k in both)], limit=_BUSY_KEY)
+        made, taken = trace.arg("_p", rows=up), trace.arg("_c", rows=down)
+        above, below = ([self.host[rows], self._process(rows)] for rows in (up, down))
+        return match(up, [makes, made, *above], down, [takes, taken, *below], limit=_BUSY_KEY)
 
     def _contexts(self, kind: str) -> tuple[Int64s, Int64s]:
         """Events that state a context, but for that of thread pools, and the context."""

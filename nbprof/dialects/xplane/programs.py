@@ -21,7 +21,7 @@ import pandas as pd
 
 from nbprof.activity.activity import MARKERS
 from nbprof.core import clip_to_steps
-from nbprof.core.factorize import heads, starting
+from nbprof.core.factorize import heads, starting, unique_rows
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects.xplane import tpu as xplane_tpu
 from nbprof.dialects.xplane.event_links import match
@@ -227,27 +227,43 @@ def runs_of_programs(
     # On a host with devices, the calls of the host that launched kernels name the program too.
     rows = rows[of_device | ~np.isin(host[rows], list(with_device))]
     ordinal = np.maximum(trace.arg("device_ordinal", rows=rows), trace.lanes["device"].to_numpy(np.int64)[events.lane[rows]])
-    table = pd.DataFrame(
-        {
-            "host": host[rows].astype(np.int64),
-            "module": trace.text_arg("hlo_module", rows),
-            "device": ordinal,
-            "op": trace.text_arg("hlo_op", rows),
-            "event": rows,
-            "start": events.start[rows],
-            "end": events.start[rows] + events.duration[rows],
-        }
-    ).sort_values("start", kind="stable", ignore_index=True)
+    columns: dict[str, Int64s] = {
+        "host": host[rows].astype(np.int64),
+        "module": trace.text_arg("hlo_module", rows),
+        "device": ordinal,
+        "op": trace.text_arg("hlo_op", rows),
+        "event": rows,
+        "start": events.start[rows],
+        "end": events.start[rows] + events.duration[rows],
+    }
+    in_time = np.argsort(columns["start"], kind="stable")
+    table = pd.DataFrame({name: values[in_time] for name, values in columns.items()}, copy=False)
     if not len(table):
         return table.assign(run=0, turns=0), with_device
-    table["run"] = _run_numbers(trace, host, table)
-    key = ["host", "module", "run"]
-    often = table.groupby([*key, "device", "op"]).size().rename("turns").reset_index().sort_values("turns", ascending=False, kind="stable")
-    turns = often.groupby([*key, "device"]).nth(1).groupby(key)["turns"].max()
-    out = table.groupby(key, sort=False).agg(event=("event", "first"), start=("start", "min"), end=("end", "max"))
-    out = out.assign(turns=turns.reindex(out.index, fill_value=1)).reset_index()
+    number = _run_numbers(trace, host, table)
+    of_host, module, device, op, end = (table[name].to_numpy() for name in ("host", "module", "device", "op", "end"))
+    first, run = unique_rows(of_host, module, pd.factorize(number)[0])
+    last = np.full(len(first), np.iinfo(np.int64).min)
+    np.maximum.at(last, run, end)
+    on_device, part = unique_rows(run, device)
+    turns = np.ones(len(first), np.int64)
+    np.maximum.at(turns, run[on_device], _second_most(part, op))
+    out = table.iloc[first][["host", "module", "event", "start"]].assign(run=number[first], end=last, turns=turns)
+    out = out[[*_RUN, "event", "start", "end", "turns"]]
     out["module"] = trace.texts(out["module"].to_numpy(np.int64))
     return out.sort_values(["host", "end"], kind="stable", ignore_index=True), with_device
+
+
+def _second_most(part: Int64s, op: Int64s) -> Int64s:
+    """By part: how often its second most frequent op is there, 0 where it has one op."""
+    first, one = unique_rows(part, op)
+    often, of_part = np.bincount(one), part[first]
+    order = np.lexsort((-often, of_part))
+    begins = np.flatnonzero(np.diff(of_part[order], prepend=-1))
+    several = np.diff(np.append(begins, len(order))) > 1
+    out = np.zeros(len(begins), np.int64)
+    out[several] = often[order[begins[several] + 1]]
+    return out
 
 
 def _runs_of_cores(trace: Trace, host: npt.NDArray[np.integer], lanes: Int64s) -> pd.DataFrame:

@@ -106,6 +106,7 @@ def interpret(trace: Trace) -> act.Activity:
     out.later("name_category", lambda: _name_categories(trace))
     out.later("missing", lambda: _missing(placed, out))
     out.later("launches", lambda: launches(placed, out))
+    out.later("traits", lambda: {act.PYTHON_CALLS} if "aside" in trace.lanes else set())
     out.later("notes", lambda: [*notes(placed, out), *xplane_steps.notes(placed, out), *eager_notes(out)])
     return activity
 

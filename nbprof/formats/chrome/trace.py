@@ -61,6 +61,7 @@ def assemble(builder: Builder) -> Trace:
         epoch_ns=epoch,
         receipt=receipt,
         metadata=builder.metadata,
+        late_ps=shifts,
         flows=joined_flows(flows),
         counters=counter_table(
             [

@@ -112,6 +112,8 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         raise ReadError(why or "none of its files is a table or a timeline of Ascend's profilers.", path=files[0].label)
     trace = builder.trace() if builder.files else build.Builder(receipt).trace()
     trace.hosts = [one.name for one in found]
+    # Those of the timelines alone, which are fewer or in another order.
+    trace.late_ps = []
     trace.metadata["ascend"] = [{"path": one.name, "rank": one.rank, "devices": one.devices, "facts": one.facts} for one in found]
     _one_clock(trace, tables, timelines=bool(builder.files))
     _steps(found, trace, tables, receipt)

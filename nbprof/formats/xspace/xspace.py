@@ -399,7 +399,7 @@ class _Builder:
 
     def trace(self) -> Trace:
         """All files as one trace."""
-        epoch = self._one_clock()
+        epoch, late_ps = self._one_clock()
         self._lanes_by_plane()
         events = self._sorted()
         self.receipt.events = self.events
@@ -435,6 +435,7 @@ class _Builder:
             epoch_ns=epoch,
             receipt=self.receipt,
             metadata=self.metadata,
+            late_ps=late_ps,
             blobs=list(self.blobs.codes),
             aggregated=pd.DataFrame(self.aggregated, columns=["lane", "name", "occurrences", "duration"]),
         )
@@ -450,15 +451,16 @@ class _Builder:
         for part in self.parts:
             part.segments = [(place[lane], count, stamp) for lane, count, stamp in part.segments]
 
-    def _one_clock(self) -> int:
-        """Moves the files that have absolute times onto the earliest one's clock; returns its zero, ns."""
+    def _one_clock(self) -> tuple[int, list[int]]:
+        """Moves files with absolute times onto the earliest one's clock; returns its zero, ns, and how many ps later each begins."""
         epochs = [epoch if absolute >= EPOCH_NS else 0 for epoch, absolute in self.clocks]
         epoch = min((e for e in epochs if e), default=0)
+        lates = [max(one - epoch, 0) * 1000 for one in epochs]
         for part in self.parts:
-            late = epochs[part.file] - epoch
-            if late <= 0:
+            late = lates[part.file]
+            if not late:
                 continue
-            if late * 1000 >= MOST_PS:
+            if late >= MOST_PS:
                 self.receipt.warn(
                     f"The clock of {self.hosts[part.file]} is more than 53 days ahead; its times are counted from its own start."
                 )
@@ -466,19 +468,20 @@ class _Builder:
             at = 0
             for _, count, stamp in part.segments:
                 if stamp >= self.clocks[part.file][1]:
-                    part.start[at : at + count] += late * 1000
+                    part.start[at : at + count] += late
                 at += count
-        return self._from_first(epoch)
+        first = self._from_first(epoch)
+        return first[0], [(late if late < MOST_PS else 0) - first[1] for late in lates]
 
-    def _from_first(self, epoch: int) -> int:
-        """Where an event began before the clock did, times count from that event; returns the zero, ns."""
+    def _from_first(self, epoch: int) -> tuple[int, int]:
+        """Where an event began before the clock did, times count from that event; returns the zero, ns, and by how many ps it moved."""
         starts = [part.start for part in self.parts if len(part.start)]
         low = min((int(start.min()) for start in starts), default=0)
         if low >= 0 or max(int(start.max()) for start in starts) - low >= MOST_PS:
-            return epoch
+            return epoch, 0
         for start in starts:
             start -= low
-        return epoch + low // 1000 if epoch else 0
+        return (epoch + low // 1000 if epoch else 0), low
 
     def _sorted(self) -> Events:
         """The events in the order of a trace."""

@@ -21,7 +21,7 @@ for _cls in (ArgColumn, Flows, Note, Plane, Receipt, Table):
 FACTS = "trace"
 """The value without which nothing else is of use."""
 
-_SMALL = ("planes", "metadata", "counters", "aggregated")
+_SMALL = ("planes", "metadata", "late_ps", "counters", "aggregated")
 _LARGE = ("names", "display", "name_args", "blobs", "flows", "tables")
 _COLUMNS = ("lane", "name", "start", "duration")
 # Looking up this share of the texts one by one takes as long as making all of them.

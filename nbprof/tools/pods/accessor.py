@@ -128,6 +128,7 @@ class Pods(Framed):
         standard errors from 0, and at most 200 ppm, as no clock is further off. All-reduce, all-gather, reduce-scatter, all-to-all and
         barriers count, which nobody leaves before all are there; others if there are none of these. Where none were matched, offsets
         are the median distance of the begins of common steps, and the residual is one step more than 95 % of the deviations from it,
-        since hosts that wait for each other need not begin a step together.
+        since hosts that wait for each other need not begin a step together. Where the numbers that a host counts its steps by contradict
+        their times, the residual is as many steps more: clocks may be apart by them.
         """
         return self._profile.run.pod_frames.clocks.copy()

@@ -216,9 +216,14 @@ def test_a_web_server_is_no_profiler():
                     peer.recv(1000)
                     peer.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
 
-    threading.Thread(target=serve, daemon=True).start()
-    with listener, pytest.raises(CaptureError, match="does not speak gRPC"):
-        sample(f"localhost:{listener.getsockname()[1]}")
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    with listener:
+        with pytest.raises(CaptureError, match="does not speak gRPC"):
+            sample(f"localhost:{listener.getsockname()[1]}")
+        # Before it is closed: the thread would go on to accept what connects to the next socket with this number, in another test.
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
 
 
 def test_what_never_answers_is_given_up(short):

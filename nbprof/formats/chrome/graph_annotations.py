@@ -1,0 +1,117 @@
+"""PyTorch's annotations of what was captured into CUDA graphs, in files that lie beside a trace.
+
+`torch.cuda.graph_annotations.mark_kernels` (up to PyTorch 2.13 `torch.cuda._graph_annotations`) notes for each node of a graph that is
+captured within it a text, or a dict such as `{"name": ..., "module_fqn": ...}`. PyTorch keeps them by the number that a replay states as
+`graph node id`, and programs save them with `pickle.dump(dict(get_kernel_annotations()), file)` as `kernel_annotations_rank0_*.pkl`, the
+name that `torch.cuda._annotate_cuda_graph_trace` looks for. Read as plain data: no code in the pickle runs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nbprof.core.errors import NbprofError, ReadError
+from nbprof.core.files import LocalFile, RunFiles, SourceFile, printable
+from nbprof.core.packed import Unpacked
+from nbprof.formats.chrome import runs
+
+_FILE = re.compile(r"kernel_annotations_rank(\d{1,9})(?:_.*)?\.(?:pkl|pickle)\Z")
+_RANK = re.compile(rb'"distributedInfo"[^}]{0,4096}?"rank"\s*:\s*(\d{1,9})')
+_HEAD = 1 << 16
+_LARGEST = 256 << 20
+NAMES = ("annotation", "str", "name")
+"""The keys of an annotation's text in the versions of PyTorch: what it says of a node where that is no dict, of a text, and of a dict."""
+MODULES = ("module_fqn",)
+"""The key of the nn.Module, as TorchTitan writes it."""
+
+
+class Said(NamedTuple):
+    """What an annotation says of a node of a graph; empty texts for what it does not."""
+
+    name: str = ""
+    module: str = ""
+
+
+Annotations = Mapping[int, Mapping[int, Said]]
+"""By rank, and by node as a replay states it."""
+
+
+def beside(files: RunFiles) -> tuple[SourceFile, ...]:
+    """The files of annotations in the folders of a run of Chrome traces; of many ranks those of its traces, where these state theirs."""
+    if files.format != runs.NAME:
+        return ()
+    locals_ = [file.packed if isinstance(file, Unpacked) else file for file in files.files]
+    out: list[SourceFile] = []
+    for folder in sorted({file.path.parent for file in locals_ if isinstance(file, LocalFile)}):
+        try:
+            with os.scandir(folder) as entries:
+                out += [LocalFile(Path(folder) / name) for name in sorted(e.name for e in entries if _FILE.match(e.name) and e.is_file())]
+        except OSError:
+            continue
+    if len(out) > len(files.files):
+        # Read apart, each host would read the files of all.
+        ranks = {_rank(file) for file in files.files}
+        if None not in ranks:
+            out = [file for file in out if int(_FILE.sub(r"\1", file.name)) in ranks]
+    return tuple(out)
+
+
+def _rank(file: SourceFile) -> int | None:
+    """The rank that a trace states at its beginning."""
+    try:
+        found = _RANK.search(file.head(_HEAD))
+    except (NbprofError, OSError):
+        return None
+    return int(found[1]) if found else None
+
+
+def read(pieces: Sequence[SourceFile]) -> tuple[Annotations, list[str]]:
+    """The annotations in some files, and a sentence for each file that cannot be read.
+
+    Of a node that several files of one rank annotate, only that in which they agree is said.
+    """
+    out: dict[int, dict[int, Said]] = {}
+    bad = []
+    for piece in pieces:
+        rank = _FILE.match(piece.name)
+        try:
+            found = _nodes(piece)
+        except (ReadError, OSError):
+            bad.append(f"{printable(piece.name)} beside the trace cannot be read as PyTorch's annotations of graphs, and is left out.")
+            continue
+        mine = out.setdefault(int(rank[1]) if rank else 0, {})
+        for node, said in found.items():
+            known = mine.get(node, said)
+            mine[node] = Said(*(one if one == other else "" for one, other in zip(known, said, strict=True)))
+    return out, bad
+
+
+def _nodes(piece: SourceFile) -> dict[int, Said]:
+    # Late: most traces have none, and need no reader of pickles.
+    from nbprof.formats.torch_snapshot.plain_pickle import Cut, Dict, Unpickler
+
+    if (piece.size or 0) > _LARGEST:
+        raise ReadError("it is too large.")
+    with piece.open() as opened:
+        try:
+            top = Unpickler(opened.read).load()
+        except Cut:
+            raise ReadError("it is cut short.") from None
+    if type(top) is not Dict or not all(type(node) is int and isinstance(said, list) for node, said in top.items()):
+        raise ReadError("it is no dict of nodes.")
+    return {node: _said(notes) for node, notes in top.items()}
+
+
+def _said(notes: list[Any]) -> Said:
+    """What the notes of one node say together: of a key the last, as PyTorch's tool writes them into a trace."""
+    known: dict[Any, str] = {}
+    for note in notes:
+        if isinstance(note, dict):
+            known.update((key, str(value)) for key, value in note.items() if isinstance(value, str | int | float))
+        elif isinstance(note, str):
+            known["annotation"] = note
+    return Said(*(next((known[key] for key in keys if known.get(key)), "") for keys in (NAMES, MODULES)))

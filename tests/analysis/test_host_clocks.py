@@ -1,0 +1,96 @@
+"""Hosts whose clocks are seconds apart: what is said of the run is what is said where they agree."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from nbprof.analysis.ops.torch_runtime import runtime
+from nbprof.analysis.pods import clocks
+from nbprof.analysis.steps.pods import HostSteps, align, frame
+from nbprof.profiles.load import load
+from nbprof.tools import header
+from tests.support import pods
+
+RANKS = 3
+
+
+@pytest.fixture(scope="module", params=[("kineto", None), ("kineto", 1), ("xspace", None), ("xspace", 1)], ids=str)
+def both(request, tmp_path_factory):
+    """The same job by clocks that agree, and by clocks that are up to ten seconds apart."""
+    form, workers = request.param
+    out = []
+    for apart_s in (0.0, 5.0):
+        folder = tmp_path_factory.mktemp(form) / "job"
+        pods.write(folder, RANKS if form == "xspace" else 4, 8, "kernel", 3, form=form, apart_s=apart_s)
+        out.append(load(folder, executor=workers))
+    return out
+
+
+def test_the_recording_is_as_long_as_that_of_the_longest_host(both):
+    agree, apart = both
+    assert apart.pods.clocks["offset_ms"].abs().max() > 1000
+    if agree.hosts[0] == "rank 0":
+        # The clocks of the others count from when their machines began.
+        assert header.seconds(apart.run) == pytest.approx(header.seconds(agree.run), rel=1e-3)
+    alone = [apart.rank(number).run.recorded_s for number in range(len(apart.hosts))]
+    assert header.seconds(apart.run) == pytest.approx(max(alone), rel=1e-9)
+    of_each = [apart.rank(number).overview["environment"]["duration_s"] for number in range(len(apart.hosts))]
+    assert apart.overview["environment"]["duration_s"] == pytest.approx(max(of_each), rel=1e-9)
+
+
+def test_every_step_is_compared_with_the_same_step(both):
+    agree, apart = (p.pods.frame.sort_values(["step", "worker"]).reset_index(drop=True) for p in both)
+    assert agree["step"].tolist() == apart["step"].tolist()
+    assert agree["worker"].tolist() == apart["worker"].tolist()
+    assert np.allclose(agree["step_time_ms"], apart["step_time_ms"], atol=1e-4)
+
+
+def test_a_trace_of_several_hosts_says_by_which_clock_they_are_drawn(tmp_path):
+    pods.write(tmp_path / "job", 2, 4, None, 3, apart_s=5.0)
+    p = load(tmp_path / "job")
+    said = "Each host is drawn by its own clock; p.pods.clocks tells how far they are apart."
+    assert said in p.payload()["trace"]["notes"]
+    assert said in p.run.timeline.answer({"ask": "open"})["notes"]
+    assert said not in p.rank(0).payload()["trace"]["notes"]
+
+
+def test_work_of_warm_up_on_one_host_is_not_work_in_steps(tmp_path):
+    found = []
+    for apart_s in (0.0, 5.0):
+        pods.write(tmp_path / str(apart_s), 2, 8, None, 3, apart_s=apart_s)
+        run = load(tmp_path / str(apart_s)).run
+        late = run.steps.groupby("host")["start_ms"].rank() > 3
+        found.append(runtime(run.activity, run.steps.assign(counted=late)).loader_ms)
+    assert found[0] > 0
+    assert found[1] == pytest.approx(found[0], rel=1e-4)
+
+
+def steps(host: str, begin: float, first: int) -> pd.DataFrame:
+    rows = {"host": host, "group": np.arange(10), "step": first + np.arange(10), "start_ms": begin + 100.0 * np.arange(10)}
+    times = {"step_time_ms": 100.0, "name": "train", **{f"{category}_ms": 1.0 for category in _CATEGORIES}}
+    return pd.DataFrame({**rows, **times})
+
+
+_CATEGORIES = [
+    *("device_compute", "device_to_device", "device_collectives", "host_compute", "kernel_launch", "input", "output", "compile", "other"),
+]
+
+
+@pytest.mark.parametrize(("ahead_ms", "first"), [(0.0, 0), (30.0, 0), (300.0, 0), (-400.0, 0), (0.0, 3)])
+def test_the_residual_of_a_clock_told_by_steps_holds_whichever_of_time_and_number_is_right(ahead_ms, first):
+    """Clocks are `ahead_ms` apart and hosts count alike, or the second counts from `first`."""
+    both = pd.concat([steps("a", 0.0, 0), steps("b", ahead_ms, first)], ignore_index=True)
+    compared, _ = frame(both, pd.DataFrame())
+    found = clocks.clocks(["a", "b"], pd.DataFrame(), compared, both).set_index("host")
+    assert found.loc["b", "by"] == "steps"
+    assert abs(found.loc["b", "offset_ms"] - ahead_ms) <= found.loc["b", "residual_ms"]
+    assert found.loc["b", "residual_ms"] < 100 * (1 + abs(round(ahead_ms / 100)) + first) + 1
+
+
+def test_that_steps_are_matched_by_time_is_said_with_its_condition_unless_clocks_are_known():
+    hosts = [HostSteps(name, begin := np.arange(3) * 10.0, begin + 9, np.arange(first, first + 3)) for name, first in (("a", 5), ("b", 0))]
+    matched = "Steps are matched by time: step 0 of b is step 5 of a"
+    assert [note.text for note in align(hosts).notes] == [f"{matched}, if their clocks agree."]
+    assert [note.text for note in align(hosts, told=True).notes] == [f"{matched}."]
