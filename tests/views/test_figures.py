@@ -18,7 +18,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY
 from nbprof.tools import register
-from nbprof.tools.plot import hover_times
+from nbprof.tools.plot import hover_times, stacked_columns
 from tests.views import fake
 
 figures = SimpleNamespace(**{key: figure for tool in register.tools().values() for key, figure in tool.figures.items()})
@@ -142,3 +142,11 @@ def test_without_bokeh_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "bokeh", None)
     with pytest.raises(NbprofError, match="pip install"):
         figures.steps(fake.run())
+
+
+def test_a_part_that_is_unknown_in_some_bars_is_unknown_in_their_cards_and_does_not_end_the_stack():
+    data, said = stacked_columns({"input": np.array([1.0, np.nan]), "output": np.array([2.0, 3.0])})
+    assert said == {"input": "input_said", "output": "output"}
+    assert data["input"].tolist() == [1.0, 0.0]
+    assert np.isnan(data["input_said"]).tolist() == [False, True]
+    assert sorted(data) == ["input", "input_said", "output"]
