@@ -466,6 +466,8 @@ class Activity:
     environment : what the file says of where and when the program ran: `versions`, `start_time`, `duration_s`
     group_names : by (host, group)
     cut : (host, group) of steps of which the begin, or the end of the device work, was not recorded; they are shown, but not averaged
+    memory_added_up : names of memories whose totals nothing states: bytes in use are summed from the recorded events, so what was
+        allocated before the recording is missing
     memory_capacity : bytes that an allocator could have at most, by the memory's name, where the file states it
     xprof : whether XProf can read the file
     missing : why a view is empty, by view
@@ -524,6 +526,7 @@ class Activity:
     environment: dict[str, object]
     group_names: dict[tuple[int, int], str]
     cut: set[tuple[int, int]]
+    memory_added_up: set[str]
     memory_capacity: dict[str, int]
     ops: Names
     types: Names
@@ -645,6 +648,7 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "environment": dict,
     "group_names": dict,
     "cut": set,
+    "memory_added_up": set,
     "memory_capacity": dict,
     "ops": Names,
     "types": Names,

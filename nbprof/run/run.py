@@ -808,8 +808,10 @@ class Run(Frames):
         notes += self.device_time.notes
         notes += of_memory
         if cut:
-            what = "marked step has" if cut == 1 else "marked steps have"
-            notes.append(Note("info", f"{cut:,} {what} no compute, at the start or end of the recording: cut off by it, and not shown."))
+            # Cut off by it, or of a framework that was not recorded.
+            what, them = ("step", "it") if cut == 1 else ("steps", "them")
+            text = f"Not shown: {cut:,} marked {what} at the start or end of the recording, as no compute was recorded in {them}."
+            notes.append(Note("info", text))
         return notes
 
 

@@ -176,7 +176,7 @@ def test_a_prefetch_is_missing_where_none_ends_the_pipeline(chain, missing):
     names = ["::".join(["Iterator", *chain[: i + 1]]) for i in range(len(chain))]
     ids = [str(i) for i in range(len(chain))]
     nodes = pd.DataFrame({"host": "h", "pipeline": "Host:0", "iterator": chain, "long_name": names, "id": ids, "parent": [None, *ids[:-1]]})
-    nodes = nodes.assign(self_ms=50.0, total_ms=50.0, calls=10, bottleneck=[True] + [False] * (len(chain) - 1), note="")
+    nodes = nodes.assign(self_ms=50.0, total_ms=50.0, calls=10, bottleneck=[True] + [False] * (len(chain) - 1), note="", blocking=True)
     pipelines = pd.DataFrame(
         {"host": ["h"], "pipeline": ["Host:0"], "bottleneck": [chain[0]], "advice": ["x"], "fix": [""], "max_us": [9e3]}
     )
@@ -190,7 +190,7 @@ def test_arrays_given_to_fit_have_no_map_to_run_in_parallel():
     nodes = pd.DataFrame(
         {"host": "h", "pipeline": "Host:0", "iterator": chain, "long_name": names, "id": names, "parent": [None, *names[:-1]]}
     )
-    nodes = nodes.assign(self_ms=50.0, total_ms=50.0, calls=10, bottleneck=[False] * 6 + [True], note="1 thread")
+    nodes = nodes.assign(self_ms=50.0, total_ms=50.0, calls=10, bottleneck=[False] * 6 + [True], note="1 thread", blocking=True)
     pipelines = pd.DataFrame({"host": ["h"], "pipeline": ["Host:0"], "bottleneck": ["Map"], "advice": ["x"], "fix": [""], "max_us": [9e3]})
     told = found({"input": 50.0}, nodes=nodes, pipelines=pipelines)
     assert told.index.tolist() == ["input_outside_tf_data"]

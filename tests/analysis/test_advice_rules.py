@@ -96,7 +96,7 @@ def pipeline(*chain, own=50.0, input_ms=50.0, **more):
     nodes = pd.DataFrame(
         {"host": "h", "pipeline": "Host:0", "iterator": chain, "long_name": names, "id": names, "parent": [None, *names[:-1]]}
     )
-    nodes = nodes.assign(self_ms=own, total_ms=own, calls=10, bottleneck=[False] * (len(chain) - 1) + [True], note="")
+    nodes = nodes.assign(self_ms=own, total_ms=own, calls=10, bottleneck=[False] * (len(chain) - 1) + [True], note="", blocking=True)
     slowest = {
         "host": "h",
         "pipeline": "Host:0",
@@ -116,7 +116,7 @@ def epochs(*calls, turns=True, kind="ParallelMapV2", shapes="[64,64,3] []", type
         {
             "host": "h", "pipeline": "Host:0" if turns else f"Host:{n}", "iterator": name.rpartition("::")[2], "long_name": name,
             "id": str(10 * n + at if at == len(chain) - 1 or not turns else at), "parent": None if not at else chain[at - 1],
-            "self_ms": 50.0, "total_ms": 50.0, "calls": count, "bottleneck": n == 0 and at == len(chain) - 1, "note": "",
+            "self_ms": 50.0, "total_ms": 50.0, "calls": count, "bottleneck": n == 0 and at == len(chain) - 1, "note": "", "blocking": True,
         }
         for n, (chain, count) in enumerate(zip(chains, calls, strict=True))
         for at, name in enumerate(chain)
@@ -137,8 +137,9 @@ def mapped(*chain, own, ran=0.01, batch=None, input_ms=5.0):
     """Steps that wait for the last of these iterators, which took so many ms of 10 calls, and the ops of its function so many."""
     asked = pipeline("Root", *chain, own=own, input_ms=input_ms)
     nodes = asked["nodes"].assign(id=[str(at) for at in range(len(chain) + 1)])
-    # The iterators above took the rest of what the steps wait for.
+    # The iterators above took the rest of what the steps wait for, ahead of them.
     nodes.loc[~nodes["bottleneck"], ["self_ms", "total_ms"]] = 50.0
+    nodes["blocking"] = nodes["bottleneck"]
     last = {} if batch is None else {len(chain): {"batch_size": batch}}
     return {**asked, "nodes": nodes, "evidence": Evidence(iterators=last, iterator_functions={} if ran is None else {"Cast": ran})}
 

@@ -107,6 +107,46 @@ def test_advice_counts_the_pipelines_of_all_epochs(tmp_path):
     assert "prefetch_missing" not in advice.index, "MapAndBatch runs ahead by itself"
 
 
+def interleaved(kind):
+    """Steps of 10 ms that wait 8 ms for two branches of a map in turn, 3 ms each, and 1 ms for a batch; every two make the pipeline anew."""
+    host = PlaneWriter("/host:CPU")
+    main, pool = [], []
+    for i in range(8):
+        at, ident = i * 10 * MS, 100 * (i // 2)
+        main.append(host.event("train", at, 10 * MS, step_num=i, _r=1))
+        main.append(host.event("IteratorGetNext", at, 8 * MS))
+        main.append(host.event("dense/MatMul:MatMul", at + 8 * MS, 2 * MS))
+        above = f"Iterator::Root::Batch::{kind}"
+        pool.append(host.event("Iterator::Root", at, 8 * MS, id=ident + 1))
+        pool.append(host.event("Iterator::Root::Batch", at, 7 * MS, id=ident + 2, parent_id=ident + 1))
+        pool.append(host.event(above, at, 6 * MS, id=ident + 3, parent_id=ident + 2))
+        # A turn of the cycle makes new iterators, with the numbers of those before.
+        for branch in range(2):
+            own = ident + 4 + branch + 2 * (i % 2)
+            pool.append(host.event(f"{above}[{branch}]::Map", at + 3 * branch * MS, 3 * MS, id=own, parent_id=ident + 3))
+    host.line("python", main, line_id=1)
+    host.line("pool", pool, line_id=2)
+    return xspace(host)
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("Interleave", "**16** calls, on **1 thread**. The step"),
+        ("ParallelInterleaveV4", "**16** calls, on **1 thread** in each branch of the interleave. The step"),
+    ],
+)
+def test_branches_of_an_interleave_are_one_map(tmp_path, kind, says):
+    evidence = profile(tmp_path, interleaved(kind)).advice.set_index("rule").loc["map_serial", "evidence"]
+    assert "**Map** takes **48.0 ms** of the **64.0 ms** spent in the pipeline (**75%**)" in evidence
+    assert says in evidence
+
+
+def test_inputs_of_a_zip_are_two_maps(tmp_path):
+    evidence = profile(tmp_path, interleaved("Zip")).advice.set_index("rule").loc["map_serial", "evidence"]
+    assert "**Map** takes **24.0 ms** of the **64.0 ms** spent in the pipeline (**38%**), over **8** calls" in evidence
+
+
 def test_eleven_threads_are_not_one(tmp_path):
     p = profile(tmp_path, epochs(parallelism=11))
     assert "11 threads" in p.tf_data.nodes["note"].str.cat()
@@ -434,7 +474,7 @@ def test_host_ops_that_overlap_partly_are_told(tmp_path):
     assert "! 1 of 3 host ops partly overlap another op on their thread: that time counts for the later one." in str(p.receipt)
 
 
-def test_steps_that_the_recording_cut_off_are_told(tmp_path):
+def test_steps_without_recorded_compute_at_an_end_of_the_recording_are_told(tmp_path):
     host = PlaneWriter("/host:CPU")
     events = []
     for i in range(5):
@@ -445,7 +485,7 @@ def test_steps_that_the_recording_cut_off_are_told(tmp_path):
     host.line("python", events)
     p = profile(tmp_path, xspace(host))
     assert p.steps.frame["step"].tolist() == [1, 2, 3]
-    assert "- 2 marked steps have no compute, at the start or end of the recording: cut off by it, and not shown." in str(p.receipt)
+    assert "- Not shown: 2 marked steps at the start or end of the recording, as no compute was recorded in them." in str(p.receipt)
 
 
 @pytest.mark.parametrize(("allocators", "peak"), [(["CPU", "GPU_0_bfc"], 10), (["gpu_host_bfc"], None)])

@@ -192,6 +192,26 @@ def test_memory_of_the_cpu_holds_nothing_of_earlier_recordings(tmp_path):
     assert profile(tmp_path, k).memory.timeline["heap_bytes"].tolist() == [50, 150, 0]
 
 
+@pytest.mark.parametrize(
+    ("device", "card", "figure"),
+    [
+        (-1, "lower bound: earlier allocations are not included", "sum of recorded events; excludes memory allocated earlier"),
+        (0, "GPU 0", "at 0.0 ms"),
+    ],
+)
+def test_a_peak_without_what_was_allocated_before_the_recording_says_so(tmp_path, device, card, figure):
+    """On the CPU PyTorch's total is of what it saw allocated while it recorded; on a device it is the allocator's own."""
+    k = Kineto()
+    k.op("aten::mm", 1, 50)
+    for ts, size, total in ((10, 50, 7050), (20, 100, 7150), (30, -150, 7000)):
+        k.memory(ts, size, 64 * ts, total, device=device)
+    payload = profile(tmp_path, k).payload()
+    assert {f["key"]: f["note"] for f in payload["overview"]["figures"]}["peak_memory"] == card
+    figures = {f["key"]: f for f in payload["memory"]["ids"][0]["figures"]}
+    assert figures["peak"]["note"] == figure
+    assert ("peak_at" in figures) == (device < 0), "where the note is not the time of the peak, that is a figure of its own"
+
+
 def test_a_device_of_unknown_memory_beside_a_known_one(tmp_path):
     files = []
     for properties in ([], [H100]):

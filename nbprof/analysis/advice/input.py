@@ -148,20 +148,44 @@ def _main_pipeline(facts: Facts) -> tuple[pd.Series, pd.DataFrame] | None:
     if not len(nodes):
         # The host pipeline was not recorded, so nothing is known about it.
         return None
-    shape = nodes.groupby(["host", "pipeline"], sort=False)["long_name"].agg(tuple)
-    work = nodes.groupby(["host", "pipeline"], sort=False)["self_ms"].sum()
+    of = ["host", "pipeline"]
+    shape = nodes.assign(place=_place(nodes)).drop_duplicates([*of, "place"]).groupby(of, sort=False)["place"].agg(tuple)
+    work = nodes.groupby(of, sort=False)["self_ms"].sum()
     most = work.groupby(shape).sum().idxmax()
     alike = shape.index[[s == most for s in shape]]
     same = nodes[pd.MultiIndex.from_frame(nodes[["host", "pipeline"]]).isin(alike)]
     one = nodes[(nodes["host"] == alike[0][0]) & (nodes["pipeline"] == alike[0][1])].copy()
-    total = same.groupby("long_name")[["self_ms", "total_ms", "calls"]].sum()
-    for column in total.columns:
-        one[column] = one["long_name"].map(total[column])
+    one = _united(one, same)
     first = [facts.evidence.first_calls[pair] for pair in alike if pair in facts.evidence.first_calls]
     one["first_ms"], one["starts"] = sum(first), len(first)
     pipelines = facts.pipelines
     slowest = pipelines[pd.MultiIndex.from_frame(pipelines[["host", "pipeline"]]).isin(alike)].iloc[0]
     return slowest, one
+
+
+# Each of these makes an iterator of one function for each element that it takes, and numbers them; `Zip` and `DirectedInterleave` number
+# inputs that differ.
+_BRANCH = re.compile(r"(::(?!Directed)\w*(?:Interleave\w*|FlatMap|Repeat))\[\d+\]")
+_PARALLEL_BRANCH = re.compile(r"ParallelInterleave\w*\[\d+\]")
+
+
+def _place(nodes: pd.DataFrame) -> pd.Series:
+    """The long names of iterators, equal for the branches of an interleave."""
+    return nodes["long_name"].astype(str).str.replace(_BRANCH, r"\1", regex=True)
+
+
+def _united(one: pd.DataFrame, alike: pd.DataFrame) -> pd.DataFrame:
+    """The iterators of a pipeline with their times in `alike`, itself and others of its shape; the branches of an interleave are one.
+
+    The bottleneck is that of all of them together; of equal ones that of the pipeline itself.
+    """
+    sums = alike.groupby(_place(alike)).agg({"self_ms": "sum", "total_ms": "sum", "calls": "sum", "blocking": "any"})
+    # Of branches that one stands for them which the analysis of the pipeline names.
+    kept = one.assign(place=_place(one)).sort_values("bottleneck", ascending=False, kind="stable").drop_duplicates("place").sort_index()
+    for column in sums.columns:
+        kept[column] = kept["place"].map(sums[column])
+    worst = kept.sort_values(["blocking", "self_ms", "bottleneck"], ascending=False, kind="stable").index[0]
+    return kept.assign(bottleneck=kept.index == worst).drop(columns="place")
 
 
 def _bottleneck(facts: Facts) -> tuple[pd.Series, pd.DataFrame, pd.Series, bool] | None:
@@ -231,7 +255,9 @@ def _map_serial(facts: Facts, limit: Threshold) -> Found | None:
         return None
     _, nodes, slow, _ = found
     wait = facts.mean["input"]
-    text = f"{_takes(slow, nodes)}, on **1 thread**. The step waits **{wording.millis(wait)}** for it."
+    # Branches of a parallel interleave run at once.
+    each = " in each branch of the interleave" if _PARALLEL_BRANCH.search(str(slow["long_name"])) else ""
+    text = f"{_takes(slow, nodes)}, on **1 thread**{each}. The step waits **{wording.millis(wait)}** for it."
     return Found(text, limit.severity(facts.percent["input"]), wait)
 
 

@@ -16,8 +16,9 @@ from nbprof.core.trace import Int32s, Int64s, Note
 from nbprof.display import wording
 from nbprof.schema import frames
 
-INTERNAL = ["order", "address", "lifetime_peak_bytes", "capacity_bytes", "host", "group"]
-"""Columns of the timeline for internal use; `group` is the recorder's ident of the step, of which `numbered` gives the number."""
+INTERNAL = ["order", "address", "added_up", "lifetime_peak_bytes", "capacity_bytes", "host", "group"]
+"""Columns of the timeline for internal use; `added_up` where the bytes in use lack what was allocated before the recording, `group` is the
+recorder's ident of the step, of which `numbered` gives the number."""
 COLUMNS = [*frames.names("memory.timeline"), *INTERNAL]
 
 
@@ -39,6 +40,7 @@ def timeline(activity: Activity) -> pd.DataFrame:
     for column in (op, region, kind, shape):
         column[freed] = column[source[freed]]
     requested, allocated = (_sized(a[c], freed, source) for c in ("requested", "allocated"))
+    added_up = np.array([t in activity.memory_added_up for t in texts], np.bool_)[memory]
     capacity = np.array([activity.memory_capacity.get(t, -1) for t in texts], np.int64)[memory]
     return pd.DataFrame(
         {
@@ -58,6 +60,7 @@ def timeline(activity: Activity) -> pd.DataFrame:
             "in_use_bytes": _in_use(a["heap"], a["stack"]),
             "order": a["event"],
             "address": a["address"],
+            "added_up": added_up,
             "lifetime_peak_bytes": a["lifetime_peak"],
             "capacity_bytes": pd.arrays.IntegerArray(capacity, capacity < 0),
             "host": a["host"],
@@ -150,7 +153,7 @@ _OF_PEAK = [
     *("in_use_bytes", "stack_bytes", "heap_bytes", "free_bytes", "capacity_bytes", "lifetime_peak_bytes"),
     *("time_ms", "fragmentation", "group", "host"),
 ]
-SUMMARY = [*frames.names("memory.summary"), "peak_group", "peak_host", "addressed"]
+SUMMARY = [*frames.names("memory.summary"), "peak_group", "peak_host", "whole"]
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
@@ -158,12 +161,13 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
     The lifetime peak is the largest value that the allocator stated or that was seen (XProf takes the last one stated, which can be below
     the peak). What an allocator does not state is NA: PyTorch's have no stack, no peak of the time before the recording, and as capacity
-    that of their device.
+    that of their device. `whole` says whether the bytes in use have what was allocated before the recording.
     """
     out = []
     code, idents = pd.factorize(rows["memory_id"].to_numpy(object), sort=True)
     in_use_of, is_alloc = rows["in_use_bytes"].to_numpy(np.float64, na_value=-1), allocating(rows)
-    order, addressed = rows["order"].to_numpy(), rows["address"].notna().to_numpy(np.bool_)
+    order = rows["order"].to_numpy()
+    whole_use = rows["address"].notna().to_numpy(np.bool_) & ~rows["added_up"].to_numpy(np.bool_)
     # Column by column: a row of the timeline is a series of objects.
     taken = {name: rows[name].array for name in _OF_PEAK}
     for number, ident in enumerate(idents.tolist()):
@@ -171,7 +175,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
         used = in_use_of[at]
         allocs = int(is_alloc[at].sum())
         counts = {"memory_id": ident, "allocations": allocs, "deallocations": len(at) - allocs}
-        counts["addressed"] = bool(addressed[at].any())
+        counts["whole"] = bool(whole_use[at].any())
         lifetime = _whole(taken["lifetime_peak_bytes"][at].max())
         if used.max() < 0:
             out.append({**counts, "lifetime_peak_bytes": lifetime})
@@ -202,7 +206,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
         )
     frame = pd.DataFrame(out, columns=SUMMARY)
     for column in SUMMARY[1:]:
-        if column not in ("peak_time_ms", "peak_fragmentation", "addressed") and frame[column].isna().any():
+        if column not in ("peak_time_ms", "peak_fragmentation", "whole") and frame[column].isna().any():
             frame[column] = frame[column].astype("Int64")
     return frame.sort_values("peak_bytes", ascending=False, kind="stable", ignore_index=True)
 

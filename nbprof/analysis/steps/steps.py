@@ -178,7 +178,7 @@ def _named(activity: Activity, steps: pd.DataFrame, host: int) -> pd.DataFrame:
 
 
 def edges(activity: Activity, steps: pd.DataFrame) -> int:
-    """The number of marked steps at the start or end of a recording excluded from the frame because their compute was cut off."""
+    """The number of marked steps at the start or end of a recording excluded from the frame, as no compute was recorded in them."""
     marked = sum(len(step_times(activity, host)) for host in range(len(activity.hosts)))
     return marked - len(steps)
 

@@ -139,7 +139,7 @@ class Torch:
         out.later(("torch_ops", "torch_stacks", "torch_modules"), self._torch_ops)
         out.later(("cost_parts", "cost_runs"), lambda: kineto_costs.Costs(links, self.work).tables(out.has_device))
         out.later("torch_calls", lambda: self.origins.forest.calls())
-        out.later("allocations", lambda: kineto_memory.allocations(links, self.steps, out))
+        out.later(("allocations", "memory_added_up"), lambda: kineto_memory.allocations(links, self.steps, out))
         out.later("memory_capacity", lambda: kineto_memory.capacities(out.devices, self.trace.hosts))
         out.later("name_category", self._name_categories)
         out.later("missing", self.missing)

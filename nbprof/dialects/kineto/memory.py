@@ -17,8 +17,8 @@ from nbprof.dialects.kineto.steps import Steps
 _DEVICE_TYPES = {0: "CPU", 1: "GPU", 2: "MKLDNN", 6: "GPU", 7: "FPGA", 9: "XLA", 10: "Vulkan", 12: "XPU", 13: "MPS", 15: "HPU", 19: "MTIA"}
 
 
-def allocations(links: Links, steps: Steps, out: act.Activity) -> pd.DataFrame:
-    """The `allocations` table, in time order.
+def allocations(links: Links, steps: Steps, out: act.Activity) -> tuple[pd.DataFrame, set[str]]:
+    """The `allocations` table, in time order, and the names of memories of which no event states the total.
 
     `heap` is what the allocator states as allocated after the event, `free` what it holds beyond that: an upper bound of what
     fragmentation costs. Files of PyTorch before 1.11 state no totals, and those of the CPU hold what was recorded before and freed
@@ -42,11 +42,13 @@ def allocations(links: Links, steps: Steps, out: act.Activity) -> pd.DataFrame:
     for one in pd.unique(code).tolist():
         op_names[one] = out.ops.code(str(trace.names[one]) if one >= 0 else "")
     # PyTorch counts on the CPU only while it records, so its total grows with each recording of a process.
-    heap = added_up(memory, size, np.where(kind == 0, -1, total))
+    total_of_all = np.where(kind == 0, -1, total)
+    heap = added_up(memory, size, total_of_all)
+    summed = {str(out.texts.values[one]) for one in np.setdiff1d(memory, memory[total_of_all >= 0]).tolist()}
     free = or_na(reserved - total, (reserved <= 0) | (total < 0) | (reserved < total))
     # torch_npu and others write an address that is no number, or beyond int64; equal addresses still mean the same block.
     known = or_na(address, address == -1)
-    return allocation_table(
+    table = allocation_table(
         out,
         event=rows,
         host=host,
@@ -60,6 +62,7 @@ def allocations(links: Links, steps: Steps, out: act.Activity) -> pd.DataFrame:
         group=steps.group_at(host, events.start[rows]),
         op=op_names[code],
     )
+    return table, summed
 
 
 def without_totals(links: Links) -> bool:

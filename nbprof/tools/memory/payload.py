@@ -169,7 +169,7 @@ def _figures(row: dict[Any, Any], full: pd.DataFrame, step: int | None) -> list[
     part, worst = wording.real(row.get("peak_fragmentation")), floats(full["fragmentation"]) if len(full) else np.zeros(0)
     worst_text = "" if not len(worst) or np.isnan(worst).all() else f"max {wording.percent(100 * np.nanmax(worst), 2)}"
     if lifetime is None:
-        return _torch_figures(row, when, counted(full))
+        return _torch_figures(row, when)
     return [
         bytes_figure("lifetime_peak", "Peak, whole run", lifetime, of_capacity),
         bytes_figure("peak", "Peak, in this capture", row.get("peak_bytes"), when),
@@ -180,21 +180,16 @@ def _figures(row: dict[Any, Any], full: pd.DataFrame, step: int | None) -> list[
     ]
 
 
-def counted(timeline: pd.DataFrame) -> bool:
-    """Whether the allocator stated no totals, so that its use is added up and lacks what was there before the recording."""
-    return len(timeline) > 0 and bool(timeline["address"].isna().all())
-
-
-def _torch_figures(row: dict[Any, Any], when: str, added_up: bool) -> list[dict[str, Any]]:
+def _torch_figures(row: dict[Any, Any], when: str) -> list[dict[str, Any]]:
     """The figures of PyTorch's allocators, which state no stack, no fragmentation and nothing of the time before the recording."""
     capacity, peak, free = (wording.real(row.get(key)) for key in ("capacity_bytes", "peak_bytes", "peak_free_bytes"))
     part = f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})" if capacity and peak is not None else when
+    if not row["whole"]:
+        part = "sum of recorded events; excludes memory allocated earlier"
     held = [] if free is None or peak is None else [bytes_figure("reserved", "Reserved", peak + free, "from the device, at the peak")]
     loose = [] if free is None else [bytes_figure("peak_free", "Reserved, not allocated", free, "upper bound of fragmentation")]
     count = figure("allocations", "Allocations", row.get("allocations"), "", 0, f"{wording.number(row.get('deallocations'))} freed")
     at = figure("peak_at", "Peak at", row.get("peak_time_ms"), "ms", 1, when.partition(", ")[2]) if part != when else None
-    if added_up:
-        part = "sum of recorded events; excludes memory allocated earlier"
     return [bytes_figure("peak", "Peak, in this capture", peak, part), *([at] if at else []), *held, *loose, count]
 
 

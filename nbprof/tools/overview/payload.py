@@ -276,7 +276,7 @@ def _memory(run: Run) -> dict[str, Any]:
         # Host allocators state no limit, or one so large that a part of it says nothing.
         if capacity and peak <= capacity < 2**44:
             note = f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})"
-        if not largest["addressed"]:
+        if not largest["whole"]:
             note = "lower bound: earlier allocations are not included"
     return bytes_figure("peak_memory", "Peak memory", peak, note)
 
