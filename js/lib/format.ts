@@ -10,6 +10,8 @@ export const MISSING = "–";
 
 /** From here on a person says seconds. */
 const LONGEST_MS = 10_000;
+/** Below it a time has no digit in ms that says anything: it is told in µs. */
+const LEAST_MS = 0.01;
 
 const formats = new Map<number, Intl.NumberFormat>();
 
@@ -59,6 +61,8 @@ export function timeUnit(value: Maybe): { unit: "ms" | "s"; size: number } {
 /** With its unit: "6.20 ms", from 10 s on "12.35 s". In a column whose head states the unit use `num(v, 2)`. */
 export function ms(value: Maybe, digits = 2): string {
   if (!known(value)) return MISSING;
+  const us = 1000 * value;
+  if (value !== 0 && Math.abs(value) < LEAST_MS) return `${num(us, 1)} µs`;
   const { unit, size } = timeUnit(value);
   return `${num(value / size, size > 1 ? 2 : digits)} ${unit}`;
 }

@@ -36,6 +36,7 @@ describe("numbers", () => {
     expect([ms(6.2), us(306.61), percent(61), count(1344)]).toEqual(["6.20 ms", "306.6 µs", "61.0%", "1,344"]);
     expect([us(999.9), us(47_618.2), us(-47_618_200)]).toEqual(["999.9 µs", "47.62 ms", "−47.62 s"]);
     expect([ms(9999.94, 1), ms(10_000, 0), ms(81_492.6)]).toEqual(["9,999.9 ms", "10.00 s", "81.49 s"]);
+    expect([ms(0), ms(0.01), ms(0.0031), ms(-0.0031)]).toEqual(["0.00 ms", "0.01 ms", "3.1 µs", "−3.1 µs"]);
     expect([ms(null), us(Number.NaN), percent(undefined)]).toEqual(["–", "–", "–"]);
     expect([signed(0.38, 2), signed(-0.38, 2), signed(0, 2)]).toEqual(["+0.38", "−0.38", "0.00"]);
   });

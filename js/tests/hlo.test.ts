@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { CATEGORIES } from "../lib/payload.js";
 import type { Hlo } from "../lib/payload-hlo.js";
 import { NO_HLO } from "../lib/payload-hlo.js";
 import { type Box, besides, slanted, textBox } from "../views/hlo/labels.js";
@@ -7,6 +8,7 @@ import {
   choices,
   decades,
   details,
+  hueNames,
   intensityText,
   level,
   missing,
@@ -28,6 +30,11 @@ describe("points of the roofline", () => {
     expect(found.map((point) => point.row)).toEqual([0, 1, 2, 4]);
     const [first, second] = found as [(typeof found)[0], (typeof found)[0]];
     expect((second.radius / first.radius) ** 2).toBeCloseTo(300 / 400);
+  });
+
+  it("give the legend its categories: none of an op that has no point", () => {
+    expect(new Set(points(hlo).map(({ hue }) => hue))).toEqual(new Set([0]));
+    expect(hueNames(points(hlo))).toEqual(CATEGORIES.slice(0, 1));
   });
 
   it("without bytes have no end of intensity", () => {

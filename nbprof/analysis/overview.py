@@ -352,7 +352,7 @@ def _verdict(
     if len(warmup):
         # The n-th of each host: they ran side by side.
         times = warmup.groupby(warmup.groupby("host").cumcount())["step_time_ms"].mean()
-        first = ", ".join(f"{t:,.0f} ms" for t in times)
+        first = ", ".join(wording.millis(t, 0 if t >= 10 else 2) for t in times)
         evidence.append((True, f"First {'step' if len(times) == 1 else f'{len(times)} steps'} ({first}) left out: compilation, warm-up"))
     others = steps.loc[steps["kind"] != used["kind"].iloc[0], "kind"].value_counts()
     if len(others):

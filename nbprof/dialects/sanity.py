@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.core.trace import Note, Trace
+from nbprof.display import wording
 
 # From this share of launches on, missing kernels change what the figures say.
 _SERIOUS = 0.01
@@ -39,13 +40,15 @@ def overlaps(trace: Trace, kinds: tuple[str, ...], what: str) -> list[Note]:
     if not len(over):
         return []
     lanes = len(np.unique(lane[over]))
-    longest = int((end[over - 1] - start[over]).max())
+    us = int((end[over - 1] - start[over]).max()) / 1e6
+    # Some overlaps are of a nanosecond.
+    longest = wording.micros(us) if us >= 1e3 else f"{us:.3f} µs"
     if len(over) == 1:
-        text = f"1 {what} starts before the previous one has ended (by {longest / 1e6:,.3f} µs); it is kept as recorded."
+        text = f"1 {what} starts before the previous one has ended (by {longest}); it is kept as recorded."
     else:
         text = (
             f"{len(over):,} {what}s on {lanes:,} {'lane' if lanes == 1 else 'lanes'} start before the previous one has ended "
-            f"(by at most {longest / 1e6:,.3f} µs); they are kept as recorded."
+            f"(by at most {longest}); they are kept as recorded."
         )
     return [Note("warning" if len(over) > _SERIOUS * len(rows) else "info", text)]
 

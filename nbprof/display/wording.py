@@ -11,6 +11,8 @@ import pandas as pd
 
 MISSING = "–"
 _KIB = 1024.0
+LEAST_MS = 0.01
+"""Below it a time has no digit in ms that says anything: it is told in µs."""
 UNSEEN = (
     "\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff"
 )
@@ -76,8 +78,22 @@ def millis(ms: Any, digits: int = 2) -> str:
     ms = real(ms)
     if ms is None:
         return MISSING
+    if 0 < abs(ms) < LEAST_MS:
+        return micros(1e3 * ms)
     unit, size = time_unit(ms)
     return f"{number(ms / size, 2 if size > 1 else digits)} {unit}"
+
+
+def rise(text: str, value: Any) -> str:
+    """The text of a number, with a plus if it is a rise of which something is left in its digits: `+6.20 ms`, `−12.35 s`."""
+    return f"+{text}" if (real(value) or 0.0) > 0 and any(c in "123456789" for c in text) else text
+
+
+def millis_two(first: Any, second: Any, between: str, digits: int = 2) -> str:
+    """`6.20 to 8.40 ms`, `800.00 ms to 12.35 s`: two times, with one unit where both have the same."""
+    a, b = millis(first, digits), millis(second, digits)
+    number_a, _, unit_a = a.rpartition(" ")
+    return f"{number_a if number_a and unit_a == b.rpartition(' ')[2] else a}{between}{b}"
 
 
 def time_unit(ms: float | None) -> tuple[str, float]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from nbprof.analysis.compare import repeats as compare_repeats
 from nbprof.capture.block import profile as block
 from nbprof.core.errors import NbprofError
+from nbprof.display import wording
 from nbprof.display.wording import plural
 from nbprof.gate import policy
 from nbprof.gate.baseline import Baseline, another, machine_of
@@ -407,7 +408,7 @@ class Expectation:
 
     def _told(self, found: compare_repeats.Slowdown, allowed: float, runs: str, unknown: str) -> Outcome:
         step = "step time" if found.of == "mean" else "typical step time"
-        values = f"{step}: {found.after:.4g} ms, {found.before:.4g} ms in the baseline"
+        values = f"{step}: {wording.millis(found.after)}, {wording.millis(found.before)} in the baseline"
         change = f"{100 * found.change:+.1f} ± {100 * found.margin:.1f} % (99 %; {runs} in the baseline)".replace("-", "−")
         outcome = {compare_repeats.SLOWER: FAIL, compare_repeats.FINE: PASS}.get(found.kind, UNKNOWN)
         text = f"{values}: {change}"
@@ -423,7 +424,7 @@ class Expectation:
             return Outcome(
                 name, UNKNOWN, f"{title}: not in the baseline that was written: {reason or 'it is not known'}", value, unknown=unknown
             )
-        text = KINDS[name].text(value) if name in KINDS else f"{value:.4g} ms"
+        text = KINDS[name].text(value) if name in KINDS else wording.millis(value)
         return Outcome(name, PASS, f"{title}: {text}, written to {self._path}", value, unknown=unknown)
 
     def _changed(self, what: str, of: str) -> tuple[str, ...]:

@@ -149,10 +149,11 @@ def _answer(profile: Profile) -> Iterator[Claim]:
     summary = profile.steps.summary
     rows = summary[summary["mean_ms"].gt(0)].to_dict("records")
     for row in rows[:1]:
-        mean, sd, lowest, highest = (_shown("steps.summary", key, row) for key in ("mean_ms", "sd_ms", "min_ms", "max_ms"))
-        text = f"Step time {mean} ms" + ("" if sd == "NA" else f", sd {sd} ms, range {lowest}–{highest} ms")
+        mean, sd = wording.millis(row["mean_ms"]), wording.real(row["sd_ms"])
+        spread = f", sd {wording.millis(sd)}, range {wording.millis_two(row['min_ms'], row['max_ms'], '–')}"
+        text = f"Step time {mean}" + ("" if sd is None else spread)
         shares = [
-            f"{row['category'].replace('_', ' ')} {_shown('steps.summary', 'mean_ms', row)} ms ({_shown('steps.summary', 'percent', row)})"
+            f"{row['category'].replace('_', ' ')} {wording.millis(row['mean_ms'])} ({_shown('steps.summary', 'percent', row)})"
             for row in sorted(rows[1:], key=lambda row: -row["mean_ms"])
         ]
         yield Claim("Verdict", f"{text}: {', '.join(shares)}", ("p.steps.summary",))
@@ -254,20 +255,23 @@ def _comparison(comparison: Comparison) -> Iterator[Claim]:
             yield Claim("What else differs, or is unknown", _quoted(each["text"]), (f"c.evidence.iloc[{at}]",))
     for at, each in enumerate(comparison.figures.to_dict("records")):
         values = [_shown("comparison.figures", key, each) for key in ("before", "after", "change_percent")]
+        of = f"{values[0]} → {values[1]} {each['unit']}"
+        if each["unit"] == "ms":
+            of = wording.millis_two(each["before"], each["after"], " → ")
         yield Claim(
             "Figures (before → after)",
-            f"{each['figure']}: {values[0]} → {values[1]} {each['unit']} ({values[2]})",
+            f"{each['figure']}: {of} ({values[2]})",
             (f"c.figures.iloc[{at}]",),
         )
     for at, each in enumerate(comparison.findings.to_dict("records")):
-        values = [_shown("comparison.findings", key, each) for key in ("before_ms", "after_ms")]
-        text = f"{_quoted(each['title'])} [{code(each['rule'])}]: {each['state']}; predicted gain {values[0]} → {values[1]} ms per step"
+        gain = wording.millis_two(each["before_ms"], each["after_ms"], " → ")
+        text = f"{_quoted(each['title'])} [{code(each['rule'])}]: {each['state']}; predicted gain {gain} per step"
         yield Claim("Findings (before → after)", text, (f"c.findings.iloc[{at}]",))
     for name, key in (("kernels", "kernel"), ("ops", "op")):
         frame = getattr(comparison, name).head(5)
         for at, each in enumerate(frame.to_dict("records")):
-            values = [_shown(f"comparison.{name}", figure, each) for figure in ("before_us", "after_us", "change_us")]
-            text = f"{code(each[key])}: {values[0]} → {values[1]} µs ({values[2]}), {each['state']}"
+            was, now, change = (wording.micros(each[figure]) for figure in ("before_us", "after_us", "change_us"))
+            text = f"{code(each[key])}: {was} → {now} ({wording.rise(change, each['change_us'])}), {each['state']}"
             yield Claim(f"{name.capitalize()} that changed most", text, (f"c.{name}.iloc[{at}]",))
 
 

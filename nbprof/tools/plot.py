@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nbprof.core.errors import NbprofError
+from nbprof.display.wording import LEAST_MS
 
 if TYPE_CHECKING:
     from bokeh.model import Model
@@ -47,16 +48,48 @@ def legend_beside(plot: Any) -> None:
         plot.legend[0].border_line_color = None
 
 
+_TIME = """
+if (!Number.isFinite(value)) return "–";
+const size = Math.abs(value * scale);
+const [unit, factor, places] =
+    size >= 1e4 ? ["s", 1e-3, 2] : size > 0 && size < least ? ["µs", 1e3, 1] : ["ms", 1, digits];
+const text = (size * factor).toLocaleString("en-US", {minimumFractionDigits: places, maximumFractionDigits: places});
+return `${value < 0 && /[1-9]/.test(text) ? "−" : ""}${text} ${unit}`;
+"""
+"""A body in JavaScript: `wording.millis` of `value * scale`, with `digits`, below `least` in µs."""
+
+
+def hover_times(models: Any, *columns: str, unit: str = "ms", digits: int = 2) -> dict[str, Any]:
+    """For `HoverTool.formatters`: times in ms, or µs where `unit` is "us", as `wording.millis` says them; for `@column{custom}`."""
+    micros = unit == "us"
+    args = {"scale": 1e-3 if micros else 1.0, "digits": digits, "least": 1.0 if micros else LEAST_MS}
+    # A model that cards share is sent once.
+    said = models.CustomJSHover(args=args, code=_TIME)
+    return {f"@{column}": said for column in columns}
+
+
+def stacked_columns(parts: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The columns of a stack of bars, of float arrays by name, and by name the column for its hover card.
+
+    NaN would end the stack, so that bars have none of it; the card says "–" of what is not known.
+    """
+    data = {name: np.nan_to_num(values) for name, values in parts.items()}
+    said = {name: f"{name}_said" if np.isnan(values).any() else name for name, values in parts.items()}
+    return data | {column: parts[name] for name, column in said.items() if column != name}, said
+
+
 def stacked_rows(
     plot: Any, models: Any, categories: Sequence[Category], data: dict[str, Any], what: str, height: float, digits: int
 ) -> None:
-    """Bars of step-time categories, one row for each name in `data[what.lower()]`, with `data["total"]` in the hover card; ms."""
-    parts, source = [c.key for c in categories], models.ColumnDataSource(data)
+    """Bars of step-time categories, one row for each name in `data[what.lower()]`, with `data["total"]` in the card; ms, NaN unknown."""
+    parts = [c.key for c in categories]
+    columns, said = stacked_columns({key: np.asarray(data[key], np.float64) for key in parts})
+    source = models.ColumnDataSource(data | columns)
     colours, labels = [c.colour for c in categories], [c.label for c in categories]
     plot.hbar_stack(parts, y=what.lower(), height=height, color=colours, source=source, legend_label=labels)
-    places = "0" * digits
-    tips = [(label, f"@{key}{{0.{places}}} ms") for label, key in [("Step time", "total"), *zip(labels, parts, strict=True)]]
-    plot.add_tools(models.HoverTool(tooltips=[(what, f"@{what.lower()}"), *tips]))
+    tips = [(label, f"@{key}{{custom}}") for label, key in [("Step time", "total"), *zip(labels, said.values(), strict=True)]]
+    formatters = hover_times(models, "total", *said.values(), digits=digits)
+    plot.add_tools(models.HoverTool(tooltips=[(what, f"@{what.lower()}"), *tips], formatters=formatters))
     style(plot, "ms", None)
     plot.x_range.start = 0
     plot.ygrid.visible = False

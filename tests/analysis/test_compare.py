@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -62,6 +63,12 @@ def test_a_real_change_is_told_as_a_factor():
     assert found.evidence[0][0] is True
     assert "(95%), 21 steps each" in found.evidence[0][1]
     assert judged(noisy(3.2), noisy(6.2, seed=1)).headline.split(":")[0].endswith("× slower")
+
+
+def test_long_steps_are_told_in_seconds():
+    found = judged(noisy(47_618.2, sd=100), noisy(9_000, sd=100))
+    assert re.search(r"a step takes [\d,.]+ ms instead of 47\.\d\d s$", found.headline)
+    assert re.search(r"^Difference −38\.\d\d s ± [\d.]+ ms \(95%\)", found.evidence[0][1])
 
 
 def test_a_small_real_change_is_told_in_percent():

@@ -55,7 +55,7 @@ def leaves(value):
         yield value
 
 
-def found(figure, values):
+def found(figure, values, scales=(1, 100)):
     under, figure = figure.startswith("< "), figure.removeprefix("< ")
     digits = len(figure.partition(".")[2])
     for value in values:
@@ -63,7 +63,7 @@ def found(figure, values):
             if figure.lstrip("−") in wording.plain(value):
                 return True
         elif (number := wording.real(value)) is not None:
-            forms = {wording.number(sign * scale * number, digits) for sign in (1, -1) for scale in (1, 100)}
+            forms = {wording.number(sign * scale * number, digits) for sign in (1, -1) for scale in scales}
             if figure in forms or figure == wording.size(number).split()[0] or (under and 0 < number < float(figure)):
                 return True
     return False
@@ -72,8 +72,12 @@ def found(figure, values):
 def check(text, **names):
     for said, calls in lines(text):
         values = [leaf for call in calls for leaf in leaves(eval(call, {}, names))]
-        for figure in re.findall(r"(?<![\w.])(?:< )?−?\d[\d,]*(?:\.\d+)?", re.sub(r"`[^`]*`", "", said)):
-            assert found(figure.rstrip(","), values), (figure, said, calls)
+        plain = re.sub(r"`[^`]*`", "", said)
+        for match in re.finditer(r"(?<![\w.])(?:< )?−?\d[\d,]*(?:\.\d+)?", plain):
+            figure = match[0].rstrip(",")
+            # A time is told in the unit in which a person says it.
+            timed = re.match(r"(?:(?:–| → )[\d,.]+)? (?:µs|ms|s)\b", plain[match.end() :])
+            assert found(figure, values, (1, 100, 1e-3, 1e3) if timed else (1, 100)), (figure, said, calls)
 
 
 @pytest.mark.parametrize("path", _profiles(), ids=lambda path: f"{path.parent.name}-{path.name}")

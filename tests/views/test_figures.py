@@ -1,18 +1,24 @@
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
 import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from bokeh import models
 from bokeh.embed import file_html
 from bokeh.models import AnnularWedge, HoverTool, LinearAxis
 from bokeh.resources import INLINE
 
 from nbprof.core.errors import NbprofError
+from nbprof.display import wording
 from nbprof.display.categories import BY_KEY
 from nbprof.tools import register
+from nbprof.tools.plot import hover_times, stacked_columns
 from tests.views import fake
 
 figures = SimpleNamespace(**{key: figure for tool in register.tools().values() for key, figure in tool.figures.items()})
@@ -30,8 +36,25 @@ def test_steps_are_stacked_in_order_and_colour_and_add_up_to_the_step():
     data = bars[0].data_source.data
     assert sum(data[bar.name] for bar in bars) == pytest.approx(data["total"])
     assert plot.y_range.start == 0
-    tips = dict(plot.select_one(HoverTool).tooltips)
-    assert tips["Input"] == "@input{0.00} ms"
+    card = plot.select_one(HoverTool)
+    assert dict(card.tooltips)["Input"] == "@input{custom}"
+    assert set(card.formatters) == {"@total", *(f"@{bar.name}" for bar in bars)}
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node runs what Bokeh runs in the browser")
+@pytest.mark.parametrize("digits", [2, 3])
+def test_hover_cards_say_times_as_everything_else_does(digits: int) -> None:
+    said = hover_times(models, "total", digits=digits)["@total"]
+    micros = hover_times(models, "total", unit="us")["@total"]
+    ms = [0, 0.0031, 0.04, 0.31, 47.6182, 9_999.9, 47_618.2, -2e4]
+    us = [0.4, 25, 999.9, 1000, 47_618.2, 2e7]
+    program = "".join(
+        f"{{const said = new Function({', '.join(json.dumps(name) for name in [*one.args, 'value'])}, {json.dumps(one.code)});"
+        f"for (const value of [{', '.join(map(str, values))}]) console.log(said(...{json.dumps(list(one.args.values()))}, value))}}"
+        for one, values in ((said, ms), (micros, [*us, "NaN"]))
+    )
+    shown = subprocess.run(["node", "-e", program], capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    assert shown == [*(wording.millis(one, digits) for one in ms), *(wording.micros(one) for one in us), "–"]
 
 
 def wedges(grid):
@@ -119,3 +142,11 @@ def test_without_bokeh_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "bokeh", None)
     with pytest.raises(NbprofError, match="pip install"):
         figures.steps(fake.run())
+
+
+def test_a_part_that_is_unknown_in_some_bars_is_unknown_in_their_cards_and_does_not_end_the_stack():
+    data, said = stacked_columns({"input": np.array([1.0, np.nan]), "output": np.array([2.0, 3.0])})
+    assert said == {"input": "input_said", "output": "output"}
+    assert data["input"].tolist() == [1.0, 0.0]
+    assert np.isnan(data["input_said"]).tolist() == [False, True]
+    assert sorted(data) == ["input", "input_said", "output"]

@@ -236,7 +236,7 @@ def test_the_figure_stacks_the_workers_of_the_widest_step():
     assert list(plot.y_range.factors) == ["host-3", "host-2", "host-1", "host-0"]
     data = plot.renderers[0].data_source.data
     assert sum(data[bar.name] for bar in plot.renderers) == pytest.approx(data["total"])
-    assert dict(plot.select_one(HoverTool).tooltips)["Input"] == "@input{0.00} ms"
+    assert dict(plot.select_one(HoverTool).tooltips)["Input"] == "@input{custom}"
     assert figures.pods(run(frame()), 105).title.text == "Step 105"
     with pytest.raises(NbprofError, match="no step 7"):
         figures.pods(run(frame()), 7)

@@ -26,6 +26,21 @@ def test_microseconds_are_in_the_unit_that_suits_them() -> None:
     assert [wording.millis(ms, 1) for ms in (0.31, 9999.94, 10_000, None)] == ["0.3 ms", "9,999.9 ms", "10.00 s", "–"]
 
 
+def test_a_time_too_short_for_ms_is_told_in_microseconds() -> None:
+    assert [wording.millis(ms) for ms in (0, 0.0031, -0.0031, 0.01)] == ["0.00 ms", "3.1 µs", "−3.1 µs", "0.01 ms"]
+
+
+def test_two_times_have_one_unit_where_it_is_the_same() -> None:
+    pairs = [(4.0, 5.5), (800, 12_350), (0.002, 0.5), (None, 2)]
+    assert [wording.millis_two(a, b, " to ") for a, b in pairs] == [
+        *("4.00 to 5.50 ms", "800.00 ms to 12.35 s", "2.0 µs to 0.50 ms", "– to 2.00 ms"),
+    ]
+
+
+def test_a_rise_has_a_plus_where_something_is_left_of_it() -> None:
+    assert [wording.rise(wording.millis(ms), ms) for ms in (6.2, -12_350, 0, None)] == ["+6.20 ms", "−12.35 s", "0.00 ms", "–"]
+
+
 def test_how_often_something_happens() -> None:
     assert [wording.times(count) for count in (0.97, 3, 1234)] == ["once", "3 times", "1,234 times"]
 

@@ -45,6 +45,11 @@ export function points(hlo: Hlo): Point[] {
   return found.sort((a, b) => b.radius - a.radius || a.row - b.row);
 }
 
+/** The categories whose colours points have, in their order. */
+export function hueNames(found: readonly Point[]): (typeof CATEGORIES)[number][] {
+  return CATEGORIES.filter((_, i) => found.some(({ hue }) => hue === i));
+}
+
 const COSTS = new Set([
   "gflops_per_second",
   "gmemory_bytes_per_second",

@@ -1,6 +1,6 @@
 /** HLO & roofline: ops of compiled programs, how near each comes to what the device can do, and all that is known of them. */
 
-import { numberAt, textAt } from "../../lib/codec.js";
+import { textAt } from "../../lib/codec.js";
 import { clear, h } from "../../lib/dom.js";
 import { count, MISSING, ms } from "../../lib/format.js";
 import {
@@ -15,14 +15,13 @@ import {
   snippet,
   toggle,
 } from "../../lib/parts.js";
-import { CATEGORIES } from "../../lib/payload.js";
 import type { Hlo } from "../../lib/payload-hlo.js";
 import { allRows, filterRows, type Sort } from "../../lib/rows.js";
 import { type ColumnSpec, type TableHandle, table } from "../../lib/table.js";
 import type { Hint, View, ViewHandle } from "../../lib/view.js";
 import { filterField } from "../folding.js";
 import { hasTrace } from "../jump.js";
-import { choices, details, labelOf, missing, points, remarks } from "./model.js";
+import { choices, details, hueNames, labelOf, missing, points, remarks } from "./model.js";
 import { type RoofChart, roofChart } from "./plot.js";
 
 /** What the filter looks at. */
@@ -113,7 +112,9 @@ export const render: View = (el, context, hint) => {
     wide = on;
     build();
   });
-  const hues = CATEGORIES.filter((_, i) => every.some((row) => numberAt(data._hue, row) === i));
+  // Only ops whose cost is known have a point.
+  const drawn = points(hlo);
+  const hues = hueNames(drawn);
   build();
   // That which took most time.
   pick(hlo.table.rows ? 0 : -1);
@@ -125,7 +126,7 @@ export const render: View = (el, context, hint) => {
       hlo.missing && h("div", h("p.dim", `${hlo.missing} Give its peak rates per second:`), snippet(hlo.code)),
       chart.element,
       hues.length > 1 && legend(hues),
-      h("p.more", remarks(hlo, points(hlo))),
+      h("p.more", remarks(hlo, drawn)),
     ),
     h(
       "section",

@@ -9,6 +9,7 @@ import pandas as pd
 
 from nbprof.analysis.ascend import ascend
 from nbprof.analysis.ascend.ascend import CORES, KEYS, NOT_TOLD, Int64s, floats, integers, moments, nullable, texts, union
+from nbprof.display import wording
 from nbprof.schema import frames
 
 _PS_OF_US, _PS_OF_MS = 1e6, 1e9
@@ -171,7 +172,8 @@ def disagreement(ops: pd.DataFrame, statistic: pd.DataFrame) -> str:
     b = float(summed["total_us"][keys[1].isin(keys[0])].sum())
     if not (a > 0 and b > 0) or abs(a - b) <= 1e-3 * max(a, b):
         return ""
-    return f"op_statistic counts {a:,.1f} µs of tasks, and the tasks that op_summary lists take {b:,.1f} µs: one of them is not complete."
+    counted, listed = wording.micros(a), wording.micros(b)
+    return f"op_statistic counts {counted} of tasks, and the tasks that op_summary lists take {listed}: one of them is not complete."
 
 
 def by_core(ops: pd.DataFrame) -> pd.DataFrame:

@@ -13,6 +13,7 @@ from nbprof.analysis.ascend.ascend import KEYS, part
 from nbprof.analysis.ascend.facts import ASCEND, NO_OPS, AscendCheck, AscendRule, Facts, Measured, percent
 from nbprof.analysis.ascend.pmu import LONG_US, SATURATED
 from nbprof.analysis.rule import MSADVISOR, MSPROF, MSPROF_ANALYZE, NPU, OURS, Rule, Threshold
+from nbprof.display import wording
 
 _NO_TYPES = "Neither op_statistic nor op_summary was recorded: enable task_trace."
 _NO_PMU = "No counters of this group were recorded: set aic_metrics to PipeUtilization."
@@ -76,7 +77,7 @@ def _ai_cpu(facts: Facts, limit: Threshold) -> Measured | None:
     text = _said(int(rows["tasks"].sum()), "ran on the AI CPU", share)
     if not np.isfinite(longest):
         return Measured(None, True, f"{text} The longest duration was not recorded.", rows["op_type"], share)
-    text = f"{text.removesuffix('.')}; the longest took {'' if stated else 'at least '}{longest:,.1f} µs."
+    text = f"{text.removesuffix('.')}; the longest took {'' if stated else 'at least '}{wording.micros(longest)}."
     return Measured(longest, longest >= limit["limit"], text, rows["op_type"], share)
 
 

@@ -13,6 +13,7 @@ from nbprof.analysis.ascend import tables as ascend_tables
 from nbprof.analysis.ascend import waits as ascend_waits
 from nbprof.analysis.ascend.facts import ASCEND, NO_OPS, AscendRule, Facts, Measured, percent
 from nbprof.analysis.rule import MSADVISOR, MSPROF, MSPROF_ANALYZE, NPU, OURS, Rule, Threshold
+from nbprof.display import wording
 
 _NO_ITERATIONS = "No iteration trace was recorded: enable training_trace."
 _ONE_DEVICE = "Only one device was recorded, so there is none to compare it with."
@@ -32,7 +33,7 @@ def _input(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     row = _largest(main, "data_aug_fraction")
     share = float(row["data_aug_fraction"])
-    of = f"{row['data_aug_ms']:.2f} of {row['iteration_ms']:.2f} ms"
+    of = wording.millis_two(row["data_aug_ms"], row["iteration_ms"], " of ")
     text = f"{percent(share)} of an iteration{_where(main, row)} ({of}) is before FP Start."
     return Measured(share, share > limit["limit"], text, share=share)
 
@@ -43,9 +44,9 @@ def _reduce(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     row = _largest(main, "all_reduce_fraction")
     share, hidden = float(row["all_reduce_fraction"]), float(row["hidden_all_reduce_ms"])
-    text = f"{percent(share)} of an iteration{_where(main, row)} ({row['all_reduce_ms']:.2f} ms) is all-reduce "
+    text = f"{percent(share)} of an iteration{_where(main, row)} ({wording.millis(row['all_reduce_ms'])}) is all-reduce "
     text += "of gradients after BP End; "
-    text += f"another {hidden:.2f} ms overlap the backward pass." if hidden > 0 else "none overlaps the backward pass."
+    text += f"another {wording.millis(hidden)} overlaps the backward pass." if hidden > 0 else "none overlaps the backward pass."
     return Measured(share, share > limit["limit"], text, share=share)
 
 
@@ -60,7 +61,9 @@ def _first(facts: Facts, limit: Threshold) -> Measured | None:
     if pd.isna(first) or not mean > 0:
         return None
     ratio = float(first) / mean
-    return Measured(ratio, ratio > limit["limit"], f"The first iteration took {first:.1f} ms, {ratio:.1f} times the mean after warm-up.")
+    return Measured(
+        ratio, ratio > limit["limit"], f"The first iteration took {wording.millis(first)}, {ratio:.1f} times the mean after warm-up."
+    )
 
 
 def _slow(facts: Facts, limit: Threshold) -> Measured | None:
@@ -69,8 +72,8 @@ def _slow(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     times = main["iteration_ms"]
     spread = float((times.max() - times.min()) / times.mean())
-    slow = _largest(main, "iteration_ms")
-    text = f"Mean iteration times of {len(main)} devices differ by {percent(spread)}; the slowest is {_device(slow)}: {times.max():.2f} ms."
+    slow, longest = _largest(main, "iteration_ms"), wording.millis(times.max())
+    text = f"Mean iteration times of {len(main)} devices differ by {percent(spread)}; the slowest is {_device(slow)}: {longest}."
     return Measured(spread, spread > limit["limit"], text, share=spread if spread > limit["limit"] else None)
 
 
@@ -81,7 +84,8 @@ def _slow_input(facts: Facts, limit: Threshold) -> Measured | None:
     mean = float(main["data_aug_ms"].mean())
     off = (main["data_aug_ms"] - mean).abs() / mean
     worst = _largest(main.assign(off=off), "off")
-    text = f"The Data Aug Bound of {_device(worst)} is {worst['data_aug_ms']:.2f} ms; the mean over all devices is {mean:.2f} ms."
+    own, usual = wording.millis(worst["data_aug_ms"]), wording.millis(mean)
+    text = f"The Data Aug Bound of {_device(worst)} is {own}; the mean over all devices is {usual}."
     return Measured(float(off.max()), float(off.max()) > limit["limit"], text)
 
 
@@ -152,7 +156,7 @@ def _allocations(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     calls = api[api["api"].str.lower().isin(_MEMORY_CALLS)]
     total = ascend.most(calls, "total_us") / 1000
-    text = f"{total:.1f} ms{_on_one(calls)} went to calls that take and give back memory of the device."
+    text = f"{wording.millis(total)}{_on_one(calls)} went to calls that take and give back memory of the device."
     return Measured(total, total > limit["limit"], text, calls["api"])
 
 

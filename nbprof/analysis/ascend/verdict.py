@@ -9,6 +9,7 @@ import pandas as pd
 from nbprof.analysis.ascend import ascend
 from nbprof.analysis.ascend.iterations import FROM_FP, OWN_START
 from nbprof.analysis.overview import SINGLE_BOTTLENECK_PERCENT
+from nbprof.display import wording
 
 _LEAST = SINGLE_BOTTLENECK_PERCENT / 100
 _WORDS = {
@@ -91,7 +92,9 @@ def _detail(row: pd.Series[Any], gap: bool) -> str:
     parts = []
     if gap and row["data_aug_ms"] > 0:
         less = float(row["iteration_ms"] - row["data_aug_ms"])
-        parts.append(f"Without the Data Aug Bound an iteration would take {less:.2f} ms instead of {row['iteration_ms']:.2f} ms.")
+        parts.append(
+            f"Without the Data Aug Bound an iteration would take {wording.millis(less)} instead of {wording.millis(row['iteration_ms'])}."
+        )
     said = float(row["reported_iteration_ms"])
     if row["convention"] in _OTHER_MEANING and said < row["iteration_ms"]:
         parts.append(_OTHER_MEANING[row["convention"]].format(apart=1 - said / float(row["iteration_ms"])))

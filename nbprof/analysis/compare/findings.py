@@ -7,6 +7,7 @@ import pandas as pd
 
 from nbprof.analysis.compare.compare import Side
 from nbprof.analysis.compare.verdict import Verdict
+from nbprof.display import wording
 from nbprof.schema import frames
 
 COLUMNS = frames.names("comparison.findings")
@@ -45,11 +46,10 @@ def sentence(rows: pd.DataFrame, found: Verdict, before: Side, after: Side) -> s
     stated = gone.sort_values("before_ms", ascending=False, kind="stable")
     gain, kind = stated["before_ms"].iloc[0], stated["gain_is"].iloc[0]
     who = "which" if len(gone) == 1 else "the largest of which"
-    predicted = "" if np.isnan(gain) else f", {who} predicted {kind} **−{gain:.2f} ms** per step"
+    predicted = "" if np.isnan(gain) else f", {who} predicted {kind} **{wording.millis(-gain)}** per step"
     change = found.difference.change
     if np.isnan(change) or found.kind == "unknown":
         return f"{which}{predicted}; what that saved is unknown without step times of both runs."
     real = found.kind in ("real", "some", "typical")
     word = "changed by" if real else "changed by no more than chance explains:"
-    sign = "−" if change < 0 else "+"
-    return f"{which}{predicted}; the step {word} **{sign}{abs(change):.2f} ms**."
+    return f"{which}{predicted}; the step {word} **{wording.rise(wording.millis(change), change)}**."

@@ -128,8 +128,15 @@ def digits_of(a: Floats, b: Floats) -> int:
     return 2 if shortest >= 1 else 3 if shortest >= 0.1 else 4
 
 
-def _ms(value: float, digits: int) -> str:
-    return f"{value:,.{digits}f}"
+def _change(value: float, digits: int) -> str:
+    return wording.rise(wording.millis(value, digits), value)
+
+
+def _give_or_take(found: Difference, digits: int) -> str:
+    """A change and the half of its confidence interval."""
+    change, margin = _change(found.change, digits), wording.millis(found.margin, digits)
+    number, _, unit = change.rpartition(" ")
+    return f"{number if margin.endswith(f' {unit}') else change} ± {margin}"
 
 
 def signed(value: float, digits: int) -> str:
@@ -142,17 +149,17 @@ def _headline(kind: str, before: Side, after: Side, a: Floats, b: Floats, digits
     without = [side.label for side, times in ((before, a), (after, b)) if not len(times)]
     if without:
         return f"Step times cannot be compared: {' and '.join(without)} {'has' if len(without) == 1 else 'have'} no steps"
-    was, now = (_ms(float(t.mean()), digits) for t in (a, b))
+    was, now = (wording.millis(float(t.mean()), digits) for t in (a, b))
     if kind == "same":
-        return f"No difference: both have the same steps of {now} ms"
+        return f"No difference: both have the same steps of {now}"
     if kind == "none":
-        return f"No significant difference: a step takes {now} ms, before {was} ms"
+        return f"No significant difference: a step takes {now}, before {was}"
     if kind == "typical":
         middle = [float(np.median(t)) for t in (a, b)]
         word = "faster" if middle[1] < middle[0] else "slower"
-        return f"The typical step is {word}: {_ms(middle[1], digits)} ms instead of {_ms(middle[0], digits)} ms"
+        return f"The typical step is {word}: {wording.millis(middle[1], digits)} instead of {wording.millis(middle[0], digits)}"
     doubt = ", not statistically significant" if kind in ("serial", "chance") else ""
-    return f"{_how_much(float(a.mean()), float(b.mean()))}{doubt}: a step takes {now} ms instead of {was} ms"
+    return f"{_how_much(float(a.mean()), float(b.mean()))}{doubt}: a step takes {now} instead of {was}"
 
 
 def _how_much(before: float, after: float) -> str:
@@ -206,7 +213,7 @@ def _told(name: str, row: Any, digits: int) -> tuple[float, str, bool]:
     text = label(name)
     text = text[0].upper() + text[1:]
     verb = "fell" if row["change_ms"] < 0 else "rose"
-    return abs(float(row["change_ms"])), f"{text} {verb} from {_ms(was, digits)} to {_ms(now, digits)} ms.", verb == "fell"
+    return abs(float(row["change_ms"])), f"{text} {verb} from {wording.millis_two(was, now, ' to ', digits)}.", verb == "fell"
 
 
 def _steps_evidence(kind: str, found: Difference, a: Floats, b: Floats, digits: int) -> list[tuple[bool, str]]:
@@ -216,9 +223,9 @@ def _steps_evidence(kind: str, found: Difference, a: Floats, b: Floats, digits: 
     count = f"{len(a):,} steps each" if len(a) == len(b) else f"{len(a):,} and {len(b):,} steps"
     what = "Difference of the typical step" if kind == "typical" and found.real else "Difference"
     if found.known:
-        out.append((found.real, f"{what} {signed(found.change, digits)} ± {_ms(found.margin, digits)} ms (95%), {count}"))
+        out.append((found.real, f"{what} {_give_or_take(found, digits)} (95%), {count}"))
     else:
-        out.append((False, f"Difference {signed(found.change, digits)} ms; a single step does not show the spread"))
+        out.append((False, f"Difference {_change(found.change, digits)}; a single step does not show the spread"))
     if kind == "serial":
         worth = [effective_size(times) for times in (a, b)]
         r = max(autocorrelation(times) for times, n in zip((a, b), worth, strict=True) if n < len(times))
@@ -230,11 +237,11 @@ def _steps_evidence(kind: str, found: Difference, a: Floats, b: Floats, digits: 
         out.append((True, f"Every step after is {word} than every step before; outliers widen the confidence interval of the mean"))
     elif kind == "typical":
         mean = welch(a, b)
-        text = f"A few slow steps hide the difference in the mean: {signed(mean.change, digits)} ± {_ms(mean.margin, digits)} ms"
+        text = f"A few slow steps hide the difference in the mean: {_give_or_take(mean, digits)}"
         out.append((False, text))
     if kind == "some":
         middle = trimmed(a, b)
-        text = f"Without the fastest and slowest 20%: {signed(middle.change, digits)} ± {_ms(middle.margin, digits)} ms"
+        text = f"Without the fastest and slowest 20%: {_give_or_take(middle, digits)}"
         out.append((False, text))
     few = [(n, where) for n, where in ((len(a), "before"), (len(b), "after")) if n < ENOUGH]
     if few and kind != "same":
@@ -329,10 +336,10 @@ def _compute(categories: pd.DataFrame, before: Side, after: Side, digits: int) -
     if not was > 0 or np.isnan(change) or _devices(before) != _devices(after):
         return []
     if abs(change) <= _SAME_COMPUTE * was:
-        return [(True, f"Device compute is unchanged ({signed(change, digits)} ms)")]
+        return [(True, f"Device compute is unchanged ({_change(change, digits)})")]
     if row["real"] is pd.NA or not bool(row["real"]):
         return []
-    return [(False, f"Device compute changed too ({signed(change, digits)} ms): other kernels, another model or another batch")]
+    return [(False, f"Device compute changed too ({_change(change, digits)}): other kernels, another model or another batch")]
 
 
 def record(found: Verdict, before: Side, after: Side) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from nbprof.analysis.compare.welch import t_probability
 from nbprof.analysis.pods.chance import LEVEL, NORMAL, Floats, of_others, tail
 from nbprof.analysis.pods.own_time import COLLECTIVES, OwnTime
 from nbprof.core.trace import Int64s
+from nbprof.display import wording
 from nbprof.schema import frames
 
 LATE = 0.01
@@ -245,7 +246,7 @@ def _reason(
         return "", np.nan, f"No part of its steps explains {'the delay' if steady else 'the pause'} alone."
     cause = columns[most].removesuffix("_ms")
     when = "a step" if steady else "in " + ("that step" if paused.sum() == 1 else "those steps")
-    text = f"{_CALLED[cause]}: {mine[most]:.3g} ms {when}, {usual[most]:.3g} ms on the median of the others"
+    text = f"{_CALLED[cause]}: {wording.millis(mine[most])} {when}, {wording.millis(usual[most])} on the median of the others"
     found = cause, float(more[most]), text[0].upper() + text[1:] + "."
     if cause == "device_compute" and steady:
         return _kernels(host, table, devices) or found
@@ -270,8 +271,8 @@ def _memory(host: str, steps: pd.DataFrame, memory: pd.DataFrame, least_ms: floa
         return None
     name = mine.groupby("name")["ms"].sum().idxmax()
     calls = mine["calls"].sum() / often[host]
-    text = f"Driver calls that allocate or free device memory, mostly {name}: {means[at]:.3g} ms in {calls:.3g} calls {when}"
-    return "memory", more, f"{text}, {usual:.3g} ms on the median of the others."
+    text = f"Driver calls that allocate or free device memory, mostly {name}: {wording.millis(means[at])} in {calls:.3g} calls {when}"
+    return "memory", more, f"{text}, {wording.millis(usual)} on the median of the others."
 
 
 def _kernels(host: str, table: pd.DataFrame, devices: pd.DataFrame) -> tuple[str, float, str] | None:
@@ -303,4 +304,8 @@ def _kernels(host: str, table: pd.DataFrame, devices: pd.DataFrame) -> tuple[str
     if more[top] < EXPLAINS * whole:
         return None
     name = str(rows.index.get_level_values("name")[top])
-    return "kernel", float(more[top]), f"{name}: {mine[top]:.3g} ms a step, {usual[top]:.3g} ms on the median of the others."
+    return (
+        "kernel",
+        float(more[top]),
+        f"{name}: {wording.millis(mine[top])} a step, {wording.millis(usual[top])} on the median of the others.",
+    )

@@ -9,6 +9,7 @@ import pandas as pd
 from nbprof.activity.activity import CATEGORIES, Activity
 from nbprof.analysis.steps.steps import by_category, segments
 from nbprof.core.trace import Note
+from nbprof.display import wording
 from nbprof.schema import frames
 
 COLUMNS = frames.names("steps.backlog")
@@ -46,7 +47,11 @@ _MOST_LINES = 3
 def notes(found: pd.DataFrame, hosts: int, steps: int) -> list[Note]:
     """What the receipt says of it; `found` is `frame`, `hosts` and `steps` are how many the profile has."""
     rows = [
-        (int(row["device_events"]), f" of {row['host']}" if hosts > 1 else "", f"{row['busy_ms']:,.2f} ms in which a device was busy")
+        (
+            int(row["device_events"]),
+            f" of {row['host']}" if hosts > 1 else "",
+            f"{wording.millis(row['busy_ms'])} in which a device was busy",
+        )
         for row in found.to_dict("records")
     ]
     if len(rows) > _MOST_LINES:
@@ -55,7 +60,7 @@ def notes(found: pd.DataFrame, hosts: int, steps: int) -> list[Note]:
             (
                 sum(count for count, _, _ in rows),
                 f" of {len(rows):,} hosts",
-                f"on each {mean:,.2f} ms in which a device was busy, on average",
+                f"on each {wording.millis(mean)} in which a device was busy, on average",
             )
         ]
     out = []

@@ -14,6 +14,7 @@ from nbprof.dialects.kineto.lanes import CALL, OVERHEAD, SLACK_PS, UNKNOWN, cate
 from nbprof.dialects.kineto.links import Links
 from nbprof.dialects.kineto.origins import Origins
 from nbprof.dialects.kineto.steps import Steps
+from nbprof.display import wording
 
 _MOST_MESSAGES = 10
 _REMEDY = "Add ProfilerActivity.CUDA to the activities."
@@ -118,7 +119,7 @@ def _captured(links: Links) -> list[Note]:
     if not len(rows):
         return []
     calls = _many(int(links.captured.sum()), "call that launches, copies or fills was", "calls that launch, copy or fill were")
-    took = f"{_many(len(rows), 'capture')} of {int((end - start).sum()) / 1e9:,.2f} ms"
+    took = f"{_many(len(rows), 'capture')} of {wording.millis(int((end - start).sum()) / 1e9)}"
     return [_info(f"{calls} captured into a graph and not run ({took}): that time counts as compilation, and no work is missing.")]
 
 
@@ -192,8 +193,7 @@ def _overlaps(links: Links) -> list[Note]:
             same = lane[1:] == lane[:-1]
             count = int((same & (over > 0)).sum())
             if count:
-                longest = int(over[same].max()) / 1e6
-                by = f"{longest:,.1f} µs" if longest < 1000 else f"{longest / 1000:,.2f} ms"
+                by = wording.micros(int(over[same].max()) / 1e6)
                 out.append(
                     _info(
                         f"{_many(count, 'device event starts', 'device events start')} before the previous one on the same stream ends, "
@@ -228,10 +228,10 @@ def _recorder(links: Links, hosts: Hosts) -> list[Note]:
         for code in np.unique(events.name[rows]).tolist():
             mine = rows[events.name[rows] == code]
             total[str(links.trace.names[code])] = (len(mine), int(events.duration[mine].sum()))
-        listed = ", ".join(f"{n} {t / 1e9:,.2f} ms in {c:,}" for n, (c, t) in sorted(total.items(), key=lambda x: -x[1][1])[:4])
+        listed = ", ".join(f"{n} {wording.millis(t / 1e9)} in {c:,}" for n, (c, t) in sorted(total.items(), key=lambda x: -x[1][1])[:4])
         whole = sum(t for _, t in total.values())
         level = _warning if whole > 0.02 * _span(links) else _info
-        out.append(level(f"Profiler overhead took {whole / 1e9:,.2f} ms of the profile: {listed}."))
+        out.append(level(f"Profiler overhead took {wording.millis(whole / 1e9)} of the profile: {listed}."))
     return out
 
 

@@ -14,7 +14,7 @@ from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, DEVICE, HOST, OTHER, mix
 from nbprof.run.ascend import LACKS
 from nbprof.tools.ascend.payload import PARTS, WHOLE_REFRESH
-from nbprof.tools.plot import bokeh, legend_beside, style
+from nbprof.tools.plot import bokeh, hover_times, legend_beside, stacked_columns, style
 from nbprof.tools.tables import floats
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ def iterations(
     parts: tuple[tuple[str, str, str], ...] = PARTS if mine["all_reduce_ms"].notna().any() else (*PARTS[:2], WHOLE_REFRESH)
     data: dict[str, Any] = {"x": np.arange(len(mine)), "iteration": mine["iteration"].to_numpy(), "total": floats(mine["iteration_ms"])}
     data |= {"reported": floats(mine["reported_iteration_ms"])}
-    data |= {name: np.nan_to_num(floats(mine[name])) for name, _, _ in parts}
+    columns, said = stacked_columns({name: floats(mine[name]) for name, _, _ in parts})
+    data |= columns
     source = models.ColumnDataSource(data)
     plot: Any = plotting.figure(**{"width": width, "height": height, "tools": _TOOLS, "title": f"Device {device}"} | options)
     plot.vbar_stack(
@@ -84,9 +85,9 @@ def iterations(
     )
     if np.isfinite(data["reported"]).any():
         plot.step("x", "reported", mode="center", color="#22262B", line_dash="dotted", source=source, legend_label="Iteration Time")
-    rows = [(label, f"@{name}{{0.00}} ms") for name, _, label in reversed(parts)]
-    head = [("Iteration", "@iteration"), ("End to end", "@total{0.00} ms"), ("Iteration Time", "@reported{0.00} ms")]
-    plot.add_tools(models.HoverTool(tooltips=[*head, *rows]))
+    rows = [(label, f"@{said[name]}{{custom}}") for name, _, label in reversed(parts)]
+    head = [("Iteration", "@iteration"), ("End to end", "@total{custom}"), ("Iteration Time", "@reported{custom}")]
+    plot.add_tools(models.HoverTool(tooltips=[*head, *rows], formatters=hover_times(models, "total", "reported", *said.values())))
     style(plot, "iteration", "ms")
     plot.y_range.start = 0
     plot.xaxis.ticker = models.BasicTicker(min_interval=1, num_minor_ticks=0)
@@ -125,9 +126,8 @@ def op_types(run: Run, most: int = 15, *, width: int = 700, **options: Any) -> F
     )
     plot: Any = plotting.figure(**{"width": width, "height": 60 + 20 * len(rows), "y_range": names[::-1], "tools": "save"} | options)
     plot.hbar(y="name", right="ms", height=0.72, color="colour", source=source)
-    plot.add_tools(
-        models.HoverTool(tooltips=[("Type", "@name"), ("Time", "@ms{0,0.000} ms"), ("Of all", "@percent{0.0}%"), ("Tasks", "@tasks{0,0}")])
-    )
+    tips = [("Type", "@name"), ("Time", "@ms{custom}"), ("Of all", "@percent{0.0}%"), ("Tasks", "@tasks{0,0}")]
+    plot.add_tools(models.HoverTool(tooltips=tips, formatters=hover_times(models, "ms", digits=3)))
     style(plot, "ms", None)
     plot.x_range.start = 0
     plot.ygrid.visible = False

@@ -138,6 +138,9 @@ def _figure(row: dict[Any, Any], after: Side, digits: int) -> dict[str, Any]:
         largest = max(value for value in (a, b) if value is not None)
         scaled, unit, decimals = wording.scale_bytes(largest)
         scale = scaled / largest if largest else 1.0
+    elif row["unit"] == "ms":
+        unit, size = wording.time_unit(min(value for value in (a, b) if value is not None))
+        scale, decimals = 1 / size, 2 if size > 1 else digits
     elif row["unit"] == "1/s":
         decimals = 0 if max(value for value in (a, b) if value is not None) >= 100 else 1
     change, percent = wording.real(row["change"]), wording.real(row["change_percent"])

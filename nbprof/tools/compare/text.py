@@ -31,7 +31,7 @@ def plain(payload: dict[str, Any]) -> str:
             lines.append(f"  {label(row):<18}{times}")
     lines += [pair["findings_text"].replace("**", "")] if pair["findings_text"] else []
     for op in changed(pair, "ops", _OPS):
-        lines.append(f"  {signed(op['change_us'], 1):>12} µs  {wording.tail(op['op'], 70)}{note(op)}")
+        lines.append(f"  {wording.rise(wording.micros(op['change_us']), op['change_us']):>12}  {wording.tail(op['op'], 70)}{note(op)}")
     return "\n".join(wording.one_line(line) for line in lines)
 
 

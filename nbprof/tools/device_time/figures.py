@@ -11,7 +11,7 @@ from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, OTHER
 from nbprof.tools.device_time.payload import PARTS, WAITS
-from nbprof.tools.plot import bokeh, style
+from nbprof.tools.plot import bokeh, hover_times, style
 
 if TYPE_CHECKING:
     from bokeh.model import Model
@@ -167,7 +167,8 @@ def _stragglers(run: Run, **options: Any) -> Model:
     high = max(float(rows["cost_ms"].max()), 1e-9)
     paint = linear_cmap("cost", ["#F4F6F8", "#F0C9B8", "#E2906A", "#CF4A1A"], 0, high)
     plot.rect("step", "name", 0.95, 0.9, fill_color=paint, line_color=None, source=source)
-    plot.add_tools(models.HoverTool(tooltips=[("", "@name"), ("Step", "@step"), ("Waited for it", "@cost{0,0.00} ms")]))
+    tips = [("", "@name"), ("Step", "@step"), ("Waited for it", "@cost{custom}")]
+    plot.add_tools(models.HoverTool(tooltips=tips, formatters=hover_times(models, "cost")))
     plot.add_layout(models.ColorBar(color_mapper=paint["transform"], title="ms waited", width=12), "right")
     plot.xaxis.ticker = models.BasicTicker(min_interval=1)
     style(plot, "step", None)
@@ -192,9 +193,8 @@ def _path(run: Run, *, most: int = 20, **options: Any) -> Model:
         **{"width": 900, "height": 80 + 20 * len(names), "y_range": names[::-1], "tools": "save", "title": "Critical path"} | options
     )
     plot.hbar(y="name", right="percent", height=0.7, color="colour", legend_group="kind", source=source)
-    plot.add_tools(
-        models.HoverTool(tooltips=[("", "@name"), ("Kind", "@kind"), ("Time", "@us{0,0.0} µs"), ("Of the step", "@percent{0.0}%")])
-    )
+    tips = [("", "@name"), ("Kind", "@kind"), ("Time", "@us{custom}"), ("Of the step", "@percent{0.0}%")]
+    plot.add_tools(models.HoverTool(tooltips=tips, formatters=hover_times(models, "us", unit="us")))
     style(plot, "% of the step", None)
     plot.ygrid.visible = False
     plot.legend.location, plot.legend.border_line_color = "bottom_right", None

@@ -11,7 +11,7 @@ from nbprof.activity.given_peaks import ON_CHIP
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import DEVICE, OTHER
-from nbprof.tools.plot import bokeh, style
+from nbprof.tools.plot import bokeh, hover_times, style
 
 if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure  # noqa: N812  the class has the name of a function
@@ -63,8 +63,8 @@ def hlo(run: Run, *, top: int = 15, width: int = 900, height: int = 0, **options
     defaults = {"width": width, "height": height or 70 + 26 * len(names), "y_range": names[::-1], "tools": "save"}
     plot: Any = plotting.figure(**defaults | options)
     plot.hbar(y="name", right="ms", height=0.7, color="colour", source=models.ColumnDataSource(data))
-    tips = [("Category", "@name"), ("Self time", "@ms{0.000} ms (@part{0.0}%)"), ("Ops", "@ops{0,0}")]
-    plot.add_tools(models.HoverTool(tooltips=tips))
+    tips = [("Category", "@name"), ("Self time", "@ms{custom} (@part{0.0}%)"), ("Ops", "@ops{0,0}")]
+    plot.add_tools(models.HoverTool(tooltips=tips, formatters=hover_times(models, "ms", digits=3)))
     style(plot, "ms", None)
     plot.x_range.start = 0
     plot.ygrid.visible = False

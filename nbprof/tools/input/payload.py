@@ -17,6 +17,8 @@ from nbprof.tools.tables import floats, hidden, longest, table
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
+_TOLD_PERCENT = 0.5
+"""The largest share of a step from which a range with one decimal says something."""
 _COLUMNS = ("op", "category", "occurrences", "total_ms", "total_percent", "self_ms", "self_percent", "us_per_call")
 MOST_NODES = 400
 MOST_PIPELINES = 64
@@ -116,7 +118,14 @@ def _share(known: dict[str, Any]) -> dict[str, Any]:
     value, spread = wording.real(known.get("input_percent")), wording.real(known.get("sd_percent"))
     mean, low, high = (wording.number(wording.real(known.get(f"{key}_percent")), 1) for key in ("mean", "min", "max"))
     # Of one step there is neither a spread nor a range.
-    note = "of one step" if spread is None else f"of step time; by step {low}–{high}, mean {mean} ± {wording.number(spread, 1)}"
+    note = "of one step"
+    if spread is not None:
+        most = wording.real(known.get("max_percent"))
+        told = f"by step {low}–{high}, mean {mean} ± {wording.number(spread, 1)}"
+        if most is not None and most < _TOLD_PERCENT:
+            # In these digits the range would be "0.0–0.1, mean 0.0 ± 0.0", beside a "< 0.1%".
+            told = f"at most {wording.percent(most, 2)} of a step".replace("at most <", "less than")
+        note = f"of step time; {told}"
     return figure("input", "Waiting for input", value, "%", 1, note, **bar(("input", value)))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import DEVICE
-from nbprof.tools.plot import bokeh, style
+from nbprof.tools.plot import bokeh, hover_times, style
 from nbprof.tools.tables import floats
 
 if TYPE_CHECKING:
@@ -56,11 +56,12 @@ def kernels(run: Run, *, top: int = 10, width: int = 900, height: int = 0, **opt
     tips = [
         ("Kernel", "@kernel"),
         ("Op", "@op"),
-        ("Total", "@ms{0.000} ms (@part{0.0}%)"),
+        ("Total", "@ms{custom} (@part{0.0}%)"),
         ("Launches", "@count{0,0}"),
-        ("Average", "@avg{0.0} µs"),
+        ("Average", "@avg{custom}"),
     ]
-    plot.add_tools(models.HoverTool(tooltips=tips))
+    formatters = hover_times(models, "ms", digits=3) | hover_times(models, "avg", unit="us")
+    plot.add_tools(models.HoverTool(tooltips=tips, formatters=formatters))
     style(plot, "ms", None)
     plot.x_range.start = 0
     plot.ygrid.visible = False

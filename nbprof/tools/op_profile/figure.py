@@ -10,7 +10,7 @@ import pandas as pd
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import DEVICE
-from nbprof.tools.plot import bokeh, style
+from nbprof.tools.plot import bokeh, hover_times, style
 
 if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure  # noqa: N812  the class has the name of a function
@@ -79,13 +79,13 @@ def op_profile(tree: pd.DataFrame, *, levels: int = _LEVELS, top: int = 40, widt
     tips = [
         ("", "@path"),
         ("Category", "@category"),
-        ("Self time", "@ms{0.000} ms (@part{0.0}%)"),
+        ("Self time", "@ms{custom} (@part{0.0}%)"),
         ("FLOPS utilization", "@flops"),
         ("Bandwidth utilization", "@memory"),
         ("Wasted", "@wasted"),
         ("Cost unknown", "@unknown"),
     ]
-    plot.add_tools(models.HoverTool(tooltips=tips))
+    plot.add_tools(models.HoverTool(tooltips=tips, formatters=hover_times(models, "ms", digits=3)))
     style(plot, "ms", None)
     plot.yaxis.major_label_text_font = "monospace"
     plot.x_range.start = 0
@@ -94,7 +94,7 @@ def op_profile(tree: pd.DataFrame, *, levels: int = _LEVELS, top: int = 40, widt
 
 
 def _ms(value: float) -> str:
-    return f"{value:.3f} ms" if np.isfinite(value) else "unknown"
+    return wording.millis(value, 3) if np.isfinite(value) else "unknown"
 
 
 def _percent(value: float) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import DEVICE, HOST, OTHER, ranked
-from nbprof.tools.plot import bokeh
+from nbprof.tools.plot import bokeh, hover_times
 from nbprof.tools.tables import floats
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ def _pie(side: pd.DataFrame, key: str, title: str, colour: str, size: int, top: 
     plot.annular_wedge(
         **wedge, fill_color="colour", line_color="white", hatch_pattern="pattern", hatch_color="#8F959C", hatch_alpha=0.5, source=source
     )
-    plot.add_tools(models.HoverTool(tooltips=[("", "@name"), ("Self time", "@ms{0.00} ms"), ("Part", "@part{0.0}%")]))
+    tips = [("", "@name"), ("Self time", "@ms{custom}"), ("Part", "@part{0.0}%")]
+    plot.add_tools(models.HoverTool(tooltips=tips, formatters=hover_times(models, "ms")))
     plot.axis.visible, plot.grid.visible, plot.outline_line_color = False, False, None
     return cast("Figure", plot)

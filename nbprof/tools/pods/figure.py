@@ -61,7 +61,7 @@ def pods(run: Run, step: int | None = None, *, heat: str = "", width: int = 900,
     categories = recorded(frame)
     names = [wording.one_line(str(name)) for name in sorted(frame["worker"], key=wording.natural)]
     data: dict[str, Any] = {"worker": [wording.one_line(str(name)) for name in frame["worker"]], "total": floats(frame["step_time_ms"])}
-    data |= {c.key: np.nan_to_num(floats(frame[c.column])) for c in categories}
+    data |= {c.key: floats(frame[c.column]) for c in categories}
     defaults = {"width": width, "height": height or 90 + 24 * len(frame), "y_range": names[::-1], "title": f"Step {step}"}
     plot: Any = plotting.figure(**defaults | {"tools": "save", "toolbar_location": "right"} | options)
     stacked_rows(plot, models, categories, data, "Worker", 0.72, 2)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from nbprof.core.errors import NbprofError
-from nbprof.tools.plot import bokeh, legend_beside, style
+from nbprof.tools.plot import bokeh, hover_times, legend_beside, stacked_columns, style
 from nbprof.tools.steps.payload import recorded
 from nbprof.tools.tables import floats
 
@@ -40,7 +40,8 @@ def steps(run: Run, *, width: int = 900, height: int = 280, **options: Any) -> F
     categories = recorded(frame)
     # Several hosts record the same step numbers: positions keep their bars apart.
     data: dict[str, Any] = {"x": np.arange(len(frame)), "step": frame["step"].to_numpy(), "total": floats(frame["step_time_ms"])}
-    data |= {c.key: np.nan_to_num(floats(frame[c.column])) for c in categories}
+    columns, said = stacked_columns({c.key: floats(frame[c.column]) for c in categories})
+    data |= columns
     plot: Any = plotting.figure(
         **{"width": width, "height": height, "tools": "xpan,xbox_zoom,xwheel_zoom,reset,save", "toolbar_location": "right"} | options
     )
@@ -53,8 +54,9 @@ def steps(run: Run, *, width: int = 900, height: int = 280, **options: Any) -> F
         source=source,
         legend_label=[c.label for c in categories],
     )
-    rows = [(c.label, f"@{c.key}{{0.00}} ms") for c in reversed(categories)]
-    plot.add_tools(models.HoverTool(tooltips=[("Step", "@step"), ("Step time", "@total{0.00} ms"), *rows]))
+    rows = [(c.label, f"@{said[c.key]}{{custom}}") for c in reversed(categories)]
+    formatters = hover_times(models, "total", *said.values())
+    plot.add_tools(models.HoverTool(tooltips=[("Step", "@step"), ("Step time", "@total{custom}"), *rows], formatters=formatters))
     style(plot, "step number", "ms")
     plot.y_range.start = 0
     plot.xaxis.ticker = models.BasicTicker(min_interval=1, num_minor_ticks=0)
