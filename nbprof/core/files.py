@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import mmap
 import os
 import stat
@@ -339,6 +340,19 @@ def no_file(mode: int, label: str) -> ReadError:
 
 
 @dataclass(frozen=True)
+class Missing:
+    """A file that is not in the run: its name, and why."""
+
+    file: str
+    reason: str
+
+
+def skipped(error: ReadError) -> str:
+    """The line of the receipt for a file of a host that cannot be read."""
+    return f"A file was skipped, and the figures do not include its host: {error}"
+
+
+@dataclass(frozen=True)
 class RunFiles:
     """The files of one run, one a host, and the name of the run."""
 
@@ -358,8 +372,34 @@ class RunFiles:
     """What nbprof wrote next to the files when it recorded them."""
     newest_of: int = 1
     """How many runs there were to choose from, where nobody said which and it is the newest."""
+    missing: tuple[Missing, ...] = field(default=())
+    """Files beside them that are not read, although they should be those of hosts."""
 
 
 def some(files: RunFiles, numbers: Sequence[int]) -> RunFiles:
     """Some files of a run as a run of their own."""
-    return replace(files, files=tuple(files.files[number] for number in numbers), notes=(), warnings=())
+    return replace(files, files=tuple(files.files[number] for number in numbers), notes=(), warnings=(), missing=())
+
+
+def copies_of(files: Sequence[SourceFile], head: int) -> dict[int, SourceFile]:
+    """Of each file that has the same bytes as one before it, by its `id`, that one; `head` is how many bytes tell most of them apart."""
+    by_size: dict[int, list[SourceFile]] = {}
+    for file in files if len(files) > 1 else []:
+        size = file.size
+        if size is not None:
+            by_size.setdefault(size, []).append(file)
+    out: dict[int, SourceFile] = {}
+    for group in by_size.values():
+        heads: dict[bytes, list[SourceFile]] = {}
+        for file in group if len(group) > 1 else []:
+            heads.setdefault(file.head(head), []).append(file)
+        for alike in heads.values():
+            first: dict[bytes, SourceFile] = {}
+            for file in alike if len(alike) > 1 else []:
+                # Two hosts never write the same head, times are in it: so this second reading is rare.
+                digest = hashlib.blake2b(file.read().data).digest()
+                if digest in first:
+                    out[id(file)] = first[digest]
+                else:
+                    first[digest] = file
+    return out

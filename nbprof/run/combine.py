@@ -86,14 +86,24 @@ def by(combine: Callable[[list[T]], T]) -> Combine[T]:
     return lambda values, _hosts: added(values, combine)
 
 
-def folded(notes: Sequence[Sequence[Note]], groups: Sequence[Sequence[str]]) -> list[Note]:
-    """The notes of several groups of hosts: what all of them say is said once, what some say names them."""
+def folded(notes: Sequence[Sequence[Note]], groups: Sequence[Sequence[str]], files: Sequence[Sequence[str]] = ()) -> list[Note]:
+    """The notes of several groups of hosts: what all of them say is said once, what some say names them.
+
+    `files` are what the files of each group are called: a note that begins with one is of its host alone.
+    """
     by_note: dict[tuple[str, str], list[str]] = {}
-    for names, of_group in zip(groups, notes, strict=True):
-        # Of a host that was read alone its own name does not make a note another one.
-        said = [(note.level, note.text.replace(names[0], _HERE) if len(names) == 1 else note.text) for note in of_group]
-        for key in dict.fromkeys(said):
-            by_note.setdefault(key, []).extend(names)
+    for names, of_group, own in zip(groups, notes, files or [()] * len(groups), strict=True):
+        said: dict[tuple[str, str], dict[str, None]] = {}
+        for note in of_group:
+            text, of = note.text, list(names)
+            at = next((at for at, name in enumerate(own) if text.startswith(f"{name}: ")), None) if len(own) == len(names) else None
+            if at is not None and len(names) > 1:
+                text, of = text.removeprefix(f"{own[at]}: "), [names[at]]
+            # Of one host its own name does not make a note another one.
+            text = text.replace(of[0], _HERE) if len(of) == 1 else text
+            said.setdefault((note.level, text), {}).update(dict.fromkeys(of))
+        for key, of_note in said.items():
+            by_note.setdefault(key, []).extend(of_note)
     whole = sum(map(len, groups))
     out = []
     for (level, text), names in by_note.items():

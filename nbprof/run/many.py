@@ -7,22 +7,21 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from nbprof.analysis.device_time.device_time import rank_of
 from nbprof.core.errors import NbprofError, ReadError
-from nbprof.core.files import RunFiles
+from nbprof.core.files import Missing, RunFiles, skipped
 from nbprof.core.strings import python_strings
 from nbprof.core.trace import Events, Receipt, Trace
 from nbprof.formats.register import by_name, stem
 from nbprof.run import combine, parallel, stated
 from nbprof.run.cache.run_cache import RunCache, open_run_cache
 from nbprof.run.lazy import FIRST, LARGEST, PROGRAMS, REST, SOME, Frames, Hosts, combined, persisted
-from nbprof.run.parallel import Missing
 from nbprof.run.partial import Partial, pack
 from nbprof.run.run import GROUPS, Run
 from nbprof.run.source import RunSource
@@ -126,6 +125,7 @@ class Parts:
         partials = [Partial(one) for one in data.values()]
         self._together = list(data)
         self.numbers = [number for group in data for number in group]
+        self._names_of_files = [file.name for file in files.files]
         self.read: list[dict[str, Any]] = [one[_READ] for one in partials]
         self._own: list[list[str]] = [one["hosts"] for one in partials]
         names = iter(_distinct([name for own in self._own for name in own], [stem(files.files[number].name) for number in self.numbers]))
@@ -228,7 +228,8 @@ class Parts:
         for one in self.read:
             for reason, count in one["skipped"].items():
                 out.skip(reason, count)
-        out.notes = combine.folded([one["notes"] for one in self.read], self.groups)
+        names = [[self._names_of_files[number] for number in group] for group in self._together]
+        out.notes = combine.folded([one["notes"] for one in self.read], self.groups, names)
         if twice := sum(old != new for own, group in zip(self._own, self.groups, strict=True) for old, new in zip(own, group, strict=True)):
             only = "1 file names a host that another names, too, and is shown under its own name."
             several = f"{twice:,} files name hosts that others name, too, and are shown under their own names."
@@ -346,15 +347,15 @@ class CombinedRun(Run):
         out = cls(trace, hosts, files, source, capture, run_cache, given_peaks)
         weakref.finalize(out, readers.close)
         # Who is there is known when the run is opened again, without asking the files.
-        _ = out._numbers, out.hosts_missing
+        _ = out._numbers, out._damaged, out.hosts_missing
         return out
 
-    def _absent(self) -> list[tuple[str, str, str]]:
-        unread = [(stem(one.file), one.file, one.reason) for one in self._left.missing]
-        ranks = {f"rank {rank_of(name)}" for name, _, _ in unread}
-        # A host whose name is not known is the one that the names of the others lack: it is not listed twice.
-        others = [row for row in super()._absent() if row[0] not in ranks and (not unread or rank_of(row[0]) is not None)]
-        return [*unread, *others]
+    @persisted
+    def _damaged(self) -> list[list[str]]:
+        return [[one.file, one.reason] for one in self._left.missing]
+
+    def _not_read(self) -> list[Missing]:
+        return [*super()._not_read(), *(Missing(file, reason) for file, reason in self._damaged)]
 
     def read_ahead(self) -> None:
         """The dashboard is drawn next: workers read what only that asks for."""
@@ -489,4 +490,26 @@ def opened(
         if graph_captures:
             raise NbprofError("graph_capture is for hosts that are read together: up to eight, without executor.")
         return CombinedRun.read_apart(files, capture, progress, workers=workers, given_peaks=given_peaks, whole=whole)
-    return Run.read(files, capture, progress, write=write, given_peaks=given_peaks, graph_captures=graph_captures)
+    first: ReadError | None = None
+    while True:
+        try:
+            return Run.read(files, capture, progress, write=write, given_peaks=given_peaks, graph_captures=graph_captures)
+        except ReadError as error:
+            first = first or error
+            left = _without(files, error)
+            if left is None:
+                raise first from None
+            files = left
+
+
+def _without(files: RunFiles, error: ReadError) -> RunFiles | None:
+    """The files of a run but the one that cannot be read, which costs only its host; None where that is all, or no host."""
+    bad = [file for file in files.files if file.label == error.path]
+    if len(bad) != 1 or len(files.files) < 2 or not by_name(files.format).apart:
+        return None
+    return replace(
+        files,
+        files=tuple(file for file in files.files if file is not bad[0]),
+        warnings=(*files.warnings, skipped(error)),
+        missing=(*files.missing, Missing(bad[0].name, error.reason)),
+    )

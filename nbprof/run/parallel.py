@@ -10,12 +10,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pickle import PicklingError
 from typing import Any
 
 from nbprof.core.errors import NbprofError, ReadError
-from nbprof.core.files import RunFiles, size_text, some
+from nbprof.core.files import Missing, RunFiles, size_text, some
 from nbprof.core.version import __version__
 from nbprof.formats.register import by_name
 from nbprof.run.partial import PartialError
@@ -36,14 +35,6 @@ _TASKS, _SLOW_TASKS = 2, 4
 """How many groups each worker has at least. What a group costs beside its files is a few of them, but not where one takes long to read."""
 _WORKERS = 32
 """Of executors that somebody gives nobody says how many workers they have: fewer only have more to do."""
-
-
-@dataclass(frozen=True)
-class Missing:
-    """A file that is not in the run: its name, and why."""
-
-    file: str
-    reason: str
 
 
 Group = tuple[int, ...]
@@ -255,6 +246,9 @@ def _of_workers(error: Exception) -> NbprofError | None:
     """What went wrong with the workers, in a sentence; None for what is no fault of theirs."""
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "nbprof":
         return NbprofError(f"a worker has no nbprof ({error}): install version {__version__} there.")
+    old = isinstance(error, AttributeError) and "nbprof" in str(error) and "attribute" in str(error)
+    if isinstance(error, ImportError) or old:
+        return NbprofError(f"a worker cannot run nbprof {__version__} ({error}): install this version and what it needs there.")
     if isinstance(error, (PicklingError, TypeError)) and "pickle" in str(error):
         return NbprofError(f"the files could not be handed to a worker: {error}")
     return None

@@ -39,16 +39,15 @@ from nbprof.analysis.steps import backlog, periodic, pods, steps, tpu_cores, war
 from nbprof.core import remedies, trim
 from nbprof.core.cells import readable
 from nbprof.core.errors import NbprofError
-from nbprof.core.files import RunFiles, SourceFile, some
+from nbprof.core.files import Missing, RunFiles, SourceFile, some
 from nbprof.core.line_times import LineTimes
 from nbprof.core.trace import Note, Receipt, Trace
 from nbprof.dialects import sanity
 from nbprof.dialects.xplane import tpu_cores as xplane_tpu_cores
 from nbprof.formats.chrome import graph_annotations, inductor
-from nbprof.formats.hosts import hosts_missing
-from nbprof.formats.register import by_name
+from nbprof.formats.register import by_name, stem
 from nbprof.formats.torch_snapshot.beside import beside
-from nbprof.run import combine, stated
+from nbprof.run import absent, combine, stated
 from nbprof.run.allocator import AllocatorFrames
 from nbprof.run.ascend import AscendFrames
 from nbprof.run.cache.run_cache import RunCache, open_run_cache
@@ -725,15 +724,26 @@ class Run(Frames):
         both = pd.concat([out, found[found["rule"] == advice_versions.NAME]], ignore_index=True)
         return both.sort_values("gain_ms_per_step", ascending=False, kind="stable", ignore_index=True).head(advice.MOST)
 
-    @persisted
+    @cached
     def hosts_missing(self) -> pd.DataFrame:
-        """Hosts that should be in the run and are not: `host file reason`."""
-        return pd.DataFrame(self._absent(), columns=["host", "file", "reason"], dtype=object)
+        """Hosts and files of hosts that should be in the run and are not: `host file reason`.
 
-    def _absent(self) -> list[tuple[str, str, str]]:
-        ranks = collectives.ranks_missing(self.hosts, self.stated["environment"].get("processes"))
-        rows = [(f"rank {rank}", "", "No file is of this rank, which the job had.") for rank in ranks]
-        return rows or [(name, "", "No file is of this host; the names of the others count it in.") for name in hosts_missing(self.hosts)]
+        Not kept: what lies beside the files is no part of them.
+        """
+        return absent.rows(self.hosts, self._stems, self._not_read(), self.stated["environment"].get("processes"))
+
+    def _not_read(self) -> list[Missing]:
+        """The files of hosts that are not in the run."""
+        # A file of other formats is no host.
+        return list(self.files.missing) if self.files is not None and by_name(self.files.format).apart else []
+
+    @property
+    def _stems(self) -> list[str]:
+        """What the file of each host is called; nothing where hosts have no files of their own."""
+        files = self.files
+        if files is None or not by_name(files.format).apart or len(files.files) < len(self.hosts):
+            return []
+        return [stem(files.files[self._file_of(number)].name) for number in range(len(self.hosts))]
 
     @persisted
     def missing(self) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LIMIT_BYTES, LocalFile, RunFiles, SourceFile, could_not_open, join_some, no_file, printable
+from nbprof.core.files import LIMIT_BYTES, LocalFile, Missing, RunFiles, SourceFile, could_not_open, join_some, no_file, printable
 from nbprof.core.sidecar import SIDECAR
 from nbprof.formats import register
 from nbprof.formats.format import Kind, Member
@@ -159,14 +159,19 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
     sidecars = [f for f in listing.files if f.promise == BESIDE]
     found = detect.runs(detect.candidates(folder, listing), sidecars, folder.name, folder.below)
     lost: dict[int, list[str]] = {}
+    missing: dict[int, list[Missing]] = {}
     for refused, text, named in listing.refused:
         here = str(folder.below(refused.parent))
         lacking = [i for i, run in enumerate(found) if str(run.folder) == here and detect.lacks(run, refused.file.name)]
         for i in lacking:
             lost.setdefault(i, []).append(f"{text} By its name it is a rank of this run; the figures do not include it.")
+            missing.setdefault(i, []).append(Missing(refused.file.name, f"It {text.removeprefix(printable(refused.at)).strip()}"))
         if named and not lacking:
             listing.notes.append((refused.parent, text))
-    found = [replace(run, warnings=run.warnings + tuple(lost[i])) if i in lost else run for i, run in enumerate(found)]
+    found = [
+        replace(run, warnings=run.warnings + tuple(lost[i]), missing=run.missing + tuple(missing[i])) if i in lost else run
+        for i, run in enumerate(found)
+    ]
     notes: dict[str, list[str]] = {}
     for at, text in listing.notes:
         notes.setdefault(str(folder.below(at)), []).append(text)
@@ -230,6 +235,7 @@ def _joined(parts: list[RunFiles]) -> RunFiles:
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)),
         sidecar=one.sidecar,
+        missing=tuple(dict.fromkeys(file for part in parts for file in part.missing)),
     )
 
 

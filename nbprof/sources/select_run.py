@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 from dataclasses import replace
 from typing import Any
 
 from nbprof.core.errors import RawError, ReadError
-from nbprof.core.files import LIMIT_BYTES, LocalFile, RunFiles, SourceFile, join_some
+from nbprof.core.files import LIMIT_BYTES, LocalFile, Missing, RunFiles, SourceFile, copies_of, join_some, skipped
 from nbprof.core.packed import Unpacked
 from nbprof.core.sqlite import stated_bytes
 from nbprof.formats import register
@@ -72,29 +71,30 @@ def resolve(run: RunFiles, limit: int = LIMIT_BYTES) -> RunFiles:
 def _resolve(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
     kinds: list[tuple[SourceFile, Kind]] = []
     warnings = list(run.warnings)
-    failed: list[ReadError] = []
+    failed: list[tuple[SourceFile, ReadError]] = []
     for file in run.files:
         try:
             kinds.append((file, kind_of(file)))
         except ReadError as error:
-            failed.append(error)
+            failed.append((file, error))
     if not kinds:
-        raise failed[0]
+        raise failed[0][1]
     formats = [kind.format for _, kind in kinds]
     form = max(register.FORMATS, key=lambda form: formats.count(form.name))
     fits = [(file, kind) for file, kind in kinds if kind.format == form.name]
-    warnings += [f"A file was skipped, and the figures do not include its host: {error}" for error in failed]
+    warnings += [skipped(error) for _, error in failed]
     warnings += [
         f"{file.label} is {kind.what} among files of another kind; it was not read." for file, kind in kinds if kind.format != form.name
     ]
-    kept, copies = _once([file for file, _ in fits])
+    kept, copies, twice = _once([file for file, _ in fits])
     packing = {id(file): kind.packed for file, kind in fits}
     for archive in archives:
         archive.prepare([file for file in kept if getattr(file, "archive", None) is archive])
     files = tuple(
         Unpacked(file, packing[id(file)], limit) if packing[id(file)] and packing[id(file)] not in form.unpacks else file for file in kept
     )
-    return replace(run, files=files, format=form.name, warnings=tuple(warnings + copies), limit_bytes=limit)
+    missing = (*run.missing, *(Missing(file.name, error.reason) for file, error in failed), *twice)
+    return replace(run, files=files, format=form.name, warnings=tuple(warnings + copies), limit_bytes=limit, missing=missing)
 
 
 def kind_of(file: SourceFile, head: bytes | None = None) -> Kind:
@@ -129,36 +129,19 @@ def _readable() -> str:
     return f"nbprof reads {', '.join(others)}, and {last}."
 
 
-def _once(files: list[SourceFile]) -> tuple[list[SourceFile], list[str]]:
-    """The files without those that are a copy of another, byte for byte; and a line for each that others are copies of."""
-    by_size: dict[int, list[SourceFile]] = {}
+def _once(files: list[SourceFile]) -> tuple[list[SourceFile], list[str], list[Missing]]:
+    """The files without those that are a copy of another, byte for byte; a line for each that others are copies of; and the copies."""
+    copies = copies_of(files, HEAD)
+    by_first: dict[str, list[str]] = {}
     for file in files:
-        size = file.size
-        if size is not None and len(files) > 1:
-            by_size.setdefault(size, []).append(file)
-    copy_of: dict[int, SourceFile] = {}
-    for group in by_size.values():
-        heads: dict[bytes, list[SourceFile]] = {}
-        for file in group if len(group) > 1 else []:
-            heads.setdefault(file.head(HEAD), []).append(file)
-        for alike in heads.values():
-            first: dict[bytes, SourceFile] = {}
-            for file in alike if len(alike) > 1 else []:
-                # Two hosts never write the same head, times are in it: so this second reading is rare.
-                digest = hashlib.blake2b(file.read().data).digest()
-                if digest in first:
-                    copy_of[id(file)] = first[digest]
-                else:
-                    first[digest] = file
-    copies: dict[str, list[str]] = {}
-    for file in files:
-        if id(file) in copy_of:
-            copies.setdefault(copy_of[id(file)].label, []).append(file.label)
+        if id(file) in copies:
+            by_first.setdefault(copies[id(file)].label, []).append(file.label)
     lines = [
         f"{labels[0]} is a copy of {label}, byte for byte; it was read once. Was one host's file copied over another's?"
         if len(labels) == 1
         else f"{len(labels):,} files are copies of {label}, byte for byte: {join_some(labels, 3)}; it was read once. Was one host's file "
         "copied over the others'?"
-        for label, labels in copies.items()
+        for label, labels in by_first.items()
     ]
-    return [file for file in files if id(file) not in copy_of], lines
+    missing = [Missing(file.name, f"It is a copy of {copies[id(file)].name}, byte for byte.") for file in files if id(file) in copies]
+    return [file for file in files if id(file) not in copies], lines, missing

@@ -23,7 +23,7 @@ def both(request, tmp_path_factory):
     out = []
     for apart_s in (0.0, 5.0):
         folder = tmp_path_factory.mktemp(form) / "job"
-        pods.write(folder, RANKS if form == "xspace" else 4, 8, "kernel", 3, form=form, apart_s=apart_s)
+        pods.write(folder, RANKS if form == "xspace" else 4, 12, "kernel", 3, form=form, apart_s=apart_s)
         out.append(load(folder, executor=workers))
     return out
 
@@ -94,3 +94,28 @@ def test_that_steps_are_matched_by_time_is_said_with_its_condition_unless_clocks
     matched = "Steps are matched by time: step 0 of b is step 5 of a"
     assert [note.text for note in align(hosts).notes] == [f"{matched}, if their clocks agree."]
     assert [note.text for note in align(hosts, told=True).notes] == [f"{matched}."]
+
+
+@pytest.mark.parametrize("steps", [6, 12])
+def test_hosts_of_two_runs_have_no_offset(tmp_path, steps):
+    """Their collectives state no numbers, and are as many."""
+    said = []
+    for seed in range(3):
+        first, second = (tmp_path / f"{seed} {more}" for more in (0, 1))
+        pods.write(first, 4, steps, seed=seed, form="xspace")
+        pods.write(second, 4, steps, seed=seed + 100, form="xspace")
+        (first / "host0001.xplane.pb").write_bytes((second / "host0001.xplane.pb").read_bytes())
+        told = load([first / "host0000.xplane.pb", first / "host0001.xplane.pb"]).pods.clocks
+        said.append((told["by"] != "").any())
+        assert told["reason"].str.startswith("Its collectives state no number").all() == (not said[-1])
+        assert told[["offset_ms", "residual_ms"]].isna().all(axis=None) == (not said[-1])
+    assert not any(said)
+
+
+def test_hosts_of_one_run_have_an_offset_without_numbers(tmp_path):
+    for seed in range(3):
+        pods.write(tmp_path / str(seed), 4, 12, seed=seed, form="xspace")
+        told = load(tmp_path / str(seed)).pods.clocks
+        assert (told["by"] == "collectives").all()
+        assert (told["residual_ms"] < 0.01).all()
+        assert (told["reason"] == "").all()

@@ -123,7 +123,8 @@ def test_ranks_without_a_file_are_missing(tmp_path):
     files[5].write_bytes(b"")
     files[7].unlink()
     assert load(tmp_path / "job", executor=1).pods.missing["host"].tolist() == ["rank 5", "rank 7"]
-    assert load(tmp_path / "job", executor=1).pods.missing["reason"].tolist() == ["No file is of this rank, which the job had."] * 2
+    reasons = ["It is empty, not a profile.", "No file is of this rank, which the job had."]
+    assert load(tmp_path / "job", executor=1).pods.missing["reason"].tolist() == reasons
 
 
 def test_a_folder_of_broken_files_is_an_error(tmp_path):
@@ -141,12 +142,29 @@ def test_a_worker_of_another_version_is_named(job, monkeypatch):
 
 
 class Nowhere(Executor):
-    """An executor whose workers lack nbprof."""
+    """An executor whose workers lack nbprof, or something of it."""
+
+    def __init__(self, error=None):
+        self.error = error or ModuleNotFoundError("No module named 'nbprof'", name="nbprof")
 
     def submit(self, fn, /, *args, **kwargs):
         future = Future()
-        future.set_exception(ModuleNotFoundError("No module named 'nbprof'", name="nbprof"))
+        future.set_exception(self.error)
         return future
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ImportError("cannot import name 'many' from 'nbprof.run'", name="nbprof.run"),
+        ModuleNotFoundError("No module named 'pandas'", name="pandas"),
+        AttributeError("Can't get attribute 'hosts' on <module 'nbprof.run.parallel' from '/srv/parallel.py'>"),
+    ],
+    ids=str,
+)
+def test_a_worker_of_a_version_without_what_is_asked_is_named(job, error):
+    with pytest.raises(NbprofError, match=f"a worker cannot run nbprof {nbprof.core.version.__version__} .*there"):
+        load(job, executor=Nowhere(error))
 
 
 def test_a_worker_without_nbprof_is_told_to_have_it(job):

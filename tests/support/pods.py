@@ -283,6 +283,7 @@ def tables(found: list[Rank]) -> dict[str, Any]:
     collectives["collective"] = collectives["_what"].map({GATHER: "all_gather", REDUCE: "all_reduce"})
     collectives["process_group"] = [str(group) for _, group in collectives["_key"]]
     collectives["description"] = ""
+    collectives["sequence"] = pd.array([number for number, _ in collectives["_key"]], "Int64")
     collectives["group_size"] = pd.array(collectives["ranks_seen"], "Int64")
     collectives["bytes"] = pd.array(collectives["_what"].map({GATHER: 1 << 22, REDUCE: 1 << 21}), "Int64")
     rate = collectives["bytes"].astype(float) / collectives["real_us"] / 1e3

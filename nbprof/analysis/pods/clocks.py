@@ -3,6 +3,10 @@
 Of each host, the offset and drift are those under which its collectives end when those of the others do; what is left is the residual.
 Where no collectives can be matched, steps are laid on one another: hosts that wait for each other are in the same step at once, but
 nothing says more than that, so the residual is a step; where hosts count the steps otherwise than their times lie, so many steps more.
+
+Collectives that state no number are matched by their place in a step. Hosts of two runs have the same places, so their times have to show
+that it was the same collective: from one step to the next the hosts that waited for each other took the same time, to a fraction of what
+it differs by from step to step.
 """
 
 from __future__ import annotations
@@ -24,6 +28,12 @@ _TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrie
 _CERTAIN = 5.0
 """Standard errors from 0 that make a drift."""
 _ROUNDS = 4
+_LEAST_STEPS, _LAGS, _ALIKE = 10, (1, 2), 0.25
+"""In so many steps, a host differs from the others by less than this part of what it does with the steps laid so many places apart."""
+_MOST = 70
+"""Percent of the differences that lie within the one that counts: a step that is long in every run, as one that compiles, is beyond."""
+_UNTOLD = "Its collectives state no number, and their times do not show that they are those of the other hosts."
+_UNCONNECTED = "Neither collectives nor steps connect it with the first host."
 
 
 def clocks(hosts: list[str], each: pd.DataFrame, pods: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
@@ -40,9 +50,14 @@ def clocks(hosts: list[str], each: pd.DataFrame, pods: pd.DataFrame, steps: pd.D
     offset, drift, residual = (np.full(len(hosts), np.nan) for _ in range(3))
     by, count = np.full(len(hosts), "", object), np.zeros(len(hosts), np.int64)
     number = {name: i for i, name in enumerate(hosts)}
+    untold = _untold(each, number)
     known = each[each["match"] >= 0] if len(each) else each
     if len(known) and (together := known["collective"].isin(_TOGETHER)).any():
         known = known[together]
+    known = known[~(known["host"].map(number).isin(untold) & known["sequence"].isna())] if len(known) else known
+    if len(known):
+        # The others of a collective may all be among those that are not told.
+        known = known[known.groupby("match")["host"].transform("nunique") > 1]
     if len(known):
         # One end a host: the devices of a host have one clock.
         end = known["start_ms"] + known["time_us"] / 1e3
@@ -52,7 +67,7 @@ def clocks(hosts: list[str], each: pd.DataFrame, pods: pd.DataFrame, steps: pd.D
         count = np.bincount(host, minlength=len(hosts))
         by[~np.isnan(offset)] = "collectives"
     missing = np.isnan(offset)
-    if len(pods) and missing.all():
+    if len(pods) and missing.all() and not untold:
         begins = pods.groupby([pods["host"].map(number), "step"])["start_ms"].min().unstack(level=0)
         away = begins.sub(begins[0], axis=0) if 0 in begins.columns else begins * np.nan
         found = away.columns.to_numpy(np.int64)
@@ -62,8 +77,49 @@ def clocks(hosts: list[str], each: pd.DataFrame, pods: pd.DataFrame, steps: pd.D
         count[found] = away.notna().sum().to_numpy(np.int64)
         by[~np.isnan(offset)] = "steps"
         residual[np.isnan(offset)] = np.nan
-    rows = {"host": hosts, "offset_ms": offset, "drift_ppm": drift, "residual_ms": residual, "by": by, "matched": count}
+    away = np.isnan(offset)
+    why = np.array([_UNTOLD if i in untold else _UNCONNECTED for i in range(len(hosts))], object)
+    rows = {"host": hosts, "offset_ms": offset, "drift_ppm": drift, "residual_ms": residual, "by": by, "matched": np.where(away, 0, count)}
+    rows["reason"] = np.where(away, why, "")
     return frames.shaped("pods.clocks", pd.DataFrame(rows))
+
+
+def _untold(each: pd.DataFrame, number: dict[str, int]) -> set[int]:
+    """The hosts with collectives without a number whose times do not show that they are those of the other hosts."""
+    rows = each[each["sequence"].isna()] if len(each) else each
+    if not len(rows):
+        return set()
+    host = rows["host"].map(number)
+    told: set[int] = set()
+    matched = rows[(rows["match"] >= 0) & rows["step"].notna()]
+    if len(matched):
+        # One a step: within a step, all runs of a program have the same pattern.
+        last = matched[matched["match"] == matched.groupby("step")["match"].transform("max")]
+        end = (last["start_ms"] + last["time_us"] / 1e3).groupby([last["step"], last["host"].map(number)]).median().unstack()
+        took = end.sort_values(by=list(end.columns[:1])).diff().iloc[1:].to_numpy(np.float64)
+        told = {int(one) for at, one in enumerate(end.columns) if _as_others(took, at)}
+        told = told if len(told) > 1 else set()
+    return {int(one) for one in host.unique()} - told if host.nunique() > 1 else set()
+
+
+def _as_others(took: Floats, at: int) -> bool:
+    """Whether what the steps of a host took (float64[steps, hosts], NaN where unknown) is what the same steps of the others did."""
+    mine, rest = took[:, at], np.delete(took, at, axis=1)
+    rest = rest[:, ~np.isnan(rest).all(axis=0)]
+    usual = np.full(len(mine), np.nan)
+    there = ~np.isnan(rest).all(axis=1)
+    usual[there] = np.nanmedian(rest[there], axis=1)
+    spreads = []
+    for lag in (0, *_LAGS):
+        # The steps before and behind, each centred by itself.
+        both = [mine[lag:] - usual[: len(usual) - lag]]
+        both += [mine[: len(mine) - lag] - usual[lag:]] if lag else []
+        known = [away[~np.isnan(away)] for away in both]
+        if min(map(len, known)) < _LEAST_STEPS - 1 - lag:
+            return False
+        off = np.abs(np.concatenate([away - np.median(away) for away in known]))
+        spreads.append(float(np.percentile(off, _MOST, method="lower")))
+    return spreads[0] < _ALIKE * min(spreads[1:])
 
 
 def _misnumbered(pods: pd.DataFrame, steps: pd.DataFrame, number: dict[str, int], hosts: int) -> Floats:

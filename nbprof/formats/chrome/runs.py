@@ -16,7 +16,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from nbprof.core.files import RunFiles, join_some
+from nbprof.core.errors import ReadError
+from nbprof.core.files import Missing, RunFiles, copies_of, join_some
 from nbprof.formats import hosts
 from nbprof.formats.format import Here, Member
 
@@ -28,6 +29,8 @@ _BESIDE = "perfetto_trace"
 """JAX writes its trace twice: `<host>.trace.json.gz`, and once more under this name."""
 # Ranks write their files of one cycle about together, so only the last runs can still lack one.
 _OPEN = 16
+_HEAD = 1 << 13
+"""Two ranks differ in the first bytes of their traces, which state the rank."""
 
 
 @dataclass
@@ -72,6 +75,12 @@ def lacks(stem: str, run: Sequence[str]) -> bool:
     return bool(alike) and number not in {one[1] for one in parts} and (time is None or not all(apart))
 
 
+def number_of(stem: str) -> int | None:
+    """The number of its rank or host in the name of a file; None where there is none, or not one alone."""
+    number = _parts(stem)[1]
+    return int(number) if number.isdigit() else None
+
+
 def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
     """The runs of a folder: those that are there, of which some traces may be a copy, and those of the other traces."""
     members = here.of(NAME)
@@ -89,24 +98,63 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
     if out:
         out[0] = replace(out[0], notes=out[0].notes + notes)
         notes = ()
-    groups = _together([_rank(one) for one in members if id(one) not in left_out], one_run=here.of_one_run)
+    ranks, doubles = _without_doubles([_rank(one) for one in members if id(one) not in left_out])
+    groups = _together(ranks, one_run=here.of_one_run)
     for at, group in enumerate(groups):
-        ranks = [r.member for r in group]
+        files = [r.member for r in group]
+        copied = [(double, own) for double, own in doubles if any(one is own for one in group)]
         alone = len(groups) == 1 and not before and (here.of_one_run or len(group) > 1)
         # What the traces state of their ranks is the dialect's to judge.
         lacking = () if any(r.world for r in group) else hosts.warning(r.worker for r in group)
         out.append(
             RunFiles(
-                here.name if alone else ranks[0].stem,
+                here.name if alone else files[0].stem,
                 here.folder,
-                tuple(one.file for one in ranks),
+                tuple(one.file for one in files),
                 max(r.time for r in group),
                 NAME,
                 notes + _again(group, [one for i, other in enumerate(groups) if i != at for one in other]),
-                lacking,
+                lacking + tuple(_copied(double, own) for double, own in copied),
+                missing=tuple(
+                    Missing(double.member.file.name, f"It is a copy of {own.member.file.name}, byte for byte.") for double, own in copied
+                ),
             )
         )
     return out
+
+
+def _without_doubles(ranks: list[_Rank]) -> tuple[list[_Rank], list[tuple[_Rank, _Rank]]]:
+    """The traces without those that have the bytes of another, but by their names are other ranks; and these, each with that other.
+
+    Otherwise they would be a second run of that rank, and take ranks behind them away from the first.
+    """
+    stating: dict[int, list[_Rank]] = {}
+    for one in ranks:
+        if isinstance(one.member.kind.rank, int) and number_of(one.worker) is not None:
+            stating.setdefault(one.member.kind.rank, []).append(one)
+    doubles: list[tuple[_Rank, _Rank]] = []
+    for rank, mine in stating.items():
+        if len({one.worker for one in mine}) < 2:
+            continue
+        # The name of the original has the number that the trace states.
+        mine.sort(key=lambda one: number_of(one.worker) != rank)
+        by_file = {id(one.member.file): one for one in mine}
+        try:
+            copies = copies_of([one.member.file for one in mine], _HEAD)
+        except ReadError:
+            # Whoever reads the run says so.
+            continue
+        for key, original in copies.items():
+            double, own = by_file[key], by_file[id(original)]
+            if double.job == own.job and number_of(double.worker) != number_of(own.worker):
+                doubles.append((double, own))
+    left_out = {id(double) for double, _ in doubles}
+    return [one for one in ranks if id(one) not in left_out], doubles
+
+
+def _copied(double: _Rank, own: _Rank) -> str:
+    label, of = double.member.file.label, own.member.file.label
+    return f"{label} is a copy of {of}, byte for byte; it was read once. Was one host's file copied over another's?"
 
 
 def _again(group: list[_Rank], others: list[_Rank]) -> tuple[str, ...]:

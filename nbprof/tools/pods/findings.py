@@ -68,11 +68,12 @@ def sentences(run: Run) -> list[str]:
 
 
 def _missing(run: Run) -> list[str]:
-    """How many hosts should be here and are not."""
+    """How many hosts, and files of hosts, should be here and are not."""
     count = len(run.hosts_missing)
     if not count:
         return []
-    return [f"**{count:,}** {'host is' if count == 1 else 'hosts are'} missing, and not compared; p.pods.missing says which and why."]
+    what = "host or file is" if count == 1 else "hosts or files are"
+    return [f"**{count:,}** {what} missing, and not compared; p.pods.missing says which and why."]
 
 
 def _measured(what_if: pd.DataFrame) -> float | None:
