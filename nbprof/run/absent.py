@@ -14,8 +14,8 @@ from nbprof.formats.chrome.runs import number_of
 from nbprof.formats.hosts import hosts_missing
 from nbprof.formats.register import stem
 
-_NO_RANK = "No file is of this rank, which the job had."
-_NO_HOST = "No file is of this host; the names of the others count it in."
+_NO_RANK = "There is no file for this rank, which was part of the job."
+_NO_HOST = "There is no file for this host, which the numbering of the others includes."
 
 
 def rows(hosts: list[str], stems: Sequence[str], unread: Sequence[Missing], processes: object) -> pd.DataFrame:

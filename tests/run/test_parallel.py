@@ -123,7 +123,7 @@ def test_ranks_without_a_file_are_missing(tmp_path):
     files[5].write_bytes(b"")
     files[7].unlink()
     assert load(tmp_path / "job", executor=1).pods.missing["host"].tolist() == ["rank 5", "rank 7"]
-    reasons = ["It is empty, not a profile.", "No file is of this rank, which the job had."]
+    reasons = ["It is empty, not a profile.", "There is no file for this rank, which was part of the job."]
     assert load(tmp_path / "job", executor=1).pods.missing["reason"].tolist() == reasons
 
 
