@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,12 @@ def device_names(devices: pd.DataFrame) -> str:
 
 def table(columns: dict[str, str]) -> pd.DataFrame:
     """An empty frame of the given column types."""
-    return pd.DataFrame({name: np.zeros(0, dtype) for name, dtype in columns.items()})
+    return _table(tuple(columns.items())).copy()
+
+
+@cache
+def _table(columns: tuple[tuple[str, str], ...]) -> pd.DataFrame:
+    return pd.DataFrame({name: np.zeros(0, dtype) for name, dtype in columns})
 
 
 def joined(parts: list[pd.DataFrame], columns: dict[str, str]) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Literal
 
 import numpy as np
@@ -198,6 +198,11 @@ def distinct(codes: Int64s, size: int) -> tuple[Int64s, Int64s]:
 
 def no_counters() -> pd.DataFrame:
     """Counter samples of a trace that has none: `lane series time value` (time in ps)."""
+    return _no_counters().copy()
+
+
+@cache
+def _no_counters() -> pd.DataFrame:
     return pd.DataFrame({name: np.zeros(0, dtype) for name, dtype in COUNTER_COLUMNS.items()})
 
 

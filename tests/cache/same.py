@@ -35,10 +35,11 @@ def same(one, other, where="value"):
     if isinstance(one, pd.DataFrame):
         # Names of columns are of no dtype that somebody chose: where pyarrow is installed, they may be Arrow's strings or Python's.
         pd.testing.assert_frame_equal(one, other, check_exact=True, check_column_type=False, check_index_type="exact", check_freq=True)
-        assert [str(d) for d in one.dtypes] == [str(d) for d in other.dtypes], where
+        dtypes = list(one.dtypes)
+        assert [str(d) for d in dtypes] == [str(d) for d in other.dtypes], where
         same(dict(one.attrs), dict(other.attrs), f"{where}.attrs")
-        for column in range(one.shape[1]):
-            if one.dtypes.iloc[column].kind == "O":
+        for column, dtype in enumerate(dtypes):
+            if dtype.kind == "O":
                 same(one.iloc[:, column].tolist(), other.iloc[:, column].tolist(), f"{where}.{one.columns[column]}")
     elif isinstance(one, pd.Series):
         pd.testing.assert_series_equal(one, other, check_exact=True, check_index_type="exact")

@@ -76,7 +76,9 @@ def rows(name: str) -> pd.DataFrame:
     a = run.activity.allocations
     begin = np.array([lanes[int(lane)] for lane in run.trace.events.lane[a["event"].to_numpy()]])
     table = a.assign(time=a["time"] - begin).sort_values("event", kind="stable").sort_values("time", kind="stable", ignore_index=True)
-    return memory.timeline(SimpleNamespace(allocations=table, texts=run.activity.texts, ops=run.activity.ops, memory_capacity={}))
+    made = run.activity
+    seen = SimpleNamespace(allocations=table, texts=made.texts, ops=made.ops, memory_capacity={}, memory_added_up=made.memory_added_up)
+    return memory.timeline(seen)
 
 
 def ours(name: str, ident: str) -> pd.DataFrame:

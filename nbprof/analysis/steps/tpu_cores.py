@@ -6,6 +6,8 @@ run of an op among the cores of a host is what it takes to compute, and what it 
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 
@@ -64,6 +66,11 @@ def frame(activity: Activity, counted: pd.DataFrame) -> pd.DataFrame:
 
 def empty() -> pd.DataFrame:
     """The frame without cores."""
+    return _empty().copy()
+
+
+@cache
+def _empty() -> pd.DataFrame:
     return pd.DataFrame(columns=[*COLUMNS, "host", "group", "counted"]).astype(_TYPES)
 
 
