@@ -8,15 +8,12 @@ name that `torch.cuda._annotate_cuda_graph_trace` looks for. Read as plain data:
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from nbprof.core.errors import NbprofError, ReadError
-from nbprof.core.files import LocalFile, RunFiles, SourceFile, printable
-from nbprof.core.packed import Unpacked
+from nbprof.core.files import RunFiles, SourceFile, printable
 from nbprof.formats.chrome import runs
 
 _FILE = re.compile(r"kernel_annotations_rank(\d{1,9})(?:_.*)?\.(?:pkl|pickle)\Z")
@@ -42,16 +39,7 @@ Annotations = Mapping[int, Mapping[int, Said]]
 
 def beside(files: RunFiles) -> tuple[SourceFile, ...]:
     """The files of annotations in the folders of a run of Chrome traces; of many ranks those of its traces, where these state theirs."""
-    if files.format != runs.NAME:
-        return ()
-    locals_ = [file.packed if isinstance(file, Unpacked) else file for file in files.files]
-    out: list[SourceFile] = []
-    for folder in sorted({file.path.parent for file in locals_ if isinstance(file, LocalFile)}):
-        try:
-            with os.scandir(folder) as entries:
-                out += [LocalFile(Path(folder) / name) for name in sorted(e.name for e in entries if _FILE.match(e.name) and e.is_file())]
-        except OSError:
-            continue
+    out = runs.lying_beside(files, _FILE)
     if len(out) > len(files.files):
         # Read apart, each host would read the files of all.
         ranks = {_rank(file) for file in files.files}

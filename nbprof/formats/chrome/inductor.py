@@ -8,15 +8,12 @@ AOTInductor both as `kernel_information.json`; the log that `TORCH_TRACE` names 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from nbprof.core.errors import NbprofError
-from nbprof.core.files import LocalFile, RunFiles, SourceFile
-from nbprof.core.packed import Unpacked
+from nbprof.core.files import RunFiles, SourceFile
 from nbprof.formats.chrome import runs
 
 _FILE = re.compile(
@@ -54,17 +51,7 @@ Program = tuple[Kernel, ...]
 
 def beside(files: RunFiles) -> tuple[SourceFile, ...]:
     """The files of inductor in the folders of a run of Chrome traces."""
-    if files.format != runs.NAME:
-        return ()
-    locals_ = [file.packed if isinstance(file, Unpacked) else file for file in files.files]
-    out: list[SourceFile] = []
-    for folder in sorted({file.path.parent for file in locals_ if isinstance(file, LocalFile)}):
-        try:
-            with os.scandir(folder) as entries:
-                out += [LocalFile(Path(folder) / name) for name in sorted(e.name for e in entries if _FILE.match(e.name) and e.is_file())]
-        except OSError:
-            continue
-    return tuple(out)
+    return tuple(runs.lying_beside(files, _FILE))
 
 
 def read(pieces: Sequence[SourceFile]) -> tuple[tuple[Program, ...], list[str]]:

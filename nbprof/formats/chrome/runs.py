@@ -12,12 +12,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import Missing, RunFiles, copies_of, join_some
+from nbprof.core.files import LocalFile, Missing, RunFiles, SourceFile, copies_of, join_some
+from nbprof.core.packed import Unpacked
 from nbprof.formats import hosts
 from nbprof.formats.format import Here, Member
 
@@ -232,3 +235,18 @@ def _together(ranks: list[_Rank], *, one_run: bool) -> list[list[_Rank]]:
 def _order(one: _Rank) -> tuple[int, str]:
     number = one.rank if isinstance(one.rank, int) else int(str(one.rank).rpartition(".")[2] or 0) if one.rank is not None else 0
     return number, one.worker
+
+
+def lying_beside(files: RunFiles, name: re.Pattern[str]) -> list[SourceFile]:
+    """The files of this name in the folders of a run of Chrome traces; none of a run of another format."""
+    if files.format != NAME:
+        return []
+    locals_ = [file.packed if isinstance(file, Unpacked) else file for file in files.files]
+    out: list[SourceFile] = []
+    for folder in sorted({file.path.parent for file in locals_ if isinstance(file, LocalFile)}):
+        try:
+            with os.scandir(folder) as entries:
+                out += [LocalFile(Path(folder) / one) for one in sorted(e.name for e in entries if name.match(e.name) and e.is_file())]
+        except OSError:
+            continue
+    return out
