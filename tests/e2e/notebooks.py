@@ -78,14 +78,14 @@ def begin_again(page, folder):
 
 def open_notebook(page, url, name):
     page.goto(f"{url}/lab/tree/{name}?reset")
-    page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
+    page.wait_for_selector(".jp-Notebook .jp-CodeCell")
 
 
 def open_again(page, name):
     """A notebook in a page that has JupyterLab, as `open_notebook` opens it, with nothing beside it."""
     begin_again(page, "")
     command(page, "docmanager:open", path=name)
-    page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
+    page.wait_for_selector(".jp-Notebook .jp-CodeCell")
 
 
 def dashboards(page):
@@ -110,16 +110,14 @@ def running(page):
     return page.locator(".jp-CodeCell .jp-InputPrompt", has_text="[*]").count() > 0
 
 
-def wait_until_idle(page, timeout=60_000):
+def wait_until_idle(page, timeout=None):
     page.wait_for_function(
         "() => ![...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].some(p => p.textContent.includes('[*]'))", timeout=timeout
     )
 
 
 def wait_for_kernel(page):
-    page.wait_for_function(
-        "() => window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'", timeout=120_000
-    )
+    page.wait_for_function("() => window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'")
 
 
 def interrupt(page):

@@ -43,12 +43,12 @@ def test_a_worker_is_recorded_and_its_dashboard_opens_and_what_is_missing_is_nam
     (root / "training").mkdir()
     (root / "training" / "here.txt").write_text("")
     page.goto(f"{url}/lab/tree/training?reset")
-    page.locator(".jp-DirListing-item", has_text="here.txt").wait_for(timeout=60_000)
-    page.wait_for_function("() => window.jupyterapp?.commands.hasCommand('nbprof:capture')", timeout=60_000)
+    page.locator(".jp-DirListing-item", has_text="here.txt").wait_for()
+    page.wait_for_function("() => window.jupyterapp?.commands.hasCommand('nbprof:capture')")
     page.evaluate("() => window.jupyterapp.restored.then(() => window.jupyterapp.commands.execute('nbprof:capture')).then(() => undefined)")
     form = page.get_by_role("form", name="Capture a profile")
     addresses = form.get_by_label("Worker addresses")
-    addresses.wait_for(timeout=60_000)
+    addresses.wait_for()
     page.wait_for_function("() => document.activeElement.id.endsWith('-addresses')")
 
     # By keyboard alone: a wrong address is told beside its field, which has the focus.
@@ -63,7 +63,7 @@ def test_a_worker_is_recorded_and_its_dashboard_opens_and_what_is_missing_is_nam
     form.get_by_label("Duration").fill("60000")
     page.keyboard.press("Enter")
     row = page.locator(f".workers [data-address='{worker}']")
-    page.locator(".workers [data-state=recording]").wait_for(timeout=60_000)
+    page.locator(".workers [data-state=recording]").wait_for()
     form.get_by_role("button", name="Cancel").click()
     page.locator(".head", has_text="Cancelled. Nothing was kept.").wait_for()
 
@@ -73,7 +73,7 @@ def test_a_worker_is_recorded_and_its_dashboard_opens_and_what_is_missing_is_nam
     form.get_by_label("Run name").fill("first try")
     assert form.get_by_label("Folder").input_value() == "training/nbprof-results"
     form.get_by_role("button", name="Record").click()
-    page.locator(".nbprof-document:not(.lm-mod-hidden) .nbp").get_by_role("tab", name="Overview").wait_for(timeout=60_000)
+    page.locator(".nbprof-document:not(.lm-mod-hidden) .nbp").get_by_role("tab", name="Overview").wait_for()
     files = sorted(path.name for path in (root / "training" / "nbprof-results" / "plugins" / "profile" / "first try").iterdir())
     assert files == [f"{worker.replace(':', '_')}.xplane.pb", "nbprof.json"]
     assert not list((root / "training" / "nbprof-results").glob(".recording*"))

@@ -68,12 +68,12 @@ def choose(page, index):
 
 
 def ran(page, index, count):
-    cell(page, index).locator(".jp-InputPrompt", has_text=f"[{count}]").wait_for(timeout=60_000)
+    cell(page, index).locator(".jp-InputPrompt", has_text=f"[{count}]").wait_for()
 
 
 def shown(page, index):
     board = cell(page, index).locator(".jp-OutputArea .nbp")
-    board.get_by_role("tab", name="Overview").wait_for(timeout=60_000)
+    board.get_by_role("tab", name="Overview").wait_for()
     return board
 
 
@@ -170,5 +170,5 @@ def test_open_profile_takes_a_typed_path(opened):
     assert violations(page, ".jp-Dialog-content") == []
     page.get_by_role("textbox", name="Path of a profile").fill("typed/host.xplane.pb")
     page.keyboard.press("Enter")
-    page.locator(".nbprof-document .nbp").get_by_role("tab", name="Overview").wait_for(timeout=60_000)
+    page.locator(".nbprof-document .nbp").get_by_role("tab", name="Overview").wait_for()
     assert page.problems == []

@@ -19,14 +19,14 @@ def test_two_profiles_of_the_file_browser_are_compared(page, lab):
         shutil.copy(DATA / f"{name}.xplane.pb", root / "pair")
     page.goto(f"{url}/lab/tree/pair?reset")
     items = [page.locator(".jp-DirListing-item", has_text=name) for name in ("tf_slow", "tf_mended")]
-    items[0].wait_for(timeout=60_000)
+    items[0].wait_for()
     items[0].click()
     items[1].click(modifiers=["Control"])
     items[1].click(button="right")
     page.locator(".lm-Menu-itemLabel", has_text="Compare Profiles").click()
     board = page.locator(".nbprof-document:not(.lm-mod-hidden) .nbp")
     answer = board.locator(".compare-head h2")
-    answer.wait_for(timeout=60_000)
+    answer.wait_for()
     # Whichever of the two was copied later: the older one stands before.
     first = answer.inner_text()
     # Beside the file browser there is room for all columns.
@@ -39,6 +39,6 @@ def test_two_profiles_of_the_file_browser_are_compared(page, lab):
     # The layout is saved after a while; the tab comes back with it.
     page.wait_for_timeout(2500)
     page.goto(f"{url}/lab/tree/pair")
-    answer.wait_for(timeout=60_000)
+    answer.wait_for()
     assert answer.inner_text() == first
     assert page.problems == []

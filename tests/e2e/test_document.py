@@ -72,7 +72,7 @@ def browse(page, profiles):
         begin_again(page, "profiles")
     else:
         page.goto(f"{url}/lab/tree/profiles?reset")
-    item(page, "host.xplane.pb").wait_for(timeout=60_000)
+    item(page, "host.xplane.pb").wait_for()
     page.asked.clear()
     page.problems.clear()
     return page
@@ -82,7 +82,7 @@ def browse(page, profiles):
 def anew(browse, profiles):
     """The same, loaded anew."""
     browse.goto(f"{profiles[0]}/lab/tree/profiles?reset")
-    item(browse, "host.xplane.pb").wait_for(timeout=60_000)
+    item(browse, "host.xplane.pb").wait_for()
     return browse
 
 
@@ -95,12 +95,12 @@ def dashboard(page):
 
 
 def live(page):
-    page.locator(".nbprof-document:visible .nbprof-host[data-live='live']").first.wait_for(timeout=30_000)
+    page.locator(".nbprof-document:visible .nbprof-host[data-live='live']").first.wait_for()
 
 
 def opened(page, name):
     item(page, name).dblclick()
-    dashboard(page).get_by_role("tab", name="Overview").wait_for(timeout=60_000)
+    dashboard(page).get_by_role("tab", name="Overview").wait_for()
     return dashboard(page)
 
 
@@ -132,12 +132,12 @@ def test_a_torch_trace_opens_as_a_profile_and_not_as_json(browse):
 def test_any_json_opens_by_open_with_and_keeps_its_editor(browse, name):
     if name == "rank0.json":
         item(browse, name).dblclick()
-        browse.locator(".jp-MainAreaWidget:visible .jp-RenderedJSON").wait_for(timeout=60_000)
+        browse.locator(".jp-MainAreaWidget:visible .jp-RenderedJSON").wait_for()
         assert not browse.locator(".nbprof-document").count()
     item(browse, name).click(button="right")
     browse.locator(".lm-Menu-item", has_text="Open With").hover()
     browse.locator(".lm-Menu-item:visible", has_text="Profile (nbprof)").click()
-    dashboard(browse).get_by_role("tab", name="Overview").wait_for(timeout=60_000)
+    dashboard(browse).get_by_role("tab", name="Overview").wait_for()
     assert "aten::mm" in visit(dashboard(browse), "Ops").inner_text()
 
 
@@ -153,7 +153,7 @@ def test_it_is_there_again_after_a_reload(browse):
     with browse.expect_response(lambda r: "/api/workspaces/" in r.url and '"tab":"memory"' in (r.request.post_data or "")):
         visit(board, "Memory")
     browse.goto(browse.url.split("?")[0])
-    dashboard(browse).get_by_role("tab", name="Memory", selected=True).wait_for(timeout=60_000)
+    dashboard(browse).get_by_role("tab", name="Memory", selected=True).wait_for()
     assert browse.problems == []
 
 
@@ -161,14 +161,14 @@ def test_a_broken_file_says_what_is_wrong_and_opens_when_it_is_whole(browse, pro
     _, folder = profiles
     item(browse, "broken.xplane.pb").dblclick()
     alert = browse.locator(".nbprof-document [role=alert]:visible")
-    alert.wait_for(timeout=30_000)
+    alert.wait_for()
     text = alert.inner_text()
     assert "could not be opened" in text
     assert "profiles/broken.xplane.pb" in text
     assert str(folder) not in text
     (folder / "broken.xplane.pb").write_bytes(training_run(6))
     alert.get_by_role("button", name="Open again").click()
-    dashboard(browse).get_by_role("tab", name="Overview").wait_for(timeout=30_000)
+    dashboard(browse).get_by_role("tab", name="Overview").wait_for()
     (folder / "broken.xplane.pb").write_bytes(b"this is no profile")
 
 
@@ -183,7 +183,7 @@ def test_a_file_deleted_under_an_open_tab_is_told_and_the_picture_stays(browse, 
     (folder / "gone.xplane.pb").unlink()
     visit(board, "Trace")
     bar = browse.locator(".nbprof-bar:visible")
-    bar.wait_for(timeout=30_000)
+    bar.wait_for()
     assert "deleted" in bar.inner_text()
     assert browse.evaluate(live) == "lost"
     assert board.get_by_role("tabpanel", name="Trace").locator("canvas").count() >= 1
@@ -203,7 +203,7 @@ def test_cancel_stops_and_offers_to_open_again(browse):
     assert "was not opened" in browse.locator(".nbprof-state").inner_text()
     browse.unroute("**/nbprof/api/open*")
     browse.locator(".nbprof-state").get_by_role("button", name="Open again").click()
-    dashboard(browse).get_by_role("tab", name="Overview").wait_for(timeout=30_000)
+    dashboard(browse).get_by_role("tab", name="Overview").wait_for()
 
 
 def test_a_million_events_open_while_the_server_answers_others(browse, profiles):
@@ -215,28 +215,28 @@ def test_a_million_events_open_while_the_server_answers_others(browse, profiles)
         host.line(f"worker {thread}", events, line_id=thread + 1)
     (folder / "million.xplane.pb").write_bytes(xspace(host))
     command(browse, "filebrowser:refresh")
-    item(browse, "million.xplane.pb").wait_for(timeout=60_000)
+    item(browse, "million.xplane.pb").wait_for()
     item(browse, "million.xplane.pb").dblclick()
     reading = browse.locator(".nbprof-document:visible .nbprof-state")
     reading.wait_for()
     assert browse.request.get(f"{url}/api/status").ok
-    dashboard(browse).get_by_role("tab", name="Trace").wait_for(timeout=60_000)
+    dashboard(browse).get_by_role("tab", name="Trace").wait_for()
     trace = visit(dashboard(browse), "Trace")
-    trace.get_by_text(f"All {threads * calls:,} events.").wait_for(timeout=60_000)
+    trace.get_by_text(f"All {threads * calls:,} events.").wait_for()
     assert browse.problems == []
 
 
 def test_a_folder_opens_by_its_context_menu_and_a_logdir_has_its_runs(browse):
     open_folder(browse, "run")
-    dashboard(browse).get_by_role("tab", name="GPU kernels").wait_for(timeout=30_000)
+    dashboard(browse).get_by_role("tab", name="GPU kernels").wait_for()
     assert not browse.locator(".nbprof-choice:visible").count()
     open_folder(browse, "logs")
-    browse.get_by_text("6 steps").first.wait_for(timeout=30_000)
+    browse.get_by_text("6 steps").first.wait_for()
     runs = browse.get_by_role("combobox", name="Run")
     assert [text.split(" (")[0] for text in runs.locator("option").all_inner_texts()] == ["second", "first"]
     runs.focus()
     browse.keyboard.press("ArrowDown")
-    browse.get_by_text("5 steps").first.wait_for(timeout=30_000)
+    browse.get_by_text("5 steps").first.wait_for()
     assert browse.evaluate("document.activeElement.tagName") == "SELECT"
     browse.locator(".lm-TabBar-tab", has_text="logs › first").wait_for()
     live(browse)
@@ -244,7 +244,7 @@ def test_a_folder_opens_by_its_context_menu_and_a_logdir_has_its_runs(browse):
     browse.wait_for_timeout(2000)
     browse.asked.clear()
     browse.goto(browse.url.split("?")[0])
-    browse.get_by_text("5 steps").first.wait_for(timeout=60_000)
+    browse.get_by_text("5 steps").first.wait_for()
     assert browse.locator(".lm-TabBar-tab", has_text="run").count()
     opens = [asked for _, asked in browse.asked if "nbprof/api/open" in asked]
     assert len(opens) == 1, "a tab that nobody looks at reads nothing"
@@ -258,7 +258,7 @@ def open_folder(page, name):
 
 def test_output_of_ascend_opens(browse):
     open_folder(browse, "PROF_000001")
-    browse.get_by_text("5 steps").first.wait_for(timeout=60_000)
+    browse.get_by_text("5 steps").first.wait_for()
     assert "Device-bound" in visit(dashboard(browse), "Ascend").inner_text()
     assert "Cube" in visit(dashboard(browse), "NPU kernels").inner_text()
     visit(dashboard(browse), "Trace").locator("canvas").first.wait_for()
@@ -272,28 +272,28 @@ def test_views_of_a_file_share_it_and_follow_it(anew, profiles):
     opened(browse, "a.xplane.pb")
     live(browse)
     command(browse, "docmanager:clone")
-    browse.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2", timeout=30_000)
+    browse.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2")
     boxes = [board.bounding_box() for board in browse.locator(".nbprof-document:visible").all()]
     assert len({box["x"] for box in boxes}) == 2, "beside each other"
     browse.evaluate("() => jupyterapp.serviceManager.contents.rename('profiles/a.xplane.pb', 'profiles/b.xplane.pb')")
     browse.wait_for_function("() => document.querySelectorAll('.nbprof-document .nbprof-state').length === 0")
-    browse.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2", timeout=30_000)
+    browse.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2")
     assert browse.locator(".lm-TabBar-tab:visible", has_text="b.xplane.pb").count() == 2
     # JupyterLab may say by itself that it is offline, in front of everything.
     browse.add_locator_handler(browse.locator(".jp-Dialog"), lambda dialog: dialog.locator(".jp-mod-accept").click())
     browse.context.set_offline(True)
     board = dashboard(browse).first
     visit(board, "Trace")
-    browse.locator(".nbprof-host[data-live='lost']").first.wait_for(timeout=30_000)
+    browse.locator(".nbprof-host[data-live='lost']").first.wait_for()
     assert board.get_by_role("tabpanel", name="Trace").locator("canvas").count() >= 1
     browse.context.set_offline(False)
-    browse.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2", timeout=30_000)
+    browse.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2")
     (folder / "b.xplane.pb").write_bytes(training_run(9))
     browse.evaluate("() => window.dispatchEvent(new Event('focus'))")
     bar = browse.locator(".nbprof-bar:visible").first
     assert "changed" in bar.inner_text()
     bar.get_by_role("button", name="Open again").click()
-    browse.get_by_text("9 steps").first.wait_for(timeout=30_000)
+    browse.get_by_text("9 steps").first.wait_for()
     (folder / "b.xplane.pb").unlink()
 
 
@@ -311,7 +311,7 @@ def test_it_works_behind_a_prefix_with_a_token_and_xsrf(browser, guarded):
     url, token = guarded
     with window(browser, fresh=True) as page:
         page.goto(f"{url}/lab?reset&token={token}")
-        item(page, "host.xplane.pb").wait_for(timeout=60_000)
+        item(page, "host.xplane.pb").wait_for()
         opened(page, "host.xplane.pb")
         live(page)
         assert page.request.post(f"{url}/nbprof/api/open", data=json.dumps({"path": "host.xplane.pb"})).status == 403
@@ -320,12 +320,12 @@ def test_it_works_behind_a_prefix_with_a_token_and_xsrf(browser, guarded):
         )
         assert fetched == len(training_run(6))
         open_notebook(page, url, "shown.ipynb")
-        page.wait_for_function("() => jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'", timeout=60_000)
+        page.wait_for_function("() => jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'")
         command(page, "notebook:run-all-cells")
         tab = dashboards(page).get_by_role("tab", name="Trace")
-        tab.wait_for(timeout=60_000)
+        tab.wait_for()
         tab.click()
-        page.locator(".jp-OutputArea .nbprof-host[data-live='live']").wait_for(timeout=30_000)
+        page.locator(".jp-OutputArea .nbprof-host[data-live='live']").wait_for()
         assert page.problems == []
     with window(browser, fresh=True) as stranger:
         answer = stranger.request.post(f"{url}/nbprof/api/open", data=json.dumps({"path": "host.xplane.pb"}))

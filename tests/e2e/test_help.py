@@ -74,10 +74,10 @@ def test_help_opens_in_a_tab_and_leads_from_page_to_page(page, lab):
     outside = []
     page.on("request", lambda r: outside.append(r.url) if not r.url.startswith((url, "data:", "blob:")) else None)
     page.goto(f"{url}/lab?reset")
-    page.get_by_role("menuitem", name="Help", exact=True).click(timeout=60_000)
+    page.get_by_role("menuitem", name="Help", exact=True).click()
     page.get_by_role("menuitem", name="nbprof Help").click()
     body = page.locator(".nbprof-help-body")
-    body.get_by_role("heading", name="The views").wait_for(timeout=30_000)
+    body.get_by_role("heading", name="The views").wait_for()
     # As "What is this?" of a view does: the event of its link.
     page.evaluate("() => document.body.dispatchEvent(new CustomEvent('nbprof-help', {bubbles: true, detail: 'kernels'}))")
     page.wait_for_function(

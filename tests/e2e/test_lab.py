@@ -150,7 +150,7 @@ def test_the_saved_notebook_reads_well_with_no_kernel(browser, saved, name):
     expected = json.loads((folder / "expected.json").read_text())
     with window(browser) as page:
         open_notebook(page, url, f"{name}.ipynb")
-        page.locator(".jp-Dialog").get_by_role("button", name="No Kernel").click(timeout=30_000)
+        page.locator(".jp-Dialog").get_by_role("button", name="No Kernel").click()
         dashboard = dashboards(page).first
         dashboard.get_by_role("tab", name="Steps & input").click()
         assert f"{expected['summary']['input']:.2f}" in dashboard.inner_text()
@@ -185,7 +185,7 @@ def test_the_nbconvert_page_reads_well_offline(browser, converted, scripts):
     page.goto(converted.as_uri(), wait_until="domcontentloaded")
     if scripts:
         dashboard = page.locator(".nbp").first
-        dashboard.get_by_role("tab", name="Steps & input").click(timeout=20_000)
+        dashboard.get_by_role("tab", name="Steps & input").click()
         assert f"{expected['summary']['input']:.2f}" in dashboard.inner_text()
     else:
         text = page.inner_text("body")

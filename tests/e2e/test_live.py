@@ -75,7 +75,7 @@ def host(page, state, timeout=120_000):
 
 def open_trace(page, number=0):
     tab = dashboards(page).nth(number).get_by_role("tab", name="Trace")
-    tab.wait_for(timeout=60_000)
+    tab.wait_for()
     tab.scroll_into_view_if_needed()
     tab.click()
 
@@ -138,9 +138,9 @@ def test_an_output_of_a_cell_that_still_runs_goes_live(shown):
     page, problems, folder, _ = shown
     run_code(page, "display(p)\n" + SLEEP)
     second = dashboards(page).nth(1)
-    second.wait_for(timeout=60_000)
+    second.wait_for()
     open_trace(page, 1)
-    page.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length >= 2", timeout=15_000)
+    page.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length >= 2")
     assert not (folder / "slept").exists(), "before the cell ended"
     interrupt(page)
     wait_until_idle(page)
@@ -188,9 +188,9 @@ def test_a_widget_asks_by_its_own_messages(shown):
     run_code(page, WIDGET)
     # The other outputs are drawn by the renderer of saved ones.
     widget = page.locator(".jp-OutputArea-output:not(.nbprof-output) > * > .nbprof-host")
-    widget.wait_for(timeout=60_000)
-    page.wait_for_function("host => host.dataset.live === 'live'", arg=widget.element_handle(), timeout=120_000)
-    widget.get_by_text(f"All {EVENTS:,} events.").wait_for(timeout=120_000)
+    widget.wait_for()
+    page.wait_for_function("host => host.dataset.live === 'live'", arg=widget.element_handle())
+    widget.get_by_text(f"All {EVENTS:,} events.").wait_for()
     assert problems == []
 
 

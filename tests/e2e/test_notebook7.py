@@ -63,7 +63,7 @@ def item(page, name):
 
 def board(page):
     found = page.locator(".nbprof-document .nbprof-host[data-live='live']")
-    found.wait_for(timeout=60_000)
+    found.wait_for()
     return page.locator(".nbprof-document .nbp")
 
 
@@ -72,7 +72,7 @@ def test_the_tree_page_opens_files_and_folders_in_pages_of_their_own(told, profi
     # Those of other tests on this server.
     kernels = {kernel["id"] for kernel in told.request.get(f"{url}/api/kernels").json()}
     told.goto(f"{url}/tree/classic")
-    item(told, "host.xplane.pb").wait_for(timeout=60_000)
+    item(told, "host.xplane.pb").wait_for()
     with told.expect_popup() as opened:
         item(told, "host.xplane.pb").dblclick()
     page = opened.value
@@ -116,16 +116,16 @@ def test_a_cell_is_profiled_and_its_saved_output_needs_no_kernel(told, profiles)
     url, folder = profiles
     write_notebook(folder / "classic.ipynb", PROFILED, CELL)
     told.goto(f"{url}/notebooks/classic/classic.ipynb")
-    told.locator(".jp-CodeCell").nth(1).wait_for(timeout=60_000)
-    told.wait_for_function("() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'", timeout=60_000)
+    told.locator(".jp-CodeCell").nth(1).wait_for()
+    told.wait_for_function("() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'")
     told.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
     output = told.locator(".jp-OutputArea .nbp")
-    output.get_by_role("tab", name="Overview").wait_for(timeout=120_000)
+    output.get_by_role("tab", name="Overview").wait_for()
     verdict = output.locator(".verdict h2").inner_text()
     save(told)
     end_kernels(told, url)
     told.reload()
-    output.get_by_role("tab", name="Overview").wait_for(timeout=60_000)
+    output.get_by_role("tab", name="Overview").wait_for()
     assert output.locator(".verdict h2").inner_text() == verdict
     end_kernels(told, url)
     assert told.said == []

@@ -58,11 +58,9 @@ def host(page, i):
 def far_and_back(page, first, last):
     """Looks at the last output until the first one rests, then at the first again."""
     host(page, last).evaluate("host => host.scrollIntoView({block: 'end'})")
-    page.wait_for_function(
-        "i => document.querySelectorAll('.nbprof-host')[i].dataset.nbprofResting !== undefined", arg=first, timeout=20_000
-    )
+    page.wait_for_function("i => document.querySelectorAll('.nbprof-host')[i].dataset.nbprofResting !== undefined", arg=first)
     host(page, first).evaluate("host => host.scrollIntoView()")
-    page.wait_for_function("i => document.querySelectorAll('.nbprof-host')[i].shadowRoot.querySelector('.nbp')", arg=first, timeout=20_000)
+    page.wait_for_function("i => document.querySelectorAll('.nbprof-host')[i].shadowRoot.querySelector('.nbp')", arg=first)
     page.wait_for_timeout(300)
 
 
@@ -74,8 +72,8 @@ def many(page, fragments, tmp_path):
     path = tmp_path / "page.html"
     path.write_text(f"<!doctype html><meta charset=utf-8><body style='background:#fff'>{body}", encoding="utf-8")
     page.goto(path.as_uri())
-    page.wait_for_function("n => document.querySelectorAll('[data-nbprof-state=live]').length === n", arg=MANY, timeout=60_000)
-    page.wait_for_function("() => document.querySelectorAll('[data-nbprof-resting]').length > 1", timeout=20_000)
+    page.wait_for_function("n => document.querySelectorAll('[data-nbprof-state=live]').length === n", arg=MANY)
+    page.wait_for_function("() => document.querySelectorAll('[data-nbprof-resting]').length > 1")
     return page
 
 
@@ -84,7 +82,7 @@ def test_nothing_moves_while_outputs_rest_and_come_back(many):
     assert before["drawn"] + before["resting"] == MANY, "the same output twice is drawn once in each place"
     for i in (MANY - 1, 0):
         host(many, i).evaluate("host => host.scrollIntoView()")
-        many.wait_for_function("i => document.querySelectorAll('.nbprof-host')[i].shadowRoot.querySelector('.nbp')", arg=i, timeout=20_000)
+        many.wait_for_function("i => document.querySelectorAll('.nbprof-host')[i].shadowRoot.querySelector('.nbp')", arg=i)
         many.wait_for_timeout(200)
         now = many.evaluate(COUNT)
         assert now["tops"] == before["tops"]

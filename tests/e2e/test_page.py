@@ -252,7 +252,7 @@ def test_a_chart_follows_the_theme(browser, report):
         chart = visit(page, "Memory").locator("canvas").first
         light = chart.evaluate("canvas => canvas.toDataURL()")
         page.emulate_media(color_scheme="dark")
-        page.wait_for_function("([canvas, was]) => canvas.toDataURL() !== was", arg=[chart.element_handle(), light], timeout=10_000)
+        page.wait_for_function("([canvas, was]) => canvas.toDataURL() !== was", arg=[chart.element_handle(), light])
 
 
 @pytest.fixture(scope="module")

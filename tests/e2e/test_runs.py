@@ -74,9 +74,9 @@ def show(page, folder):
     url, home = folder
     page.problems.clear()
     page.goto(f"{url}/lab/tree/{home.name}/train.ipynb?reset")
-    page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
+    page.locator(".jp-Notebook .jp-Cell").first.wait_for()
     command(page, "nbprof:runs-show")
-    row(page, "second").wait_for(timeout=30_000)
+    row(page, "second").wait_for()
 
 
 def row(page, name):
@@ -90,7 +90,7 @@ def focus(page):
 def test_runs_are_listed_newest_first_opened_by_keyboard_and_compared(sidebar, folder):
     page = sidebar
     expected = load(folder[1] / RUNS / "first").overview
-    row(page, "first").filter(has_text=expected["verdict_text"]).wait_for(timeout=30_000)
+    row(page, "first").filter(has_text=expected["verdict_text"]).wait_for()
     told = [item.inner_text() for item in page.locator(".nbprof-runs-tree [role=treeitem]").all()]
     assert [text.split("\n")[0] for text in told] == [f"{folder[1].name}/nbprof-results", "second", "first"]
     assert "5 min ago" in told[1]
@@ -111,7 +111,7 @@ def test_runs_are_listed_newest_first_opened_by_keyboard_and_compared(sidebar, f
     row(page, "second").click()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    page.locator(".nbprof-document:not(.lm-mod-hidden) .nbp").get_by_role("tab", name="Overview").wait_for(timeout=60_000)
+    page.locator(".nbprof-document:not(.lm-mod-hidden) .nbp").get_by_role("tab", name="Overview").wait_for()
     page.locator(".lm-TabBar-tab.jp-mod-current", has_text="first").wait_for()
     page.get_by_role("searchbox", name="Filter runs").fill("device-b")
     row(page, "first").wait_for(state="detached")
@@ -121,8 +121,8 @@ def test_runs_are_listed_newest_first_opened_by_keyboard_and_compared(sidebar, f
 @pytest.mark.parametrize("width", [200, 250, 330])
 def test_a_narrow_sidebar_cuts_nothing_that_matters(resized, width):
     page = resized
-    row(page, "first").filter(has_text="12 steps").wait_for(timeout=30_000)
-    row(page, "second").filter(has_text="1 step").wait_for(timeout=30_000)
+    row(page, "first").filter(has_text="12 steps").wait_for()
+    row(page, "second").filter(has_text="1 step").wait_for()
     page.evaluate(
         """width => {
             // JupyterLab's own lower bound.
@@ -143,7 +143,7 @@ def test_a_narrow_sidebar_cuts_nothing_that_matters(resized, width):
 
 def test_axe_finds_nothing_in_the_list_of_runs(sidebar):
     page = sidebar
-    row(page, "first").filter(has_text="12 steps").wait_for(timeout=30_000)
+    row(page, "first").filter(has_text="12 steps").wait_for()
     found = {"light": violations(page, ".nbprof-sidebar")}
     row(page, "second").click()
     page.keyboard.press("Shift+ArrowDown")
@@ -168,7 +168,7 @@ def test_a_run_is_renamed_in_place_and_deleted_after_a_question(sidebar, folder)
     page, home = sidebar, folder[1] / RUNS
     row(page, "second").dblclick()
     run = page.locator(".nbprof-document:not(.lm-mod-hidden) .nbp .run-id b")
-    run.wait_for(timeout=60_000)
+    run.wait_for()
     assert run.inner_text() == "second"
     row(page, "second").click()
     page.keyboard.press("F2")
@@ -183,7 +183,7 @@ def test_a_run_is_renamed_in_place_and_deleted_after_a_question(sidebar, folder)
     page.wait_for_function("() => document.activeElement.getAttribute('aria-label')?.startsWith('with prefetch, ')")
     # Its tab goes with it, and has one name with the list and the dashboard.
     page.locator(".lm-TabBar-tab.jp-mod-current", has_text="with prefetch").wait_for()
-    run.filter(has_text="with prefetch").wait_for(timeout=60_000)
+    run.filter(has_text="with prefetch").wait_for()
     for answer, left in (("Cancel", ["first", "with prefetch"]), (re.compile("Delete|Trash"), ["first"])):
         page.keyboard.press("Delete")
         dialog = page.get_by_role("dialog")
@@ -201,7 +201,7 @@ def test_a_cell_gets_a_run_and_a_run_that_a_cell_saved_is_listed(sidebar):
     page = sidebar
     wait_for_kernel(page)
     command(page, "notebook:run-cell")
-    row(page, "third").wait_for(timeout=60_000)
+    row(page, "third").wait_for()
     row(page, "third").click(button="right")
     page.get_by_role("menuitem", name="Insert nbprof.load").click()
     page.locator(".jp-Notebook .jp-Cell", has_text=f'nbprof.load("{RUNS}/third")').wait_for()
@@ -213,7 +213,7 @@ def test_a_folder_that_was_added_stays_is_told_when_it_is_gone_and_leaves(sideba
         command(page, "nbprof:runs-add-folder", path=logs)
     row(page, "other").wait_for()
     page.goto(page.url.split("?")[0])
-    row(page, "other").wait_for(timeout=60_000)
+    row(page, "other").wait_for()
     shutil.rmtree(folder[1] / "logs")
     command(page, "nbprof:runs-refresh")
     head = page.locator(".nbprof-folder[role=treeitem]", has_text=logs)

@@ -62,8 +62,8 @@ def strip(page):
     return page.locator(".nbprof-strip")
 
 
-def shows(page, text, timeout=30_000):
-    page.wait_for_function("text => document.querySelector('.nbprof-strip .head')?.textContent.startsWith(text)", arg=text, timeout=timeout)
+def shows(page, text):
+    page.wait_for_function("text => document.querySelector('.nbprof-strip .head')?.textContent.startsWith(text)", arg=text)
 
 
 def step(page):
@@ -127,7 +127,7 @@ def test_the_button_ends_the_recording_and_the_cell_goes_on(opened):
     assert running(page)
     assert not (folder / "ran").exists()
     (folder / "go").touch()
-    dashboards(page).first.get_by_role("tab", name="Overview").wait_for(timeout=60_000)
+    dashboards(page).first.get_by_role("tab", name="Overview").wait_for()
     assert strip(page).count() == 0
     wait_until_idle(page)
     run_code(page, TOLD)
@@ -181,7 +181,7 @@ def test_the_first_picture_of_a_large_run_becomes_the_whole_where_the_reader_is(
 def test_a_kernel_that_is_restarted_leaves_a_line(opened):
     page, problems, folder = opened
     run_code(page, ENDLESS)
-    page.get_by_role("button", name="Stop and analyse").wait_for(timeout=30_000)
+    page.get_by_role("button", name="Stop and analyse").wait_for()
     restart(page)
     page.wait_for_function("() => document.querySelector('.nbprof-strip:not([data-kind])')")
     assert strip(page).locator("*").count() == 0

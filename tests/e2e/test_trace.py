@@ -140,7 +140,7 @@ def opened(browser, report, **options):
     path, end_ms = report
     context = browser.new_context(**{"viewport": {"width": 1300, "height": 1000}, **options})
     page = context.new_page()
-    page.set_default_timeout(8000)
+    page.set_default_timeout(120_000)
     page.problems = []
     page.on("pageerror", lambda error: page.problems.append(str(error)))
     page.goto(path.as_uri())

@@ -42,8 +42,8 @@ def executed(browser, lab):
         open_notebook(page, url, "widgets.ipynb")
         wait_for_kernel(page)
         command(page, "notebook:run-all-cells")
-        page.locator(".jp-CodeCell", has_text="set ").locator(".jp-OutputArea-output").first.wait_for(timeout=120_000)
-        wait_until_idle(page, timeout=120_000)
+        page.locator(".jp-CodeCell", has_text="set ").locator(".jp-OutputArea-output").first.wait_for()
+        wait_until_idle(page)
         yield page
         end_kernels(page, url)
 
