@@ -82,14 +82,13 @@ class Storage:
             # Backends raise errors of their own kinds (botocore, aiohttp, google.auth ...), and their traceback has the URL in it.
             name = type(cause).__name__
             said = scrubbed(str(cause), self.url, self.options)
-            access = isinstance(cause, PermissionError) or re.search(
-                r"credential|forbidden|denied|unauthori[sz]ed|401|403", f"{name} {said}", re.I
-            )
-            remedy = (
-                "If it needs credentials, set them up for fsspec, or pass them: nbprof.load(..., storage_options={...})."
-                if access
-                else "Check the address and the connection, and try again."
-            )
+            what = f"{name} {said}"
+            if isinstance(cause, PermissionError) or re.search(r"forbidden|denied|403", what, re.I):
+                remedy = "Check the permissions to list and read it, or pass other credentials: nbprof.load(..., storage_options={...})."
+            elif re.search(r"credential|unauthori[sz]ed|401", what, re.I):
+                remedy = "If it needs credentials, set them up for fsspec, or pass them: nbprof.load(..., storage_options={...})."
+            else:
+                remedy = "Check the address and the connection, and try again."
             raise ReadError(f"could not be read ({name}{': ' + said if said else ''}). {remedy}", path=label) from None
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import threading
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from types import SimpleNamespace
 
+import boto3
 import distributed
 import pandas as pd
 import psutil
 import pytest
+import requests
 import s3fs
 from moto.server import ThreadedMotoServer
 
@@ -101,6 +104,51 @@ def test_an_object_store_is_read_where_the_workers_are(job, steps, monkeypatch):
         with pytest.raises(ReadError):
             load("s3://no-such-bucket/job", executor=2, storage_options=options)
     finally:
+        server.stop()
+
+
+def test_a_bucket_says_what_it_does_not_let_one_read(job, steps):
+    """Without rights one sentence; without rights to the file of one rank, that rank is missing."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    enforced = None
+    try:
+        store = s3fs.S3FileSystem(endpoint_url=url, key="owner", secret="owner", skip_instance_cache=True)
+        store.mkdir("bucket")
+        store.put(str(job), "bucket/job", recursive=True)
+        kept = sorted(store.find("bucket/job"))[3]
+        iam = boto3.client("iam", endpoint_url=url, region_name="us-east-1", aws_access_key_id="owner", aws_secret_access_key="owner")
+
+        def user(name: str, *statements: dict[str, object]) -> dict[str, object]:
+            iam.create_user(UserName=name)
+            if statements:
+                policy = json.dumps({"Version": "2012-10-17", "Statement": statements})
+                iam.put_user_policy(UserName=name, PolicyName="rights", PolicyDocument=policy)
+            key = iam.create_access_key(UserName=name)["AccessKey"]
+            return {"key": key["AccessKeyId"], "secret": key["SecretAccessKey"], "endpoint_url": url}
+
+        stranger = user("stranger")
+        colleague = user(
+            "colleague",
+            {"Effect": "Allow", "Action": "s3:*", "Resource": "*"},
+            {"Effect": "Deny", "Action": "s3:GetObject", "Resource": f"arn:aws:s3:::{kept}"},
+        )
+        enforced = requests.post(f"{url}/moto-api/reset-auth", data="0", timeout=60).json()
+        with pytest.raises(
+            ReadError, match=r"s3://bucket/job: could not be read \(PermissionError.*Check the permissions to list and read it"
+        ):
+            load("s3://bucket/job", executor=2, storage_options=stranger)
+        found = load("s3://bucket/job", executor=2, storage_options=colleague)
+        gone = found.pods.missing
+        assert gone["file"].tolist() == [kept.rpartition("/")[2]]
+        assert gone["reason"].str.contains("Check the permissions").all()
+        rest = steps[steps["host"] != gone["host"].iloc[0]]
+        pd.testing.assert_frame_equal(found.steps.frame, rest.reset_index(drop=True))
+    finally:
+        if enforced:
+            requests.post(f"{url}/moto-api/reset-auth", data=str(enforced["PREVIOUS_INITIAL_NO_AUTH_ACTION_COUNT"]), timeout=60)
         server.stop()
 
 
