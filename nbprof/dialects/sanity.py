@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -113,13 +115,15 @@ def length_ps(recorded: pd.DataFrame) -> int | None:
     return int((known["end"] - known["begin"]).max()) if len(known) else None
 
 
-def hosts(recorded: pd.DataFrame) -> list[Note]:
-    """Hosts that recorded nothing, that lack the devices the others have, or that recorded at another time.
+def hosts(recorded: pd.DataFrame, stepping: Collection[str]) -> list[Note]:
+    """Hosts that recorded nothing, that lack the devices or the steps the others have, or that recorded at another time.
 
     Parameters
     ----------
     recorded : DataFrame
         Of all hosts, times on the clock of the run.
+    stepping : str
+        The hosts with steps.
     """
     if len(recorded) < 2 or not recorded["events"].any():
         return []
@@ -130,6 +134,11 @@ def hosts(recorded: pd.DataFrame) -> list[Note]:
     bare = ~empty & (recorded["on_device"] == 0)
     if recorded["on_device"].any() and bare.any():
         notes.append(Note("warning", f"{_list(recorded.loc[bare, 'host'].tolist())} recorded no device, although other hosts did."))
+    idle = ~empty & ~recorded["host"].isin(stepping)
+    if stepping and idle.any():
+        notes.append(
+            Note("info", f"{_list(recorded.loc[idle, 'host'].tolist())} recorded no steps: step times are those of the other hosts.")
+        )
     apart = _apart(recorded[~empty])
     if apart:
         others = "any other host" if len(apart) == int((~empty).sum()) else "the other hosts"

@@ -796,10 +796,14 @@ class Run(Frames):
         processes = self.stated["environment"].get("processes")
         return [
             *collectives.completeness(self.hosts, processes),
-            *sanity.hosts(self._recorded),
+            *self._sound_hosts,
             *self._pods[1],
             *self.device_time.notes,
         ]
+
+    @property
+    def _sound_hosts(self) -> list[Note]:
+        return sanity.hosts(self._recorded, set(self.steps["host"]))
 
     @of_hosts(combine.recorded)
     def _recorded(self) -> pd.DataFrame:
@@ -810,7 +814,7 @@ class Run(Frames):
         old = backlog.notes(self.backlog, len(self.hosts), len(self.steps))
         about, tangled, total, of_memory, cut = self._told
         processes = self.stated["environment"].get("processes")
-        notes = [*old, *collectives.completeness(self.hosts, processes), *sanity.hosts(self._recorded), *about]
+        notes = [*old, *collectives.completeness(self.hosts, processes), *self._sound_hosts, *about]
         if tangled:
             text = f"{tangled:,} of {total:,} host ops partly overlap another op on their thread: that time counts for the later one."
             notes.append(Note("warning" if tangled > total // 100 else "info", text))

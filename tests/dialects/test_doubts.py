@@ -1,8 +1,11 @@
 """What the receipt says of profiles whose events do not hang together."""
 
+import json
+
 import pytest
 
 from nbprof.profiles.load import load
+from tests.support import pods
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, xspace
 
@@ -67,3 +70,16 @@ def test_hosts_that_do_not_fit_the_others_are_told(tmp_path, second, expected, w
     (tmp_path / "b.xplane.pb").write_bytes(second)
     notes = [n.text for n in load(tmp_path, executor=workers).receipt.lines if n.text.startswith("host-") and " recorded " in n.text]
     assert [n.startswith(expected) for n in notes] == [True] if expected else notes == []
+
+
+@pytest.mark.parametrize("workers", [None, 1])
+def test_a_host_whose_steps_nothing_marks_is_told(tmp_path, workers):
+    pods.write(tmp_path, 2, 6)
+    bare = sorted(tmp_path.iterdir())[1]
+    trace = json.loads(bare.read_bytes())
+    marks = ("ProfilerStep", "enumerate(DataLoader)")
+    trace["traceEvents"] = [e for e in trace["traceEvents"] if not str(e.get("name")).startswith(marks)]
+    bare.write_text(json.dumps(trace))
+    p = load(tmp_path, executor=workers)
+    assert set(p.steps.frame["host"]) == {"rank 0"}
+    assert "rank 1 recorded no steps: step times are those of the other hosts." in [n.text for n in p.receipt.lines]
