@@ -95,7 +95,7 @@ def _small_kernels(facts: Facts, limit: Threshold) -> Found | None:
         return None
     gain = facts.compute_ms
     text = (
-        f"A step runs **{each:,.0f}** kernels of **{mean:.1f} µs** on average, **{wording.millis(facts.compute_ms)}** in total. "
+        f"A step runs **{each:,.0f}** kernels of **{wording.micros(mean)}** on average, **{wording.millis(facts.compute_ms)}** in total. "
         "Most of them only "
         "read back what the previous one wrote. A compiler can fuse them into a few."
     )
@@ -143,8 +143,8 @@ def _small_batch(facts: Facts, limit: Threshold) -> Found | None:
         # The device waits, but not for the host.
         return None
     text = (
-        f"The device is busy for **{busy:.0f}%** of step time, with {several(each, 'kernel')} of **{mean:.1f} µs** on average. The "
-        "host's time per step would not grow with more examples."
+        f"The device is busy for **{busy:.0f}%** of step time, with {several(each, 'kernel')} of **{wording.micros(mean)}** on average. "
+        "The host's time per step would not grow with more examples."
     )
     if peak and capacity:
         part = 100 * peak / capacity
