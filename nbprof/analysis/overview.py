@@ -102,6 +102,7 @@ def overview(
     half: float | None,
     ops: pd.DataFrame,
     in_steps: pd.DataFrame,
+    host_in_steps: pd.DataFrame,
     eager_us: dict[str, tuple[float, float]],
     kernels: pd.DataFrame,
     memory: pd.DataFrame,
@@ -117,8 +118,8 @@ def overview(
     `first` is what `of_steps` gave, `half` the percent of device compute in 16 bit, `functions` are those of
     `checks.functions`, `tf_data` says whether tf.data worked, `waits_traced` whether more is known of input than copies,
     `waiting` is what `waiting_percent` gave,
-    `in_steps` are the ops without what was launched before the recording began, `eager_us` the self time of eager runs, and
-    of all, by side.
+    `in_steps` are the ops without what was launched before the recording began, `host_in_steps` the self time of host ops in steps,
+    `eager_us` the self time of eager runs, and of all, by side.
 
     Percentages are 0…100; None where the profile does not hold them. `host_op_percent` and `device_op_percent` count runs of ops, as
     TensorFlow Profiler does; the eager shares are of op self time.
@@ -158,7 +159,8 @@ def overview(
         serving=SERVING in activity.traits,
     )
     out["top_ops_where"] = "device" if (ops["where"] == "device").any() else "host"
-    shown, recorded = (frame[frame["where"] == out["top_ops_where"]] for frame in (ops, in_steps))
+    shown = ops[ops["where"] == out["top_ops_where"]]
+    recorded = host_in_steps if out["top_ops_where"] == "host" else in_steps[in_steps["where"] == "device"]
     if only_waits and out["top_ops_where"] == "host":
         shown = shown.head(0)
     out["top_ops"] = _top_ops(shown, recorded, kernels, steps)
@@ -168,7 +170,7 @@ def overview(
 def _top_ops(ops: pd.DataFrame, in_steps: pd.DataFrame, kernels: pd.DataFrame, steps: int) -> pd.DataFrame:
     """The ten ops with the most self time; with FLOP rate and use of TensorCores where these are known.
 
-    `in_steps` are the same ops without what was launched before the recording began.
+    `in_steps` has their self time in steps, by op: of the device all but what was launched before the recording began.
     Without steps there is no time a step, and `self_ms` is all that is known.
     """
     top = ops.head(10).reset_index(drop=True)

@@ -216,6 +216,20 @@ def test_eager_code_of_which_only_the_calls_were_recorded_is_eager(tmp_path, eag
     assert (f"- {eager} ops ran eagerly, and only their calls were recorded" in str(p.receipt)) == (eager > 5)
 
 
+def test_what_runs_after_the_last_step_is_no_time_of_a_step(tmp_path):
+    """An evaluation in the cell, after its training: its ops are in the table, but take nothing of a step."""
+    host = PlaneWriter("/host:CPU")
+    events = []
+    for i in range(5):
+        events.append(host.event("train", 10 * i * MS, 10 * MS, step_num=i, _r=1))
+        events.append(host.event("dense/MatMul:MatMul", 10 * i * MS, 4 * MS))
+    events += [host.event(name, at * MS, 400 * MS) for name, at in (("dense/MatMul:MatMul", 60), ("ArgMax:ArgMax", 460))]
+    host.line("python", events)
+    top = profile(tmp_path, xspace(host)).overview["top_ops"].set_index("op")
+    assert top["self_ms"].tolist() == [420.0, 400.0]
+    assert top["ms_per_step"].tolist() == [4.0, 0.0]
+
+
 @pytest.mark.parametrize("gap", [0, 5])
 def test_time_between_two_loops_is_in_no_loop(tmp_path, gap):
     """evaluate, then predict: what lies between them is no reason to mark a loop better; gaps in the loop are."""

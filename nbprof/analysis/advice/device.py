@@ -333,11 +333,14 @@ def _between(facts: Facts, limit: Threshold) -> Found | None:
     if share <= limit["over"]:
         return None
     if (long := facts.evidence.long_gaps) is not None:
+        apart = long.left_out_ms
         text = (
             f"On average **{wording.millis(time)}** pass between steps, **{share:.0f}%** of the loop, mostly in "
-            f"**{long.count:,}** of the gaps, which typically take "
-            f"**{wording.millis(long.typical_ms)}** each: validation, checkpoints or logging, for example."
+            + ("**1** gap of " if long.count == 1 else f"**{long.count:,}** of the gaps, which typically take ")
+            + f"**{wording.millis(long.typical_ms)}**{'' if long.count == 1 else ' each'}: validation, checkpoints or logging, for example."
         )
+        if apart is not None:
+            text += f" The longest gap (**{wording.millis(apart)}**) is not counted: it may lie between two loops."
         return Found(text, facts.level(time), time, "-    if i % 10 == 0:\n+    if i % 100 == 0:\n         validate(model)")
     text = (
         f"Typically **{wording.millis(time)}** pass between steps, **{share:.0f}%** of the loop: callbacks, metrics, logging, "
