@@ -277,10 +277,11 @@ class Session:
         maybe = [name for name in self._choice.unnamed if name not in used] if not self.clock.seen else []
         if maybe:
             there = either([TITLES[name] for name in maybe], "and")
+            it, one = ("it", "it") if len(maybe) == 1 else ("them", "one of them")
             instead = either([f"--backend {name}" for name in maybe], "or")
             notes.append(
-                f"the cell names no framework, so {self.backend.title} was recorded; {there} {_be(maybe)} imported too, and what the cell did "
-                f"with {'it' if len(maybe) == 1 else 'them'} was not recorded; to record {'it' if len(maybe) == 1 else 'one'} instead: {instead}"
+                f"the cell names no framework, so {self.backend.title} was recorded; {there} {_be(maybe)} imported too, and anything that "
+                f"the cell did with {it} was not recorded; to record {one} instead: {instead}"
             )
         return notes
 
