@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,8 @@ _UNRECORDED = "in {p}% of step time nothing ran on a device, and what the host d
 SINGLE_BOTTLENECK_PERCENT = 35.0
 # Steps that cover less than this part of the time from the first to the last leave something of the loop out.
 COVERED = 0.8
+# A part is of a few steps where so many of them, or fewer, have all but this much of it.
+FEW = 0.1
 
 _WORDS = {
     "input": "Input-bound",
@@ -102,6 +104,7 @@ def overview(
     half: float | None,
     ops: pd.DataFrame,
     in_steps: pd.DataFrame,
+    host_in_steps: pd.DataFrame,
     eager_us: dict[str, tuple[float, float]],
     kernels: pd.DataFrame,
     memory: pd.DataFrame,
@@ -117,8 +120,8 @@ def overview(
     `first` is what `of_steps` gave, `half` the percent of device compute in 16 bit, `functions` are those of
     `checks.functions`, `tf_data` says whether tf.data worked, `waits_traced` whether more is known of input than copies,
     `waiting` is what `waiting_percent` gave,
-    `in_steps` are the ops without what was launched before the recording began, `eager_us` the self time of eager runs, and
-    of all, by side.
+    `in_steps` are the ops without what was launched before the recording began, `host_in_steps` the self time of host ops in steps,
+    `eager_us` the self time of eager runs, and of all, by side.
 
     Percentages are 0…100; None where the profile does not hold them. `host_op_percent` and `device_op_percent` count runs of ops, as
     TensorFlow Profiler does; the eager shares are of op self time.
@@ -158,7 +161,8 @@ def overview(
         serving=SERVING in activity.traits,
     )
     out["top_ops_where"] = "device" if (ops["where"] == "device").any() else "host"
-    shown, recorded = (frame[frame["where"] == out["top_ops_where"]] for frame in (ops, in_steps))
+    shown = ops[ops["where"] == out["top_ops_where"]]
+    recorded = host_in_steps if out["top_ops_where"] == "host" else in_steps[in_steps["where"] == "device"]
     if only_waits and out["top_ops_where"] == "host":
         shown = shown.head(0)
     out["top_ops"] = _top_ops(shown, recorded, kernels, steps)
@@ -168,7 +172,7 @@ def overview(
 def _top_ops(ops: pd.DataFrame, in_steps: pd.DataFrame, kernels: pd.DataFrame, steps: int) -> pd.DataFrame:
     """The ten ops with the most self time; with FLOP rate and use of TensorCores where these are known.
 
-    `in_steps` are the same ops without what was launched before the recording began.
+    `in_steps` has their self time in steps, by op: of the device all but what was launched before the recording began.
     Without steps there is no time a step, and `self_ms` is all that is known.
     """
     top = ops.head(10).reset_index(drop=True)
@@ -393,8 +397,13 @@ def _verdict(
     if bound == "device_compute" and shares[second] >= checks.INPUT_HIGH:
         # It is hardly the bottleneck if so much of the step passes without it.
         why = f"kernels run on the device. Next is {_label(second)} with {shares[second]:.0f}%, in which the device does not compute"
-    detail = f"That is {wording.millis(time)} of the {wording.millis(step)} per step: {why}."
-    if bound not in ("device_compute", "host_compute") and top <= (checks.MOST_UNKNOWN if bound == "other" else checks.MOST_GAIN):
+    few = _few(used, bound) if used["host"].nunique() == 1 else None
+    detail = f"{'That' if few is None else 'On average that'} is {wording.millis(time)} of the {wording.millis(step)} per step: {why}."
+    if few is not None:
+        rest = len(used) - few.steps
+        detail += f" {100 * few.share:.0f}% of it is in {few.steps:,} of {len(used):,} steps; the other {rest:,} take "
+        detail += f"{wording.millis(few.others_ms)} on average."
+    elif bound not in ("device_compute", "host_compute") and top <= (checks.MOST_UNKNOWN if bound == "other" else checks.MOST_GAIN):
         verb = "wait" if bound == "input" else "time"
         detail += f" Without this {verb}, a step would take {wording.millis(left)}, {step / left:.1f}× faster than now."
     if bound in ("input", "output") and busy is not None and busy + top > 100 and (activity.devices["kind"] == "TPU").any():
@@ -430,6 +439,26 @@ def _label(category: str) -> str:
     return category.replace("_", " ")
 
 
+class _Few(NamedTuple):
+    """A few steps that have nearly all of a part: how many of all, their share of it (0 to 1), and the mean time of the others, ms."""
+
+    steps: int
+    share: float
+    others_ms: float
+
+
+def _few(steps: pd.DataFrame, bound: str) -> _Few | None:
+    """The steps whose largest part is `bound`, if they are a tenth of all or fewer and have nine tenths of it: one that compiled, say."""
+    parts = steps[[f"{c}_ms" for c in CATEGORIES]].fillna(0.0).to_numpy()
+    column = CATEGORIES.index(bound)
+    mine = parts.argmax(axis=1) == column
+    count, whole = int(mine.sum()), float(parts[:, column].sum())
+    share = float(parts[mine, column].sum()) / whole if whole > 0 else 0.0
+    if not 0 < count <= FEW * len(steps) or share < 1 - FEW:
+        return None
+    return _Few(count, share, float(steps["step_time_ms"].to_numpy(np.float64)[~mine].mean()))
+
+
 def _evidence(steps: pd.DataFrame, bound: str, dropped: int, recorded: int) -> list[tuple[bool, str]]:
     parts = steps[[f"{c}_ms" for c in CATEGORIES]].fillna(0.0).to_numpy()
     count = len(steps)
@@ -445,6 +474,8 @@ def _evidence(steps: pd.DataFrame, bound: str, dropped: int, recorded: int) -> l
     told = step_count.format_count(steps)
     if steps["host"].nunique() > 1:
         every += f", counted per {step_count.noun(steps)}"
+    if (few := _few(steps, bound)) is not None:
+        spread = f", which {'has' if few.steps == 1 else 'have'} {100 * few.share:.0f}% of it"
     largest = leading >= 0.9 * count
     # Steps of ranks that run side by side resemble each other: they say no more of the spread than those of one.
     longest = step_count.most(steps)
@@ -455,7 +486,7 @@ def _evidence(steps: pd.DataFrame, bound: str, dropped: int, recorded: int) -> l
     return [
         (
             largest,
-            f"{name} is the largest part in {every}{spread}",
+            f"{name} is the largest part in {every if few is None else f'only {every}'}{spread}",
         ),
         (enough, told if enough else f"Only {told}: capture 10 or more"),
         (steady, spread_text if longest > 1 else "One step says nothing about the spread of step time"),

@@ -29,10 +29,13 @@ class Choice:
         Frameworks in order of preference: record the first one that is, or gets, imported.
     others : tuple of str
         Further frameworks that the cell uses; they will not be recorded.
+    unnamed : tuple of str
+        Where the cell names none, those that it may use as well by the variables of other cells: what else is imported.
     """
 
     candidates: tuple[str, ...]
     others: tuple[str, ...] = ()
+    unnamed: tuple[str, ...] = ()
 
 
 def choose(backend: str, source: str) -> Choice:
@@ -54,7 +57,7 @@ def choose(backend: str, source: str) -> Choice:
         return Choice((named[0],), named[1:])
     imported = tuple(name for name in BACKENDS if name in sys.modules)
     if imported:
-        return Choice(imported[:1])
+        return Choice(imported[:1], unnamed=imported[1:])
     return Choice(BACKENDS)
 
 

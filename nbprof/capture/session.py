@@ -272,7 +272,18 @@ class Session:
             return []
         used = set(self._choice.others) | {name for name in TITLES if name in sys.modules and name not in self._imported_before}
         others = [name for name in TITLES if name in used and name in sys.modules and name != self.backend.name]
-        return [f"the cell also uses {TITLES[name]}, which was not recorded; to record it instead: --backend {name}" for name in others]
+        notes = [f"the cell also uses {TITLES[name]}, which was not recorded; to record it instead: --backend {name}" for name in others]
+        # Steps that were seen are of the framework that was recorded.
+        maybe = [name for name in self._choice.unnamed if name not in used] if not self.clock.seen else []
+        if maybe:
+            there = either([TITLES[name] for name in maybe], "and")
+            it, one = ("it", "it") if len(maybe) == 1 else ("them", "one of them")
+            instead = either([f"--backend {name}" for name in maybe], "or")
+            notes.append(
+                f"the cell names no framework, so {self.backend.title} was recorded; {there} {_be(maybe)} imported too, and anything that "
+                f"the cell did with {it} was not recorded; to record {one} instead: {instead}"
+            )
+        return notes
 
     def _why_nothing(self) -> str:
         window = self.options.steps

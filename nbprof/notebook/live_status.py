@@ -138,7 +138,9 @@ def items(session: Session, pace: Pace, reading: Reading, elapsed: float) -> lis
 
 
 def duration(ms: float) -> str:
-    """A step's length, as ``0.42 ms``, ``12.4 ms``, ``1.24 s``."""
+    """A step's length, as ``6.2 µs``, ``0.42 ms``, ``12.4 ms``, ``1.24 s``."""
+    if ms < wording.LEAST_MS:
+        return wording.micros(1e3 * ms)
     if ms >= 1000:
         return f"{ms / 1000:,.2f} s"
     return f"{ms:.1f} ms" if ms >= 10 else f"{ms:.2f} ms"

@@ -267,6 +267,7 @@ def united(values: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 op_sums = by(ops_of.added)
+host_us = by(ops_of.added_host_us)
 eager = by(_eager)
 kernels = by(kernels_of.added)
 input_ops = by(input_pipeline.added)

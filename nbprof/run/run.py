@@ -373,6 +373,11 @@ class Run(Frames):
             return self._op_sums, self.kernels
         return ops.summed(self.activity, ops.in_steps(self.activity), *self._host_ops), kernels.in_steps(self.activity)
 
+    @of_hosts(combine.host_us)
+    def _host_us_in_steps(self) -> pd.DataFrame:
+        """Self time of host ops in steps: what runs between them and after them is of no step."""
+        return ops.host_us_in_steps(self.activity, self._host_ops[0], self._steps_and_share[0])
+
     @persisted
     def ops_in_steps(self) -> pd.DataFrame:
         """Time by op without device work launched before the recording began: what figures a step are made of."""
@@ -603,6 +608,7 @@ class Run(Frames):
             half,
             self.ops,
             self.ops_in_steps,
+            self._host_us_in_steps,
             self._eager_us,
             self.kernels,
             self.memory_summary,

@@ -313,7 +313,14 @@ def test_one_long_gap_may_lie_between_two_loops(tmp_path):
         .advice.set_index("rule")
         .loc["between_steps"]
     )
-    assert row["gain_ms_per_step"] == pytest.approx(400 / 49)
+    assert row["gain_ms_per_step"] == pytest.approx(400 / 48)
+    assert row["evidence"].endswith("The longest gap (**5,000.00 ms**) is not counted: it may lie between two loops.")
+
+
+def test_of_two_validations_the_longer_one_is_not_passed_over_in_silence(tmp_path):
+    row = gapped(tmp_path, [{10: 100, 20: 160}.get(i, 0) for i in range(30)]).advice.set_index("rule").loc["between_steps"]
+    assert "mostly in **1** gap of **100.00 ms**: validation" in row["evidence"]
+    assert "The longest gap (**160.00 ms**) is not counted" in row["evidence"]
 
 
 REAL = {

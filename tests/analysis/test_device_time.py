@@ -354,6 +354,20 @@ def test_figures_are_drawn(tmp_path):
         p.device_time.figure("stragglers")
 
 
+def test_a_wait_that_is_not_known_is_no_0_on_the_card_of_its_bar(tmp_path):
+    """No launch was recorded, so nothing is known of waiting for the host."""
+    file = Kineto()
+    for i in range(3):
+        file.kernel("k", 40 * i, 10)
+    plot = made(tmp_path, file).device_time.figure("idle")
+    (hover,) = (tool for tool in plot.tools if type(tool).__name__ == "HoverTool")
+    said = {label: column.partition("{")[0][1:] for label, column in hover.tooltips}
+    data = plot.renderers[0].data_source.data
+    assert np.isnan(data[said["Host wait"]]).all()
+    assert data[said["Other"]].tolist() == pytest.approx([0.06])
+    assert all(column.endswith("{custom}") for label, column in hover.tooltips if label)
+
+
 def test_ranks_are_taken_from_the_file_or_from_its_name(tmp_path):
     file = Kineto()
     file.launched("k", 0, 10, 10)

@@ -216,6 +216,47 @@ def test_eager_code_of_which_only_the_calls_were_recorded_is_eager(tmp_path, eag
     assert (f"- {eager} ops ran eagerly, and only their calls were recorded" in str(p.receipt)) == (eager > 5)
 
 
+@pytest.mark.parametrize("slow", [1, 4])
+def test_what_a_few_steps_spend_is_not_told_as_a_cost_of_each(tmp_path, slow):
+    """One wait of 900 ms in 20 steps of 10 ms is most of their time, and no typical step has any of it."""
+    host = PlaneWriter("/host:CPU")
+    events, at = [], 0
+    for i in range(20):
+        length = 910 if 10 <= i < 10 + slow else 10
+        events.append(host.event("train", at * MS, length * MS, step_num=i, _r=1))
+        if length > 10:
+            events.append(host.event("IteratorGetNext", at * MS, 900 * MS))
+        events.append(host.event("dense/MatMul:MatMul", (at + length - 10) * MS, 10 * MS))
+        at += length
+    host.line("python", events)
+    o = profile(tmp_path, xspace(host)).overview
+    assert o["bound"] == "input"
+    few = slow == 1
+    assert ("100% of it is in 1 of 20 steps; the other 19 take 10.00 ms on average." in o["verdict_detail"]) is few
+    assert o["verdict_detail"].startswith("On average that is 45.00 ms of the 55.00 ms per step") is few
+    assert ("faster than now" in o["verdict_detail"]) is not few
+    said = [text for _, text in o["confidence_evidence"] if "largest part" in text]
+    assert said == [
+        "Input is the largest part in only 1 of 20 steps, which has 100% of it"
+        if few
+        else "Input is the largest part in 4 of 20 steps (0–99%)"
+    ]
+
+
+def test_what_runs_after_the_last_step_is_no_time_of_a_step(tmp_path):
+    """An evaluation in the cell, after its training: its ops are in the table, but take nothing of a step."""
+    host = PlaneWriter("/host:CPU")
+    events = []
+    for i in range(5):
+        events.append(host.event("train", 10 * i * MS, 10 * MS, step_num=i, _r=1))
+        events.append(host.event("dense/MatMul:MatMul", 10 * i * MS, 4 * MS))
+    events += [host.event(name, at * MS, 400 * MS) for name, at in (("dense/MatMul:MatMul", 60), ("ArgMax:ArgMax", 460))]
+    host.line("python", events)
+    top = profile(tmp_path, xspace(host)).overview["top_ops"].set_index("op")
+    assert top["self_ms"].tolist() == [420.0, 400.0]
+    assert top["ms_per_step"].tolist() == [4.0, 0.0]
+
+
 @pytest.mark.parametrize("gap", [0, 5])
 def test_time_between_two_loops_is_in_no_loop(tmp_path, gap):
     """evaluate, then predict: what lies between them is no reason to mark a loop better; gaps in the loop are."""

@@ -94,3 +94,21 @@ def test_the_persons_own_jax_trace_comes_first(jax):
     jax.profiler.start_trace("theirs")
     assert jax.state["folder"] == "theirs"
     assert "the cell starts JAX's profiler itself" in session.stop().info.notes[0]
+
+
+@pytest.mark.parametrize(("source", "steps", "told"), [("train()", 0, True), ("train()", 2, False), ("jax.jit(train)()", 0, False)])
+def test_a_framework_that_the_cell_may_use_by_its_variables_is_named(jax, monkeypatch, source, steps, told):
+    """`train()` of an earlier cell may be PyTorch's; where steps were seen of what was recorded, or the cell names it, nothing is open."""
+    import nbprof
+
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
+    session = Session(Options(), source=source).start()
+    for _ in nbprof.steps(range(steps)):
+        pass
+    found = [note for note in session.stop().info.notes if "PyTorch" in note]
+    text = (
+        "the cell names no framework, so JAX was recorded; PyTorch is imported too, and anything that the cell did with it was not "
+        "recorded; to record it instead: --backend torch"
+    )
+    assert found == told * [text]

@@ -94,7 +94,9 @@ def until(true):
     raise AssertionError("it did not happen")
 
 
-@pytest.mark.parametrize(("ms", "text"), [(0.4213, "0.42 ms"), (12.44, "12.4 ms"), (1240, "1.24 s"), (61_000, "61.00 s")])
+@pytest.mark.parametrize(
+    ("ms", "text"), [(0.0062, "6.2 µs"), (0.4213, "0.42 ms"), (12.44, "12.4 ms"), (1240, "1.24 s"), (61_000, "61.00 s")]
+)
 def test_lengths_of_steps(ms, text):
     assert duration(ms) == text
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import NATIVE, Activity
+from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.core import nesting
 from nbprof.display import wording
 
@@ -256,7 +256,7 @@ def functions(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
     modes = {code: str(texts[code]) for code in rows["mode"].unique().tolist()}
     expensive = rows["mode"].map({code: text == "eager" or text.startswith("traced") for code, text in modes.items()}).to_numpy(np.bool_)
     used = steps[steps["counted"].astype(bool)] if len(steps) else steps
-    inside = _in_steps(rows, used, activity.hosts)
+    inside = begin_in_steps(rows, used, activity.hosts)
     table = rows.assign(own=own, dear=np.where(expensive, own, 0), slows=np.where(expensive & inside, own, 0)).groupby("name", sort=False)
     sums = {"own": ("own", "sum"), "dear": ("dear", "sum"), "slows": ("slows", "sum")}
     out = table.agg(calls=("own", "size"), tracings=("tracings", "max"), **sums).reset_index()
@@ -291,20 +291,6 @@ def added_functions(tables: list[pd.DataFrame]) -> pd.DataFrame:
     out["expensive_ms_per_step"] = out["per_host"]
     out = out.sort_values(["expensive_percent", "function"], ascending=[False, True], kind="stable", ignore_index=True)
     return out[list(_FUNCTIONS)]
-
-
-def _in_steps(calls: pd.DataFrame, steps: pd.DataFrame, hosts: list[str]) -> npt.NDArray[np.bool_]:
-    """Which calls begin in one of the steps of their host."""
-    out = np.zeros(len(calls), np.bool_)
-    at, host = calls["start"].to_numpy(np.int64) / 1e9, calls["host"].to_numpy(np.int64)
-    for number, name in enumerate(hosts):
-        mine = steps[steps["host"] == name]
-        begin = np.sort(mine["start_ms"].to_numpy(np.float64))
-        stop = np.sort(mine["start_ms"].to_numpy(np.float64) + mine["step_time_ms"].to_numpy(np.float64))
-        rows = np.flatnonzero(host == number)
-        # More steps have begun than ended: also where steps overlap.
-        out[rows] = np.searchsorted(begin, at[rows], side="right") > np.searchsorted(stop, at[rows], side="right")
-    return out
 
 
 def _functions(functions: pd.DataFrame) -> Check:

@@ -95,7 +95,7 @@ def _small_kernels(facts: Facts, limit: Threshold) -> Found | None:
         return None
     gain = facts.compute_ms
     text = (
-        f"A step runs **{each:,.0f}** kernels of **{mean:.1f} µs** on average, **{wording.millis(facts.compute_ms)}** in total. "
+        f"A step runs **{each:,.0f}** kernels of **{wording.micros(mean)}** on average, **{wording.millis(facts.compute_ms)}** in total. "
         "Most of them only "
         "read back what the previous one wrote. A compiler can fuse them into a few."
     )
@@ -143,8 +143,8 @@ def _small_batch(facts: Facts, limit: Threshold) -> Found | None:
         # The device waits, but not for the host.
         return None
     text = (
-        f"The device is busy for **{busy:.0f}%** of step time, with {several(each, 'kernel')} of **{mean:.1f} µs** on average. The "
-        "host's time per step would not grow with more examples."
+        f"The device is busy for **{busy:.0f}%** of step time, with {several(each, 'kernel')} of **{wording.micros(mean)}** on average. "
+        "The host's time per step would not grow with more examples."
     )
     if peak and capacity:
         part = 100 * peak / capacity
@@ -333,11 +333,14 @@ def _between(facts: Facts, limit: Threshold) -> Found | None:
     if share <= limit["over"]:
         return None
     if (long := facts.evidence.long_gaps) is not None:
+        apart = long.left_out_ms
         text = (
             f"On average **{wording.millis(time)}** pass between steps, **{share:.0f}%** of the loop, mostly in "
-            f"**{long.count:,}** of the gaps, which typically take "
-            f"**{wording.millis(long.typical_ms)}** each: validation, checkpoints or logging, for example."
+            + ("**1** gap of " if long.count == 1 else f"**{long.count:,}** of the gaps, which typically take ")
+            + f"**{wording.millis(long.typical_ms)}**{'' if long.count == 1 else ' each'}: validation, checkpoints or logging, for example."
         )
+        if apart is not None:
+            text += f" The longest gap (**{wording.millis(apart)}**) is not counted: it may lie between two loops."
         return Found(text, facts.level(time), time, "-    if i % 10 == 0:\n+    if i % 100 == 0:\n         validate(model)")
     text = (
         f"Typically **{wording.millis(time)}** pass between steps, **{share:.0f}%** of the loop: callbacks, metrics, logging, "

@@ -72,10 +72,14 @@ MOSTLY_LONG = 2.0
 
 @dataclass(frozen=True)
 class LongGaps:
-    """Gaps between steps that are most of the time between them: how many, and their median in ms."""
+    """Gaps between steps that are most of the time between them: how many, and their median in ms.
+
+    `left_out_ms` is the longest gap of all where it counts for nothing: it may lie between two loops. Else None.
+    """
 
     count: int
     typical_ms: float
+    left_out_ms: float | None = None
 
 
 @dataclass(frozen=True)
@@ -269,7 +273,10 @@ def gather(
             reserved, fragmentation = int(free + used), float(free / (free + used))
     sizes = activity.devices["memory_bytes"].dropna()
     gaps = _gaps(steps)
-    between, long_gaps = _between((gaps["end"] - gaps["start"]).to_numpy(np.float64) / 1e9)
+    lengths = (gaps["end"] - gaps["start"]).to_numpy(np.float64) / 1e9
+    between, long_gaps = _between(lengths)
+    if long_gaps is not None and long_gaps.left_out_ms is not None:
+        gaps = gaps[np.arange(len(gaps)) != lengths.argmax()]
     return Evidence(
         work=advice_programs.gather(activity),
         padding=_padding(modules(), compiled) if (activity.devices["kind"] == "TPU").any() else None,
@@ -362,9 +369,10 @@ def _between(gaps: npt.NDArray[np.float64]) -> tuple[float | None, LongGaps | No
     others = float(gaps.sum()) - longest
     if others <= MOSTLY_LONG * usual * len(gaps):
         return usual, None
-    used = gaps if longest <= others else np.delete(gaps, gaps.argmax())
+    apart = longest > others
+    used = np.delete(gaps, gaps.argmax()) if apart else gaps
     long = used[used > used.mean()]
-    return float(used.sum()) / len(gaps), LongGaps(len(long), float(np.median(long)))
+    return float(used.mean()), LongGaps(len(long), float(np.median(long)), longest if apart else None)
 
 
 def _between_input(activity: Activity, gaps: pd.DataFrame, marked: Int64s, middle: Callable[[Int64s], Any]) -> float | None:

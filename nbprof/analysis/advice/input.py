@@ -243,8 +243,9 @@ def _map_of_items(facts: Facts, limit: Threshold) -> Found | None:
     if not items or ran >= limit["ops"] * took or 1000 * took / items > limit["most_us"]:
         return None
     text = (
-        f"{_takes(slow, found[1])}: **{1000 * took / items:.0f} µs** for each of **{items:,}** elements, **{1000 * ran / items:.1f} µs** "
-        "of it in the ops of its function. The rest is the cost of a call, which a function of whole batches has once a batch."
+        f"{_takes(slow, found[1])}: **{wording.micros(1000 * took / items)}** for each of **{items:,}** elements, "
+        f"**{wording.micros(1000 * ran / items)}** of it in the ops of its function. The rest is the cost of a "
+        "call, which a function of whole batches has once a batch."
     )
     return Found(text, limit.severity(facts.percent["input"]), facts.mean["input"])
 

@@ -75,7 +75,7 @@ def _on_cpu(facts: Facts, limit: Threshold, name: str) -> Found | None:
     text = (
         f"{name}.step takes **{wording.millis(runtime.optimizer_ms)}** per step (**{share:.0f}%**) and calls "
         f"**{runtime.optimizer_ops:,.0f}** ops, "
-        f"a few per parameter, half of which last at most **{runtime.optimizer_op_us:.1f} µs**. One op can update all of them."
+        f"a few per parameter, half of which last at most **{wording.micros(runtime.optimizer_op_us)}**. One op can update all of them."
     )
     fix = f"-optimizer = torch.optim.{name}(params, lr)\n+optimizer = torch.optim.{name}(params, lr, fused=True)"
     return Found(text, "medium", runtime.optimizer_ms, fix, "Use a fused optimizer")

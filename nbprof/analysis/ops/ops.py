@@ -19,6 +19,7 @@ from nbprof.activity.activity import UNKNOWN_EAGER, Activity
 from nbprof.activity.given_peaks import KEYS, ON_CHIP
 from nbprof.analysis.ops import self_time
 from nbprof.analysis.steps import backlog
+from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.core import nesting
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.schema import frames as schema
@@ -119,6 +120,18 @@ def frames(found: list[Side]) -> tuple[pd.DataFrame, pd.DataFrame]:
 def in_steps(activity: Activity) -> pd.DataFrame:
     """The runs on devices without those that were launched before the recording began, for figures a step."""
     return activity.device_ops[backlog.apart(activity, activity.device_ops)]
+
+
+def host_us_in_steps(activity: Activity, host_rows: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+    """Self time, µs, of the runs of each host op that begin in a step of their host: columns `op` `self_us`."""
+    rows = host_rows[begin_in_steps(host_rows, steps, activity.hosts)]
+    own = rows.groupby("op", sort=False)["own"].sum()
+    return pd.DataFrame({"op": activity.ops.values[own.index.to_numpy(np.int64)], "self_us": own.to_numpy(np.float64) / 1e6})
+
+
+def added_host_us(hosts: list[pd.DataFrame]) -> pd.DataFrame:
+    """What `host_us_in_steps` gives of several hosts, as it would give it of all of them together."""
+    return pd.concat(hosts, ignore_index=True).groupby("op", sort=False)["self_us"].sum().reset_index()
 
 
 def eager_us(activity: Activity, host_rows: pd.DataFrame) -> dict[str, tuple[float, float]]:

@@ -11,7 +11,8 @@ from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, OTHER
 from nbprof.tools.device_time.payload import PARTS, WAITS
-from nbprof.tools.plot import bokeh, hover_times, style
+from nbprof.tools.plot import bokeh, hover_times, stacked_columns, style
+from nbprof.tools.tables import floats
 
 if TYPE_CHECKING:
     from bokeh.model import Model
@@ -80,17 +81,20 @@ def _cut(text: object, most: int = 60) -> str:
     return wording.cut(wording.one_line(str(text)), most)
 
 
-def _stacked(names: list[str], parts: dict[str, Any], unit: str, title: str, options: dict[str, Any]) -> Model:
+def _stacked(names: list[str], parts: dict[str, Any], title: str, options: dict[str, Any]) -> Model:
+    """Stacked bars of times in ms by name; NaN is what is not known."""
     plotting, models = bokeh()
-    source = models.ColumnDataSource({"name": names, **parts})
+    columns, said = stacked_columns(parts)
+    source = models.ColumnDataSource({"name": names, **columns})
     plot: Any = plotting.figure(
         **{"width": 900, "height": 140 + 24 * len(names), "y_range": names[::-1], "tools": "xpan,xwheel_zoom,reset,save", "title": title}
         | options
     )
     keys = list(parts)
     plot.hbar_stack(keys, y="name", height=0.75, color=[_COLOURS[k] for k in keys], source=source, legend_label=[_word(k) for k in keys])
-    plot.add_tools(models.HoverTool(tooltips=[("", "@name"), *((_word(k), f"@{k}{{0,0.00}} {unit}") for k in keys)]))
-    style(plot, unit, None)
+    tips = [("", "@name"), *((_word(k), f"@{said[k]}{{custom}}") for k in keys)]
+    plot.add_tools(models.HoverTool(tooltips=tips, formatters=hover_times(models, *said.values())))
+    style(plot, "ms", None)
     plot.ygrid.visible = False
     plot.legend.orientation, plot.legend.border_line_color = "horizontal", None
     plot.add_layout(plot.legend[0], "below")
@@ -104,7 +108,7 @@ def _word(key: str) -> str:
 def _parts(run: Run, **options: Any) -> Model:
     rows = run.device_time.frames["device_time"]
     rows = rows[rows["step"].isna()].head(_MOST)
-    return _stacked(_labels(rows), {part: rows[f"{part}_ms"].to_numpy() for part in PARTS}, "ms", "Device time", options)
+    return _stacked(_labels(rows), {part: floats(rows[f"{part}_ms"]) for part in PARTS}, "Device time", options)
 
 
 def _idle(run: Run, **options: Any) -> Model:
@@ -112,7 +116,7 @@ def _idle(run: Run, **options: Any) -> Model:
     rows = rows[rows["stream"] == ""]
     by = rows.pivot_table(index=["host", "device"], columns="category", values="idle_ms", sort=False).reindex(columns=list(WAITS))
     by = by.head(_MOST).reset_index()
-    return _stacked(_labels(by), {w: by[w].fillna(0).to_numpy() for w in WAITS}, "ms", "Idle time breakdown", options)
+    return _stacked(_labels(by), {w: floats(by[w]) for w in WAITS}, "Idle time breakdown", options)
 
 
 def _steps(rows: Any, by: str, value: str, unit: str, title: str, options: dict[str, Any]) -> Model:

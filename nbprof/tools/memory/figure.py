@@ -10,7 +10,7 @@ import pandas as pd
 from nbprof.core.errors import NbprofError
 from nbprof.display.categories import FRAGMENTATION, FREE, HEAP, STACK
 from nbprof.tools.memory import payload as memory_view
-from nbprof.tools.plot import bokeh, staircase, style
+from nbprof.tools.plot import bokeh, hover_times, staircase, style
 from nbprof.tools.tables import floats
 
 if TYPE_CHECKING:
@@ -81,14 +81,16 @@ def memory(
     for axis in plot.right:
         axis.axis_label = "fragmentation, %"
     marks = plot.scatter("time", "used", size=6, alpha=0, hover_alpha=1, color=STACK, source=models.ColumnDataSource(data))
-    plot.add_tools(models.HoverTool(renderers=[marks], mode="vline", tooltips=_MEMORY_TIPS))
+    plot.add_tools(
+        models.HoverTool(renderers=[marks], mode="vline", tooltips=_MEMORY_TIPS, formatters=hover_times(models, "time", digits=3))
+    )
     plot.legend.orientation, plot.legend.border_line_color = "horizontal", None
     plot.add_layout(plot.legend[0], "below")
     return cast("Figure", plot)
 
 
 _MEMORY_TIPS = [
-    ("Timestamp", "@time{0.000} ms"),
+    ("Timestamp", "@time{custom}"),
     ("Event", "@event"),
     ("Requested", "@requested{0,0} B"),
     ("Allocated", "@allocated{0,0} B"),
