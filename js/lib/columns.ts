@@ -2,7 +2,7 @@
 
 import { numberAt, textAt } from "./codec.js";
 import { type Child, h, type Props } from "./dom.js";
-import { bytesIn, type byteUnit, MISSING, num } from "./format.js";
+import { bytesIn, type byteUnit, flag, MISSING, num } from "./format.js";
 import type { Column, Meta, Table } from "./payload.js";
 
 export interface ColumnSpec {
@@ -91,10 +91,7 @@ export function shown(column: Full, table: Table, row: number, unit: ReturnType<
 
 function textOf(column: Full, table: Table, row: number, unit: ReturnType<typeof byteUnit>): string {
   const data = table.data[column.key];
-  if (column.kind === "bool") {
-    const value = numberAt(data, row);
-    return Number.isNaN(value) ? MISSING : value ? "✓" : "✗";
-  }
+  if (column.kind === "bool") return flag(numberAt(data, row));
   if (column.kind === "bytes") return bytesIn(numberAt(data, row), unit);
   if (isNumber(column)) {
     return num(numberAt(data, row), column.digits ?? (column.kind === "percent" ? 1 : 0));

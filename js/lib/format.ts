@@ -42,6 +42,9 @@ export function num(value: Maybe, digits = 0): string {
   return value < 0 && /[1-9]/.test(text) ? `−${text}` : text;
 }
 
+/** A flag: 1 is "✓", 0 is "✗"; what is not known is neither. */
+export const flag = (value: Maybe): string => (known(value) ? (value ? "✓" : "✗") : MISSING);
+
 /** A change, always with its sign: "+0.38", "−2.60". */
 export function signed(value: Maybe, digits = 0): string {
   const text = num(value, digits);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { KINDS, kindOf, partsOf, sum, toPiece } from "../views/device-time/model.js";
+import { KINDS, kindOf, partsOf, pathScope, sum, toPiece } from "../views/device-time/model.js";
 import { deviceTimeSample } from "./device-time-sample.js";
 
 describe("the time of devices", () => {
@@ -15,6 +15,12 @@ describe("the time of devices", () => {
       [4, 0, 0, 1],
       [null, null, null, null],
     ]);
+  });
+
+  it("names the step of the critical path", () => {
+    expect(pathScope("ProfilerStep#6", "", 8)).toBe("of ProfilerStep#6, the step of median length");
+    expect(pathScope("0", "", 1)).toBe("of step 0, the only step");
+    expect(pathScope("12", "host-3", 2)).toBe("of step 12 on host-3, the step of median length");
   });
 
   it("adds up what is known", () => {

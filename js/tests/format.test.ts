@@ -4,6 +4,7 @@ import {
   bytesText,
   byteUnit,
   count,
+  flag,
   kernelName,
   ms,
   num,
@@ -12,6 +13,12 @@ import {
   tailStart,
   us,
 } from "../lib/format.js";
+
+describe("a flag", () => {
+  it("is yes, no or not known", () => {
+    expect([1, 0, Number.NaN, null].map(flag)).toEqual(["✓", "✗", "–", "–"]);
+  });
+});
 
 describe("numbers", () => {
   it.each([

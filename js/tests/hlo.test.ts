@@ -11,6 +11,7 @@ import {
   hueNames,
   intensityText,
   level,
+  markCard,
   missing,
   opCard,
   place,
@@ -133,7 +134,22 @@ describe("what is said of an op", () => {
       "–",
     ]);
     const card = opCard(hlo, points(hlo)[0] as ReturnType<typeof points>[0]);
-    expect([card.title, card.total]).toEqual(["fusion.1", "40.0%"]);
+    expect(card.title).toBe("fusion.1");
+    // Of what a share is one: of the time, of the peak or of the roof.
+    expect(card.rows.map((row) => row.note?.replace(/^[\d.]+% /, ""))).toEqual([
+      undefined,
+      "of op time",
+      undefined,
+      "",
+      "",
+      "of the roof",
+    ]);
+    const marked = markCard({
+      ...(hlo.marks[0] as (typeof hlo.marks)[0]),
+      compute_fraction: 0.25,
+      bandwidth_fraction: null,
+    });
+    expect(marked.rows.map((row) => row.note)).toEqual([undefined, "25.0% of peak", ""]);
     expect(card.rows.map((row) => row.value)).toEqual([
       "loop fusion",
       "400.0 µs",

@@ -54,6 +54,14 @@ describe("the sentence of a step", () => {
     expect(sentence({ ...pods, cause_ms }, 2)).toContain("it takes **2.50 ms** more for input.");
   });
 
+  it("names nobody alone where others take as long", () => {
+    const time_ms = pods.time_ms.slice();
+    time_ms[pods.first[2] as number] = 6.999;
+    expect(sentence({ ...pods, time_ms }, 2)).toBe(
+      "**host-3** and **1 other** are the slowest of 4: 7.00 ms, **2.00 ms** (40.0%) over the median.",
+    );
+  });
+
   it("finds no fault where nothing differs, and compares no worker with itself", () => {
     expect(sentence({ ...pods, slowest_ms: pods.median_ms }, 2)).toBe("All 4 workers take the same time: 5.00 ms.");
     expect(sentence({ ...pods, slowest_ms: pods.median_ms, fastest_ms: new Float64Array(6).fill(4) }, 2)).toBe(

@@ -31,7 +31,7 @@ DERIVED = {
             "percent",
             1,
         ),
-        Col("times_slowest", "int64", "", "Slowest in", "Steps in which this worker was the slowest.", "number", 0),
+        Col("times_slowest", "int64", "", "Slowest in", "Steps in which this worker took longer than every other.", "number", 0),
         Col(
             "gflops_per_second",
             "float64",

@@ -93,7 +93,7 @@ def test_the_row_of_a_worker_leaves_warm_up_out():
     assert data["mean_step_ms"].tolist() == pytest.approx([5.4, 3, 3, 3])
     assert data["over_median_percent"].tolist() == pytest.approx([80, 0, 0, 0])
     assert data["input_ms"].tolist() == pytest.approx([3.4, 1, 1, 1])
-    assert data["times_slowest"].sum() == 5
+    assert data["times_slowest"].tolist() == [4, 0, 0, 0], "in the other step all take as long"
 
 
 def test_workers_are_in_natural_order_and_one_that_is_missing_stays_missing():
@@ -212,6 +212,18 @@ def test_workers_that_take_the_same_time_have_no_slowest():
     assert pods.payload(run(frame(late=9)))["statement"] == "All workers take the same time in every step."
     one = frame(late=9)
     assert pods.payload(run(one[one["step"] == 101]))["statement"] == "All workers take the same time in the only step."
+    assert pods.payload(run(one))["table"]["data"]["times_slowest"].tolist() == [0, 0, 0, 0]
+
+
+def test_of_several_that_take_longest_none_is_called_the_slowest():
+    table = frame()
+    both = (table["step"] > 101) & table["worker"].isin(["host-2", "host-3"])
+    table.loc[both, ["step_time_ms", "input_ms"]] = [6.0, 4.0]
+    part = pods.payload(run(table))
+    assert part["table"]["data"]["times_slowest"].tolist() == [0, 0, 0, 0]
+    assert part["statement"].startswith("In each step, several workers are equally slow. The fastest takes **40.0%** less")
+    part = pods.payload(run(table[table["step"] == 102]))
+    assert part["statement"] == "Several workers are equally slow. The fastest takes **50.0%** less."
 
 
 def test_workers_of_steps_nobody_shares_have_no_spread():
@@ -274,7 +286,7 @@ def test_a_straggler_is_named_with_what_it_costs_and_why(tmp_path):
 def test_nobody_is_blamed_for_noise(tmp_path):
     jobs.write(tmp_path, 6, 12, seed=2)
     part = pods.payload(load(tmp_path).run)
-    assert part["findings"][0].startswith("Nobody holds the others up")
+    assert part["findings"][0].startswith("No straggler found: ")
     assert part["heat"]["show"] == "step_time"
     assert "outliers" not in part
 

@@ -80,7 +80,7 @@ function kindOf(
     },
     {
       key: "_bar",
-      label: most >= 1000 ? zeroAxis(most / 1000, " ms") : zeroAxis(most, " µs"),
+      label: zeroAxis(most),
       help: headsOf(context.payload.meta, "comparison.ops")("bar").help,
       align: "right",
       width: 128,

@@ -157,9 +157,9 @@ export function changeBar(css: string, change: number | null, most: number, fain
 }
 
 /** What the axis of such bars says: "−3.8 ··· 0 ··· +3.8". */
-export const zeroAxis = (most: number, unit = ""): string => {
+export const zeroAxis = (most: number): string => {
   const digits = most >= 100 ? 0 : most >= 1 ? 1 : most >= 0.1 ? 2 : 3;
-  return `${signed(-most, digits)}${unit} ··· ${unit ? "" : "0 ··· "}${signed(most, digits)}${unit}`;
+  return `${signed(-most, digits)} ··· 0 ··· ${signed(most, digits)}`;
 };
 
 /** Categories with what became of them. */

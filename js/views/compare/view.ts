@@ -54,7 +54,7 @@ function times(part: Compare, pair: Pair, context: ViewContext): HTMLElement {
     ),
     h(
       "div",
-      heading("By category"),
+      heading("By category", "ms per step"),
       categoryTable(rows, pair, context.payload.meta),
       doubtful && h("p.more", h("span", "A faint bar may be chance: the 95% interval of its change includes 0.")),
       missingNote(missing, context.payload.meta.has_device),

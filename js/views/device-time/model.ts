@@ -61,3 +61,7 @@ export function toPiece(table: Table, row: number): Hint {
   const target = on || kind === "op" ? ({ kind: on ? "kernel" : "op", name, time_ms: at } as const) : null;
   return { range_ms: [at - length / 2, at + 1.5 * length], ...(target && { target }) };
 }
+
+/** Of which step the critical path is: a name that is a number alone says that it is of a step. */
+export const pathScope = (step: string, host: string, steps: number): string =>
+  `of ${/^\d+$/.test(step) ? "step " : ""}${step}${host && ` on ${host}`}, the ${steps === 1 ? "only step" : "step of median length"}`;

@@ -9,7 +9,7 @@ import { downloadButton, emptyView, figures, heading, legend, picker, swatch } f
 import type { Table } from "../../lib/payload.js";
 import { type ColumnSpec, table } from "../../lib/table.js";
 import type { View, ViewContext } from "../../lib/view.js";
-import { kindOf, PARTS, type Part, partsOf, sum, toPiece, WAITS } from "./model.js";
+import { kindOf, PARTS, type Part, partsOf, pathScope, sum, toPiece, WAITS } from "./model.js";
 import { series } from "./series.js";
 
 const NONE = { title: "No device time", text: "This profile has no device work." };
@@ -123,7 +123,7 @@ function stacked(
 function path(context: ViewContext): HTMLElement {
   const { path: data } = context.payload.device_time;
   const scope = data.step
-    ? `of ${data.step}${data.host && ` on ${data.host}`}, the step of median length`
+    ? pathScope(data.step, data.host, context.payload.steps.step.length)
     : "of the whole recording";
   // What is thinner than a pixel is in the table.
   const kinds = data.kinds.filter(({ percent }) => percent >= 0.1);

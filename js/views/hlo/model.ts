@@ -198,29 +198,28 @@ export function opCard(hlo: Hlo, point: Point): CardContent {
   const category = CATEGORIES[point.hue];
   return {
     title: text("op"),
-    total: percent(number("self_percent")),
     rows: [
       { label: "Category", value: text("category") || "unknown", ...(category && { css: category.css }) },
-      { label: "Self time", value: us(number("self_us")) },
+      { label: "Self time", value: us(number("self_us")), note: `${percent(number("self_percent"))} of op time` },
       { label: "Intensity", value: intensityText(point.intensity) },
-      { label: "FLOP rate", value: rate(point.flops, "FLOP/s"), note: percentOrNothing(number("compute_percent")) },
-      { label: "Memory", value: rate(number("_bytes"), "B/s"), note: percentOrNothing(number("bandwidth_percent")) },
-      { label: "Bound by", value: text("bound_by") || "unknown", note: percentOrNothing(number("roof_percent")) },
+      { label: "FLOP rate", value: rate(point.flops, "FLOP/s"), note: part(number("compute_percent"), "of peak") },
+      { label: "Memory", value: rate(number("_bytes"), "B/s"), note: part(number("bandwidth_percent"), "of peak") },
+      { label: "Bound by", value: text("bound_by") || "unknown", note: part(number("roof_percent"), "of the roof") },
     ],
   };
 }
 
-const percentOrNothing = (value: number): string => (Number.isFinite(value) ? percent(value) : "");
+const part = (value: number, of: string): string => (Number.isFinite(value) ? `${percent(value)} ${of}` : "");
 
 export function markCard(mark: RoofMark): CardContent {
-  const part = (value: number | null): string => (value === null ? "" : percent(100 * value));
+  const ofPeak = (value: number | null): string => (value === null ? "" : part(100 * value, "of peak"));
   return {
     title: mark.label,
     total: "",
     rows: [
       { label: "Intensity", value: intensityText(mark.operational_intensity) },
-      { label: "FLOP rate", value: rate(mark.flops_per_second, "FLOP/s"), note: part(mark.compute_fraction) },
-      { label: "Memory", value: rate(mark.bytes_per_second, "B/s"), note: part(mark.bandwidth_fraction) },
+      { label: "FLOP rate", value: rate(mark.flops_per_second, "FLOP/s"), note: ofPeak(mark.compute_fraction) },
+      { label: "Memory", value: rate(mark.bytes_per_second, "B/s"), note: ofPeak(mark.bandwidth_fraction) },
     ],
   };
 }

@@ -149,7 +149,7 @@ export const render: View = (el, context, hint) => {
       heading("Self time"),
       h(
         "div.donuts.two",
-        ...hlo.donuts.map(({ title, ms: total, parts }) => donut({ title, total: ms(total, 1), hue: "d", parts })),
+        ...hlo.donuts.map(({ title, ms: total, parts }) => donut({ title, total: ms(total), hue: "d", parts })),
       ),
     ),
   );

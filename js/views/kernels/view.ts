@@ -3,7 +3,7 @@
 import { numberAt, textAt } from "../../lib/codec.js";
 import { cutOf } from "../../lib/cut.js";
 import { h } from "../../lib/dom.js";
-import { count, MISSING, ms, num } from "../../lib/format.js";
+import { count, flag, ms, num } from "../../lib/format.js";
 import { donut, emptyView, figures, heading, link, picker } from "../../lib/parts.js";
 import type { Figure, Kernels, Table } from "../../lib/payload.js";
 import { allRows, filterRows, mostOf } from "../../lib/rows.js";
@@ -46,7 +46,7 @@ function top({ top: { ms: total, parts } }: Kernels): HTMLElement | "" {
     hue: "d",
     parts,
     size: 160,
-    center: [ms(total, 1), "kernel time"],
+    center: [ms(total), "kernel time"],
   });
   ring.classList.add("big", "kernels");
   ring.querySelector("h4")?.remove();
@@ -179,7 +179,7 @@ function opColumn(full: Table, data: () => Table, key: string): ColumnSpec {
 
 function columns(full: Table, data: () => Table, npu: boolean): ColumnSpec[] {
   const max = mostOf(full, "total_us");
-  const flag = (key: string, row: number): number => numberAt(data().data[key], row);
+  const known = (key: string, row: number): number => numberAt(data().data[key], row);
   const [eligible, used] = ["op_tensor_core_eligible", "uses_tensor_core"];
   // In words on the number; faint where nbprof computed it.
   const occupied = (row: number, cell: HTMLTableCellElement): void => {
@@ -187,8 +187,8 @@ function columns(full: Table, data: () => Table, npu: boolean): ColumnSpec[] {
     cell.append(h(computed ? "span.dim" : "span", num(numberAt(data().data.occupancy_percent, row), 1)));
     cell.title = textAt(data().data.occupancy_source, row);
   };
-  const yes = (cell: HTMLTableCellElement, value: number): void =>
-    cell.append(value === 1 ? "✓" : h("span.dim", MISSING));
+  const mark = (cell: HTMLTableCellElement, value: number): void =>
+    cell.append(value === 1 ? flag(value) : h("span.dim", flag(value)));
   const launch: ColumnSpec[] = [
     { key: "registers" },
     {
@@ -214,14 +214,15 @@ function columns(full: Table, data: () => Table, npu: boolean): ColumnSpec[] {
     {
       key: eligible,
       align: "center",
-      cell: (row, cell) => yes(cell, flag(eligible, row)),
+      cell: (row, cell) => mark(cell, known(eligible, row)),
     },
     {
       key: used,
       align: "center",
       cell: (row, cell) => {
-        if (flag(eligible, row) === 1 && flag(used, row) === 0) cell.append(h("b", "no"));
-        else yes(cell, flag(used, row));
+        const value = known(used, row);
+        if (known(eligible, row) === 1 && value === 0) cell.append(h("b", flag(value)));
+        else mark(cell, value);
       },
     },
     // A column of nothing but "–" takes the room of the names; the line below the table says that it is missing.

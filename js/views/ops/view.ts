@@ -72,7 +72,7 @@ function side(payload: Payload, where: Where, idle: boolean): HTMLElement[] {
     .filter((ring) => ring.where === where)
     .map((ring) => {
       const { ms: total, parts } = idle ? ring.with_idle : ring;
-      return donut({ title: `${title}, by ${ring.by}`, total: ms(total, 1), hue, parts });
+      return donut({ title: `${title}, by ${ring.by}`, total: ms(total), hue, parts });
     });
 }
 
@@ -96,7 +96,7 @@ function opsTable(context: ViewContext): OpsTable {
   const total = h("span.dim");
   const rowsText = h("span");
   const sides = SIDES.filter((name) => ops.totals[`${name}_us`] > 0);
-  const selfText = sides.map((name) => `on ${name} ${ms(ops.totals[`${name}_us`] / 1000, 1)}`).join(", ");
+  const selfText = sides.map((name) => `on ${name} ${ms(ops.totals[`${name}_us`] / 1000)}`).join(", ");
 
   /** Which choices do not hold for the tables of another kind. */
   const picks: HTMLElement[] = [];

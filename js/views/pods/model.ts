@@ -86,6 +86,12 @@ export function sentence(pods: Pods, i: number): string {
       ? `; it takes **${ms(more)}** more for ${cause}`
       : `; **${ms(more)}** of that is ${cause}`;
   const part = median > 0 ? ` (${num((over / median) * 100, 1)}%)` : "";
+  const others = barsOf(pods, i, "worker").filter((bar) => most - bar.time_ms < 0.005).length - 1;
+  // What the first of them takes more time for says nothing of the rest.
+  if (others > 0) {
+    const rest = `${num(others)} ${others === 1 ? "other" : "others"}`;
+    return `**${name}** and **${rest}** are the slowest of ${num(count)}: ${ms(most)}, **${ms(over)}**${part} over the median.`;
+  }
   return `**${name}** is the slowest of ${num(count)}: ${ms(most)}, **${ms(over)}**${part} over the median${why}.`;
 }
 

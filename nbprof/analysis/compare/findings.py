@@ -42,14 +42,16 @@ def sentence(rows: pd.DataFrame, found: Verdict, before: Side, after: Side) -> s
     # Another framework has other rules: a finding that it lacks was not mended.
     if not len(gone) or before.overview.get("framework") != after.overview.get("framework"):
         return ""
-    which = f"The finding **{gone['title'].iloc[0]}** is gone" if len(gone) == 1 else f"**{len(gone)}** findings are gone"
     stated = gone.sort_values("before_ms", ascending=False, kind="stable")
     gain, kind = stated["before_ms"].iloc[0], stated["gain_is"].iloc[0]
-    who = "which" if len(gone) == 1 else "the largest of which"
-    predicted = "" if np.isnan(gain) else f", {who} predicted {kind} **{wording.millis(-gain)}** per step"
+    gain_text = f"predicted {kind} **{wording.millis(-gain)}** per step"
+    if len(gone) == 1:
+        said = f"The finding **{gone['title'].iloc[0]}**{'' if np.isnan(gain) else f', which {gain_text},'} is gone"
+    else:
+        said = f"**{len(gone)}** findings are gone{'' if np.isnan(gain) else f', the largest of which {gain_text}'}"
     change = found.difference.change
     if np.isnan(change) or found.kind == "unknown":
-        return f"{which}{predicted}; what that saved is unknown without step times of both runs."
+        return f"{said}; what that saved is unknown without step times of both runs."
     real = found.kind in ("real", "some", "typical")
     word = "changed by" if real else "changed by no more than chance explains:"
-    return f"{which}{predicted}; the step {word} **{wording.rise(wording.millis(change), change)}**."
+    return f"{said}; the step {word} **{wording.rise(wording.millis(change), change)}**."

@@ -189,7 +189,7 @@ def _figures(
             "Op self time",
             ms,
             "ms",
-            1,
+            2,
             f"{wording.plural(len(frame), 'op')}{of}" + (f"; idle {wording.percent(100 * idle)}" if idle > 0 else ""),
         ),
         *([] if average is None else [_mfu(average, peaks, cost)]),

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
+_NOTHING_MS = 1e-6
+"""No file tells times apart that differ by less, and the arithmetic of floats makes them differ."""
+
 
 class Grid:
     """Steps × workers as arrays; what a worker did not record is NaN.
@@ -33,6 +36,10 @@ class Grid:
     known : bool[steps, workers]
     of_time : float64[steps, workers, categories]
         ms of each recorded category.
+    slowest : int64[steps]
+        The first worker that took longest.
+    one_slowest : bool[steps]
+        Whether it alone took that long, of several.
     counted : bool[steps]
         Steps that averages use: no warm-up, not cut off.
     row, column : int64[rows of Run.pods]
@@ -58,7 +65,11 @@ class Grid:
         for i, category in enumerate(self.categories):
             self.of_time[self.row, self.column, i] = floats(frame[category.column])
         self.known = np.isfinite(self.time)
-        self.slowest = np.where(self.known, self.time, -np.inf).argmax(axis=1)
+        filled = np.where(self.known, self.time, -np.inf)
+        self.slowest = filled.argmax(axis=1)
+        # Of several that take as long none is the slowest, and of one alone neither.
+        second, first = (np.partition(filled, -2, axis=1)[:, -2:] if filled.shape[1] > 1 else np.repeat(filled, 2, axis=1)).T
+        self.one_slowest = np.isfinite(second) & (np.nan_to_num(first - second) > _NOTHING_MS)
         self.median = np.nanmedian(self.time, axis=1)
         most, least = np.nanmax(self.time, axis=1), np.nanmin(self.time, axis=1)
         with np.errstate(invalid="ignore", divide="ignore"):

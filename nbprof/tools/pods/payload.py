@@ -95,11 +95,13 @@ def _with_waiting(run: Run) -> bool:
 def statement(grid: Grid, with_waiting: bool = False) -> str:
     """Who is slow, and how far apart the workers are; **bold** where it matters."""
     # Of the steps that the table counts too, unless it counts none.
-    slowest = grid.slowest[grid.counted] if grid.counted.any() else grid.slowest
-    n, which = len(slowest), np.bincount(slowest, minlength=len(grid.workers))
+    counted = grid.counted if grid.counted.any() else ~grid.counted
+    n, which = int(counted.sum()), _times_slowest(grid, counted)
     worst, times = int(which.argmax()), int(which.max())
     name = wording.one_line(grid.workers[worst])
-    if n == 1:
+    if not times:
+        who = "Several workers are equally slow." if n == 1 else "In each step, several workers are equally slow."
+    elif n == 1:
         who = f"**{name}** is the slowest in the only step."
     elif 2 * times > n:
         who = f"**{name}** is the slowest in **{times:,} of {n:,}** steps."
@@ -109,7 +111,7 @@ def statement(grid: Grid, with_waiting: bool = False) -> str:
         )
     spread = grid.spread[grid.counted]
     if not np.isfinite(spread).any():
-        return f"{who} No step was recorded by more than one worker."
+        return "No step was recorded by more than one worker."
     # What rounds to nothing is no difference, and then nobody is the slowest.
     if float(np.nanmax(spread)) < 0.05:
         return "All workers take the same time in the only step." if n == 1 else "All workers take the same time in every step."
@@ -148,11 +150,16 @@ def _by_worker(grid: Grid) -> pd.DataFrame:
             "worker_steps": np.isfinite(time).sum(axis=0),
             "mean_step_ms": mean(time),
             "over_median_percent": mean(over),
-            "times_slowest": np.bincount(grid.slowest[grid.counted], minlength=len(grid.workers)),
+            "times_slowest": _times_slowest(grid, grid.counted),
             **{c.column: mean(grid.of_time[grid.counted][:, :, i]) for i, c in enumerate(grid.categories)},
         }
     )
     return frame.sort_values("mean_step_ms", ascending=False, kind="stable", na_position="last")
+
+
+def _times_slowest(grid: Grid, among: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """By worker, in how many of these steps it alone took longest."""
+    return np.bincount(grid.slowest[among & grid.one_slowest], minlength=len(grid.workers)).astype(np.int64)
 
 
 def _why_not(run: Run) -> dict[str, str]:
