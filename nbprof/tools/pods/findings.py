@@ -63,7 +63,10 @@ def sentences(run: Run) -> list[str]:
     if len(slow) > _MOST_TOLD:
         said.append(f"{len(slow) - _MOST_TOLD:,} more hold the others up; they are in the table below.")
     if slow.empty:
-        said.append("No straggler found: no worker's own part of a step is more than 1% longer than that of the others, beyond what chance explains.")
+        said.append(
+            "No straggler found: no worker's own part of a step is more than 1% longer than that of the others, "
+            "beyond what chance explains."
+        )
     return [*said, *_what_if(frames.what_if, frames.collectives), *_missing(run)]
 
 
