@@ -1,8 +1,28 @@
 import { describe, expect, it } from "vitest";
 import { textAt } from "../lib/codec.js";
-import { nested } from "../views/input/view.js";
+import { callsText, longestText, nested } from "../views/input/view.js";
 import { bottleneck, layout, NODE_HEIGHT } from "../views/tfdata.js";
 import { INPUT_OPS, NODES } from "./sample.js";
+
+describe("sentences", () => {
+  it("call no more of a category a part of less", () => {
+    expect(longestText(3, 5.73, "Input", 6.47)).toBe(
+      "Step 3 took 5.73 ms longer than the mean; it took 6.47 ms more for input.",
+    );
+    expect(longestText(3, 5.73, "Input", 3)).toBe(
+      "Step 3 took 5.73 ms longer than the mean; 3.00 ms of that is input.",
+    );
+    expect(longestText(3, 5.73, "Input", 1)).toBe("Step 3 took 5.73 ms longer than the mean.");
+  });
+
+  it("make no mean and no range of one call", () => {
+    const one = { calls: 1, slow_calls: 1, mean_us: 51, min_us: 51, max_us: 51 };
+    expect(callsText(one)).toBe("There was 1 call, of 51.0 µs.");
+    expect(callsText({ ...one, calls: 2, min_us: 49, mean_us: 50 })).toBe(
+      "2 calls, 1 of them slow; a call takes 50.0 µs on average, 49.0 µs to 51.0 µs.",
+    );
+  });
+});
 
 describe("graph", () => {
   const plan = layout(NODES, 137);

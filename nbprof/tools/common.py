@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 MOST_BOXES = 500
 """Of a long timeline the largest and the least of each of so many boxes are kept: it is drawn no wider than that."""
+_AMD = re.compile(r"\b(?:AMD|Instinct|Radeon|gfx\d)")
 _KINDS = {"-": "removed", "+": "added"}
 
 
@@ -72,6 +74,12 @@ def chip(run: Run) -> str:
     if len(kinds) == 1 and kinds <= _WITH_KERNELS:
         return str(kinds.pop())
     return "NPU" if kinds == {"NPU"} or (not kinds and run.ascend.kinds) else "GPU"
+
+
+def unit_of_gpu(names: Iterable[object]) -> str:
+    """What blocks run on: "multiprocessor", or "compute unit" where all of these GPUs are AMD's."""
+    known = [str(name) for name in names]
+    return "compute unit" if known and all(_AMD.search(name) for name in known) else "multiprocessor"
 
 
 def figure(key: str, label: str, value: Any, unit: str, digits: int, note: str, **more: Any) -> dict[str, Any]:

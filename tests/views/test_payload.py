@@ -229,6 +229,20 @@ def test_kernel_figures_follow_the_time_and_the_launches():
     assert table["occupancy_percent"].tolist() == [62.5, 100.0]
 
 
+def test_kernels_without_steps_are_no_mean_over_steps():
+    notes = [
+        next(one["note"] for one in kernels.payload(fake.run(steps=steps))["figures"] if one["key"] == "in_use") for steps in (8, 0)
+    ]
+    assert notes == ["by kernels, mean over the steps", "by kernels, from the first to the last"]
+
+
+def test_an_amd_gpu_has_compute_units_and_no_number_of_cudas():
+    group = {"compute_capability": "9.4", "cores": 304}
+    assert overview._device({**group, "name": "AMD Instinct MI300X"}) == "AMD Instinct MI300X, 304 compute units"
+    assert overview._device({**group, "name": "AMD GPU (gfx94x)", "count": 8}) == "8 × AMD GPU (gfx94x), 304 compute units"
+    assert overview._device({"compute_capability": "7.5", "cores": 40, "name": "Tesla T4"}) == "Tesla T4 (sm_75), 40 multiprocessors"
+
+
 def test_kernels_of_a_device_that_states_less_are_missing_not_zero():
     full = fake.run().kernels
     unknown = dict.fromkeys(("static_shared_bytes", "dynamic_shared_bytes"), pd.array([pd.NA] * len(full), "Int64"))

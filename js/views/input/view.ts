@@ -17,7 +17,7 @@ import {
   runTag,
   segmented,
 } from "../../lib/parts.js";
-import { CATEGORIES, type Figure, type Input, type Steps, type Table } from "../../lib/payload.js";
+import { CATEGORIES, type Figure, type Input, type Pipeline, type Steps, type Table } from "../../lib/payload.js";
 import { type ColumnSpec, table } from "../../lib/table.js";
 import type { Hint, View, ViewContext } from "../../lib/view.js";
 import { barCell, cells, missingNote, plainTable, statisticsTable } from "../breakdown.js";
@@ -27,6 +27,21 @@ import { stepChart } from "../stepchart.js";
 import { breakdown, leftOutNote, selectedRows, statistics, stepCount } from "../stepstats.js";
 import { drawGraph } from "../tfdata.js";
 import { ofRun } from "../whole.js";
+
+/** How much longer a step took, and for what; what is no half of that explains nothing. */
+export function longestText(step: number, over_ms: number, label: string, more_ms: number): string {
+  const what = label.toLowerCase();
+  // Where it takes more than the whole is over, it saves elsewhere.
+  const why = more_ms > over_ms ? `; it took ${ms(more_ms)} more for ${what}` : `; ${ms(more_ms)} of that is ${what}`;
+  return `Step ${step} took ${ms(over_ms)} longer than the mean${more_ms > over_ms / 2 ? why : ""}.`;
+}
+
+/** The calls of a pipeline: how many, how many of them slow, and how long they take. */
+export function callsText(pipeline: Pick<Pipeline, "calls" | "slow_calls" | "mean_us" | "min_us" | "max_us">): string {
+  if (pipeline.calls === 1) return `There was 1 call, of ${us(pipeline.max_us)}.`;
+  const slow = pipeline.slow_calls > 0 ? `, ${num(pipeline.slow_calls)} of them slow` : "";
+  return `${num(pipeline.calls)} calls${slow}; a call takes ${us(pipeline.mean_us)} on average, ${us(pipeline.min_us)} to ${us(pipeline.max_us)}.`;
+}
 
 /** The longest of the selected steps where it stands out: over the mean by 2 standard deviations and a tenth. */
 function longest(context: ViewContext, rows: readonly number[]): HTMLElement | null {
@@ -44,8 +59,7 @@ function longest(context: ViewContext, rows: readonly number[]): HTMLElement | n
     return values && mean !== undefined ? [{ label, more: (values[row] as number) - mean }] : [];
   });
   const cause = deltas.reduce((best, next) => (next.more > best.more ? next : best), { label: "", more: 0 });
-  const why = cause.more > over / 2 ? `; ${ms(cause.more)} of that is ${cause.label.toLowerCase()}` : "";
-  const text = `Step ${steps.step[row]} took ${ms(over)} longer than the mean${why}. `;
+  const text = `${longestText(steps.step[row] as number, over, cause.label, cause.more)} `;
   return h(
     "p.more",
     h(
@@ -210,12 +224,8 @@ function graph(el: HTMLElement, context: ViewContext): void {
       context.go("trace", row === undefined ? named : toInput(context.payload.input.ops, row));
     };
     drawGraph(section, { ...pipeline, nodes }, section.clientWidth, drawing.signal, follow);
-    const slow = pipeline.slow_calls > 0 ? `, ${num(pipeline.slow_calls)} of them slow` : "";
-    const numbers =
-      `${num(pipeline.calls)} ${pipeline.calls === 1 ? "call" : "calls"}${slow}; a call takes ${us(pipeline.mean_us)} on average, ` +
-      `${us(pipeline.min_us)} to ${us(pipeline.max_us)}.`;
     section.append(
-      h("p.more", h("span", ...marked(pipeline.advice), pipeline.advice ? " " : "", numbers)),
+      h("p.more", h("span", ...marked(pipeline.advice), pipeline.advice ? " " : "", callsText(pipeline))),
       pipeline.fix.length ? codeBox(pipeline.fix) : "",
     );
   };

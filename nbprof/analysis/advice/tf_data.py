@@ -241,7 +241,7 @@ def _prefetch(params: Mapping[str, object]) -> tuple[str, str]:
 
 def _asynchronous(kind: str, params: Mapping[str, object], count: int | None) -> tuple[str, str]:
     on = f"It runs on {count} threads already" if count else "It runs in parallel already"
-    text = f"{on}, and the steps still wait for it: raise the parallelism while cores are free, and make its function cheaper."
+    text = f"{on}: raise the parallelism while cores are free, and make its function cheaper."
     fix = ""
     call = {
         "ParallelInterleave": "files.interleave(read",

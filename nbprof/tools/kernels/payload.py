@@ -10,7 +10,7 @@ import pandas as pd
 from nbprof.analysis import kernels as analysis
 from nbprof.display import wording
 from nbprof.tools import rings
-from nbprof.tools.common import bar, chip, figure, has_device, may_have_kernels, unknown
+from nbprof.tools.common import bar, chip, figure, has_device, may_have_kernels, unit_of_gpu, unknown
 from nbprof.tools.tables import floats, hidden, table
 
 if TYPE_CHECKING:
@@ -131,13 +131,14 @@ def figures(run: Run) -> list[dict[str, Any]]:
 def _in_use(run: Run) -> list[dict[str, Any]]:
     """How much of the GPUs the kernels used, of several the mean."""
     devices = run.kernel_devices
-    of = "by kernels, mean over the steps" if len(devices) == 1 else f"mean of {len(devices)} {chip(run)}s"
+    when = "mean over the steps" if len(run.steps) else "from the first to the last"
+    of = f"by kernels, {when}" if len(devices) == 1 else f"mean of {len(devices)} {chip(run)}s"
     used, efficiency = (devices[key].mean() for key in ("utilization_percent", "sm_efficiency_percent"))
     return [
         figure(key, title, float(value), "%", 1, note, **bar(("device_compute", float(value))))
         for key, title, value, note in (
             ("in_use", f"{chip(run)} in use", used, of),
-            ("sm_efficiency", "Est. SM efficiency", efficiency, "multiprocessors with a resident block"),
+            ("sm_efficiency", "Est. SM efficiency", efficiency, f"{unit_of_gpu(run.devices['name'])}s with a resident block"),
         )
         if not np.isnan(value)
     ]

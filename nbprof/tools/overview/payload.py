@@ -12,7 +12,7 @@ from nbprof.display.categories import BY_KEY
 from nbprof.formats.register import by_name
 from nbprof.schema import frames
 from nbprof.tools import register
-from nbprof.tools.common import bar, by_torch, bytes_figure, chip, figure, fix_lines, has_device, plain
+from nbprof.tools.common import bar, by_torch, bytes_figure, chip, figure, fix_lines, has_device, plain, unit_of_gpu
 from nbprof.tools.names import NAMES
 from nbprof.tools.overview import lines
 from nbprof.tools.tables import floats, hidden, longest, table
@@ -130,10 +130,12 @@ def _device(group: dict[str, Any]) -> str:
     """`4 × Tesla T4 (sm_75), 40 cores, 14.56 GiB` of what is known of a kind of device."""
     count, capability, cores = group.get("count") or 1, group.get("compute_capability"), wording.real(group.get("cores"))
     name = str(group.get("name") or group.get("kind") or "device")
-    short = f"sm_{str(capability).replace('.', '')}" if capability else ""
+    unit = unit_of_gpu([name])
+    # A number of CUDA's: the names of AMD's have the architecture.
+    short = f"sm_{str(capability).replace('.', '')}" if capability and unit == "multiprocessor" else ""
     parts = [f"{name} ({short})" if short and short not in name else name]
     if cores:
-        parts.append(wording.plural(int(cores), "multiprocessor") if capability else wording.plural(int(cores), "core"))
+        parts.append(wording.plural(int(cores), unit) if capability else wording.plural(int(cores), "core"))
     if memory := wording.real(group.get("memory_bytes")):
         parts.append(wording.size(memory))
     if group.get("megacore"):
