@@ -116,9 +116,9 @@ def test_a_bucket_says_what_it_does_not_let_one_read(job, steps):
     enforced = None
     try:
         store = s3fs.S3FileSystem(endpoint_url=url, key="owner", secret="owner", skip_instance_cache=True)
-        store.mkdir("bucket")
-        store.put(str(job), "bucket/job", recursive=True)
-        kept = sorted(store.find("bucket/job"))[3]
+        store.mkdir("guarded")
+        store.put(str(job), "guarded/job", recursive=True)
+        kept = sorted(store.find("guarded/job"))[3]
         iam = boto3.client("iam", endpoint_url=url, region_name="us-east-1", aws_access_key_id="owner", aws_secret_access_key="owner")
 
         def user(name: str, *statements: dict[str, object]) -> dict[str, object]:
@@ -137,10 +137,10 @@ def test_a_bucket_says_what_it_does_not_let_one_read(job, steps):
         )
         enforced = requests.post(f"{url}/moto-api/reset-auth", data="0", timeout=60).json()
         with pytest.raises(
-            ReadError, match=r"s3://bucket/job: could not be read \(PermissionError.*Check the permissions to list and read it"
+            ReadError, match=r"s3://guarded/job: could not be read \(PermissionError.*Check the permissions to list and read it"
         ):
-            load("s3://bucket/job", executor=2, storage_options=stranger)
-        found = load("s3://bucket/job", executor=2, storage_options=colleague)
+            load("s3://guarded/job", executor=2, storage_options=stranger)
+        found = load("s3://guarded/job", executor=2, storage_options=colleague)
         gone = found.pods.missing
         assert gone["file"].tolist() == [kept.rpartition("/")[2]]
         assert gone["reason"].str.contains("Check the permissions").all()
