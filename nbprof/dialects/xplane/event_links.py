@@ -80,30 +80,51 @@ class Links:
     def spread(self, label: Int64s, start: Int64s) -> None:
         """Gives each event the smallest label of what it hangs below, in place."""
         front = start
-        while len(front):
-            run, child = self.below(front)
-            given = label[front][run]
+        while len(front := front[self.many[front] > 0]):
+            many = self.many[front]
+            last = np.cumsum(many)
+            child = self.child[np.arange(last[-1]) + np.repeat(self.first[front] - (last - many), many)]
+            given = np.repeat(label[front], many)
             better = given < label[child]
             child = child[better]
             np.minimum.at(label, child, given[better])
-            front = _once(child)
+            # Most events have none below them, and sorting is what costs here.
+            front = _once(child[self.many[child] > 0])
+
+    def first_above(self, roots: Int64s, sign: int = 1) -> Int64s:
+        """For each event the smallest number, times `sign`, of the roots above it; NONE where none is. Of a circle, it may be itself."""
+        label = np.full(len(self.many), NONE, np.int64)
+        run, child = self.below(roots)
+        np.minimum.at(label, child, sign * run)
+        self.spread(label, _once(child))
+        return label
 
 
-def below_an_equal(links: Links, roots: Int64s, level: Int64s) -> npt.NDArray[np.bool_]:
-    """Which roots hang below another root of their level."""
-    out = np.zeros(len(roots), np.bool_)
-    for value in np.unique(level).tolist():
+def outermost(links: Links, roots: Int64s, level: Int64s) -> tuple[Int64s, Int64s]:
+    """The roots that hang below no other of their level, and for each event the number of the first of them that it is or hangs below."""
+    free = np.ones(len(roots), np.bool_)
+    levels = np.unique(level).tolist()
+    label = np.zeros(0, np.int64)
+    for value in levels:
         at = np.flatnonzero(level == value)
-        mine = roots[at]
-        run, child = links.below(mine)
-        # The first and the last root above each event: one that has none but itself (links may run in a circle) is free.
-        for sign in (1, -1):
-            label = np.full(len(links.many), NONE, np.int64)
-            np.minimum.at(label, child, sign * run)
-            links.spread(label, _once(child))
-            above = label[mine]
-            out[at] |= (above != NONE) & (above != sign * np.arange(len(mine)))
-    return out
+        mine, own = roots[at], np.arange(len(at))
+        label = links.first_above(mine)
+        above = label[mine]
+        hangs = (above != NONE) & (above != own)
+        if (above == own).any():
+            # Links may run in a circle. A root that is the first above itself hangs below another one if it is not the last, too.
+            hangs |= (above == own) & (links.first_above(mine, -1)[mine] != -own)
+        free[at] = ~hangs
+    kept = roots[free]
+    own = np.arange(len(kept))
+    if len(levels) == 1 and len(kept) == len(roots):
+        # What hangs below them is known.
+        label[kept] = np.minimum(label[kept], own)
+        return kept, label
+    label = np.full(len(links.many), NONE, np.int64)
+    label[kept] = own
+    links.spread(label, kept)
+    return kept, label
 
 
 def above(links: Links, events: Int64s, has: npt.NDArray[np.bool_]) -> Int64s:

@@ -17,7 +17,7 @@ import pandas as pd
 from nbprof.core.factorize import ending, heads, starting
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects.xplane import tpu as xplane_tpu
-from nbprof.dialects.xplane.event_links import NONE, Links, above, below_an_equal
+from nbprof.dialects.xplane.event_links import Links, above, outermost
 from nbprof.dialects.xplane.event_links import match as match
 
 THREADPOOL_CONTEXT = 15
@@ -193,10 +193,7 @@ class _Grouping:
         if len(again):
             up, down = np.concatenate([up, again[:, 0]]), np.concatenate([down, again[:, 1]])
         links = Links(up, down, self.count)
-        order = order[~below_an_equal(links, order, level[order])]
-        label = np.full(self.count, NONE, np.int64)
-        label[order] = np.arange(len(order))
-        links.spread(label, order)
+        order, label = outermost(links, order, level[order])
         # A root that an earlier one reached opens no group.
         opened = order[label[order] == np.arange(len(order))]
         ident = np.zeros(len(opened), np.int32)
