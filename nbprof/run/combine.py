@@ -120,8 +120,8 @@ def folded(notes: Sequence[Sequence[Note]], groups: Sequence[Sequence[str]], fil
 
 _HERE = "\0"
 
-MeasuredSteps = tuple[pd.DataFrame, bool, "steps_of.ByWidth | None", pd.DataFrame, list[float]]
-"""The steps as each host recorded them, whether it compiled, its compute by width, steps of cores, and busy shares of devices."""
+MeasuredSteps = tuple[pd.DataFrame, bool, list[float]]
+"""The steps as each host recorded them, whether it compiled, and busy shares of devices."""
 InSteps = tuple[list[ops_of.Side], pd.DataFrame]
 
 record(ops_of.Side)
@@ -129,16 +129,15 @@ record(ops_of.Side)
 
 def measured_steps(values: list[MeasuredSteps], hosts: Hosts) -> MeasuredSteps:
     """The steps of all hosts."""
-    frames, compiled, widths, cores, busy = zip(*values, strict=True)
-    known = [width for width in widths if width is not None]
-    return (
-        stacked(frames, hosts, ["start_ms"]),
-        any(compiled),
-        # Where one host does not say how wide its numbers are, the share of all is not known.
-        (sum(w[0] for w in known), sum(w[1] for w in known), sum(w[2] for w in known)) if len(known) == len(widths) else None,
-        stacked(cores, hosts, ["start_ms"]),
-        [share for of_host in busy for share in of_host],
-    )
+    frames, compiled, busy = zip(*values, strict=True)
+    return stacked(frames, hosts, ["start_ms"]), any(compiled), [share for of_host in busy for share in of_host]
+
+
+def widths(values: list[steps_of.ByWidth | None], _hosts: Hosts) -> steps_of.ByWidth | None:
+    """The compute of all hosts by width."""
+    known = [width for width in values if width is not None]
+    # Where one host does not say how wide its numbers are, the share of all is not known.
+    return (sum(w[0] for w in known), sum(w[1] for w in known), sum(w[2] for w in known)) if len(known) == len(values) else None
 
 
 def sums_in_steps(values: list[InSteps], _hosts: Hosts) -> InSteps:

@@ -284,23 +284,30 @@ class Run(Frames):
     @of_hosts(combine.measured_steps)
     def _measured_steps(self) -> combine.MeasuredSteps:
         found, numbered = self._recorded_steps
-        busy = overview.busy_shares(self.activity, numbered)
-        return *found, steps.compute_by_width(self.activity), steps.by_core(self.activity), busy
+        return *found, overview.busy_shares(self.activity, numbered)
+
+    @of_hosts(combine.widths)
+    def _compute_by_width(self) -> steps.ByWidth | None:
+        return steps.compute_by_width(self.activity)
+
+    @of_hosts(combine.below("start_ms"))
+    def _steps_of_cores(self) -> pd.DataFrame:
+        return steps.by_core(self.activity)
 
     def _numbered(self, found: tuple[pd.DataFrame, bool]) -> pd.DataFrame:
         warmup = self.capture.warmup if self.capture is not None else None
         return steps.numbered(found, warmup, self.activity.traits)
 
     @persisted
-    def _steps_and_share(self) -> tuple[pd.DataFrame, float | None, pd.DataFrame, float | None]:
-        found, compiled, widths, cores, busy = self._measured_steps
+    def _steps_and_busy(self) -> tuple[pd.DataFrame, float | None]:
+        found, compiled, busy = self._measured_steps
         numbered = self._recorded_steps[1] if self.parts is None else self._numbered((found, compiled))
-        return numbered, steps.share_of_16_bit(widths), cores, overview.busy(busy)
+        return numbered, overview.busy(busy)
 
     @cached
     def steps(self) -> pd.DataFrame:
         """Steps with their breakdown; time that nothing could have recorded is NA, not 0."""
-        frame = self._steps_and_share[0]
+        frame = self._steps_and_busy[0]
         if not len(frame) or frame["input_ms"].isna().all() or input_pipeline.traced(self.activity, frame, self.input_ops):
             return frame
         return frame.assign(input_ms=np.nan)
@@ -324,7 +331,7 @@ class Run(Frames):
 
     @persisted
     def _pods(self) -> tuple[pd.DataFrame, list[Note]]:
-        return pods.frame(self.steps, self._steps_and_share[2], self.pod_frames.ahead_ms)
+        return pods.frame(self.steps, self._steps_of_cores, self.pod_frames.ahead_ms)
 
     @cached
     def pods(self) -> pd.DataFrame:
@@ -376,7 +383,7 @@ class Run(Frames):
     @of_hosts(combine.host_us)
     def _host_us_in_steps(self) -> pd.DataFrame:
         """Self time of host ops in steps: what runs between them and after them is of no step."""
-        return ops.host_us_in_steps(self.activity, self._host_ops[0], self._steps_and_share[0])
+        return ops.host_us_in_steps(self.activity, self._host_ops[0], self._steps_and_busy[0])
 
     @persisted
     def ops_in_steps(self) -> pd.DataFrame:
@@ -497,7 +504,7 @@ class Run(Frames):
     @persisted
     def input_summary(self) -> dict[str, Any]:
         """How much of a step is input, of which kinds, and what to do next."""
-        return input_pipeline.summary(self.activity, self._steps_and_share[0], self.input_ops, self._enqueued)
+        return input_pipeline.summary(self.activity, self._steps_and_busy[0], self.input_ops, self._enqueued)
 
     @cached
     def lines(self) -> lines_of.Lines:
@@ -557,7 +564,7 @@ class Run(Frames):
 
     @of_hosts(combine.functions)
     def _functions(self) -> pd.DataFrame:
-        return checks.functions(self.activity, self._steps_and_share[0])
+        return checks.functions(self.activity, self._steps_and_busy[0])
 
     @of_hosts(combine.costs)
     def _costs(self) -> dict[str, float | None]:
@@ -573,15 +580,15 @@ class Run(Frames):
     @cached
     def _recorded_summary(self) -> pd.DataFrame:
         """The summary of the steps as they were recorded: what is not known of input is weighed as none, and said not to be known."""
-        return steps.summary(self._steps_and_share[0])
+        return steps.summary(self._steps_and_busy[0])
 
     @cached
     def _input_traced(self) -> bool:
-        return input_pipeline.traced(self.activity, self._steps_and_share[0], self.input_ops)
+        return input_pipeline.traced(self.activity, self._steps_and_busy[0], self.input_ops)
 
     @persisted
     def _overview_of_steps(self) -> dict[str, Any]:
-        recorded, _, _, busy = self._steps_and_share
+        recorded, busy = self._steps_and_busy
         out = overview.of_steps(
             self.activity,
             recorded,
@@ -598,7 +605,7 @@ class Run(Frames):
     @persisted
     def overview_of_files(self) -> dict[str, Any]:
         """The overview without facts about the recording."""
-        half = self._steps_and_share[1]
+        half = steps.share_of_16_bit(self._compute_by_width)
         if half is not None and self._share_of_16_bit is not None:
             half = self._share_of_16_bit
         out = overview.overview(
@@ -615,7 +622,7 @@ class Run(Frames):
             functions=self._functions,
             tf_data=bool(self.input_ops["category"].isin(input_pipeline.READING).any()) and self.activity.framework != "PyTorch",
             input_traced=self._input_traced,
-            waiting=steps.waiting_percent(self._steps_and_share[0]),
+            waiting=steps.waiting_percent(self._steps_and_busy[0]),
             waits_traced=input_pipeline.waits_traced(self.activity, self.input_ops),
         )
         return out | device_use.use(self.activity, self.ops_with_idle, self._costs) | tpu_cores.shares(self.pods_cores)
