@@ -113,7 +113,9 @@ class Pods(Framed):
 
     @property
     def missing(self) -> pd.DataFrame:
-        """One row per host that should be in the run and is not: its file cannot be read, is a copy of another's, or is not there.
+        """One row per host that is not in the run, or not whole: its file cannot be read, is cut off, is another's copy, or is not there.
+
+        What could be read of a file that is cut off is in the run, and the reason says where it ends.
 
         Of ranks the job's size tells which there should be; of hosts, the numbers in the names of the others. A host whose file cannot be
         read is called as the file where that states no rank.
