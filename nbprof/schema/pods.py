@@ -137,7 +137,7 @@ SCHEMA: dict[str, list[Col]] = {
     ],
     "pods.clocks": [
         text("host", "Host", "Machine that recorded the row, or rank of a PyTorch job."),
-        ms("offset_ms", "Offset ms", "How far its clock is ahead of that of the first host."),
+        ms("offset_ms", "Offset ms", "How far its clock is ahead of that of the first host that has an offset."),
         Col(
             "drift_ppm",
             "float64",
