@@ -156,6 +156,17 @@ def test_a_rank_of_another_job_has_no_offset_and_costs_the_others_none(tmp_path,
     assert (told.loc[rest, "residual_ms"] < 0.01).all()
 
 
+def test_steps_of_a_short_job_are_compared_by_the_numbers_of_its_collectives(tmp_path):
+    """Too short for its clocks to be told, and these are several steps apart."""
+    pods.write(tmp_path / "job", 4, 4, seed=1, apart_s=0.01)
+    p = load(tmp_path / "job")
+    assert p.pods.clocks["offset_ms"].isna().all()
+    begins = p.steps.frame.groupby("host")["start_ms"].min()
+    assert begins.max() - begins.min() > p.steps.frame["step_time_ms"].max()
+    assert p.pods.summary["step"].tolist() == [0, 1, 2, 3]
+    assert (p.pods.summary["workers"] == 4).all()
+
+
 def test_hosts_of_one_run_have_an_offset_without_numbers(tmp_path):
     for seed in range(3):
         pods.write(tmp_path / str(seed), 4, 12, seed=seed, form="xspace")

@@ -35,7 +35,7 @@ _LEAST_STEPS, _LAGS, _ALIKE = 10, (1, 2), 0.25
 steps laid so many places apart."""
 _MOST = 70
 """Percent of the differences that lie within the one that counts: a step that is long in every run, as one that compiles, is beyond."""
-LEAVING = "_leaving_ms"
+LEAVING, AHEAD = "_leaving_ms", "_ahead_ms"
 _UNPLACED = "Its collectives state no number, and their times do not show that they are those of the other hosts."
 _UNTOLD = (
     "Its collectives have the numbers of those of other hosts, but their times do not show that they are the same: the files may be of two "
@@ -47,7 +47,8 @@ _UNCONNECTED = "Neither collectives nor steps connect it with the first host."
 def clocks(hosts: list[str], each: pd.DataFrame, pods: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     """One row per host, by the clock of the first; what is not known is NA. No rows for a single host.
 
-    Beside the columns of `p.pods.clocks`, `LEAVING` is the residual of all collectives that were matched, shown to be the same or not.
+    Beside the columns of `p.pods.clocks`, `LEAVING` is the residual of all collectives that were matched, shown to be the same or not, and
+    `AHEAD` the offset by which those with equal numbers lie on one another: it says which steps to compare, if the job is one.
 
     Parameters
     ----------
@@ -61,8 +62,9 @@ def clocks(hosts: list[str], each: pd.DataFrame, pods: pd.DataFrame, steps: pd.D
     ends = _ends(each, number)
     shown = _shown(ends)
     offset, drift, leaving, count = _laid(ends, len(hosts))
-    residual = leaving.copy()
+    ahead, residual = offset.copy(), leaving.copy()
     if not shown.all():
+        ahead = _laid(ends[shown | ends["numbered"].to_numpy(np.bool_)], len(hosts))[0]
         offset, drift, residual, count = _laid(ends[shown], len(hosts))
     by = np.where(np.isnan(offset), "", "collectives").astype(object)
     # Collectives without a number are matched by their place: those that are not may be the same.
@@ -90,7 +92,7 @@ def clocks(hosts: list[str], each: pd.DataFrame, pods: pd.DataFrame, steps: pd.D
         "matched": np.where(lacking, 0, count),
         "reason": np.where(lacking, why, ""),
     }
-    return frames.shaped("pods.clocks", pd.DataFrame(rows)).assign(**{LEAVING: leaving})
+    return frames.shaped("pods.clocks", pd.DataFrame(rows)).assign(**{LEAVING: leaving, AHEAD: ahead})
 
 
 def _ends(each: pd.DataFrame, number: dict[str, int]) -> pd.DataFrame:
