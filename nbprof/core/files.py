@@ -347,9 +347,16 @@ class Missing:
     reason: str
 
 
-def skipped(error: ReadError) -> str:
-    """The line of the receipt for a file of a host that cannot be read."""
-    return f"A file was skipped, and the figures do not include its host: {error}"
+def skipped(unread: Sequence[Missing], *, listed: bool) -> list[str]:
+    """The line of the receipt for files of hosts that cannot be read; none where there are none. `listed`: p.pods.missing has them."""
+    if not unread:
+        return []
+    first = unread[0]
+    if len(unread) == 1:
+        return [f"A file was skipped, and the figures do not include its host: {first.file}: {first.reason}"]
+    names = join_some([one.file for one in unread], 3)
+    where = " All are in p.pods.missing." if listed else ""
+    return [f"{len(unread):,} files were skipped, and the figures do not include their hosts: {names}. The first: {first.reason}{where}"]
 
 
 @dataclass(frozen=True)
@@ -372,13 +379,15 @@ class RunFiles:
     """What nbprof wrote next to the files when it recorded them."""
     newest_of: int = 1
     """How many runs there were to choose from, where nobody said which and it is the newest."""
-    missing: tuple[Missing, ...] = field(default=())
-    """Files beside them that are not read, although they should be those of hosts."""
+    copies: tuple[Missing, ...] = field(default=())
+    """Files beside them that should be those of hosts, but are copies of some of these."""
+    unread: tuple[Missing, ...] = field(default=())
+    """Files beside them that should be those of hosts, and cannot be read."""
 
 
 def some(files: RunFiles, numbers: Sequence[int]) -> RunFiles:
     """Some files of a run as a run of their own."""
-    return replace(files, files=tuple(files.files[number] for number in numbers), notes=(), warnings=(), missing=())
+    return replace(files, files=tuple(files.files[number] for number in numbers), notes=(), warnings=(), copies=(), unread=())
 
 
 def copies_of(files: Sequence[SourceFile], head: int) -> dict[int, SourceFile]:

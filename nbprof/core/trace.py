@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.core import nesting
+from nbprof.core.files import join_some
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -29,6 +30,24 @@ class Note:
     text: str
 
 
+@dataclass(frozen=True)
+class Cut:
+    """A file that is cut off or damaged, and was read in part.
+
+    Attributes
+    ----------
+    host : int
+        The number of its host in the run.
+    file : str
+    what : str
+        Where it ends, and what of it was read.
+    """
+
+    host: int
+    file: str
+    what: str
+
+
 @dataclass
 class Receipt:
     """What was read, skipped, clipped or looks wrong. Nothing is dropped without a line here."""
@@ -37,6 +56,8 @@ class Receipt:
     notes: list[Note] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
     """Events that were left out, counted by reason."""
+    cut: list[Cut] = field(default_factory=list)
+    """Files that were read in part; they have one note together, `about_cut`."""
 
     @property
     def dropped(self) -> int:
@@ -55,6 +76,24 @@ class Receipt:
     def warn(self, text: str) -> None:
         """Add something that lowers the trust in the numbers."""
         self._add("warning", text)
+
+    def cut_off(self, cut: Cut) -> None:
+        """Add a file of which only a part was read."""
+        old = self.about_cut
+        at = self.notes.index(old) if old in self.notes else len(self.notes)
+        self.cut.append(cut)
+        self.notes[at : at + 1] = [note for note in [self.about_cut] if note is not None]
+
+    @property
+    def about_cut(self) -> Note | None:
+        """The note on the files that were read in part; None where all were read to their end."""
+        if not self.cut:
+            return None
+        first = self.cut[0]
+        if len(self.cut) == 1:
+            return Note("warning", f"{first.file}: {first.what}")
+        names = join_some([one.file for one in self.cut], 3)
+        return Note("warning", f"{len(self.cut):,} files were read in part: {names}. Of the first: {first.what} All are in p.pods.missing.")
 
     def _add(self, level: Literal["info", "warning"], text: str) -> None:
         note = Note(level, text)

@@ -1,4 +1,4 @@
-"""Which hosts should be in a run and are not: files that cannot be read or are copies, and what names and the job's size count in."""
+"""Which hosts should be in a run and are not, or in part: what cannot be read, is cut off or a copy, or is counted in by names or size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _NO_RANK = "There is no file for this rank, which was part of the job."
 _NO_HOST = "There is no file for this host, which the numbering of the others includes."
 
 
-def rows(hosts: list[str], stems: Sequence[str], unread: Sequence[Missing], processes: object) -> pd.DataFrame:
+def rows(
+    hosts: list[str], stems: Sequence[str], unread: Sequence[Missing], in_part: Sequence[tuple[str, Missing]], processes: object
+) -> pd.DataFrame:
     """One row a host, in the order of their names: `host file reason`, the columns of `p.pods.missing`.
 
     Parameters
@@ -29,6 +31,8 @@ def rows(hosts: list[str], stems: Sequence[str], unread: Sequence[Missing], proc
         What the file of each of them is called, without suffixes; empty where they have none of their own.
     unread : sequence of Missing
         Files that are not in the run.
+    in_part : sequence of (str, Missing)
+        Hosts that are there, of whose files only a part could be read.
     processes : object
         How many the job had, where that is stated.
     """
@@ -52,6 +56,7 @@ def rows(hosts: list[str], stems: Sequence[str], unread: Sequence[Missing], proc
         lacking = [(called(name), _NO_HOST) for name in hosts_missing(names)]
     known = {name for name, _, _ in out}
     out += [(name, "", reason) for name, reason in lacking if name not in known]
+    out += [(host, one.file, one.reason) for host, one in in_part]
     out.sort(key=_natural)
     return pd.DataFrame(out, columns=["host", "file", "reason"], dtype=object)
 

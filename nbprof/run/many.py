@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.errors import NbprofError, ReadError
-from nbprof.core.files import Missing, RunFiles, skipped
+from nbprof.core.files import Missing, RunFiles
 from nbprof.core.strings import python_strings
-from nbprof.core.trace import Events, Receipt, Trace
+from nbprof.core.trace import Cut, Events, Receipt, Trace
 from nbprof.formats.register import by_name, stem
 from nbprof.run import combine, parallel, stated
 from nbprof.run.cache.run_cache import RunCache, open_run_cache
@@ -47,7 +47,8 @@ def partial(files: RunFiles, capture: CaptureInfo | None, given_peaks: Mapping[s
     run = Run.read(files, capture, keep=False, given_peaks=given_peaks)
     # What the analysis says is said of all hosts together: this is what the reader says.
     said = deepcopy(run.as_read.receipt)
-    read = {"epoch_ns": int(run.as_read.epoch_ns), "events": said.events, "notes": said.notes, "skipped": said.skipped}
+    notes = [note for note in said.notes if note != said.about_cut]
+    read = {"epoch_ns": int(run.as_read.epoch_ns), "events": said.events, "notes": notes, "skipped": said.skipped, "cut": said.cut}
     return pack({_READ: read, **{name: get(run) for name, (get, when) in _combined().items() if when in whens}})
 
 
@@ -230,15 +231,13 @@ class Parts:
                 out.skip(reason, count)
         names = [[self._names_of_files[number] for number in group] for group in self._together]
         out.notes = combine.folded([one["notes"] for one in self.read], self.groups, names)
+        for first, one in zip(combine.before(self), self.read, strict=True):
+            for cut in one["cut"]:
+                out.cut_off(Cut(first + cut.host, cut.file, cut.what))
         if twice := sum(old != new for own, group in zip(self._own, self.groups, strict=True) for old, new in zip(own, group, strict=True)):
             only = "1 file names a host that another names, too, and is shown under its own name."
             several = f"{twice:,} files name hosts that others name, too, and are shown under their own names."
             out.warn(f"{only if twice == 1 else several} If these are separate recordings, open them one by one.")
-        if self.missing:
-            count = len(self.missing)
-            first = self.missing[0]
-            what = "1 file is" if count == 1 else f"{count:,} files are"
-            out.warn(f"{what} not in these numbers, the first {first.file}: {first.reason} All are in p.pods.missing.")
         return out
 
 
@@ -339,12 +338,9 @@ class CombinedRun(Run):
 
         hosts = _Later(parts, drawn=whole)
         trace = run_cache.trace(lambda: without_events(hosts.parts))
-        for note in files.notes:
-            trace.receipt.info(note)
-        for warning in files.warnings:
-            trace.receipt.warn(warning)
         source = RunSource.of(files, analysed_s=time.perf_counter() - began)
         out = cls(trace, hosts, files, source, capture, run_cache, given_peaks)
+        out._tell_of_files()
         weakref.finalize(out, readers.close)
         # Who is there is known when the run is opened again, without asking the files.
         _ = out._numbers, out._damaged, out.hosts_missing
@@ -354,8 +350,9 @@ class CombinedRun(Run):
     def _damaged(self) -> list[list[str]]:
         return [[one.file, one.reason] for one in self._left.missing]
 
-    def _not_read(self) -> list[Missing]:
-        return [*super()._not_read(), *(Missing(file, reason) for file, reason in self._damaged)]
+    @property
+    def _unread(self) -> list[Missing]:
+        return [*super()._unread, *(Missing(file, reason) for file, reason in self._damaged)]
 
     def read_ahead(self) -> None:
         """The dashboard is drawn next: workers read what only that asks for."""
@@ -510,6 +507,5 @@ def _without(files: RunFiles, error: ReadError) -> RunFiles | None:
     return replace(
         files,
         files=tuple(file for file in files.files if file is not bad[0]),
-        warnings=(*files.warnings, skipped(error)),
-        missing=(*files.missing, Missing(bad[0].name, error.reason)),
+        unread=(*files.unread, Missing(bad[0].name, error.reason)),
     )

@@ -27,15 +27,12 @@ class PodFrames(Group):
 
     @persisted
     def ahead_ms(self) -> dict[str, float]:
-        """How far the clock of each host is ahead of that of the first, where collectives tell it of all of them; else nothing."""
+        """How far the clock of each host is ahead of that of the first by their collectives, where these tell it of all; else nothing."""
         hosts = self.run.hosts
         each = self.run.device_time.each_collective() if len(hosts) > 1 else pd.DataFrame()
         told = clocks.clocks(hosts, each, pd.DataFrame(), pd.DataFrame())
-        return (
-            dict(zip(told["host"], told["offset_ms"].astype(float), strict=True))
-            if len(told) and (told["by"] == "collectives").all()
-            else {}
-        )
+        ahead = told[clocks.AHEAD] if len(told) else pd.Series(dtype=float)
+        return dict(zip(told["host"], ahead.astype(float), strict=True)) if len(ahead) and ahead.notna().all() else {}
 
     @persisted
     def frames(self) -> dict[str, pd.DataFrame]:

@@ -39,7 +39,7 @@ from nbprof.analysis.steps import backlog, periodic, pods, steps, tpu_cores, war
 from nbprof.core import remedies, trim
 from nbprof.core.cells import readable
 from nbprof.core.errors import NbprofError
-from nbprof.core.files import Missing, RunFiles, SourceFile, some
+from nbprof.core.files import Missing, RunFiles, SourceFile, skipped, some
 from nbprof.core.line_times import LineTimes
 from nbprof.core.trace import Note, Receipt, Trace
 from nbprof.dialects import sanity
@@ -157,10 +157,6 @@ class Run(Frames):
         trace = run_cache.trace(lambda: reader(files)(run_cache.pieces, progress))
         if trace.receipt.events >= trim.MANY_EVENTS:
             trim.give_back()
-        for note in files.notes:
-            trace.receipt.info(note)
-        for warning in (*files.warnings, *unread, *illegible):
-            trace.receipt.warn(warning)
         source = RunSource.of(files, analysed_s=time.perf_counter() - began)
         if not keep:
             # They are gone when the profile is.
@@ -174,7 +170,20 @@ class Run(Frames):
         out.graph_captures = graph_captures
         out.snapshot_pieces = beside(files)
         out.files = files
+        out._tell_of_files()
+        for warning in (*unread, *illegible):
+            trace.receipt.warn(warning)
         return out
+
+    def _tell_of_files(self) -> None:
+        """Puts into the receipt what was found out about the files before they were read."""
+        files, receipt = self.files, self.as_read.receipt
+        for note in files.notes if files is not None else ():
+            receipt.info(note)
+        for warning in files.warnings if files is not None else ():
+            receipt.warn(warning)
+        for line in skipped(self._unread, listed=self._of_hosts):
+            receipt.warn(line)
 
     def host(self, number: int) -> Run:
         """One host of several, read whole as if it were the run.
@@ -739,22 +748,34 @@ class Run(Frames):
 
     @cached
     def hosts_missing(self) -> pd.DataFrame:
-        """Hosts and files of hosts that should be in the run and are not: `host file reason`.
+        """Hosts and files of hosts that should be in the run and are not, or in part: `host file reason`.
 
         Not kept: what lies beside the files is no part of them.
         """
-        return absent.rows(self.hosts, self._stems, self._not_read(), self.stated["environment"].get("processes"))
+        away = [*self.files.copies, *self._unread] if self.files is not None and self._of_hosts else []
+        return absent.rows(self.hosts, self._stems, away, self.hosts_in_part, self.stated["environment"].get("processes"))
 
-    def _not_read(self) -> list[Missing]:
-        """The files of hosts that are not in the run."""
-        # A file of other formats is no host.
-        return list(self.files.missing) if self.files is not None and by_name(self.files.format).apart else []
+    @property
+    def hosts_in_part(self) -> list[tuple[str, Missing]]:
+        """The hosts whose files are cut off or damaged, and what was read of them."""
+        cut, stems = self.as_read.receipt.cut, self._stems
+        return [(self.hosts[one.host] if stems else stem(one.file), Missing(one.file, one.what)) for one in cut if self._of_hosts]
+
+    @property
+    def _unread(self) -> list[Missing]:
+        """The files of the run that cannot be read."""
+        return list(self.files.unread) if self.files is not None else []
+
+    @property
+    def _of_hosts(self) -> bool:
+        """Whether each file is one of a host."""
+        return self.files is not None and by_name(self.files.format).apart
 
     @property
     def _stems(self) -> list[str]:
         """What the file of each host is called; nothing where hosts have no files of their own."""
         files = self.files
-        if files is None or not by_name(files.format).apart or len(files.files) < len(self.hosts):
+        if files is None or not self._of_hosts or len(files.files) < len(self.hosts):
             return []
         return [stem(files.files[self._file_of(number)].name) for number in range(len(self.hosts))]
 

@@ -131,13 +131,13 @@ SCHEMA: dict[str, list[Col]] = {
         flag("slow", "Slow", "Whether the collective itself is out of line with these groups: a slow link between its ranks."),
     ],
     "pods.missing": [
-        text("host", "Host", "Host or rank that is not in the run."),
+        text("host", "Host", "Host or rank that is not in the run, or not whole."),
         text("file", "File", "Its file, where there is one."),
-        text("reason", "Reason", "Why it is not there."),
+        text("reason", "Reason", "Why it is not there, or what of it was read."),
     ],
     "pods.clocks": [
         text("host", "Host", "Machine that recorded the row, or rank of a PyTorch job."),
-        ms("offset_ms", "Offset ms", "How far its clock is ahead of that of the first host."),
+        ms("offset_ms", "Offset ms", "How far its clock is ahead of that of the first host that has an offset."),
         Col(
             "drift_ppm",
             "float64",

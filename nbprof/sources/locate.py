@@ -158,31 +158,26 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
         return _named(file, head, next(iter(beside), None))
     sidecars = [f for f in listing.files if f.promise == BESIDE]
     found = detect.runs(detect.candidates(folder, listing), sidecars, folder.name, folder.below)
-    lost: dict[int, list[str]] = {}
-    missing: dict[int, list[Missing]] = {}
+    unread: dict[int, list[Missing]] = {}
     for refused, text, named in listing.refused:
         here = str(folder.below(refused.parent))
         lacking = [i for i, run in enumerate(found) if str(run.folder) == here and detect.lacks(run, refused.file.name)]
         for i in lacking:
-            lost.setdefault(i, []).append(f"{text} By its name it is a rank of this run; the figures do not include it.")
-            missing.setdefault(i, []).append(Missing(refused.file.name, f"It {text.removeprefix(printable(refused.at)).strip()}"))
+            unread.setdefault(i, []).append(Missing(refused.file.name, f"It {text.removeprefix(printable(refused.at)).strip()}"))
         if named and not lacking:
             listing.notes.append((refused.parent, text))
-    found = [
-        replace(run, warnings=run.warnings + tuple(lost[i]), missing=run.missing + tuple(missing[i])) if i in lost else run
-        for i, run in enumerate(found)
-    ]
+    found = [replace(run, unread=run.unread + tuple(unread[i])) if i in unread else run for i, run in enumerate(found)]
     notes: dict[str, list[str]] = {}
     for at, text in listing.notes:
         notes.setdefault(str(folder.below(at)), []).append(text)
     doubts = tuple(listing.doubts)
-    unread: list[str] = []
+    unexported: list[str] = []
     written = {f.parent: f.file for f in sidecars}
     for recordings, claim in listing.claims.items():
         if not claim.sign:
             continue
         whole, more = recordings.runs_at(folder, claim, written)
-        unread += more
+        unexported += more
         if whole:
             # A timeline lies beside the tables that it belongs to.
             taken = {file.label for run in whole for file in run.files}
@@ -194,7 +189,7 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
         else run
         for run in found
     ]
-    return told, lambda: _nothing(folder, listing, unread)
+    return told, lambda: _nothing(folder, listing, unexported)
 
 
 def _named(file: SourceFile, head: bytes, sidecar: SourceFile | None = None) -> tuple[list[RunFiles], Callable[[], ReadError]]:
@@ -235,7 +230,8 @@ def _joined(parts: list[RunFiles]) -> RunFiles:
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)),
         sidecar=one.sidecar,
-        missing=tuple(dict.fromkeys(file for part in parts for file in part.missing)),
+        copies=tuple(dict.fromkeys(file for part in parts for file in part.copies)),
+        unread=tuple(dict.fromkeys(file for part in parts for file in part.unread)),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from nbprof.core.errors import RawError, ReadError
-from nbprof.core.files import LIMIT_BYTES, LocalFile, Missing, RunFiles, SourceFile, copies_of, join_some, skipped
+from nbprof.core.files import LIMIT_BYTES, LocalFile, Missing, RunFiles, SourceFile, copies_of, join_some
 from nbprof.core.packed import Unpacked
 from nbprof.core.sqlite import stated_bytes
 from nbprof.formats import register
@@ -82,7 +82,6 @@ def _resolve(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
     formats = [kind.format for _, kind in kinds]
     form = max(register.FORMATS, key=lambda form: formats.count(form.name))
     fits = [(file, kind) for file, kind in kinds if kind.format == form.name]
-    warnings += [skipped(error) for _, error in failed]
     warnings += [
         f"{file.label} is {kind.what} among files of another kind; it was not read." for file, kind in kinds if kind.format != form.name
     ]
@@ -93,8 +92,15 @@ def _resolve(run: RunFiles, limit: int, archives: list[Any]) -> RunFiles:
     files = tuple(
         Unpacked(file, packing[id(file)], limit) if packing[id(file)] and packing[id(file)] not in form.unpacks else file for file in kept
     )
-    missing = (*run.missing, *(Missing(file.name, error.reason) for file, error in failed), *twice)
-    return replace(run, files=files, format=form.name, warnings=tuple(warnings + copies), limit_bytes=limit, missing=missing)
+    return replace(
+        run,
+        files=files,
+        format=form.name,
+        warnings=tuple(warnings + copies),
+        limit_bytes=limit,
+        copies=(*run.copies, *twice),
+        unread=(*run.unread, *(Missing(file.name, error.reason) for file, error in failed)),
+    )
 
 
 def kind_of(file: SourceFile, head: bytes | None = None) -> Kind:

@@ -112,6 +112,61 @@ def test_hosts_of_two_runs_have_no_offset(tmp_path, steps):
     assert not any(said)
 
 
+def numbered(count: int, steps: int, seed: int) -> pd.DataFrame:
+    """The collectives of a job by the clock of its machine: `count` a step, which end after times that vary by 2 %."""
+    chance = np.random.default_rng(seed)
+    takes = np.linspace(0.5, 3.0, count) * (1 + 0.02 * chance.standard_normal((steps, count)))
+    place = np.arange(steps * count)
+    rows = {"match": place, "sequence": place, "step": place // count, "collective": "all_reduce", "time_us": 100.0}
+    return pd.DataFrame({**rows, "start_ms": np.cumsum(takes)})
+
+
+def two_hosts(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    chance = np.random.default_rng(3)
+    both = [one.assign(host="a"), other.assign(host="b", start_ms=other["start_ms"] + 700 + chance.uniform(0, 0.004, len(other)))]
+    told = clocks.clocks(["a", "b"], pd.concat(both, ignore_index=True), pd.DataFrame(), pd.DataFrame())
+    return told.set_index("host")
+
+
+@pytest.mark.parametrize(("count", "steps"), [(1, 12), (2, 8), (10, 3)])
+def test_equal_numbers_tell_a_clock_only_where_times_show_one_job(count, steps):
+    one, other = numbered(count, steps, 0), numbered(count, steps, 1)
+    same, alien = two_hosts(one, one), two_hosts(one, other)
+    assert same.loc["b", "offset_ms"] == pytest.approx(700, abs=0.01)
+    assert (same["reason"] == "").all()
+    assert alien[["offset_ms", "drift_ppm", "residual_ms"]].isna().all(axis=None)
+    assert alien["reason"].str.contains("times do not show that they are the same").all()
+    # What ranks are apart by when they leave a collective still bounds what is said of stragglers.
+    assert alien[clocks.LEAVING].max() > 10 * same[clocks.LEAVING].max()
+
+
+@pytest.mark.parametrize("executor", [None, 1])
+def test_a_rank_of_another_job_has_no_offset_and_costs_the_others_none(tmp_path, executor):
+    first, second = tmp_path / "job", tmp_path / "other"
+    pods.write(first, 4, 12, seed=0)
+    pods.write(second, 4, 12, seed=100)
+    whole = load(first, executor=executor).pods.clocks.set_index("host")
+    alien = sorted(second.iterdir())[1]
+    (first / alien.name).write_bytes(alien.read_bytes())
+    told = load(first, executor=executor).pods.clocks.set_index("host")
+    assert told.index[told["offset_ms"].isna()].tolist() == ["rank 1"]
+    assert told.loc["rank 1", "reason"].startswith("Its collectives have the numbers of those of other hosts")
+    rest = ["rank 0", "rank 2", "rank 3"]
+    assert told.loc[rest, "offset_ms"].tolist() == pytest.approx(whole.loc[rest, "offset_ms"].tolist(), abs=0.01)
+    assert (told.loc[rest, "residual_ms"] < 0.01).all()
+
+
+def test_steps_of_a_short_job_are_compared_by_the_numbers_of_its_collectives(tmp_path):
+    """Too short for its clocks to be told, and these are several steps apart."""
+    pods.write(tmp_path / "job", 4, 4, seed=1, apart_s=0.01)
+    p = load(tmp_path / "job")
+    assert p.pods.clocks["offset_ms"].isna().all()
+    begins = p.steps.frame.groupby("host")["start_ms"].min()
+    assert begins.max() - begins.min() > p.steps.frame["step_time_ms"].max()
+    assert p.pods.summary["step"].tolist() == [0, 1, 2, 3]
+    assert (p.pods.summary["workers"] == 4).all()
+
+
 def test_hosts_of_one_run_have_an_offset_without_numbers(tmp_path):
     for seed in range(3):
         pods.write(tmp_path / str(seed), 4, 12, seed=seed, form="xspace")

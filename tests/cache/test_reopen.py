@@ -34,6 +34,7 @@ from nbprof.run.run import Run
 from nbprof.run.tf_data import TfDataFrames
 from tests.cache.conftest import settle, written
 from tests.cache.same import same
+from tests.support import pods as ranks
 from tests.support.kineto import Kineto
 from tests.support.profiles import real
 from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run
@@ -330,6 +331,21 @@ def test_many_hosts_are_one_entry(cache, tmp_path, reads):
     (tmp_path / "run" / "b.xplane.pb").unlink()
     assert load(tmp_path / "run").hosts == first["hosts"][:1]
     assert reads[2:] == ["a.xplane.pb"]
+
+
+@pytest.mark.parametrize("executor", [None, 1])
+def test_what_was_read_of_a_file_that_is_cut_off_is_known_again(cache, tmp_path, reads, executor):
+    ranks.write(tmp_path / "job", 4, 6)
+    files = sorted((tmp_path / "job").iterdir())
+    files[1].write_bytes(files[1].read_bytes()[:9000])
+    settle(*files)
+    first = load(tmp_path / "job", executor=executor).pods.missing
+    assert first["reason"].str.startswith("The file is truncated at byte").tolist() == [True]
+    written()
+    reads.clear()
+    again = load(tmp_path / "job", executor=executor).pods.missing
+    assert reads == []
+    assert again.equals(first)
 
 
 def test_the_receipt_names_the_file_where_it_lies_now(cache, tmp_path, monkeypatch, reads):

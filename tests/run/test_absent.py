@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 
 import pytest
@@ -76,6 +77,69 @@ def test_a_file_that_breaks_off_costs_only_its_host(tmp_path, executor):
         file.write_bytes(file.read_bytes()[:2000])
     with pytest.raises(ReadError, match="host0000"):
         load(tmp_path / "job", executor=executor)
+
+
+def packed(files):
+    """The same files in gzip."""
+    for file in files:
+        file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes(), mtime=0))
+        file.unlink()
+    return sorted(files[0].parent.iterdir())
+
+
+def cut_behind_a_part(file, form):
+    """Cuts a file where a part of its events can be read."""
+    data = file.read_bytes()
+    # The first plane of the two of a host is whole.
+    file.write_bytes(data[: len(data) - 200 if form == "xspace" else len(data) * 2 // 3])
+
+
+@pytest.mark.parametrize("ranks", [4, 10])
+@pytest.mark.parametrize("form", ["kineto", "gzip", "xspace"])
+def test_a_host_that_was_read_in_part_is_a_row_that_says_so(tmp_path, form, ranks):
+    """Few hosts are read at once, more than eight apart."""
+    folder = tmp_path / "a job"
+    pods.write(folder, ranks, 6, form="xspace" if form == "xspace" else "kineto")
+    files = packed(sorted(folder.iterdir())) if form == "gzip" else sorted(folder.iterdir())
+    whole = load(folder)
+    assert whole.pods.missing.empty
+    for file in files[1:3]:
+        cut_behind_a_part(file, form)
+    files[3].write_bytes(b"")
+    if form == "gzip":
+        # What it lacks is the checksum behind the trace.
+        files[0].write_bytes(files[0].read_bytes()[:-8])
+    p = load(folder)
+    assert len(p.hosts) == ranks - 1
+    rows = p.pods.missing
+    assert rows["file"].tolist() == [file.name for file in files[1:4]]
+    assert rows["host"].tolist()[:2] == p.hosts[1:3]
+    said = {
+        "kineto": r"That is 5\d events\.",
+        "gzip": r"could be decompressed was read\. That is \d+ events\.",
+        "xspace": "The 1 plane before",
+    }
+    assert rows["reason"].str.contains(said[form]).tolist() == [True, True, False]
+    assert p.receipt.events < whole.receipt.events * (ranks - 1) / ranks
+    # The cut may go through an event, which is then counted as damaged.
+    about = [note.text for note in p.receipt.notes if any(file.name in note.text for file in files[1:])]
+    assert len(about) == 2
+    assert any(text.startswith(f"2 files were read in part: {files[1].name}, {files[2].name}. ") for text in about)
+    assert findings.sentences(p.run)[-2:] == [
+        "**1** host or file is missing, and not compared; p.pods.missing says which and why.",
+        "**2** hosts were read only in part, and are compared as far as that goes; p.pods.missing says why.",
+    ]
+
+
+@executors
+def test_many_files_that_cannot_be_read_are_one_line(job, executor):
+    files, names = job
+    for file, content in zip(files[1:], (b"", b"{", b"no profile"), strict=True):
+        file.write_bytes(content)
+    p = load(files[0].parent, executor=executor)
+    assert p.pods.missing["host"].tolist()[:2] == names
+    (line,) = (note.text for note in p.receipt.lines if files[1].name in note.text)
+    assert line.startswith(f"3 files were skipped, and the figures do not include their hosts: {files[1].name}, ")
 
 
 def test_what_is_left_beside_a_profile_in_parts_is_no_missing_host(tmp_path):

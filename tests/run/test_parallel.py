@@ -162,7 +162,7 @@ def test_files_that_cannot_be_read_are_missing_and_no_error(tmp_path):
     assert gone["file"].tolist() == [files[3].name]
     assert gone["reason"].str.endswith(".").all()
     assert found.steps.frame["host"].nunique() == len(found.hosts) == RANKS - 1
-    assert f"1 file is not in these numbers, the first {files[3].name}" in str(found.receipt)
+    assert f"A file was skipped, and the figures do not include its host: {files[3].name}: " in str(found.receipt)
 
 
 def test_ranks_without_a_file_are_missing(tmp_path):

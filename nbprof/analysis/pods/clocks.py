@@ -4,17 +4,19 @@ Of each host, the offset and drift are those under which its collectives end whe
 Where no collectives can be matched, steps are laid on one another: hosts that wait for each other are in the same step at once, but
 nothing says more than that, so the residual is a step; where hosts count the steps otherwise than their times lie, so many steps more.
 
-Collectives that state no number are matched by their place in a step. Hosts of two runs have the same places, so their times have to show
-that it was the same collective: from one step to the next the hosts that waited for each other took the same time, to a fraction of what
-it differs by from step to step.
+Collectives are matched by their numbers, or by their place in a step where they state none. Hosts of two runs have the same numbers and
+places, so their times have to show that it was the same collective: from one to the next the hosts that waited for each other took the same
+time, to a fraction of what it differs by from step to step.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from nbprof.analysis.pods.chance import Floats
+from nbprof.analysis.pods.chance import Floats, of_others
+from nbprof.analysis.pods.collectives import members
 from nbprof.core.trace import Int64s
 from nbprof.schema import frames
 
@@ -29,15 +31,24 @@ _CERTAIN = 5.0
 """Standard errors from 0 that make a drift."""
 _ROUNDS = 4
 _LEAST_STEPS, _LAGS, _ALIKE = 10, (1, 2), 0.25
-"""In so many steps, a host differs from the others by less than this part of what it does with the steps laid so many places apart."""
+"""By so many times between collectives (one a step or more), a host differs from the others by less than this part of what it does with the
+steps laid so many places apart."""
 _MOST = 70
 """Percent of the differences that lie within the one that counts: a step that is long in every run, as one that compiles, is beyond."""
-_UNTOLD = "Its collectives state no number, and their times do not show that they are those of the other hosts."
+LEAVING, AHEAD = "_leaving_ms", "_ahead_ms"
+_UNPLACED = "Its collectives state no number, and their times do not show that they are those of the other hosts."
+_UNTOLD = (
+    "Its collectives have the numbers of those of other hosts, but their times do not show that they are the same: the files may be of two "
+    "jobs, or have too few steps."
+)
 _UNCONNECTED = "Neither collectives nor steps connect it with the first host."
 
 
 def clocks(hosts: list[str], each: pd.DataFrame, pods: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     """One row per host, by the clock of the first; what is not known is NA. No rows for a single host.
+
+    Beside the columns of `p.pods.clocks`, `LEAVING` is the residual of all collectives that were matched, shown to be the same or not, and
+    `AHEAD` the offset by which those with equal numbers lie on one another: it says which steps to compare, if the job is one.
 
     Parameters
     ----------
@@ -47,27 +58,20 @@ def clocks(hosts: list[str], each: pd.DataFrame, pods: pd.DataFrame, steps: pd.D
     """
     if len(hosts) < 2:
         return frames.empty("pods.clocks")
-    offset, drift, residual = (np.full(len(hosts), np.nan) for _ in range(3))
-    by, count = np.full(len(hosts), "", object), np.zeros(len(hosts), np.int64)
     number = {name: i for i, name in enumerate(hosts)}
-    untold = _untold(each, number)
-    known = each[each["match"] >= 0] if len(each) else each
-    if len(known) and (together := known["collective"].isin(_TOGETHER)).any():
-        known = known[together]
-    known = known[~(known["host"].map(number).isin(untold) & known["sequence"].isna())] if len(known) else known
-    if len(known):
-        # The others of a collective may all be among those that are not told.
-        known = known[known.groupby("match")["host"].transform("nunique") > 1]
-    if len(known):
-        # One end a host: the devices of a host have one clock.
-        end = known["start_ms"] + known["time_us"] / 1e3
-        ends = end.groupby([known["host"].map(number), known["match"]], sort=True).median()
-        host, match = (ends.index.get_level_values(level).to_numpy(np.int64) for level in (0, 1))
-        offset, drift, residual = _by_ends(len(hosts), host, pd.factorize(match)[0].astype(np.int64), ends.to_numpy(np.float64))
-        count = np.bincount(host, minlength=len(hosts))
-        by[~np.isnan(offset)] = "collectives"
-    missing = np.isnan(offset)
-    if len(pods) and missing.all() and not untold:
+    ends = _ends(each, number)
+    shown = _shown(ends)
+    offset, drift, leaving, count = _laid(ends, len(hosts))
+    ahead, residual = offset.copy(), leaving.copy()
+    if not shown.all():
+        ahead = _laid(ends[shown | ends["numbered"].to_numpy(np.bool_)], len(hosts))[0]
+        offset, drift, residual, count = _laid(ends[shown], len(hosts))
+    by = np.where(np.isnan(offset), "", "collectives").astype(object)
+    # Collectives without a number are matched by their place: those that are not may be the same.
+    placed = set(each.loc[each["sequence"].isna(), "host"].map(number)) if len(each) else set()
+    placed = placed if len(placed) > 1 else set()
+    untold = set(ends["host"][~shown])
+    if len(pods) and np.isnan(offset).all() and not (placed | untold):
         begins = pods.groupby([pods["host"].map(number), "step"])["start_ms"].min().unstack(level=0)
         away = begins.sub(begins[0], axis=0) if 0 in begins.columns else begins * np.nan
         found = away.columns.to_numpy(np.int64)
@@ -77,38 +81,91 @@ def clocks(hosts: list[str], each: pd.DataFrame, pods: pd.DataFrame, steps: pd.D
         count[found] = away.notna().sum().to_numpy(np.int64)
         by[~np.isnan(offset)] = "steps"
         residual[np.isnan(offset)] = np.nan
-    away = np.isnan(offset)
-    why = np.array([_UNTOLD if i in untold else _UNCONNECTED for i in range(len(hosts))], object)
-    rows = {"host": hosts, "offset_ms": offset, "drift_ppm": drift, "residual_ms": residual, "by": by, "matched": np.where(away, 0, count)}
-    rows["reason"] = np.where(away, why, "")
-    return frames.shaped("pods.clocks", pd.DataFrame(rows))
+    lacking = np.isnan(offset)
+    why = np.array([_UNPLACED if i in placed else _UNTOLD if i in untold else _UNCONNECTED for i in range(len(hosts))], object)
+    rows = {
+        "host": hosts,
+        "offset_ms": offset,
+        "drift_ppm": drift,
+        "residual_ms": residual,
+        "by": by,
+        "matched": np.where(lacking, 0, count),
+        "reason": np.where(lacking, why, ""),
+    }
+    return frames.shaped("pods.clocks", pd.DataFrame(rows)).assign(**{LEAVING: leaving, AHEAD: ahead})
 
 
-def _untold(each: pd.DataFrame, number: dict[str, int]) -> set[int]:
-    """The hosts with collectives without a number whose times do not show that they are those of the other hosts."""
-    rows = each[each["sequence"].isna()] if len(each) else each
-    if not len(rows):
-        return set()
-    host = rows["host"].map(number)
-    told: set[int] = set()
-    matched = rows[(rows["match"] >= 0) & rows["step"].notna()]
-    if len(matched):
-        # One a step: within a step, all runs of a program have the same pattern.
-        last = matched[matched["match"] == matched.groupby("step")["match"].transform("max")]
-        end = (last["start_ms"] + last["time_us"] / 1e3).groupby([last["step"], last["host"].map(number)]).median().unstack()
-        took = end.sort_values(by=list(end.columns[:1])).diff().iloc[1:].to_numpy(np.float64)
-        told = {int(one) for at, one in enumerate(end.columns) if _as_others(took, at)}
-        told = told if len(told) > 1 else set()
-    return {int(one) for one in host.unique()} - told if host.nunique() > 1 else set()
+def _ends(each: pd.DataFrame, number: dict[str, int]) -> pd.DataFrame:
+    """When each host left each of the collectives that were matched: `host match end step numbered`, hosts as numbers."""
+    known = each[each["match"] >= 0] if len(each) else pd.DataFrame(columns=["host", "match", "start_ms", "time_us", "step", "sequence"])
+    if (together := known.get("collective", pd.Series(dtype=object)).isin(_TOGETHER)).any():
+        known = known[together]
+    rows = pd.DataFrame(
+        {
+            "host": known["host"].map(number).to_numpy(np.int64),
+            "match": known["match"].to_numpy(np.int64),
+            "end": known["start_ms"].to_numpy(np.float64) + known["time_us"].to_numpy(np.float64) / 1e3,
+            "step": known["step"].astype("float64").to_numpy(np.float64),
+            "numbered": known["sequence"].notna().to_numpy(np.bool_),
+        }
+    )
+    # One end a host: the devices of a host have one clock.
+    out = rows.groupby(["host", "match"], sort=True).agg(end=("end", "median"), step=("step", "first"), numbered=("numbered", "first"))
+    return out.reset_index()
 
 
-def _as_others(took: Floats, at: int) -> bool:
-    """Whether what the steps of a host took (float64[steps, hosts], NaN where unknown) is what the same steps of the others did."""
-    mine, rest = took[:, at], np.delete(took, at, axis=1)
-    rest = rest[:, ~np.isnan(rest).all(axis=0)]
-    usual = np.full(len(mine), np.nan)
-    there = ~np.isnan(rest).all(axis=1)
-    usual[there] = np.nanmedian(rest[there], axis=1)
+def _laid(ends: pd.DataFrame, hosts: int) -> tuple[Floats, Floats, Floats, Int64s]:
+    """Offset, drift and residual of each host, and how many collectives tell them."""
+    # The others of a collective may all be among those that do not count.
+    ends = ends[ends.groupby("match")["host"].transform("size") > 1]
+    if not len(ends):
+        offset, drift, residual = (np.full(hosts, np.nan) for _ in range(3))
+        return offset, drift, residual, np.zeros(hosts, np.int64)
+    host = ends["host"].to_numpy(np.int64)
+    match = pd.factorize(ends["match"])[0].astype(np.int64)
+    return *_by_ends(hosts, host, match, ends["end"].to_numpy(np.float64)), np.bincount(host, minlength=hosts)
+
+
+def _shown(ends: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Of each end, whether times show that the collective is that of the hosts that it was matched with."""
+    out = np.zeros(len(ends), np.bool_)
+    if len(ends):
+        host, end, step = (ends[name].to_numpy(kind) for name, kind in (("host", np.int64), ("end", np.float64), ("step", np.float64)))
+        same = members(ends["match"].to_numpy(np.int64), host)
+        counted = ends["numbered"].to_numpy(np.bool_)
+        for rows in ends.groupby([same, counted], sort=False).indices.values():
+            # They are all of the same hosts, and in the order of hosts: a column each.
+            found = np.unique(host[rows])
+            left, of_step = (values[rows].reshape(len(found), -1).T for values in (end, step))
+            out[rows] = np.isin(host[rows], found[_told(left, of_step[:, 0], numbered=bool(counted[rows[0]]))])
+    return out
+
+
+def _told(left: Floats, step: Floats, *, numbered: bool) -> npt.NDArray[np.bool_]:
+    """Of each of some hosts, whether the times at which they left some collectives show that these are the same: of none, or several.
+
+    `left` is float64[collectives, hosts]; `step` that of each by the first host, as they may count from different numbers.
+    """
+    order = np.argsort(left[:, 0], kind="stable")
+    order = order[~np.isnan(step[order])]
+    if not numbered:
+        # One a step: which of a step's are of one group is not known.
+        order = order[~pd.Series(step[order]).duplicated(keep="last").to_numpy(np.bool_)]
+    if not len(order):
+        return np.zeros(left.shape[1], np.bool_)
+    left, step = left[order], step[order]
+    # Within a step, all runs of a program have the same pattern: the time from one to the next is compared with that of other steps.
+    at = pd.factorize(step)[0]
+    place = pd.Series(at).groupby(at).cumcount().to_numpy(np.int64)
+    took = np.full((int(at.max()) + 1, int(place.max()) + 1, left.shape[1]), np.nan)
+    took[at[1:], place[1:]] = np.diff(left, axis=0)
+    usual = of_others(took.reshape(-1, left.shape[1])).reshape(took.shape)
+    told = np.array([_as_others(took[:, :, i], usual[:, :, i]) for i in range(left.shape[1])], np.bool_)
+    return told if told.sum() > 1 else np.zeros_like(told)
+
+
+def _as_others(mine: Floats, usual: Floats) -> bool:
+    """Whether the times between the collectives of a host are those of the others (float64[steps, places], NaN where unknown)."""
     spreads = []
     for lag in (0, *_LAGS):
         # The steps before and behind, each centred by itself.

@@ -41,8 +41,8 @@ def by_group(each: pd.DataFrame, steps: int, measured: float) -> pd.DataFrame:
     if not len(rows):
         return frames.empty("pods.collectives")
     rank = np.asarray(rows.groupby(["host", "device"], sort=False).ngroup(), np.int64)
-    members = _members(rows["match"].to_numpy(np.int64), rank)
-    rows = rows.assign(_rank=rank, _members=members)
+    same = members(rows["match"].to_numpy(np.int64), rank)
+    rows = rows.assign(_rank=rank, _members=same)
     rows["_group"] = rows.groupby(["collective", "_members", "group_size", "bytes"], sort=False, dropna=False).ngroup()
     out = collectives.summary(rows.assign(process_group=rows["_group"])).rename(columns={"process_group": "_group"})
     group = out["_group"]
@@ -84,7 +84,7 @@ def by_group(each: pd.DataFrame, steps: int, measured: float) -> pd.DataFrame:
     return frames.shaped("pods.collectives", out)
 
 
-def _members(match: Int64s, rank: Int64s) -> Int64s:
+def members(match: Int64s, rank: Int64s) -> Int64s:
     """int64[rows]: the same number for collectives of the same ranks."""
     # A set has the sum of random numbers of its members.
     mark = np.random.default_rng(19).integers(1, 1 << 62, int(rank.max()) + 1, np.int64)

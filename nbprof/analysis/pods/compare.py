@@ -49,5 +49,5 @@ def compare(
         "what_if": what_if.what_if(own, late, groups),
         "outliers": outliers.outliers(table, measured, ranks),
         "collectives": groups,
-        "clocks": apart,
+        "clocks": frames.shaped("pods.clocks", apart),
     }

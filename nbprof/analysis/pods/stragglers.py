@@ -14,7 +14,8 @@ import pandas as pd
 from nbprof.activity.activity import CATEGORIES
 from nbprof.analysis.compare.welch import t_probability
 from nbprof.analysis.pods.chance import LEVEL, NORMAL, Floats, of_others, tail
-from nbprof.analysis.pods.own_time import COLLECTIVES, OwnTime
+from nbprof.analysis.pods.clocks import LEAVING
+from nbprof.analysis.pods.own_time import OwnTime
 from nbprof.core.trace import Int64s
 from nbprof.display import wording
 from nbprof.schema import frames
@@ -58,7 +59,7 @@ def stragglers(
     ----------
     own : OwnTime, optional
     each, steps, clocks, devices : DataFrame
-        As `p.device_time.each_collective`, `run.steps`, `p.pods.clocks` and `run.devices`.
+        As `p.device_time.each_collective`, `run.steps`, of `clocks.clocks`, and `run.devices`.
     table : DataFrame
         Of `sums.a_step`.
     memory : DataFrame
@@ -75,9 +76,9 @@ def stragglers(
     typical = own.measured
     pauses = _pauses(beyond, typical)
     chance = _chance(beyond, often)
-    # Own time is of one clock. That of clocks says how far ranks are from leaving a collective together, if it is told by collectives.
-    of_clock = clocks[clocks["by"] == COLLECTIVES].set_index("host")["residual_ms"]
-    limit = np.fmax(LATE * typical, own.ranks["host"].map(of_clock).to_numpy(np.float64))
+    # Own time is of one clock. But ranks that do not leave a collective together are not known to be behind by less than that.
+    apart = clocks.set_index("host")[LEAVING] if LEAVING in clocks else pd.Series(dtype=np.float64)
+    limit = np.fmax(LATE * typical, own.ranks["host"].map(apart).to_numpy(np.float64))
     in_pauses = np.nansum(np.where(pauses, beyond, 0.0), axis=0) / np.maximum(count, 1)
     steady = (excess > limit) & (chance <= LEVEL)
     many = pauses.sum(axis=0)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, SourceFile
-from nbprof.core.trace import Receipt, Trace
+from nbprof.core.trace import Cut, Receipt, Trace
 from nbprof.formats.chrome.build import Builder
 from nbprof.formats.chrome.bytes import Source
 from nbprof.formats.chrome.document import Document, walk
@@ -68,14 +68,18 @@ def _add(builder: Builder, file: SourceFile, limit_bytes: int, label: str) -> No
         if collecting:
             gc.enable()
     receipt = builder.receipt
-    if source.trouble:
-        receipt.warn(label + source.trouble)
     tell(receipt, document, label, file.name)
     host = host_of(file.name)
     taken = {f.host for f in builder.files}
     while host in taken:
         host += "'"
     count = sum(len(p) for p in document.parts)
+    if document.trouble.cut >= 0 or (source.trouble and document.open_list):
+        what = "1 event" if count == 1 else f"{count:,} events"
+        receipt.cut_off(Cut(len(builder.files), file.name, f"{source.trouble or where_cut(document)} That is {what}."))
+    elif source.trouble:
+        # Behind the end of the trace: nothing of it is missing.
+        receipt.warn(label + source.trouble)
     if not count:
         receipt.warn(f"{label}The list of events is empty: the profiler recorded nothing, or was stopped at once.")
     _facts(builder, document, host)
@@ -113,18 +117,20 @@ def _facts(builder: Builder, document: Document, host: str) -> None:
             hosts[host] = document.metadata
 
 
+def where_cut(document: Document) -> str:
+    """Where a trace ends too early; empty where it does not."""
+    at = document.trouble.cut
+    why = "the profiler was killed while it wrote, or the copy is incomplete. What comes before was read."
+    return f"The file is truncated at byte {at:,}: {why}" if at >= 0 else ""
+
+
 def tell(receipt: Receipt, document: Document, label: str, name: str) -> None:
-    """What could not be read, for the receipt."""
+    """What could not be read, for the receipt, beside what a file that is cut off lacks."""
     if document.trouble.broken:
         receipt.skip(f"left out: damaged, the first at byte {document.trouble.broken_at:,} of {name}.", document.trouble.broken)
     if document.trouble.strange:
         receipt.warn(f"{label}Entries in the list of events that are not events, left out: {document.trouble.strange:,}.")
-    if document.trouble.cut >= 0:
-        receipt.warn(
-            f"{label}The file is truncated at byte {document.trouble.cut:,}: the profiler was killed while it wrote, or the copy is "
-            "incomplete. What comes before was read."
-        )
-    elif document.open_list:
+    if document.trouble.cut < 0 and document.open_list:
         receipt.info(f"{label}The list of events is not closed; every event in it was read.")
     if document.bad_metadata >= 0:
         receipt.warn(f"{label}The metadata at byte {document.bad_metadata:,} could not be read.")

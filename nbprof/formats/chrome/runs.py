@@ -118,7 +118,7 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
                 NAME,
                 notes + _again(group, [one for i, other in enumerate(groups) if i != at for one in other]),
                 lacking + tuple(_copied(double, own) for double, own in copied),
-                missing=tuple(
+                copies=tuple(
                     Missing(double.member.file.name, f"It is a copy of {own.member.file.name}, byte for byte.") for double, own in copied
                 ),
             )

@@ -290,7 +290,7 @@ def _told(
 
 
 def _walked(file: SourceFile, receipt: Receipt, limit_bytes: int) -> list[Any]:
-    from nbprof.formats.chrome.chrome import tell
+    from nbprof.formats.chrome.chrome import tell, where_cut
 
     source = Source(file, limit_bytes)
     try:
@@ -298,8 +298,8 @@ def _walked(file: SourceFile, receipt: Receipt, limit_bytes: int) -> list[Any]:
     except ReadError as error:
         receipt.warn(f"{printable(file.name)} was left out: {error.reason}")
         return []
-    if source.trouble:
-        receipt.warn(f"{printable(file.name)}: {source.trouble}")
+    for text in filter(None, (source.trouble, where_cut(document))):
+        receipt.warn(f"{printable(file.name)}: {text}")
     tell(receipt, document, f"{printable(file.name)}: ", file.name)
     return list(document.parts)
 

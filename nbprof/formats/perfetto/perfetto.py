@@ -17,7 +17,7 @@ from nbprof.core import wire
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, Buffer, Growing, SourceFile
 from nbprof.core.packed import allowed
-from nbprof.core.trace import Int64s, Receipt, Trace
+from nbprof.core.trace import Cut, Int64s, Receipt, Trace
 from nbprof.formats.build import Builder
 from nbprof.formats.perfetto import events as perfetto_events
 from nbprof.formats.perfetto import fields as perfetto_fields
@@ -109,16 +109,17 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         while host in hosts:
             host += "'"
         hosts.append(host)
-        _File(builder, receipt, f"{file.name}: " if len(files) > 1 else "").add(file, host, limit_bytes)
+        _File(builder, receipt, len(hosts) - 1, f"{file.name}: " if len(files) > 1 else "").add(file, host, limit_bytes)
     return builder.trace(hosts, metadata)
 
 
 class _File:
     """One file on its way into the trace."""
 
-    def __init__(self, builder: Builder, receipt: Receipt, label: str) -> None:
+    def __init__(self, builder: Builder, receipt: Receipt, number: int, label: str) -> None:
         self.builder = builder
         self.receipt = receipt
+        self.number = number
         self.label = label
 
     def add(self, file: SourceFile, host: str, limit_bytes: int) -> None:
@@ -162,10 +163,11 @@ class _File:
             said = "its first packet is not whole: it was truncated, or is no Perfetto trace."
             raise ReadError(said, path=file.label, offset=0)
         if cut < buffer.size:
-            self.receipt.warn(
-                f"{self.label}The file ends at byte {cut:,} inside a packet, or is damaged there: what comes before was read. The "
-                "recorder was stopped while it wrote, or the copy is incomplete."
+            what = (
+                f"The file ends at byte {cut:,} inside a packet, or is damaged there: what comes before was read. The recorder was "
+                "stopped while it wrote, or the copy is incomplete."
             )
+            self.receipt.cut_off(Cut(self.number, file.name, what))
         if not len(starts):
             raise ReadError("it has no packets, so it is no Perfetto trace.", path=file.label, offset=0)
         start, end = spans(buf, starts)

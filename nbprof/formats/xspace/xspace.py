@@ -22,7 +22,7 @@ import pandas as pd
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, Buffer, SourceFile
-from nbprof.core.trace import Events, Int32s, Int64s, Module, Plane, Receipt, Trace
+from nbprof.core.trace import Cut, Events, Int32s, Int64s, Module, Plane, Receipt, Trace
 from nbprof.formats.xspace import batches as xspace_batches
 from nbprof.formats.xspace.batches import MOST_PS, Batch
 from nbprof.formats.xspace.columns import Blobs, LazyArgs, sorted_order
@@ -182,7 +182,7 @@ class _Builder:
             if not buffer.size:
                 raise ReadError(EMPTY, path=file.label)
             with _in_file(file.label, buffer):
-                self._space(buffer, file.label)
+                self._space(buffer, "The file")
                 if len(self.planes) == self.file.first:
                     raise ReadError("it has no planes, so it is not an XSpace profile", offset=0)
         self._close(file)
@@ -198,13 +198,14 @@ class _Builder:
             for record in records(opened, file.label, self.limit):
                 where = f"bytes {record.at:,} to {record.end:,}"
                 if isinstance(record, Damage):
-                    skipped.append(f"{where} were skipped: {record.why}.")
+                    skipped.append(f"{where} were skipped: {record.why}. What they hold is missing.")
                     continue
                 try:
-                    self._space(record.buffer, f"The record at byte {record.at:,} of {file.label}")
+                    self._space(record.buffer, f"The record at byte {record.at:,}")
                     read += 1
                 except ReadError as error:
-                    skipped.append(f"{where} were skipped: {error.reason} (byte {error.offset or 0:,} of the record).")
+                    why = f"{error.reason} (byte {error.offset or 0:,} of the record)"
+                    skipped.append(f"{where} were skipped: {why}. What they hold is missing.")
                     if not read and len(skipped) >= _MOST_STRANGE:
                         break
                 if decoded is not None:
@@ -217,7 +218,7 @@ class _Builder:
         if len(self.planes) == self.file.first:
             raise ReadError("its records have no planes, so it is not an XSpace profile.", path=file.label)
 
-    def _space(self, buffer: Buffer, label: str) -> None:
+    def _space(self, buffer: Buffer, what: str) -> None:
         """Reads an XSpace, or one of the records that it comes in. What raises an error has left nothing behind."""
         file = self.file
         space = read_space(buffer.array, buffer.size, self.strings)
@@ -240,9 +241,10 @@ class _Builder:
         file.errors += space.errors
         file.warnings += space.warnings
         if space.cut >= 0:
+            planes = "1 plane before that is" if len(space.planes) == 1 else f"{len(space.planes):,} planes before that are"
             file.cut.append(
-                f"{label} is truncated: it ends inside the field at byte {space.cut:,}. The {len(space.planes):,} planes before "
-                "that are complete and shown; what comes after is missing. Copy the file again, or record again."
+                f"{what} is truncated: it ends inside the field at byte {space.cut:,}. The {planes} complete and shown; what comes after "
+                "is missing. Copy the file again, or record again."
             )
         # Planes of one record are planes of their own, as they are in a file that is not in parts.
         before = dict(file.known)
@@ -267,10 +269,10 @@ class _Builder:
                 self.receipt.warn(f"{said}: {text}")
             if len(texts) > _MOST_NOTES:
                 self.receipt.warn(f"{said}: {len(texts) - _MOST_NOTES:,} more.")
-        for text in (*mine.cut[:_MOST_NOTES], *(f"{file.label}: {text} What they hold is missing." for text in mine.skipped[:_MOST_NOTES])):
-            self.receipt.warn(text)
-        if (more := max(len(mine.cut) - _MOST_NOTES, 0) + max(len(mine.skipped) - _MOST_NOTES, 0)) > 0:
-            self.receipt.warn(f"{file.label}: {more:,} more parts of it are damaged and missing.")
+        if damaged := [*mine.cut, *mine.skipped]:
+            more = len(damaged) - 1
+            others = "" if not more else " 1 more part of it is damaged." if more == 1 else f" {more:,} more parts of it are damaged."
+            self.receipt.cut_off(Cut(len(self.hosts), file.name, damaged[0] + others))
         host = self._host(mine.hostnames, file.name)
         for plane in self.planes[mine.first :]:
             plane.host = host

@@ -12,10 +12,10 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.core.trace import ArgColumn, Events, Flows, Module, Note, Plane, Receipt, Table, Trace
+from nbprof.core.trace import ArgColumn, Cut, Events, Flows, Module, Note, Plane, Receipt, Table, Trace
 from nbprof.run.cache import values
 
-for _cls in (ArgColumn, Flows, Note, Plane, Receipt, Table):
+for _cls in (ArgColumn, Cut, Flows, Note, Plane, Receipt, Table):
     values.record(_cls)
 
 FACTS = "trace"
@@ -49,7 +49,7 @@ class TraceToStore:
         self._lanes = trace.lanes.copy()
         notes = [Note(note.level, _without(note.text, labels)) for note in trace.receipt.notes]
         skipped = {_without(reason, labels): count for reason, count in trace.receipt.skipped.items()}
-        self._receipt = Receipt(trace.receipt.events, notes, skipped)
+        self._receipt = Receipt(trace.receipt.events, notes, skipped, trace.receipt.cut)
 
     def facts(self) -> Iterator[tuple[str, object]]:
         """Names and values of what is small and always needed."""
@@ -122,7 +122,8 @@ class StoredTrace(Trace):
         self.lanes = load("trace.lanes")
         receipt = load("trace.receipt")
         notes = [Note(note.level, _with(note.text, labels)) for note in receipt.notes]
-        self.receipt = Receipt(receipt.events, notes, {_with(reason, labels): count for reason, count in receipt.skipped.items()})
+        skipped = {_with(reason, labels): count for reason, count in receipt.skipped.items()}
+        self.receipt = Receipt(receipt.events, notes, skipped, receipt.cut)
         self.events = _StoredEvents(facts["events"], self._lock, load, source)
         self.args = _StoredArgs(facts["args"], self._lock, load, source)
         self.modules = [_StoredModule(i, name, ident, host, load, source) for i, (name, ident, host) in enumerate(facts["modules"])]

@@ -113,7 +113,9 @@ class Pods(Framed):
 
     @property
     def missing(self) -> pd.DataFrame:
-        """One row per host that should be in the run and is not: its file cannot be read, is a copy of another's, or is not there.
+        """One row per host that is not in the run, or not whole: its file cannot be read, is cut off, is another's copy, or is not there.
+
+        What could be read of a file that is cut off is in the run, and the reason says where it ends.
 
         Of ranks the job's size tells which there should be; of hosts, the numbers in the names of the others. A host whose file cannot be
         read is called as the file where that states no rank.
@@ -127,12 +129,12 @@ class Pods(Framed):
         Offset and drift are those under which its collectives end when those of the others do, by their median; hosts without a common
         collective are compared through others. Drift is the slope of a straight line through ten collectives or more, where it is 5
         standard errors from 0, and at most 200 ppm, as no clock is further off. All-reduce, all-gather, reduce-scatter, all-to-all and
-        barriers count, which nobody leaves before all are there; others if there are none of these. Collectives that state no number tell
-        it only where times show that they are the same: from step to step, the host takes what the others take in that step, to a quarter
-        of its distance from what they take one or two steps before or behind. Where none were recorded or none of those with numbers
-        matched, offsets
-        are the median distance of the begins of common steps, and the residual is one step more than 95 % of the deviations from it,
-        since hosts that wait for each other need not begin a step together. Where the numbers that a host counts its steps by contradict
-        their times, the residual is as many steps more: clocks may be apart by them.
+        barriers count, which nobody leaves before all are there; others if there are none of these. Files of two jobs may have the same
+        groups and numbers, so collectives tell it only where times show that they are the same: from one to the next, the host takes what
+        the others of the group take, to a quarter of its distance from what they take at that place one or two steps before or behind.
+        That takes ten of them or so, of three steps or more; of collectives without a number, one a step counts. Where none were recorded
+        or none of those with numbers matched, offsets are the median distance of the begins of common steps, and the residual is one step
+        more than 95 % of the deviations from it, since hosts that wait for each other need not begin a step together. Where the numbers
+        that a host counts its steps by contradict their times, the residual is as many steps more: clocks may be apart by them.
         """
         return self._profile.run.pod_frames.clocks.copy()

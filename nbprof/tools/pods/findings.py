@@ -71,12 +71,17 @@ def sentences(run: Run) -> list[str]:
 
 
 def _missing(run: Run) -> list[str]:
-    """How many hosts, and files of hosts, should be here and are not."""
-    count = len(run.hosts_missing)
-    if not count:
-        return []
-    what = "host or file is" if count == 1 else "hosts or files are"
-    return [f"**{count:,}** {what} missing, and not compared; p.pods.missing says which and why."]
+    """How many hosts, and files of hosts, should be here and are not, or only in part."""
+    part = len(run.hosts_in_part)
+    away = len(run.hosts_missing) - part
+    said = []
+    if away:
+        what = "host or file is" if away == 1 else "hosts or files are"
+        said.append(f"**{away:,}** {what} missing, and not compared; p.pods.missing says which and why.")
+    if part:
+        what = "host was read only in part, and is" if part == 1 else "hosts were read only in part, and are"
+        said.append(f"**{part:,}** {what} compared as far as that goes; p.pods.missing says why.")
+    return said
 
 
 def _measured(what_if: pd.DataFrame) -> float | None:
