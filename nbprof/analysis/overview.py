@@ -403,6 +403,8 @@ def _verdict(
         rest = len(used) - few.steps
         detail += f" {100 * few.share:.0f}% of it is in {few.steps:,} of {len(used):,} steps; the other {rest:,} take "
         detail += f"{wording.millis(few.others_ms)} on average."
+    elif bound == "other" and shares["input"] >= checks.INPUT_MODERATE and len(activity.iterators):
+        detail += " The steps wait for input, too, which tf.data makes meanwhile: without this time, they would wait longer."
     elif bound not in ("device_compute", "host_compute") and top <= (checks.MOST_UNKNOWN if bound == "other" else checks.MOST_GAIN):
         verb = "wait" if bound == "input" else "time"
         detail += f" Without this {verb}, a step would take {wording.millis(left)}, {step / left:.1f}× faster than now."

@@ -617,3 +617,24 @@ def test_few_steps_say_nothing_of_warm_up():
         4 * [False],
         "warm-up: no step is excluded from averages (too few to tell: 5 or more are needed)",
     )
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_time_in_which_a_pipeline_works_ahead_is_not_said_to_be_saved(tmp_path, made):
+    """A callback of 7 ms, and a wait of 2 ms for what tf.data makes meanwhile: without the callback, the wait would be longer."""
+    host = PlaneWriter("/host:CPU")
+    main, pool = [], []
+    for i in range(12):
+        at = i * 10 * MS
+        main.append(host.event("train", at, 10 * MS, step_num=i, _r=1))
+        main.append(host.event("IteratorGetNext", at, 2 * MS))
+        main.append(host.event("dense/MatMul:MatMul", at + 2 * MS, MS))
+        if made:
+            pool.append(host.event("Iterator::Root", at, 2 * MS, id=1))
+    host.line("python", main, line_id=1)
+    if pool:
+        host.line("pool", pool, line_id=2)
+    o = profile(tmp_path, xspace(host)).overview
+    assert o["bound"] == "other"
+    assert ("faster than now" in o["verdict_detail"]) is not made
+    assert ("would wait longer" in o["verdict_detail"]) is made
