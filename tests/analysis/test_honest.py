@@ -399,6 +399,24 @@ def test_the_averages_of_a_training_run_are_those_of_training(tmp_path, test_ms,
     assert p.steps.frame.groupby("kind")["counted"].all().to_dict() == {"train": averaged == "train", "test": averaged == "test"}
 
 
+@pytest.mark.parametrize(("traced", "told"), [((6,), False), ((6, 8), True), ((6, 7, 8), True)])
+def test_a_second_training_traces_functions_of_its_own(tmp_path, traced, told):
+    """They are called as those of the first, and each is traced once; one that is made anew in later steps, too, is made for nothing."""
+    host = PlaneWriter("/host:CPU")
+    events, at = [], 0
+    for i in range(12):
+        length = 300 if i == 0 or i in traced else 10
+        mode = "traced-nonXla" if length > 10 else "notTraced-nonXla"
+        events.append(host.event("train", at * MS, length * MS, step_num=i, _r=1))
+        events.append(host.event("one_step", at * MS, (length - 4) * MS, tf_function_call=mode, tracing_count=1))
+        events.append(host.event("dense/MatMul:MatMul", at * MS, MS))
+        at += length
+    host.line("t", events)
+    p = profile(tmp_path, xspace(host))
+    assert ("tf_function" in p.advice["rule"].tolist()) == told
+    assert p.overview["tf_functions"]["expensive_ms_per_step"].iloc[0] > 20, "it is in the average, and the frame says so"
+
+
 def test_a_function_that_is_traced_in_warm_up_costs_the_other_steps_nothing(tmp_path):
     """Every first call traces: that is no reason for advice. A call that traces in the middle of training is, by its part of an average step."""
     for again in (False, True):
@@ -409,7 +427,7 @@ def test_a_function_that_is_traced_in_warm_up_costs_the_other_steps_nothing(tmp_
             traces = i == 0 or (again and i == 5)
             events.append(host.event("train", at * MS, length * MS, step_num=i, _r=1))
             mode = "traced-nonXla" if traces else "notTraced-nonXla"
-            events.append(host.event("f", at * MS, (length - 4) * MS, tf_function_call=mode, tracing_count=1))
+            events.append(host.event("f", at * MS, (length - 4) * MS, tf_function_call=mode, tracing_count=1 + (again and i >= 5)))
             events.append(host.event("dense/MatMul:MatMul", at * MS, MS))
             at += length
         host.line("t", events)

@@ -233,6 +233,9 @@ def _functions(facts: Facts, limit: Threshold) -> Found | None:
     if 100 * time < limit["moderate"] * facts.mean["step_time"]:
         return None
     name, share, traced = worst[["function", "expensive_percent", "tracings"]].iloc[0].tolist()
+    # Functions that were traced once, all in one step: those of another model, whose training begins with it.
+    if facts.evidence.tracing == 1 and (worst["tracings"] == 1).all():
+        return None
     more = f" **{len(worst) - 1}** more as well." if len(worst) > 1 else ""
     text = f"**{name}** spends **{share:.0f}%** of its time being traced or run eagerly (traced **{traced}** times so far).{more}"
     return Found(text, limit.severity(100 * time / facts.mean["step_time"]), time)
@@ -413,7 +416,7 @@ RULES: tuple[AdviceRule, ...] = (
             "≥ {function:g} % of a function's time and ≥ {moderate:g} % of step time (high from {high:g} %)",
             function=EXPENSIVE_FUNCTION, moderate=PART_MODERATE, high=PART_HIGH,
         ),
-        XPROF, TRACE, TENSORFLOW, "tf.functions traced or run eagerly in the steps that averages include", "Trace functions once",
+        XPROF, TRACE, TENSORFLOW, "tf.functions traced again or run eagerly in the steps that averages include", "Trace functions once",
         "-@tf.function\n+@tf.function(reduce_retracing=True)\n def train_step(batch):  # pass tensors, not Python numbers",
         refuted_by="another recording of the same loop traces nothing", gain_is=ABOUT,
     ),
