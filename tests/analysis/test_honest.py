@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
+import nbprof
 from nbprof.profiles.load import load
 from nbprof.sources import locate
 from tests.support import kineto
@@ -637,8 +639,8 @@ def test_few_steps_say_nothing_of_warm_up():
     )
 
 
-@pytest.mark.parametrize("made", [True, False])
-def test_time_in_which_a_pipeline_works_ahead_is_not_said_to_be_saved(tmp_path, made):
+@pytest.mark.parametrize(("iterator", "made"), [("Iterator::Root::Prefetch", True), ("Iterator::Root::Generator", False), ("", False)])
+def test_time_in_which_a_pipeline_works_ahead_is_not_said_to_be_saved(tmp_path, iterator, made):
     """A callback of 7 ms, and a wait of 2 ms for what tf.data makes meanwhile: without the callback, the wait would be longer."""
     host = PlaneWriter("/host:CPU")
     main, pool = [], []
@@ -647,12 +649,19 @@ def test_time_in_which_a_pipeline_works_ahead_is_not_said_to_be_saved(tmp_path, 
         main.append(host.event("train", at, 10 * MS, step_num=i, _r=1))
         main.append(host.event("IteratorGetNext", at, 2 * MS))
         main.append(host.event("dense/MatMul:MatMul", at + 2 * MS, MS))
-        if made:
+        if iterator:
             pool.append(host.event("Iterator::Root", at, 2 * MS, id=1))
+            pool.append(host.event(iterator, at, 2 * MS, id=2, parent_id=1))
     host.line("python", main, line_id=1)
     if pool:
         host.line("pool", pool, line_id=2)
-    o = profile(tmp_path, xspace(host)).overview
+    p = profile(tmp_path, xspace(host))
+    (tmp_path / "many").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "many" / f"{name}.xplane.pb").write_bytes(xspace(host, hostname=name))
+    assert nbprof.load(tmp_path / "many", executor=1).overview["verdict_detail"] == p.overview["verdict_detail"]
+    o = p.overview
     assert o["bound"] == "other"
     assert ("faster than now" in o["verdict_detail"]) is not made
     assert ("would wait longer" in o["verdict_detail"]) is made
+    assert np.isnan(p.advice.set_index("rule").loc["other", "gain_ms_per_step"]) == made

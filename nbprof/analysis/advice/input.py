@@ -32,7 +32,6 @@ from nbprof.analysis.rule import (
 )
 from nbprof.display import wording
 
-_AHEAD = ("Prefetch", "MapAndBatch", "ParallelMap", "ParallelBatch", "ParallelInterleave", "DataService")
 # Iterators that only pass on elements of their input.
 _HANDS_ON = (
     r"(Root|Model|MaxIntraOpParallelism|PrivateThreadPool|Options|AssertCardinality|(Finite)?(Take|Skip|Repeat)|ForeverRepeat)(V\d+)?\Z"
@@ -294,7 +293,7 @@ def _prefetch_missing(facts: Facts, limit: Threshold) -> Found | None:
     nodes, wait = main[1], facts.mean["input"]
     # Iterators at the end of the pipeline that already run ahead; a Prefetch after them would hide next to nothing.
     last = nodes[nodes["long_name"].str.count("::") == 1]
-    while len(last) and not last["iterator"].astype(str).str.startswith(_AHEAD).any():
+    while len(last) and not last["iterator"].astype(str).str.startswith(tf_data.AHEAD).any():
         handing_on = last.loc[last["iterator"].astype(str).str.match(_HANDS_ON), "id"]
         last = nodes[nodes["parent"].isin(handing_on)]
     if len(last):

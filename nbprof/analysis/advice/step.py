@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from nbprof.analysis.advice import tf_data
 from nbprof.analysis.advice.checks import (
     EXPENSIVE_FUNCTION,
     INPUT_HIGH,
+    INPUT_MODERATE,
     LITTLE_16_BIT,
     MOST_UNKNOWN,
     MUCH_EAGER,
@@ -355,6 +357,9 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     if not facts.torch and _eager(facts, _EAGER) is not None:
         return None
     gain = time if share <= MOST_UNKNOWN else float("nan")
+    if facts.percent["input"] >= INPUT_MODERATE and len(facts.nodes) and tf_data.works_ahead(facts.nodes["long_name"].astype(str)):
+        # The pipeline has this time for the next batch: without it, the step would wait for that instead.
+        gain = float("nan")
     text = f"**{share:.0f}%** of step time (**{wording.millis(time)}**) is outside any recorded op, launch or copy: Python, logging or I/O."
     if facts.maybe_input:
         text += " It may also be input that was not traced: nbprof.steps(batches) times the wait for each batch."
