@@ -266,6 +266,8 @@ TORCH_MODULES = {"event": "i8", "host": "i4", "start": "i8", "end": "i8", "own":
 
 
 FUNCTIONS = {"event": "i8", "host": "i4", "lane": "i4", "start": "i8", "end": "i8", "name": "i4", "mode": "i4", "tracings": "i8"}
+TRACED = "traced"
+"""How the mode of a call begins that traces the function."""
 
 
 ITERATORS = {"event": "i8", "host": "i4", "lane": "i4", "iterator": "i8", "parent": "i8", "name": "i4", "start": "i8", "end": "i8"}

@@ -70,17 +70,19 @@ def of_steps(
     dropped: int,
     *,
     captures: bool,
+    works_ahead: bool,
     input_traced: bool,
 ) -> dict[str, Any]:
     """What of the mapping `p.overview` follows from the steps: the verdict with its evidence, and what the program ran on.
 
     `summary` is that of the steps, `busy` comes from the function of that name, `captures` says whether launches were captured into a
-    graph, `input_traced` whether the profile can tell how long steps wait for input.
+    graph, `works_ahead` whether a pipeline makes batches while the steps do something else, and `input_traced` whether the profile can
+    tell how long steps wait for input.
     """
     mean = summary.set_index("category")["mean_ms"]
     percent = summary.set_index("category")["percent"]
     return {
-        **_verdict(activity, steps, mean, percent, dropped, busy, captures=captures),
+        **_verdict(activity, steps, mean, percent, dropped, busy, captures=captures, works_ahead=works_ahead),
         "step_time_ms": _known(mean["step_time"]),
         "step_time_sd_ms": _known(summary.set_index("category")["sd_ms"]["step_time"]),
         "input_percent": _known(percent["input"]) if input_traced else None,
@@ -307,7 +309,15 @@ def _ops(ops: pd.DataFrame, activity: Activity, eager_us: dict[str, tuple[float,
 
 
 def _verdict(
-    activity: Activity, steps: pd.DataFrame, mean: pd.Series, percent: pd.Series, dropped: int, busy: float | None, *, captures: bool
+    activity: Activity,
+    steps: pd.DataFrame,
+    mean: pd.Series,
+    percent: pd.Series,
+    dropped: int,
+    busy: float | None,
+    *,
+    captures: bool,
+    works_ahead: bool,
 ) -> dict[str, Any]:
     if PLAIN in activity.traits:
         open_ = "steps, ops, kernels or allocations" if "kernels" in activity.missing else "steps, ops or allocations"
@@ -403,6 +413,8 @@ def _verdict(
         rest = len(used) - few.steps
         detail += f" {100 * few.share:.0f}% of it is in {few.steps:,} of {len(used):,} steps; the other {rest:,} take "
         detail += f"{wording.millis(few.others_ms)} on average."
+    elif bound == "other" and shares["input"] >= checks.INPUT_MODERATE and works_ahead:
+        detail += " The steps wait for input, too, which tf.data makes meanwhile: without this time, they would wait longer."
     elif bound not in ("device_compute", "host_compute") and top <= (checks.MOST_UNKNOWN if bound == "other" else checks.MOST_GAIN):
         verb = "wait" if bound == "input" else "time"
         detail += f" Without this {verb}, a step would take {wording.millis(left)}, {step / left:.1f}× faster than now."

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from nbprof.capture import used
 from nbprof.capture.options import BACKENDS
 
 TITLES = {"tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch"}
@@ -30,7 +33,7 @@ class Choice:
     others : tuple of str
         Further frameworks that the cell uses; they will not be recorded.
     unnamed : tuple of str
-        Where the cell names none, those that it may use as well by the variables of other cells: what else is imported.
+        Where neither the cell nor its variables tell, those that it may use as well: what else is imported.
     """
 
     candidates: tuple[str, ...]
@@ -38,10 +41,11 @@ class Choice:
     unnamed: tuple[str, ...] = ()
 
 
-def choose(backend: str, source: str) -> Choice:
+def choose(backend: str, source: str, namespace: Mapping[str, Any] | None = None) -> Choice:
     """Return what to record for a cell.
 
-    A framework that the cell names wins over one that is merely imported; among several, TensorFlow, then JAX, then PyTorch.
+    A framework that the cell names wins over one that its variables lead to, and that over one that is merely imported; among several,
+    TensorFlow, then JAX, then PyTorch.
 
     Parameters
     ----------
@@ -49,16 +53,28 @@ def choose(backend: str, source: str) -> Choice:
         What the user asked for: ``auto`` or a framework.
     source : str
         The source of the cell; empty if unknown.
+    namespace : mapping, optional
+        The variables of the notebook.
     """
     named = names_in(source)
+    led = _led_to(source, namespace) if namespace is not None else ()
+    found = (*named, *(name for name in led if name not in named))
     if backend != "auto":
-        return Choice((backend,), tuple(name for name in named if name != backend))
-    if named:
-        return Choice((named[0],), named[1:])
+        return Choice((backend,), tuple(name for name in found if name != backend))
+    if found:
+        return Choice(found[:1], found[1:])
     imported = tuple(name for name in BACKENDS if name in sys.modules)
     if imported:
         return Choice(imported[:1], unnamed=imported[1:])
     return Choice(BACKENDS)
+
+
+def _led_to(source: str, namespace: Mapping[str, Any]) -> tuple[str, ...]:
+    found: set[str] = set()
+    # A variable may be of any kind, and a cell runs whatever its variables are.
+    with contextlib.suppress(Exception):
+        found = {backend_of(name) for name in used.led_to(_code(source), namespace)}
+    return tuple(name for name in BACKENDS if name in found)
 
 
 def either(names: Sequence[str], word: str) -> str:
@@ -69,11 +85,20 @@ def either(names: Sequence[str], word: str) -> str:
 
 def names_in(source: str) -> tuple[str, ...]:
     """Return the frameworks that a cell's text names, in the order of preference."""
-    code = re.sub(r"#.*", "", source)
+    code = _code(source)
     found = {name for name, pattern in _WORDS.items() if re.search(pattern, code)}
     if re.search(r"\bkeras\b", code) and not re.search(r"\b(?:tf|tensorflow)\.keras\b", code):
         found.add(_keras_backend())
     return tuple(name for name in BACKENDS if name in found)
+
+
+def backend_of(framework: str) -> str:
+    """What records a framework of `nbprof.capture.used`: of Keras, its backend."""
+    return _keras_backend() if framework == "keras" else framework
+
+
+def _code(source: str) -> str:
+    return re.sub(r"#.*", "", source)
 
 
 def _keras_backend() -> str:

@@ -9,8 +9,9 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
+from typing import Any
 
 from nbprof.capture import describe, keras
 from nbprof.capture.clock import StepClock, set_current
@@ -49,6 +50,8 @@ class Session:
         What to record.
     source : str
         The text of the cell, to see which framework it uses.
+    namespace : mapping, optional
+        The variables that it may name, for the same.
     on_step : callable, optional
         Called with the clock after each step, on the thread that runs the step.
     batches_of : str
@@ -69,6 +72,7 @@ class Session:
         options: Options | None = None,
         *,
         source: str = "",
+        namespace: Mapping[str, Any] | None = None,
         on_step: Callable[[StepClock], None] | None = None,
         batches_of: str = "",
     ) -> None:
@@ -78,7 +82,7 @@ class Session:
         self.failure = ""
         self.superseded = False
         self._source = source
-        self._choice = choose(self.options.backend, source)
+        self._choice = choose(self.options.backend, source, namespace)
         self._patches = Patches()
         self._watch: ImportWatch | None = None
         self._stopped = False

@@ -1,4 +1,4 @@
-"""Stretches of time that are apart, and what lies outside of them."""
+"""Stretches of time that are apart, and what lies in them or outside of them."""
 
 from __future__ import annotations
 
@@ -31,3 +31,9 @@ def outside(spans: pd.DataFrame, start: Int64s, end: Int64s) -> pd.DataFrame:
     return out.assign(
         start=np.maximum(out["start"].to_numpy(np.int64), free_from[place]), end=np.minimum(out["end"].to_numpy(np.int64), free_to[place])
     )
+
+
+def inside(spans: pd.DataFrame, start: Int64s, end: Int64s) -> pd.DataFrame:
+    """What of some spans lies in the stretches `start` to `end`, as `joined` gives them."""
+    most = np.iinfo(np.int64).max
+    return outside(spans, np.append(-most, end), np.append(start, most))

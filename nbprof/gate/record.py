@@ -8,16 +8,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nbprof.capture.block import profile
-from nbprof.capture.detect import names_in
+from nbprof.capture.detect import backend_of, names_in
 from nbprof.capture.steps import step
+from nbprof.capture.used import of_module, of_type
 from nbprof.core.errors import CaptureError, NbprofError
 from nbprof.gate.figures import disturbed
 from nbprof.profiles.profile import Profile
 
 REPEATS = 5
 """Recordings of a run by default."""
-_ROOTS = {"tensorflow": "tensorflow", "jax": "jax", "jaxlib": "jax", "flax": "jax", "torch": "torch"}
-"""Frameworks by the packages that their objects are of."""
 
 
 class Repeated(Profile):
@@ -94,18 +93,15 @@ def _framework(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
     whole = getattr(plain, "__func__", plain)
     for one in (*args, function, getattr(plain, "__self__", None)):
         # A module of PyTorch or a model of Keras is of a class of the user's.
-        for kind in type(one).__mro__:
-            if (root := kind.__module__.partition(".")[0]) in _ROOTS:
-                return _ROOTS[root]
+        if framework := of_type(type(one)):
+            return backend_of(framework)
     try:
         named = names_in(inspect.getsource(whole))
     except (OSError, TypeError):
         named = ()
-    seen = {
-        _ROOTS.get(each.__name__.partition(".")[0], "") for each in getattr(whole, "__globals__", {}).values() if inspect.ismodule(each)
-    }
-    of_module = sorted(seen - {""})
-    return named[0] if named else of_module[0] if len(of_module) == 1 else "auto"
+    seen = {of_module(each.__name__) for each in getattr(whole, "__globals__", {}).values() if inspect.ismodule(each)}
+    modules = sorted({backend_of(each) for each in seen - {""}})
+    return named[0] if named else modules[0] if len(modules) == 1 else "auto"
 
 
 def _settled(result: Any) -> None:

@@ -140,7 +140,7 @@ class Cell:
     def _begin(self) -> None:
         from nbprof.capture.session import Session
 
-        session = Session(self._options, source=self._source, on_step=self._stepped)
+        session = Session(self._options, source=self._source, namespace=self._shell.user_ns, on_step=self._stepped)
         session.windows.notes.extend(self._notes)
         session.windows.label, session.windows.notebook = naming.label(self._shell), naming.notebook(self._shell)
         if not self._show.quiet:

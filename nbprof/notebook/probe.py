@@ -102,7 +102,7 @@ def _second_run(shell: Any, options: Options, source: str, profile: Profile, *, 
         state = State(namespace, names_read(tree, inner))
         _check(state, in_place=in_place)
         inputs = Inputs(max(capture.elapsed_s if capture is not None else 0.0, 1.0), lambda value: _name_of(namespace, value))
-        again = _record(options, source, inputs, run)
+        again = _record(options, source, namespace, inputs, run)
     finally:
         with shielded():
             failed = state.restore() if state is not None else []
@@ -138,12 +138,12 @@ def _check(state: State, *, in_place: bool) -> None:
         )
 
 
-def _record(options: Options, source: str, inputs: Inputs, run: Any) -> Profile:
+def _record(options: Options, source: str, namespace: dict[str, Any], inputs: Inputs, run: Any) -> Profile:
     """The second recording, read."""
     from nbprof.capture.session import Session
     from nbprof.profiles.load import last, open_recording, set_last
 
-    session = Session(replace(options, save=False, logdir=None), source=source)
+    session = Session(replace(options, save=False, logdir=None), source=source, namespace=namespace)
     # It is none of the runs that are counted.
     session.windows.label = "probe"
     inputs.step = lambda: session.clock.seen + 1

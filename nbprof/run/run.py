@@ -605,6 +605,7 @@ class Run(Frames):
             busy,
             self.as_read.receipt.dropped,
             captures=stated.captures(self.activity) if self.parts is None else self.stated["captures"],
+            works_ahead=stated.works_ahead(self.activity) if self.parts is None else self.stated["works_ahead"],
             input_traced=self._input_traced,
         )
         if out["bound"] == "other" and ITERATIONS in self.activity.traits and self.ascend.verdict["text"]:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from nbprof.activity.activity import Activity
 from nbprof.analysis import hlo
+from nbprof.analysis.advice import tf_data
 from nbprof.core.errors import NbprofError
 from nbprof.run.combine import before
 from nbprof.run.lazy import Hosts
@@ -45,6 +46,7 @@ def of(activity: Activity, programs: int) -> dict[str, Any]:
         "extents": [[int(value) for value in row] for row in extents[["device", "start", "end"]].to_numpy(np.int64).tolist()],
         "host_of_extents": [int(value) for value in extents["host"].tolist()],
         "captures": captures(activity),
+        "works_ahead": works_ahead(activity),
         "xprof_bytes_per_second": float(activity.xprof_bytes_per_second),
         "programs": programs,
         "tables": sorted(activity.tables),
@@ -58,6 +60,11 @@ def captures(activity: Activity) -> bool:
     return bool((activity.texts.values[calls] == "captured").any()) if len(calls) else False
 
 
+def works_ahead(activity: Activity) -> bool:
+    """Whether a pipeline makes batches while the steps do something else."""
+    return tf_data.works_ahead(str(activity.ops.values[code]) for code in activity.iterators["name"].unique().tolist())
+
+
 def combined(values: list[dict[str, Any]], hosts: Hosts) -> dict[str, Any]:
     """What all hosts state together."""
     frameworks = [value["framework"] for value in values if value["framework"]]
@@ -66,7 +73,7 @@ def combined(values: list[dict[str, Any]], hosts: Hosts) -> dict[str, Any]:
     has_device = any(value["has_device"] for value in values)
     return {
         "framework": frameworks[0] if frameworks else "",
-        **{key: any(value[key] for value in values) for key in ("has_device", "has_host_ops", "reads_infeed", "captures")},
+        **{key: any(value[key] for value in values) for key in ("has_device", "has_host_ops", "reads_infeed", "captures", "works_ahead")},
         # What ran on CPUs is left out where there are devices.
         "hosts_without_ops": [at + host for at, value in zip(before(hosts), values, strict=True) for host in value["hosts_without_ops"]],
         "ops_of_programs": any(value["ops_of_programs"] for value in values if value["has_device"] == has_device),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from nbprof.analysis.ops.torch_runtime import Runtime
+from tests.analysis.test_advice import found as found_of
 from tests.support.kineto import Kineto, profile
 
 V100 = {"id": 0, "name": "Tesla V100", "totalGlobalMem": 2**34, "computeMajor": 7, "computeMinor": 0}
@@ -40,6 +42,16 @@ def test_slow_loading(tmp_path, loader, rule, code):
     assert "**0.06 ms** of **0.10 ms**" in found.loc[rule, "evidence"]
     assert code in found.loc[rule, "fix"]
     assert found.loc[rule, "severity"] == "high"
+
+
+@pytest.mark.parametrize(("loader", "rule"), [("loader", "loader_in_process"), ("iterator", "loader_none")])
+@pytest.mark.parametrize("devices", [0, 1])
+def test_memory_is_pinned_for_a_device_alone(loader, rule, devices):
+    """On the CPU, PyTorch warns that it is of no use."""
+    runtime = Runtime(**{f"{loader}_ms": 40.0})
+    fix = found_of({"input": 40.0}, framework="PyTorch", runtime=runtime, devices=devices).loc[rule, "fix"]
+    assert ("pin_memory" in fix) == bool(devices)
+    assert "persistent_workers=True)" in fix
 
 
 def test_a_dataloader_is_not_missed_as_tf_data(tmp_path):

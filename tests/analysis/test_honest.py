@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
+import nbprof
 from nbprof.profiles.load import load
 from nbprof.sources import locate
 from tests.support import kineto
@@ -399,6 +401,24 @@ def test_the_averages_of_a_training_run_are_those_of_training(tmp_path, test_ms,
     assert p.steps.frame.groupby("kind")["counted"].all().to_dict() == {"train": averaged == "train", "test": averaged == "test"}
 
 
+@pytest.mark.parametrize(("traced", "told"), [((6,), False), ((6, 8), True), ((6, 7, 8), True)])
+def test_a_second_training_traces_functions_of_its_own(tmp_path, traced, told):
+    """They are called as those of the first, and each is traced once; one that is made anew in later steps, too, is made for nothing."""
+    host = PlaneWriter("/host:CPU")
+    events, at = [], 0
+    for i in range(12):
+        length = 300 if i == 0 or i in traced else 10
+        mode = "traced-nonXla" if length > 10 else "notTraced-nonXla"
+        events.append(host.event("train", at * MS, length * MS, step_num=i, _r=1))
+        events.append(host.event("one_step", at * MS, (length - 4) * MS, tf_function_call=mode, tracing_count=1))
+        events.append(host.event("dense/MatMul:MatMul", at * MS, MS))
+        at += length
+    host.line("t", events)
+    p = profile(tmp_path, xspace(host))
+    assert ("tf_function" in p.advice["rule"].tolist()) == told
+    assert p.overview["tf_functions"]["expensive_ms_per_step"].iloc[0] > 20, "it is in the average, and the frame says so"
+
+
 def test_a_function_that_is_traced_in_warm_up_costs_the_other_steps_nothing(tmp_path):
     """Every first call traces: that is no reason for advice. A call that traces in the middle of training is, by its part of an average step."""
     for again in (False, True):
@@ -409,7 +429,7 @@ def test_a_function_that_is_traced_in_warm_up_costs_the_other_steps_nothing(tmp_
             traces = i == 0 or (again and i == 5)
             events.append(host.event("train", at * MS, length * MS, step_num=i, _r=1))
             mode = "traced-nonXla" if traces else "notTraced-nonXla"
-            events.append(host.event("f", at * MS, (length - 4) * MS, tf_function_call=mode, tracing_count=1))
+            events.append(host.event("f", at * MS, (length - 4) * MS, tf_function_call=mode, tracing_count=1 + (again and i >= 5)))
             events.append(host.event("dense/MatMul:MatMul", at * MS, MS))
             at += length
         host.line("t", events)
@@ -617,3 +637,31 @@ def test_few_steps_say_nothing_of_warm_up():
         4 * [False],
         "warm-up: no step is excluded from averages (too few to tell: 5 or more are needed)",
     )
+
+
+@pytest.mark.parametrize(("iterator", "made"), [("Iterator::Root::Prefetch", True), ("Iterator::Root::Generator", False), ("", False)])
+def test_time_in_which_a_pipeline_works_ahead_is_not_said_to_be_saved(tmp_path, iterator, made):
+    """A callback of 7 ms, and a wait of 2 ms for what tf.data makes meanwhile: without the callback, the wait would be longer."""
+    host = PlaneWriter("/host:CPU")
+    main, pool = [], []
+    for i in range(12):
+        at = i * 10 * MS
+        main.append(host.event("train", at, 10 * MS, step_num=i, _r=1))
+        main.append(host.event("IteratorGetNext", at, 2 * MS))
+        main.append(host.event("dense/MatMul:MatMul", at + 2 * MS, MS))
+        if iterator:
+            pool.append(host.event("Iterator::Root", at, 2 * MS, id=1))
+            pool.append(host.event(iterator, at, 2 * MS, id=2, parent_id=1))
+    host.line("python", main, line_id=1)
+    if pool:
+        host.line("pool", pool, line_id=2)
+    p = profile(tmp_path, xspace(host))
+    (tmp_path / "many").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "many" / f"{name}.xplane.pb").write_bytes(xspace(host, hostname=name))
+    assert nbprof.load(tmp_path / "many", executor=1).overview["verdict_detail"] == p.overview["verdict_detail"]
+    o = p.overview
+    assert o["bound"] == "other"
+    assert ("faster than now" in o["verdict_detail"]) is not made
+    assert ("would wait longer" in o["verdict_detail"]) is made
+    assert np.isnan(p.advice.set_index("rule").loc["other", "gain_ms_per_step"]) == made

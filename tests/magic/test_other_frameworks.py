@@ -53,6 +53,20 @@ def saved(result):
     return data["text/plain"], payload_of(data)
 
 
+def test_a_function_of_an_earlier_cell_says_what_to_record(kernel):
+    """Whatever else is imported: `auto` would take TensorFlow."""
+    assert (
+        kernel.run(
+            f"{CELLS[kernel.framework]}\nstep(0)\nimport sys, types\nsys.modules['tensorflow'] = types.ModuleType('tensorflow')"
+        ).status
+        == "ok"
+    )
+    result = kernel.run("%%nbprof -o p\nfor n in range(1, 5):\n    step(n)")
+    assert kernel.run("del sys.modules['tensorflow']").status == "ok"
+    assert result.status == "ok", result.traceback + result.sentences
+    assert "4 steps" in saved(result)[0].splitlines()[0]
+
+
 def test_a_cell_that_imports_its_framework_has_its_steps_in_the_notebook(kernel):
     result = kernel.run(f"%%nbprof -o p\n{CELLS[kernel.framework]}\nfor n in range(1, 5):\n    step(n)\nn")
     assert (result.status, result.value) == ("ok", "4"), result.traceback + result.sentences

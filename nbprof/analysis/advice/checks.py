@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import NATIVE, Activity
+from nbprof.activity.activity import NATIVE, TRACED, Activity
 from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.core import nesting
 from nbprof.display import wording
@@ -254,7 +254,7 @@ def functions(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
     own = nesting.self_times(nesting.parents(rows["lane"].to_numpy(np.int32), start, length), length)
     texts = activity.texts.values
     modes = {code: str(texts[code]) for code in rows["mode"].unique().tolist()}
-    expensive = rows["mode"].map({code: text == "eager" or text.startswith("traced") for code, text in modes.items()}).to_numpy(np.bool_)
+    expensive = rows["mode"].map({code: text == "eager" or text.startswith(TRACED) for code, text in modes.items()}).to_numpy(np.bool_)
     used = steps[steps["counted"].astype(bool)] if len(steps) else steps
     inside = begin_in_steps(rows, used, activity.hosts)
     table = rows.assign(own=own, dear=np.where(expensive, own, 0), slows=np.where(expensive & inside, own, 0)).groupby("name", sort=False)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity.activity import PYTHON_CALLS, SERVING, Activity
+from nbprof.activity.activity import PYTHON_CALLS, SERVING, TRACED, Activity
 from nbprof.analysis import hlo
 from nbprof.analysis.advice import programs as advice_programs
 from nbprof.analysis.advice import step_code, unrolled
@@ -23,6 +23,7 @@ from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.memory.modules import Named
 from nbprof.analysis.pods.own_time import COLLECTIVES
+from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.analysis.steps.periodic import Periodic
 from nbprof.analysis.steps.steps import COPIED, counted, waiting_percent
 from nbprof.analysis.sweep import covered_before, flatten
@@ -140,6 +141,8 @@ class Evidence:
         Median part of that in which the thread of the steps waits for an iterator of tf.data.
     compiling : int, optional
         How many of the steps that averages use compiled anything.
+    tracing : int, optional
+        In how many of them a tf.function was traced.
     programs_per_step : float, optional
         Runs of compiled programs per step of a host, for JAX.
     python_calls : bool
@@ -191,6 +194,7 @@ class Evidence:
     long_gaps: LongGaps | None = None
     between_input_ms: float | None = None
     compiling: int | None = None
+    tracing: int | None = None
     programs_per_step: float | None = None
     python_calls: bool = False
     code: StepCode = field(default_factory=StepCode)
@@ -287,6 +291,7 @@ def gather(
         long_gaps=long_gaps,
         between_input_ms=_between_input(activity, gaps, marked, np.median if long_gaps is None else np.mean),
         compiling=int(counted(steps)["compile_ms"].gt(0).sum()) if len(steps) else None,
+        tracing=_tracing(activity, counted(steps)),
         programs_per_step=_programs_per_step(activity, steps),
         python_calls=PYTHON_CALLS in activity.traits,
         code=step_code.gather(activity, steps),
@@ -331,6 +336,18 @@ def _mean(steps: pd.DataFrame, column: str) -> float | None:
     if column not in steps or not len(steps) or counted(steps)[column].isna().any():
         return None
     return float(counted(steps)[column].mean())
+
+
+def _tracing(activity: Activity, used: pd.DataFrame) -> int | None:
+    rows = activity.functions
+    if not len(rows) or not len(used):
+        return None
+    traced = [code for code in rows["mode"].unique().tolist() if str(activity.texts.values[code]).startswith(TRACED)]
+    rows = rows[rows["mode"].isin(traced)]
+    rows = rows[begin_in_steps(rows, used, activity.hosts)]
+    begins = {host: np.sort(mine["start_ms"].to_numpy(np.float64)) for host, mine in used.groupby("host", sort=False)}
+    at = (rows["start"] / 1e9).groupby(rows["host"])
+    return sum(len(np.unique(np.searchsorted(begins[activity.hosts[int(str(host))]], mine, side="right"))) for host, mine in at)
 
 
 def _programs_per_step(activity: Activity, steps: pd.DataFrame) -> float | None:

@@ -6,6 +6,7 @@ Sources: TensorFlow Profiler, torch_tb_profiler, PyTorch's performance tuning gu
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pandas as pd
 
@@ -31,7 +32,6 @@ from nbprof.analysis.rule import (
 )
 from nbprof.display import wording
 
-_AHEAD = ("Prefetch", "MapAndBatch", "ParallelMap", "ParallelBatch", "ParallelInterleave", "DataService")
 # Iterators that only pass on elements of their input.
 _HANDS_ON = (
     r"(Root|Model|MaxIntraOpParallelism|PrivateThreadPool|Options|AssertCardinality|(Finite)?(Take|Skip|Repeat)|ForeverRepeat)(V\d+)?\Z"
@@ -42,6 +42,10 @@ _CAUSE = Threshold(f"{INPUT_SHARE.text}, ≥ {{cause:percent}} of it there", **I
 """A cause counts if it explains at least this fraction of the wait."""
 
 _ARRAYS = Threshold(f"{INPUT_SHARE.text}, ≥ {{copies:percent}} of it copies to the device", **INPUT_SHARE.numbers, copies=0.5)
+
+_WORKERS = "+loader = DataLoader(dataset, batch_size=n, num_workers=4,\n+                    pin_memory=True, persistent_workers=True)"
+_FROM_ITERATOR = f"{_WORKERS}\n-for batch in nbprof.steps(batches):\n+for batch in nbprof.steps(loader):"
+_FROM_PROCESS = f"-loader = DataLoader(dataset, batch_size=n)\n{_WORKERS}"
 
 # An iterator that makes batches, among those above another.
 _BATCHED = re.compile(r"::(?:Padded|Parallel)?Batch(?:V\d+)?(?:::|\Z)")
@@ -289,7 +293,7 @@ def _prefetch_missing(facts: Facts, limit: Threshold) -> Found | None:
     nodes, wait = main[1], facts.mean["input"]
     # Iterators at the end of the pipeline that already run ahead; a Prefetch after them would hide next to nothing.
     last = nodes[nodes["long_name"].str.count("::") == 1]
-    while len(last) and not last["iterator"].astype(str).str.startswith(_AHEAD).any():
+    while len(last) and not last["iterator"].astype(str).str.startswith(tf_data.AHEAD).any():
         handing_on = last.loc[last["iterator"].astype(str).str.match(_HANDS_ON), "id"]
         last = nodes[nodes["parent"].isin(handing_on)]
     if len(last):
@@ -343,12 +347,17 @@ def _loader_none(facts: Facts, limit: Threshold) -> Found | None:
         return None
     spent = facts.torch_runtime.iterator_ms
     text = f"{_waits(facts)}; **{wording.millis(spent)}** per step are in the loop's iterator, which is not a DataLoader."
-    return Found(text, limit.severity(facts.percent["input"]), min(facts.mean["input"], spent))
+    return Found(text, limit.severity(facts.percent["input"]), min(facts.mean["input"], spent), _pinned(facts, _FROM_ITERATOR))
+
+
+def _pinned(facts: Facts, fix: str) -> str:
+    """The code, without pinned memory where no device is that it helps to copy to: there PyTorch warns of it."""
+    return fix if facts.overview["devices"] else fix.replace("pin_memory=True, ", "")
 
 
 def _loader_in_process(facts: Facts, limit: Threshold) -> Found | None:
     text = ", which loads in the training process: with **num_workers=0** nothing is loaded ahead."
-    return _in_loader(facts, limit, text) if _loaded(facts, limit) == "process" else None
+    return replace(_in_loader(facts, limit, text), fix=_pinned(facts, _FROM_PROCESS)) if _loaded(facts, limit) == "process" else None
 
 
 def _loader_workers(facts: Facts, limit: Threshold) -> Found | None:
@@ -404,10 +413,9 @@ _FILLED = "+for batch in ds:  # one epoch, so that the cache is full\n+    pass\
 RULES: tuple[AdviceRule, ...] = (
     Rule(
         "input_ahead", _input_ahead, INPUT_SHARE, XPROF, TRACE, JAX,
-        "Steps that wait for input from no recorded pipeline", "Put the next batch on the device ahead of time",
-        " batches = iter(loader)\n+ahead = jax.device_put(next(batches))\n-for batch in batches:\n-    state = step(state, batch)\n"
-        "+for batch in batches:\n+    now, ahead = ahead, jax.device_put(batch)  # copied while the step runs\n"
-        "+    state = step(state, now)",
+        "Steps that wait for input from no recorded pipeline", "Make batches in other threads, ahead of the loop",
+        "+made = grain.MapDataset.range(count).map(make_batch)\n-for batch in batches:\n"
+        "+for batch in made.to_iter_dataset():  # by threads\n     state = step(state, batch)",
         refuted_by="the step takes as long when the first batch is repeated", gain_is=ABOUT,
     ),
     Rule(
@@ -480,16 +488,14 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "loader_none", _loader_none, _CAUSE, TORCH_TB, INPUT, PYTORCH,
         "Steps that wait for an iterator that is not a DataLoader", "Load batches ahead with a DataLoader",
-        "+loader = DataLoader(dataset, batch_size=n, num_workers=4,\n+                    pin_memory=True, persistent_workers=True)\n"
-        "-for batch in nbprof.steps(batches):\n+for batch in nbprof.steps(loader):",
+        _FROM_ITERATOR,
         on_npu=True,
         refuted_by="the step takes as long when the first batch is repeated", gain_is=ABOUT,
     ),
     Rule(
         "loader_in_process", _loader_in_process, _CAUSE, TORCH_TB, INPUT, PYTORCH,
         "Steps that wait for a DataLoader without workers", "Load batches in worker processes",
-        "-loader = DataLoader(dataset, batch_size=n)\n+loader = DataLoader(dataset, batch_size=n, num_workers=4,\n"
-        "+                    pin_memory=True, persistent_workers=True)",
+        _FROM_PROCESS,
         on_npu=True,
         refuted_by="the step takes as long when the first batch is repeated", gain_is=ABOUT,
     ),

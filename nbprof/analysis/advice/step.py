@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from nbprof.analysis.advice import tf_data
 from nbprof.analysis.advice.checks import (
     EXPENSIVE_FUNCTION,
     INPUT_HIGH,
+    INPUT_MODERATE,
     LITTLE_16_BIT,
     MOST_UNKNOWN,
     MUCH_EAGER,
@@ -233,6 +235,9 @@ def _functions(facts: Facts, limit: Threshold) -> Found | None:
     if 100 * time < limit["moderate"] * facts.mean["step_time"]:
         return None
     name, share, traced = worst[["function", "expensive_percent", "tracings"]].iloc[0].tolist()
+    # Functions that were traced once, all in one step: those of another model, whose training begins with it.
+    if facts.evidence.tracing == 1 and (worst["tracings"] == 1).all():
+        return None
     more = f" **{len(worst) - 1}** more as well." if len(worst) > 1 else ""
     text = f"**{name}** spends **{share:.0f}%** of its time being traced or run eagerly (traced **{traced}** times so far).{more}"
     return Found(text, limit.severity(100 * time / facts.mean["step_time"]), time)
@@ -352,6 +357,9 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     if not facts.torch and _eager(facts, _EAGER) is not None:
         return None
     gain = time if share <= MOST_UNKNOWN else float("nan")
+    if facts.percent["input"] >= INPUT_MODERATE and len(facts.nodes) and tf_data.works_ahead(facts.nodes["long_name"].astype(str)):
+        # The pipeline has this time for the next batch: without it, the step would wait for that instead.
+        gain = float("nan")
     text = f"**{share:.0f}%** of step time (**{wording.millis(time)}**) is outside any recorded op, launch or copy: Python, logging or I/O."
     if facts.maybe_input:
         text += " It may also be input that was not traced: nbprof.steps(batches) times the wait for each batch."
@@ -413,7 +421,7 @@ RULES: tuple[AdviceRule, ...] = (
             "≥ {function:g} % of a function's time and ≥ {moderate:g} % of step time (high from {high:g} %)",
             function=EXPENSIVE_FUNCTION, moderate=PART_MODERATE, high=PART_HIGH,
         ),
-        XPROF, TRACE, TENSORFLOW, "tf.functions traced or run eagerly in the steps that averages include", "Trace functions once",
+        XPROF, TRACE, TENSORFLOW, "tf.functions traced again or run eagerly in the steps that averages include", "Trace functions once",
         "-@tf.function\n+@tf.function(reduce_retracing=True)\n def train_step(batch):  # pass tensors, not Python numbers",
         refuted_by="another recording of the same loop traces nothing", gain_is=ABOUT,
     ),

@@ -133,6 +133,15 @@ def note(params: Mapping[str, object], long_name: str) -> str:
     return ", ".join(texts)
 
 
+AHEAD = ("Prefetch", "MapAndBatch", "ParallelMap", "ParallelBatch", "ParallelInterleave", "DataService")
+"""Iterators that make elements before they are asked for."""
+
+
+def works_ahead(long_names: Iterable[str]) -> bool:
+    """Whether a pipeline of these iterators goes on while the step does something else."""
+    return any(part.startswith(AHEAD) for name in long_names for part in name.split("::"))
+
+
 def over_generator(long_name: str, names: Iterable[str]) -> bool:
     """Whether an iterator is the FlatMap that `Dataset.from_generator` builds around its generator; `names` are those of its pipeline."""
     return base(long_name) == "FlatMap" and f"{long_name}[0]::Generator" in set(names)

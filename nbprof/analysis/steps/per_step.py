@@ -10,13 +10,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import HOST_COMPILE, Activity
+from nbprof.activity.activity import HOST_COMPILE, TRACED, Activity
 from nbprof.analysis.steps.steps import counted
 
 _NO_DEVICE = "no device was recorded: the run used only the CPU, or its profiler left the device out"
 _NO_STEPS = "no steps were found: mark them with nbprof.steps() or nbprof.step()"
 _SAY_COMPILING = ("JAX", "TensorFlow", "PyTorch")
-_TRACED = "traced"
 
 
 class Count(NamedTuple):
@@ -112,7 +111,7 @@ def _compilations(activity: Activity, used: pd.DataFrame) -> Count:
     compiling = work[work["cls"] == HOST_COMPILE]
     functions = activity.functions
     mode = activity.texts.values[functions["mode"].to_numpy(np.int64)].astype(str) if len(functions) else np.zeros(0, "U1")
-    traced = functions[np.char.startswith(mode, _TRACED)] if len(functions) else functions
+    traced = functions[np.char.startswith(mode, TRACED)] if len(functions) else functions
     # What is traced again may be compiled at once: that is one.
     spans = pd.concat([rows[["event", "host", "start", "end"]] for rows in (compiling, traced)])
     began = spans.groupby("event")["start"].transform("min")

@@ -31,10 +31,15 @@ def names_in(code: CodeType) -> set[str]:
     return (set(code.co_names) - BY_TEXT).union(*(names_in(part) for part in code.co_consts if isinstance(part, CodeType)))
 
 
+def globals_in(code: CodeType) -> set[str]:
+    """The names of variables outside of it that a function and those inside it read."""
+    own = {each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return own.union(*(globals_in(part) for part in code.co_consts if isinstance(part, CodeType)))
+
+
 def reads_by_text(code: CodeType) -> bool:
     """Whether a function can read variables whose names do not stand in it; that a model has a method `eval` is no sign of it."""
-    names = {each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    return bool(names & BY_TEXT) or any(reads_by_text(part) for part in code.co_consts if isinstance(part, CodeType))
+    return bool(globals_in(code) & BY_TEXT)
 
 
 def _block(body: list[ast.stmt], known: set[str], reads: set[str], inner: Callable[[str], set[str]]) -> None:

@@ -17,7 +17,7 @@ from nbprof.activity import activity as act
 from nbprof.activity import copies
 from nbprof.core.trace import TEXT, Int32s, Int64s, Note
 from nbprof.dialects.tensorcores import kernel_precision
-from nbprof.dialects.xplane import cpu_copies
+from nbprof.dialects.xplane import cpu_copies, unmade
 from nbprof.dialects.xplane import cpu_ops as xplane_cpu_ops
 from nbprof.dialects.xplane import tpu as xplane_tpu
 from nbprof.dialects.xplane.compiling import COMPILES, waited
@@ -210,7 +210,10 @@ def work(placed: Placed, out: act.Activity) -> pd.DataFrame:
         table = waited(placed, placed.program_steps.cut(table))
     elif not out.has_device:
         table = act.joined([table, _compiled_work(placed, out)], act.WORK)
-    return waiting(placed, table) if out.has_device else cpu_copies.waited(placed, table)
+    if out.has_device:
+        return waiting(placed, table)
+    table = cpu_copies.waited(placed, table)
+    return table if placed.program_steps is not None else unmade.waited(placed, out, table)
 
 
 def _work(placed: Placed, out: act.Activity, of_gpu_event: Callable[[str, str], int], group: Int32s) -> pd.DataFrame:

@@ -65,9 +65,12 @@ class Steps(Framed):
         a collective. What XLA compiles on the host (`backend_compile`, `...Client::Compile`) is compilation here, host compute there; of
         steps that are runs of a program, only what is compiled while no program runs, of the programs that at least half of these steps
         run. Copies for XLA's runtime on the CPU (`H2D Dispatch`) are copies to the device while no op runs, and how its programs end is
-        host compute; XProf has both in no step. Steps have the names of their markers (`train 500`), there those of their groups. No step
-        is dropped for being the first or the last: a step without any compute at either end is, as the recording cut it off, and the
-        receipt says how many. Where a GPU is named but recorded nothing, XProf has no steps; here are those of the host.
+        host compute; XProf has both in no step. A step on the CPU whose function is called while tf.data makes its batch, and that runs no
+        op yet, waits for input, also where no thread asks for the batch yet; and so does a call that cannot return because a Python
+        function of tf.data has the interpreter. XProf has both in host compute. Steps have the names of their markers (`train 500`), there
+        those of their groups. No step is dropped for being the first or the last: a step without any compute at either end is, as the
+        recording cut it off, and the receipt says how many. Where a GPU is named but recorded nothing, XProf has no steps; here are those
+        of the host.
         """
         return super().frame
 
