@@ -32,7 +32,7 @@ _LEAST_STEPS, _LAGS, _ALIKE = 10, (1, 2), 0.25
 """In so many steps, a host differs from the others by less than this part of what it does with the steps laid so many places apart."""
 _MOST = 70
 """Percent of the differences that lie within the one that counts: a step that is long in every run, as one that compiles, is beyond."""
-_UNTOLD = "Its collectives state no number, and their times do not show that they are those of the other hosts."
+_UNTOLD = "Its collectives have no sequence number, and their times do not show that they match those of the other hosts."
 _UNCONNECTED = "Neither collectives nor steps connect it with the first host."
 
 
