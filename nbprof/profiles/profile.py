@@ -223,7 +223,7 @@ class Profile:
         return list(self.run.hosts)
 
     def rank(self, which: int | str) -> Profile:
-        """One host, or rank, of several, whole: as if its file had been loaded alone.
+        """One of several hosts or ranks, completely: as if only its file had been loaded.
 
         Parameters
         ----------
@@ -233,9 +233,9 @@ class Profile:
         Raises
         ------
         NbprofError
-            There is no such host, or it has no file of its own.
+            There is no such host, or it has no separate file.
         ReadError
-            Its file is not there any more.
+            Its file no longer exists.
         """
         hosts = self.hosts
         ranks = [rank_of(host) for host in hosts]
@@ -338,7 +338,7 @@ class Profile:
         drawn : bool
             False: no picture of the steps where no script runs.
         redact : bool or path
-            Pseudonyms in place of names, as `save` has them. Such an output asks no kernel for more events.
+            Pseudonyms instead of names, as `save` has them. Such an output asks no kernel for more events.
 
         Raises
         ------
@@ -371,9 +371,9 @@ class Profile:
         Parameters
         ----------
         tokens : int
-            The most that it takes, at 3.5 bytes a token.
+            Maximum length in tokens of 3.5 bytes each.
         redact : bool or path
-            Pseudonyms in place of names, as `save` has them.
+            Pseudonyms instead of names, as `save` has them.
 
         Raises
         ------

@@ -62,7 +62,7 @@ class Memory(View):
     def peak(self) -> pd.DataFrame:
         """Blocks alive at the peak of each allocator, largest first; equal ones are one row with their number.
 
-        Blocks of the step of the peak are told one by one, as in the guide; the rest of the heap is one row,
+        Blocks of the step of the peak are listed one by one, as in the guide; the rest of the heap is one row,
         `unused preallocated device memory` (what TensorFlow holds from earlier: weights, and what it set aside). The rows add up to the
         bytes in use. PyTorch's blocks are followed from the begin of the recording; there the rest is `allocated before the recording`.
         A block that an event of another step freed is not alive; XProf looks at the step's own events, so that its rows can add up to less.

@@ -104,7 +104,7 @@ class Pods(Framed):
     def collectives(self) -> pd.DataFrame:
         """Collectives by kind, members and size over all ranks: who comes last, how far apart the ranks are, waiting and bandwidth.
 
-        The figures are those of `p.device_time.collectives`, but several groups that share a name are told apart by their members. A
+        The figures are those of `p.device_time.collectives`, but several groups that share a name are distinguished by their members. A
         group is `slow` if the collective itself takes over 1.25 times as long as the median of the other groups with as many ranks and
         the same size, by over 0.5 % of the step, and by more deviations over groups than chance gives, as in `outliers`; of fewer than
         three such groups none is.
@@ -122,7 +122,7 @@ class Pods(Framed):
 
     @property
     def clocks(self) -> pd.DataFrame:
-        """One row per host: how far its clock is from that of the first, told by collectives, which all ranks leave together.
+        """One row per host: how far its clock is from that of the first, estimated from collectives, which all ranks leave together.
 
         Offset and drift are those under which its collectives end when those of the others do, by their median; hosts without a common
         collective are compared through others. Drift is the slope of a straight line through ten collectives or more, where it is 5

@@ -22,7 +22,7 @@ class Steps(Framed):
         **Which events are a step's.** Files state it (`group_id`); where one does not, events are joined as TensorFlow Profiler does: by
         nesting on a thread, by ids of producers and consumers, by the correlation of a launch with its kernel, by elements of tf.data, and
         every root (`_r`, TraceContext; where nothing is marked, an iteration of a loop in a graph) gives its group to all below it. On
-        the CPU an eager op that no mark is around is no step.
+        the CPU an eager op outside any mark is not a step.
         Where a JAX program marks none, its steps are the runs of the compiled program that takes most of the time (of the calls of
         `jax.numpy` none; where several such runs precede one of an update, of the update), each from the end of the run before, on its last
         device, to its own end, so that the host's time between two runs is part of the later step; the receipt says so. The first begins
@@ -59,7 +59,7 @@ class Steps(Framed):
         not recorded is NA, never 0. `host_to_device_bytes` and its like are there where the file states the sizes of copies; XProf looks
         for them under another name, and has 0.
 
-        **Other than XProf 2.24** (`as_xprof()` gives its table): there host work is no part of the steps of a profile with a device, so
+        **Other than XProf 2.24** (`as_xprof()` gives its table): there host work is not part of the steps of a profile with a device, so
         kernel launch, host compute and waiting for input are 0 and all of it is called other; here it is, as in the guide. Copies under
         their names of TensorFlow 2.3/2.4 (`MemcpyH2D`) and of ROCm, and fills, are copies here, compute there; bfloat16 is 16 bit, RCCL is
         a collective. What XLA compiles on the host (`backend_compile`, `...Client::Compile`) is compilation here, host compute there; of

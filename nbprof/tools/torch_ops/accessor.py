@@ -23,10 +23,10 @@ class TorchOps(Framed):
     _none = "No op of PyTorch was recorded in this profile."
 
     def by(self, key: str) -> pd.DataFrame:
-        """The ops apart by their input shapes, by the Python code that called them or the line of it, or by the module in which they ran.
+        """The ops separated by input shapes, by the Python code that called them or its line, or by the module in which they ran.
 
-        Ops of the backward pass have no Python code and no module of their own: they stand with the op of the forward pass that they
-        belong to, which autograd numbers alike.
+        Ops of the backward pass have no Python code and no module of their own: they are listed with the op of the forward pass that they
+        belong to, which has the same autograd sequence number.
 
         Parameters
         ----------
