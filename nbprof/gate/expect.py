@@ -415,7 +415,7 @@ class Expectation:
         if outcome == UNKNOWN:
             text += f"; the noise between runs is too large to tell whether it is {100 * allowed:g} % slower: add runs to the baseline"
         if found.change + found.margin < -allowed:
-            text += "; write the baseline again, or it lets a slowdown of as much pass"
+            text += "; write the baseline again, or a slowdown of this size will pass"
         changed = self._changed("ops", "us") if outcome == FAIL else ()
         return Outcome("step_time", outcome, text, found.after, found.before * (1 + allowed), changed, unknown)
 
@@ -443,7 +443,7 @@ def _one_framework(profiles: list[Profile]) -> None:
     found.pop("", None)
     if len(found) > 1:
         named = " and ".join(f"{name} of {framework}" for framework, name in found.items())
-        raise NbprofError(f"{named} are no repeats of one run: hold each to its limits by itself")
+        raise NbprofError(f"{named} are not repeats of one run: check each against its limits separately")
 
 
 def _caller() -> str:
