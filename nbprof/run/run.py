@@ -182,7 +182,7 @@ class Run(Frames):
         Raises
         ------
         ReadError
-            Its file is not there any more.
+            Its file no longer exists.
         NbprofError
             The hosts of this run have no files of their own.
         """

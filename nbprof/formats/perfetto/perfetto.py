@@ -132,7 +132,7 @@ class _File:
                 self.receipt.warn(f"{self.label}Compressed packets in compressed packets are not read.")
         buf, receipt = buffer.array, self.receipt
         if fields.bad.all():
-            raise ReadError("none of its packets can be read: it is damaged, or no Perfetto trace.", path=file.label, offset=0)
+            raise ReadError("none of its packets can be read: it is damaged, or not a Perfetto trace.", path=file.label, offset=0)
         receipt.skip("(packets) left out: damaged.", int(fields.bad.sum()))
         sequences = Sequences(fields, buf)
         clocks = Clocks(fields, buf, sequences)
@@ -159,7 +159,7 @@ class _File:
         buf = buffer.array
         starts, cut = _starts(buffer)
         if not cut:
-            said = "its first packet is not whole: it was truncated, or is no Perfetto trace."
+            said = "its first packet is not whole: it was truncated, or is not a Perfetto trace."
             raise ReadError(said, path=file.label, offset=0)
         if cut < buffer.size:
             self.receipt.warn(
@@ -167,7 +167,7 @@ class _File:
                 "recorder was stopped while it wrote, or the copy is incomplete."
             )
         if not len(starts):
-            raise ReadError("it has no packets, so it is no Perfetto trace.", path=file.label, offset=0)
+            raise ReadError("it has no packets, so it is not a Perfetto trace.", path=file.label, offset=0)
         start, end = spans(buf, starts)
         self.starts = starts
         return end, perfetto_fields.read(buf, start, end, _PACKET)
