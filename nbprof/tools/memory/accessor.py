@@ -21,17 +21,17 @@ class Memory(View):
 
     Sources: the events MemoryAllocation and MemoryDeallocation that the allocators of TensorFlow, JAX and XLA write, and `[memory]` of
     PyTorch. Each states the allocator after it: stack (reserved) and heap bytes in use, bytes free, and fragmentation, which is the part
-    of the free bytes outside the largest free block. What an allocator does not report is NA, never 0; XProf shows 0 there. Where no bytes
-    in use are stated (PyTorch before 1.11) they are added up from the blocks, from the least start that never goes below 0.
+    of the free bytes outside the largest free block. What an allocator does not report is NA, never 0; XProf shows 0 there. If the bytes
+    in use are not stated (PyTorch before 1.11), they are summed from the blocks, from the smallest start that never goes below 0.
 
-    - In use is stack and heap together. The peak is its maximum; of equal ones the last, as in XProf.
+    - In use is stack and heap together. The peak is its maximum; the last one of equal maxima, as in XProf.
     - A deallocation has the op, region, type and shape of the block at its address. A second allocation at a live address does not change
       whose block it is.
-    - `step` is the number that `p.steps` has, where XProf shows the recorder's ident of the step. That of an event outside any step is the
-      one after the last that its allocator saw, as in XProf; NA where no such step is listed.
+    - `step` is the number that `p.steps` has; XProf shows the recorder's id of the step. An event outside any step gets the
+      step after the last one that its allocator saw, as in XProf; NA if no such step is listed.
     - The lifetime peak is the largest that was stated or seen. XProf takes the last that was stated, in the order of the file, which can
       be below the peak in the profile.
-    - Times count from the start of the profile; XProf's from the begin of the host's lines.
+    - Times count from the start of the profile; XProf's from the start of the host's lines.
     """
 
     def _there(self) -> bool:
@@ -88,7 +88,7 @@ class Memory(View):
         Parameters
         ----------
         time_ms : float
-            After the start of the profile, as in `timeline`. Before an allocator's first event nothing is known of it: it has no rows.
+            After the start of the profile, as in `timeline`. Before an allocator's first event nothing is known about it: it has no rows.
         memory_id : str, optional
             Only this allocator; by default all, ordered by name.
         whole : bool

@@ -84,7 +84,7 @@ class Pods(Framed):
         `slow_group`: the collectives of the slowest group take as long as those of its like; at most that, as some may have been hidden.
         `network_free`: exposed communication less waiting takes no time, in each step that of the rank that waited least, which the others
         wait for; a step still lasts as long as the own time of the slowest rank.
-        The measured step time is the mean over steps of the median rank; of hosts that do not communicate, that of the slowest.
+        The measured step time is the mean over steps of the median rank; if hosts do not communicate, that of the slowest.
         """
         return self._profile.run.pod_frames.what_if.copy()
 
@@ -115,8 +115,8 @@ class Pods(Framed):
     def missing(self) -> pd.DataFrame:
         """One row per host that should be in the run and is not: its file cannot be read, is a copy of another's, or is not there.
 
-        Of ranks the job's size tells which there should be; of hosts, the numbers in the names of the others. A host whose file cannot be
-        read is called as the file where that states no rank.
+        For ranks, the size of the job says which there should be; for hosts, the numbers in the names of the others. A host whose file
+        cannot be read is named after the file if that states no rank.
         """
         return self._profile.run.hosts_missing.copy()
 
