@@ -6,8 +6,6 @@ import re
 import signal
 import sys
 import threading
-import time
-from contextlib import suppress
 from pathlib import Path
 from traceback import walk_tb
 
@@ -31,13 +29,31 @@ def shell(monkeypatch):
     # Quick: what is looked at is the traceback itself.
     made.InteractiveTB.set_mode("Minimal")
     magic.load(made)
-    monkeypatch.setattr(shield, "_AGAIN_S", 0.001)
+    monkeypatch.setattr(threading, "Timer", Later)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield made
     sys.settrace(None)
     shield._shields.clear()
     signal.signal(signal.SIGINT, before)
     magic.unload(made)
+
+
+class Later(threading.Timer):
+    """A Ctrl-C that was held back and comes a moment later: when the cell is at its last line."""
+
+    pending = False
+
+    def start(self):
+        """Do not start, but wait for `release`."""
+        Later.pending = True
+
+
+def release():
+    """The last line of a cell."""
+    sys.settrace(None)
+    if Later.pending:
+        Later.pending = False
+        signal.raise_signal(signal.SIGINT)
 
 
 class Presses:
@@ -61,12 +77,9 @@ class Presses:
 
 def ctrl_c_at(shell, at, text, files):
     """Run a cell with Ctrl-C at a bytecode; gives the files of the traceback, and whether that bytecode was reached."""
-    presses, trace, sys.last_traceback = Presses(at, files), None, None
-    shell.user_ns |= {"press": lambda: sys.settrace(presses.trace), "release": lambda: sys.settrace(None)}
-    with suppress(KeyboardInterrupt):
-        shell.run_cell(f"press()\n{text}\nrelease()")
-        # One that was held back comes a moment later.
-        time.sleep(0.01)
+    presses, sys.last_traceback, Later.pending = Presses(at, files), None, False
+    shell.user_ns |= {"press": lambda: sys.settrace(presses.trace), "release": release}
+    shell.run_cell(f"press()\n{text}\nrelease()")
     trace = sys.last_traceback
     signal.signal(signal.SIGINT, signal.default_int_handler)
     shield._shields.clear()
