@@ -31,7 +31,7 @@ __all__ = ["TraceHandler", "schedule", "trace_handler"]
 def schedule(*, wait: int = 1, warmup: int = 1, active: int = 3, repeat: int = 1, skip_first: int = 0) -> Callable[[int], Any]:
     """Which steps ``torch.profiler.profile(schedule=...)`` records: not `wait`, then, warmed up by `warmup`, `active`; all `repeat` times.
 
-    Unlike ``torch.profiler.schedule``, it records once by default, not repeatedly to the end of the training.
+    Unlike ``torch.profiler.schedule``, it records once by default instead of repeating until training ends.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def schedule(*, wait: int = 1, warmup: int = 1, active: int = 3, repeat: int = 1
     Raises
     ------
     CaptureError
-        A number that makes no sense.
+        An invalid number.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def trace_handler(logdir: str | os.PathLike[str], *, worker: str = "") -> TraceH
 
     Files are named as ``torch.profiler.tensorboard_trace_handler`` names them, ``<worker>.<time>.pt.trace.json.gz``, so TensorBoard finds
     them too. The processes of a job (``torchrun``, ``torch.distributed``, RANK and WORLD_SIZE) may share the logdir; their files are told
-    apart by rank and are one run. A file appears when it is whole, and is packed ten times as fast as PyTorch packs it.
+    apart by rank and are one run. A file appears once it is complete, and is compressed ten times as fast as by PyTorch.
 
     Parameters
     ----------

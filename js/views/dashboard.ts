@@ -391,7 +391,7 @@ export function dashboard(
     },
     setLive(live) {
       if (pending) {
-        pending.textContent = live ? (payload.meta.pending ?? "") : "the analysis did not end";
+        pending.textContent = live ? (payload.meta.pending ?? "") : "the analysis did not finish";
         return;
       }
       offered?.setLive(live);

@@ -47,7 +47,7 @@ export function ofHost(payload: Payload, host: string | null): Payload {
   const none = memory.peaks
     ? {
         title: `${host} is not drawn`,
-        text: "Of many hosts only the one with the highest peak is; p.rank() opens another.",
+        text: "Of many hosts, only the one with the highest peak is drawn; p.rank() opens another.",
       }
     : { title: `No allocations of ${host}`, text: "This report has none of its memory events." };
   return {

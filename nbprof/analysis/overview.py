@@ -403,7 +403,7 @@ def _verdict(
     second = max((c for c in CATEGORIES if c != bound), key=lambda c: shares[c])
     captures = captures and bound == "compile"
     if captures:
-        why = "launches are captured into a graph within the step, which is done once"
+        why = "launches are captured into a graph within the step, which happens once"
     if bound == "device_compute" and shares[second] >= checks.INPUT_HIGH:
         # It is hardly the bottleneck if so much of the step passes without it.
         why = f"kernels run on the device. Next is {_label(second)} with {shares[second]:.0f}%, in which the device does not compute"
@@ -419,7 +419,7 @@ def _verdict(
         verb = "wait" if bound == "input" else "time"
         detail += f" Without this {verb}, a step would take {wording.millis(left)}, {step / left:.1f}× faster than now."
     if bound in ("input", "output") and busy is not None and busy + top > 100 and (activity.devices["kind"] == "TPU").any():
-        detail += f" TPU cores run copies and infeed as ops, so they count as busy meanwhile ({busy:.0f}% of step time)."
+        detail += f" TPU cores run copies and infeed as ops, so that time counts as busy ({busy:.0f}% of step time)."
     return {
         "bound": bound,
         "verdict": "Capture-bound" if captures else word,

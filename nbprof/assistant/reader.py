@@ -44,7 +44,7 @@ class Reader:
     most_rows, most_bytes : int
         Of an answer.
     redact : bool
-        Pseudonyms in place of names, as `Profile.save` has them. Tables are filtered and sorted with these, so no question finds out by
+        Pseudonyms instead of names, as `Profile.save` has them. Tables are filtered and sorted with these, so no question finds out by
         trying what a name is; and they are taken where names are asked for.
     """
 
@@ -107,7 +107,7 @@ class Reader:
         """The brief of a profile or comparison."""
         bounded = min(tokens, self._tokens)
         out: dict[str, Any] = {"id": ident, "brief": brief(self._of(ident), bounded)}
-        return out | ({"cut": f"at {bounded:,} tokens, the most that this server gives"} if bounded < tokens else {})
+        return out | ({"cut": f"at {bounded:,} tokens, this server's maximum"} if bounded < tokens else {})
 
     def advice(self, ident: str) -> dict[str, Any]:
         """The findings of a profile, whole."""
@@ -136,7 +136,7 @@ class Reader:
         """Events that touch a time range, or their sums by name."""
         for text in (lane, name):
             if isinstance(text, str) and text.startswith("/") and text.endswith("/"):
-                raise NbprofError("regular expressions are not taken here; give a part of the name.")
+                raise NbprofError("regular expressions are not supported here; give a part of the name.")
             if self._redact and isinstance(text, str):
                 raise NbprofError("with --redact, give the number of a lane and a time; `frame` trace.events takes a filter of names.")
         profile = self._profile(ident)

@@ -52,7 +52,7 @@ def build(roots: Roots, *, seconds: float = SECONDS, rows: int = ROWS, bytes: in
     rows, bytes : int
         How much an answer may hold.
     redact : bool
-        Pseudonyms in place of names.
+        Pseudonyms instead of names.
     """
     server: MCPServer[Any] = MCPServer("nbprof", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR")
     worker = Worker(seconds)
@@ -63,7 +63,7 @@ def build(roots: Roots, *, seconds: float = SECONDS, rows: int = ROWS, bytes: in
             value, failed = await worker.run(lambda: reader.answered(ask, of_profiles=of_profiles))
             text = encode(value)
             if len(text.encode()) > bytes:
-                raise NbprofError(f"the answer has {len(text.encode()):,} bytes, and the server gives {bytes:,}; ask for less.")
+                raise NbprofError(f"the answer has {len(text.encode()):,} bytes, more than this server's limit of {bytes:,}; ask for less.")
         except NbprofError as error:
             failed, text = True, encode({"error": str(error)})
         except Exception as error:

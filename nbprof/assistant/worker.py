@@ -44,17 +44,15 @@ class Worker:
         try:
             self._jobs.put_nowait((done, job))
         except queue.Full:
-            raise NbprofError(f"{MOST_WAITING} calls wait already; call again when they are answered.") from None
+            raise NbprofError(f"{MOST_WAITING} calls are already waiting; call again when they are answered.") from None
         try:
             # When the time is over this cancels `done`, if it has not begun.
             return await asyncio.wait_for(asyncio.wrap_future(done), self.seconds)
         except asyncio.TimeoutError:
             if done.cancelled():
-                raise NbprofError(
-                    f"an earlier call still takes its time, so this one was dropped after {self._limit}; call again."
-                ) from None
+                raise NbprofError(f"an earlier call is still running, so this one was dropped after {self._limit}; call again.") from None
             raise NbprofError(
-                f"this takes longer than {self._limit}, the server's --seconds, and goes on: call again with the same arguments."
+                f"this takes longer than {self._limit}, the server's --seconds, and continues: call again with the same arguments."
             ) from None
 
     @property

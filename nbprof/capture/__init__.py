@@ -49,7 +49,7 @@ class Room(ModuleType):
         duration_ms : int
             How long to record, 1 ms to an hour.
         host_level : int
-            0 nothing on the host, 1 what matters most, 2 ops as well, 3 everything.
+            0 nothing on the host, 1 the most important events, 2 ops, too, 3 everything.
         device_level, python_level : int
             1 records devices, and every Python call (many events); 0 doesn't.
         retries : int
@@ -62,7 +62,7 @@ class Room(ModuleType):
         save : bool
             False keeps the files only as long as the profile lives.
         name : str, optional
-            Of the run's folder; the time when it began by default. Where there is a run of that name, a number is put behind it.
+            Name of the run's folder; by default the time when it began. If a run of that name exists, a number is appended.
         progress : bool or callable
             False shows nothing while it records; a callable receives the sentences instead, as `print`.
 

@@ -157,7 +157,7 @@ class _Tracing:
 
     def start(self, running: list[FrameType]) -> str:
         if sys.gettrace() is not None:
-            return "lines of cells are not timed while a debugger or a coverage tool follows them"
+            return "lines of cells are not timed while a debugger or a coverage tool traces them"
         self._running = running
         for frame in running:
             frame.f_trace = self._within

@@ -50,13 +50,13 @@ class Options:
     python : bool
         Record every Python call as well (many events).
     host_level : int
-        0 nothing on the host, 1 what matters most, 2 ops as well, 3 everything.
+        0 nothing on the host, 1 the most important events, 2 ops, too, 3 everything.
     logdir : str, optional
         Folder that receives ``plugins/profile/<run>/``; by default ``nbprof-results`` in the working directory.
     save : bool
         False keeps the files in a temporary folder only as long as the profile lives.
     warmup : int, optional
-        Number of recorded steps, from the first, that are warm-up: shown, but in no average. By default they are found by their duration.
+        Number of leading recorded steps that are warm-up: shown, but excluded from averages. By default they are detected by duration.
     every : int
         0, or the distance in steps from the beginning of one window of `steps` to the next: ``steps=(10, 12), every=100`` records the
         steps 10 to 12, 110 to 112, 210 to 212 and so on.
@@ -67,16 +67,16 @@ class Options:
     stacks : bool
         Record which line of the notebook's cells runs when, and the Python stack of each op where the framework can (PyTorch).
     limit_gb : float, optional
-        End the recording when the process has grown by so many GB since the first recorded step; by default a quarter of the machine's
+        End the recording when the process has grown by this many GB since the first recorded step; by default a quarter of the machine's
         memory.
     peaks : dict, optional
-        What the device can do in a second, where the profile does not tell it: ``{"flops": 312e12, "bytes": 2.0e12}``, operations and bytes
+        Peak rates of the device per second, if the profile lacks them: ``{"flops": 312e12, "bytes": 2.0e12}``, operations and bytes
         of main memory; also ``vmem_read``, ``vmem_write``, ``cmem_read``, ``cmem_write`` and ``shared_memory``.
     aic_metrics : str
-        Of an NPU: the group of counters of its AI Cores, of which it records one at a time.
+        For an NPU: the group of counters of its AI Cores; it records one at a time.
     fp_point, bp_point : str, optional
-        Of an NPU under TensorFlow: the first op of the forward pass and the last one of the backward pass, by which the iterations of its
-        graph are told apart; found automatically by default.
+        For an NPU under TensorFlow: the first op of the forward pass and the last one of the backward pass, which separate the iterations
+        of its graph; found automatically by default.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def options_of(given: Mapping[str, Any]) -> Options:
     Raises
     ------
     CaptureError
-        An option that there is not, or a value that makes no sense.
+        Unknown option, or invalid value.
     """
     known = [field.name for field in fields(Options)]
     for name in given:

@@ -1,4 +1,4 @@
-"""Mark the steps of a loop of one's own: ``nbprof.step`` and ``nbprof.steps``."""
+"""Mark the steps of your own loop: ``nbprof.step`` and ``nbprof.steps``."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _after_loop(frame: FrameType, asked: int) -> tuple[bool, bool]:
 def step(name: str = "train", step_num: int | None = None) -> Iterator[None]:
     """Mark one step of your own loop, so that step times and their breakdown are known.
 
-    It does nothing while nbprof records nothing. A step inside another one is part of the outer.
+    It does nothing unless nbprof is recording. A step inside another one is part of the outer one.
 
     Parameters
     ----------
@@ -207,12 +207,12 @@ def step(name: str = "train", step_num: int | None = None) -> Iterator[None]:
 
 
 def steps(iterable: Iterable[T], name: str = "train") -> Generator[T, None, None]:
-    """Yield from `iterable`, making each round of the loop a step; the wait for the next item counts into its step, as input.
+    """Yield from `iterable`, making each iteration of the loop a step; the wait for the next item counts in its step, as input.
 
-    Loops on several threads are each counted; the number of a step tells when it began.
+    Loops on several threads are each counted; steps are numbered by when they began.
 
-    The last round of a loop that is left ends when the iterator is dropped, as `break` does, or closed right behind the loop. Where other
-    code runs before ``close()``, when it ended is not known, and it is no step.
+    If a loop is left early, its last iteration ends when the iterator is dropped, as after `break`, or closed right after the loop. If
+    other code runs before ``close()``, its end is unknown, and it is not a step.
 
     Parameters
     ----------

@@ -406,9 +406,9 @@ class OptimizerSteps:
             out.append(f"{self.skipped:,} {'step' if one else 'steps'} without an update: GradScaler found gradients that were not finite")
         if self.left_out:
             some = "a stretch" if len(self.left_out) == 1 else f"{len(self.left_out):,} stretches"
-            out.append(f"{some} with the model in evaluation mode ({sum(self.left_out):,.2f} s) between steps: part of no step")
+            out.append(f"{some} with the model in evaluation mode ({sum(self.left_out):,.2f} s) between steps: not part of any step")
         if self.between:
             some = "the time" if len(self.between) == 1 else f"{len(self.between):,} times"
             until = f"until the optimizer of the next was made ({sum(self.between):,.2f} s)"
-            out.append(f"{some} between two trainings, {until}: part of no step")
+            out.append(f"{some} between two trainings, {until}: not part of any step")
         return out

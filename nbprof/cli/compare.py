@@ -19,7 +19,7 @@ from nbprof.cli.progress import shown
 @source.redacted
 @click.option("--markdown", is_flag=True, help="Markdown, for a pull request.")
 @output.as_json
-@source.target("Also write the comparison to this HTML file; it is replaced.")
+@source.target("Also write the comparison to this HTML file; an existing file is replaced.")
 def command(before: str, after: str, redact: bool, markdown: bool, as_json: bool, target: Path | None, **how: Any) -> int:
     """Compare two runs: is the second one faster, and is that more than chance?
 

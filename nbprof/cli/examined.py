@@ -163,7 +163,7 @@ def _counters(root: Path) -> Check:
     return Check(
         "GPU counters",
         LIMITED,
-        "open to administrators alone; with some drivers nothing of the GPU is recorded then",
+        "open to administrators only; with some drivers, nothing on the GPU is recorded then",
         _sentence(remedies.PRIVILEGES),
     )
 

@@ -35,7 +35,7 @@ def _in_a_shell(text: str) -> str:
 def _limits(command: Callable[..., Any]) -> Callable[..., Any]:
     for name, text in reversed(_LIMITS.items()):
         option = f"--{name.replace('_', '-')}-max"
-        command = click.option(option, f"max_{name}", metavar="N", help=f"{text} `{BASELINE}`: as many as the baseline has.")(command)
+        command = click.option(option, f"max_{name}", metavar="N", help=f"{text} `{BASELINE}`: the value in the baseline.")(command)
     return command
 
 
@@ -43,8 +43,10 @@ def _limits(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=source.files)
 @click.option("--against", metavar="FILE", shell_complete=source.files, help="The baseline to compare with.")
 @_limits
-@click.option("--step-time-slower", metavar="PERCENT", help='The slowdown that is too much, such as "5 %".')
-@click.option("--same-machine", is_flag=True, help="Compare step times whatever the profiles say of their machines: you vouch for it.")
+@click.option("--step-time-slower", metavar="PERCENT", help='The slowdown that is not acceptable, such as "5 %".')
+@click.option(
+    "--same-machine", is_flag=True, help="Compare step times even if the profiles do not show the same machine: you vouch that it is."
+)
 @click.option("--update", is_flag=True, help="Write the baseline instead of comparing with it.")
 @click.option("--add", is_flag=True, help="Add the step times of this run to the baseline.")
 @output.as_json
@@ -58,7 +60,7 @@ def command(
     as_json: bool,
     **limits: str | None,
 ) -> int:
-    """Hold a profile to limits, or to a baseline; several PATHs are repeats of one run.
+    """Check a profile against limits or a baseline; several PATHs are repeats of one run.
 
     Exits with 1 if something is worse, and with 3 if something is unknown.
     """

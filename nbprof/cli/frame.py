@@ -112,7 +112,7 @@ def _content(form: str, name: str, frame: pd.DataFrame, columns: list[Col], run:
     try:
         frame.reset_index(drop=True).to_parquet(packed)
     except ImportError as error:
-        raise NbprofError("Parquet is written by pyarrow, which is not installed: pip install pyarrow, or take --csv") from error
+        raise NbprofError("Parquet is written by pyarrow, which is not installed: pip install pyarrow, or use --csv") from error
     return packed.getvalue()
 
 
@@ -125,5 +125,5 @@ def _write(content: bytes, target: Path | None) -> None:
         click.echo(str(target))
         return
     if output.is_terminal() and content[:4] == b"PAR1":
-        raise click.UsageError("Parquet is not for a terminal: -o FILE, or a pipe")
+        raise click.UsageError("Parquet cannot be printed to a terminal: use -o FILE or a pipe")
     click.echo(content, nl=False)

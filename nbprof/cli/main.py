@@ -33,7 +33,7 @@ COMMANDS = {
     "doctor": "What can be recorded here, and what to do about what cannot.",
     "mcp": "Serve profiles to an assistant, read-only, over MCP on stdin and stdout.",
     "skill": "A skill for assistants: profile, read, change one thing, measure again.",
-    "expect": "Hold a profile to limits, or to a baseline; several PATHs are repeats of one run.",
+    "expect": "Check a profile against limits or a baseline; several PATHs are repeats of one run.",
     "cache": "Where the cache of opened profiles is, and how full.",
 }
 """Every subcommand and its help in one line, in the order of `nbprof --help`."""

@@ -21,12 +21,10 @@ _NO_SDK = 'The server needs the Model Context Protocol SDK, version 2: pip insta
     help="A folder whose profiles may be read; may be repeated. By default the working directory.",
 )
 @click.option("--allow-urls", is_flag=True, help="Also read https, s3, gs, az, abfs and hf URLs, with this machine's credentials.")
-@click.option(
-    "--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, help="The longest that a call may take."
-)
-@click.option("--rows", type=click.IntRange(1), default=200, show_default=True, help="The most rows of an answer.")
-@click.option("--bytes", type=click.IntRange(4096), default=65536, show_default=True, help="The most bytes of an answer.")
-@click.option("--redact", is_flag=True, help="Pseudonyms in place of the names of hosts, files, ops, programs and code.")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, help="Time limit of a call.")
+@click.option("--rows", type=click.IntRange(1), default=200, show_default=True, help="Maximum number of rows in an answer.")
+@click.option("--bytes", type=click.IntRange(4096), default=65536, show_default=True, help="Maximum size of an answer in bytes.")
+@click.option("--redact", is_flag=True, help="Pseudonyms instead of the names of hosts, files, ops, programs and code.")
 def command(roots: tuple[Path, ...], allow_urls: bool, seconds: float, rows: int, bytes: int, redact: bool) -> None:
     """Serve profiles to an assistant, read-only, over MCP on stdin and stdout."""
     try:

@@ -17,14 +17,16 @@ from nbprof.cli.main import FAILED
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=6009, metavar="N", help="Where the server listens; 6009 by default, 0 for a free one."
 )
-@click.option("--backend", type=click.Choice(["tensorflow", "jax"]), help="Whose server; by default of the one that is installed.")
-@click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module, as of python -m.")
+@click.option(
+    "--backend", type=click.Choice(["tensorflow", "jax"]), help="The framework whose server to start; by default the one that is installed."
+)
+@click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module, as for python -m.")
 @click.argument("script", shell_complete=source.files)
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def command(port: int, backend: str | None, module: bool, script: str, args: tuple[str, ...]) -> int | None:
     """Run a Python program with the profiler server of its framework, for `nbprof capture`.
 
-    What follows SCRIPT are the program's own arguments. Whoever can reach the port can record the program: there is no password.
+    Everything after SCRIPT is passed to the program. Whoever can reach the port can record the program: there is no password.
     """
     if not module and not Path(script).is_file():
         raise click.UsageError(f"there is no script {script!r}; -m runs a module by its name")

@@ -27,14 +27,16 @@ storage = click.option(
     help="For a URL: an option of its fsspec file system, such as anon=true. Can be repeated.",
 )
 _READING = (
-    click.option("--rank", "--host", "rank", metavar="N|NAME", help="Of several hosts only this one, whole: its rank or its name."),
+    click.option(
+        "--rank", "--host", "rank", metavar="N|NAME", help="Only this one of several hosts, with all its events: its rank or its name."
+    ),
     click.option("--executor", type=click.IntRange(min=1), metavar="N", help="Read the files of several hosts in N processes."),
     click.option(
         "--graph-capture",
         "graph_capture",
         metavar="PATH",
         multiple=True,
-        help="Of PyTorch: another trace, in which the CUDA or HIP graphs were captured that this run replays. Can be repeated.",
+        help="PyTorch only: the trace in which the CUDA or HIP graphs that this run replays were captured. Can be repeated.",
     ),
     storage,
 )
@@ -50,7 +52,7 @@ def target(help: str, **more: Any) -> Callable[[Function], Function]:
     return click.option("-o", "--output", "target", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help=help, **more)
 
 
-redacted = click.option("--redact", is_flag=True, help="Pseudonyms in place of names; numbers stay.")
+redacted = click.option("--redact", is_flag=True, help="Pseudonyms instead of names; numbers stay.")
 
 
 def reading(function: Function) -> Function:
@@ -63,7 +65,9 @@ def reading(function: Function) -> Function:
 def one_run(function: Function, metavar: str = "PATH...") -> Function:
     """Adds PATH, and the options that say which run of it is meant and how it is read."""
     function = click.option(
-        "--run", metavar="NAME|N", help="Which run of a logdir: its name or how that begins, or its number; 0, the newest, is the default."
+        "--run",
+        metavar="NAME|N",
+        help="Which run of a logdir: its name, the beginning of its name, or its number; 0, the newest, by default.",
     )(reading(function))
     return click.argument("paths", nargs=-1, required=True, metavar=metavar, shell_complete=files)(function)
 

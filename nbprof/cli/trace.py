@@ -28,12 +28,12 @@ def _range(_ctx: click.Context, _param: click.Parameter, value: str | None) -> t
 
 @click.command(name="trace")
 @source.one_run
-@source.target("Ends in .json or .json.gz; it is replaced.", required=True)
+@source.target("Ends in .json or .json.gz; an existing file is replaced.", required=True)
 @click.option(
     "--range", "between", callback=_range, metavar="A:B", help="Only what touches this time, in ms after the start of the profile."
 )
 @click.option("--lanes", multiple=True, metavar="TEXT", help="Only lanes whose name has this text. Can be repeated.")
-@click.option("--counters/--no-counters", default=True, help="Whether counters are written, too; they are by default.")
+@click.option("--counters/--no-counters", default=True, help="Whether to write counters, too; on by default.")
 def command(target: Path, between: tuple[float, float] | None, lanes: tuple[str, ...], counters: bool, **which: Any) -> None:
     """Write the trace in Chrome's JSON, for Perfetto."""
     with shown() as tell:

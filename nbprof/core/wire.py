@@ -60,7 +60,7 @@ def read_varint(data: Data, pos: int, end: int) -> tuple[int, int]:
             return value & 0xFFFFFFFFFFFFFFFF, pos
         shift += 7
         if shift >= 70:
-            raise ReadError("a number has more than ten bytes; this is no protobuf file", offset=start)
+            raise ReadError("a number has more than ten bytes; this is not a protobuf file", offset=start)
 
 
 def signed(value: int) -> int:
@@ -72,7 +72,7 @@ def read_tag(data: Data, pos: int, end: int, least: int = 1) -> tuple[int, int, 
     """Field number (`least` or more), wire type and the position behind them."""
     tag, after = read_varint(data, pos, end)
     if after - pos > 5 or tag > _MOST_TAG:
-        raise ReadError("a field number is too large; this is no protobuf file", offset=pos)
+        raise ReadError("a field number is too large; this is not a protobuf file", offset=pos)
     if tag >> 3 < least:
         raise ReadError("field number 0 is not valid protobuf", offset=pos)
     return tag >> 3, tag & 7, after
@@ -112,7 +112,7 @@ def skip_group(data: Data, start: int, pos: int, end: int, depth: int = 0) -> in
             open_groups.append(number)
         elif kind == GROUP_END:
             if number != open_groups.pop():
-                raise ReadError("a group ends that was not begun", offset=at)
+                raise ReadError("a group ends that was never opened", offset=at)
         elif kind == VARINT:
             _, pos = read_varint(data, pos, end)
         else:
@@ -132,7 +132,7 @@ def read_field(data: Data, start: int, end: int, depth: int = 0) -> tuple[int, i
     if kind == GROUP:
         return number, kind, pos, skip_group(data, start, pos, end, depth)
     if kind == GROUP_END:
-        raise ReadError("a group ends that was not begun", offset=start)
+        raise ReadError("a group ends that was never opened", offset=start)
     return number, kind, *_content(data, start, kind, pos, end)
 
 
@@ -205,7 +205,7 @@ def varints(buf: Bytes, pos: Int64s) -> tuple[Int64s, Int64s]:
     shift = 7
     while len(more):
         if shift >= 70:
-            raise ReadError("a number has more than ten bytes; this is no protobuf file", offset=int(pos[more[0]]))
+            raise ReadError("a number has more than ten bytes; this is not a protobuf file", offset=int(pos[more[0]]))
         at = after[more]
         byte = buf[at]
         value[more] |= (byte & 0x7F).astype(np.int64) << np.int64(shift)

@@ -86,7 +86,7 @@ class Redactor:
         self._private = {first: re.compile(rf"(?:{'|'.join(each)})(?![^\W_])") for first, each in beginning.items()}
 
     def text(self, text: str) -> str:
-        """A text with pseudonyms in place of names."""
+        """A text with pseudonyms instead of names."""
         if text in self._own:
             return text
         if text not in self._seen:

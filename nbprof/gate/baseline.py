@@ -101,7 +101,7 @@ class Baseline:
         except OSError as error:
             raise NbprofError(f"{path}: the baseline could not be read ({error.strerror})") from error
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise NbprofError(f"{path} is no baseline, or is damaged ({error}): write it again with --nbprof-update") from error
+            raise NbprofError(f"{path} is not a baseline, or is damaged ({error}): write it again with --nbprof-update") from error
 
     def write(self, path: Path) -> None:
         """Put it in a file, whole or not at all.

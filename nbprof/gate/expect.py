@@ -97,9 +97,9 @@ def expect(
 ) -> Expectation:
     """Say what a profile must not exceed.
 
-    The checks of a chain are all made at its end, and one failure lists them all. In a test under the pytest plugin of nbprof that is the
-    end of the test, which fails with them. Elsewhere `verify()` is the end, or the end of a `with` block, or `assert` before the chain;
-    a chain without an end warns, for it checks nothing.
+    All checks of a chain are made at its end, and one failure lists them all. In a test under nbprof's pytest plugin, that is the end of
+    the test, which fails with them. Elsewhere, `verify()`, the end of a `with` block or `assert` before the chain ends it; a chain
+    without an end warns, since it checks nothing.
 
     Parameters
     ----------
@@ -108,10 +108,10 @@ def expect(
     *others
         Repeats of the same run.
     unknown : {"fail", "warn", "skip"}, optional
-        What is done where a figure is not known; by default what `--nbprof-unknown` says, else `fail` where the environment has `CI` and
-        `warn` elsewhere.
+        What to do if a figure is unknown; by default what `--nbprof-unknown` says, else `fail` if the environment has `CI` and `warn`
+        elsewhere.
     update : {"new", "add", ""}, optional
-        `new` writes the baseline instead of comparing with it, `add` adds the step times of this run to those that it has; by default what
+        `new` writes the baseline instead of comparing with it, `add` adds the step times of this run to the baseline; by default what
         `--nbprof-update` and `--nbprof-add` say.
 
     Returns
@@ -121,7 +121,7 @@ def expect(
     Raises
     ------
     ReadError
-        A profile does not exist, is none or is damaged.
+        A profile does not exist, is not a profile or is damaged.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def _profiles(one: Profile | block | Source) -> list[Profile]:
 class Expectation:
     """A chain of checks of one profile; see `expect`. Each method adds one and returns the chain.
 
-    A count takes `max`, the most that passes; without it, what the baseline has. Each check takes `unknown` as `expect` does.
+    A count takes `max`, the largest value that passes; without it, the value in the baseline. Each check takes `unknown` as `expect` does.
     """
 
     def __init__(self, profiles: list[Profile], *, unknown: str | None = None, update: str | None = None) -> None:
@@ -176,7 +176,7 @@ class Expectation:
         path : str or path
             Under pytest, relative to its root folder.
         same_machine : bool
-            You vouch that both were recorded on the same machine: times are compared, whatever the profiles say of theirs.
+            You vouch that both were recorded on the same machine: times are compared even if the profiles do not show that.
         """
         target = Path(path).expanduser()
         self._path = target if self._policy.root is None else self._policy.root / target
@@ -232,8 +232,8 @@ class Expectation:
         Parameters
         ----------
         slower : str
-            The slowdown that is too much, "5 %". The check fails where the step is slower by more than chance and such a slowdown is not
-            excluded; it passes where such a slowdown is excluded; else the noise is too large to tell, which is unknown.
+            The slowdown that is not acceptable, "5 %". The check fails if the step is slower by more than chance and such a slowdown is
+            not excluded; it passes if such a slowdown is excluded; otherwise the noise is too large to tell, and the outcome is unknown.
         """
         allowed = fraction(slower, "step_time")
         return self._add("step_time", lambda self, unknown: self._step_time(allowed, unknown), unknown)
@@ -251,7 +251,7 @@ class Expectation:
         ExpectationFailed
             At least one check failed, or is unknown where that fails.
         NbprofError
-            There is no check, a check needs a baseline and there is none, or the baseline could not be read or written.
+            There is no check, a check needs a baseline that does not exist, or the baseline could not be read or written.
         """
         __tracebackhide__ = True
         self.judge()
@@ -415,7 +415,7 @@ class Expectation:
         if outcome == UNKNOWN:
             text += f"; the noise between runs is too large to tell whether it is {100 * allowed:g} % slower: add runs to the baseline"
         if found.change + found.margin < -allowed:
-            text += "; write the baseline again, or it lets a slowdown of as much pass"
+            text += "; write the baseline again, or a slowdown of this size will pass"
         changed = self._changed("ops", "us") if outcome == FAIL else ()
         return Outcome("step_time", outcome, text, found.after, found.before * (1 + allowed), changed, unknown)
 
@@ -443,7 +443,7 @@ def _one_framework(profiles: list[Profile]) -> None:
     found.pop("", None)
     if len(found) > 1:
         named = " and ".join(f"{name} of {framework}" for framework, name in found.items())
-        raise NbprofError(f"{named} are no repeats of one run: hold each to its limits by itself")
+        raise NbprofError(f"{named} are not repeats of one run: check each against its limits separately")
 
 
 def _caller() -> str:

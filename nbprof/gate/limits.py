@@ -31,7 +31,7 @@ def amount(value: object, what: str) -> float:
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         number = float(value)
     if not 0 <= number < math.inf:
-        raise NbprofError(f'{what}: {value!r} is no limit; give a number such as 410, or a size such as "1.2 GB"')
+        raise NbprofError(f'{what}: {value!r} is not a limit; give a number such as 410, or a size such as "1.2 GB"')
     return number
 
 
@@ -45,5 +45,5 @@ def fraction(value: object, what: str) -> float:
     """
     found = _PERCENT.fullmatch(value) if isinstance(value, str) else None
     if not found or not float(found[1]) > 0:
-        raise NbprofError(f'{what}: {value!r} is no percentage; write it as "5 %"')
+        raise NbprofError(f'{what}: {value!r} is not a percentage; write it as "5 %"')
     return float(found[1]) / 100

@@ -38,19 +38,19 @@ def record(
     """Record a callable: each call of it is one step.
 
     It is called `warmup` times without a recording, so that it is compiled and its caches are warm. Then `repeats` recordings are made in
-    turn, each of one call that starts the profiler up and is in no average, and of `steps` calls; one that other processes disturbed is
-    made again, at most as many more in all. Arrays of JAX that it returns are waited for within the step, since JAX computes ahead.
+    turn, each of one call that starts the profiler and is excluded from averages, and of `steps` calls; one that other processes
+    disturbed is repeated, up to `repeats` more in total. Each step waits for the JAX arrays that it returns, since JAX computes ahead.
 
     Parameters
     ----------
     function : callable
-        Called with `args`. It may mark no steps of its own that matter: what it marks lies inside the step.
+        Called with `args`. Steps that it marks itself do not count: they lie inside the step.
     *args
     steps : int
         Calls per recording, 2 or more.
     warmup : int
     repeats : int
-        Counts need one; the noise of step times becomes less with several.
+        Counts need one; several reduce the noise of step times.
     **options
         The options of `nbprof.profile`; `backend` is the framework that the callable uses, where that can be told. Nothing is kept
         unless `save` or `logdir` is given.

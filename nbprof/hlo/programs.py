@@ -147,7 +147,7 @@ def _homes(modules: dict[tuple[int, int], Module]) -> dict[tuple[int, int], int]
 
 
 def _titles(modules: dict[tuple[int, int], Module], homes: dict[tuple[int, int], int], hosts: Sequence[str]) -> dict[int, dict[int, str]]:
-    """By home and ident what a program is called: different ones of one name are told apart by their machine."""
+    """By home and ident what a program is called: different ones with the same name are distinguished by their machine."""
     taken: set[str] = set()
     out: dict[int, dict[int, str]] = {}
     for (host, ident), home in homes.items():

@@ -53,7 +53,7 @@ class Show:
     in_place : bool
         Run it again also where something that it can change cannot be put back.
     redact : bool
-        Pseudonyms in place of names.
+        Pseudonyms instead of names.
     """
 
     out: str = ""

@@ -19,7 +19,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
 
 from nbprof.capture.shield import Shield, shielded
-from nbprof.notebook import defaults, profile_button
+from nbprof.notebook import defaults, interrupts, profile_button
 from nbprof.notebook.options_line import Help, choices, parser, split, standing, words_of
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class NbprofMagics(Magics):
         self._armed: tuple[Cell, Any] | None = None
         self.waiting = profile_button.Waiting()
         self._pressed: profile_button.Request | None = None
+        self.interrupts: Any = None
 
     @no_var_expand
     @line_magic
@@ -341,6 +342,7 @@ def load(shell: Any) -> None:
     shell.input_transformers_cleanup.append(rewrite)
     shell.events.register("pre_run_cell", magics.pre_run_cell)
     shell.events.register("post_run_cell", magics.post_run_cell)
+    magics.interrupts = interrupts.install(shell)
     _loaded[shell] = magics
 
 
@@ -353,6 +355,7 @@ def unload(shell: Any) -> None:
     shell.input_transformers_cleanup.remove(rewrite)
     shell.events.unregister("pre_run_cell", magics.pre_run_cell)
     shell.events.unregister("post_run_cell", magics.post_run_cell)
+    interrupts.remove(shell, magics.interrupts)
     registered = shell.magics_manager.magics
     registered["cell"].pop("nbprof", None)
     for name in ("nbprof", "nbprof_begin"):

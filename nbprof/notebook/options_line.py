@@ -55,7 +55,7 @@ def parser(prog: str = "%%nbprof") -> Parser:
     )
     add = made.add_argument
     add("-o", "--out", metavar="NAME", default="", help="variable that receives the profile after the cell")
-    add("--against", metavar="RUN", default="", help="compare with a run from before: a variable that holds its profile, or a path")
+    add("--against", metavar="RUN", default="", help="compare with an earlier run: a variable that holds its profile, or a path")
     what = "run the cell again with its input taken out, and show what a step then takes beside what the profile predicts"
     add("--probe", metavar="WHAT", default="", choices=("", "input"), help=what)
     what = "also run it again where something that it can change cannot be put back"
@@ -114,7 +114,7 @@ def parser(prog: str = "%%nbprof") -> Parser:
     add("--views", metavar="A,B", default="", help="tabs to show, such as overview,steps,memory; or all")
     add("--height", metavar="PX", type=_or(int, "auto"), default=None, help="height of the dashboard; auto: the height of its content")
     add("--events", metavar="N", default=None, help="events of the trace to keep in the notebook; 20,000 by default")
-    add("--redact", action="store_true", help="show pseudonyms in place of names; numbers stay")
+    add("--redact", action="store_true", help="show pseudonyms instead of names; numbers stay")
     add("--no-redact", action="store_false", dest="redact", help="don't (default)")
     add("-h", "--help", action="help", help="show this and run nothing")
     return made

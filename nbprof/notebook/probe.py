@@ -134,7 +134,7 @@ def _check(state: State, *, in_place: bool) -> None:
         raise _NoProbe(f"the first run has used up {', '.join(state.consumed)}. Make the iterator in the cell itself. {_AGAIN}.")
     if state.uncopied and not in_place:
         raise _NoProbe(
-            f"{', '.join(state.uncopied[:5])} could not be put back after a second run. {_AGAIN}; --probe-in-place runs it all the same."
+            f"{', '.join(state.uncopied[:5])} could not be put back after a second run. {_AGAIN}; --probe-in-place runs it anyway."
         )
 
 

@@ -65,7 +65,7 @@ def _parser() -> _SamplingParser:
     add("--views", metavar="A,B", default="", help="tabs to show, such as overview,steps,memory; all by default")
     add("--height", metavar="PX", type=int, default=None, help="height of the dashboard; by default the height of its content")
     add("--events", metavar="N", default=None, help="events of the trace to keep in the notebook; 20,000 by default")
-    add("--redact", action="store_true", help="show pseudonyms in place of names; numbers stay")
+    add("--redact", action="store_true", help="show pseudonyms instead of names; numbers stay")
     add("-h", "--help", action="help", help="show this and record nothing")
     return parser
 

@@ -208,7 +208,7 @@ class Comparison:
         events : int, optional
             Number of trace events of the second run to include; 20,000 by default.
         redact : bool or path
-            Pseudonyms in place of names, as `Profile.save` has them.
+            Pseudonyms instead of names, as `Profile.save` has them.
 
         Raises
         ------
@@ -245,7 +245,7 @@ class Comparison:
         events : int, optional
             Number of trace events in the output.
         redact : bool or path
-            Pseudonyms in place of names, as `save` has them.
+            Pseudonyms instead of names, as `save` has them.
 
         Raises
         ------

@@ -78,17 +78,17 @@ def load(
         The most that a compressed file may decompress to. It keeps a damaged or malicious file from filling the memory. By default 16 GiB,
         and not over 100 times the file's own size, or 32 MiB if that is more.
     peaks : dict, optional
-        What one device can do in a second, for the roofline and all utilizations, where the profile does not tell it or tells it wrong:
+        The peak rates of one device per second, for the roofline and all utilizations, where the profile lacks them or has them wrong:
         `{"flops": 312e12, "bytes": 2.0e12}`, operations at 16 bits and bytes of its main memory; either may be left out. Also `cmem_read`,
         `cmem_write`, `vmem_read`, `vmem_write` and `shared_memory`, bytes of the memories on the chip.
     executor : Executor, Client or int, optional
-        Who reads the files of a run of several hosts, each by itself: any `concurrent.futures.Executor`, a `dask.distributed.Client`, or
-        so many processes of this machine. More than eight hosts are read by as many processes as there are cores by default. The events
-        of hosts that are read so stay in their files: `p.rank(3)` opens one host whole.
+        What reads the files of a run of several hosts, each separately: any `concurrent.futures.Executor`, a `dask.distributed.Client`, or
+        a number of processes on this machine. By default, more than eight hosts are read by as many processes as there are cores. The
+        events of hosts read this way stay in their files: `p.rank(3)` opens one host completely.
     graph_capture : str, path or list, optional
         One or more traces of PyTorch in which the CUDA or HIP graphs that this run replays were captured, if it was recorded later: kernels
-        of the graphs then go by the ops, modules and lines that were captured. What fits a graph by the number and the kinds of its nodes,
-        and by kernels where the capture names them, is taken for it; where several fit, what they agree in.
+        of the graphs are then attributed to the ops, modules and lines that were captured. A capture matches a graph by the number and the
+        kinds of its nodes, and by kernels where the capture names them; where several match, only what they agree on is used.
 
     Returns
     -------
@@ -148,7 +148,7 @@ def read(
         files = find(database, None, ways)
     capture = captured(files)
     if graph_capture is not None and files.format != CHROME:
-        raise NbprofError(f"graph_capture is for traces of PyTorch, and {printable(files.name)} is none.")
+        raise NbprofError(f"graph_capture is for traces of PyTorch, and {printable(files.name)} is not one.")
     graphs = () if graph_capture is None else _graph_captures(graph_capture, ways)
     return Profile(opened(files, capture, progress, workers=executor, given_peaks=given, graph_captures=graphs, whole=whole))
 

@@ -73,50 +73,55 @@ class Profile:
 
     @property
     def overview(self) -> dict[str, Any]:
-        """What bounds the step, and the figures that prove it. Percentages are 0…100; None is what was not recorded.
+        """What bounds the step, and the figures that prove it. Percentages are 0…100; None means not recorded.
 
-        `bound` `verdict` `verdict_text` `verdict_detail` `confidence` `confidence_evidence`: the part of the step that limits it, where
-        one takes 35 % or more of it, and how sure that is: high where it is the largest part of 90 % of steps, there are 10 or more, their
-        sd is at most 25 % of the mean and nothing was dropped; one failure is medium, more are low. `contention`, where it is there, says
-        that other processes took cores while nbprof recorded (20 % or more of them, while its own threads waited for one for 10 % or more
-        of the time in which they were ready to run); that is one failure more. `probe`, where there was one (`%%nbprof --probe input`), has
-        `measured_ms` and `predicted_ms` of a step without its input, and `text` and `detail`, which say how that was measured.
+        `bound` `verdict` `verdict_text` `verdict_detail` `confidence` `confidence_evidence`: the part of the step that limits it, if one
+        takes 35 % or more of it, and how sure that is: high if it is the largest part in 90 % of the steps, there are 10 or more steps,
+        their sd is at most 25 % of the mean and nothing was dropped; medium if one of these fails, low if more do. `contention`, if
+        present, says that other processes took cores while nbprof recorded (20 % or more of them, while its own threads waited for a core
+        for 10 % or more of the time in which they were ready to run); that counts as one more failure. `probe`, if present
+        (`%%nbprof --probe input`), has `measured_ms` and `predicted_ms` of a step without its input, and `text` and `detail`, which say
+        how that was measured.
 
-        `step_time_ms` `step_time_sd_ms` (n - 1; None of one step) and `input_percent` (sum of input by sum of step times) are of the steps
-        that averages use: no warm-up, not cut, of one kind (training, unless steps of another kind take over 4 times as long).
+        `step_time_ms` `step_time_sd_ms` (n - 1; None with one step) and `input_percent` (sum of input divided by sum of step times) cover
+        the steps that averages use: no warm-up, not cut off, of one kind (training, unless steps of another kind take over 4 times as
+        long).
 
-        `device_busy_percent` `device_idle_percent`: of the time in these steps, that in which a device ran a kernel, copy or fill on any
-        stream, an instant once, as a mean of the devices that ran anything. XProf has no such figure; a share of the step breakdown would
-        leave out copies while the host launches.
+        `device_busy_percent` `device_idle_percent`: the share of the time in these steps in which a device ran a kernel, copy or fill on
+        any stream, each instant counted once, and the rest; mean over the devices that ran anything. XProf has no such figure; a share of
+        the step breakdown would leave out copies while the host launches.
 
-        `host_op_percent` `device_op_percent` share out runs of ops (None where those of the host were not recorded),
-        `eager_host_percent` `eager_device_percent` are of op self time on a side (None where it was not recorded what was eager).
-        `compute_16bit_percent` `compute_32bit_percent` are of device compute in all steps, bfloat16 as 16 bit, and without copies
-        (XProf 2.24: bfloat16 as 32 bit; copies of TensorFlow 2.3/2.4 as compute), by what kernels compute on, or else by their names, and
-        None where these do not tell for over 5 % of the time; of JAX on GPUs they are of the time of the ops of its
-        programs, since names of its kernels do not tell (XProf goes by these). `outside_compilation_percent` is of op time on TPUs.
+        `host_op_percent` `device_op_percent` divide the runs of ops between host and device (None if those of the host were not recorded);
+        `eager_host_percent` `eager_device_percent` are shares of op self time on one side (None if it was not recorded which ops were
+        eager).
+        `compute_16bit_percent` `compute_32bit_percent` are shares of device compute in all steps, with bfloat16 as 16 bit and without
+        copies (XProf 2.24: bfloat16 as 32 bit; copies of TensorFlow 2.3/2.4 as compute), by the types that kernels compute on, else by
+        kernel names; None if these do not tell for over 5 % of the time. For JAX on GPUs they are shares of the time of the ops of its
+        programs, since the names of its kernels do not tell (XProf goes by these). `outside_compilation_percent` is a share of op time on
+        TPUs.
 
-        `flops_utilization_percent` `memory_bandwidth_utilization_percent`: what the ops of compiled programs computed (as of 16 bits) and
-        moved in the devices' main memory, by the devices' peaks, over the whole recording, idle time included; `roofline_percent`: the FLOP
-        rate by min(peak FLOP rate, FLOPs a byte x peak bandwidth). They are those of the row `Program` of XProf's roofline; its overview
-        has 0 where a program marks no steps. They leave out the time of ops of which neither FLOPs nor bytes are known (most custom calls):
-        `unknown_cost_percent` of op time. `flops_per_second` `memory_bytes_per_second` are the rates of one device.
+        `flops_utilization_percent` `memory_bandwidth_utilization_percent`: what the ops of compiled programs computed (scaled to 16 bit)
+        and moved in the devices' main memory, divided by the devices' peaks, over the whole recording, idle time included;
+        `roofline_percent`: the FLOP rate divided by min(peak FLOP rate, FLOPs per byte x peak bandwidth). They are those of the row
+        `Program` of XProf's roofline; its overview has 0 where a program marks no steps. They exclude ops for which neither FLOPs nor bytes
+        are known (most custom calls), which take `unknown_cost_percent` of op time. `flops_per_second` `memory_bytes_per_second` are the
+        rates of one device.
         `device_duty_cycle_percent`: the share of ops in the time of the devices, from the first op of each to its last (100 less XProf's
-        device idle); `host_idle_percent`: the share of no op in the time of host threads.
+        device idle); `host_idle_percent`: the share of the time of host threads without an op.
         `mxu_utilization_percent` `hbm_utilization_percent`: counters of TPUs, as recorded. `infeed_percent` `outfeed_percent`
-        `host_transfer_percent`: of the time of the steps that averages use, summed over TPU cores (`p.pods.cores`).
+        `host_transfer_percent`: shares of the time of the steps that averages use, summed over TPU cores (`p.pods.cores`).
 
         `checks`: a frame of the recommendations of TensorFlow Profiler's overview page, with their conditions: input is high from 20 %,
-        moderate from 5 %; below that, 3 % or more in nothing recorded may be input; launches, collectives and what is in nothing recorded
-        are high from 15 %, moderate from 3 %; 16-bit compute below 10 %, eager op time over 10 %, a tf.function with 20 % or more of its
-        time in calls that trace it (`tf_functions`), time outside of compiled programs over 5 %.
+        moderate from 5 %; below that, unrecorded time of 3 % or more may be input; launches, collectives and unrecorded time are high from
+        15 %, moderate from 3 %; 16-bit compute below 10 %, eager op time over 10 %, a tf.function with 20 % or more of its time in calls
+        that trace it (`tf_functions`), time outside compiled programs over 5 %.
 
         In a notebook it displays as the tab *Overview*.
 
-        `environment`: `hosts` `device_count` `devices` `framework` `versions` `start_time` `duration_s`, as far as the file says; of
-        several hosts the earliest start and the longest recording.
-        `top_ops`: the ten ops with the most self time on the device, or on the host where none ran on a device (`top_ops_where`). Their
-        time is summed over devices and threads, so `ms_per_step` may exceed the step; without steps it is NA, and `self_ms` is known.
+        `environment`: `hosts` `device_count` `devices` `framework` `versions` `start_time` `duration_s`, as far as the file states them;
+        with several hosts, the earliest start and the longest recording.
+        `top_ops`: the ten ops with the most self time on the device, or on the host if none ran on a device (`top_ops_where`). Their time
+        is summed over devices and threads, so `ms_per_step` may exceed the step; without steps it is NA, but `self_ms` is known.
         """
         from nbprof.tools.overview.accessor import Overview
 
@@ -223,7 +228,7 @@ class Profile:
         return list(self.run.hosts)
 
     def rank(self, which: int | str) -> Profile:
-        """One host, or rank, of several, whole: as if its file had been loaded alone.
+        """One of several hosts or ranks, completely: as if only its file had been loaded.
 
         Parameters
         ----------
@@ -233,9 +238,9 @@ class Profile:
         Raises
         ------
         NbprofError
-            There is no such host, or it has no file of its own.
+            There is no such host, or it has no separate file.
         ReadError
-            Its file is not there any more.
+            Its file no longer exists.
         """
         hosts = self.hosts
         ranks = [rank_of(host) for host in hosts]
@@ -338,7 +343,7 @@ class Profile:
         drawn : bool
             False: no picture of the steps where no script runs.
         redact : bool or path
-            Pseudonyms in place of names, as `save` has them. Such an output asks no kernel for more events.
+            Pseudonyms instead of names, as `save` has them. Such an output asks no kernel for more events.
 
         Raises
         ------
@@ -371,9 +376,9 @@ class Profile:
         Parameters
         ----------
         tokens : int
-            The most that it takes, at 3.5 bytes a token.
+            Maximum length in tokens of 3.5 bytes each.
         redact : bool or path
-            Pseudonyms in place of names, as `save` has them.
+            Pseudonyms instead of names, as `save` has them.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What a profile shows, with pseudonyms in place of names: `redact=` of reports, outputs and briefs."""
+"""What a profile shows, with pseudonyms instead of names: `redact=` of reports, outputs and briefs."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _WORDS = {"true": True, "false": False}
 
 
 def where(frame: pd.DataFrame, condition: str) -> pd.DataFrame:
-    """The rows of a frame for which a condition holds, in their order. A missing value fulfils no comparison.
+    """The rows of a frame for which a condition holds, in their order. A missing value satisfies no comparison.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def where(frame: pd.DataFrame, condition: str) -> pd.DataFrame:
     Raises
     ------
     NbprofError
-        The condition is no such text, or names a column that is not there.
+        The condition is not valid, or names a column that does not exist.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def _parsed(condition: str) -> ast.expr:
 
 
 def _refused(why: str) -> NbprofError:
-    return NbprofError(f"this is no condition: {why}. A condition takes {GRAMMAR}.")
+    return NbprofError(f"this is not a condition: {why}. A condition takes {GRAMMAR}.")
 
 
 class _Condition:
@@ -135,7 +135,7 @@ class _Condition:
         if isinstance(right, (ast.List, ast.Tuple)):
             column = self._side(left)
             if not isinstance(column, pd.Series):
-                raise _refused("a list stands behind `column in`")
+                raise _refused("a list must follow `column in`")
             values = [self._constant(each) for each in right.elts]
             for value in values:
                 _fits(column, value)
@@ -144,7 +144,7 @@ class _Condition:
         if not isinstance(text, str) or not isinstance(column, pd.Series):
             raise _refused('`in` takes `column in ["a", "b"]` or `"text" in column`')
         if _kind(column) == "numbers":
-            raise NbprofError(f"column {column.name!r} has no text to look in.")
+            raise NbprofError(f"column {column.name!r} does not contain text.")
         return self._plain(column.astype("object").map(lambda value: isinstance(value, str) and text in value))
 
     def _side(self, node: ast.expr) -> Any:

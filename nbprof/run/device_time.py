@@ -54,6 +54,7 @@ class DeviceTimeFrames(Group):
         }
         # The classified spans are as many as the events: of a large recording they are made again for the little that needs them later.
         if self.run.as_read.receipt.events >= trim.MANY_EVENTS:
+            self.run.made_of_work()
             activity.forget("work")
         return out
 

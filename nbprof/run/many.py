@@ -198,7 +198,7 @@ class Parts:
         data, missing = self._more(together, (when,))
         if missing or set(data) != set(together):
             lost = missing[0] if missing else Missing("", "")
-            raise ReadError(f"it was read before, and cannot be now: {lost.reason}", path=lost.file)
+            raise ReadError(f"it was read before, but cannot be read now: {lost.reason}", path=lost.file)
         return [Partial(data[group]) for group in together]
 
     def _typical(self) -> list[int]:

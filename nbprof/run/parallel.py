@@ -151,7 +151,9 @@ def hosts(version: str, files: RunFiles, *how: Any) -> bytes:
         The worker has another version of nbprof.
     """
     if version != __version__:
-        raise PartialError(f"a worker has nbprof {__version__}, and {version} asked it: install the same version in both.")
+        raise PartialError(
+            f"a worker has nbprof {__version__}, but the process that asked it has {version}: install the same version in both."
+        )
     from nbprof.run import many
 
     return many.partial(files, *how)

@@ -46,7 +46,7 @@ class Partial:
 
     def __init__(self, data: bytes) -> None:
         if data[: len(_MAGIC)] != _MAGIC:
-            raise PartialError("a worker sent something that is no part of a profile: check that the same nbprof is installed there.")
+            raise PartialError("a worker sent something that is not part of a profile: check that the same nbprof is installed there.")
         (length, packed), at = _HEAD.unpack_from(data, len(_MAGIC)), len(_MAGIC) + _HEAD.size
         head = json.loads(data[at : at + length])
         if head["version"] != __version__:

@@ -191,7 +191,7 @@ class Run(Frames):
         Raises
         ------
         ReadError
-            Its file is not there any more.
+            Its file no longer exists.
         NbprofError
             The hosts of this run have no files of their own.
         """
@@ -302,6 +302,10 @@ class Run(Frames):
     @of_hosts(combine.below("start_ms"))
     def _steps_of_cores(self) -> pd.DataFrame:
         return steps.by_core(self.activity)
+
+    def made_of_work(self) -> None:
+        """Makes what else is made of all classified spans, before they are let go."""
+        _ = self._compute_by_width, self._steps_of_cores
 
     def _numbered(self, found: tuple[pd.DataFrame, bool]) -> pd.DataFrame:
         warmup = self.capture.warmup if self.capture is not None else None

@@ -26,7 +26,7 @@ class NeedsHostError(NbprofError):
 
     def __init__(self) -> None:
         super().__init__(
-            "this needs the events of a host. They stay in its file where many hosts are read at once: open one of them with p.rank(0)."
+            "this needs the events of a host. They stay in that host's file when many hosts are read: open one with p.rank(0)."
         )
 
 

@@ -78,7 +78,7 @@ REASONS: dict[str, str] = {
     "trace.tracks.lane": "the number of a thread in the recording",
     "trace.tracks.name": "counters of memory name their host",
     "trace.lanes.lane": "the number of a thread in the recording",
-    "trace.gaps": "the longest gaps of all devices, so many and no more",
+    "trace.gaps": "the longest gaps of all devices, up to a number",
     "comparison.evidence": _SENTENCE,
     "comparison.verdict.detail": _SENTENCE,
 }

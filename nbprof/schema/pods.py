@@ -148,8 +148,8 @@ SCHEMA: dict[str, list[Col]] = {
             2,
         ),
         ms("residual_ms", "Residual ms", "What offset and drift leave of the differences between collective ends: 95 % are below it.", 4),
-        text("by", "By", "collectives; steps, which tell it only to within a step; empty if unknown."),
-        count("matched", "Matched", "Collectives, or steps, that it is told by."),
+        text("by", "By", "collectives; steps, which determine it only to within a step; empty if unknown."),
+        count("matched", "Matched", "Collectives, or steps, that it is estimated from."),
         text("reason", "Reason", "Why it is not known; empty where it is."),
     ],
 }

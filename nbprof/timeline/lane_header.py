@@ -30,7 +30,7 @@ def head(lane: Lane) -> dict[str, Any]:
     }
 
 
-_CLOCKS = "Each host is drawn by its own clock; p.pods.clocks tells how far they are apart."
+_CLOCKS = "Each host is drawn by its own clock; p.pods.clocks shows how far they are apart."
 
 
 def notes(tracks: Tracks, stacks: list[Stack]) -> list[str]:

@@ -116,7 +116,7 @@ class View(Helped):
         """Why there is nothing, in a sentence or two."""
         empty = None if self._none else register.tool(self._tab).payload(self._profile.run, 0).get("empty")
         if not empty:
-            return self._none or "This profile has nothing of it."
+            return self._none or "This profile has no data for it."
         # A last sentence that leads to code on screen says nothing without it.
         return f"{empty['title'].rstrip('.')}. {re.sub('[^.]*:$', '', empty['text'])}".strip()
 

@@ -160,7 +160,7 @@ def _left_out(tool: Tool) -> dict[str, Any]:
 
 def _of_one_host(tool: Tool) -> dict[str, Any]:
     """A part that needs the events of a host."""
-    text = "It is made of the events of a host, which stay in its file where many hosts are read at once: p.rank(0) opens the first host."
+    text = "It needs the events of a host, which stay in that host's file when many hosts are read: p.rank(0) opens the first host."
     return {**tool.nothing(), "empty": {"title": "Shown for one host at a time", "text": text}}
 
 

@@ -14,7 +14,7 @@ from nbprof.tools.steps import payload as steps
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
-UNFINISHED = "The analysis had not ended when this was written."
+UNFINISHED = "The analysis had not finished when this was written."
 """What a first picture is to those who find it in a notebook: where the analysis ends, the whole takes its place."""
 _DATED = re.compile(r"\d{4}(_\d\d){5}(_\d+)?(-steps-\d+-\d+)?")
 """How TensorFlow and JAX, and nbprof after them, name the folder of a run."""
@@ -76,7 +76,7 @@ def notice(run: Run) -> dict[str, Any] | None:
         return {
             "kind": "partial",
             "title": what if what.endswith("…") else f"{what.rstrip('.')}.",
-            "text": f"Shown is what was recorded up to then: {seen}." if not out_of_memory(run) else _at_the_peak(run),
+            "text": f"The dashboard shows what was recorded until then: {seen}." if not out_of_memory(run) else _at_the_peak(run),
         }
     if error:
         return {

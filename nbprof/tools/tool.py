@@ -138,7 +138,7 @@ class Tool:
 
 
 def asked(tell: Callable[..., Any], *args: Any, otherwise: Any) -> Any:
-    """What a tool says of a run; `otherwise` where that is in the events of hosts which were read apart."""
+    """What a tool says of a run; `otherwise` where that needs the events of hosts that were read separately."""
     try:
         return tell(*args)
     except NeedsHostError:

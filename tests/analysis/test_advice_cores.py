@@ -34,7 +34,7 @@ def test_where_all_cores_are_busy_items_must_become_cheaper(found) -> None:
     row = taken(found, FULL).set_index("rule").loc["loader_workers"]
     assert (
         row["evidence"]
-        == f"{before['evidence']} They and the training process kept **3.7** of the **4** cores busy: more workers would have none."
+        == f"{before['evidence']} They and the training process kept **3.7** of the **4** cores busy: more workers would have no free core."
     )
     assert "num_workers" in before["fix"]
     assert "num_workers" not in row["fix"]

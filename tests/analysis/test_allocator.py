@@ -281,7 +281,7 @@ def test_without_a_history_no_peak_is_known(traces):
     row = allocator.summary([Replay(got, 0)]).iloc[0]
     assert row[["peak_allocated_bytes", "peak_reserved_bytes", "peak_ms", "before_bytes", "ooms"]].isna().all()
     assert (row["reserved_bytes"], row["allocated_bytes"]) == (20 * MIB, 3 * MIB)
-    assert "so that only its own moment is known, and no peak." in allocator.notes(got, [Replay(got, 0)])[0]
+    assert "so only the moment of the snapshot is known, not the peak." in allocator.notes(got, [Replay(got, 0)])[0]
 
 
 def test_a_real_snapshot_without_a_history():

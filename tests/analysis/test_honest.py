@@ -517,7 +517,7 @@ def test_kernels_that_do_not_say_how_wide_their_numbers_are_are_not_taken_for_32
     row = p.overview["checks"].set_index("check").loc["precision"]
     assert row["level"] == ("no" if half else "unknown")
     if half is None:
-        assert row["statement"] == "Not known: neither kernels nor their names state the types of their numbers."
+        assert row["statement"] == "Unknown: neither the kernels nor their names state a data type."
 
 
 def test_host_ops_that_overlap_partly_are_told(tmp_path):

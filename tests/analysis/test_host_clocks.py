@@ -50,7 +50,7 @@ def test_every_step_is_compared_with_the_same_step(both):
 def test_a_trace_of_several_hosts_says_by_which_clock_they_are_drawn(tmp_path):
     pods.write(tmp_path / "job", 2, 4, None, 3, apart_s=5.0)
     p = load(tmp_path / "job")
-    said = "Each host is drawn by its own clock; p.pods.clocks tells how far they are apart."
+    said = "Each host is drawn by its own clock; p.pods.clocks shows how far they are apart."
     assert said in p.payload()["trace"]["notes"]
     assert said in p.run.timeline.answer({"ask": "open"})["notes"]
     assert said not in p.rank(0).payload()["trace"]["notes"]
@@ -107,7 +107,7 @@ def test_hosts_of_two_runs_have_no_offset(tmp_path, steps):
         (first / "host0001.xplane.pb").write_bytes((second / "host0001.xplane.pb").read_bytes())
         told = load([first / "host0000.xplane.pb", first / "host0001.xplane.pb"]).pods.clocks
         said.append((told["by"] != "").any())
-        assert told["reason"].str.startswith("Its collectives state no number").all() == (not said[-1])
+        assert told["reason"].str.startswith("Its collectives have no sequence number").all() == (not said[-1])
         assert told[["offset_ms", "residual_ms"]].isna().all(axis=None) == (not said[-1])
     assert not any(said)
 
@@ -150,7 +150,7 @@ def test_a_rank_of_another_job_has_no_offset_and_costs_the_others_none(tmp_path,
     (first / alien.name).write_bytes(alien.read_bytes())
     told = load(first, executor=executor).pods.clocks.set_index("host")
     assert told.index[told["offset_ms"].isna()].tolist() == ["rank 1"]
-    assert told.loc["rank 1", "reason"].startswith("Its collectives have the numbers of those of other hosts")
+    assert told.loc["rank 1", "reason"].startswith("Its collectives have the sequence numbers of those of other hosts")
     rest = ["rank 0", "rank 2", "rank 3"]
     assert told.loc[rest, "offset_ms"].tolist() == pytest.approx(whole.loc[rest, "offset_ms"].tolist(), abs=0.01)
     assert (told.loc[rest, "residual_ms"] < 0.01).all()

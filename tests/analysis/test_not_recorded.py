@@ -123,7 +123,7 @@ def test_kernels_whose_names_do_not_tell_their_precision_are_not_missing(tmp_pat
         export.range(f"ProfilerStep#{i}", at, at + 90 * US)
         export.kernel("k", at + 30 * US, at + 40 * US, -1)
     p = nbprof.load(export.sqlite(tmp_path / "a.sqlite"))
-    assert check(p, "precision")[2] == "Not known: neither kernels nor their names state the types of their numbers."
+    assert check(p, "precision")[2] == "Unknown: neither the kernels nor their names state a data type."
 
 
 def test_steps_alone_do_not_say_that_devices_were_idle(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_float64_is_told_of_tensors_and_not_of_python_numbers(tmp_path):
     p = torch(tmp_path, body)
     assert code(p).float64_percent == pytest.approx(50.0)
     row = p.advice.set_index("rule").loc["float64"]
-    assert "**50%** of op time is on float64 numbers, mostly in aten::mm" in row["evidence"]
+    assert "**50%** of op time is spent on float64, mostly in aten::mm" in row["evidence"]
     # Half of the 450 µs.
     assert row["gain_ms_per_step"] == pytest.approx(0.225)
 

@@ -124,8 +124,8 @@ def test_the_finding_of_a_recording(tmp_path, count):
     assert ("unrolled" in told.index) is (count == 16)
     if count == 16:
         text = told.loc["unrolled", "evidence"]
-        assert "**16** products alike in a row, each fed by the one before (f32[128,64], model.py:12)" in text
-        assert "**49** instructions in all" in text
+        assert "**16** identical matrix products in a row, each fed by the previous one (f32[128,64], model.py:12)" in text
+        assert "**49** instructions in total" in text
 
 
 def on_the_cpu(folder, *instructions, loop=0):

@@ -220,7 +220,7 @@ def test_a_call_that_takes_long_is_answered_and_the_work_does_not_pile_up():
 
     async def session():
         worker = Worker(0.05)
-        with pytest.raises(NbprofError, match="goes on: call again"):
+        with pytest.raises(NbprofError, match="continues: call again"):
             await worker.run(slow)
         assert began.is_set()
         with pytest.raises(NbprofError, match="dropped"):
@@ -229,7 +229,7 @@ def test_a_call_that_takes_long_is_answered_and_the_work_does_not_pile_up():
         waiting = [asyncio.ensure_future(worker.run(lambda at=at: ran.append(at))) for at in range(MOST_WAITING - 1)]
         await asyncio.sleep(0)
         # The dropped one still has its place until the thread comes by it.
-        with pytest.raises(NbprofError, match="calls wait already"):
+        with pytest.raises(NbprofError, match="calls are already waiting"):
             await worker.run(lambda: ran.append("refused"))
         release.set()
         await asyncio.gather(*waiting)
@@ -252,7 +252,7 @@ def test_what_was_opened_after_its_call_had_ended_is_there_for_the_next(monkeypa
     monkeypatch.setattr("nbprof.assistant.reader.opened", slow)
 
     async def session(call):
-        assert "goes on: call again" in (await call("open", path=SLOW)).value["error"]
+        assert "continues: call again" in (await call("open", path=SLOW)).value["error"]
         release.set()
         while (answer := await call("open", path=SLOW)).failed:
             assert "call again" in answer.text

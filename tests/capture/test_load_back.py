@@ -131,7 +131,7 @@ def test_after_out_of_memory_the_memory_stands_first(tmp_path):
         recorded(tmp_path / "b", cell_failed=True, error="cell failed in step 9, after 8 complete steps: ValueError: no")
     ).payload()["meta"]
     assert failed["tabs"][0]["id"] == "overview"
-    assert failed["notice"]["text"] == "Shown is what was recorded up to then: 8 steps."
+    assert failed["notice"]["text"] == "The dashboard shows what was recorded until then: 8 steps."
 
 
 def test_out_of_memory_before_anything_was_allocated_is_said(tmp_path):

@@ -42,7 +42,7 @@ def test_the_backlog_is_a_row_of_its_own(tmp_path):
     assert (row["host"], row["device_events"]) == ("host0", 3)
     assert row[["start_ms", "time_ms", "busy_ms", "device_compute_ms"]].tolist() == pytest.approx([0.005, 0.090, 0.090, 0.090])
     assert (
-        "3 device events (0.09 ms in which a device was busy) were launched before the recording began: counted for no step; "
+        "3 device events (0.09 ms in which a device was busy) were launched before the recording began: not counted in any step; "
         "the first step begins when they have ended (p.steps.backlog)."
     ) in str(p.receipt)
     assert "no launch in this profile" not in str(p.receipt)

@@ -56,7 +56,7 @@ def test_nodes_go_by_what_was_captured(tmp_path, prefix, graph):
     assert kernels.loc["sgemm_128x64_nn", ["op", "module", "source", "occurrences"]].tolist() == [
         "aten::addmm", "Net/Block/Linear", "model.py:40", 32
     ]  # fmt: skip
-    assert "3 replays of 1 graph with 20 nodes: the nodes of 1 graph go by the ops that were captured." in receipt(p)
+    assert "3 replays of 1 graph with 20 nodes: the nodes of 1 graph are attributed to the captured ops." in receipt(p)
     assert "Kernel time is attributed: 100 % to an op, 100 % to an nn.Module, 100 % to a line of code." in receipt(p)
     for name in ("graphs", "graph_nodes"):
         frame = getattr(p.kernels, name)
@@ -84,7 +84,7 @@ def test_a_capture_in_another_trace(tmp_path):
     capture.write_bytes(before.encode())
     p = profile(tmp_path, after)
     assert {op for _, op, _, _ in nodes(p)} == {""}
-    assert "for 1 graph no capture was found that fits: give a trace of it, nbprof.load(..., graph_capture=PATH)." in receipt(p)
+    assert "for 1 graph no matching capture was found: give a trace of it, nbprof.load(..., graph_capture=PATH)." in receipt(p)
     assert "0 % to an op" in receipt(p)
     p = nbprof.load(tmp_path / "host0.pt.trace.json", graph_capture=capture)
     assert nodes(p) == captured(calls)
@@ -100,7 +100,7 @@ def test_a_file_without_a_capture_is_refused(tmp_path):
     (tmp_path / "plain.pt.trace.json").write_bytes(plain.encode())
     with pytest.raises(NbprofError, match="plain has no capture of a graph"):
         nbprof.load(tmp_path / "a.pt.trace.json", graph_capture=tmp_path / "plain.pt.trace.json")
-    with pytest.raises(NbprofError, match="graph_capture is for traces of PyTorch, and jax_cpu is none"):
+    with pytest.raises(NbprofError, match="graph_capture is for traces of PyTorch, and jax_cpu is not one"):
         nbprof.load(DATA / "xspace" / "jax_cpu.xplane.pb", graph_capture=tmp_path / "a.pt.trace.json")
     both = [tmp_path / "a.pt.trace.json", tmp_path / "plain.pt.trace.json"]
     with pytest.raises(NbprofError, match="up to eight, without executor"):
@@ -126,7 +126,7 @@ def test_captures_of_different_ops_say_nothing(tmp_path):
     k.replay(calls, 3)
     p = profile(tmp_path, k)
     assert {(op, source) for _, op, _, source in nodes(p)} == {("decode", None)}
-    assert "for 1 graph several captures fit that came of different ops." in receipt(p)
+    assert "for 1 graph several captures match, of different ops." in receipt(p)
 
 
 def test_copies_and_fills_that_ran_as_kernels_of_the_runtime(tmp_path):
@@ -166,7 +166,7 @@ def test_a_capture_that_may_be_another_graph_is_not_taken(tmp_path, change):
         k.replay(calls)
     p = profile(tmp_path, k)
     assert {op for _, op, _, _ in nodes(p)} == {""}
-    assert "no capture was found that fits" in receipt(p)
+    assert "no matching capture was found" in receipt(p)
 
 
 def test_annotations_of_pytorch_stand_for_ops(tmp_path):

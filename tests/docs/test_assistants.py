@@ -45,7 +45,7 @@ def test_it_lists_the_options_and_bounds():
     assert f"at most {LONGEST_TEXT} characters" in PAGE
     assert (MOST_OPEN, MOST_WAITING) == (8, 8)
     assert "Eight profiles and comparisons" in PAGE
-    assert "more than eight that wait" in PAGE
+    assert "calls beyond eight waiting ones" in PAGE
 
 
 @pytest.mark.parametrize("text", re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL))

@@ -174,7 +174,7 @@ def test_the_first_picture_of_a_large_run_becomes_the_whole_where_the_reader_is(
     # As saved in the middle it stays what it is, with a kernel or without.
     open_notebook(page, lab[0], "later.ipynb")
     wait_for_kernel(page)
-    dashboards(page).first.get_by_text("the analysis did not end").wait_for()
+    dashboards(page).first.get_by_text("the analysis did not finish").wait_for()
     assert problems == []
 
 

@@ -88,8 +88,8 @@ def test_columns_find_every_field_of_every_message(few, messages):
         (b"\x0a\xff\xff\xff\xff\x0f", "over 2 GB"),
         (b"\x0a" + b"\xff" * 9 + b"\x01", "over 2 GB"),
         (b"\x0b\x08\x01", "a group runs over the end"),
-        (b"\x0b\x14", "a group ends that was not begun"),
-        (b"\x0c", "a group ends that was not begun"),
+        (b"\x0b\x14", "a group ends that was never opened"),
+        (b"\x0c", "a group ends that was never opened"),
         (b"\x0b" * 101 + b"\x0c" * 101, "nested over 100 deep"),
     ],
 )

@@ -252,8 +252,7 @@ class Interrupted:
         said = "\n".join(out.texts)
         if out.status == "error" and out.error != "KeyboardInterrupt":
             yield f"the cell ended with {out.error}:\n{out.traceback}"
-        # A Ctrl-C that meets a hook in the training shows it.
-        frames = [file for file, _ in own(out.traceback, self.kernel.folder) if file.name in ("magic.py", "shield.py")]
+        frames = own(out.traceback, self.kernel.folder)
         if frames:
             yield f"the traceback has frames of nbprof: {frames}"
         # In a callback of `gc` Python itself loses a Ctrl-C that meets the training, and says so.

@@ -26,7 +26,7 @@ def asked(*arguments):
         (["--kernels-max", "3"], 0, "pass: kernels per step: 3, at most 3 allowed"),
         (["--kernels-max", "2", "--flops-max", "1"], 1, "fail: kernels per step: 3, at most 2 allowed"),
         (["--kernels-max", "3", "--flops-max", "1"], 3, "unknown: FLOPs per step: at most 1 allowed"),
-        (["--kernels-max", "many"], 2, "is no limit"),
+        (["--kernels-max", "many"], 2, "is not a limit"),
         (["--kernels-max", "baseline"], 2, "nor a baseline"),
         ([], 2, "nothing to check"),
         (["--update", "--kernels-max", "3"], 2, "name its file with --against"),
@@ -49,7 +49,7 @@ def test_a_path_that_is_no_profile_is_bad_use(tmp_path):
 def test_runs_of_two_frameworks_are_no_repeats(path):
     result = asked(path, SLOW, "--kernels-max", "3")
     assert result.exit_code == 2
-    assert "step of PyTorch and tf_slow of TensorFlow are no repeats of one run" in result.output
+    assert "step of PyTorch and tf_slow of TensorFlow are not repeats of one run" in result.output
 
 
 def test_a_limit_of_one_byte_is_said_so(path):

@@ -293,10 +293,10 @@ def test_limits_are_read_as_people_write_them():
     ]
     assert fraction("5 %", "step_time") == fraction("5%", "step_time") == 0.05
     for bad in ("many", -1, True, "1.2 XB", float("nan"), "-3", "1,2 GB"):
-        with pytest.raises(NbprofError, match="is no limit"):
+        with pytest.raises(NbprofError, match="is not a limit"):
             amount(bad, "kernels")
     for bad in ("5", 0.05, "0 %", "-5 %"):
-        with pytest.raises(NbprofError, match="is no percentage"):
+        with pytest.raises(NbprofError, match="is not a percentage"):
             fraction(bad, "step_time")
 
 

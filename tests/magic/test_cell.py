@@ -129,6 +129,7 @@ def test_an_exception_at_step_three_fails_the_cell_and_shows_what_was_recorded(k
 def test_ctrl_c_in_fit_fails_the_cell_and_shows_what_was_recorded(kernel):
     result = kernel.run("%%nbprof\nmodel.fit(data, epochs=99, verbose=0, callbacks=[Slow()])", interrupt_at="batch 2;")
     assert (result.status, result.error, result.errors) == ("error", "KeyboardInterrupt", 1)
+    assert own(result.traceback, kernel.folder) == []
     assert len(result.dashboards) == 1
     info = kernel.capture()
     assert info["error"].startswith("cell was interrupted in step ")

@@ -89,7 +89,7 @@ def test_what_cannot_be_put_back_has_to_be_asked_for(kernel):
     probe = told(kernel)
     assert probe["text"] == (
         "The input was not probed: lock (lock) could not be put back after a second run. The cell was not run again; --probe-in-place "
-        "runs it all the same."
+        "runs it anyway."
     )
     assert (probe["measured_ms"], probe["predicted_ms"] > 0) == (None, True)
     assert probe["text"] in result.displays[0]["text/html"]

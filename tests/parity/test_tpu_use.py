@@ -68,7 +68,7 @@ def test_a_wait_of_busy_cores_is_explained():
     p = profile(TPU)
     busy, waits = p.overview["device_busy_percent"], p.overview["input_percent"]
     assert busy + waits > 100
-    assert p.overview["verdict_detail"].endswith(" so they count as busy meanwhile (100% of step time).")
+    assert p.overview["verdict_detail"].endswith(" so that time counts as busy (100% of step time).")
     assert page.figures(p.run)[2]["note"] == "of step time, mean of 4 devices; copies and infeed count"
 
 

@@ -203,7 +203,7 @@ def test_a_first_picture_that_stays_says_that_it_is_one(monkeypatch):
     monkeypatch.setattr(payload, "MANY_EVENTS", 0)
     run = fake.run()
     data = mimebundle.early(payload.early(run), None)
-    said = "The analysis had not ended when this was written."
+    said = "The analysis had not finished when this was written."
     assert said in Reader(data["text/html"]).text
     assert data["text/plain"].splitlines()[1] == said
     assert len(data["text/plain"].splitlines()) <= 10

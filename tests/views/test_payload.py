@@ -454,17 +454,17 @@ def capture(**facts):
         (
             {"capture": capture(cell_failed=True, error="fit was ended by an exception in step 5, after 4 complete steps")},
             "partial",
-            "Fit was ended by an exception in step 5, after 4 complete steps.Shown is",
+            "Fit was ended by an exception in step 5, after 4 complete steps.The dashboard shows",
         ),
         (
             {"capture": capture(cell_failed=True, error="cell failed: ValueError: too lo…")},
             "partial",
-            "The cell failed: ValueError: too lo…Shown is",
+            "The cell failed: ValueError: too lo…The dashboard shows",
         ),
         (
             {"capture": capture(cell_failed=True), "steps": 0},
             "partial",
-            "The cell stopped with an error.Shown is what was recorded up to then: no steps.",
+            "The cell stopped with an error.The dashboard shows what was recorded until then: no steps.",
         ),
     ],
 )

@@ -203,7 +203,10 @@ function topOps(overview: Overview, context: ViewContext): HTMLElement {
     ),
     n > 0
       ? plainTable(heads, rows)
-      : h("p.dim", context.payload.meta.pending ? "They follow when the analysis has ended." : "No op was recorded."),
+      : h(
+          "p.dim",
+          context.payload.meta.pending ? "They follow when the analysis has finished." : "No op was recorded.",
+        ),
     toPrograms(context),
   );
 }

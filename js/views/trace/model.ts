@@ -164,7 +164,7 @@ export class Model {
     this.matches = matches;
     this.place();
     this.tell("lanes");
-    return matches && !this.bands.length ? "No lane or section is called so." : "";
+    return matches && !this.bands.length ? "No lane or section matches." : "";
   }
 
   toggle(band: Band): void {

@@ -134,7 +134,7 @@ def checks(
     device_ops : bool
         Whether ops of devices were recorded.
     silent_precision : bool
-        Whether neither kernels nor their names state the types of their numbers.
+        Whether neither kernels nor their names state a data type.
     framework : str
         PyTorch and JAX have their own wording.
     serving : bool
@@ -152,7 +152,7 @@ def checks(
     found = "unknown" if half is None else "moderate" if half < LITTLE_16_BIT else "no"
     share = f"Only {half:.1f}%" if half and half >= NONE_PERCENT else "None"
     text = {
-        "unknown": "Not known: neither kernels nor their names state the types of their numbers."
+        "unknown": "Unknown: neither the kernels nor their names state a data type."
         if silent_precision and device_ops
         else "Not measured: precision is taken from kernels in steps.",
         "moderate": f"{share} of device compute is 16-bit. If accuracy permits, use more 16-bit compute.",

@@ -41,15 +41,15 @@ def _float64(facts: Facts, limit: Threshold) -> Found | None:
         worst = str(mine.iloc[0]["op"]) if len(mine) else ""
     if share < limit["moderate"]:
         return None
-    text = f"**{share:.0f}%** of {what} time is on float64 numbers, mostly in {short(worst) or 'products'}. "
+    text = f"**{share:.0f}%** of {what} time is spent on float64, mostly in {short(worst) or 'products'}. "
     if facts.compute_ms > 0:
         # What float32 saves is a matter of the device: some compute 64 times as many of it per second, others twice as many.
-        text += "GPUs and TPUs compute 2 to 64 times as many float32 numbers in the same time."
+        text += "GPUs and TPUs are 2 to 64 times as fast in float32."
         gain = float("nan")
     else:
-        text += "In float32 an instruction computes twice as many, from half the bytes."
+        text += "In float32 an instruction computes twice as many values, from half the bytes."
         gain = facts.mean["host_compute"] * share / 200
-    text += " float64 is NumPy's default, and spreads to all that is computed with it."
+    text += " float64 is NumPy's default, and spreads to everything computed from it."
     fix = "-x = tf.cast(x, tf.float64)\n+x = tf.cast(x, tf.float32)"
     if facts.jax:
         fix = "-jax.config.update('jax_enable_x64', True)\n+x = jnp.asarray(x, jnp.float32)"
@@ -66,7 +66,7 @@ def _callback(facts: Facts, limit: Threshold) -> Found | None:
     text = (
         f"The compiled program calls back into Python **{calls.times:,.1f}** times per step ({short(calls.name)}): "
         f"**{wording.millis(calls.ms)}** "
-        f"(**{share:.0f}%** of step time), in which what needs the result waits."
+        f"(**{share:.0f}%** of step time), during which the ops that need the result wait."
     )
     if facts.jax:
         fix = "-y = jax.pure_callback(f, shape, x)\n+y = f_in_jnp(x)\n-jax.debug.print('{}', loss)\n+return loss  # print it after the step"
@@ -98,9 +98,9 @@ def _attention(facts: Facts, limit: Threshold) -> Found | None:
     if found is None or share < limit["moderate"]:
         return None
     text = (
-        f"Attention is computed **{found.times:,.0f}** times per step as product, softmax and product, each of which goes through "
-        f"all scores: with the backward pass **{wording.millis(found.ms)}** (**{share:.0f}%** of step time). Fused, the scores are "
-        "never stored."
+        f"Attention is computed **{found.times:,.0f}** times per step as separate matrix products and softmax, each of which reads or "
+        f"writes all scores: **{wording.millis(found.ms)}** with the backward pass (**{share:.0f}%** of step time). Fused attention "
+        "never stores the scores."
     )
     return Found(text, limit.severity(share), found.ms)
 
@@ -127,9 +127,9 @@ def _unrolled(facts: Facts, limit: Threshold) -> Found | None:
     if found is None or found.times < limit["times"]:
         return None
     text = (
-        f"{found.program} has **{found.times:,}** products alike in a row, each fed by the one before ({found.shape}, {found.source}): a "
-        f"Python loop, each turn of which was traced and compiled anew, **{found.instructions:,}** instructions in all. jax.lax.scan "
-        "compiles one turn; steps may take as long."
+        f"{found.program} has **{found.times:,}** identical matrix products in a row, each fed by the previous one ({found.shape}, "
+        f"{found.source}): a Python loop that was unrolled, each iteration traced and compiled separately, "
+        f"**{found.instructions:,}** instructions in total. jax.lax.scan compiles one iteration; the step time may stay the same."
     )
     return Found(text, "low")
 
@@ -140,8 +140,8 @@ def _tiny(facts: Facts, limit: Threshold) -> Found | None:
     if rows is None or rows >= limit["rows"] or facts.compute_ms > 0:
         return None
     return Found(
-        f"No matrix product of the forward pass has more than {several(rows, 'row')}: a step reads all weights for so few. "
-        "Could it take more examples?",
+        f"No matrix product of the forward pass has more than {several(rows, 'row')}: each step reads all weights for only that many. "
+        "Could the batch be larger?",
         "low",
         fix="" if facts.torch else "-batch_size = 2\n+batch_size = 64  # as accuracy permits",
     )
@@ -158,7 +158,7 @@ RULES: tuple[AdviceRule, ...] = (
         "float64", _float64,
         Threshold("≥ {moderate:g} % of op time (high from {high:g} %)", moderate=LITTLE_16_BIT, high=50.0),
         OURS, OPS, ALL,
-        "Time in ops on float64 numbers, by the element types of inputs and in compiled programs; else by names of kernels",
+        "Time in float64 ops, by the element types of inputs and in compiled programs, else by kernel names",
         "Compute in float32",
         certainty=ESTIMATED, refuted_by="the step takes as long in float32; or the results need float64", gain_is=ABOUT,
     ),
@@ -175,13 +175,13 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         OURS, OPS, PYTORCH, "Cells of recurrent networks called one by one, with their backward pass",
         "Run the recurrent layer over the whole sequence in one call",
-        certainty=ESTIMATED, refuted_by="the step takes as long in one call; or an input depends on the output before it",
+        certainty=ESTIMATED, refuted_by="the step takes as long in one call; or each input depends on the previous output",
     ),
     Rule(
         "attention", _attention,
         Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=10.0, high=30.0),
         "PyTorch's documentation of scaled_dot_product_attention; nbprof's threshold", OPS, PYTORCH,
-        "Products and softmax that together are attention, by shapes, with their backward pass",
+        "Matrix products and softmax that together are attention, by shapes, with their backward pass",
         "Use fused attention",
         "-weights = torch.softmax(q @ k.transpose(-2, -1) * scale, -1)\n-y = weights @ v\n"
         "+y = torch.nn.functional.scaled_dot_product_attention(q, k, v)",
@@ -189,7 +189,7 @@ RULES: tuple[AdviceRule, ...] = (
     ),
     Rule(
         "validation", validation, VALIDATED,
-        OURS, TRACE, PYTORCH, "Forward passes without gradients, in the steps, through all weights of the model that is trained",
+        OURS, TRACE, PYTORCH, "Forward passes without gradients, within steps, through all weights of the model being trained",
         "Validate less often",
         "-evaluate(model, held_out)\n+if step % 500 == 0:\n+    evaluate(model, held_out)",
         certainty=INFERRED, refuted_by="the passes without gradients are part of the method: a target network, rollouts", gain_is=ABOUT,
@@ -197,8 +197,8 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "unrolled", _unrolled, Threshold("≥ {times:g} in a row", times=16),
         "JAX's documentation of lax.scan; nbprof's threshold", Target("hlo", "HLO & roofline"), JAX,
-        "Products of the same line and shapes in the main program, each fed by the one before, outside the program's own loops",
-        "Loop over alike layers in jax.lax.scan",
+        "Matrix products of the same line and shapes in the main program, each fed by the previous one, outside the program's own loops",
+        "Loop over identical layers with jax.lax.scan",
         "-for layer in layers:\n-    x = apply(layer, x)\n+stacked = jax.tree.map(lambda *each: jnp.stack(each), *layers)\n"
         "+x, _ = jax.lax.scan(lambda x, layer: (apply(layer, x), None), x, stacked)",
         certainty=ESTIMATED, refuted_by="the program compiles no faster with jax.lax.scan", gain_is="",

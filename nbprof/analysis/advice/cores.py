@@ -35,6 +35,6 @@ def taken(found: pd.DataFrame, measured: Mapping[str, float]) -> pd.DataFrame:
     cores, own = measured["cores"], measured["own_cores"]
     of = f"**{own:.1f}** of the **{cores:.0f}** cores" if cores > 1 else f"**{100 * own:.0f}%** of the core"
     out = found.copy()
-    out.loc[more, "evidence"] += f" They and the training process kept {of} busy: more workers would have none."
+    out.loc[more, "evidence"] += f" They and the training process kept {of} busy: more workers would have no free core."
     out.loc[more, ["title", "fix", "refuted_by"]] = [_TITLE, _FIX, _REFUTED]
     return out

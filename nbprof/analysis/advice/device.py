@@ -292,8 +292,8 @@ def _straggler(facts: Facts, limit: Threshold) -> Found | None:
         )
         return Found(f"{text} {found.why}".rstrip(), facts.level(found.saved_ms), fix=fix)
     text = (
-        f"The others wait for **{found.host}**, the slowest in **{found.slowest_in:,} of {found.steps:,}** steps: as fast as the median of "
-        f"them it would shorten a step by **{wording.millis(found.saved_ms)}**."
+        f"The others wait for **{found.host}**, the slowest in **{found.slowest_in:,} of {found.steps:,}** steps: at their "
+        f"median speed, a step would be **{wording.millis(found.saved_ms)}** shorter."
     )
     return Found(f"{text} {found.why}".rstrip(), facts.level(found.saved_ms), found.saved_ms, fix)
 

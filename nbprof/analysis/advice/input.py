@@ -228,8 +228,8 @@ def _cache(facts: Facts, limit: Threshold) -> Found | None:
         return None
     size, room = max(made.bytes / 2**20, 0.1), made.budget / 2**20
     text = (
-        f"{_takes(slow, found[1])}. In each of **{made.epochs}** epochs {made.iterator} is asked for **{made.calls:,}** elements, at most "
-        f"**{size:,.1f} MiB** (half of the free memory was **{room:,.0f} MiB**), and no random op makes them. A cache makes them once."
+        f"{_takes(slow, found[1])}. In each of **{made.epochs}** epochs {made.iterator} produces **{made.calls:,}** elements, at most "
+        f"**{size:,.1f} MiB** (half of the free memory was **{room:,.0f} MiB**), without random ops. With a cache it produces them once."
     )
     return Found(text, limit.severity(facts.percent["input"]), facts.mean["input"])
 
@@ -248,8 +248,8 @@ def _map_of_items(facts: Facts, limit: Threshold) -> Found | None:
         return None
     text = (
         f"{_takes(slow, found[1])}: **{wording.micros(1000 * took / items)}** for each of **{items:,}** elements, "
-        f"**{wording.micros(1000 * ran / items)}** of it in the ops of its function. The rest is the cost of a "
-        "call, which a function of whole batches has once a batch."
+        f"**{wording.micros(1000 * ran / items)}** of it in the ops of its function. The rest is call "
+        "overhead, which a function on whole batches pays once per batch."
     )
     return Found(text, limit.severity(facts.percent["input"]), facts.mean["input"])
 
@@ -280,7 +280,7 @@ def _input_bottleneck(facts: Facts, limit: Threshold) -> Found | None:
     )
     kind = _kind(slow)
     if _fills(slow):
-        text = "It fills a cache in the first epoch; later epochs read that, so this wait is not theirs."
+        text = "It fills a cache in the first epoch; later epochs read the cache and do not wait like this."
         return Found(f"{_takes(slow, nodes)}. {text}", "low", fix=_FILLED, title="Record again once the cache is full")
     # A Prefetch is slow because its buffer was empty.
     title = f"Speed up the input of {kind}" if kind == "Prefetch" else f"Speed up {kind}"
@@ -445,7 +445,8 @@ RULES: tuple[AdviceRule, ...] = (
             "an epoch ≤ half of the free memory", **INPUT_SHARE.numbers, turns=2, iterators=3,
         ),
         "TensorFlow tf.data performance guide; nbprof's threshold", _CRITICAL_PATH, TENSORFLOW,
-        "A pipeline without cache whose bottleneck reads or makes equally many elements in each epoch", "Cache what each epoch makes anew",
+        "A pipeline without cache whose bottleneck reads or produces the same number of elements in each epoch",
+        "Cache what each epoch recomputes",
         " ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)\n+ds = ds.cache()  # before shuffle, and before what is random",
         certainty=INFERRED, refuted_by="the elements differ from epoch to epoch, or later epochs wait as long with the cache",
         gain_is=ABOUT,
@@ -453,13 +454,13 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "map_of_items", _map_of_items,
         Threshold(
-            f"{INPUT_SHARE.text}, ≤ {{most_us:g}} µs an element (a call costs some 10 µs), its ops < {{ops:percent}} of that",
+            f"{INPUT_SHARE.text}, ≤ {{most_us:g}} µs an element (a call costs about 10 µs), its ops < {{ops:percent}} of that",
             **INPUT_SHARE.numbers, most_us=200.0, ops=0.2,
         ),
         "TensorFlow tf.data performance guide; nbprof's threshold", _CRITICAL_PATH, TENSORFLOW,
         "A pipeline whose bottleneck maps a cheap function over elements that are batched later", "Batch first, then map whole batches",
         "-ds = ds.map(fn).batch(n)\n+ds = ds.batch(n).map(fn_of_a_batch, num_parallel_calls=tf.data.AUTOTUNE)",
-        refuted_by="the step waits as long with a function of whole batches, or the function cannot work on them",
+        refuted_by="the step waits as long with a function on whole batches, or the function cannot work on them",
     ),
     Rule(
         "map_serial", _map_serial, INPUT_SHARE, f"{XPROF}; {GPU_GUIDE}", _CRITICAL_PATH, TENSORFLOW,

@@ -75,8 +75,8 @@ RULES: tuple[AdviceRule, ...] = (
             "chance ≤ {chance:percent}, ≥ {moderate:g} % of step time on average (high from {high:g} %), ≥ {cause:percent} of it explained",
             chance=CHANCE, moderate=PART_MODERATE, high=PART_HIGH, cause=0.5,
         ),
-        OURS, TRACE, ALL, "Steps at equal distances that are slower than the others, and what runs in them alone", on_npu=True,
-        refuted_by="another recording has no such steps, or has them at other distances", gain_is=ABOUT,
+        OURS, TRACE, ALL, "Regularly spaced steps that are slower than the others, and what runs only in them", on_npu=True,
+        refuted_by="another recording has no such steps, or has them at another interval", gain_is=ABOUT,
     ),
     Rule(
         # What doubles within 1,000 steps ends any training run.
@@ -86,7 +86,7 @@ RULES: tuple[AdviceRule, ...] = (
             "(high if full within {soon:,.0f} steps)",
             steps=10, often=0.9, least=0.001, soon=1000,
         ),
-        OURS, MEMORY, ALL, "Least memory in use in each step, after the warm-up", "Keep nothing from step to step", on_npu=True,
+        OURS, MEMORY, ALL, "Least memory in use in each step, after the warm-up", "Do not keep data from one step to the next", on_npu=True,
         refuted_by="a longer recording of the same loop stays at the same memory", gain_is="",
     ),
 )  # fmt: skip

@@ -258,8 +258,8 @@ def notes(snapshot: Snapshot, replays: Sequence[Replay]) -> list[str]:
     out = []
     if not snapshot.traced or not any(replay.count for replay in replays):
         out.append(
-            "The snapshot has no history: torch.cuda.memory._record_memory_history() was not called before it was taken, so that only its "
-            "own moment is known, and no peak."
+            "The snapshot has no history: torch.cuda.memory._record_memory_history() was not called before it was taken, so only the "
+            "moment of the snapshot is known, not the peak."
         )
     for replay in replays:
         before = replay.before()["reserved"] if replay.count else 0

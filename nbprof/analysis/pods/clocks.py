@@ -36,10 +36,10 @@ steps laid so many places apart."""
 _MOST = 70
 """Percent of the differences that lie within the one that counts: a step that is long in every run, as one that compiles, is beyond."""
 LEAVING, AHEAD = "_leaving_ms", "_ahead_ms"
-_UNPLACED = "Its collectives state no number, and their times do not show that they are those of the other hosts."
+_UNPLACED = "Its collectives have no sequence number, and their times do not show that they match those of the other hosts."
 _UNTOLD = (
-    "Its collectives have the numbers of those of other hosts, but their times do not show that they are the same: the files may be of two "
-    "jobs, or have too few steps."
+    "Its collectives have the sequence numbers of those of other hosts, but their times do not show that they are the same: the files may "
+    "be of two jobs, or have too few steps."
 )
 _UNCONNECTED = "Neither collectives nor steps connect it with the first host."
 

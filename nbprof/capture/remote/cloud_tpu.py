@@ -51,11 +51,11 @@ def _workers(tpu: Tpu) -> list[Address]:
     try:
         token = str(json.loads(_metadata(tpu, "instance/service-accounts/default/token"))["access_token"])
     except (ValueError, KeyError, TypeError):
-        raise CaptureError(f"{tpu}: this machine has no service account that could ask for the TPU; {_ELSEWHERE}") from None
+        raise CaptureError(f"{tpu}: this machine has no service account that could look up the TPU; {_ELSEWHERE}") from None
     node = _node(tpu, project, zone, token)
     state = node.get("state")
     if state not in (None, "READY"):
-        raise CaptureError(f"{tpu}: it is in the state {state}, so that its workers cannot be recorded")
+        raise CaptureError(f"{tpu}: it is in the state {state}, so its workers cannot be recorded")
     ends = node.get("networkEndpoints")
     hosts = [end.get("ipAddress") for end in ends if isinstance(end, dict)] if isinstance(ends, list) else []
     out = [Address(f"[{host}]" if ":" in host else host, tpu.port) for host in hosts if isinstance(host, str) and host]

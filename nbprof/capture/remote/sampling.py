@@ -24,20 +24,20 @@ class Sampling:
     duration_ms : int
         How long to record, 1 ms to an hour.
     host_level : int
-        0 nothing on the host, 1 what matters most, 2 ops as well, 3 everything.
+        0 nothing on the host, 1 the most important events, 2 ops, too, 3 everything.
     device_level, python_level : int
         1 records devices, and every Python call; 0 doesn't.
     retries : int
-        How often a worker that was idle, busy or away is asked again, 0 to 100.
+        How often to retry a worker that was idle, busy or unreachable, 0 to 100.
     delay_ms : int, optional
-        When to begin after the workers were asked: at one time for all, by their clocks. 0 lets each begin when it is asked. When left out,
-        several workers begin after a second and one at once.
+        Delay until all workers start together, by their clocks. 0: each starts when it is asked. By default, several workers start after
+        a second and a single one at once.
     logdir : str, optional
         Folder that receives ``plugins/profile/<run>/``; by default ``nbprof-results`` in the working directory.
     save : bool
         False keeps the files in a temporary folder only as long as the profile lives.
     name : str, optional
-        Of the run's folder; the time when it began by default. Where there is a run of that name, a number is put behind it.
+        Name of the run's folder; by default the time when it began. If a run of that name exists, a number is appended.
     """
 
     duration_ms: int = 2000

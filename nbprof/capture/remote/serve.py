@@ -96,7 +96,7 @@ def serve(port: int = 6009, backend: str = "auto", *, steps: bool = True) -> int
     """Starts the profiler server of TensorFlow or JAX in this process and returns its port; `nbprof.capture` then records it from anywhere.
 
     It runs as long as the process. A second call changes nothing and returns the port of the first. From then on, the steps of Keras,
-    `nbprof.step` and `nbprof.steps` are marked, so that a sample has steps; a marker that is not recorded costs a few microseconds.
+    `nbprof.step` and `nbprof.steps` are marked, so that samples have steps; a marker that is not recorded costs a few microseconds.
 
     Both frameworks' servers listen on all network addresses of the machine, without a password: whoever can reach the port can record the
     program. On a shared network, close the port in the firewall and use a tunnel: ``ssh -L 6009:localhost:6009 machine``.

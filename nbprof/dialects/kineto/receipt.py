@@ -133,11 +133,11 @@ def _graphs(links: Links) -> list[Note]:
     text = f"{replays} of {_many(sum(graphs.counts.values()), 'graph')} with {_many(nodes, 'node')}"
     remedy = ": give a trace of it, nbprof.load(..., graph_capture=PATH)" if _of_pytorch(links) else ""
     lacks = [
-        (graphs.counts["unknown"], f"no capture was found that fits{remedy}"),
-        (graphs.counts["several"], "several captures fit that came of different ops"),
+        (graphs.counts["unknown"], f"no matching capture was found{remedy}"),
+        (graphs.counts["several"], "several captures match, of different ops"),
     ]
     known = graphs.counts["captured"]
-    said = [f"the nodes of {_many(known, 'graph')} go by the ops that were captured"] if known else []
+    said = [f"the nodes of {_many(known, 'graph')} are attributed to the captured ops"] if known else []
     said += [f"for {_many(count, 'graph')} {why}" for count, why in lacks if count]
     noted = len(np.unique(graphs.node[graphs.annotated[0] > 0]))
     said += [f"{_many(noted, 'node has', 'nodes have')} annotations of PyTorch"] if noted else []
@@ -146,7 +146,7 @@ def _graphs(links: Links) -> list[Note]:
         which = (
             f"kernel_annotations_rank*.pkl beside the trace annotates nodes of {_many(graphs.strangers, 'graph')} that no replay here has"
         )
-        out.append(_warning(f"{which}: it is of another recording, and counts for nothing there."))
+        out.append(_warning(f"{which}: it is of another recording and is ignored there."))
     return out
 
 

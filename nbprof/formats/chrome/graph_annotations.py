@@ -90,7 +90,7 @@ def _nodes(piece: SourceFile) -> dict[int, Said]:
         except Cut:
             raise ReadError("it is cut short.") from None
     if type(top) is not Dict or not all(type(node) is int and isinstance(said, list) for node, said in top.items()):
-        raise ReadError("it is no dict of nodes.")
+        raise ReadError("it is not a dict of nodes.")
     return {node: _said(notes) for node, notes in top.items()}
 
 

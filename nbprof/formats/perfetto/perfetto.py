@@ -133,7 +133,7 @@ class _File:
                 self.receipt.warn(f"{self.label}Compressed packets in compressed packets are not read.")
         buf, receipt = buffer.array, self.receipt
         if fields.bad.all():
-            raise ReadError("none of its packets can be read: it is damaged, or no Perfetto trace.", path=file.label, offset=0)
+            raise ReadError("none of its packets can be read: it is damaged, or not a Perfetto trace.", path=file.label, offset=0)
         receipt.skip("(packets) left out: damaged.", int(fields.bad.sum()))
         sequences = Sequences(fields, buf)
         clocks = Clocks(fields, buf, sequences)
@@ -160,7 +160,7 @@ class _File:
         buf = buffer.array
         starts, cut = _starts(buffer)
         if not cut:
-            said = "its first packet is not whole: it was truncated, or is no Perfetto trace."
+            said = "its first packet is not whole: it was truncated, or is not a Perfetto trace."
             raise ReadError(said, path=file.label, offset=0)
         if cut < buffer.size:
             what = (
@@ -169,7 +169,7 @@ class _File:
             )
             self.receipt.cut_off(Cut(self.number, file.name, what))
         if not len(starts):
-            raise ReadError("it has no packets, so it is no Perfetto trace.", path=file.label, offset=0)
+            raise ReadError("it has no packets, so it is not a Perfetto trace.", path=file.label, offset=0)
         start, end = spans(buf, starts)
         self.starts = starts
         return end, perfetto_fields.read(buf, start, end, _PACKET)

@@ -41,7 +41,7 @@ def _header(meta: dict[str, Any]) -> str:
     label = f"<b>nbprof</b> &nbsp; <b>{markup.text(meta['label'])}</b>"
     html = f'<p style="margin:0 0 8px">{label}<span style="{markup.SOFT}">{markup.text(facts)}</span></p>'
     if meta.get("pending"):
-        html += markup.paragraph(f"<b>{UNFINISHED}</b> If it ends, the rest appears here; if not, nbprof.load opens the recording.")
+        html += markup.paragraph(f"<b>{UNFINISHED}</b> When it finishes, the rest appears here; otherwise nbprof.load opens the recording.")
     if notice := meta["notice"]:
         html += markup.paragraph(f"<b>{markup.text(notice['title'])}</b> {markup.text(notice['text'])}")
         html += markup.code_block(notice.get("code", ""))

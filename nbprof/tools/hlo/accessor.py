@@ -26,10 +26,10 @@ class Hlo(OfPrograms):
       apart. What is known of neither is missing: of custom calls those of cuBLAS, cuDNN's convolutions and attention, and kernels of Pallas
       with a `cost_estimate` are counted, all others are unknown. A rate that no memory reaches is missing too: of copies that only begin,
       or are found done, in no time.
-    - `operational_intensity`: FLOPs by bytes. `bound_by`: that of Compute and main memory (HBM, or Device memory where that is none, or
-      Main memory of a CPU; XProf says HBM of all) which is nearer to the device's peak.
+    - `operational_intensity`: FLOPs per byte. `bound_by`: Compute or main memory (HBM, Device memory if it is not HBM, or Main memory of
+      a CPU; XProf always says HBM), whichever is closer to the device's peak.
     - `expression` is the op as XLA writes it, without metadata, shardings and backend settings.
-    - An op whose program is not in the file is there with what the events say of it: `in_file` is False.
+    - An op whose program is not in the file is listed with what its events say about it: `in_file` is False.
 
     Where XProf 2.24.2 differs, which `as_xprof()` shows: ops whose program is not in the file are left out; each kernel counts as a run of
     its op, so one of two kernels has its FLOPs and bytes twice; matrix products by cuBLAS's older interface, attention of cuDNN and custom

@@ -58,7 +58,7 @@ class Kernels(Framed):
     def graph_nodes(self) -> pd.DataFrame:
         """One row per node of these graphs, over all replays: its kernel, and the op, module and line that were captured as it.
 
-        Of hosts that are read apart it is there for one host at a time: `p.rank(3)`.
+        For hosts that are read separately, it is available for one host at a time: `p.rank(3)`.
         """
         return self._profile.run.graph_nodes.copy()
 

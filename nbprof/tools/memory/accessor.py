@@ -21,17 +21,17 @@ class Memory(View):
 
     Sources: the events MemoryAllocation and MemoryDeallocation that the allocators of TensorFlow, JAX and XLA write, and `[memory]` of
     PyTorch. Each states the allocator after it: stack (reserved) and heap bytes in use, bytes free, and fragmentation, which is the part
-    of the free bytes outside the largest free block. What an allocator does not report is NA, never 0; XProf shows 0 there. Where no bytes
-    in use are stated (PyTorch before 1.11) they are added up from the blocks, from the least start that never goes below 0.
+    of the free bytes outside the largest free block. What an allocator does not report is NA, never 0; XProf shows 0 there. If the bytes
+    in use are not stated (PyTorch before 1.11), they are summed from the blocks, from the smallest start that never goes below 0.
 
-    - In use is stack and heap together. The peak is its maximum; of equal ones the last, as in XProf.
+    - In use is stack and heap together. The peak is its maximum; the last one of equal maxima, as in XProf.
     - A deallocation has the op, region, type and shape of the block at its address. A second allocation at a live address does not change
       whose block it is.
-    - `step` is the number that `p.steps` has, where XProf shows the recorder's ident of the step. That of an event outside any step is the
-      one after the last that its allocator saw, as in XProf; NA where no such step is listed.
+    - `step` is the number that `p.steps` has; XProf shows the recorder's id of the step. An event outside any step gets the
+      step after the last one that its allocator saw, as in XProf; NA if no such step is listed.
     - The lifetime peak is the largest that was stated or seen. XProf takes the last that was stated, in the order of the file, which can
       be below the peak in the profile.
-    - Times count from the start of the profile; XProf's from the begin of the host's lines.
+    - Times count from the start of the profile; XProf's from the start of the host's lines.
     """
 
     def _there(self) -> bool:
@@ -62,7 +62,7 @@ class Memory(View):
     def peak(self) -> pd.DataFrame:
         """Blocks alive at the peak of each allocator, largest first; equal ones are one row with their number.
 
-        Blocks of the step of the peak are told one by one, as in the guide; the rest of the heap is one row,
+        Blocks of the step of the peak are listed one by one, as in the guide; the rest of the heap is one row,
         `unused preallocated device memory` (what TensorFlow holds from earlier: weights, and what it set aside). The rows add up to the
         bytes in use. PyTorch's blocks are followed from the begin of the recording; there the rest is `allocated before the recording`.
         A block that an event of another step freed is not alive; XProf looks at the step's own events, so that its rows can add up to less.
@@ -88,7 +88,7 @@ class Memory(View):
         Parameters
         ----------
         time_ms : float
-            After the start of the profile, as in `timeline`. Before an allocator's first event nothing is known of it: it has no rows.
+            After the start of the profile, as in `timeline`. Before an allocator's first event nothing is known about it: it has no rows.
         memory_id : str, optional
             Only this allocator; by default all, ordered by name.
         whole : bool

@@ -153,8 +153,8 @@ class MemoryViewer(View, Mapping[str, ModuleMemory]):
     def modules(self) -> pd.DataFrame:
         """One row per compiled program, the largest peak first. One with unknown memory is listed, too, and says why (`note`).
 
-        A program that several machines recorded is one row; different ones of one name are told apart by their machine. `time_ms` is the
-        time of its ops on devices, without the ops inside, all devices together.
+        A program that several machines recorded is one row; different ones with the same name are distinguished by their machine.
+        `time_ms` is the self time of its ops on all devices together.
         """
         frame: pd.DataFrame = self._profile.run.programs.memory_modules
         return frame.copy()

@@ -24,13 +24,13 @@ class Ops(Framed):
     - `total_us`: duration of all runs. `self_us`: less that of the ops inside. On a thread each instant is that of the op that began last
       of those that are open, so that self times add up to the time in which any ran, also where ops overlap partly or end together; on a
       GPU it is the same as the total. `avg_us`, `avg_self_us`: divided by `occurrences`.
-    - `self_fraction`: of all self time of its side; `cumulative_fraction`: with the rows above it.
+    - `self_fraction`: share of all self time of its side; `cumulative_fraction`: the same with the rows above it.
     - `eager`: whether any run was outside a function.
-    - Where it is known, `flops_per_second` and `bytes_per_second`: operations and bytes of all runs over `total_us`;
-      `operational_intensity`: the one over the other; `bound_by`: that of Compute and main memory (HBM, or Device memory where that is
-      none; XProf says HBM of all) which is nearer to the device's peak. TPUs record it; for GPUs it is counted from the compiled XLA
+    - If known, `flops_per_second` and `bytes_per_second`: operations and bytes of all runs over `total_us`;
+      `operational_intensity`: operations per byte; `bound_by`: Compute or main memory (HBM, or Device memory if it is not HBM; XProf
+      always says HBM), whichever is closer to the device's peak. TPUs record it; for GPUs it is counted from the compiled XLA
       programs in the file.
-    - `tensor_core_fraction`: of the time of the op's kernels, those whose names tell.
+    - `tensor_core_fraction`: share of the op's kernel time on TensorCores, over the kernels whose names tell.
 
     Which op a kernel belongs to: for XLA the framework's op that the compiler noted for the kernel's HLO op, which is looked up in the
     compiled program in the file; else what the event states, else the op around the call that launched it. PyTorch: the innermost op

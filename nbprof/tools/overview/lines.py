@@ -100,6 +100,7 @@ def _notes(lines: Lines) -> list[str]:
             out.append(f"{wording.millis(value / 1e3)} ({share}) of the {_WHOLE[key]} belongs to no line.")
     if lines.cut:
         out.append(
-            "Lines were followed to a part of the recording only (200,000 changes, or up to a debugger): the rest belongs to no line."
+            "Lines were timed for part of the recording only (200,000 line changes, or until a debugger started): the rest belongs to no "
+            "line."
         )
     return out

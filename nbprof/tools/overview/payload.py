@@ -60,7 +60,7 @@ def early(run: Run) -> dict[str, Any]:
         "advice": [],
         "contention": facts.get("contention") or "",
         "probe": {key: facts["probe"][key] for key in ("text", "detail")} if facts.get("probe") else None,
-        "no_advice": "What to try first follows when the analysis has ended.",
+        "no_advice": "Recommendations follow when the analysis has finished.",
         "code": None,
         "top_ops": table(frames.empty("overview.top_ops"), "overview.top_ops", _TOP),
         "top_ops_where": "device" if has_device(run) else "host",

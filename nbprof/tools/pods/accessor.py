@@ -84,7 +84,7 @@ class Pods(Framed):
         `slow_group`: the collectives of the slowest group take as long as those of its like; at most that, as some may have been hidden.
         `network_free`: exposed communication less waiting takes no time, in each step that of the rank that waited least, which the others
         wait for; a step still lasts as long as the own time of the slowest rank.
-        The measured step time is the mean over steps of the median rank; of hosts that do not communicate, that of the slowest.
+        The measured step time is the mean over steps of the median rank; if hosts do not communicate, that of the slowest.
         """
         return self._profile.run.pod_frames.what_if.copy()
 
@@ -104,7 +104,7 @@ class Pods(Framed):
     def collectives(self) -> pd.DataFrame:
         """Collectives by kind, members and size over all ranks: who comes last, how far apart the ranks are, waiting and bandwidth.
 
-        The figures are those of `p.device_time.collectives`, but several groups that share a name are told apart by their members. A
+        The figures are those of `p.device_time.collectives`, but several groups that share a name are distinguished by their members. A
         group is `slow` if the collective itself takes over 1.25 times as long as the median of the other groups with as many ranks and
         the same size, by over 0.5 % of the step, and by more deviations over groups than chance gives, as in `outliers`; of fewer than
         three such groups none is.
@@ -117,14 +117,14 @@ class Pods(Framed):
 
         What could be read of a file that is cut off is in the run, and the reason says where it ends.
 
-        Of ranks the job's size tells which there should be; of hosts, the numbers in the names of the others. A host whose file cannot be
-        read is called as the file where that states no rank.
+        For ranks, the size of the job says which there should be; for hosts, the numbers in the names of the others. A host whose file
+        cannot be read is named after the file if that states no rank.
         """
         return self._profile.run.hosts_missing.copy()
 
     @property
     def clocks(self) -> pd.DataFrame:
-        """One row per host: how far its clock is from that of the first, told by collectives, which all ranks leave together.
+        """One row per host: how far its clock is from that of the first, estimated from collectives, which all ranks leave together.
 
         Offset and drift are those under which its collectives end when those of the others do, by their median; hosts without a common
         collective are compared through others. Drift is the slope of a straight line through ten collectives or more, where it is 5

@@ -111,7 +111,7 @@ def _straggler(row: dict[Any, Any], several: bool, measured: float | None) -> st
     if row["why"]:
         said += f" {wording.one_line(row['why'])}"
     if (cost := wording.real(row["cost_ms"])) is not None and cost > 0:
-        said += f" The others wait {wording.millis(cost)} a step for it, summed over all."
+        said += f" In total, the others wait {wording.millis(cost)} per step for it."
     saved = wording.real(row["saved_ms"])
     if row["by"] == COLLECTIVES and saved is not None and measured and 100 * saved / measured >= _LEAST_PERCENT:
         said += f" If it were as fast as they are, a step would take about **{wording.percent(100 * saved / measured)}** less."
@@ -128,7 +128,7 @@ def _what_if(rows: pd.DataFrame, groups: pd.DataFrame) -> list[str]:
         gain = f"{row['how']} **{wording.percent(percent)}** less ({wording.millis(row['step_time_ms'])})"
         if row["what"] == "slow_group":
             said.append(
-                f"Collectives {_group(row['which'], groups)} take longer than those of like groups: with a usual link a step would "
+                f"Collectives {_group(row['which'], groups)} take longer than those of similar groups: with a typical link a step would "
                 f"take {gain}."
             )
         elif row["what"] == "network_free":

@@ -19,25 +19,25 @@ class Steps(Framed):
     def frame(self) -> pd.DataFrame:
         """One row per step of each host, in time order; the columns are those of `nbprof.frames.SCHEMA`.
 
-        **Which events are a step's.** Files state it (`group_id`); where one does not, events are joined as TensorFlow Profiler does: by
-        nesting on a thread, by ids of producers and consumers, by the correlation of a launch with its kernel, by elements of tf.data, and
-        every root (`_r`, TraceContext; where nothing is marked, an iteration of a loop in a graph) gives its group to all below it. On
-        the CPU an eager op that no mark is around is no step.
-        Where a JAX program marks none, its steps are the runs of the compiled program that takes most of the time (of the calls of
-        `jax.numpy` none; where several such runs precede one of an update, of the update), each from the end of the run before, on its last
-        device, to its own end, so that the host's time between two runs is part of the later step; the receipt says so. The first begins
-        at its call, since what the loop did before is not recorded, and is in no average. Another program that is run in a loop of its
-        own, as an evaluation is, has steps of its own; one that runs with at least half of the runs is part of each step.
-        On TPUs the same goes by the `XLA Modules` line of the cores, where no core has a `Steps` line. XProf has no steps there. Copies
-        of a TPU between its memory and the host's are input and output.
+        **Which events belong to a step.** Files state it (`group_id`); if one does not, events are joined as TensorFlow Profiler does: by
+        nesting on a thread, by ids of producers and consumers, by the correlation of a launch with its kernel, by elements of tf.data;
+        every root (`_r`, TraceContext; if nothing is marked, an iteration of a loop in a graph) gives its group to everything below it. On
+        the CPU an eager op outside any mark is not a step.
+        If a JAX program marks none, its steps are the runs of the compiled program that takes most of the time (never calls of `jax.numpy`;
+        if several such runs precede one of an update, the runs of the update), each from the end of the previous run, on its last device,
+        to its own end, so that the host's time between two runs belongs to the later step; the receipt says so. The first step begins at
+        its call, since what the loop did before is not recorded, and is excluded from averages. Another program that runs in a loop of its
+        own, such as an evaluation, has its own steps; one that runs with at least half of the runs is part of each step.
+        On TPUs the same follows from the `XLA Modules` line of the cores if no core has a `Steps` line. XProf has no steps there. Copies
+        between a TPU's memory and the host's are input and output.
 
         PyTorch marks steps itself (`ProfilerStep`; without them the steps of the optimizer, or the batches of a DataLoader). Device work
         belongs to the step that launched it, by its correlation id; if no launch is recorded, to the step in which it started. A step
         starts at its mark, or when the last work of the previous step has ended, whichever is later, and ends at the end of its mark or of
-        the last work that it launched. What was launched before the recording started is in no step (`p.steps.backlog`); the first step
-        starts when it has ended.
+        the last work that it launched. What was launched before the recording started belongs to no step (`p.steps.backlog`); the first
+        step starts when it has ended.
 
-        Of vLLM and SGLang steps are the iterations of the engine, by its annotations, and none is warm-up: see `p.serving`.
+        For vLLM and SGLang, steps are the iterations of the engine, by its annotations, and none is warm-up: see `p.serving`.
 
         In recordings of Nsight Systems and rocprofv3 steps are ranges (NVTX, ROCTx) whose name says that they are steps, and nothing else:
         `step 12`, `iteration 3`, `Epoch 1 batch 40/100`, `train_step` (and `ProfilerStep#12`). They follow one another on one thread, their
@@ -52,24 +52,24 @@ class Steps(Framed):
         most marks end before the programs that they dispatched, a step lasts from the end of the previous one, or its mark, until its
         programs have run (the n-th call of a function is the n-th run of its program), and the receipt says so.
 
-        **Where it goes.** Each piece of work has a class. Where pieces overlap, the first of these counts: waiting of a device for the host
+        **Where it goes.** Each piece of work has a class. Where pieces overlap, the first of these counts: waits of a device for the host
         or another device, device compute, output (copies to the host), device to device, input (waiting for the next batch), collectives,
         kernel launch, copies to the device (input as well), compilation, the rest of the host's work. What nothing covers is `other_ms`,
         and so is a wait of the host for a device that runs nothing (`waiting_ms`): the categories add up to the step time exactly. What was
-        not recorded is NA, never 0. `host_to_device_bytes` and its like are there where the file states the sizes of copies; XProf looks
+        not recorded is NA, never 0. `host_to_device_bytes` and similar columns need the sizes of copies in the file; XProf looks
         for them under another name, and has 0.
 
-        **Other than XProf 2.24** (`as_xprof()` gives its table): there host work is no part of the steps of a profile with a device, so
-        kernel launch, host compute and waiting for input are 0 and all of it is called other; here it is, as in the guide. Copies under
+        **Differences from XProf 2.24** (`as_xprof()` gives its table): there host work is not part of the steps of a profile with a
+        device, so kernel launch, host compute and waiting for input are 0 and all of it is other; here it is, as in the guide. Copies under
         their names of TensorFlow 2.3/2.4 (`MemcpyH2D`) and of ROCm, and fills, are copies here, compute there; bfloat16 is 16 bit, RCCL is
         a collective. What XLA compiles on the host (`backend_compile`, `...Client::Compile`) is compilation here, host compute there; of
         steps that are runs of a program, only what is compiled while no program runs, of the programs that at least half of these steps
         run. Copies for XLA's runtime on the CPU (`H2D Dispatch`) are copies to the device while no op runs, and how its programs end is
-        host compute; XProf has both in no step. A step on the CPU whose function is called while tf.data makes its batch, and that runs no
-        op yet, waits for input, also where no thread asks for the batch yet; and so does a call that cannot return because a Python
-        function of tf.data has the interpreter. XProf has both in host compute. Steps have the names of their markers (`train 500`), there
-        those of their groups. No step is dropped for being the first or the last: a step without any compute at either end is, as the
-        recording cut it off, and the receipt says how many. Where a GPU is named but recorded nothing, XProf has no steps; here are those
+        host compute; XProf counts both in no step. A step on the CPU whose function is called while tf.data makes its batch, and that runs
+        no op yet, waits for input, even if no thread requests the batch yet; so does a call that cannot return because a Python function of
+        tf.data holds the interpreter. XProf counts both as host compute. Steps have the names of their markers (`train 500`), there those
+        of their groups. No step is dropped for being the first or the last: only steps without any compute at either end are, since the
+        recording cut them off, and the receipt says how many. Where a GPU is named but recorded nothing, XProf has no steps; here are those
         of the host.
         """
         return super().frame
@@ -78,7 +78,7 @@ class Steps(Framed):
     def summary(self) -> pd.DataFrame:
         """One row a category, and `step_time` first: mean, sample standard deviation (n - 1), least, most, and part of all step time.
 
-        Of the steps that are `counted`: not those that warm up (a leading step over 4 times the median of those after it), that the
+        Covers the steps that are `counted`: not those that warm up (a leading step over 4 times the median of those after it), that the
         recording cut off, or that are of another kind (`test` between `train`): averaged is training, unless steps of
         another kind take over 4 times as long, and without training the kind with the most time. XProf averages all that it has not
         dropped. One step has no deviation: NA here, 0 (or `-nan`) there.

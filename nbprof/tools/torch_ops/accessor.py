@@ -10,23 +10,23 @@ from nbprof.tools.accessor import Framed
 
 
 class TorchOps(Framed):
-    """What `torch.profiler`'s `key_averages()` tells, of any file, with the modules and the backward pass.
+    """What `torch.profiler`'s `key_averages()` shows, for any file, with the modules and the backward pass.
 
-    `frame` has one row per op, annotation or runtime call (`kind`), the one with the most self time first: of the device where the file has
-    one, else of the host. Times are µs: `self` without, `total` with what ran in it. On files without a device those columns are NA.
+    `frame` has one row per op, annotation or runtime call (`kind`), most self time first: on the device if the file has one, else on the
+    host. Times are in µs: `self` excludes nested ops, `total` includes them. Without a device in the file, the device columns are NA.
 
-    Which runs are one: an op whose only inner run has its own name counts once with it, as `key_averages()` counts. Otherwise an op in
-    another run of it counts in both totals, there and here. Where the ops overlap partly, `p.ops` gives each instant to one op; here the
-    inner run is taken from the outer one as `key_averages()` takes it.
+    An op whose only nested run has the same name is counted once together with it, as in `key_averages()`. Otherwise an op nested in
+    another run of itself counts in both totals, there and here. If ops overlap partly, `p.ops` gives each instant to one op; here the
+    nested run is subtracted from the outer one, as in `key_averages()`.
     """
 
     _none = "No op of PyTorch was recorded in this profile."
 
     def by(self, key: str) -> pd.DataFrame:
-        """The ops apart by their input shapes, by the Python code that called them or the line of it, or by the module in which they ran.
+        """The ops separated by input shapes, by the Python code that called them or its line, or by the module in which they ran.
 
-        Ops of the backward pass have no Python code and no module of their own: they stand with the op of the forward pass that they
-        belong to, which autograd numbers alike.
+        Ops of the backward pass have no Python code and no module of their own: they are listed with the op of the forward pass that they
+        belong to, which has the same autograd sequence number.
 
         Parameters
         ----------

@@ -72,7 +72,7 @@ class TraceView(View):
         Raises
         ------
         NbprofError
-            An arg that no event has, a kind that there is not, or a text that is no regular expression.
+            An arg that no event has, an unknown kind, or an invalid regular expression.
 
         Examples
         --------
@@ -95,7 +95,7 @@ class TraceView(View):
         Raises
         ------
         NbprofError
-            The expression is wrong, or could take without end.
+            The expression is invalid, or could take forever.
 
         Examples
         --------
@@ -111,7 +111,7 @@ class TraceView(View):
     def range(self, from_ms: float, to_ms: float, lanes: select_events.Lanes | None = None) -> pd.DataFrame:
         """What took the time between two moments, by name, most self time first. Times are in µs, and only what lies in the range.
 
-        `on` tells the kind of lane: a launch on the host may be called like its kernel on the device, and is a row of its own.
+        `on` is the kind of lane: a launch on the host may have the name of its kernel on the device; it is a separate row.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ class TraceView(View):
         Parameters
         ----------
         path : str or path
-            Ends in `.json`, or in `.json.gz` to be packed.
+            Ends in `.json`, or in `.json.gz` to be compressed.
         between : (float, float), optional
             Only events that touch this range, in ms after the start of the profile.
         lanes : int, str, pattern, or several of these, optional
