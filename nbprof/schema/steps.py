@@ -41,7 +41,8 @@ SCHEMA: dict[str, list[Col]] = {
             "bool",
             "",
             "Warm-up",
-            "A leading step over 4 times the median, or one of the first two iterations of a graph on an NPU: excluded from the averages.",
+            "A leading step or the first of a second training, over 4 times the median, or one of the first two iterations of a graph on "
+            "an NPU: excluded from the averages.",
             "bool",
             None,
         ),

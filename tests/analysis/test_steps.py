@@ -70,9 +70,32 @@ def test_the_summary_uses_the_sample_deviation():
 def test_a_long_first_step_is_kept_but_not_averaged():
     from nbprof.analysis.steps.warmup import _warmup
 
-    assert _warmup(np.array([900.0, 10, 11, 9, 10, 10]), np.zeros(6, bool)).tolist() == [True, False, False, False, False, False]
-    assert not _warmup(np.array([10.0, 900, 11, 9, 10, 10]), np.zeros(6, bool)).any()
-    assert not _warmup(np.array([30.0, 10, 11, 9, 10, 10]), np.zeros(6, bool)).any()
+    no = np.zeros(6, bool)
+    assert _warmup(np.array([900.0, 10, 11, 9, 10, 10]), no, no).tolist() == [True, False, False, False, False, False]
+    assert not _warmup(np.array([10.0, 900, 11, 9, 10, 10]), no, no).any()
+    assert not _warmup(np.array([30.0, 10, 11, 9, 10, 10]), no, no).any()
+
+
+@pytest.mark.parametrize(
+    ("traced", "warm"),
+    [
+        ((0,), (0,)),
+        ((0, 10), (0, 10)),
+        ((0, 10, 20), (0, 10, 20)),
+        ((10,), (10,)),
+        # A function that is made anew every few steps, or in each of many epochs.
+        ((0, 10, 12), (0,)),
+        ((0, 6, 12, 18), (0,)),
+        # What follows says nothing of the last ones.
+        ((0, 27), (0,)),
+    ],
+)
+def test_the_first_step_of_a_second_training_warms_up(traced, warm):
+    from nbprof.analysis.steps.warmup import _warmup
+
+    traces = np.isin(np.arange(30), traced)
+    assert np.flatnonzero(_warmup(np.where(traces, 900.0, 10.0), np.zeros(30, bool), traces)).tolist() == list(warm)
+    assert not _warmup(np.where(traces, 30.0, 10.0), np.zeros(30, bool), traces).any(), "no step takes far longer"
 
 
 @pytest.mark.parametrize("size", ["size", "num_bytes"])

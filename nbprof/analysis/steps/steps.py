@@ -25,6 +25,7 @@ from nbprof.activity.activity import (
     HOST_WAIT_DEVICE,
     ITERATIONS,
     SERVING,
+    TRACED,
     UNKNOWN_COPIES,
     UNKNOWN_PRECISION,
     Activity,
@@ -76,6 +77,7 @@ def measured(activity: Activity, work: pd.DataFrame | None = None) -> tuple[pd.D
     out = pd.concat(parts, ignore_index=True)
     host = out["host"].map({h: i for i, h in enumerate(activity.hosts)})
     out["cut"] = [pair in activity.cut for pair in zip(host, out["group"], strict=True)]
+    out["traces"] = _trace_anew(activity, out, host)
     return pd.concat([out, _copied(activity, work, host, out["group"])], axis=1), bool((work["cls"] == HOST_COMPILE).any())
 
 
@@ -111,6 +113,25 @@ def numbered(found: tuple[pd.DataFrame, bool], warmup: int | None, traits: set[s
     # A profile of nothing but cut steps still has an average.
     out["counted"] = used & ~out["cut"] if (used & ~out["cut"]).any() else used
     return out[[*columns, *(column for column in COPIED.values() if column in out), "group"]]
+
+
+def _trace_anew(activity: Activity, steps: pd.DataFrame, host: pd.Series) -> npt.NDArray[np.bool_]:
+    """In which steps TensorFlow traces a function that was not traced before, as in the first step of each training."""
+    out = np.zeros(len(steps), np.bool_)
+    calls = activity.functions
+    if not len(calls):
+        return out
+    traced = [code for code in calls["mode"].unique().tolist() if str(activity.texts.values[code]).startswith(TRACED)]
+    calls = calls[calls["mode"].isin(traced) & (calls["tracings"] == 1)]
+    for number, mine in calls.groupby("host", sort=False):
+        rows = np.flatnonzero(host.to_numpy() == number)
+        rows = rows[np.argsort(steps["start_ms"].to_numpy()[rows], kind="stable")]
+        begin, took = (steps[name].to_numpy(np.float64)[rows] for name in ("start_ms", "step_time_ms"))
+        at = mine["start"].to_numpy(np.int64) / 1e9
+        nth = np.searchsorted(begin, at, side="right") - 1
+        nth = nth[(nth >= 0) & (at < (begin + took)[nth])]
+        out[rows[nth]] = True
+    return out
 
 
 # By kind of transfer; the columns are there where the sizes of copies are known.

@@ -6,10 +6,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
 # A leading step that takes this many times the median of the others compiles or warms up.
 WARMUP_FACTOR = 4.0
 # Of fewer steps behind it there is no median to compare it with.
 _FOLLOWING = 4
+# A cell trains once more, or twice, to compare models; what is traced more often is made anew in a loop.
+_MOST_TRAININGS = 2
 
 
 # Where other steps take no more than this many times the time of training, training is what averages are of. Steps that are runs of a
@@ -55,7 +60,7 @@ def warming(steps: pd.DataFrame, warmup: int | None) -> pd.Series:
     out = np.zeros(len(steps), np.bool_)
     for rows in steps.groupby(["host", "kind"], sort=False).indices.values():
         mine = steps.iloc[rows]
-        out[rows] = _warmup(mine["step_time_ms"].to_numpy(np.float64), mine["cut"].to_numpy(bool))
+        out[rows] = _warmup(*(mine[name].to_numpy(kind) for name, kind in (("step_time_ms", np.float64), ("cut", bool), ("traces", bool))))
     return pd.Series(out, steps.index)
 
 
@@ -87,12 +92,24 @@ def about_warmup(steps: pd.DataFrame, warmup: int | None) -> str:
     return f"warm-up: {which} excluded from averages ({why}){none_left}"
 
 
-def _warmup(times: npt.NDArray[np.float64], cut: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """The leading steps that take far longer than the rest; one that is cut is in no average, and says nothing of the step after it."""
+def _warmup(times: Floats, cut: Flags, traces: Flags) -> Flags:
+    """The leading steps that take far longer than the rest; one that is cut is in no average, and says nothing of the step after it.
+
+    So does the first step of a further training, which traces functions of its own; where they are traced more often than a cell trains,
+    or again a few steps later, that is what the loop costs.
+    """
     out = np.zeros(len(times), np.bool_)
-    for i in range(min(3, len(times) - _FOLLOWING)):
-        if times[i] > WARMUP_FACTOR * float(np.median(times[i + 1 :])):
-            out[i] = True
-        elif not cut[i]:
+    compared = max(len(times) - _FOLLOWING, 0)
+
+    def long(i: int) -> bool:
+        return bool(times[i] > WARMUP_FACTOR * float(np.median(times[i + 1 :])))
+
+    for i in range(min(3, compared)):
+        out[i] = long(i)
+        if not (out[i] or cut[i]):
             break
+    later = [i for i in np.flatnonzero(traces).tolist() if not out[: i + 1].all() and (i >= compared or long(i))]
+    if len(later) <= _MOST_TRAININGS and all(np.diff([*later, len(times)]) > _FOLLOWING):
+        for i in later:
+            out[i] = long(i)
     return out

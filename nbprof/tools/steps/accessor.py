@@ -78,10 +78,11 @@ class Steps(Framed):
     def summary(self) -> pd.DataFrame:
         """One row a category, and `step_time` first: mean, sample standard deviation (n - 1), least, most, and part of all step time.
 
-        Covers the steps that are `counted`: not those that warm up (a leading step over 4 times the median of those after it), that the
-        recording cut off, or that are of another kind (`test` between `train`): averaged is training, unless steps of
-        another kind take over 4 times as long, and without training the kind with the most time. XProf averages all that it has not
-        dropped. One step has no deviation: NA here, 0 (or `-nan`) there.
+        Covers the steps that are `counted`: not those that warm up (a leading step over 4 times the median of those after it, or the first
+        step of a second or third training, in which TensorFlow traces functions of its own), that the recording cut off, or that are of
+        another kind (`test` between `train`): averaged is training, unless steps of another kind take over 4 times as long, and without
+        training the kind with the most time. XProf averages all that it has not dropped. One step has no deviation: NA here, 0 (or `-nan`)
+        there.
 
         `percent` is the sum of a category by the time of all these steps, so that the categories add up to 100; NA where no host recorded
         the category. Where only some hosts did (one has a GPU, another none), the other columns are of the steps of those hosts.
