@@ -128,7 +128,7 @@ def test_the_text_of_a_cell_is_in_no_redacted_report(tmp_path, gpu):
 
 def test_a_recording_that_was_cut_says_so(tmp_path, gpu):
     p = of(tmp_path, gpu, times((0, "2", 1, True), (95,), cut=True))
-    assert "a part of the recording only" in p.payload()["overview"]["code"]["notes"][-1]
+    assert "part of the recording only" in p.payload()["overview"]["code"]["notes"][-1]
 
 
 def framed(op, frame):

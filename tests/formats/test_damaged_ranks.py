@@ -34,10 +34,10 @@ def test_rank_that_cannot_be_read_is_told(tmp_path, ranks, names, left):
     (tmp_path / names[1]).write_bytes(ranks[1][:left])
     read = nbprof.load(tmp_path)
     assert len(read.steps.frame) == 1
-    lost = [text for text in _said(read) if text.startswith(names[1])]
-    assert len(lost) == 1
-    assert "rank of this run" in lost[0]
-    assert ("empty" in lost[0]) == (left == 0)
+    (lost,) = [text for text in _said(read) if names[1] in text]
+    assert lost.startswith("A file was skipped, and the figures do not include its host: ")
+    assert ("empty" in lost) == (left == 0)
+    assert read.pods.missing[["host", "file"]].to_numpy().tolist() == [["rank 1", names[1]]]
 
 
 def test_other_files_are_no_ranks(tmp_path, ranks):
@@ -46,7 +46,8 @@ def test_other_files_are_no_ranks(tmp_path, ranks):
     for name in ("worker0.1700000009000.pt.trace.json.gz", "worker1.1700090000000.pt.trace.json.gz", "settings_rank-1.json", "notes.json"):
         (tmp_path / name).write_bytes(b"{}")
     read = nbprof.load(tmp_path)
-    assert not [text for text in _said(read) if "rank of this run" in text]
+    assert not [text for text in _said(read) if "skipped" in text]
+    assert not read.pods.missing["file"].any()
 
 
 def test_rank_with_a_damaged_head_is_still_one(tmp_path):

@@ -79,7 +79,7 @@ def test_rows(condition, rows):
         ("op > 1", "'op' has text and cannot be compared with numbers"),
         ("self_us == 'x'", "'self_us' has numbers and cannot be compared with text"),
         ("op in ['a', 1]", "cannot be compared with numbers"),
-        ("'1' in calls", "has no text"),
+        ("'1' in calls", "does not contain text"),
         ("op in op", "`in` takes"),
         ("op is 1", "`is` takes"),
         ("op", "is not true or false"),

@@ -271,7 +271,7 @@ def test_a_straggler_is_named_with_what_it_costs_and_why(tmp_path):
     first, *others = part["findings"]
     assert first.startswith(f"**{name}** holds the others up: its own part of a step takes **")
     assert "in 12 of 12 steps. Input: " in first
-    assert "The others wait " in first
+    assert "the others wait " in first
     assert any(text.startswith("If communication took no time") for text in others)
     assert part["heat"]["show"] == "input"
     assert [head["key"] for head in part["stragglers"]["columns"]][:3] == ["host", "straggler", "own_ms"]
