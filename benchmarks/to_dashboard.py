@@ -3,7 +3,7 @@
 Usage: python benchmarks/to_dashboard.py [PROFILE ...] [--repeats 5] [--no-drawing] [--no-peer]
 Without arguments it records a Keras run, and writes a run of 100,000 events. The first picture, which large runs show until the rest is
 made, counts from the end of the load, as the whole output does, of which it is a part. CPU seconds stand in parentheses.
-Where XProf is installed, its tools that show the same (overview, input pipeline, op stats, kernels, memory, trace viewer)
+Of XSpace files, where XProf is installed, its tools that show the same (overview, input pipeline, op stats, kernels, memory, trace viewer)
 are timed on a fresh copy of the file, in fresh processes taken in turn, and the ratio is printed. Imports are left out on
 both sides.
 """
@@ -162,7 +162,7 @@ def main() -> None:
         folder = Path(name)
         profiles = options.profiles or [record(folder / "run"), synthetic(folder)]
         for path in profiles:
-            measure(path.name, path, folder, options.repeats, drawing=not options.no_drawing, peer=not options.no_peer)
+            measure(path.name, path, folder, options.repeats, drawing=not options.no_drawing, peer=not options.no_peer and path.name.endswith(".xplane.pb"))
 
 
 if __name__ == "__main__":
