@@ -162,7 +162,8 @@ def main() -> None:
         folder = Path(name)
         profiles = options.profiles or [record(folder / "run"), synthetic(folder)]
         for path in profiles:
-            measure(path.name, path, folder, options.repeats, drawing=not options.no_drawing, peer=not options.no_peer and path.name.endswith(".xplane.pb"))
+            peer = path.name.endswith(".xplane.pb") and not options.no_peer
+            measure(path.name, path, folder, options.repeats, drawing=not options.no_drawing, peer=peer)
 
 
 if __name__ == "__main__":
