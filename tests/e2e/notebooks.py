@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
 import nbformat
+from playwright.sync_api import Error
 
 SIZE = {"width": 1300, "height": 1000}
 _RESTING: WeakKeyDictionary = WeakKeyDictionary()
@@ -117,7 +118,29 @@ def wait_until_idle(page, timeout=None):
 
 
 def wait_for_kernel(page):
-    page.wait_for_function("() => window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'")
+    try:
+        page.wait_for_function("() => window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'")
+    except Error as error:
+        raise AssertionError(f"the kernel is not idle: {_state_of_kernel(page)}") from error
+
+
+def _state_of_kernel(page):
+    """What the page knows of its kernel, and what the server does, for a failure that says where the wait was."""
+    return page.evaluate(
+        """async () => {
+            const { shell, serviceManager } = window.jupyterapp;
+            const context = shell.currentWidget?.sessionContext;
+            const kernel = context?.session?.kernel;
+            const settings = serviceManager.serverSettings;
+            const served = await fetch(`${settings.baseUrl}api/sessions`).then(answer => answer.json());
+            return {
+                widget: shell.currentWidget?.title.label, ready: context?.isReady, shown: context?.kernelDisplayStatus,
+                status: kernel?.status, connection: kernel?.connectionStatus, kernel: kernel?.id,
+                prompts: [...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")].map(each => each.textContent),
+                server: served.map(each => [each.path, each.kernel?.id, each.kernel?.execution_state, each.kernel?.connections]),
+            };
+        }"""
+    )
 
 
 def interrupt(page):
