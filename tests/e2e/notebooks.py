@@ -87,6 +87,16 @@ def open_again(page, name):
     begin_again(page, "")
     command(page, "docmanager:open", path=name)
     page.wait_for_selector(".jp-Notebook .jp-CodeCell")
+    # The launcher that JupyterLab opens where nothing is left may come in between, and then no widget is the current one.
+    page.wait_for_function(
+        """name => {
+            const { shell } = window.jupyterapp;
+            const opened = [...shell.widgets("main")].find(each => each.context?.path === name);
+            if (shell.currentWidget !== opened) shell.activateById(opened.id);
+            return shell.currentWidget === opened;
+        }""",
+        arg=name,
+    )
 
 
 def dashboards(page):
