@@ -73,6 +73,8 @@ export function watchTheme(element: Element, signal: AbortSignal, fn: (theme: Th
 /** The colour a custom property stands for, resolved so that a canvas can use it: cssColor(el, "--c-input"). */
 export function cssColor(element: Element, name: string): string {
   const probe = h("span", { style: { color: `var(${name})`, display: "none" } });
+  // Forced colours would answer with the system's text colour, whatever the property is.
+  probe.style.setProperty("forced-color-adjust", "none");
   element.append(probe);
   const color = getComputedStyle(probe).color;
   probe.remove();

@@ -255,8 +255,12 @@ export function heatMap(parent: HTMLElement, context: ViewContext, heat: Heat, s
       graphics.fillText(tailOf(graphics, named(y), left - 8), left - 6, middle(y));
     };
     const every = Math.max(1, Math.ceil(NAMES / high));
+    let last = -NAMES;
     for (let y = 0; y < rows.length; y += every) {
-      if (own.every((one) => Math.abs(middle(one) - middle(y)) >= NAMES)) write(y, false);
+      // The first and the last are moved inside the picture, towards their neighbours.
+      if ([last, ...own.map(middle)].some((at) => Math.abs(at - middle(y)) < NAMES)) continue;
+      write(y, false);
+      last = middle(y);
     }
     for (const y of own) write(y, true);
     graphics.textAlign = "left";
