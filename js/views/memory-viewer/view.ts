@@ -67,12 +67,13 @@ function drawn(module: ProgramMemory, space: ProgramSpace, signal: AbortSignal):
       "section",
       heading("Working set", scope.filter(Boolean).join(", ")),
       picture?.element,
-      h(
-        "div.legend.memory-legend",
-        space.throughout_bytes > 0 && key("m-stack", "Live throughout"),
-        picture && key("m-heap", "Temporary"),
-        padded && key("m-pad", "Padding"),
-      ),
+      picture &&
+        h(
+          "div.legend.memory-legend",
+          space.throughout_bytes > 0 && key("m-stack", "Live throughout"),
+          key("m-heap", "Temporary"),
+          padded && key("m-pad", "Padding"),
+        ),
       ...space.notes.map((note) => h("p.more", note)),
     ),
     alive(module, space, signal, (buffer) => picture?.mark(buffer)),

@@ -19,7 +19,7 @@ import { mostOf } from "../../lib/rows.js";
 import { niceMax, ticks } from "../../lib/scale.js";
 import { type ColumnSpec, table } from "../../lib/table.js";
 import type { View, ViewContext } from "../../lib/view.js";
-import { toStep } from "../jump.js";
+import { hasTrace, toStep } from "../jump.js";
 import { axisLimit } from "../stepstats.js";
 import { onTheme, themeReader } from "../trace/palette.js";
 import { coreTable, nameCell } from "./cores.js";
@@ -186,7 +186,9 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): void
         link(only ? "all steps in every view" : "select in every view", () =>
           store.set("selection", only ? null : { first: number, last: number }),
         ),
-        Number.isFinite(start) && link("Show in trace →", () => context.go("trace", toStep(number, start, length))),
+        Number.isFinite(start) &&
+          hasTrace(context.payload) &&
+          link("Show in trace →", () => context.go("trace", toStep(number, start, length))),
       ),
     );
     clear(said);
