@@ -44,7 +44,7 @@ def test_completion_offers_what_the_profile_has(p):
     [
         ("kernels", "<nbprof kernels: no rows. No GPU kernels in this run. This profile has no GPU plane: "),
         ("torch_ops", "<nbprof torch_ops: no rows. No op of PyTorch was recorded in this profile.>"),
-        ("memory", "<nbprof memory: No allocations in this run. "),
+        ("memory", "<nbprof memory: No allocations recorded. "),
         ("hlo", "<nbprof hlo: no rows. This profile has no device, "),
     ],
 )

@@ -18,7 +18,7 @@ export function series(line: DeviceSeries, signal: AbortSignal): HTMLElement {
   const unit = line.unit === "count" ? "" : ` ${line.unit}`;
   const plot = h("div.plot");
   const said = h("p.dim.dt-at", { "aria-live": "off" });
-  const rest = `Most ${num(highest, unit ? 2 : 0)}${unit}, from ${num(line.from_ms, 2)} to ${num(line.to_ms, 2)} ms`;
+  const rest = `Maximum ${num(highest, unit ? 2 : 0)}${unit}, from ${num(line.from_ms, 2)} to ${num(line.to_ms, 2)} ms`;
   said.textContent = rest;
   const area = canvas(plot, {
     signal,

@@ -191,7 +191,7 @@ function graph(el: HTMLElement, context: ViewContext): void {
       id: String(i),
       label: `${i ? `no. ${i + 1} slowest` : "slowest"}, ${us(item.duration_us)}`,
     }));
-    const scope = `data flows left to right; thick line = critical path, ${ms(critical, one ? 3 : 1)}; each box: time in the pipeline's calls excluding inputs on any thread`;
+    const scope = `data flows left to right; thick line = critical path, ${ms(critical, one ? 3 : 1)}; each box: time in the pipeline's calls, on any thread, without its inputs`;
     section.append(
       heading("tf.data pipeline", scope, runTag()),
       h(

@@ -22,7 +22,7 @@ export const render: View = (el, context) => {
   const { empty, ids, of, peaks } = context.payload.memory;
   const first = ids[0];
   if (empty || !first) {
-    const none = { title: "No allocations in this run", text: "The profile has no memory events." };
+    const none = { title: "No allocations recorded", text: "The profile has no memory events." };
     el.append(h("section", emptyView(empty ?? none)));
     return;
   }

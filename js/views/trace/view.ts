@@ -354,6 +354,6 @@ function colours(trace: Trace): HTMLElement {
   const present = new Set(trace.category);
   const items = CATEGORIES.filter((_, i) => present.has(i + 1)).map(({ css, label }) => ({ css, label }));
   const list = legend(items);
-  list.prepend(h("span", items.length ? "Colour: by name; step time has its own:" : "Colour: by name."));
+  list.prepend(h("span", items.length ? "Coloured by name, except:" : "Coloured by name."));
   return list;
 }

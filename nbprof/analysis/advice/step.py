@@ -258,15 +258,16 @@ def _part(category: str, what: str, how: Callable[[Facts], tuple[str, str]]) -> 
     """A check of how large one category of the step is; `how` gives a title and a fix."""
 
     def check(facts: Facts, limit: Threshold) -> Found | None:
-        share, time = facts.percent[category], facts.mean[category]
+        share, time, said = facts.percent[category], facts.mean[category], what
         if category == "device_collectives" and facts.evidence.straggler is not None:
             # Who waits for a straggler is in a collective, and no communication takes that time.
             time = max(0.0, time - facts.evidence.straggler.saved_ms)
             share = 100 * time / facts.mean["step_time"]
+            said = f"{what}, beyond the wait for {facts.evidence.straggler.host}"
         if share < limit["moderate"]:
             return None
         title, fix = how(facts)
-        return Found(f"**{share:.0f}%** of step time (**{wording.millis(time)}**) is {what}.", limit.severity(share), time, fix, title)
+        return Found(f"**{share:.0f}%** of step time (**{wording.millis(time)}**) is {said}.", limit.severity(share), time, fix, title)
 
     return check
 

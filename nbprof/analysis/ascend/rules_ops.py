@@ -348,7 +348,7 @@ RULES: tuple[AscendRule, ...] = (
         about="Pipes", unit="fraction", needs=("pmu",), lacks=_NO_PMU,
     ),
     Rule(
-        "no_bound", _counters_where(_no_bound, "of 20 µs and more keep no pipe busy for more than 80%", "bound_fraction"),
+        "no_bound", _counters_where(_no_bound, "of 20 µs or more keep no pipe busy for more than 80%", "bound_fraction"),
         Threshold("any ≥ {long_us:g} µs with no pipe > {busy:percent} busy", long_us=LONG_US, busy=SATURATED),
         MSPROF_ANALYZE, ASCEND, NPU, "Pipes of long tasks", "Tune long ops that keep no pipe busy",
         "Tune the op (AOE), or use another implementation.",

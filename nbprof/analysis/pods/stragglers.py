@@ -247,7 +247,7 @@ def _reason(
         return "", np.nan, f"No part of its steps explains {'the delay' if steady else 'the pause'} alone."
     cause = columns[most].removesuffix("_ms")
     when = "a step" if steady else "in " + ("that step" if paused.sum() == 1 else "those steps")
-    text = f"{_CALLED[cause]}: {wording.millis(mine[most])} {when}, {wording.millis(usual[most])} on the median of the others"
+    text = f"{_CALLED[cause]}: {wording.millis(mine[most])} {when}; the median of the others is {wording.millis(usual[most])}"
     found = cause, float(more[most]), text[0].upper() + text[1:] + "."
     if cause == "device_compute" and steady:
         return _kernels(host, table, devices) or found
@@ -273,7 +273,7 @@ def _memory(host: str, steps: pd.DataFrame, memory: pd.DataFrame, least_ms: floa
     name = mine.groupby("name")["ms"].sum().idxmax()
     calls = mine["calls"].sum() / often[host]
     text = f"Driver calls that allocate or free device memory, mostly {name}: {wording.millis(means[at])} in {calls:.3g} calls {when}"
-    return "memory", more, f"{text}, {wording.millis(usual)} on the median of the others."
+    return "memory", more, f"{text}; the median of the others is {wording.millis(usual)}."
 
 
 def _kernels(host: str, table: pd.DataFrame, devices: pd.DataFrame) -> tuple[str, float, str] | None:
@@ -295,7 +295,7 @@ def _kernels(host: str, table: pd.DataFrame, devices: pd.DataFrame) -> tuple[str
     times = float(mine[least].sum() / usual[least].sum())
     slow = mine[least] >= (1 + (times - 1) / 2) * usual[least]
     if least.sum() > 1 and usual[least][slow].sum() >= EVEN * usual[least].sum():
-        text = f"All kernels take {times:.2f} times as long as on the median of the others"
+        text = f"All kernels take {times:.2f} times as long as the median of the others"
         clock = devices.groupby("host", sort=False)["clock_khz"].mean() if "clock_khz" in devices.columns else pd.Series(dtype="f8")
         others = float(clock.drop(host, errors="ignore").median()) if len(clock) else np.nan
         if host in clock.index and clock[host] < others * 0.99:
@@ -308,5 +308,5 @@ def _kernels(host: str, table: pd.DataFrame, devices: pd.DataFrame) -> tuple[str
     return (
         "kernel",
         float(more[top]),
-        f"{name}: {wording.millis(mine[top])} a step, {wording.millis(usual[top])} on the median of the others.",
+        f"{name}: {wording.millis(mine[top])} a step; the median of the others is {wording.millis(usual[top])}.",
     )

@@ -305,7 +305,8 @@ class _Ascend:
             missing["steps"] = msprof_steps.HOW
         if not msprof_memory.recorded(self.trace):
             missing["memory"] = (
-                "This profile has no memory: msprof records it with --sys-hardware-mem=on, torch_npu.profiler with profile_memory=True."
+                "This profile has no memory events: msprof records them with --sys-hardware-mem=on, torch_npu.profiler with "
+                "profile_memory=True."
             )
         if not len(msprof_steps.gaps(self.trace, self.steps)[0]):
             missing["input"] = (

@@ -221,11 +221,11 @@ def _steps(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
 
 
 def _empty(run: Run) -> dict[str, Any]:
-    if plain := unknown(run, "memory", "No allocations in this run"):
+    if plain := unknown(run, "memory", "No allocations recorded"):
         return plain
     if by_torch(run):
         return {
-            "title": "No allocations in this run",
+            "title": "No allocations recorded",
             "text": "The profile has no memory events. PyTorch records them on request:",
             "code": "torch.profiler.profile(profile_memory=True)" if run.capture is None else "%%nbprof --memory",
         }
@@ -237,8 +237,8 @@ def _empty(run: Run) -> dict[str, Any]:
             else ""
         )
         return {
-            "title": "No allocations in this run",
+            "title": "No allocations recorded",
             "text": f"The profile has no memory events. JAX records them for GPUs and TPUs, not for the CPU.{planned}",
             "code": "",
         }
-    return {"title": "No allocations in this run", "text": run.missing.get("memory", "The profile has no memory events."), "code": ""}
+    return {"title": "No allocations recorded", "text": run.missing.get("memory", "The profile has no memory events."), "code": ""}

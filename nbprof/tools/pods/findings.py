@@ -100,12 +100,12 @@ def _straggler(row: dict[Any, Any], several: bool, measured: float | None) -> st
         said = f"**{name}** pauses in **{pauses}** of {steps}; in step {row['worst_step']} it is {most} behind."
     elif row["by"] != COLLECTIVES:
         said = (
-            f"**{name}** is slow: a step takes **{behind}** longer than on the median of the others, and is the longest in "
+            f"**{name}** is slow: a step takes **{behind}** longer than the median of the others, and is the longest in "
             f"{row['slowest_in']:,} of {steps} steps. No communication was recorded, so whether the others wait for it is unknown."
         )
     else:
         said = (
-            f"**{name}** holds the others up: its own part of a step takes **{behind}** longer than on the median of the others, "
+            f"**{name}** holds the others up: its own part of a step takes **{behind}** longer than the median of the others, "
             f"and is the longest in {row['slowest_in']:,} of {steps} steps."
         )
     if row["why"]:
@@ -125,7 +125,7 @@ def _what_if(rows: pd.DataFrame, groups: pd.DataFrame) -> list[str]:
         percent = wording.real(row["saved_percent"])
         if percent is None or percent < _LEAST_PERCENT:
             continue
-        gain = f"{row['how']} **{wording.percent(percent)}** less ({wording.millis(row['step_time_ms'])})"
+        gain = f"{row['how']} **{wording.percent(percent)}** less: {wording.millis(row['step_time_ms'])}"
         if row["what"] == "slow_group":
             said.append(
                 f"Collectives {_group(row['which'], groups)} take longer than those of similar groups: with a typical link a step would "
