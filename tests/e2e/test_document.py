@@ -279,8 +279,9 @@ def test_views_of_a_file_share_it_and_follow_it(anew, profiles):
     browse.wait_for_function("() => document.querySelectorAll('.nbprof-document .nbprof-state').length === 0")
     browse.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2")
     assert browse.locator(".lm-TabBar-tab:visible", has_text="b.xplane.pb").count() == 2
-    # JupyterLab may say by itself that it is offline, in front of everything.
-    browse.add_locator_handler(browse.locator(".jp-Dialog"), lambda dialog: dialog.locator(".jp-mod-accept").click())
+    # JupyterLab may say by itself that it is offline, in front of everything, and may take that back before anybody clicks.
+    said = browse.locator(".jp-Dialog")
+    browse.add_locator_handler(said, lambda _: said.locator(".jp-mod-accept").evaluate_all("all => all.forEach(each => each.click())"))
     browse.context.set_offline(True)
     board = dashboard(browse).first
     visit(board, "Trace")
@@ -294,6 +295,7 @@ def test_views_of_a_file_share_it_and_follow_it(anew, profiles):
     assert "changed" in bar.inner_text()
     bar.get_by_role("button", name="Open again").click()
     browse.get_by_text("9 steps").first.wait_for()
+    browse.remove_locator_handler(said)
     (folder / "b.xplane.pb").unlink()
 
 
