@@ -112,10 +112,12 @@ class Found:
     severity : str
         `high`, `medium` or `low`.
     gain_ms : float
-        The recorded time per step that the change could save; NaN if unknown. The rule's `gain_is` says whether it can be more.
+        The recorded time per step that the change could save; NaN if unknown. `gain_is` says whether it can be more.
     fix, title : str
         If they depend on what was found; otherwise the rule has them.
     target : Target, optional
+    gain_is : str
+        `UP_TO`, `ABOUT` or `AT_LEAST`, if it depends on what was found; otherwise the rule has it.
     """
 
     evidence: str
@@ -124,6 +126,7 @@ class Found:
     fix: str = ""
     title: str = ""
     target: Target | None = None
+    gain_is: str = ""
 
 
 @dataclass(frozen=True)
@@ -198,7 +201,7 @@ class Rule(Generic[FactsT, FoundT]):
             title=found.title or self.title,
             evidence=found.evidence,
             gain_ms_per_step=found.gain_ms,
-            gain_is=self.gain_is,
+            gain_is=found.gain_is or self.gain_is,
             fix=found.fix or self.fix,
             view=view,
             link=link,

@@ -11,7 +11,7 @@ from nbprof.analysis.advice.advice import WORTH_PERCENT, every, without_steps
 from nbprof.analysis.advice.evidence import Evidence, Padding, Placed, Spread, Straggler
 from nbprof.analysis.advice.facts import INPUT_SHARE, Facts
 from nbprof.analysis.advice.programs import Product, Work
-from nbprof.analysis.advice.step_code import Part, StepCode
+from nbprof.analysis.advice.step_code import Callbacks, Part, StepCode
 from nbprof.analysis.advice.unrolled import Unrolled
 from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.ops.torch_runtime import Calls, Runtime
@@ -554,9 +554,11 @@ RULES = {
         ({**gpu(kernels=kernels({"kernel": "volta_dgemm_64x64_nn", "total_us": 10.0})), **written(float64_percent=0.0)}, False),
     ],
     "host_callback": [
-        (written(callbacks=Part(1.0, 3.0, "PyFunc")), True),
-        (written(callbacks=Part(1.0, 2.99, "PyFunc")), False),
-        ({**jax(), **written(callbacks=Part(2.0, 15.0, "pure_callback.1"))}, True),
+        (written(callbacks=Callbacks(1.0, 3.0, "PyFunc", alone_ms=3.0)), True),
+        (written(callbacks=Callbacks(1.0, 2.99, "PyFunc", alone_ms=2.99)), False),
+        # Other ops of the step run meanwhile.
+        (written(callbacks=Callbacks(1.0, 30.0, "PyFunc", alone_ms=2.99)), False),
+        ({**jax(), **written(callbacks=Callbacks(2.0, 15.0, "pure_callback.1", alone_ms=4.0))}, True),
     ],
     "time_loop": [
         ({**torch({"host_compute": 100.0}), **written(cells=Part(8.0, 15.0, "aten::lstm_cell", 99.0))}, True),

@@ -104,7 +104,69 @@ def test_python_in_a_tf_function_is_no_python_of_tf_data(tmp_path, of_the_step):
         assert found is None
         return
     assert (found.times, found.name) == (1.0, "PyFunc")
-    assert found.ms == pytest.approx(60.0)
+    assert (found.ms, found.alone_ms) == (pytest.approx(60.0), pytest.approx(60.0))
+
+
+def callback_beside(folder, other, length):
+    """Steps of 100 ms with Python for 60 of them, and after its first ms an op on another thread."""
+    host = PlaneWriter("/host:CPU")
+    main, pool, beside = [], [], []
+    for step in range(3):
+        at = step * 100 * MS
+        main.append(host.event("train", at, 100 * MS, step_num=step, _r=1, _pt=1, _p=step))
+        pool.append(host.event("ExecutorState::Process", at + MS, 80 * MS, _ct=1, _c=step, _pt=2, _p=step))
+        pool.append(host.event("PyFunc:PyFunc", at + 2 * MS, 60 * MS))
+        # What the callback itself runs is no op beside it.
+        pool.append(host.event("Mul:Mul", at + 3 * MS, 50 * MS))
+        beside.append(host.event("ExecutorState::Process", at + 3 * MS, length * MS, _ct=2, _c=step))
+        beside.append(host.event(other, at + 3 * MS, length * MS))
+    host.line("python", main, line_id=1)
+    host.line("pool", pool, line_id=2)
+    host.line("other", beside, line_id=3)
+    return profile(folder, xspace(host))
+
+
+@pytest.mark.parametrize(("other", "alone"), [("MatMul:MatMul", 40.0), ("call:PartitionedCall", 60.0), ("IteratorGetNext:__tick", 60.0)])
+def test_an_op_beside_a_callback_need_not_wait_for_it(tmp_path, other, alone):
+    """A function that waits for its ops does nothing beside them."""
+    found = code(callback_beside(tmp_path, other, 20)).callbacks
+    assert (found.ms, found.alone_ms) == (pytest.approx(60.0), pytest.approx(alone))
+
+
+@pytest.mark.parametrize(("length", "gain_is"), [(20, "up to"), (1, "about"), (59, None)])
+def test_what_is_said_of_a_callback_that_ops_run_beside(tmp_path, length, gain_is):
+    p = callback_beside(tmp_path, "MatMul:MatMul", length)
+    assert ("host_callback" in rules(p)) is (gain_is is not None)
+    if gain_is is None:
+        return
+    row = p.advice.set_index("rule").loc["host_callback"]
+    assert (row["gain_ms_per_step"], row["gain_is"]) == (pytest.approx(60.0), gain_is)
+    assert "**60.00 ms** (**60%** of step time)" in row["evidence"]
+    assert ("For **40.00 ms** of that, no other op of the step runs" in row["evidence"]) is (gain_is == "up to")
+
+
+def test_ops_of_a_program_beside_its_callback(tmp_path):
+    """JAX on the CPU runs ops that do not need each other's results on several threads."""
+    program = hlo.program(
+        "jit_f",
+        hlo.computation(
+            "main",
+            instr("pure_callback.1", "custom-call", f32(8), 1, extra=chunk(TARGET, "xla_ffi_python_cpu_callback")),
+            instr("dot.2", "dot", f32(8), 2),
+        ),
+        ident=7,
+    )
+    host = PlaneWriter("/host:CPU")
+    main, pool, other = [], [], []
+    for step in range(3):
+        at = step * 100 * MS
+        main.append(host.event("train", at, 100 * MS, step_num=step, _r=1))
+        pool.append(host.event("pure_callback.1", at + MS, 40 * MS, hlo_op="pure_callback.1", hlo_module="jit_f", program_id=7))
+        other.append(host.event("dot.2", at + 31 * MS, 60 * MS, hlo_op="dot.2", hlo_module="jit_f", program_id=7))
+    for number, (name, events) in enumerate({"python": main, "pool": pool, "other": other}.items(), 1):
+        host.line(name, events, line_id=number)
+    found = code(profile(tmp_path, xspace(host, hlo.metadata_plane(**{"jit_f(7)": (7, program)})))).callbacks
+    assert (found.times, found.ms, found.alone_ms) == (1.0, pytest.approx(40.0), pytest.approx(30.0))
 
 
 @pytest.mark.parametrize(("around", "found"), [("", True), ("aten::rnn_tanh", False)])

@@ -19,6 +19,7 @@ from nbprof.analysis.rule import (
     OURS,
     PYTORCH,
     TENSORFLOW_JAX,
+    UP_TO,
     Found,
     Rule,
     Target,
@@ -59,20 +60,28 @@ def _float64(facts: Facts, limit: Threshold) -> Found | None:
 
 
 def _callback(facts: Facts, limit: Threshold) -> Found | None:
+    """Callbacks for which something waits: time in which nothing else of the step runs."""
     calls = facts.evidence.code.callbacks
-    share = _share(facts, calls)
-    if calls is None or share < limit["moderate"]:
+    step = facts.mean["step_time"]
+    if calls is None or not step or 100 * calls.alone_ms / step < limit["moderate"]:
         return None
+    beside = 100 * (calls.ms - calls.alone_ms) / step >= limit["moderate"]
     text = (
         f"The compiled program calls back into Python **{calls.times:,.1f}** times per step ({short(calls.name)}): "
-        f"**{wording.millis(calls.ms)}** "
-        f"(**{share:.0f}%** of step time), during which the ops that need the result wait."
+        f"**{wording.millis(calls.ms)}** (**{100 * calls.ms / step:.0f}%** of step time)"
+    )
+    text += (
+        f". For **{wording.millis(calls.alone_ms)}** of that, no other op of the step runs; the remaining time is saved only as far as the "
+        "callback delays the ops that run at the same time."
+        if beside
+        else ", during which the ops that need the result wait."
     )
     if facts.jax:
         fix = "-y = jax.pure_callback(f, shape, x)\n+y = f_in_jnp(x)\n-jax.debug.print('{}', loss)\n+return loss  # print it after the step"
     else:
         fix = "-y = tf.numpy_function(f, [x], tf.float32)\n+y = f_in_tensorflow(x)"
-    return Found(text, limit.severity(share), calls.ms, fix)
+    severity = limit.severity(100 * calls.alone_ms / step)
+    return Found(text, severity, calls.ms, fix, gain_is=UP_TO if beside else ABOUT)
 
 
 def _cells(facts: Facts, limit: Threshold) -> Found | None:
@@ -164,8 +173,10 @@ RULES: tuple[AdviceRule, ...] = (
     ),
     Rule(
         "host_callback", _callback, STEP_SHARE, OURS, TRACE, TENSORFLOW_JAX,
-        "Calls from compiled programs back into Python, other than those of tf.data", "Keep Python out of the compiled step",
-        refuted_by="the step takes as long without the callback", gain_is=ABOUT,
+        "Calls from compiled programs back into Python, other than those of tf.data, while no other op of the step runs; where none ever "
+        "does, the gain is *about* their time",
+        "Keep Python out of the compiled step",
+        refuted_by="the step takes as long without the callback", gain_is=UP_TO,
     ),
     Rule(
         "time_loop", _cells,

@@ -20,7 +20,7 @@ from nbprof.activity.activity import TORCH_OP, Activity
 from nbprof.analysis import hlo
 from nbprof.analysis.advice.programs import most_rows, share_of_64_bit
 from nbprof.analysis.steps.steps import counted
-from nbprof.core import nesting
+from nbprof.core import nesting, stretches
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
 
@@ -28,6 +28,18 @@ Flags = npt.NDArray[np.bool_]
 
 _CALLS_PYTHON = re.compile(r"python.*callback")
 _PY_FUNCS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+_FUNCTION_CALLS = (
+    "PartitionedCall",
+    "StatefulPartitionedCall",
+    "RemoteCall",
+    "If",
+    "StatelessIf",
+    "Case",
+    "StatelessCase",
+    "While",
+    "StatelessWhile",
+)
+"""Ops of TensorFlow that run a function, whose ops are recorded themselves."""
 _PRODUCTS = {"aten::addmm": 1, "aten::mm": 0, "aten::convolution": 0}
 """Ops that multiply by weights, and which of their inputs is the batch; the one after it is the weights."""
 _BATCHED = ("aten::bmm", "aten::baddbmm")
@@ -47,6 +59,19 @@ class Part(NamedTuple):
     ops: float = 0.0
 
 
+class Callbacks(NamedTuple):
+    """Calls back into Python per step: how often, for how many ms, the one with the most time.
+
+    `alone_ms`: of these ms, in how many nothing else of the step was recorded as running. In the others an op runs beside the callback, and
+    the step may take as long without it; or the op is slower for it, as they share cores.
+    """
+
+    times: float
+    ms: float
+    name: str
+    alone_ms: float
+
+
 @dataclass(frozen=True)
 class StepCode:
     """What was found; None for what the profile does not tell, or does not have.
@@ -57,7 +82,7 @@ class StepCode:
         Percent of the time of all ops in ops on float64 numbers.
     float64_op : str
         The one with the most time.
-    callbacks : Part, optional
+    callbacks : Callbacks, optional
         Calls back into Python from compiled programs.
     cells : Part, optional
         Cells of recurrent networks that Python called one by one, with their backward pass.
@@ -71,7 +96,7 @@ class StepCode:
 
     float64_percent: float | None = None
     float64_op: str = ""
-    callbacks: Part | None = None
+    callbacks: Callbacks | None = None
     cells: Part | None = None
     attention: Part | None = None
     ungraded: Part | None = None
@@ -107,10 +132,11 @@ def _step_of(activity: Activity, used: pd.DataFrame, table: pd.DataFrame) -> Int
     return out
 
 
-def _callbacks(activity: Activity, used: pd.DataFrame) -> Part | None:
+def _callbacks(activity: Activity, used: pd.DataFrame) -> Callbacks | None:
     """Custom calls of compiled programs, or TensorFlow's ops, that run Python."""
     parts, runs = hlo.ran(activity)
-    custom = parts[parts["category"].astype(str) == "custom-call"]
+    category = parts["category"].astype(str)
+    custom = parts[category == "custom-call"]
     python = [
         part
         for part, host, program, name in zip(custom.index, custom["host"], custom["program"], custom["name"].astype(str), strict=True)
@@ -118,22 +144,67 @@ def _callbacks(activity: Activity, used: pd.DataFrame) -> Part | None:
         and (one := activity.programs.find(int(host), int(program), name)) is not None
         and _CALLS_PYTHON.search(one.target)
     ]
-    found = runs[runs["part"].isin(python)] if python else runs.head(0)
+    calling = runs["part"].isin(python).to_numpy(np.bool_)
+    found = runs[calling]
     names = parts["name"].astype(str).to_numpy()[found["part"].to_numpy(np.int64)]
-    if not len(found):
+    if len(found):
+        others = runs[~calling & ~runs["part"].isin(parts.index[category.isin(hlo.CONTAINERS)]).to_numpy(np.bool_)]
+    else:
         ops = activity.host_ops
         types = [activity.types.codes[kind] for kind in _PY_FUNCS if kind in activity.types.codes]
         found = ops[ops["type"].isin(types)] if types else ops.head(0)
         # What runs for tf.data belongs to no step.
         found = found[found["event"].isin(activity.work["event"])] if len(found) else found
         names = activity.ops.values[found["op"].to_numpy()] if len(found) else names
-    inside = _step_of(activity, used, found) >= 0
-    found, names = found[inside], names[inside]
+        others = _ops_besides(activity, found) if len(found) else found
+    step = _step_of(activity, used, found)
+    found, names = found[step >= 0], names[step >= 0]
     if not len(found):
         return None
     time = (found["end"] - found["start"]).to_numpy(np.float64)
-    longest = pd.Series(time).groupby(names).sum().idxmax()
-    return Part(len(found) / len(used), float(time.sum()) / 1e9 / len(used), str(longest))
+    longest = str(pd.Series(time).groupby(names).sum().idxmax())
+    count, whole, alone = (1.0 / len(used) * each for each in _on_each_host(found, others))
+    return Callbacks(count, whole / 1e9, longest, alone_ms=alone / 1e9)
+
+
+def _ops_besides(activity: Activity, python: pd.DataFrame) -> pd.DataFrame:
+    """What else a step does of TensorFlow's, on host threads or devices, while ops run Python: their `host`, `start` and `end`.
+
+    What lies in such an op is its own, what lies around it waits for it, and so does a function that another thread called.
+    """
+    ops = activity.host_ops
+    kinds = [code for kind, code in activity.types.codes.items() if kind in _FUNCTION_CALLS or kind.startswith("__")]
+    besides = ops[~ops["dataset"] & ~ops["event"].isin(python["event"]) & ~ops["type"].isin(kinds)]
+    parts = []
+    for lane, mine in besides.groupby("lane", sort=False):
+        own = python[python["lane"] == lane]
+        low, high = stretches.joined(own["start"].to_numpy(np.int64), own["end"].to_numpy(np.int64))
+        # Spans of a thread are nested, or apart.
+        apart = np.searchsorted(low, mine["end"].to_numpy(np.int64), "left") == np.searchsorted(
+            high, mine["start"].to_numpy(np.int64), "right"
+        )
+        parts.append(mine[apart])
+    work = activity.work
+    columns = ["host", "start", "end"]
+    out: pd.DataFrame = pd.concat([work.loc[work["device"] >= 0, columns], *(part[columns] for part in parts)], ignore_index=True)
+    return out
+
+
+def _on_each_host(found: pd.DataFrame, others: pd.DataFrame) -> tuple[float, float, float]:
+    """How many callbacks there are, the ps in which any runs, and the ps in which only they do; on a host's device with the most of it."""
+    rows = []
+    places = ["host", "device"] if "device" in found else ["host"]
+    beside = dict(iter(others.groupby(places, sort=False)))
+    for at, mine in found.groupby(places, sort=False):
+        other = beside.get(at, others.head(0))
+        low, high = stretches.joined(mine["start"].to_numpy(np.int64), mine["end"].to_numpy(np.int64))
+        whole = pd.DataFrame({"start": low, "end": high})
+        alone = stretches.outside(whole, *stretches.joined(other["start"].to_numpy(np.int64), other["end"].to_numpy(np.int64)))
+        spans = (int((each["end"] - each["start"]).sum()) for each in (whole, alone))
+        rows.append((mine["host"].iloc[0], len(mine), *spans))
+    of_devices = pd.DataFrame(rows, columns=["host", "count", "whole", "alone"])
+    most = of_devices.loc[of_devices.groupby("host")["whole"].idxmax()]
+    return float(most["count"].sum()), float(most["whole"].sum()), float(most["alone"].sum())
 
 
 class _Ran:
