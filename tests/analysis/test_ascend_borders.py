@@ -121,7 +121,7 @@ def test_the_longest_task_of_the_ai_cpu_where_no_column_states_it() -> None:
     statistic = {"op_type": ["Where", "MatMul"], "core_type": ["AI_CPU", "AI_CORE"], "count": [4, 2], "total_us": [100.0, 300.0]}
     found = run({"op_statistic": [table("op_statistic", **statistic)]}).ascend.rules.set_index("rule").loc["ai_cpu"]
     assert (found["state"], found["value"]) == ("found", 25.0)
-    assert found["evidence"] == "4 tasks ran on the AI CPU, 25.0% of the time; the longest took at least 25.0 µs."
+    assert found["evidence"] == "4 tasks ran on the AI CPU, 25.0% of op time; the longest took at least 25.0 µs."
     empty = run({"op_statistic": [table("op_statistic", **statistic | {"count": [0, 2]})]}).ascend.rules
     assert not empty["evidence"].str.contains("nan", regex=False).any()
     assert not empty["fix"].str.contains("nan", regex=False).any()

@@ -381,14 +381,14 @@ RULES: tuple[AdviceRule, ...] = (
             used=1.0, busy=30.0, busy_torch=50.0, host=0.5, short_us=SHORT_KERNEL_US, room=0.5,
         ),
         f"{TORCH_TB}; {GPU_GUIDE_CHOICE}", KERNELS, ALL, "Device utilization, with short kernels, little input time and free memory",
-        "Give each step a larger batch", "-batch_size = 32\n+batch_size = 256  # as memory and accuracy permit",
+        "Give each step a larger batch", "+batch_size *= 8  # as memory and accuracy permit",
         certainty=INFERRED, refuted_by="twice the batch takes twice as long", gain_is="",
     ),
     Rule(
         "few_blocks", _few_blocks, Threshold("≥ {empty:g} % of the device idle during kernels", empty=20.0),
         f"{TORCH_TB}; nbprof's threshold", KERNELS, ALL,
         "Kernels with fewer blocks than an NVIDIA GPU has multiprocessors (estimated SM efficiency); merged into `small_batch`",
-        "Fill the device with larger kernels", "-batch_size = 8\n+batch_size = 64  # more blocks per kernel",
+        "Fill the device with larger kernels", "+batch_size *= 8  # more blocks per kernel",
         certainty=ESTIMATED, refuted_by="twice the batch takes twice as long per kernel",
     ),
     Rule(

@@ -378,7 +378,7 @@ def _utilisation(facts: Facts, limit: Threshold) -> Found | None:
     if short >= own.sum() / 2:
         part = 100 * short / own.sum()
         text += f"**{part:.0f}%** of that time is in ops shorter than {SHORT_OP_US:.0f} µs, which end before they fill the device."
-        fix = "-batch_size = 32\n+batch_size = 256  # as large as memory and accuracy permit"
+        fix = "+batch_size *= 8  # as large as memory and accuracy permit"
         title = "Make ops larger"
     else:
         text += f"Most of the loss is in **{worst}** ops (**{100 * by_category.max() / wasted.sum():.0f}%**)."
@@ -392,8 +392,8 @@ _CAUSES = {
                "-y = tf.gather(table, ids)\n+y = tf.one_hot(ids, table.shape[0], dtype=table.dtype) @ table  # for small tables"),
     "product": ("-y = x @ w\n+y = x.astype(jnp.bfloat16) @ w.astype(jnp.bfloat16)  # and larger: batch, or combine several products",
                 "-y = x @ w\n+y = tf.cast(x, tf.bfloat16) @ tf.cast(w, tf.bfloat16)  # and larger: batch, or combine several products"),
-    "other": ("-batch_size = 32\n+batch_size = 256  # as large as memory and accuracy permit",
-              "-batch_size = 32\n+batch_size = 256  # as large as memory and accuracy permit"),
+    "other": ("+batch_size *= 8  # as large as memory and accuracy permit",
+              "+batch_size *= 8  # as large as memory and accuracy permit"),
 }  # fmt: skip
 
 

@@ -134,7 +134,7 @@ RULES: tuple[AdviceRule, ...] = (
     ),
     Rule(
         "out_of_memory", _out_of_memory, ANY, TORCH_GUIDE, MEMORY, PYTORCH, "Out-of-memory errors of the allocator", "Free up memory",
-        "-y = block(x)\n+y = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)\n-batch_size = 64\n+batch_size = 48",
+        "-y = block(x)\n+y = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)\n+batch_size //= 2",
         on_npu=True,
         refuted_by="the same cell runs without such an error when nothing else uses the device", gain_is="",
     ),

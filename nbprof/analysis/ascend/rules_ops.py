@@ -39,7 +39,7 @@ def _said(count: int, what: str, share: float) -> str:
 
 
 def _of_time(share: float) -> str:
-    return f", {percent(share)} of the time" if np.isfinite(share) else ""
+    return f", {percent(share)} of op time" if np.isfinite(share) else ""
 
 
 def _longest(rows: pd.DataFrame) -> Any:
@@ -60,7 +60,7 @@ def _conversions(facts: Facts, limit: Threshold) -> Measured | None:
     count, share = int(rows["tasks"].sum()), part(float(rows["total_us"].sum()), _types_time(types))
     data = int(rows[rows["op_type"].str.lower() == "transdata"]["tasks"].sum())
     kinds = ", ".join(f"{name} {number:,}" for name, number in rows.groupby("op_type")["tasks"].sum().items())
-    text = f"{count:,} tasks convert formats and types ({kinds}), {percent(share)} of the time." if count else "No tasks convert formats."
+    text = f"{count:,} tasks convert formats and types ({kinds}), {percent(share)} of op time." if count else "No tasks convert formats."
     return Measured(share, share > limit["limit"] or data > limit["trans_data"], text, rows["op_type"], share)
 
 
@@ -87,7 +87,7 @@ def _get_next(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     rows = types[(types["core"] == ascend.AI_CPU) & types["op_type"].str.lower().str.contains("getnext", regex=False)]
     share = part(float(rows["total_us"].sum()), _types_time(types))
-    text = f"GetNext on the AI CPU takes {percent(share)} of task time." if len(rows) else "No GetNext ran on the AI CPU."
+    text = f"GetNext on the AI CPU takes {percent(share)} of op time." if len(rows) else "No GetNext ran on the AI CPU."
     return Measured(share, share > limit["limit"], text, rows["op_type"], share)
 
 
@@ -98,7 +98,7 @@ def _one_type(facts: Facts, limit: Threshold) -> Measured | None:
     sums = types.groupby("op_type")["total_us"].sum()
     name, share = str(sums.idxmax()), part(float(sums.max()), _types_time(types))
     # A hint where to look, not a defect: it is listed after those.
-    return Measured(share, share > limit["limit"], f"{name} takes {percent(share)} of task time.", [name])
+    return Measured(share, share > limit["limit"], f"{name} takes {percent(share)} of op time.", [name])
 
 
 def _present(words: tuple[str, ...], what: str) -> AscendCheck:
@@ -257,7 +257,7 @@ def _has(name: str) -> Callable[[pd.DataFrame], bool]:
 RULES: tuple[AscendRule, ...] = (
     Rule(
         "conversions", _conversions,
-        Threshold("> {limit:percent} of task time, or > {trans_data:g} TransData", limit=0.1, trans_data=2),
+        Threshold("> {limit:percent} of op time, or > {trans_data:g} TransData", limit=0.1, trans_data=2),
         f"{MSPROF}; nbprof's share of time", ASCEND, NPU, "Tasks that convert formats and types", "Convert formats less often",
         "Keep one format throughout the network (channels a multiple of 16), merge casts, drop transposes of the input.",
         about="Ops", unit="fraction", needs=("types",), lacks=_NO_TYPES,
@@ -282,13 +282,13 @@ RULES: tuple[AscendRule, ...] = (
         about="AI CPU", needs=("ops",), lacks=NO_OPS,
     ),
     Rule(
-        "get_next", _get_next, Threshold("> {limit:percent} of task time", limit=0.1), OURS, ASCEND, NPU,
+        "get_next", _get_next, Threshold("> {limit:percent} of op time", limit=0.1), OURS, ASCEND, NPU,
         "GetNext on the AI CPU", "Sink the data queue to the device",
         "Set enable_data_pre_proc so that the next batch is already on the device when GetNext needs it.",
         about="AI CPU", unit="fraction", needs=("types",), lacks=_NO_TYPES,
     ),
     Rule(
-        "one_type", _one_type, Threshold("> {limit:percent} of task time", limit=0.2), OURS, ASCEND, NPU,
+        "one_type", _one_type, Threshold("> {limit:percent} of op time", limit=0.2), OURS, ASCEND, NPU,
         "The op type with the most time", "Look at the op type with the most time",
         "See its pipes below: an op that keeps no pipe busy can be tuned (AOE), a memory-bound one should be fused.",
         advises=False, about="Ops", unit="fraction", needs=("types",), lacks=_NO_TYPES,
