@@ -49,6 +49,7 @@ for a, b in ((began, imported), (imported, read), (read, pictured), (read, done)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 print(profile.receipt.events, sum(len(str(v)) for v in data.values()), peak)
 """
+SAVE = "import sys; from nbprof.profiles.load import load; load(sys.argv[1]).save(sys.argv[2])"
 TOOLS = "overview_page,input_pipeline_analyzer,framework_op_stats,kernel_stats,memory_profile,trace_viewer@"
 XPROF = """
 import sys, time
@@ -97,9 +98,9 @@ def draw(path: Path, folder: Path) -> float | None:
         return None
     if chromium is None:
         return None
-    from nbprof.profiles.load import load
-
-    page_path = load(path).save(folder / "page.html")
+    page_path = folder / "page.html"
+    # In a process of its own: those that this one starts later would have its peak memory as theirs.
+    subprocess.run([sys.executable, "-c", SAVE, str(path), str(page_path)], check=True)
     with sync_playwright() as p:
         browser = p.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page()
