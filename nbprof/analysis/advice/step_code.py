@@ -17,10 +17,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import TORCH_OP, Activity
-from nbprof.analysis import hlo
+from nbprof.analysis import hlo, sweep
 from nbprof.analysis.advice.programs import most_rows, share_of_64_bit
 from nbprof.analysis.steps.steps import counted
-from nbprof.core import nesting, stretches
+from nbprof.core import nesting
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
 
@@ -178,7 +178,7 @@ def _ops_besides(activity: Activity, python: pd.DataFrame) -> pd.DataFrame:
     parts = []
     for lane, mine in besides.groupby("lane", sort=False):
         own = python[python["lane"] == lane]
-        low, high = stretches.joined(own["start"].to_numpy(np.int64), own["end"].to_numpy(np.int64))
+        low, high = sweep.covered(own["start"].to_numpy(np.int64), own["end"].to_numpy(np.int64))
         # Spans of a thread are nested, or apart.
         apart = np.searchsorted(low, mine["end"].to_numpy(np.int64), "left") == np.searchsorted(
             high, mine["start"].to_numpy(np.int64), "right"
@@ -196,12 +196,13 @@ def _on_each_host(found: pd.DataFrame, others: pd.DataFrame) -> tuple[float, flo
     places = ["host", "device"] if "device" in found else ["host"]
     beside = dict(iter(others.groupby(places, sort=False)))
     for at, mine in found.groupby(places, sort=False):
-        other = beside.get(at, others.head(0))
-        low, high = stretches.joined(mine["start"].to_numpy(np.int64), mine["end"].to_numpy(np.int64))
-        whole = pd.DataFrame({"start": low, "end": high})
-        alone = stretches.outside(whole, *stretches.joined(other["start"].to_numpy(np.int64), other["end"].to_numpy(np.int64)))
-        spans = (int((each["end"] - each["start"]).sum()) for each in (whole, alone))
-        rows.append((mine["host"].iloc[0], len(mine), *spans))
+        spans = pd.concat([mine[["start", "end"]], beside.get(at, others.head(0))[["start", "end"]]])
+        kinds = np.repeat(np.asarray([1, 2], np.int16), [len(mine), len(spans) - len(mine)])
+        starts, ends = spans["start"].to_numpy(np.int64), spans["end"].to_numpy(np.int64)
+        low, high = sweep.covered(starts[kinds == 1], ends[kinds == 1])
+        begins, stops, kind = sweep.flatten(starts, ends, kinds)
+        alone = (stops - begins)[kind == 1]
+        rows.append((mine["host"].iloc[0], len(mine), int((high - low).sum()), int(alone.sum())))
     of_devices = pd.DataFrame(rows, columns=["host", "count", "whole", "alone"])
     most = of_devices.loc[of_devices.groupby("host")["whole"].idxmax()]
     return float(most["count"].sum()), float(most["whole"].sum()), float(most["alone"].sum())
