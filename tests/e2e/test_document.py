@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+from contextlib import contextmanager
 
 import pytest
 
@@ -42,6 +43,18 @@ def profiles(lab):
     (folder / "rank0.json").write_bytes(trace.encode())
     (folder / "rank1.json.gz").write_bytes(gzip.compress(trace.encode()))
     return url, folder
+
+
+@contextmanager
+def dialogs_accepted(browse):
+    """Accepts every dialog until the end of the block: JupyterLab says by itself that it is offline, in front of everything, and again and
+    again while that lasts. From inside the page, for the next dialog may be there before anybody outside has seen the last one go."""
+    accept = "() => document.querySelectorAll('.jp-Dialog .jp-mod-accept').forEach(each => each.click())"
+    timer = browse.evaluate(f"() => setInterval({accept}, 100)")
+    try:
+        yield
+    finally:
+        browse.evaluate("timer => clearInterval(timer)", timer)
 
 
 @pytest.fixture
@@ -279,23 +292,20 @@ def test_views_of_a_file_share_it_and_follow_it(anew, profiles):
     browse.wait_for_function("() => document.querySelectorAll('.nbprof-document .nbprof-state').length === 0")
     browse.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2")
     assert browse.locator(".lm-TabBar-tab:visible", has_text="b.xplane.pb").count() == 2
-    # JupyterLab may say by itself that it is offline, in front of everything, and may take that back before anybody clicks.
-    said = browse.locator(".jp-Dialog")
-    browse.add_locator_handler(said, lambda _: said.locator(".jp-mod-accept").evaluate_all("all => all.forEach(each => each.click())"))
-    browse.context.set_offline(True)
-    board = dashboard(browse).first
-    visit(board, "Trace")
-    browse.locator(".nbprof-host[data-live='lost']").first.wait_for()
-    assert board.get_by_role("tabpanel", name="Trace").locator("canvas").count() >= 1
-    browse.context.set_offline(False)
-    browse.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2")
-    (folder / "b.xplane.pb").write_bytes(training_run(9))
-    browse.evaluate("() => window.dispatchEvent(new Event('focus'))")
-    bar = browse.locator(".nbprof-bar:visible").first
-    assert "changed" in bar.inner_text()
-    bar.get_by_role("button", name="Open again").click()
-    browse.get_by_text("9 steps").first.wait_for()
-    browse.remove_locator_handler(said)
+    with dialogs_accepted(browse):
+        browse.context.set_offline(True)
+        board = dashboard(browse).first
+        visit(board, "Trace")
+        browse.locator(".nbprof-host[data-live='lost']").first.wait_for()
+        assert board.get_by_role("tabpanel", name="Trace").locator("canvas").count() >= 1
+        browse.context.set_offline(False)
+        browse.wait_for_function("() => document.querySelectorAll(\".nbprof-host[data-live='live']\").length === 2")
+        (folder / "b.xplane.pb").write_bytes(training_run(9))
+        browse.evaluate("() => window.dispatchEvent(new Event('focus'))")
+        bar = browse.locator(".nbprof-bar:visible").first
+        assert "changed" in bar.inner_text()
+        bar.get_by_role("button", name="Open again").click()
+        browse.get_by_text("9 steps").first.wait_for()
     (folder / "b.xplane.pb").unlink()
 
 
