@@ -1,4 +1,7 @@
-"""Our own recordings of a GPU: that what the recorder says it records is in them. `tests/data/record_gpu.py` makes them where a GPU is."""
+"""Our own recordings of a GPU: that what the recorder says it records is in them, and that what is known of the program is said of it.
+
+`tests/data/record_gpu.py` makes them where a GPU is.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,7 @@ STEPS, BATCH_BYTES = 5, 4 * 512 * (1024 + 16)
 
 
 def recording(framework):
-    path = FOLDER / FILES[framework]
-    if not path.exists():
-        pytest.skip(f"no GPU has recorded this yet: `python tests/data/record_gpu.py {framework}` makes tests/data/gpu/{path.name}")
-    return nbprof.load(path)
+    return nbprof.load(FOLDER / FILES[framework])
 
 
 @pytest.fixture(params=["jax", "torch"])
@@ -60,3 +60,13 @@ def test_shapes_of_pytorch():
 
 def test_steps_of_jax_are_runs_of_its_program():
     assert recording("jax").steps.frame["name"].tolist() == [f"train_step {n}" for n in range(1, STEPS + 1)]
+
+
+def test_the_program_that_ran_is_found_among_those_of_the_file():
+    """JAX numbers the programs of a file, and states beside each the number that what it ran has."""
+    p = recording("jax")
+    assert "not in the file" not in str(p.receipt)
+    modules = p.memory_viewer.modules
+    ran = modules[modules["time_ms"].notna()]
+    assert ran["module"].str.startswith("jit_train_step(").tolist() == [True]
+    assert ran["peak_bytes"].iloc[0] >= 4 * (1024 * 4096 + 4096 * 16), "the weights alone"

@@ -77,7 +77,7 @@ def main() -> None:
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
     try:
-        env = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE.parents[1]), os.environ.get("PYTHONPATH")]))}
         code = JAX if given.framework == "jax" else TORCH
         done = subprocess.run([given.python, "-c", code], check=True, cwd=folder, env=env, stdout=subprocess.PIPE, text=True)
         said = done.stdout.strip().splitlines()[-1]
