@@ -85,6 +85,22 @@ def test_the_frames_of_a_damaged_program_have_the_time_of_its_ops(tmp_path_facto
     assert p.memory_viewer.modules["peak_bytes"].isna().all()
 
 
+@pytest.mark.parametrize("counted", [False, True])
+def test_programs_are_found_by_the_ident_beside_them_where_the_file_only_counts_them(tmp_path, counted):
+    """From JAX 0.11 on. Here the third program of the file has the number that the ops of the first one state."""
+    others = {f"jit_g({ident})": (ident, hlo.program("jit_g", hlo.computation("main", op("a", "parameter", 11)))) for ident in (700, 800)}
+    p = run(
+        tmp_path,
+        kernel(0, "k1", "add_fusion"),
+        kernel(20 * US, "k2", "a", ident=700),
+        programs={"counted": counted, "jit_f(3)": (3, JIT), **others},
+    )
+    frame = p.hlo.frame.set_index("op")
+    assert frame["program"].to_dict() == {"add_fusion": "jit_f(3)", "a": "jit_g(700)"}
+    assert frame.loc["add_fusion", "framework_op"] == "jit(f)/add"
+    assert "not in the file" not in str(p.receipt)
+
+
 def test_element_types_and_opcodes_that_are_not_known_yet(tmp_path):
     entry = hlo.computation(
         "main",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.xspace import PlaneWriter, chunk, number, varint
+from tests.support.xspace import PlaneWriter, UInt, chunk, number, varint
 
 
 def instruction(
@@ -25,12 +25,17 @@ def program(name: str, *computations: bytes, ident: int = 1) -> bytes:
     return chunk(1, module)
 
 
-def metadata_plane(**programs: tuple[int, bytes]) -> PlaneWriter:
-    """The plane with compiled programs: by name the ident and the bytes."""
+def metadata_plane(*, counted: bool = False, **programs: tuple[int, bytes]) -> PlaneWriter:
+    """The plane with compiled programs: by name the ident and the bytes.
+
+    `counted`: as JAX writes it from 0.11 on, which counts the programs of a file, and states the ident beside each.
+    """
     plane = PlaneWriter("/host:metadata")
-    for name, (ident, data) in programs.items():
-        plane.events[name] = ident
-        plane.event_extra[name] = chunk(5, plane.stat("Hlo Proto", data))
+    for nth, (name, (ident, data)) in enumerate(programs.items(), 1):
+        plane.events[name] = nth if counted else ident
+        plane.event_extra[name] = chunk(5, plane.stat("Hlo Proto", data)) + (
+            chunk(5, plane.stat("program_id", UInt(ident))) if counted else b""
+        )
     return plane
 
 

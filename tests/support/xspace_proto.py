@@ -139,10 +139,11 @@ def expected(space: Any) -> dict[str, Any]:
         facts = dict(_fact(stat, names) for stat in plane.stats)
         out["planes"].append((plane.id, plane.name, _plain(facts)))
         for key, meta in plane.event_metadata.items():
+            stated = dict(_fact(stat, names) for stat in meta.stats).get("program_id")
             for stat in meta.stats:
                 fact, value = _fact(stat, names)
                 if fact == "Hlo Proto" and isinstance(value, bytes):
-                    out["modules"].append((meta.name, program_ident(meta.name, key), value))
+                    out["modules"].append((meta.name, program_ident(meta.name, key, stated), value))
             constants = dict(
                 f for f in (_fact(stat, names) for stat in meta.stats) if not (f[0] == "Hlo Proto" and isinstance(f[1], bytes))
             )

@@ -98,15 +98,16 @@ class _Map:
         return span_texts(buf, *xspace_general.last_of(column, count), strings)
 
 
-def program_ident(name: str, key: int) -> int:
+def program_ident(name: str, key: int, stated: object = None) -> int:
     """The ident of a compiled program, as a signed number of 64 bits.
 
-    It is the key of the program in the map, and stands behind its name, too: `jit_step(17342868964687645945)`. Some recorders only count
-    the keys. Then events state what stands behind the name: a fingerprint of 64 bits, or on CPUs a small number that is not always unique.
+    It is what the program's stat `program_id` states (`stated`), as of JAX 0.11, which only counts the keys. Before, it is the key of the
+    program in the map, and stands behind its name, too: `jit_step(17342868964687645945)`. Some recorders only count the keys there, too.
+    Then events state what stands behind the name: a fingerprint of 64 bits, or on CPUs a small number that is not always unique.
     """
     found = _NUMBERED.search(name)
-    ident = int(found.group(1)) if found else 0
-    if not _LEAST_FINGERPRINT <= ident < 1 << 64:
+    ident = stated if isinstance(stated, int) else int(found.group(1)) if found else 0
+    if not isinstance(stated, int) and not _LEAST_FINGERPRINT <= ident < 1 << 64:
         return key
     return ident - (1 << 64) if ident >= 1 << 63 else ident
 

@@ -313,7 +313,7 @@ class _Builder:
         for at, facts_of in names.facts.items():
             for key, value in facts_of if codes[at] >= first else ():
                 if key == "Hlo Proto" and isinstance(value, bytes):
-                    ident = program_ident(names.names[at], int(names.keys[at]))
+                    ident = program_ident(names.names[at], int(names.keys[at]), dict(facts_of).get("program_id"))
                     self.modules.append(Module(names.names[at], ident, value, len(self.hosts)))
                 else:
                     self.name_args.setdefault(key, {})[int(codes[at])] = value
