@@ -368,7 +368,11 @@ def by_category(steps: int, whole: Int64s, step: Int64s, length: Int64s, cls: Cl
 
 
 def step_times(activity: Activity, host: int, core: int | None = None) -> pd.DataFrame:
-    """Group, start and end of each step of a host, by group: the longest device marker, or the host marker that includes it."""
+    """Group, start and end of each step of a host, by group: the longest device marker, or the host marker that includes it.
+
+    JAX returns before a GPU has done what it was given, so that a marked step may end before its work does. It lasts until that is done,
+    and begins as it is marked, or where the step before it ended: so the wait for a batch is in it, before any of its work is on the device.
+    """
     markers = activity.markers
     device = markers["device"].to_numpy(np.int64)
     mine = markers["host"].to_numpy(np.int64) == host
@@ -377,7 +381,10 @@ def step_times(activity: Activity, host: int, core: int | None = None) -> pd.Dat
     if len(on_device):
         at = np.minimum(np.searchsorted(group, on_device), len(group) - 1)
         wider = (group[at] == on_device) & (start[at] <= begin) & (end[at] >= stop) if len(group) else np.zeros(len(begin), np.bool_)
+        first = begin.copy()
         begin[wider], stop[wider] = start[at[wider]], end[at[wider]]
+        if core is None and activity.framework == "JAX" and len(group):
+            begin = _from_mark(np.where(group[at] == on_device, start[at], begin), stop, first)
         # A step that the host marks among those of the device, and that put nothing on it, is a step all the same.
         idle = ~np.isin(group, on_device) & (start > begin.min()) & (start < begin.max())
         if idle.any():
@@ -391,6 +398,15 @@ def step_times(activity: Activity, host: int, core: int | None = None) -> pd.Dat
     order = np.flatnonzero(used)
     order = order[np.argsort(group[order], kind="stable")]
     return pd.DataFrame({"group": group[order], "start": start[order], "end": end[order]})
+
+
+def _from_mark(marked: Int64s, stop: Int64s, first: Int64s) -> Int64s:
+    """When steps begin that were marked at `marked` and of which a device first ran anything at `first`: after the step before."""
+    in_time = np.argsort(stop, kind="stable")
+    ended = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(stop[in_time])[:-1])
+    out = marked.copy()
+    out[in_time] = np.minimum(first[in_time], np.maximum(marked[in_time], ended))
+    return out
 
 
 def _kind(activity: Activity, host: int, group: int) -> str:

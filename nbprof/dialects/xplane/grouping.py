@@ -140,6 +140,61 @@ def _fill(trace: Trace, group: Int32s) -> None:
     group[rows[known]] = group[rows[last[known]]]
 
 
+def of_callers(trace: Trace, groups: Groups, host: Int64s) -> Int32s:
+    """The groups, but what a GPU did for a call in no group is in that of what its thread was last given to do, or of the mark around it.
+
+    JAX hands copies of a batch to a thread that starts them when it has done what it was handed, outside of any event. XProf then takes
+    them to be of the step before (`_fill`), which so seems to last until the next batch is copied, and to have waited for it.
+    """
+    group, events = groups.group, trace.events
+    up, down = _launched(trace, host)
+    # What a recorder grouped itself stays as it is.
+    lost = (group[up] < 0) & np.isin(host[up], [at for at, _ in groups.roots])
+    up, down = up[lost], down[lost]
+    if not len(up):
+        return group
+    # Events are in order of lanes and of time.
+    before = np.maximum.accumulate(np.where(group >= 0, np.arange(len(group)), -1))[up]
+    given = np.where((before >= 0) & (events.lane[before] == events.lane[up]), group[before], -1)
+    # Steps follow each other: what was launched later is of no earlier step.
+    filled = group[down]
+    found = np.where(given > filled, given, np.maximum(_around(trace, groups, host, up), filled))
+    out = group.copy()
+    out[down] = found
+    return out
+
+
+def _around(trace: Trace, groups: Groups, host: Int64s, rows: Int64s) -> Int64s:
+    """The group of the last root before the start of each of some events on its host, if that is not over; else -1."""
+    out = np.full(len(rows), -1, np.int64)
+    for at in np.unique(host[rows]).tolist():
+        marks = [(root, group) for (on, group), root in groups.roots.items() if on == at]
+        if not marks:
+            continue
+        root, ident = np.array(marks, np.int64).T
+        order = np.argsort(trace.events.start[root], kind="stable")
+        root, ident = root[order], ident[order]
+        mine = np.flatnonzero(host[rows] == at)
+        start = trace.events.start[rows[mine]]
+        last = np.searchsorted(trace.events.start[root], start, side="right") - 1
+        inside = (last >= 0) & (start < trace.events.end[root[last]])
+        out[mine[inside]] = ident[last[inside]]
+    return out
+
+
+def _launched(trace: Trace, host: Int64s) -> tuple[Int64s, Int64s]:
+    """Calls on hosts, and what GPUs ran for each."""
+    correlation = trace.arg("correlation_id")
+    device = trace.lanes["kind"].isin(["device", "derived", "steps"]).to_numpy()[trace.events.lane]
+    up = np.flatnonzero((correlation > 0) & ~device)
+    down = np.flatnonzero((correlation > 0) & device)
+    # Several launches of one id on a host: the last wins.
+    up = up[np.lexsort((correlation[up], host[up]))]
+    again = (correlation[up][1:] == correlation[up][:-1]) & (host[up][1:] == host[up][:-1])
+    up = up[~np.append(again, False)] if len(up) else up
+    return match(up, [correlation[up], host[up]], down, [correlation[down], host[down]])
+
+
 class _Grouping:
     def __init__(self, trace: Trace, names: npt.NDArray[np.object_], links: Int64s, host: Int64s) -> None:
         self.trace = trace
@@ -252,7 +307,7 @@ class _Grouping:
         nested = np.flatnonzero(self.parent >= 0)
         pairs: list[tuple[Int64s, Int64s]] = [(self.parent[nested].astype(np.int64), nested)]
         pairs.append(self._producers())
-        pairs.append(self._launches())
+        pairs.append(_launched(self.trace, self.host))
         pairs.append(self._equal("ExecutorState::Process", _OF_EXECUTOR, ("id", "iter_num")))
         pairs.append(self._equal("EnqueueRequestLocked", _REQUESTS, ("request_id", "queue_addr")))
         pairs.append(self._programs())
@@ -291,18 +346,6 @@ class _Grouping:
         context = self.trace.arg(kind, rows=rows)
         used = context != THREADPOOL_CONTEXT
         return rows[used], context[used]
-
-    def _launches(self) -> tuple[Int64s, Int64s]:
-        trace = self.trace
-        correlation, host = trace.arg("correlation_id"), self.host
-        device = trace.lanes["kind"].isin(["device", "derived", "steps"]).to_numpy()[trace.events.lane]
-        up = np.flatnonzero((correlation > 0) & ~device)
-        down = np.flatnonzero((correlation > 0) & device)
-        # Several launches of one id on a host: the last wins.
-        up = up[np.lexsort((correlation[up], host[up]))]
-        again = (correlation[up][1:] == correlation[up][:-1]) & (host[up][1:] == host[up][:-1])
-        up = up[~np.append(again, False)] if len(up) else up
-        return match(up, [correlation[up], host[up]], down, [correlation[down], host[down]])
 
     def _equal(self, parent: str, children: frozenset[str], keys: tuple[str, ...]) -> tuple[Int64s, Int64s]:
         """Links between events of given names of a host whose args are equal; the first arg must be there."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int32s, Trace
 from nbprof.dialects.xplane import ahead
-from nbprof.dialects.xplane.grouping import Groups, group
+from nbprof.dialects.xplane.grouping import Groups, group, of_callers
 from nbprof.dialects.xplane.programs import ProgramSteps, find
 
 Flags = npt.NDArray[np.bool_]
@@ -56,8 +56,13 @@ class Placed:
 
     @cached_property
     def groups(self) -> Groups:
-        """The step that each event belongs to, by the marks in the file."""
+        """The step that each event belongs to, by the marks in the file, as XProf has it."""
         return group(self.trace, self.trace.names)
+
+    @cached_property
+    def marked_group(self) -> Int32s:
+        """int32[events]: the marked step that each event belongs to; -1 for none."""
+        return of_callers(self.trace, self.groups, self.host.astype(np.int64))
 
     @cached_property
     def program_steps(self) -> ProgramSteps | None:
@@ -69,7 +74,7 @@ class Placed:
     @cached_property
     def step_group(self) -> Int32s:
         """int32[events]: the step that each event belongs to, whether marked or found; -1 for none."""
-        return self.groups.group if self.program_steps is None else self.program_steps.place(self.trace, self.groups.group, self.host)
+        return self.marked_group if self.program_steps is None else self.program_steps.place(self.trace, self.groups.group, self.host)
 
     @cached_property
     def empty_text(self) -> int:

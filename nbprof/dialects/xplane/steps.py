@@ -33,6 +33,7 @@ _ENCLOSING = ("EagerExecute", "EagerLocalExecute", "EagerKernelExecute", "Functi
 # Around a task that waited for an array; what the task does is in events of its own, and often it only waits.
 _AFTER_WAIT = "BufferSequencingEvent::Execute"
 _STAGE = "_ipl_stage_name"
+_STAGING = ("H2D Dispatch", "CommonPjRtClient::LinearizeInto")
 # Around the ops of a program; it also frees the arrays that the program was given.
 _RUN = "ThunkExecutor::Execute"
 
@@ -42,7 +43,7 @@ def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple
     trace, groups, host = placed.trace, placed.groups, placed.host
     events = trace.events
     names: dict[tuple[int, int], str] = {}
-    parts = [_device_markers(placed, names)] if out.has_device else []
+    parts = [_device_markers(placed, placed.marked_group, names)] if out.has_device else []
     in_group = placed.on_host & (groups.group >= 0)
     marks = placed.named("train", "test", "TraceContext")
     for code in np.flatnonzero(marks).tolist():
@@ -75,9 +76,13 @@ def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple
     return table, names, cut, np.concatenate([made, over, found["event"].to_numpy(np.int64)])
 
 
-def marks(placed: Placed) -> pd.DataFrame:
-    """The marks of steps that end later than marked, as the file has them."""
+def marks(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    """The marks of steps that end later than marked, as the file has them; and of GPUs whose work XProf takes to be of other steps."""
     steps, groups = placed.program_steps, placed.groups
+    moved = np.unique(placed.host[placed.marked_group != groups.group])
+    if len(moved) and out.has_device:
+        as_filled = _device_markers(placed, groups.group, {})
+        return act.joined([as_filled[as_filled["host"].isin(moved)]], act.MARKERS)
     if steps is None or not steps.marked:
         return act.table(act.MARKERS)
     rows = np.array([root for (host, group), root in groups.roots.items() if host in steps.marked], np.int64)
@@ -128,10 +133,10 @@ def _stated(placed: Placed, key: str) -> Flags:
     return out
 
 
-def _device_markers(placed: Placed, names: dict[tuple[int, int], str]) -> pd.DataFrame:
+def _device_markers(placed: Placed, group: Int32s, names: dict[tuple[int, int], str]) -> pd.DataFrame:
     """Steps of GPUs and of TPU cores; the names that they state go into `names`, by (host, group)."""
     trace, groups, host = placed.trace, placed.groups, placed.host
-    events, group = trace.events, groups.group
+    events = trace.events
     rows = np.flatnonzero((placed.lane_kind == "steps")[events.lane] & (group >= 0))
     for row, text in zip(rows.tolist(), trace.texts(trace.text_arg("step_name", rows)), strict=True):
         name = text or groups.names.get((int(host[row]), int(group[row])), "")
@@ -335,6 +340,9 @@ def _host_work(placed: Placed, out: act.Activity, group: Int32s, *, compiling: b
     copies[starts("INFEEDENQUEUE", "MEMCPYHTOD")] = act.HOST_TO_DEVICE
     if compiling and not out.has_device:
         copies[cpu_copies.named(placed)] = act.HOST_TO_DEVICE
+    elif compiling and placed.gpu_planes:
+        # JAX first copies an array into memory that a GPU can read from, which takes longer than the rest of the way.
+        copies[placed.named(*_STAGING)] = act.HOST_TO_DEVICE
     copied = copies[code[rows]]
     cls = np.where(copied > 0, copied, cls)
     return act.spans(events, rows, host, group).assign(cls=cls)

@@ -85,7 +85,7 @@ def interpret(trace: Trace) -> act.Activity:
         out.later("programs", lambda: Programs(trace.modules, trace.hosts))
         out.later(("cpu_ops", "cpu_parts"), lambda: xplane_cpu_ops.cpu_ops(placed, out))
     out.later(("markers", "group_names", "cut", "rebuilt"), lambda: xplane_steps.markers(placed, out))
-    out.later("xprof_markers", lambda: xplane_steps.marks(placed))
+    out.later("xprof_markers", lambda: xplane_steps.marks(placed, out))
     out.later("core_spans", lambda: xplane_tpu_cores.core_spans(placed))
     out.later("reads_infeed", lambda: bool((out.core_spans["kind"] == act.CORE_KINDS.index("infeed")).any()))
     out.later("sparse_steps", lambda: xplane_tpu_cores.sparse_steps(placed))
