@@ -354,7 +354,7 @@ def _verdict(
             "confidence": "none",
             "confidence_evidence": [],
         }
-    evidence = _evidence(used, bound, dropped, step_count.most(steps))
+    evidence = _evidence(used, bound, dropped, step_count.most(steps)) + _slowed(activity, shares, bound, busy)
     failed = sum(not ok for ok, _ in evidence)
     level = "high" if failed == 0 else "medium" if failed == 1 else "low"
     covered = covered_by_steps(steps)
@@ -469,6 +469,19 @@ def _few(steps: pd.DataFrame, bound: str) -> _Few | None:
     if not 0 < count <= FEW * len(steps) or share < 1 - FEW:
         return None
     return _Few(count, share, float(steps["step_time_ms"].to_numpy(np.float64)[~mine].mean()))
+
+
+def _slowed(activity: Activity, shares: dict[str, float], bound: str, busy: float | None) -> list[tuple[bool, str]]:
+    """That a GPU which waits for its host may not do so without the recording, which slows the host; nothing where it would for certain."""
+    if busy is None or not activity.has_host_ops or not (activity.devices["kind"] == "GPU").any():
+        return []
+    if shares["host_compute"] + shares["kernel_launch"] < checks.PART_HIGH or not checks.may_keep_up(busy, activity.framework):
+        return []
+    text = (
+        f"Recording slows the host, up to {checks.host_slowed(activity.framework):g} times: without it, the device, busy for {busy:.0f}% "
+        "of step time here, waits less for it, or never"
+    )
+    return [(bound not in ("host_compute", "kernel_launch"), text)]
 
 
 def _evidence(steps: pd.DataFrame, bound: str, dropped: int, recorded: int) -> list[tuple[bool, str]]:

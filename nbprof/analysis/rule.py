@@ -30,6 +30,9 @@ UP_TO, ABOUT, AT_LEAST = "up to", "about", "at least"
 """What a gain is: a bound, as the change takes away no more than this recorded time; an estimate, as the host spends so long on it, but the
 change may leave some of it, or give the rest of the step its cores back; or a part of the gain, as what goes with it was not recorded."""
 
+HOST_TIME, DEVICE_TIME = "host", "device"
+"""What a change shortens. Where a host launches ahead, the step only gets shorter with the slower of the two."""
+
 FactsT = TypeVar("FactsT")
 FoundT = TypeVar("FoundT")
 
@@ -157,6 +160,8 @@ class Rule(Generic[FactsT, FoundT]):
         What an experiment would show if the finding were wrong, as the end of "Wrong if …".
     gain_is : str
         `UP_TO`, `ABOUT` or `AT_LEAST`; empty for a rule that states no gain.
+    shortens : str
+        `HOST_TIME` or `DEVICE_TIME`, if the change shortens only the one, while the other goes on beside it; else empty.
     on_npu : bool
         For PyTorch rules: whether it also holds on an NPU. The others are about CUDA graphs, Tensor Cores and the like.
     advises : bool
@@ -181,6 +186,7 @@ class Rule(Generic[FactsT, FoundT]):
     certainty: str = MEASURED
     refuted_by: str = ""
     gain_is: str = UP_TO
+    shortens: str = ""
     on_npu: bool = False
     advises: bool = True
     about: str = ""

@@ -327,14 +327,14 @@ REAL = {
     "jax/mi300-jax_conv_minimal_08": ["layout"],
     "jax/tpu-v6e-inference": ["host_memory", "mixed_precision"],
     "jax/mi300-jax08_attention": [],
-    "kineto/a100-nccl-ranks": ["other", "collectives", "host_ops", "gemm_alignment"],
-    "kineto/mi300-ddp-resnet18": ["allocator", "layout"],
+    "kineto/a100-nccl-ranks": ["other", "collectives", "gemm_alignment"],
+    "kineto/mi300-ddp-resnet18": ["allocator"],
     "kineto/v100-resnet50-workers0": ["mixed_precision", "loader_in_process"],
     "kineto/v100-resnet50-workers4": ["mixed_precision", "pinned_memory"],
     "kineto/h100-bert": ["other", "host_ops", "kernel_launch", "small_batch"],
     "tf-gpu/rtx5000-cnn-batch8": ["kernel_launch", "other", "mixed_precision", "small_batch"],
-    "tf-gpu/t4-one-step": ["mixed_precision", "other", "kernel_launch"],
-    "tf-gpu/v100x8-collectives": ["kernel_launch"],
+    "tf-gpu/t4-one-step": ["mixed_precision", "other"],
+    "tf-gpu/v100x8-collectives": [],
     "tf-cpu/prefetch-128-empty-gpu-plane": ["placement"],
 }
 """What an expert would say of each."""

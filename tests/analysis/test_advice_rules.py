@@ -464,6 +464,7 @@ RULES = {
         ({**torch({"device_compute": 90.0, "kernel_launch": 3.0}), "kernels": kernels({"kernel": "elementwise_kernel", "total_us": 50.0})}, False),
     ],
     "small_batch": [
+        (gpu(kernels=short(100, 9.9), device_busy_percent=24.9), True),
         (gpu(kernels=short(100, 9.9), device_busy_percent=29.9), True),
         (gpu(kernels=short(100, 9.9), device_busy_percent=30.0), False),
         (gpu(kernels=short(100, 10.0), device_busy_percent=29.9), False),
@@ -673,6 +674,42 @@ def test_a_rule_speaks_from_its_threshold_on(rule, asked, speaks):
     if not rule.startswith("premapped"):
         for word in foreign[asked.get("framework", "TensorFlow")]:
             assert word not in text, word
+
+
+SLOW_HOST = {"kernel_launch": 20.0, "host_compute": 40.0, "other": 5.0, "device_compute": 35.0}
+BY_HOST = ("kernel_launch", "host_bound", "host_ops")
+
+
+@pytest.mark.parametrize(
+    ("framework", "busy", "told"), [("PyTorch", 39.9, True), ("PyTorch", 40.0, False), ("JAX", 24.9, True), ("JAX", 25.0, False)]
+)
+def test_a_host_that_recording_slows_is_blamed_where_it_is_slower_for_certain(framework, busy, told):
+    """Its time in the recording bounds what the loop could gain; without the recording, it might keep the device busy throughout."""
+    asked = torch(SLOW_HOST) if framework == "PyTorch" else {"parts": SLOW_HOST, "framework": framework}
+    asked = {**asked, "environment": {"devices": [GPU]}, "device_idle_percent": 100 - busy, "eager_host_percent": 100.0}
+    there = found(**asked, device_busy_percent=busy)
+    blamed = there[there.index.isin(BY_HOST)]
+    assert len(blamed) == (2 if told else 0)
+    assert (blamed["gain_is"] == "up to").all()
+    on_cpu = found(**{**asked, "environment": {"devices": [{**GPU, "kind": "CPU"}]}}, device_busy_percent=busy)
+    assert on_cpu.loc[on_cpu.index.isin(BY_HOST), "gain_is"].tolist() == ["about"] * 2, "nothing but the GPU's recording was measured"
+
+
+@pytest.mark.parametrize(("compute", "busy", "told"), [(35.0, 40.0, ("about", "high")), (35.0, 39.9, ("up to", "low")), (5.9, 39.9, None)])
+def test_a_device_that_is_not_the_slower_side_gains_little(compute, busy, told):
+    parts = {"kernel_launch": 20.0, "device_compute": compute, "host_compute": 80.0 - compute}
+    asked = {
+        **torch(parts, capability=(9, 0)),
+        "environment": {"devices": [GPU]},
+        "compute_16bit_percent": 0.0,
+        "kernels": kernels({"total_us": 1.0}),
+    }
+    there = found(**asked, device_busy_percent=busy)
+    if told is None:
+        assert "mixed_precision" not in there.index
+    else:
+        # Half of the compute: 17.5 % of the step.
+        assert tuple(there.loc["mixed_precision", ["gain_is", "severity"]]) == (told[0], "medium" if told[1] == "high" else told[1])
 
 
 @pytest.mark.parametrize("framework", ["TensorFlow", "JAX"])

@@ -227,12 +227,12 @@ def test_one_kernel_is_no_plural_and_a_device_that_hardly_works_no_small_batch(t
 
 
 def queued(early):
-    """Steps of 100 µs whose second kernel starts 40 µs behind the first; it was launched at once, or when the first had ended."""
+    """Steps of 100 µs whose second kernel starts 64 µs behind the first; it was launched at once, or when the first had ended."""
 
     def body(at):
         op = k.op("aten::mm", at, 99)
-        k.launched("gemm", at + 1, at + 3, 27, op=op)
-        k.launched("gemm", at + (2 if early else 60), at + 70, 29, op=op)
+        k.launched("gemm", at + 1, at + 3, 15, op=op)
+        k.launched("gemm", at + (2 if early else 60), at + 82, 17, op=op)
         k.call("cudaStreamSynchronize", at + 4, 30, op)
 
     k = Kineto()

@@ -15,11 +15,11 @@ import pandas as pd
 from nbprof.activity.activity import NATIVE
 from nbprof.analysis.advice import code, device, hlo, host_buffer, npu, over_steps, step, training, versions
 from nbprof.analysis.advice import input as input_rules
-from nbprof.analysis.advice.checks import MOST_GAIN
+from nbprof.analysis.advice.checks import MOST_GAIN, PART_MODERATE
 from nbprof.analysis.advice.evidence import Evidence
 from nbprof.analysis.advice.facts import AdviceRule, Facts
 from nbprof.analysis.ops.torch_runtime import Runtime
-from nbprof.analysis.rule import JAX, PYTORCH, TENSORFLOW, TENSORFLOW_JAX, Finding
+from nbprof.analysis.rule import HOST_TIME, JAX, PYTORCH, TENSORFLOW, TENSORFLOW_JAX, UP_TO, Finding
 
 TOPICS = (input_rules, step, code, hlo, training, device, over_steps, host_buffer, versions)
 """The modules whose `RULES` run, in this order; findings with equal gain, or none, keep it."""
@@ -99,7 +99,22 @@ def _fitting(facts: Facts) -> list[AdviceRule]:
 
 
 def _asked(rules: Iterable[AdviceRule], facts: Facts) -> list[Finding]:
-    return [rule.finding(found) for rule in rules if (found := rule.ask(facts)) is not None]
+    found = [(rule, rule.finding(one)) for rule in rules if (one := rule.ask(facts)) is not None]
+    return [kept for rule, one in found if (kept := _beside(one, rule.shortens, facts)) is not None]
+
+
+def _beside(found: Finding, shortens: str, facts: Facts) -> Finding | None:
+    """A finding on a GPU as far as it holds beside what goes on meanwhile: the device's work, or the host's, which recording slows."""
+    if facts.gpu_busy_percent is None or not shortens:
+        return found
+    if shortens == HOST_TIME:
+        return None if facts.device_may_be_slower else found._replace(gain_is=found.gain_is and UP_TO)
+    if facts.device_may_be_slower:
+        return found
+    # The host is slower for certain: a device that is done earlier waits longer, unless the host waits for it each time.
+    if 100 * found.gain_ms_per_step < PART_MODERATE * facts.mean["step_time"]:
+        return None
+    return found._replace(gain_is=found.gain_is and UP_TO, severity="low")
 
 
 def _merged(found: list[Finding], facts: Facts) -> list[Finding]:

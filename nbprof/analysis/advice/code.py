@@ -13,6 +13,7 @@ from nbprof.analysis.advice.step_code import Part
 from nbprof.analysis.rule import (
     ABOUT,
     ALL,
+    DEVICE_TIME,
     ESTIMATED,
     INFERRED,
     JAX,
@@ -170,6 +171,7 @@ RULES: tuple[AdviceRule, ...] = (
         "Time in float64 ops, by the element types of inputs and in compiled programs, else by kernel names",
         "Compute in float32",
         certainty=ESTIMATED, refuted_by="the step takes as long in float32; or the results need float64", gain_is=ABOUT,
+        shortens=DEVICE_TIME,
     ),
     Rule(
         "host_callback", _callback, STEP_SHARE, OURS, TRACE, TENSORFLOW_JAX,

@@ -18,8 +18,10 @@ from nbprof.analysis.rule import (
     ABOUT,
     ALL,
     AT_LEAST,
+    DEVICE_TIME,
     ESTIMATED,
     GPU_GUIDE_CHOICE,
+    HOST_TIME,
     INFERRED,
     OURS,
     TENSORFLOW,
@@ -361,17 +363,17 @@ RULES: tuple[AdviceRule, ...] = (
         "gemm_alignment", _alignment, Threshold("≥ {least:g} % of kernel time", least=5.0),
         "NVIDIA matrix multiplication guide; nbprof's threshold", KERNELS, ALL,
         "16-bit and TF32 matrix products whose kernels load one or two values at a time", "Round sizes up to multiples of 8",
-        certainty=ESTIMATED, refuted_by="the products take as long with sizes padded to a multiple of 8",
+        certainty=ESTIMATED, refuted_by="the products take as long with sizes padded to a multiple of 8", shortens=DEVICE_TIME,
     ),
     Rule(
         "small_kernels", _small_kernels, Threshold("≥ {kernels:,.0f} kernels of < {short_us:g} µs", kernels=1000, short_us=SHORT_KERNEL_US),
         GPU_GUIDE_CHOICE, KERNELS, ALL, "Kernels per step and their average duration",
-        refuted_by="the step takes as long with fewer, larger kernels",
+        refuted_by="the step takes as long with fewer, larger kernels", shortens=DEVICE_TIME,
     ),
     Rule(
         "elementwise_kernels", _elementwise, Threshold("≥ {least:g} % of kernel time", least=20.0), GPU_GUIDE_CHOICE, KERNELS, ALL,
         "Kernels of a single elementwise op, when the host keeps up with launching", "Let a compiler fuse elementwise ops",
-        certainty=ESTIMATED, refuted_by="the fused kernel takes as long as these kernels together",
+        certainty=ESTIMATED, refuted_by="the fused kernel takes as long as these kernels together", shortens=DEVICE_TIME,
     ),
     Rule(
         "small_batch", _small_batch,
@@ -382,14 +384,14 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         f"{TORCH_TB}; {GPU_GUIDE_CHOICE}", KERNELS, ALL, "Device utilization, with short kernels, little input time and free memory",
         "Give each step a larger batch", "+batch_size *= 8  # as memory and accuracy permit",
-        certainty=INFERRED, refuted_by="twice the batch takes twice as long", gain_is="",
+        certainty=INFERRED, refuted_by="twice the batch takes twice as long", gain_is="", shortens=HOST_TIME,
     ),
     Rule(
         "few_blocks", _few_blocks, Threshold("≥ {empty:g} % of the device idle during kernels", empty=20.0),
         f"{TORCH_TB}; nbprof's threshold", KERNELS, ALL,
         "Kernels with fewer blocks than an NVIDIA GPU has multiprocessors (estimated SM efficiency); merged into `small_batch`",
         "Fill the device with larger kernels", "+batch_size *= 8  # more blocks per kernel",
-        certainty=ESTIMATED, refuted_by="twice the batch takes twice as long per kernel",
+        certainty=ESTIMATED, refuted_by="twice the batch takes twice as long per kernel", shortens=DEVICE_TIME,
     ),
     Rule(
         # A launch takes a few µs: a host op that takes this long computes there.
@@ -408,7 +410,7 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         TPU_GUIDE_CHOICE, TRACE, TENSORFLOW_JAX, "Host time in ops, or preparing the next program execution, while the device is idle",
         "Reduce host work per step",
-        refuted_by="the device is idle for as long when the host only dispatches", gain_is=ABOUT,
+        refuted_by="the device is idle for as long when the host only dispatches", gain_is=ABOUT, shortens=HOST_TIME,
     ),
     Rule(
         "compile", _compile, STEP_SHARE, OURS, TRACE, ALL, "Programs compiled in several of the steps that averages include",

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import pandas as pd
 
-from nbprof.analysis.advice.checks import INPUT_HIGH, INPUT_MODERATE, NONE_PERCENT, PART_HIGH, PART_MODERATE, input_class
+from nbprof.analysis.advice.checks import INPUT_HIGH, INPUT_MODERATE, NONE_PERCENT, PART_HIGH, PART_MODERATE, input_class, may_keep_up
 from nbprof.analysis.advice.evidence import Evidence
 from nbprof.analysis.advice.programs import Work, part_in_16_bit
 from nbprof.analysis.advice.tf_data import SLOW_CALL_US
@@ -97,6 +97,17 @@ class Facts:
     @cached_property
     def _not_launched_ms(self) -> float:
         return self.evidence.not_launched_ms()
+
+    @cached_property
+    def gpu_busy_percent(self) -> float | None:
+        """Percent of step time in which GPUs are busy, where calls of the host that feeds them were recorded as well; else None."""
+        busy: float | None = self.overview.get("device_busy_percent")
+        return busy if self._gpus and not self.npu and self.percent["kernel_launch"] + self.percent["host_compute"] else None
+
+    @property
+    def device_may_be_slower(self) -> bool:
+        """Whether the loop may wait for its GPUs when nothing is recorded: recording slows the host, so that they wait for it more."""
+        return self.gpu_busy_percent is not None and may_keep_up(self.gpu_busy_percent, "JAX" if self.jax else "")
 
     @property
     def programs_16_bit_percent(self) -> float | None:

@@ -11,7 +11,21 @@ from math import ceil
 from nbprof.analysis.advice.evidence import MUCH_PADDING
 from nbprof.analysis.advice.facts import KERNELS, AdviceRule, Facts, named, short
 from nbprof.analysis.advice.programs import ELEMENTWISE_KINDS, MOSTLY_KNOWN, Product, Work
-from nbprof.analysis.rule import ABOUT, ALL, ESTIMATED, GPU_GUIDE_CHOICE, JAX, TPU, TPU_GUIDE_CHOICE, XLA, Found, Rule, Target, Threshold
+from nbprof.analysis.rule import (
+    ABOUT,
+    ALL,
+    DEVICE_TIME,
+    ESTIMATED,
+    GPU_GUIDE_CHOICE,
+    JAX,
+    TPU,
+    TPU_GUIDE_CHOICE,
+    XLA,
+    Found,
+    Rule,
+    Target,
+    Threshold,
+)
 from nbprof.display import wording
 
 LANES = 128
@@ -443,27 +457,27 @@ RULES: tuple[AdviceRule, ...] = (
         "single_ops", _single_ops, Threshold("≥ {least:g} % of compute time, in several", least=_UNFUSED), TPU_GUIDE_CHOICE, _HLO, JAX,
         "Programs of a single elementwise op", "Put ops into one jit",
         "-y = jnp.tanh(x * w + b)  # each op is its own program\n+@jax.jit\n+def layer(x, w, b):\n+    return jnp.tanh(x * w + b)",
-        certainty=ESTIMATED, refuted_by="the ops take as long in one jit", gain_is=ABOUT,
+        certainty=ESTIMATED, refuted_by="the ops take as long in one jit", gain_is=ABOUT, shortens=DEVICE_TIME,
     ),
     Rule(
         "unfused", _unfused, Threshold("≥ {least:g} % of compute time", least=_UNFUSED), TPU_GUIDE_CHOICE, _HLO, XLA,
         "Unfused elementwise ops", "Let XLA fuse elementwise ops",
-        certainty=ESTIMATED, refuted_by="compute time is the same when the ops are fused",
+        certainty=ESTIMATED, refuted_by="compute time is the same when the ops are fused", shortens=DEVICE_TIME,
     ),
     Rule(
         "missed_fusion", _chains, Threshold("saves up to ≥ {least:g} % of compute time", least=5.0), TPU_GUIDE_CHOICE, _HLO, XLA,
         "Memory-bound elementwise ops that are the only readers of another such op's output", "Let XLA fuse neighbouring ops",
-        certainty=ESTIMATED, refuted_by="compute time is the same when the ops are fused",
+        certainty=ESTIMATED, refuted_by="compute time is the same when the ops are fused", shortens=DEVICE_TIME,
     ),
     Rule(
         "broadcast", _broadcast, Threshold("≥ {least:g} % of compute time", least=2.0), TPU_GUIDE_CHOICE, _HLO, XLA,
         "Ops that only broadcast", "Avoid materializing broadcasts",
-        certainty=ESTIMATED, refuted_by="compute time is the same without the broadcasts",
+        certainty=ESTIMATED, refuted_by="compute time is the same without the broadcasts", shortens=DEVICE_TIME,
     ),
     Rule(
         "layout", _layout, Threshold("≥ {least:g} % of compute time", least=5.0), GPU_GUIDE_CHOICE, _HLO, ALL,
         "Ops of programs, and kernels, that only change the layout of arrays",
-        certainty=ESTIMATED, refuted_by="compute time is the same with arrays created in the layout that is needed",
+        certainty=ESTIMATED, refuted_by="compute time is the same with arrays created in the layout that is needed", shortens=DEVICE_TIME,
     ),
     Rule(
         "utilisation", _utilisation,

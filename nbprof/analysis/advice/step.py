@@ -38,8 +38,10 @@ from nbprof.analysis.rule import (
     ABOUT,
     ALL,
     AT_LEAST,
+    DEVICE_TIME,
     ESTIMATED,
     GPU_GUIDE_CHOICE,
+    HOST_TIME,
     INFERRED,
     JAX,
     OURS,
@@ -382,7 +384,7 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "kernel_launch", _launch, STEP_SHARE, XPROF, KERNELS, ALL,
         "Time the host spends preparing and launching kernels while the device is idle",
-        refuted_by="the step takes as long with fewer, larger kernels", gain_is=ABOUT,
+        refuted_by="the step takes as long with fewer, larger kernels", gain_is=ABOUT, shortens=HOST_TIME,
     ),
     Rule(
         "allocator", _allocator, STEP_SHARE, TORCH_GUIDE, MEMORY, PYTORCH,
@@ -398,18 +400,18 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         TORCH_GUIDE, OPS, PYTORCH, "Host ops, mostly eager, while the device is idle", "Compile the model",
         "-model = Model().to(device)\n+model = torch.compile(Model().to(device))\n+optimizer = torch.optim.AdamW(..., fused=True)",
-        refuted_by="the step takes as long with torch.compile", gain_is=ABOUT,
+        refuted_by="the step takes as long with torch.compile", gain_is=ABOUT, shortens=HOST_TIME,
     ),
     Rule(
         "mixed_precision", _precision, Threshold("< {below:g} % of device compute", below=LITTLE_16_BIT), XPROF, KERNELS, ALL,
         "Share of device compute in 16 bit, by kernel names and by the element types in compiled programs", "Use mixed precision",
-        certainty=ESTIMATED, refuted_by="the step takes as long in 16 bit", gain_is=ABOUT,
+        certainty=ESTIMATED, refuted_by="the step takes as long in 16 bit", gain_is=ABOUT, shortens=DEVICE_TIME,
     ),
     Rule(
         "tensor_cores", _tensor_cores, Threshold("≥ {moderate:g} % of kernel time (high from {high:g} %)", moderate=10.0, high=30.0),
         GPU_GUIDE_CHOICE, Target("kernels", "GPU kernels: eligible, not used"), ALL,
         "Kernels whose op could use TensorCores but that do not; transposes excluded",
-        certainty=ESTIMATED, refuted_by="the kernels take as long in 16 bit or TF32, or already use TensorCores",
+        certainty=ESTIMATED, refuted_by="the kernels take as long in 16 bit or TF32, or already use TensorCores", shortens=DEVICE_TIME,
     ),
     Rule(
         "eager", _eager, _EAGER, XPROF, OPS, TENSORFLOW_JAX,

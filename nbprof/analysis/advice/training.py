@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from nbprof.analysis.advice.checks import PART_HIGH, PART_MODERATE
 from nbprof.analysis.advice.facts import MEMORY, TRACE, AdviceRule, Facts
-from nbprof.analysis.rule import ABOUT, ALL, ANY, INFERRED, PYTORCH, TORCH_GUIDE, TORCH_TB, Found, Rule, Threshold
+from nbprof.analysis.rule import (
+    ABOUT,
+    ALL,
+    ANY,
+    HOST_TIME,
+    INFERRED,
+    PYTORCH,
+    TORCH_GUIDE,
+    TORCH_TB,
+    Found,
+    Rule,
+    Threshold,
+)
 from nbprof.display import wording
 
 # Classes of torch.optim: those that can update all parameters in one kernel, and those that can at least do many in one.
@@ -125,7 +137,7 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         TORCH_GUIDE, TRACE, PYTORCH, "Kernels launched by the optimizer, and device idle time meanwhile; its ops on the CPU",
         "Use a fused or foreach optimizer", on_npu=True,
-        refuted_by="the step takes as long with a fused optimizer", gain_is=ABOUT,
+        refuted_by="the step takes as long with a fused optimizer", gain_is=ABOUT, shortens=HOST_TIME,
     ),
     Rule(
         "gloo", _gloo, ANY, TORCH_TB, TRACE, PYTORCH, "Gloo calls on a machine with NVIDIA GPUs", "Use the NCCL backend",

@@ -371,7 +371,7 @@ def step_times(activity: Activity, host: int, core: int | None = None) -> pd.Dat
     """Group, start and end of each step of a host, by group: the longest device marker, or the host marker that includes it.
 
     JAX returns before a GPU has done what it was given, so that a marked step may end before its work does. It lasts until that is done,
-    and begins as it is marked, or where the step before it ended: so the wait for a batch is in it, before any of its work is on the device.
+    and begins as it is marked, or where the step before it ended: so the wait for its batch is in it, though no device has its work yet.
     """
     markers = activity.markers
     device = markers["device"].to_numpy(np.int64)
