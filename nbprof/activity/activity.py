@@ -439,6 +439,7 @@ class Activity:
     programs : the compiled programs of the file
     program_notes : what the receipt says about compiled programs in which ops were looked up
     tagged_calls : events of the host that are no op but state the op that they served (calls of the allocator and of the driver)
+    python_calls : calls of programs on a GPU back into Python, as events of the host thread that launches; columns as of `host_ops`
     device_extents : first start and last end of each device
     kernels : executions of GPU kernels; `details` is a code into `launch_shapes`; `tensor_core` is 1, 0, or -1 where the name cannot tell,
         `eligible` 1, 0, or -1 where no op is known
@@ -508,6 +509,7 @@ class Activity:
     program_notes: list[Note]
     programs: Any
     tagged_calls: pd.DataFrame
+    python_calls: pd.DataFrame
     device_extents: pd.DataFrame
     kernels: pd.DataFrame
     xprof_kernels: pd.DataFrame
@@ -630,6 +632,7 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "program_notes": list,
     "programs": lambda: None,
     "tagged_calls": _empty(HOST_OPS),
+    "python_calls": _empty(HOST_OPS),
     "device_extents": _empty(EXTENTS),
     "kernels": _empty(KERNELS),
     "xprof_kernels": _empty(KERNELS),

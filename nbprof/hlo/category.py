@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from nbprof.core.errors import ReadError
 from nbprof.hlo import details as hlo_details
 from nbprof.hlo.cost_table import ELEMENTWISE
@@ -9,6 +11,10 @@ from nbprof.hlo.hlo import Program
 
 _FORMATTING = frozenset({"copy", "transpose", "reshape", "dynamic-reshape"})
 _ALSO_ELEMENTWISE = frozenset({"map", "rng"})
+
+
+CALLS_PYTHON = re.compile(r"python.*callback")
+"""In the target of a custom call: it calls back into Python, on the host."""
 
 
 def category(program: Program, place: int) -> str:

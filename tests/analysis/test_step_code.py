@@ -169,6 +169,32 @@ def test_ops_of_a_program_beside_its_callback(tmp_path):
     assert (found.times, found.ms, found.alone_ms) == (1.0, pytest.approx(40.0), pytest.approx(30.0))
 
 
+@pytest.mark.parametrize(("target", "rule"), [("xla_ffi_python_gpu_callback", "host_callback"), ("some_library_call", "host_bound")])
+def test_a_callback_from_a_gpu_is_in_the_thread_that_launches(tmp_path, target, rule):
+    """The GPU itself only copies what the callback takes and gives."""
+    call = instr("pure_callback.1", "custom-call", f32(8), 1, extra=chunk(TARGET, target))
+    program = hlo.program("jit_f", hlo.computation("main", call, instr("dot.2", "dot", f32(8), 2)), ident=7)
+    host, gpu = PlaneWriter("/host:CPU"), PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 9})
+    main, stream = [], []
+    for step in range(4):
+        at, ran = step * 100 * MS, {"hlo_module": "jit_f", "program_id": 7, "correlation_id": 2 * step + 1}
+        main.append(host.event("train", at, 100 * MS, step_num=step, _r=1))
+        main.append(host.event("PjRtCApiLoadedExecutable::Execute", at, 72 * MS))
+        main.append(host.event("pure_callback.1", at + 5 * MS, 60 * MS))
+        main.append(host.event("cuLaunchKernel", at + 70 * MS, MS, correlation_id=2 * step + 1))
+        main.append(host.event("MemcpyD2D", at + 5 * MS, MS // 10, correlation_id=2 * step + 2))
+        copied = {**ran, "hlo_op": "pure_callback.1", "correlation_id": 2 * step + 2}
+        stream += [gpu.event("MemcpyD2D", at + 6 * MS, MS // 10, **copied), gpu.event("dot_2", at + 72 * MS, 3 * MS, hlo_op="dot.2", **ran)]
+    host.line("python", main, line_id=1)
+    gpu.line("Stream #1(Compute)", stream, line_id=1)
+    p = profile(tmp_path, xspace(gpu, host, hlo.metadata_plane(**{"jit_f(7)": (7, program)})))
+    told = p.advice.set_index("rule")
+    assert {"host_callback", "host_bound"} & set(told.index) == {rule}
+    if rule == "host_callback":
+        assert "(pure_callback.1): **60.00 ms** (**60%** of step time)" in told.loc[rule, "evidence"]
+        assert code(p).callbacks.alone_ms == pytest.approx(59.9)
+
+
 @pytest.mark.parametrize(("around", "found"), [("", True), ("aten::rnn_tanh", False)])
 def test_cells_that_python_calls_one_by_one(tmp_path, around, found):
     """Ten cells of 30 µs with a backward pass of 40 µs each; those that an op for the whole sequence calls are its own matter."""

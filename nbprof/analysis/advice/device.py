@@ -217,7 +217,9 @@ def _host_bound(facts: Facts, limit: Threshold) -> Found | None:
     placed = facts.evidence.placed
     if idle is None or idle < limit["idle"] or share < limit["moderate"] or (placed is not None and placed.percent >= ON_HOST_PERCENT):
         return None
-    time = facts.held_up_ms(time)
+    callbacks = facts.evidence.code.callbacks
+    # What compiled programs run in Python is a finding of its own.
+    time = facts.held_up_ms(time - (callbacks.alone_ms if callbacks is not None else 0.0))
     share = min(share, 100 * time / facts.mean["step_time"])
     if share < limit["moderate"]:
         return None

@@ -23,10 +23,10 @@ from nbprof.analysis.steps.steps import counted
 from nbprof.core import nesting
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
+from nbprof.hlo.category import CALLS_PYTHON
 
 Flags = npt.NDArray[np.bool_]
 
-_CALLS_PYTHON = re.compile(r"python.*callback")
 _PY_FUNCS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 _FUNCTION_CALLS = (
     "PartitionedCall",
@@ -133,7 +133,10 @@ def _step_of(activity: Activity, used: pd.DataFrame, table: pd.DataFrame) -> Int
 
 
 def _callbacks(activity: Activity, used: pd.DataFrame) -> Callbacks | None:
-    """Custom calls of compiled programs, or TensorFlow's ops, that run Python."""
+    """Custom calls of compiled programs, or TensorFlow's ops, that run Python.
+
+    What a program calls on the CPU is an op of its own; what it calls from a GPU is in events of the thread that launches.
+    """
     parts, runs = hlo.ran(activity)
     category = parts["category"].astype(str)
     custom = parts[category == "custom-call"]
@@ -142,17 +145,15 @@ def _callbacks(activity: Activity, used: pd.DataFrame) -> Callbacks | None:
         for part, host, program, name in zip(custom.index, custom["host"], custom["program"], custom["name"].astype(str), strict=True)
         if activity.programs is not None
         and (one := activity.programs.find(int(host), int(program), name)) is not None
-        and _CALLS_PYTHON.search(one.target)
+        and CALLS_PYTHON.search(one.target)
     ]
     calling = runs["part"].isin(python).to_numpy(np.bool_)
     found = runs[calling]
     names = parts["name"].astype(str).to_numpy()[found["part"].to_numpy(np.int64)]
-    if len(found):
+    if len(found) and not len(activity.python_calls):
         others = runs[~calling & ~runs["part"].isin(parts.index[category.isin(hlo.CONTAINERS)]).to_numpy(np.bool_)]
     else:
-        ops = activity.host_ops
-        types = [activity.types.codes[kind] for kind in _PY_FUNCS if kind in activity.types.codes]
-        found = ops[ops["type"].isin(types)] if types else ops.head(0)
+        found = activity.python_calls if len(activity.python_calls) else _py_funcs(activity)
         # What runs for tf.data belongs to no step.
         found = found[found["event"].isin(activity.work["event"])] if len(found) else found
         names = activity.ops.values[found["op"].to_numpy()] if len(found) else names
@@ -165,6 +166,12 @@ def _callbacks(activity: Activity, used: pd.DataFrame) -> Callbacks | None:
     longest = str(pd.Series(time).groupby(names).sum().idxmax())
     count, whole, alone = (1.0 / len(used) * each for each in _on_each_host(found, others))
     return Callbacks(count, whole / 1e9, longest, alone_ms=alone / 1e9)
+
+
+def _py_funcs(activity: Activity) -> pd.DataFrame:
+    """TensorFlow's ops that run Python."""
+    types = [activity.types.codes[kind] for kind in _PY_FUNCS if kind in activity.types.codes]
+    return activity.host_ops[activity.host_ops["type"].isin(types)] if types else activity.host_ops.head(0)
 
 
 def _ops_besides(activity: Activity, python: pd.DataFrame) -> pd.DataFrame:

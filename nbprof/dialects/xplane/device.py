@@ -14,6 +14,7 @@ from nbprof.activity import copies
 from nbprof.core.trace import Note, Trace, distinct
 from nbprof.dialects.device_peaks import on_chip_bytes_per_second, peak_bytes_per_second, peak_flops_per_second
 from nbprof.dialects.xplane import kernels as xplane_kernels
+from nbprof.dialects.xplane.host_ops import python_calls
 from nbprof.dialects.xplane.ops import OpTexts, device_ops
 from nbprof.dialects.xplane.placed import Placed
 from nbprof.dialects.xplane.steps import classify as classify
@@ -37,6 +38,7 @@ def device_activity(placed: Placed, out: act.Activity) -> None:
         ("xprof_kernels", "xprof_launch_shapes"),
         lambda: xplane_kernels.kernels_in_xprof(placed, texts(), out),
     )
+    out.later("python_calls", lambda: python_calls(placed, out, programs))
     out.later("transfers", lambda: _transfers(placed, out))
     out.later("collectives", lambda: _collectives(placed, out))
 

@@ -17,6 +17,8 @@ from nbprof.core.trace import Int32s, Int64s, Note, distinct
 from nbprof.dialects.xplane import opnames
 from nbprof.dialects.xplane.grouping import inherit
 from nbprof.dialects.xplane.placed import Placed
+from nbprof.hlo.category import CALLS_PYTHON
+from nbprof.hlo.programs import Programs
 
 
 def host_ops(placed: Placed, out: act.Activity) -> pd.DataFrame:
@@ -52,6 +54,24 @@ def tagged_calls(placed: Placed, out: act.Activity) -> pd.DataFrame:
     rows, code = rows[stated], code[stated]
     no = np.zeros(len(rows), np.bool_)
     return _table(placed, rows, op[code], kind[code], no, no)
+
+
+def python_calls(placed: Placed, out: act.Activity, programs: Programs) -> pd.DataFrame:
+    """The table `python_calls`: events on the host that are called as a custom call into Python of a program in the file."""
+    trace = placed.trace
+    called: set[str] = set()
+    for module in trace.modules:
+        # Most programs call none, which need not be read to know.
+        program = programs.program(module.host, module.ident) if b"python" in module.data else None
+        if program is None:
+            continue
+        customs = [name for name, opcode in zip(program.names, program.opcodes, strict=True) if opcode == "custom-call"]
+        ops = [programs.find(module.host, module.ident, name) for name in customs]
+        called.update(one.name for one in ops if one is not None and CALLS_PYTHON.search(one.target))
+    rows = np.flatnonzero(np.array([name in called for name in trace.names], np.bool_)[trace.events.name] & placed.on_host)
+    op = np.array([out.ops.code(name) if name in called else -1 for name in trace.names], np.int32)[trace.events.name[rows]]
+    no = np.zeros(len(rows), np.bool_)
+    return _table(placed, rows, op, np.full(len(rows), out.types.code("custom-call"), np.int32), no, no)
 
 
 def _table(
