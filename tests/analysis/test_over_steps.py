@@ -152,5 +152,19 @@ def test_memory_that_does_not(tmp_path, how):
     assert finding(kept(tmp_path, **how), "memory_growth") is None
 
 
+def test_memory_grows_with_the_steps_that_ask_for_it_however_far_the_device_is_behind(tmp_path):
+    """The host launches all steps while the device works on the first of them; a step lasts as long as its kernel."""
+    k = Kineto()
+    for i in range(14):
+        k.step(i, 100.0 * i, 100)
+        op = k.op("aten::addmm", 100.0 * i + 5, 60)
+        k.launched("gemm", 100.0 * i + 10, 1000.0 * i + 50, 1000, op=op)
+        k.memory(100.0 * i + 20, MIB, (2 + i) << 20, (64 + i) * MIB, device=0)
+    p = kineto.profile(tmp_path, k)
+    assert p.steps.frame["step_time_ms"].iloc[5] == pytest.approx(1.0), "while all was allocated in the first two of them"
+    row = finding(p, "memory_growth")
+    assert "Memory in use by GPU 0 grows by **1.00 MiB** per step, **13.00 MiB** over **14** steps, and is not freed" in row["evidence"]
+
+
 def test_without_memory_events_nothing_is_said_of_memory(tmp_path):
     assert finding(run(tmp_path, lambda *_: None), "memory_growth") is None

@@ -63,15 +63,14 @@ def _of(steps: pd.DataFrame, timeline: pd.DataFrame, rows: Int64s, hosts: Sequen
     rows = rows[(of("in_use_bytes").notna() & of("host").notna()).to_numpy(np.bool_)]
     if not len(rows) or not len(steps):
         return None
-    mine = steps[steps["host"] == hosts[int(of("host").iloc[0])]]
-    begin = np.sort(mine["start_ms"].to_numpy(float))
-    if len(begin) < 3:
+    mine = steps[steps["host"] == hosts[int(of("host").iloc[0])]].sort_values("start_ms", kind="stable")
+    if len(mine) < 3:
         return None
-    stop = float((mine["start_ms"] + mine["step_time_ms"]).max())
-    time, used = of("time_ms").to_numpy(float), of("in_use_bytes").to_numpy(np.int64)
-    step = np.searchsorted(begin, time, side="right") - 1
-    inside = np.flatnonzero((step >= 0) & (time < stop))
-    least = np.full(len(begin), np.iinfo(np.int64).max)
+    used = of("in_use_bytes").to_numpy(np.int64)
+    # By the step that asked for it: a host that launches ahead allocates for steps of which its device has not begun any.
+    step = pd.Index(mine["step"]).get_indexer(pd.Index(of("step")))
+    inside = np.flatnonzero(step >= 0)
+    least = np.full(len(mine), np.iinfo(np.int64).max)
     np.minimum.at(least, step[inside], used[inside])
     if (least == np.iinfo(np.int64).max).any() or not (peak := int(used.max())):
         return None
