@@ -57,6 +57,32 @@ def run(tmp_path, *kernels, programs=None, stats=KNOWN):
     return profile(tmp_path, xspace(plane, *(metadata_plane(**one) for one in (known if isinstance(known, list) else [known]))))
 
 
+@pytest.mark.parametrize("calls", [1, 2])
+def test_kernels_of_a_cuda_graph_are_of_the_ops_that_they_are_named_after(tmp_path, calls):
+    """They all state the graph as their op, which is none of the program. Which call of a library a kernel is of is known of one alone."""
+    libraries = [op(f"custom-call.{i}", "custom-call", 20 + i, extra=chunk(28, "__cublas$lt$matmul")) for i in range(calls)]
+    entry = computation("main", op("a", "parameter", 11), op("loop_add_fusion.2", "add", 12, 11, 11), *libraries, ident=8, root=12)
+    graph = {"hlo": "command_buffer_1", "ident": 5}
+    p = run(
+        tmp_path,
+        kernel(0, "loop_add_fusion_2", **graph, correlation_id=1),
+        kernel(20 * US, "nvjet_sm90_NNT", **graph, correlation_id=1),
+        kernel(40 * US, "memcpy128", **graph, correlation_id=1),
+        kernel(60 * US, "loop_add_fusion_2", **graph, correlation_id=2),
+        programs={"jit_g(5)": (5, program("jit_g", entry, ident=8))},
+    )
+    frame = p.hlo.frame.set_index("op")
+    library = "custom-call.0" if calls == 1 else "nvjet_sm90_NNT"
+    assert frame["occurrences"].to_dict() == {"loop_add_fusion.2": 2, library: 1, "command_buffer_1": 1}
+    assert frame["category"].to_dict() == {
+        "loop_add_fusion.2": "non-fusion elementwise",
+        library: "custom-call" if calls == 1 else "",
+        "command_buffer_1": "",
+    }
+    assert set(p.kernels.frame["op"]) == set(frame.index)
+    assert not len(p.hlo.as_xprof()), "which looks for the graph in the program"
+
+
 def test_rows_are_ops_of_programs(tmp_path):
     p = run(tmp_path, kernel(0, "k1", "add_fusion"), kernel(20 * US, "k2", "mul.1.remat"), kernel(40 * US, "k1", "add_fusion"))
     frame = p.hlo.frame

@@ -1,12 +1,14 @@
 """Runs of framework ops on the GPUs of an XSpace file: each kernel counts for the op that launched it.
 
 Which op that is: for a kernel of a compiled XLA program the one that the compiler noted for its HLO op (`hlo_op`, looked up in the
-program); else the `tf_op` that the event states (`level 0` in files of TensorFlow 2.3/2.4); else the op on the host around the call that
+program; where that is a CUDA graph of many ops, the one that the kernel is named after); else the `tf_op` that the event states
+(`level 0` in files of TensorFlow 2.3/2.4); else the op on the host around the call that
 launched it.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +23,10 @@ from nbprof.dialects.xplane.opnames import OpName
 from nbprof.dialects.xplane.placed import Placed
 from nbprof.hlo.hlo import Instruction
 from nbprof.hlo.programs import Programs
+
+_GRAPH = "command_buffer"
+_SIGN = re.compile(r"[.-]")
+_FILLS = re.compile(r"memcpy|memset", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,9 @@ class OpTexts:
         if not len(rows):
             return
         used, name = distinct(stated[rows], len(trace.strings))
+        # `outer::inner` where a kernel belongs to a nested computation.
+        texts = [trace.strings[at].rpartition("::")[2] for at in used.tolist()]
+        name = _within_graphs(placed, programs, rows, texts, name)
         idents, ident = np.unique(trace.arg("program_id", 0, rows), return_inverse=True)
         hosts = len(trace.hosts)
         code, seen = pd.factorize((name * len(idents) + ident.reshape(-1)) * hosts + placed.host[rows])
@@ -91,9 +100,7 @@ class OpTexts:
         for i, key in enumerate(seen.tolist()):
             rest, host = divmod(key, hosts)
             at, which = divmod(rest, len(idents))
-            program = int(idents[which])
-            # `outer::inner` where a kernel belongs to a nested computation.
-            hlo = trace.strings[int(used[at])].rpartition("::")[2]
+            program, hlo = int(idents[which]), texts[at]
             op = HloOp(host, program, hlo, programs.find(host, program, hlo))
             number[i] = numbers.setdefault((programs.home(host, program), program, hlo, op.text), len(numbers))
             if number[i] == len(self._hlo):
@@ -114,6 +121,39 @@ class OpTexts:
     def op(self, code: int) -> OpName:
         """The op of a code."""
         return self._hlo[code - self._first_hlo].op if code >= self._first_hlo else opnames.parse(self.text(code))
+
+
+def _within_graphs(placed: Placed, programs: Programs, rows: Int64s, texts: list[str], name: Int64s) -> Int64s:
+    """The op of each of some events, by its place in `texts`, to which the ops of CUDA graphs are added.
+
+    XLA launches the kernels of many ops as one graph, and all of them state that as their op (`command_buffer_1`). Those that it compiled
+    are called as their op, `loop_add_fusion_2`, or as another one of the same code. A kernel of a library is called as it likes: it is of
+    the one call of a library in the program, or else an op of its own, for graphs run ops in another order than the program lists them.
+    """
+    trace = placed.trace
+    graph = np.array([text.startswith(_GRAPH) for text in texts], np.bool_)[name]
+    program, kernel, host = trace.arg("program_id", 0, rows), trace.events.name[rows], placed.host[rows]
+    out, places = name.copy(), {text: at for at, text in enumerate(texts)}
+    for at, ident in sorted(set(zip(host[graph].tolist(), program[graph].tolist(), strict=True))):
+        one = programs.program(at, ident)
+        if one is None:
+            continue
+        mine = (host == at) & (program == ident)
+        # Those outside of graphs state their op.
+        stated = {texts[code] for code in np.unique(name[mine & ~graph]).tolist()}
+        by_kernel = {_SIGN.sub("_", text): text for text in one.names}
+        calls = [text for text, opcode in zip(one.names, one.opcodes, strict=True) if opcode == "custom-call" and text not in stated]
+        inside = mine & graph
+        for code in np.unique(kernel[inside]).tolist():
+            called = str(trace.names[code])
+            fills = _FILLS.match(called)
+            op = by_kernel.get(called) or (calls[0] if len(calls) == 1 and not fills else "" if fills else called)
+            if op:
+                if op not in places:
+                    places[op] = len(texts)
+                    texts.append(op)
+                out[inside & (kernel == code)] = places[op]
+    return out
 
 
 def _not_empty(placed: Placed, key: str) -> Int64s:
@@ -142,8 +182,8 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[pd.Data
     part, seen = pd.factorize(codes * width + np.where(of_hlo, 0, events.name[rows] + 1))
     first = np.zeros(len(seen), np.int64)
     first[part[::-1]] = rows[::-1]
-    # What XProf counts: kernels that state their op as it does today, and those whose program is in the file.
-    stated = trace.text_arg("tf_op", first)
+    # What XProf counts: kernels that state their op as it does today, and those that state one of a program in the file.
+    stated, hlo_op = trace.text_arg("tf_op", first), trace.text_arg("hlo_op", first)
     op, kind = np.zeros(len(seen), np.int32), np.zeros(len(seen), np.int32)
     facts: list[tuple[int | str | bool, ...]] = []
     named = trace.text_arg("hlo_module", first)
@@ -158,7 +198,7 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[pd.Data
         else:
             module = str(trace.strings[int(named[i])]) if in_module[i] else ""
             framework = hlo.text if hlo.instruction and hlo.instruction.framework_op else ""
-            counts = bool(in_module[i] and hlo.instruction)
+            counts = bool(in_module[i] and hlo.instruction and not trace.strings[int(hlo_op[i])].startswith(_GRAPH))
             facts.append((hlo.program, hlo.name, *_said(ops.programs, hlo), counts, module, framework, True))
     duration = events.duration[rows]
     table = pd.DataFrame(
