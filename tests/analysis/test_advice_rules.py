@@ -297,6 +297,8 @@ RULES = {
         ({"parts": {"kernel_launch": 2.99}}, False),
         (torch({"kernel_launch": 3.0}), True),
         (torch({"kernel_launch": 2.99}), False),
+        (torch({"kernel_launch": 3.0}, calls={"launch": Calls(9, 1.5, "cudaLaunchKernel"), "graph": Calls(1, 1.5, "cudaGraphLaunch")}), True),
+        (torch({"kernel_launch": 3.0}, calls={"launch": Calls(9, 1.5, "cudaLaunchKernel"), "graph": Calls(1, 1.6, "cudaGraphLaunch")}), False),
     ],
     "allocator": [(called("allocate", 3.0), True), (called("allocate", 2.99), False)],
     "host_ops": [

@@ -70,6 +70,16 @@ def test_what_communicates_is_no_product_whatever_op_it_ran_in(tmp_path):
     assert frame.to_dict() == {"my_product": True, "ncclDevKernel_AllReduce_Sum_bf16_RING_LL": False}
 
 
+def test_what_else_runs_in_an_op_that_launches_its_products_itself_is_no_product(tmp_path):
+    """The gradient of the bias, in the backward pass of a convolution of PyTorch 2.11."""
+    k = Kineto()
+    convolution = k.op("aten::convolution_backward", 0, 100)
+    k.launched("sm90_xmma_dgrad_bf16", 10, 200, 50, convolution)
+    k.launched("at::native::reduce_kernel", 40, 300, 50, k.op("aten::sum", 30, 40))
+    frame = profile(tmp_path, k).kernels.frame.set_index("kernel")["op_tensor_core_eligible"]
+    assert frame.to_dict() == {"sm90_xmma_dgrad_bf16": True, "at::native::reduce_kernel": False}
+
+
 def test_an_op_within_an_eligible_one_is_eligible(tmp_path):
     k = Kineto()
     k.op("aten::linear", 0, 20)

@@ -178,9 +178,10 @@ class Work:
 
     @cached_property
     def eligible(self) -> Flags:
-        """Whether the op of each does what TensorCores are for, or an op around it in which no such op is.
+        """Whether the op of each does what TensorCores are for, or one around it that has no such op inside and launches nothing.
 
-        What else runs in an op that leaves its products to another one (the bias of a convolution, the softmax of attention) is no product.
+        What else runs in an op that leaves its products to another one (the bias of a convolution, the softmax of attention), or that
+        launches them (the bias in the backward pass of a convolution), is no product.
         """
         links = self.links
         ops = links.ops
@@ -194,6 +195,7 @@ class Work:
             around[above] = False
             above = ops.parent[above]
         at = links.work_op.copy()
+        around[np.unique(at[at >= 0])] = False
         out = np.zeros(len(at), np.bool_)
         out[at >= 0] = flag[at[at >= 0]]
         open_ = np.flatnonzero((at >= 0) & ~out)
