@@ -50,6 +50,7 @@ from nbprof.analysis.rule import (
     TENSORFLOW_JAX,
     TORCH_GUIDE,
     TPU,
+    UP_TO,
     XPROF,
     Found,
     Rule,
@@ -367,12 +368,15 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     if facts.percent["input"] >= INPUT_MODERATE and len(facts.nodes) and tf_data.works_ahead(facts.nodes["long_name"].astype(str)):
         # The pipeline has this time for the next batch: without it, the step would wait for that instead.
         gain = float("nan")
+    # Around ops and launches, it is longer for their recording.
+    among = facts.gpu_busy_percent is not None and facts.mean["host_compute"] + facts.mean["kernel_launch"] > time / 2
+    gain_is = UP_TO if among else ABOUT
     text = f"**{share:.0f}%** of step time (**{wording.millis(time)}**) is outside any recorded op, launch or copy: Python, logging or I/O."
     if facts.maybe_input:
         text += " It may also be input that was not traced: nbprof.steps(batches) times the wait for each batch."
     if facts.evidence.python_calls:
         text += " Python calls were recorded: the trace shows them above and between the ops."
-        return Found(text, gain_ms=gain, title="Look at the Python calls outside of ops")
+        return Found(text, gain_ms=gain, title="Look at the Python calls outside of ops", gain_is=gain_is)
     # What runs there is unknown, so that any change to the code would be a guess.
     option = "--stacks" if facts.torch else "--python"
     # Steps of JAX that nothing marks are found in the recording, too late to record some of them. Three are enough, behind the first two.
@@ -381,7 +385,7 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     what = "record three steps" if few else "record"
     text += f" To see which Python calls take it, {what} again with this first line in the cell; it slows Python down."
     # Nothing but the line: it is copied over the one that is there.
-    return Found(text, gain_ms=gain, fix=f"-%%nbprof\n+%%nbprof {option}{few}")
+    return Found(text, gain_ms=gain, fix=f"-%%nbprof\n+%%nbprof {option}{few}", gain_is=gain_is)
 
 
 RULES: tuple[AdviceRule, ...] = (
