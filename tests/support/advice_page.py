@@ -26,7 +26,7 @@ evidence in figures of this profile, the code for the change in the framework us
   {MOST_UNKNOWN:g} % of it: what remains then says little about the step.
 - A rule without evidence in the profile reports nothing, nor does one that would save less than {WORTH_PERCENT:g} % of step time.
 - Recording slows the host that feeds a GPU: loops bound by the host took up to {host_slowed("PyTorch"):g} times as long under PyTorch's profiler,
-  and up to {host_slowed("JAX"):g} times under JAX's ([measured](performance.md)). So rules about host time are silent where the GPU is busy for
+  and up to {host_slowed("JAX"):g} times under JAX's ([measured](benchmarks.md)). So rules about host time are silent where the GPU is busy for
   {100 / host_slowed("PyTorch"):g} % of step time or more (JAX: {100 / host_slowed("JAX"):g} %), as without the recording it might never wait, and their gain is *up to*. Where it is
   busy for less, the host is slower for certain, and rules about device time alone are of low severity, their gain is *up to*, and they are
   silent below {PART_MODERATE:g} % of step time.

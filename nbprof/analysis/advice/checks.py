@@ -40,7 +40,8 @@ def host_slowed(framework: str) -> float:
     """How many times as long a host may take over ops and launches while it is recorded together with a GPU.
 
     Profilers record each op, each call into the device's runtime and each kernel on the thread that launches. On an H200, loops bound by
-    the host took 1.4 to 2.4 times as long under PyTorch's profiler, and 1.5 to 3.5 times under JAX's (docs/performance.md).
+    the host, each recorded alone, took 1.4 to 2.4 times as long under PyTorch's profiler, and 1.2 to 3.5 times under JAX's
+    (docs/benchmarks.md).
     """
     return _SLOWED_JAX if framework == "JAX" else _SLOWED
 
