@@ -295,6 +295,8 @@ RULES = {
     "kernel_launch": [
         ({"parts": {"kernel_launch": 3.0}}, True),
         ({"parts": {"kernel_launch": 2.99}}, False),
+        (jax(evidence=Evidence(programs_per_step=2.0)) | {"parts": {"kernel_launch": 3.0}}, True),
+        (jax(evidence=Evidence(programs_per_step=1.9)) | {"parts": {"kernel_launch": 3.0}}, False),
         (torch({"kernel_launch": 3.0}), True),
         (torch({"kernel_launch": 2.99}), False),
         (torch({"kernel_launch": 3.0}, calls={"launch": Calls(9, 1.5, "cudaLaunchKernel"), "graph": Calls(1, 1.5, "cudaGraphLaunch")}), True),

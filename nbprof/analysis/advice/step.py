@@ -91,6 +91,9 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
         return Found(text, level, time, fix, "Launch CUDA graphs instead of single kernels")
     text = f"**{share:.0f}%** of step time (**{wording.millis(time)}**) goes to preparing and launching kernels while the device is idle."
     if facts.jax:
+        if facts.evidence.programs_per_step is not None and facts.evidence.programs_per_step < limit["programs"]:
+            # What its kernels are too small for, and what the host does besides, are findings of their own.
+            return None
         fix = "-def train_step(state, batch):\n+@partial(jax.jit, donate_argnums=0)\n+def train_step(state, batch):"
         return Found(text, level, time, fix, "Compile the whole step into one program")
     if facts.keras:
@@ -390,7 +393,12 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
 
 RULES: tuple[AdviceRule, ...] = (
     Rule(
-        "kernel_launch", _launch, STEP_SHARE, XPROF, KERNELS, ALL,
+        "kernel_launch", _launch,
+        Threshold(
+            "≥ {moderate:g} % of step time (high from {high:g} %); JAX: ≥ {programs:g} programs per step, where that is known",
+            moderate=PART_MODERATE, high=PART_HIGH, programs=2,
+        ),
+        XPROF, KERNELS, ALL,
         "Time the host spends preparing and launching kernels while the device is idle",
         refuted_by="the step takes as long with fewer, larger kernels", gain_is=ABOUT, shortens=HOST_TIME,
     ),
