@@ -59,3 +59,20 @@ def test_the_steps_of_xprof_are_as_it_has_them(tmp_path):
     """To it a copy that no step made is of the step before, which lasts until then."""
     theirs = profile(tmp_path, loop(5, "worker")).steps.as_xprof()
     assert theirs["step_time_ms"].tolist() == [20.0, 20.0, 20.0, 20.0, 8.0]
+
+
+def test_what_compiles_a_program_through_the_interface_of_plugins_is_compiling(tmp_path):
+    host, gpu = PlaneWriter("/host:CPU"), PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 9})
+    main, kernels = [], []
+    for step in range(4):
+        at = 20 * step * MS
+        main.append(host.event("train", at, 20 * MS, step_num=step, _r=1))
+        main.append(host.event("PJRT_Client_Compile", at + MS, 12 * MS))
+        main.append(host.event("PjRtCApiLoadedExecutable::Execute", at + 14 * MS, MS))
+        main.append(host.event("cuGraphLaunch", at + 14 * MS, MS // 4, correlation_id=step + 1))
+        kernels.append(gpu.event("fusion", at + 16 * MS, 2 * MS, correlation_id=step + 1))
+    host.line("python", main, line_id=1)
+    gpu.line("Stream #1(Compute)", kernels, line_id=1)
+    p = profile(tmp_path, xspace(gpu, host))
+    assert p.steps.frame["compile_ms"].tolist() == [12.0] * 4
+    assert p.overview["verdict"] == "Compile-bound"

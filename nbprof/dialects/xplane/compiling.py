@@ -18,7 +18,14 @@ from nbprof.dialects.xplane.grouping import nearest
 from nbprof.dialects.xplane.placed import Placed
 from nbprof.dialects.xplane.programs import LAUNCH, PART_OF_STEP, ProgramSteps, function_of
 
-COMPILES = ("XlaCompile", "TfrtCpuClient::Compile", "PjRtCpuClient::Compile", "PjRtStreamExecutorClient::Comp", "backend_compile")
+COMPILES = (
+    "XlaCompile",
+    "TfrtCpuClient::Compile",
+    "PjRtCpuClient::Compile",
+    "PjRtStreamExecutorClient::Comp",
+    "PJRT_Client_Compile",
+    "backend_compile",
+)
 """What XLA's compiling of a program is called, in TensorFlow and in JAX; its parts lie inside."""
 
 
