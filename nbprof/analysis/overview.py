@@ -478,8 +478,8 @@ def _slowed(activity: Activity, shares: dict[str, float], bound: str, busy: floa
     if shares["host_compute"] + shares["kernel_launch"] < checks.PART_HIGH or not checks.may_keep_up(busy, activity.framework):
         return []
     text = (
-        f"Recording slows the host, up to {checks.host_slowed(activity.framework):g} times: without it, the device, busy for {busy:.0f}% "
-        "of step time here, waits less for it, or never"
+        f"Recording slows the host by up to {checks.host_slowed(activity.framework):g} times: without it, the device, which is busy for "
+        f"{busy:.0f}% of step time here, may hardly wait for the host"
     )
     return [(bound not in ("host_compute", "kernel_launch"), text)]
 

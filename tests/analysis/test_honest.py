@@ -245,6 +245,26 @@ def test_what_a_few_steps_spend_is_not_told_as_a_cost_of_each(tmp_path, slow):
     ]
 
 
+@pytest.mark.parametrize(
+    ("busy", "ops", "said"),
+    [(380, 600, None), (420, 560, False), (600, 380, True), (900, 80, None)],
+    ids=["the host is slower", "perhaps not", "the device may be", "the device is"],
+)
+def test_a_device_that_waits_for_a_host_which_is_recorded_may_not_do_so_otherwise(tmp_path, busy, ops, said):
+    """Steps of 1 ms, in which the host runs ops and then the device a kernel; `said` whether the verdict holds in spite of it."""
+    k = kineto.Kineto()
+    for i in range(12):
+        at = 1000.0 * i
+        k.step(i, at, 1000)
+        k.launched("gemm", at + ops, at + ops + 5, busy, op=k.op("aten::mm", at, ops + 3))
+    o = kineto.profile(tmp_path, k).overview
+    assert o["bound"] == ("device_compute" if busy > ops else "host_compute")
+    told = [(holds, text) for holds, text in o["confidence_evidence"] if "slows the host" in text]
+    assert [holds for holds, _ in told] == ([] if said is None else [said])
+    assert all(f"busy for {busy / 10:.0f}% of step time" in text for _, text in told)
+    assert o["confidence"] == ("medium" if said is False else "high")
+
+
 def test_what_runs_after_the_last_step_is_no_time_of_a_step(tmp_path):
     """An evaluation in the cell, after its training: its ops are in the table, but take nothing of a step."""
     host = PlaneWriter("/host:CPU")
