@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s, distinct
 from nbprof.dialects import tensorcores
 from nbprof.dialects.xplane import opnames
@@ -131,28 +132,33 @@ def _within_graphs(placed: Placed, programs: Programs, rows: Int64s, texts: list
     the one call of a library in the program, or else an op of its own, for graphs run ops in another order than the program lists them.
     """
     trace = placed.trace
-    graph = np.array([text.startswith(_GRAPH) for text in texts], np.bool_)[name]
-    program, kernel, host = trace.arg("program_id", 0, rows), trace.events.name[rows], placed.host[rows]
-    out, places = name.copy(), {text: at for at, text in enumerate(texts)}
-    for at, ident in sorted(set(zip(host[graph].tolist(), program[graph].tolist(), strict=True))):
-        one = programs.program(at, ident)
-        if one is None:
-            continue
-        mine = (host == at) & (program == ident)
-        # Those outside of graphs state their op.
-        stated = {texts[code] for code in np.unique(name[mine & ~graph]).tolist()}
-        by_kernel = {_SIGN.sub("_", text): text for text in one.names}
-        calls = [text for text, opcode in zip(one.names, one.opcodes, strict=True) if opcode == "custom-call" and text not in stated]
-        inside = mine & graph
-        for code in np.unique(kernel[inside]).tolist():
-            called = str(trace.names[code])
-            fills = _FILLS.match(called)
-            op = by_kernel.get(called) or (calls[0] if len(calls) == 1 and not fills else "" if fills else called)
-            if op:
-                if op not in places:
-                    places[op] = len(texts)
-                    texts.append(op)
-                out[inside & (kernel == code)] = places[op]
+    of_graph = np.array([text.startswith(_GRAPH) for text in texts], np.bool_)[name]
+    inside = np.flatnonzero(of_graph)
+    program = trace.arg("program_id", 0, rows)
+    kernel, host = (codes[rows].astype(np.int64) for codes in (trace.events.name, placed.host))
+    first, pair = unique_rows(host[inside], program[inside], kernel[inside])
+    found, places = name[inside[first]], {text: at for at, text in enumerate(texts)}
+    known: dict[tuple[int, int], tuple[dict[str, str], list[str]]] = {}
+    for i, row in enumerate(inside[first].tolist()):
+        key = int(host[row]), int(program[row])
+        if key not in known:
+            one = programs.program(*key)
+            # Those outside of graphs state their op.
+            mine = (host == key[0]) & (program == key[1]) & ~of_graph
+            stated = {texts[code] for code in np.unique(name[mine]).tolist()}
+            ops = [] if one is None else list(zip(one.names, one.opcodes, strict=True))
+            calls = [text for text, opcode in ops if opcode == "custom-call" and text not in stated]
+            known[key] = {_SIGN.sub("_", text): text for text, _ in ops}, calls
+        by_kernel, calls = known[key]
+        called = str(trace.names[kernel[row]])
+        if by_kernel and not _FILLS.match(called):
+            op = by_kernel.get(called) or (calls[0] if len(calls) == 1 else called)
+            if op not in places:
+                places[op] = len(texts)
+                texts.append(op)
+            found[i] = places[op]
+    out = name.copy()
+    out[inside] = found[pair]
     return out
 
 
