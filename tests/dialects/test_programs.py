@@ -101,6 +101,15 @@ def test_programs_are_found_by_the_ident_beside_them_where_the_file_only_counts_
     assert "not in the file" not in str(p.receipt)
 
 
+def test_programs_that_state_the_same_number_are_told_apart_by_nothing(tmp_path):
+    """On CPUs the numbers of JAX are not unique. Neither is taken for the other."""
+    other = hlo.program("jit_g", hlo.computation("main", op("add_fusion", "parameter", 11)))
+    p = run(tmp_path, kernel(0, "k1", "add_fusion"), programs={"counted": True, "jit_f(3)": (3, JIT), "jit_g(3)": (3, other)})
+    assert p.hlo.frame[["op", "in_file", "framework_op"]].to_numpy().tolist() == [["add_fusion", False, ""]]
+    assert "1 compiled program that ran is not in the file" in str(p.receipt)
+    assert {module.ident for module in p.run.trace.modules} == {-2, -3}
+
+
 def test_element_types_and_opcodes_that_are_not_known_yet(tmp_path):
     entry = hlo.computation(
         "main",

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from nbprof.core.trace import BYTES, DOUBLE, INT, TEXT, UINT, Trace
-from nbprof.formats.xspace.names import program_ident
+from nbprof.formats.xspace.names import program_idents
 
 _MOST_PS = 2**62
 _TYPES = {"int64": 3, "uint64": 4, "double": 1, "string": 9, "bytes": 12}
@@ -138,17 +138,20 @@ def expected(space: Any) -> dict[str, Any]:
         names = {key: meta.name for key, meta in plane.stat_metadata.items()}
         facts = dict(_fact(stat, names) for stat in plane.stats)
         out["planes"].append((plane.id, plane.name, _plain(facts)))
+        modules: list[tuple[str, int, object, bytes]] = []
         for key, meta in plane.event_metadata.items():
             stated = dict(_fact(stat, names) for stat in meta.stats).get("program_id")
             for stat in meta.stats:
                 fact, value = _fact(stat, names)
                 if fact == "Hlo Proto" and isinstance(value, bytes):
-                    out["modules"].append((meta.name, program_ident(meta.name, key, stated), value))
+                    modules.append((meta.name, key, stated, value))
             constants = dict(
                 f for f in (_fact(stat, names) for stat in meta.stats) if not (f[0] == "Hlo Proto" and isinstance(f[1], bytes))
             )
             children = [plane.event_metadata[c].name for c in meta.child_id if c in plane.event_metadata]
             out["name_args"].append((meta.name, meta.display_name or meta.name, _plain(constants), meta.metadata, children))
+        idents = program_idents(one[:3] for one in modules)
+        out["modules"] += [(name, ident, data) for (name, _, _, data), ident in zip(modules, idents, strict=True)]
         lanes: dict[int, tuple[Any, ...]] = {}
         for line in plane.lines:
             stated = (plane.name, line.display_name or line.name, line.id, line.name, line.display_id, line.duration_ps)

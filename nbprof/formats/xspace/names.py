@@ -6,7 +6,8 @@ The entries of the two maps of all planes are read in lockstep. As in every prot
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -98,17 +99,31 @@ class _Map:
         return span_texts(buf, *xspace_general.last_of(column, count), strings)
 
 
-def program_ident(name: str, key: int, stated: object = None) -> int:
-    """The ident of a compiled program, as a signed number of 64 bits.
+def program_idents(programs: Iterable[tuple[str, int, object]]) -> list[int]:
+    """The idents of the compiled programs of a plane, given the name of each, its key in the map and its stat `program_id`.
 
-    It is what the program's stat `program_id` states (`stated`), as of JAX 0.11, which only counts the keys. Before, it is the key of the
-    program in the map, and stands behind its name, too: `jit_step(17342868964687645945)`. Some recorders only count the keys there, too.
-    Then events state what stands behind the name: a fingerprint of 64 bits, or on CPUs a small number that is not always unique.
+    An ident is what `program_id` states, as of JAX 0.11, which only counts the keys; of programs that state the same number, none has it.
+    Where nothing is stated, it is the key, and stands behind the name, too: `jit_step(17342868964687645945)`. Some recorders only count
+    the keys there, too. Then events state what stands behind the name: a fingerprint of 64 bits, or on CPUs a small number that is not
+    always unique.
     """
+    known = list(programs)
+    times = Counter(stated for _, _, stated in known if isinstance(stated, int))
+    # Below 0 there are no small numbers, and no fingerprint that is as short as a key.
+    return [
+        _signed(stated) if isinstance(stated, int) and times[stated] == 1 else -1 - key if isinstance(stated, int) else _unstated(name, key)
+        for name, key, stated in known
+    ]
+
+
+def _unstated(name: str, key: int) -> int:
     found = _NUMBERED.search(name)
-    ident = stated if isinstance(stated, int) else int(found.group(1)) if found else 0
-    if not isinstance(stated, int) and not _LEAST_FINGERPRINT <= ident < 1 << 64:
-        return key
+    ident = int(found.group(1)) if found else 0
+    return _signed(ident) if _LEAST_FINGERPRINT <= ident < 1 << 64 else key
+
+
+def _signed(ident: int) -> int:
+    """As a signed number of 64 bits."""
     return ident - (1 << 64) if ident >= 1 << 63 else ident
 
 

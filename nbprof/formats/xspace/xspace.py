@@ -27,7 +27,7 @@ from nbprof.formats.xspace import batches as xspace_batches
 from nbprof.formats.xspace.batches import MOST_PS, Batch
 from nbprof.formats.xspace.columns import Blobs, LazyArgs, sorted_order
 from nbprof.formats.xspace.format import EMPTY
-from nbprof.formats.xspace.names import program_ident
+from nbprof.formats.xspace.names import program_idents
 from nbprof.formats.xspace.planes import Line, PlaneMessage, read_space
 from nbprof.formats.xspace.riegeli import SIGNATURE
 from nbprof.formats.xspace.riegeli.chunks import Damage
@@ -310,13 +310,16 @@ class _Builder:
         first = len(self.names)
         codes = self._names(plane, known)
         names = plane.events
+        programs: list[tuple[int, bytes]] = []
         for at, facts_of in names.facts.items():
             for key, value in facts_of if codes[at] >= first else ():
                 if key == "Hlo Proto" and isinstance(value, bytes):
-                    ident = program_ident(names.names[at], int(names.keys[at]), dict(facts_of).get("program_id"))
-                    self.modules.append(Module(names.names[at], ident, value, len(self.hosts)))
+                    programs.append((at, value))
                 else:
                     self.name_args.setdefault(key, {})[int(codes[at])] = value
+        idents = program_idents((names.names[at], int(names.keys[at]), dict(names.facts[at]).get("program_id")) for at, _ in programs)
+        for (at, data), ident in zip(programs, idents, strict=True):
+            self.modules.append(Module(names.names[at], ident, data, len(self.hosts)))
         self._state("event_metadata", {int(codes[at]): data for at, data in names.metadata.items() if codes[at] >= first})
         for at, idents in names.children.items():
             if codes[at] >= first:
