@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.given_peaks import KEYS, ON_CHIP
+from nbprof.activity.unit import MARKED, Unit
 from nbprof.core.callstacks import Stacks
 from nbprof.core.trace import Events, Int32s, Int64s, Note
 
@@ -474,6 +475,7 @@ class Activity:
     eager_calls : calls of single ops that left no op, and their time in ps
     environment : what the file says of where and when the program ran: `versions`, `start_time`, `duration_s`
     group_names : by (host, group)
+    unit : what `markers` mark: steps, or what stands in their place where nothing marks any
     cut : (host, group) of steps of which the begin, or the end of the device work, was not recorded; they are shown, but not averaged
     memory_added_up : names of memories whose totals nothing states: bytes in use are summed from the recorded events, so what was
         allocated before the recording is missing
@@ -535,6 +537,7 @@ class Activity:
     eager_calls: tuple[int, int]
     environment: dict[str, object]
     group_names: dict[tuple[int, int], str]
+    unit: Unit
     cut: set[tuple[int, int]]
     memory_added_up: set[str]
     memory_capacity: dict[str, int]
@@ -658,6 +661,7 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "eager_calls": lambda: (0, 0),
     "environment": dict,
     "group_names": dict,
+    "unit": lambda: MARKED,
     "cut": set,
     "memory_added_up": set,
     "memory_capacity": dict,

@@ -95,6 +95,7 @@ def of_steps(
         "framework": activity.framework,
         "warmup_steps": int(steps["warmup"].astype(bool).sum()) if len(steps) else 0,
         "steps": len(steps),
+        "unit": activity.unit.to_dict(),
         "environment": environment(activity),
     }
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import Activity
+from nbprof.activity.unit import Unit, best
 from nbprof.analysis import hlo
 from nbprof.analysis.advice import tf_data
 from nbprof.core.errors import NbprofError
@@ -35,6 +36,7 @@ def of(activity: Activity, programs: int) -> dict[str, Any]:
     extents = activity.device_extents
     return {
         "framework": activity.framework,
+        "unit": activity.unit.to_dict(),
         "has_device": bool(activity.has_device),
         "has_host_ops": bool(activity.has_host_ops),
         "hosts_without_ops": sorted(activity.hosts_without_ops if activity.has_host_ops else range(len(activity.hosts))),
@@ -73,6 +75,7 @@ def combined(values: list[dict[str, Any]], hosts: Hosts) -> dict[str, Any]:
     has_device = any(value["has_device"] for value in values)
     return {
         "framework": frameworks[0] if frameworks else "",
+        "unit": best([Unit.from_dict(value["unit"]) for value in values]).to_dict(),
         **{key: any(value[key] for value in values) for key in ("has_device", "has_host_ops", "reads_infeed", "captures", "works_ahead")},
         # What ran on CPUs is left out where there are devices.
         "hosts_without_ops": [at + host for at, value in zip(before(hosts), values, strict=True) for host in value["hosts_without_ops"]],
@@ -105,6 +108,7 @@ def activity(stated: dict[str, Any], hosts: list[str], devices: pd.DataFrame) ->
     out = _Stated(hosts)
     for name in ("framework", "has_device", "reads_infeed", "missing", "environment", "eager_calls", "xprof_bytes_per_second"):
         setattr(out, name, stated[name])
+    out.unit = Unit.from_dict(stated["unit"])
     out.set_hosts_with_ops(set(range(len(hosts))) - set(stated["hosts_without_ops"]))
     out.traits = set(stated["traits"])
     out.devices = devices

@@ -1,0 +1,99 @@
+"""The unit of work that figures are given per: a step, an iteration, a call, or the recording itself.
+
+Every recording with work in it has one. Where nothing marks steps, the iterations of a loop, calls of a model or repetitions in the recorded
+events are the unit; where nothing repeats, the recording from its first to its last event of work is. All frames that have a row a step have
+a row a unit then, and every sentence takes its words from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+STEP, ITERATION, CALL, RECORDING = "step", "iteration", "call", "recording"
+KINDS = (STEP, ITERATION, CALL, RECORDING)
+"""Kinds of units, the best first: hosts of one run that have different ones are shown by the best."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What a recording is divided into.
+
+    Parameters
+    ----------
+    kind : str
+        One of `KINDS`.
+    how : str
+        A sentence for the receipt: how it was found, and how to choose another; "" where steps are marked.
+    agreement : float or None
+        Of an estimate, the share of events that fit it, 0 to 1; None of what is exact.
+    """
+
+    kind: str = STEP
+    how: str = ""
+    agreement: float | None = None
+
+    @property
+    def estimated(self) -> bool:
+        """Whether it was inferred from events that repeat, rather than recorded."""
+        return self.agreement is not None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the unit is the recording itself, so that there is one of it and nothing to average."""
+        return self.kind == RECORDING
+
+    @property
+    def noun(self) -> str:
+        """One of them: "step", "iteration", "call" or "recording"."""
+        return self.kind
+
+    @property
+    def plural(self) -> str:
+        """Several of them."""
+        return f"{self.noun}s"
+
+    @property
+    def a(self) -> str:
+        """With an article, as a subject: "a step", "an iteration", "the recording"."""
+        if self.whole:
+            return "the recording"
+        return f"an {self.noun}" if self.noun[0] in "aeiou" else f"a {self.noun}"
+
+    @property
+    def the(self) -> str:
+        """With the definite article: "the step"."""
+        return f"the {self.noun}"
+
+    @property
+    def time(self) -> str:
+        """What a percentage is of: "step time", "iteration time", "call time"; of the recording "the recording"."""
+        return "the recording" if self.whole else f"{self.noun} time"
+
+    @property
+    def per(self) -> str:
+        """What a figure is given per: "per step", "per iteration", "per call"; of the recording "of the recording"."""
+        return "of the recording" if self.whole else f"per {self.noun}"
+
+    @property
+    def label(self) -> str:
+        """The heading of its mean duration: "Average step time"; of the recording "Duration"."""
+        return "Duration" if self.whole else f"Average {self.time}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Unit:
+        """What `to_dict` gave."""
+        return cls(str(values["kind"]), str(values["how"]), values["agreement"])
+
+
+MARKED = Unit()
+"""Steps that the program, its framework or nbprof marked."""
+
+
+def best(units: list[Unit]) -> Unit:
+    """The best of the units of several hosts; `MARKED` of none."""
+    return min(units, key=lambda unit: KINDS.index(unit.kind), default=MARKED)
