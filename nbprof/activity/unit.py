@@ -1,8 +1,9 @@
 """The unit of work that figures are given per: a step, an iteration, a call, or the recording itself.
 
-Every recording with work in it has one. Where nothing marks steps, the iterations of a loop, calls of a model or repetitions in the recorded
-events are the unit; where nothing repeats, the recording from its first to its last event of work is. All frames that have a row a step have
-a row a unit then, and every sentence takes its words from here.
+Every recording with work in it has one. Where nothing marks steps, the iterations of a loop, calls
+of a model or repetitions in the recorded events are the unit; where nothing repeats, the recording
+from its first to its last event of work is. All frames that have a row per step have a row per unit
+then, and every sentence takes its words from here.
 """
 
 from __future__ import annotations
