@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.unit import MARKED, Unit
 from nbprof.core.callstacks import Stacks
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import torchnames
@@ -24,6 +25,7 @@ from nbprof.dialects.kineto import costs as kineto_costs
 from nbprof.dialects.kineto import memory as kineto_memory
 from nbprof.dialects.kineto import receipt as kineto_receipt
 from nbprof.dialects.kineto import steps as kineto_steps
+from nbprof.dialects.kineto import units as kineto_units
 from nbprof.dialects.kineto.device import Work, devices
 from nbprof.dialects.kineto.graphs import Capture
 from nbprof.dialects.kineto.hosts import Hosts
@@ -124,6 +126,7 @@ class Torch:
         out.later("environment", lambda: environment(self.trace))
         out.later("devices", lambda: devices(links, self.hosts.device_properties))
         out.later(("markers", "group_names", "cut"), lambda: kineto_steps.markers(self.steps))
+        out.later("unit", lambda: self.unit)
         out.later("engine_iterations", lambda: serving.table(links, self.steps, out))
         out.later("work", lambda: kineto_steps.work(links, self.steps, self.work.cls))
         out.later("backlog", lambda: kineto_steps.backlog(links, self.work.cls))
@@ -145,13 +148,23 @@ class Torch:
         out.later("missing", self.missing)
         out.later("traits", self._traits)
         out.later("optimizer_calls", self._optimizer_calls)
-        out.later("notes", self.notes)
+        out.later("notes", lambda: [*kineto_units.notes(self.unit), *self.notes()])
         return activity
 
     @cached_property
+    def _units(self) -> tuple[Steps, Unit]:
+        found = self.find_steps()
+        return (found, MARKED) if len(found.host) else kineto_units.find(self.links)
+
+    @property
     def steps(self) -> Steps:
-        """The steps of all hosts."""
-        return self.find_steps()
+        """The steps of all hosts, or the units that stand in their place where nothing marks any."""
+        return self._units[0]
+
+    @property
+    def unit(self) -> Unit:
+        """What `steps` are."""
+        return self._units[1]
 
     def find_steps(self) -> Steps:
         """The steps, by what marks them in traces of PyTorch."""

@@ -7,11 +7,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.activity.unit import MARKED, Unit
 from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int32s, Trace
-from nbprof.dialects.xplane import ahead
+from nbprof.dialects.xplane import ahead, units
 from nbprof.dialects.xplane.grouping import Groups, group, of_callers
-from nbprof.dialects.xplane.programs import ProgramSteps, find
+from nbprof.dialects.xplane.programs import EAGER_OP, ProgramSteps, find
 
 Flags = npt.NDArray[np.bool_]
 
@@ -67,9 +68,33 @@ class Placed:
     @cached_property
     def program_steps(self) -> ProgramSteps | None:
         """Steps that no program marked, or that end later than marked, found by runs of compiled programs; None where there are none."""
+        return self._units[0]
+
+    @property
+    def unit(self) -> Unit:
+        """What the steps are."""
+        return self._units[1]
+
+    @cached_property
+    def _units(self) -> tuple[ProgramSteps | None, Unit]:
         given = self.trace, self.groups, self.host, self.lane_kind
         found, dispatched = find(*given), ahead.find(*given)
-        return dispatched if found is None else found.beside(dispatched)
+        steps = dispatched if found is None else found.beside(dispatched)
+        if steps is not None or self._marked:
+            return steps, MARKED
+        return units.find(*given)
+
+    @property
+    def _marked(self) -> bool:
+        """Whether the file marks a step on a device or a host; runs of eager ops and of functions on a CPU mark none."""
+        in_step = self.groups.group >= 0
+        on_device = (self.lane_kind == "steps")[self.trace.events.lane] | self.on_gpu
+        if (in_step & on_device).any():
+            return True
+        stated = self.trace.text_arg("step_name")[in_step] if "step_name" in self.trace.args else np.zeros(0, np.int64)
+        texts = [*self.groups.names.values(), *self.trace.texts(np.unique(stated))]
+        named = any(text and not text.isdigit() and not text.startswith(EAGER_OP) for text in texts)
+        return named or bool(np.isin(np.flatnonzero(self.named("train", "test", "TraceContext")), self.trace.events.name[in_step]).any())
 
     @cached_property
     def step_group(self) -> Int32s:

@@ -57,6 +57,8 @@ _OF_CALLS = re.compile(
 # A program that updates what is trained closes a step, however little of its time is its own; one that measures does not.
 _UPDATES = re.compile(r"(?:\A|_)(?:train|step|update|fit|optimi[sz]er?|apply)", re.IGNORECASE)
 _MEASURES = re.compile(r"eval|valid|test|predict|infer|metric|accuracy|\Aloss|_loss", re.IGNORECASE)
+EAGER_OP = "EagerKernelExecute "
+"""How the name of a group begins that is a single op of TensorFlow."""
 # What runs one program on one device; kernels are launched inside.
 _EXECUTES = ("PjRtStreamExecutorLoadedExecutab", "CommonPjRtLoadedExecutable::Execu", "GpuExecutable::ExecuteThunks")
 LAUNCH = "PjitFunction("
@@ -93,10 +95,14 @@ class ProgramSteps:
     marked: frozenset[int] = frozenset()
     taken_over: frozenset[tuple[int, int]] = frozenset()
     """(host, group) of steps with which another compiled program took over for good: time between two loops may lie in them."""
+    complete: bool = False
+    """Whether all that these steps did is known and is theirs: units of a recording rather than runs of a program."""
 
     @property
     def first(self) -> set[tuple[int, int]]:
         """(host, group) of the first step of each loop, of which it is not known what the loop did before its run."""
+        if self.complete:
+            return set()
         several = self.table.groupby("host")["group"].transform("size") > 1
         begins = self.table[several & ~self.table["host"].isin(list(self.marked))].drop_duplicates("host")
         return {*zip(begins["host"].tolist(), begins["group"].tolist(), strict=True), *self.taken_over}
@@ -162,7 +168,7 @@ def find(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind:
     lanes = xplane_tpu.module_lanes(trace)
     if "hlo_module" not in trace.args and not len(lanes):
         return None
-    open_ = sorted(set(range(len(trace.hosts))) - _marked(groups, host))
+    open_ = sorted(set(range(len(trace.hosts))) - marked_hosts(groups, host))
     if not open_:
         return None
     cores = _runs_of_cores(trace, host, lanes)
@@ -194,11 +200,11 @@ def find(trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind:
     return ProgramSteps(table, list(dict.fromkeys(notes)), frozenset(on_device), of_cores, ran, taken_over=frozenset(taken_over))
 
 
-def _marked(groups: Groups, host: npt.NDArray[np.integer]) -> set[int]:
+def marked_hosts(groups: Groups, host: npt.NDArray[np.integer]) -> set[int]:
     """Hosts on which anything but an eager op of TensorFlow is the root of a group."""
     named = {at for at, _ in groups.names}
     grouped = set(np.flatnonzero(np.bincount(host[groups.group >= 0], minlength=1)).tolist())
-    return (grouped - named) | {at for (at, _), name in groups.names.items() if not name.startswith("EagerKernelExecute ")}
+    return (grouped - named) | {at for (at, _), name in groups.names.items() if not name.startswith(EAGER_OP)}
 
 
 def called(launch: str) -> str:

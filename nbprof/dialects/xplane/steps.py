@@ -212,7 +212,8 @@ def work(placed: Placed, out: act.Activity) -> pd.DataFrame:
     """Spans by step class, of devices and of host threads."""
     table = _work(placed, out, classify, placed.step_group)
     if placed.program_steps is not None:
-        table = waited(placed, placed.program_steps.cut(table))
+        table = placed.program_steps.cut(table)
+        table = table if placed.program_steps.complete else waited(placed, table)
     elif not out.has_device:
         table = act.joined([table, _compiled_work(placed, out)], act.WORK)
     if out.has_device:

@@ -85,6 +85,7 @@ def interpret(trace: Trace) -> act.Activity:
         out.later("programs", lambda: Programs(trace.modules, trace.hosts))
         out.later(("cpu_ops", "cpu_parts"), lambda: xplane_cpu_ops.cpu_ops(placed, out))
     out.later(("markers", "group_names", "cut", "rebuilt"), lambda: xplane_steps.markers(placed, out))
+    out.later("unit", lambda: placed.unit)
     out.later("xprof_markers", lambda: xplane_steps.marks(placed, out))
     out.later("core_spans", lambda: xplane_tpu_cores.core_spans(placed))
     out.later("reads_infeed", lambda: bool((out.core_spans["kind"] == act.CORE_KINDS.index("infeed")).any()))
@@ -107,8 +108,12 @@ def interpret(trace: Trace) -> act.Activity:
     out.later("missing", lambda: _missing(placed, out))
     out.later("launches", lambda: launches(placed, out))
     out.later("traits", lambda: {act.PYTHON_CALLS} if "aside" in trace.lanes else set())
-    out.later("notes", lambda: [*notes(placed, out), *xplane_steps.notes(placed, out), *eager_notes(out)])
+    out.later("notes", lambda: [*_unit_notes(placed), *notes(placed, out), *xplane_steps.notes(placed, out), *eager_notes(out)])
     return activity
+
+
+def _unit_notes(placed: Placed) -> list[Note]:
+    return [Note("info", placed.unit.how)] if placed.unit.how else []
 
 
 def _is_derived(line_id: Int64s) -> npt.NDArray[np.bool_]:

@@ -1,0 +1,242 @@
+"""The unit of a recording without marked steps: iterations that were recorded beside it, repeats in its events, or the recording itself.
+
+In this order: iterations of the loop of a recorded cell; ranges that a program named, or calls of one module, if the work between their
+begins repeats; the repeating sequence of kernels of the busiest stream; that of the outermost ops of the busiest thread; else all of it,
+from the first to the last event of work. What is inferred from repeats is called an estimate, with the share of events that fit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from nbprof.activity.unit import CALL, ITERATION, RECORDING, Unit
+from nbprof.core.trace import Int64s, Note
+from nbprof.dialects import repeats
+from nbprof.dialects.kineto import steps as kineto_steps
+from nbprof.dialects.kineto.lanes import ANNOTATION, KERNEL, PYTHON
+from nbprof.dialects.kineto.lanes import CALL as RUNTIME_CALL
+from nbprof.dialects.kineto.links import Links
+from nbprof.dialects.kineto.steps import Steps
+
+CHOOSE = "`for batch in nbprof.steps(batches):` marks the steps of another loop."
+MOST_OF = 0.5
+"""Of the time from the first event of work to the last that units take, at least."""
+_NUMBERS = re.compile(r"\d+")
+_MODULE = "nn.Module: "
+_MOST_FAMILIES = 20
+
+
+@dataclass(frozen=True)
+class Found:
+    """The units of one host.
+
+    Attributes
+    ----------
+    kind : str
+        One of the kinds of `nbprof.activity.unit`.
+    how : str
+        What they are, as a sentence without its end.
+    agreement : float
+    event, start, end : int64[n]
+        The event that begins each, and its begin and end on the host, ps.
+    """
+
+    kind: str
+    how: str
+    agreement: float
+    event: Int64s
+    start: Int64s
+    end: Int64s
+
+
+def find(links: Links) -> tuple[Steps, Unit]:
+    """The units of all hosts that have work, all of the same kind: that of the host with the weakest evidence."""
+    hosts = [host for host in range(len(links.trace.hosts)) if len(_work(links, host))]
+    for search in (_by_ranges, _by_kernels, _by_ops):
+        found = _on_all(links, hosts, search)
+        if found:
+            return _steps(links, found), _unit(found)
+    return _recordings(links, hosts)
+
+
+def _on_all(links: Links, hosts: list[int], search: Callable[[Links, int], Found | None]) -> dict[int, Found]:
+    """What a search finds on each host; nothing where it fails on one."""
+    out: dict[int, Found] = {}
+    for host in hosts:
+        found = search(links, host)
+        if found is None or not _covers(links, host, found):
+            return {}
+        out[host] = found
+    return out
+
+
+def _covers(links: Links, host: int, found: Found) -> bool:
+    """Whether units take most of the time in which a host worked."""
+    events = links.trace.events
+    rows = _work(links, host)
+    recorded = events.end[rows].max() - events.start[rows].min()
+    return bool((found.end - found.start).sum() >= MOST_OF * recorded)
+
+
+def _unit(found: dict[int, Found]) -> Unit:
+    weakest = min(found.values(), key=lambda one: one.agreement)
+    share = f"{100 * weakest.agreement:.0f}%"
+    where = " of each host" if len(found) > 1 else ""
+    how = f"Nothing marks steps. The {weakest.how}{where}: an estimate, which {share} of the events fit. {CHOOSE}"
+    return Unit(weakest.kind, how, weakest.agreement)
+
+
+def _steps(links: Links, found: dict[int, Found]) -> Steps:
+    parts = []
+    for host, one in found.items():
+        labels = [f"{one.kind} {number}" for number in range(len(one.start))]
+        parts.append(kineto_steps.of_marks(links, host, one.event, one.start, one.end, labels, []))
+    return Steps.joined(parts)
+
+
+def _recordings(links: Links, hosts: list[int]) -> tuple[Steps, Unit]:
+    """Each host's recording as a whole."""
+    events = links.trace.events
+    parts = []
+    for host in hosts:
+        rows = _work(links, host)
+        first = rows[np.argmin(events.start[rows])]
+        start, end = np.array([events.start[first]]), np.array([events.end[rows].max()])
+        mark = np.array([first])
+        parts.append(Steps(np.array([host]), np.zeros(1, np.int64), mark, start, end, start, end, [RECORDING]))
+    how = f"Nothing marks steps and nothing repeats, so figures are of the whole recording. {CHOOSE}"
+    return Steps.joined(parts), Unit(RECORDING, how)
+
+
+def _work(links: Links, host: int) -> Int64s:
+    """Ops, annotations, calls of the runtime and device work of a host."""
+    rows = np.concatenate([links.ops.rows, links.rows(ANNOTATION, RUNTIME_CALL), links.work[~links.earlier]])
+    return np.sort(rows[links.host[rows] == host])
+
+
+def _launched(links: Links, host: int) -> tuple[Int64s, Int64s]:
+    """Device work of a host in the order of its launches, and when each was launched (its own start where that is unknown)."""
+    events = links.trace.events
+    mine = np.flatnonzero((links.host[links.work] == host) & ~links.earlier)
+    work, launch = links.work[mine], links.launch[mine]
+    time = np.where(launch >= 0, events.start[launch], events.start[work])
+    order = np.argsort(time, kind="stable")
+    return work[order], time[order]
+
+
+def _codes(values: Int64s) -> Int64s:
+    return np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _by_kernels(links: Links, host: int) -> Found | None:
+    """The repeating sequence of kernels of the busiest stream."""
+    events = links.trace.events
+    work, time = _launched(links, host)
+    is_kernel = links.kind[work] == KERNEL
+    work, time = work[is_kernel], time[is_kernel]
+    if not len(work):
+        return None
+    busy = np.bincount(events.lane[work], events.duration[work].astype(np.float64))
+    on_busiest = events.lane[work] == busy.argmax()
+    work, time = work[on_busiest], time[on_busiest]
+    found = repeats.find(_codes(events.name[work]))
+    if found is None:
+        return None
+    start = time[found.first]
+    end = np.append(start[1:], max(int(time[found.end - 1]) + 1, int(start[-1]) + 1))
+    how = f"{len(start):,} iterations are repeats of {_sequence(found.length, 'kernel')} that a stream repeats"
+    return Found(ITERATION, how, found.agreement, work[found.first], start, end)
+
+
+def _by_ops(links: Links, host: int) -> Found | None:
+    """The repeating sequence of outermost ops of the busiest thread."""
+    events = links.trace.events
+    outer = links.ops.rows[links.ops.parent < 0]
+    outer = outer[links.host[outer] == host]
+    if not len(outer):
+        return None
+    busy = np.bincount(events.lane[outer], events.duration[outer].astype(np.float64))
+    rows = outer[events.lane[outer] == busy.argmax()]
+    rows = rows[np.argsort(events.start[rows], kind="stable")]
+    found = repeats.find(_codes(events.name[rows]))
+    if found is None:
+        return None
+    first = rows[found.first]
+    start = events.start[first]
+    end = np.append(start[1:], events.end[rows[found.end - 1]])
+    how = f"{len(start):,} iterations are repeats of {_sequence(found.length, 'op')} that a thread repeats"
+    return Found(ITERATION, how, found.agreement, first, start, end)
+
+
+def _sequence(length: int, what: str) -> str:
+    return f"a single {what}" if length == 1 else f"the sequence of {length:,} {what}s"
+
+
+def _by_ranges(links: Links, host: int) -> Found | None:
+    """Ranges of one name, or calls of one module, between whose begins the same work repeats."""
+    events, names = links.trace.events, links.trace.names
+    rows = links.rows(ANNOTATION, PYTHON)
+    rows = rows[links.host[rows] == host]
+    families: dict[str, list[int]] = {}
+    for code in np.unique(events.name[rows]).tolist():
+        family = _family(str(names[code]), bool((links.kind[rows[events.name[rows] == code]] == PYTHON).any()))
+        if family:
+            families.setdefault(family, []).append(code)
+    sequence, time = _sequence_of_work(links, host)
+    if not len(sequence):
+        return None
+    candidates = []
+    for family, codes in families.items():
+        marks = kineto_steps.one_thread(links, rows[np.isin(events.name[rows], codes)])
+        if len(marks) >= repeats.FEWEST:
+            candidates.append((int(events.duration[marks].sum()), family, marks))
+    candidates.sort(key=lambda one: one[0], reverse=True)
+    best: Found | None = None
+    for _, family, marks in candidates[:_MOST_FAMILIES]:
+        found = _of_range(links, family, marks, sequence, time)
+        if found is not None and (best is None or found.agreement > best.agreement):
+            best = found
+    return best
+
+
+def _of_range(links: Links, family: str, marks: Int64s, sequence: Int64s, time: Int64s) -> Found | None:
+    events = links.trace.events
+    start = events.start[marks]
+    found = repeats.between(sequence, np.searchsorted(time, start))
+    if found is None:
+        return None
+    is_call = family.startswith(_MODULE)
+    last = max(int(events.end[marks[-1]]), int(time[found.end - 1]) + 1)
+    end = events.end[marks] if is_call else np.append(start[1:], last)
+    what = f"calls of the module {family.removeprefix(_MODULE)}" if is_call else f"ranges called {family!r}"
+    how = f"units are the {len(marks):,} {what}"
+    return Found(CALL if is_call else ITERATION, how, found.agreement, marks, start, end)
+
+
+def _family(name: str, is_python: bool) -> str:
+    """What ranges of one kind are called together; "" for what is no candidate."""
+    if is_python:
+        # "nn.Module: ResNet_0": the number tells instances apart, and each is a model of its own.
+        return name if name.startswith(_MODULE) else ""
+    return _NUMBERS.sub("N", name)
+
+
+def _sequence_of_work(links: Links, host: int) -> tuple[Int64s, Int64s]:
+    """What repeats, as codes, and when the host asked for it: kernels where there are any, else outermost ops of all threads."""
+    events = links.trace.events
+    work, time = _launched(links, host)
+    if len(work):
+        return _codes(events.name[work]), time
+    outer = links.ops.rows[links.ops.parent < 0]
+    outer = outer[links.host[outer] == host]
+    outer = outer[np.argsort(events.start[outer], kind="stable")]
+    return _codes(events.name[outer]), events.start[outer]
+
+
+def notes(unit: Unit) -> list[Note]:
+    """What the receipt says of the unit."""
+    return [Note("info", unit.how)] if unit.how else []

@@ -1,0 +1,136 @@
+"""Repetition in a sequence of events: which event begins each repeat, and how well the repeats agree.
+
+The repeats are those of a loop whose body does the same work each time: the kernels that a stream runs, or the ops that a thread runs. An
+event of the body that runs a fixed number of times in each repeat has a count that is a multiple of the number of repeats; so the number
+that divides the counts of most events is tried first, with the first event that has this count as the border between repeats. Inserted and
+missing events cost only themselves, since each repeat is compared with the others by how often it has each event.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.core.trace import Int64s
+
+FEWEST = 3
+"""Repeats that make a repetition."""
+FEWEST_ALONE = 8
+"""The same where a repeat is a single event."""
+AGREEMENT = 0.9
+"""The least share of the events that fit, for a repetition to be claimed."""
+_CANDIDATES = 8
+_EQUAL = 0.005
+_EPILOGUE = 1.5
+"""The last repeat ends after so many times the usual number of events, at the latest: what follows is no part of it."""
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """A repetition.
+
+    Attributes
+    ----------
+    first : int64[n]
+        Position in the sequence of the first event of each repeat.
+    end : int
+        Position after the last event of the last repeat.
+    length : int
+        Events of a repeat: their median.
+    agreement : float
+        Share of all events of the sequence that fit, 0 to 1.
+    """
+
+    first: Int64s
+    end: int
+    length: int
+    agreement: float
+
+
+def find(codes: npt.NDArray[np.integer]) -> Repeats | None:
+    """The repetition that most events of a sequence fit; of equally good ones that with the most repeats.
+
+    None where no repetition has at least `AGREEMENT`.
+
+    Parameters
+    ----------
+    codes : int[n]
+        What each event is, as a code from 0, in the order of time.
+    """
+    if len(codes) < FEWEST:
+        return None
+    counts = np.bincount(codes)
+    best: Repeats | None = None
+    for count in _candidates(counts):
+        found = between(codes, _borders(codes, counts, count))
+        if found is None:
+            continue
+        if best is None or found.agreement > best.agreement + _EQUAL:
+            best = found
+        elif found.agreement >= best.agreement - _EQUAL and len(found.first) > len(best.first):
+            best = found
+    return best
+
+
+def between(codes: npt.NDArray[np.integer], first: Int64s) -> Repeats | None:
+    """The repetition whose repeats begin at some positions; None where it is none.
+
+    Parameters
+    ----------
+    codes : int[n]
+        What each event is, as a code from 0.
+    first : int64[k]
+        Positions, ascending.
+    """
+    if len(first) < FEWEST:
+        return None
+    length = max(int(np.median(np.diff(first))), 1)
+    if length == 1 and len(first) < FEWEST_ALONE:
+        return None
+    end = min(len(codes), int(first[-1]) + max(int(_EPILOGUE * length), length))
+    agreement = _agreement(codes, first, end)
+    if agreement < AGREEMENT:
+        return None
+    return Repeats(first, _end_of_last(codes, first, end), length, agreement)
+
+
+def _candidates(counts: Int64s) -> list[int]:
+    """Numbers of repeats to try, by the share of events whose counts they divide."""
+    total = counts.sum()
+    several = counts[counts >= FEWEST]
+    possible = np.unique(several)
+    scores = [(int(several[several % count == 0].sum()) / total, int(count)) for count in possible.tolist()]
+    scores.sort(reverse=True)
+    return [count for _, count in scores[:_CANDIDATES]]
+
+
+def _borders(codes: npt.NDArray[np.integer], counts: Int64s, count: int) -> Int64s:
+    """Where the first event begins that occurs a number of times."""
+    position = np.flatnonzero(counts[codes] == count)[0]
+    return np.flatnonzero(codes == codes[position])
+
+
+def _agreement(codes: npt.NDArray[np.integer], first: Int64s, end: int) -> float:
+    """Share of events that each repeat has as often as the repeats have on average."""
+    inside = codes[first[0] : end]
+    repeat = np.searchsorted(first, np.arange(first[0], end), side="right") - 1
+    width = int(codes.max()) + 1
+    pairs, found = np.unique(repeat * width + inside, return_counts=True)
+    of_code = pairs % width
+    expected = np.rint(np.bincount(inside, minlength=width) / len(first)).astype(np.int64)
+    fitting = int(np.minimum(found, expected[of_code]).sum())
+    return fitting / max(len(codes), int(expected.sum()) * len(first))
+
+
+def _end_of_last(codes: npt.NDArray[np.integer], first: Int64s, end: int) -> int:
+    """Where the last repeat ends: behind its last event that the repeat before has as often."""
+    before = np.bincount(codes[first[-2] : first[-1]], minlength=int(codes.max()) + 1)
+    last = int(first[-1])
+    for position in range(int(first[-1]), end):
+        code = codes[position]
+        if before[code] > 0:
+            before[code] -= 1
+            last = position
+    return last + 1

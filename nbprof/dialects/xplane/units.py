@@ -1,0 +1,187 @@
+"""The unit of a recording in which no program marks a step and no compiled program repeats: iterations, repeats, or the recording.
+
+In this order: iterations of the loop of a recorded cell; calls of one compiled function, if the calls between their begins repeat; the
+repeating sequence of kernels of the busiest stream; that of the outermost events of the busiest thread; else all of the recording, from
+its first to its last event of work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity.unit import CALL, ITERATION, RECORDING, Unit
+from nbprof.core.factorize import heads, starting
+from nbprof.core.trace import Int64s, Trace
+from nbprof.dialects import repeats
+from nbprof.dialects.xplane.grouping import Groups
+from nbprof.dialects.xplane.programs import ProgramSteps
+
+CHOOSE = "`for batch in nbprof.steps(batches):` marks the steps of another loop."
+_PROFILER = ("ProfilerSession", "StartProfile", "StopProfile", "TraceMe::", "ThreadpoolListener::", "$", "end: ")
+"""Events of the recorder, of thread pools, and calls of Python: no work of the program."""
+
+_MOST_OF = 0.5
+"""Of the time from the first event of work to the last that units take, at least."""
+_DEEPEST = 3
+
+
+@dataclass(frozen=True)
+class Found:
+    """The units of one host: what they are, the event that begins each, and their begin and end in ps."""
+
+    kind: str
+    how: str
+    agreement: float | None
+    event: Int64s
+    begin: Int64s
+    end: Int64s
+
+
+def find(
+    trace: Trace, groups: Groups, host: npt.NDArray[np.integer], lane_kind: npt.NDArray[np.object_]
+) -> tuple[ProgramSteps | None, Unit]:
+    """The units of all hosts with work, as steps that are found by time, and what they are; None where there is no work.
+
+    Parameters
+    ----------
+    trace : Trace
+    groups : Groups
+        What the marks in the file say: groups of eager ops keep their numbers.
+    host : int[events]
+    lane_kind : object[lanes]
+    """
+    work = _work(trace, lane_kind)
+    by_host = {number: work[host[work] == number] for number in range(len(trace.hosts))}
+    by_host = {number: rows for number, rows in by_host.items() if len(rows)}
+    if not by_host:
+        return None, Unit(RECORDING, "The recording has no work in it.")
+    for search in (_by_functions, _by_kernels, _by_thread):
+        found: dict[int, Found] = {}
+        for number, rows in by_host.items():
+            one = search(trace, rows, lane_kind)
+            if one is not None and _covers(trace, rows, one):
+                found[number] = one
+        if len(found) == len(by_host):
+            return _steps(groups, host, found), _unit(found)
+    found = {number: _recording(trace, rows) for number, rows in by_host.items()}
+    return _steps(groups, host, found), _unit(found)
+
+
+def _covers(trace: Trace, rows: Int64s, found: Found) -> bool:
+    """Whether units take most of the time in which a host worked."""
+    events = trace.events
+    recorded = events.end[rows].max() - events.start[rows].min()
+    return bool((found.end - found.begin).sum() >= _MOST_OF * recorded)
+
+
+def _work(trace: Trace, lane_kind: npt.NDArray[np.object_]) -> Int64s:
+    """What the program did on devices and threads of the host."""
+    events = trace.events
+    of_lane = np.isin(lane_kind, ("device", "host"))
+    left_out = starting(heads(trace.names), *_PROFILER)
+    aside = trace.lanes["aside"].to_numpy(np.bool_) if "aside" in trace.lanes else np.zeros(len(trace.lanes), np.bool_)
+    return np.flatnonzero((of_lane & ~aside)[events.lane] & ~left_out[events.name])
+
+
+def _steps(groups: Groups, host: npt.NDArray[np.integer], found: dict[int, Found]) -> ProgramSteps:
+    tables = []
+    for number, one in found.items():
+        above = int(groups.group[host == number].max(initial=-1)) + 1
+        count = len(one.begin)
+        names = [RECORDING] if one.kind == RECORDING else [f"{one.kind} {index}" for index in range(count)]
+        group = above + np.arange(count)
+        columns = {"host": number, "group": group, "event": one.event, "begin": one.begin, "end": one.end, "name": names}
+        tables.append(pd.DataFrame(columns))
+    return ProgramSteps(pd.concat(tables, ignore_index=True), complete=True)
+
+
+def _unit(found: dict[int, Found]) -> Unit:
+    weakest = min(found.values(), key=lambda one: 1.0 if one.agreement is None else one.agreement)
+    where = " of each host" if len(found) > 1 else ""
+    if weakest.agreement is None:
+        return Unit(weakest.kind, f"Nothing marks steps, and {weakest.how}{where}. {CHOOSE}")
+    share = f"{100 * weakest.agreement:.0f}%"
+    how = f"Nothing marks steps. The {weakest.how}{where}: an estimate, which {share} of the events fit. {CHOOSE}"
+    return Unit(weakest.kind, how, weakest.agreement)
+
+
+def _recording(trace: Trace, rows: Int64s) -> Found:
+    events = trace.events
+    first = rows[np.argmin(events.start[rows])]
+    how = "nothing repeats, so figures are of the whole recording"
+    return Found(RECORDING, how, None, np.array([first]), np.array([events.start[first]]), np.array([events.end[rows].max()]))
+
+
+def _by_kernels(trace: Trace, rows: Int64s, lane_kind: npt.NDArray[np.object_]) -> Found | None:
+    """The repeating sequence of kernels of the busiest stream of a device."""
+    return _repeating(trace, rows[(lane_kind == "device")[trace.events.lane[rows]]], "kernel", "stream")
+
+
+def _by_functions(trace: Trace, rows: Int64s, lane_kind: npt.NDArray[np.object_]) -> Found | None:
+    """Outermost calls of the tf.function that takes most time."""
+    if "tf_function_call" not in trace.args:
+        return None
+    events = trace.events
+    calls = rows[trace.above("tf_function_call", -1, text=True)[rows] & (lane_kind == "host")[events.lane[rows]]]
+    calls = calls[events.parent[calls] < 0] if (events.parent[calls] < 0).any() else calls
+    if len(calls) < repeats.FEWEST:
+        return None
+    took = np.bincount(events.name[calls], events.duration[calls].astype(np.float64))
+    calls = calls[events.name[calls] == took.argmax()]
+    calls = calls[events.lane[calls] == np.bincount(events.lane[calls]).argmax()]
+    calls = calls[np.argsort(events.start[calls], kind="stable")]
+    begin, end = events.start[calls], events.end[calls]
+    if len(calls) < repeats.FEWEST or (begin[1:] < end[:-1]).any():
+        return None
+    name = str(trace.names[events.name[calls[0]]])
+    return Found(CALL, f"units are the {len(calls):,} calls of the tf.function {name}", None, calls, begin, end)
+
+
+def _signatures(trace: Trace, rows: Int64s) -> Int64s:
+    """A code for each event by its name and those of the first events in it: wrappers of all ops have the same name."""
+    events = trace.events
+    code = events.name[rows].astype(np.int64)
+    inner = rows
+    for _ in range(_DEEPEST):
+        child = np.minimum(inner + 1, len(events) - 1)
+        inside = events.parent[child] == inner
+        inner = np.where(inside, child, inner)
+        name = np.where(inside, events.name[child].astype(np.int64) + 1, 0)
+        code = np.unique(code * (len(trace.names) + 1) + name, return_inverse=True)[1].reshape(-1)
+    return code
+
+
+def _by_thread(trace: Trace, rows: Int64s, lane_kind: npt.NDArray[np.object_]) -> Found | None:
+    """The repeating sequence of outermost events of the thread that is in events for the longest."""
+    events = trace.events
+    outer = rows[(lane_kind == "host")[events.lane[rows]] & (events.parent[rows] < 0)]
+    python = trace.lanes["thread"].astype(str).str.startswith("python").to_numpy()[events.lane[outer]]
+    if int(python.sum()) >= repeats.FEWEST:
+        # What the program asks for; threads of a pool run pieces of it.
+        outer = outer[python]
+    return _repeating(trace, outer, "event", "thread")
+
+
+def _repeating(trace: Trace, rows: Int64s, what: str, lane: str) -> Found | None:
+    events = trace.events
+    rows = rows[events.duration[rows] > 0]
+    if not len(rows):
+        return None
+    busy = np.bincount(events.lane[rows], events.duration[rows].astype(np.float64))
+    rows = rows[events.lane[rows] == busy.argmax()]
+    rows = rows[np.argsort(events.start[rows], kind="stable")]
+    found = repeats.find(_signatures(trace, rows))
+    if found is None:
+        return None
+    first = rows[found.first]
+    begin = events.start[first]
+    end = np.append(begin[1:], events.end[rows[found.end - 1]])
+    if (end <= begin).any():
+        return None
+    sequence = f"a single {what}" if found.length == 1 else f"the sequence of {found.length:,} {what}s"
+    how = f"{len(first):,} iterations are repeats of {sequence} on the busiest {lane}"
+    return Found(ITERATION, how, found.agreement, first, begin, end)
