@@ -3,63 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import CATEGORIES, ITERATIONS, NEXT_ITEM, PLAIN, SERVING, UNKNOWN_PRECISION, Activity, device_names
+from nbprof.activity.activity import CATEGORIES, NEXT_ITEM, PLAIN, SERVING, UNKNOWN_PRECISION, Activity, device_names
 from nbprof.analysis.advice import checks
 from nbprof.analysis.memory.memory import leading
-from nbprof.analysis.steps import step_count
-from nbprof.analysis.steps.steps import counted, waiting_percent
+from nbprof.analysis.steps.steps import counted
 from nbprof.analysis.sweep import covered_before, flatten
-from nbprof.display import wording
-
-# Of time without a recorded cause, when the host waits in at least half of it.
-_STALLED = "in {p}% of step time the host waits for the device, which runs nothing"
-# Of a recording without ops.
-_UNRECORDED = "in {p}% of step time nothing ran on a device, and what the host did is not recorded"
-# Below this share of the step no class is called the bottleneck.
-SINGLE_BOTTLENECK_PERCENT = 35.0
-# Steps that cover less than this part of the time from the first to the last leave something of the loop out.
-COVERED = 0.8
-# A part is of a few steps where so many of them, or fewer, have all but this much of it.
-FEW = 0.1
-
-_WORDS = {
-    "input": "Input-bound",
-    "kernel_launch": "Kernel-launch-bound",
-    "device_compute": "Device-bound",
-    "host_compute": "Host-bound",
-    "compile": "Compile-bound",
-    "device_collectives": "Communication-bound",
-    "device_to_device": "Communication-bound",
-    "output": "Output-bound",
-    "other": "Host-bound",
-}
-_TEXTS = {
-    "input": "{p}% of step time is spent waiting for data",
-    "kernel_launch": "{p}% of step time is spent launching kernels",
-    "device_compute": "the device computes for {p}% of step time",
-    "host_compute": "{p}% of step time is spent computing on the host",
-    "compile": "{p}% of step time is spent compiling",
-    "device_collectives": "{p}% of step time is spent communicating between devices",
-    "device_to_device": "{p}% of step time is spent copying between devices",
-    "output": "{p}% of step time is spent copying results to the host",
-    "other": "{p}% of step time is outside any recorded op, often Python",
-}
-_DETAILS = {
-    "input": "the step waits for the next batch",
-    "kernel_launch": "the host prepares and launches kernels one by one",
-    "device_compute": "the device is the bottleneck, as it should be",
-    "host_compute": "ops run on the CPU",
-    "compile": "programs are compiled within the step",
-    "device_collectives": "devices exchange data",
-    "device_to_device": "devices exchange data",
-    "output": "the step waits for copies to the host",
-    "other": "no op, launch or copy was recorded in that time",
-}
+from nbprof.analysis.verdict import Breakdown, verdict
 
 
 def of_steps(
@@ -81,8 +35,10 @@ def of_steps(
     """
     mean = summary.set_index("category")["mean_ms"]
     percent = summary.set_index("category")["percent"]
+    shares = {category: _known(percent[category]) or 0.0 for category in CATEGORIES}
+    breakdown = Breakdown(activity, steps, float(mean["step_time"]), shares, dropped, busy, captures, works_ahead)
     return {
-        **_verdict(activity, steps, mean, percent, dropped, busy, captures=captures, works_ahead=works_ahead),
+        **verdict(breakdown).to_dict(),
         "step_time_ms": _known(mean["step_time"]),
         "step_time_sd_ms": _known(summary.set_index("category")["sd_ms"]["step_time"]),
         "input_percent": _known(percent["input"]) if input_traced else None,
@@ -307,214 +263,3 @@ def _ops(ops: pd.DataFrame, activity: Activity, eager_us: dict[str, tuple[float,
             eager, self_time = eager + time / 1e6, self_time + time / 1e6
         out[f"eager_{where}_percent"] = _known(100 * eager / self_time) if self_time else None
     return out
-
-
-def _verdict(
-    activity: Activity,
-    steps: pd.DataFrame,
-    mean: pd.Series,
-    percent: pd.Series,
-    dropped: int,
-    busy: float | None,
-    *,
-    captures: bool,
-    works_ahead: bool,
-) -> dict[str, Any]:
-    if PLAIN in activity.traits:
-        open_ = "steps, ops, kernels or allocations" if "kernels" in activity.missing else "steps, ops or allocations"
-        return {
-            "bound": None,
-            "verdict": "Plain trace",
-            "verdict_text": "no framework that nbprof knows wrote it",
-            "verdict_detail": f"Which of its events are {open_} is not known; the trace view shows them all.",
-            "confidence": "none",
-            "confidence_evidence": [],
-        }
-    shares = {c: _known(percent[c]) or 0.0 for c in CATEGORIES}
-    if not len(steps):
-        return {
-            "bound": None,
-            "verdict": "Unknown",
-            "verdict_text": "no steps were found, so step time is unknown",
-            "verdict_detail": activity.missing.get("steps", "nbprof.steps() or the framework's own step markers mark steps."),
-            "confidence": "none",
-            "confidence_evidence": [],
-        }
-    bound = max(shares, key=lambda c: shares[c])
-    top = shares[bound]
-    step = float(mean["step_time"])
-    used = counted(steps)
-    recorded = activity.has_host_ops or activity.has_device or len(activity.device_extents)
-    # What iterations consist of may be stated in a table of their own.
-    if bound == "other" and not recorded and ITERATIONS not in activity.traits:
-        return {
-            "bound": None,
-            "verdict": "Unknown",
-            "verdict_text": "neither ops of the host nor work of a device were recorded, so what fills the steps is unknown",
-            "verdict_detail": activity.missing.get("kernels", activity.missing.get("ops", "")),
-            "confidence": "none",
-            "confidence_evidence": [],
-        }
-    evidence = _evidence(used, bound, dropped, step_count.most(steps)) + _slowed(activity, shares, bound, busy)
-    failed = sum(not ok for ok, _ in evidence)
-    level = "high" if failed == 0 else "medium" if failed == 1 else "low"
-    covered = covered_by_steps(steps)
-    if covered is not None and covered < COVERED:
-        between = f"{100 * (1 - covered):.0f}% of the time from the first to the last {used['kind'].iloc[0]} step is outside steps"
-        evidence.append((False, f"{between}: validation, input or logging, for example; nbprof.steps(dataset) marks the whole loop"))
-        level = "low"
-    warmup = steps[steps["warmup"].astype(bool) & (steps["kind"] == used["kind"].iloc[0])]
-    if len(warmup):
-        # The n-th of each host: they ran side by side.
-        times = warmup.groupby(warmup.groupby("host").cumcount())["step_time_ms"].mean()
-        first = ", ".join(wording.millis(t, 0 if t >= 10 else 2) for t in times)
-        evidence.append((True, f"First {'step' if len(times) == 1 else f'{len(times)} steps'} ({first}) left out: compilation, warm-up"))
-    others = steps.loc[steps["kind"] != used["kind"].iloc[0], "kind"].value_counts()
-    if len(others):
-        text = ", ".join(f"{n:,} {kind} steps" for kind, n in others.items())
-        evidence.append((True, f"Only {used['kind'].iloc[0]} steps are averaged; {text} excluded"))
-    common = {"confidence": level, "confidence_evidence": evidence}
-    if top < SINGLE_BOTTLENECK_PERCENT:
-        second = sorted(shares, key=lambda c: -shares[c])[1]
-        return {
-            "bound": None,
-            "verdict": "No single bottleneck",
-            "verdict_text": f"the largest part, {_label(bound)}, is {top:.0f}% of step time",
-            "verdict_detail": f"Next is {_label(second)} with {shares[second]:.0f}%. A step takes {wording.millis(step)}.",
-            **common,
-        }
-    word, text, shown, why = _WORDS[bound], _TEXTS[bound], top, _DETAILS[bound]
-    waiting = waiting_percent(steps) if bound == "other" else 0.0
-    if waiting >= top / 2:
-        word, text, shown = "Stalled", _STALLED, waiting
-        why = "a call waits while no kernel and no copy runs; p.device_time.idle says for how long work was queued meanwhile"
-    else:
-        shown -= waiting
-        if bound == "other" and not activity.has_host_ops:
-            text, why = _UNRECORDED, "no call of the device's runtime that launches, copies or waits was recorded in that time"
-    # Of all steps, as its share is: the mean is of the steps of the hosts that recorded it.
-    time = step * shown / 100
-    left = step - time
-    if bound == "host_compute" and len(activity.device_extents):
-        # JAX's host runs no ops, but Python, argument handling, buffer management and dispatch.
-        at = "prepares and dispatches programs" if activity.framework == "JAX" else "runs ops"
-        why = f"the host {at} while the device is idle"
-    if bound == "input" and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2:
-        why = "the step waits until its data is copied from host memory to the device"
-    second = max((c for c in CATEGORIES if c != bound), key=lambda c: shares[c])
-    captures = captures and bound == "compile"
-    if captures:
-        why = "launches are captured into a graph within the step, which happens once"
-    if bound == "device_compute" and shares[second] >= checks.INPUT_HIGH:
-        # It is hardly the bottleneck if so much of the step passes without it.
-        why = f"kernels run on the device. Next is {_label(second)} with {shares[second]:.0f}%, in which the device does not compute"
-    few = _few(used, bound) if used["host"].nunique() == 1 else None
-    detail = f"{'That' if few is None else 'On average that'} is {wording.millis(time)} of the {wording.millis(step)} per step: {why}."
-    if few is not None:
-        rest = len(used) - few.steps
-        detail += f" {100 * few.share:.0f}% of it is in {few.steps:,} of {len(used):,} steps; the other {rest:,} take "
-        detail += f"{wording.millis(few.others_ms)} on average."
-    elif bound == "other" and shares["input"] >= checks.INPUT_MODERATE and works_ahead:
-        detail += " The steps wait for input, too, which tf.data makes meanwhile: without this time, they would wait longer."
-    elif bound not in ("device_compute", "host_compute") and top <= (checks.MOST_UNKNOWN if bound == "other" else checks.MOST_GAIN):
-        verb = "wait" if bound == "input" else "time"
-        detail += f" Without this {verb}, a step would take {wording.millis(left)}, {step / left:.1f}× faster than now."
-    if bound in ("input", "output") and busy is not None and busy + top > 100 and (activity.devices["kind"] == "TPU").any():
-        detail += f" TPU cores run copies and infeed as ops, so that time counts as busy ({busy:.0f}% of step time)."
-    return {
-        "bound": bound,
-        "verdict": "Capture-bound" if captures else word,
-        "verdict_text": f"{top:.0f}% of step time is spent capturing a graph" if captures else text.format(p=f"{shown:.0f}"),
-        "verdict_detail": detail,
-        **common,
-    }
-
-
-def covered_by_steps(steps: pd.DataFrame) -> float | None:
-    """The part of the time of the averaged loop, on all hosts, that lies in steps; None for fewer than two on each.
-
-    Gaps to steps of another kind are no part of a loop: there one ends and the next is made.
-    """
-    if step_count.most(steps) < 2:
-        return None
-    kind = counted(steps)["kind"].iloc[0]
-    inside = between = 0.0
-    starts, times = (steps[key].to_numpy(np.float64) for key in ("start_ms", "step_time_ms"))
-    looped, host = (steps["kind"] == kind).to_numpy(), pd.factorize(steps["host"])[0]
-    for rows in np.split(np.argsort(host, kind="stable"), np.cumsum(np.bincount(host))[:-1]):
-        start, time, mine = starts[rows], times[rows], looped[rows]
-        gaps = np.maximum(start[1:] - np.maximum.accumulate(start + time)[:-1], 0.0)[mine[1:] & mine[:-1]]
-        inside, between = inside + float(time[mine].sum()), between + float(gaps.sum())
-    return inside / (inside + between) if inside + between > 0 else None
-
-
-def _label(category: str) -> str:
-    return category.replace("_", " ")
-
-
-class _Few(NamedTuple):
-    """A few steps that have nearly all of a part: how many of all, their share of it (0 to 1), and the mean time of the others, ms."""
-
-    steps: int
-    share: float
-    others_ms: float
-
-
-def _few(steps: pd.DataFrame, bound: str) -> _Few | None:
-    """The steps whose largest part is `bound`, if they are a tenth of all or fewer and have nine tenths of it: one that compiled, say."""
-    parts = steps[[f"{c}_ms" for c in CATEGORIES]].fillna(0.0).to_numpy()
-    column = CATEGORIES.index(bound)
-    mine = parts.argmax(axis=1) == column
-    count, whole = int(mine.sum()), float(parts[:, column].sum())
-    share = float(parts[mine, column].sum()) / whole if whole > 0 else 0.0
-    if not 0 < count <= FEW * len(steps) or share < 1 - FEW:
-        return None
-    return _Few(count, share, float(steps["step_time_ms"].to_numpy(np.float64)[~mine].mean()))
-
-
-def _slowed(activity: Activity, shares: dict[str, float], bound: str, busy: float | None) -> list[tuple[bool, str]]:
-    """That a GPU which waits for its host may not do so without the recording, which slows the host; nothing where it would for certain."""
-    if busy is None or not activity.has_host_ops or not (activity.devices["kind"] == "GPU").any():
-        return []
-    if shares["host_compute"] + shares["kernel_launch"] < checks.PART_HIGH or not checks.may_keep_up(busy, activity.framework):
-        return []
-    text = (
-        f"Recording slows the host by up to {checks.host_slowed(activity.framework):g} times: without it, the device, which is busy for "
-        f"{busy:.0f}% of step time here, may hardly wait for the host"
-    )
-    return [(bound not in ("host_compute", "kernel_launch"), text)]
-
-
-def _evidence(steps: pd.DataFrame, bound: str, dropped: int, recorded: int) -> list[tuple[bool, str]]:
-    parts = steps[[f"{c}_ms" for c in CATEGORIES]].fillna(0.0).to_numpy()
-    count = len(steps)
-    leading = int((parts.argmax(axis=1) == CATEGORIES.index(bound)).sum())
-    name = _label(bound).capitalize()
-    time = steps["step_time_ms"].to_numpy()
-    mean = float(time.mean())
-    sd = float(time.std(ddof=1)) if count > 1 else 0.0
-    # Some hosts may not have recorded it.
-    share = 100 * steps[f"{bound}_ms"].fillna(0.0).to_numpy(np.float64) / time
-    spread = f" ({share.min():.0f}–{share.max():.0f}%)" if count > 1 else f" ({share[0]:.0f}%)"
-    every = "the only step" if count == 1 else f"all {count:,} steps" if leading == count else f"{leading:,} of {count:,} steps"
-    told = step_count.format_count(steps)
-    if steps["host"].nunique() > 1:
-        every += f", counted per {step_count.noun(steps)}"
-    if (few := _few(steps, bound)) is not None:
-        spread = f", which {'has' if few.steps == 1 else 'have'} {100 * few.share:.0f}% of it"
-    largest = leading >= 0.9 * count
-    # Steps of ranks that run side by side resemble each other: they say no more of the spread than those of one.
-    longest = step_count.most(steps)
-    if longest < recorded:
-        told += f" counted of {recorded:,}"
-    enough, steady = longest >= 10, longest > 1 and sd <= 0.25 * mean
-    spread_text = f"Step time {'is steady' if steady else 'varies'}: sd {wording.millis(sd)}, {100 * sd / mean:.0f}% of the mean"
-    return [
-        (
-            largest,
-            f"{name} is the largest part in {every if few is None else f'only {every}'}{spread}",
-        ),
-        (enough, told if enough else f"Only {told}: capture 10 or more"),
-        (steady, spread_text if longest > 1 else "One step says nothing about the spread of step time"),
-        (dropped == 0, "Complete trace: no event was dropped" if dropped == 0 else f"{dropped:,} events were dropped"),
-    ]

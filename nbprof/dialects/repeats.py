@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.core.trace import Int64s
+from nbprof.core.trace import Events, Int64s
 
 FEWEST = 3
 """Repeats that make a repetition."""
@@ -25,6 +25,10 @@ _CANDIDATES = 8
 _EQUAL = 0.005
 _EPILOGUE = 1.5
 """The last repeat ends after so many times the usual number of events, at the latest: what follows is no part of it."""
+
+
+MOST_OF = 0.5
+"""Of the time from the first event of work to the last that repeats take, at least, to be the unit of a recording."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,13 @@ class Repeats:
     agreement: float
 
 
+def on_busiest_lane(events: Events, rows: Int64s) -> Int64s:
+    """Those of some events that are on the lane on which they take most time, in the order of time."""
+    busy = np.bincount(events.lane[rows], events.duration[rows].astype(np.float64))
+    rows = rows[events.lane[rows] == busy.argmax()]
+    return rows[np.argsort(events.start[rows], kind="stable")]
+
+
 def find(codes: npt.NDArray[np.integer]) -> Repeats | None:
     """The repetition that most events of a sequence fit; of equally good ones that with the most repeats.
 
@@ -67,11 +78,16 @@ def find(codes: npt.NDArray[np.integer]) -> Repeats | None:
         found = between(codes, _borders(codes, counts, count))
         if found is None:
             continue
-        if best is None or found.agreement > best.agreement + _EQUAL:
-            best = found
-        elif found.agreement >= best.agreement - _EQUAL and len(found.first) > len(best.first):
+        if best is None or _better(found, best):
             best = found
     return best
+
+
+def _better(found: Repeats, best: Repeats) -> bool:
+    """Whether more events fit, or as many and there are more repeats."""
+    if abs(found.agreement - best.agreement) <= _EQUAL:
+        return len(found.first) > len(best.first)
+    return found.agreement > best.agreement
 
 
 def between(codes: npt.NDArray[np.integer], first: Int64s) -> Repeats | None:

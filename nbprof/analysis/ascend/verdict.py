@@ -8,7 +8,7 @@ import pandas as pd
 
 from nbprof.analysis.ascend import ascend
 from nbprof.analysis.ascend.iterations import FROM_FP, OWN_START
-from nbprof.analysis.overview import SINGLE_BOTTLENECK_PERCENT
+from nbprof.analysis.verdict import SINGLE_BOTTLENECK_PERCENT
 from nbprof.display import wording
 
 _LEAST = SINGLE_BOTTLENECK_PERCENT / 100

@@ -23,8 +23,6 @@ from nbprof.dialects.kineto.links import Links
 from nbprof.dialects.kineto.steps import Steps
 
 CHOOSE = "`for batch in nbprof.steps(batches):` marks the steps of another loop."
-MOST_OF = 0.5
-"""Of the time from the first event of work to the last that units take, at least."""
 _NUMBERS = re.compile(r"\d+")
 _MODULE = "nn.Module: "
 _MOST_FAMILIES = 20
@@ -79,7 +77,7 @@ def _covers(links: Links, host: int, found: Found) -> bool:
     events = links.trace.events
     rows = _work(links, host)
     recorded = events.end[rows].max() - events.start[rows].min()
-    return bool((found.end - found.start).sum() >= MOST_OF * recorded)
+    return bool((found.end - found.start).sum() >= repeats.MOST_OF * recorded)
 
 
 def _unit(found: dict[int, Found]) -> Unit:
@@ -140,8 +138,7 @@ def _by_kernels(links: Links, host: int) -> Found | None:
     work, time = work[is_kernel], time[is_kernel]
     if not len(work):
         return None
-    busy = np.bincount(events.lane[work], events.duration[work].astype(np.float64))
-    on_busiest = events.lane[work] == busy.argmax()
+    on_busiest = np.isin(work, repeats.on_busiest_lane(events, work))
     work, time = work[on_busiest], time[on_busiest]
     found = repeats.find(_codes(events.name[work]))
     if found is None:
@@ -159,9 +156,7 @@ def _by_ops(links: Links, host: int) -> Found | None:
     outer = outer[links.host[outer] == host]
     if not len(outer):
         return None
-    busy = np.bincount(events.lane[outer], events.duration[outer].astype(np.float64))
-    rows = outer[events.lane[outer] == busy.argmax()]
-    rows = rows[np.argsort(events.start[rows], kind="stable")]
+    rows = repeats.on_busiest_lane(events, outer)
     found = repeats.find(_codes(events.name[rows]))
     if found is None:
         return None

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.unit import Unit
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import torchnames
 from nbprof.dialects.environment import environment
@@ -81,6 +82,7 @@ class _Ascend:
         out.later("environment", lambda: environment(self.trace))
         out.later("devices", self._devices)
         out.later(("markers", "group_names", "cut"), lambda: markers(self.steps))
+        out.later("unit", lambda: self.unit)
         out.later("work", self._work)
         out.later("host_ops", self._host_ops)
         out.later("device_ops", lambda: self.work.device_ops(out))
@@ -144,9 +146,18 @@ class _Ascend:
         return none
 
     @cached_property
+    def _units(self) -> tuple[Steps, Unit]:
+        return msprof_steps.found_or_estimated(self.trace, self.work, self.launch)
+
+    @property
     def steps(self) -> Steps:
-        """The steps of all hosts."""
-        return msprof_steps.find(self.trace, self.work, self.launch)
+        """The steps of all hosts, or the units that stand in their place where nothing marks any."""
+        return self._units[0]
+
+    @property
+    def unit(self) -> Unit:
+        """What `steps` are."""
+        return self._units[1]
 
     def _work(self) -> pd.DataFrame:
         """The `work` table: what the NPUs did by class, what the host did, and the wait for the input of an iteration."""
@@ -320,7 +331,8 @@ class _Ascend:
         return missing
 
     def _notes(self) -> list[Note]:
-        out = [*self.steps.notes, *self._allocations[1]]
+        how = [Note("info", self.unit.how)] if self.unit.how else []
+        out = [*how, *self.steps.notes, *self._allocations[1]]
         alone = int((self.launch < 0).sum())
         if alone and alone < len(self.launch):
             share = 100 * alone / len(self.launch)

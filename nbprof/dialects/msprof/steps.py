@@ -11,7 +11,9 @@ import re
 import numpy as np
 import pandas as pd
 
+from nbprof.activity.unit import ITERATION, MARKED, RECORDING, Unit
 from nbprof.core.trace import Int64s, Note, Trace
+from nbprof.dialects import repeats
 from nbprof.dialects.kineto.steps import Steps
 from nbprof.dialects.msprof import lanes as on
 from nbprof.dialects.msprof.work import Work
@@ -35,6 +37,49 @@ def find(trace: Trace, work: Work, launch: Int64s) -> Steps:
         if part is not None:
             parts.append(part)
     return Steps.joined(parts)
+
+
+def found_or_estimated(trace: Trace, work: Work, launch: Int64s) -> tuple[Steps, Unit]:
+    """The steps of all hosts; where none is found, repeats of the kernels of a stream, or else the recordings.
+
+    `launch` is the call that started each piece of `work`, -1 where it is not known.
+    """
+    steps = find(trace, work, launch)
+    if len(steps.host):
+        return steps, MARKED
+    of_host = work.host(work.rows)
+    hosts = [(host, work.rows[of_host == host]) for host in range(len(trace.hosts))]
+    hosts = [(host, rows) for host, rows in hosts if len(rows)]
+    found = [_repeats(trace, host, rows) for host, rows in hosts]
+    known = [one for one in found if one is not None]
+    if known and len(known) == len(hosts):
+        agreement = min(share for _, share in known)
+        share = f"an estimate, which {100 * agreement:.0f}% of the events fit"
+        how = f"Nothing marks steps. Iterations are repeats of the sequence of kernels on the busiest stream: {share}."
+        return Steps.joined([one for one, _ in known]), Unit(ITERATION, how, agreement)
+    how = "Nothing marks steps and nothing repeats, so figures are of the whole recording."
+    return Steps.joined([_recording(trace, host, rows) for host, rows in hosts]), Unit(RECORDING, how)
+
+
+def _repeats(trace: Trace, host: int, rows: Int64s) -> tuple[Steps, float] | None:
+    events = trace.events
+    kernels = repeats.on_busiest_lane(events, rows)
+    found = repeats.find(np.unique(events.name[kernels], return_inverse=True)[1].reshape(-1))
+    if found is None:
+        return None
+    first = kernels[found.first]
+    start = events.start[first]
+    end = np.append(start[1:], events.end[kernels[found.end - 1]])
+    if (end <= start).any() or end[-1] - start[0] < repeats.MOST_OF * (events.end[rows].max() - events.start[rows].min()):
+        return None
+    return _steps(host, first, start, end, [f"{ITERATION} {number}" for number in range(len(first))]), found.agreement
+
+
+def _recording(trace: Trace, host: int, rows: Int64s) -> Steps:
+    events = trace.events
+    first = rows[np.argmin(events.start[rows])]
+    start, end = np.array([events.start[first]]), np.array([events.end[rows].max()])
+    return _steps(host, np.array([first]), start, end, [RECORDING])
 
 
 def _steps(host: int, event: Int64s, start: Int64s, end: Int64s, names: list[str]) -> Steps:

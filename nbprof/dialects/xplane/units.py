@@ -24,8 +24,6 @@ CHOOSE = "`for batch in nbprof.steps(batches):` marks the steps of another loop.
 _PROFILER = ("ProfilerSession", "StartProfile", "StopProfile", "TraceMe::", "ThreadpoolListener::", "$", "end: ")
 """Events of the recorder, of thread pools, and calls of Python: no work of the program."""
 
-_MOST_OF = 0.5
-"""Of the time from the first event of work to the last that units take, at least."""
 _DEEPEST = 3
 
 
@@ -75,7 +73,7 @@ def _covers(trace: Trace, rows: Int64s, found: Found) -> bool:
     """Whether units take most of the time in which a host worked."""
     events = trace.events
     recorded = events.end[rows].max() - events.start[rows].min()
-    return bool((found.end - found.begin).sum() >= _MOST_OF * recorded)
+    return bool((found.end - found.begin).sum() >= repeats.MOST_OF * recorded)
 
 
 def _work(trace: Trace, lane_kind: npt.NDArray[np.object_]) -> Int64s:
@@ -171,9 +169,7 @@ def _repeating(trace: Trace, rows: Int64s, what: str, lane: str) -> Found | None
     rows = rows[events.duration[rows] > 0]
     if not len(rows):
         return None
-    busy = np.bincount(events.lane[rows], events.duration[rows].astype(np.float64))
-    rows = rows[events.lane[rows] == busy.argmax()]
-    rows = rows[np.argsort(events.start[rows], kind="stable")]
+    rows = repeats.on_busiest_lane(events, rows)
     found = repeats.find(_signatures(trace, rows))
     if found is None:
         return None

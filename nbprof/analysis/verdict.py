@@ -1,0 +1,419 @@
+"""What bounds the program: the largest part of a step, call or recording, how sure that is, and what it means.
+
+Sentences take the words for the unit from `Unit`: "of step time", "per call", "of the recording".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity.activity import CATEGORIES, ITERATIONS, PLAIN, Activity
+from nbprof.activity.unit import Unit
+from nbprof.analysis.advice import checks
+from nbprof.analysis.steps import step_count
+from nbprof.analysis.steps.steps import counted, waiting_percent
+from nbprof.display import wording
+
+SINGLE_BOTTLENECK_PERCENT = 35.0
+"""Below this share of the unit no category is called the bottleneck."""
+COVERED = 0.8
+"""Steps that cover less than this part of the time from the first to the last leave something of the loop out."""
+FEW = 0.1
+"""A part is of a few steps where so many of them, or fewer, have all but this much of it."""
+ENOUGH = 10
+"""Units from which on a mean is called certain."""
+STEADY = 0.25
+"""The largest standard deviation of a step time that is called steady, as a part of the mean."""
+
+_STALLED = "in {p}% of {time} the host waits for the device, which runs nothing"
+_UNRECORDED = "in {p}% of {time} nothing ran on a device, and what the host did is not recorded"
+
+Evidence = list[tuple[bool, str]]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What is said where a category is the largest part."""
+
+    title: str
+    fact: str
+    why: str
+
+
+EXPLANATIONS: dict[str, Explanation] = {
+    "input": Explanation("Input-bound", "{p}% of {time} is spent waiting for data", "{the} waits for the next batch"),
+    "kernel_launch": Explanation(
+        "Kernel-launch-bound", "{p}% of {time} is spent launching kernels", "the host prepares and launches kernels one by one"
+    ),
+    "device_compute": Explanation(
+        "Device-bound", "the device computes for {p}% of {time}", "the device is the bottleneck, as it should be"
+    ),
+    "host_compute": Explanation("Host-bound", "{p}% of {time} is spent computing on the host", "ops run on the CPU"),
+    "compile": Explanation("Compile-bound", "{p}% of {time} is spent compiling", "programs are compiled within {the}"),
+    "device_collectives": Explanation(
+        "Communication-bound", "{p}% of {time} is spent communicating between devices", "devices exchange data"
+    ),
+    "device_to_device": Explanation("Communication-bound", "{p}% of {time} is spent copying between devices", "devices exchange data"),
+    "output": Explanation("Output-bound", "{p}% of {time} is spent copying results to the host", "{the} waits for copies to the host"),
+    "other": Explanation(
+        "Host-bound", "{p}% of {time} is outside any recorded op, often Python", "no op, launch or copy was recorded in that time"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer.
+
+    Attributes
+    ----------
+    bound : str or None
+        The category that bounds the program, one of `CATEGORIES`; None where none does.
+    title : str
+        "Input-bound".
+    fact : str
+        The share, as the rest of the sentence.
+    detail : str
+        Further sentences.
+    confidence : str
+        high, medium, low or none.
+    evidence : list of (bool, str)
+        What confidence follows from: whether it speaks for the verdict, and the sentence.
+    """
+
+    bound: str | None
+    title: str
+    fact: str
+    detail: str
+    confidence: str = "none"
+    evidence: tuple[tuple[bool, str], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the keys of the mapping `p.overview`."""
+        return {
+            "bound": self.bound,
+            "verdict": self.title,
+            "verdict_text": self.fact,
+            "verdict_detail": self.detail,
+            "confidence": self.confidence,
+            "confidence_evidence": list(self.evidence),
+        }
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """What a verdict is made of.
+
+    Attributes
+    ----------
+    activity : Activity
+    steps : DataFrame
+        Rows of `p.steps.frame`, with what belongs to them inside nbprof.
+    mean_ms : float
+        Mean duration of the counted ones.
+    shares : dict
+        Percent of their time by category; 0 where unknown.
+    dropped : int
+        Events that were left out.
+    busy : float or None
+        Percent of the time in which a device ran something.
+    captures : bool
+        Whether launches were captured into a graph.
+    works_ahead : bool
+        Whether a pipeline makes batches while the steps do something else.
+    """
+
+    activity: Activity
+    steps: pd.DataFrame
+    mean_ms: float
+    shares: dict[str, float]
+    dropped: int
+    busy: float | None
+    captures: bool
+    works_ahead: bool
+
+    @property
+    def unit(self) -> Unit:
+        """What a row of `steps` is."""
+        return self.activity.unit
+
+    @property
+    def counted(self) -> pd.DataFrame:
+        """The steps in the averages."""
+        return counted(self.steps)
+
+    @property
+    def bound(self) -> str:
+        """The largest category."""
+        return max(self.shares, key=self.shares.__getitem__)
+
+    def second(self, but: str) -> str:
+        """The largest category but one."""
+        return max((category for category in CATEGORIES if category != but), key=self.shares.__getitem__)
+
+
+def verdict(found: Breakdown) -> Verdict:
+    """What bounds the program."""
+    activity = found.activity
+    if PLAIN in activity.traits:
+        return _plain(activity)
+    if not len(found.steps):
+        return _without_work(activity)
+    bound = found.bound
+    recorded = activity.has_host_ops or activity.has_device or len(activity.device_extents)
+    # What iterations consist of may be stated in a table of their own.
+    if bound == "other" and not recorded and ITERATIONS not in activity.traits:
+        fact = f"neither ops of the host nor work of a device were recorded, so what fills the {found.unit.plural} is unknown"
+        return Verdict(None, "Unknown", fact, activity.missing.get("kernels", activity.missing.get("ops", "")))
+    evidence, confidence = _assess(found, bound)
+    if found.shares[bound] < SINGLE_BOTTLENECK_PERCENT:
+        return _no_single_bottleneck(found, bound, confidence, evidence)
+    return _bound(found, bound, confidence, evidence)
+
+
+def _plain(activity: Activity) -> Verdict:
+    open_ = "steps, ops, kernels or allocations" if "kernels" in activity.missing else "steps, ops or allocations"
+    detail = f"Which of its events are {open_} is not known; the trace view shows them all."
+    return Verdict(None, "Plain trace", "no framework that nbprof knows wrote it", detail)
+
+
+def _without_work(activity: Activity) -> Verdict:
+    if activity.unit.whole:
+        detail = activity.missing.get("ops", "")
+        return Verdict(None, "No work recorded", "no op, call or device work was recorded", detail)
+    detail = activity.missing.get("steps", "nbprof.steps() or the framework's own step markers mark steps.")
+    return Verdict(None, "Unknown", "no steps were found, so step time is unknown", detail)
+
+
+def _no_single_bottleneck(found: Breakdown, bound: str, confidence: str, evidence: Evidence) -> Verdict:
+    unit, second = found.unit, sorted(found.shares, key=lambda category: -found.shares[category])[1]
+    takes = f"{unit.a[0].upper()}{unit.a[1:]} takes {wording.millis(found.mean_ms)}."
+    return Verdict(
+        None,
+        "No single bottleneck",
+        f"the largest part, {label(bound)}, is {found.shares[bound]:.0f}% of {unit.time}",
+        f"Next is {label(second)} with {found.shares[second]:.0f}%. {takes}",
+        confidence,
+        tuple(evidence),
+    )
+
+
+def _bound(found: Breakdown, bound: str, confidence: str, evidence: Evidence) -> Verdict:
+    top, explanation, shown = found.shares[bound], EXPLANATIONS[bound], found.shares[bound]
+    title, fact, why = explanation.title, explanation.fact, explanation.why
+    waiting = waiting_percent(found.steps) if bound == "other" else 0.0
+    if waiting >= top / 2:
+        title, fact, shown = "Stalled", _STALLED, waiting
+        why = "a call waits while no kernel and no copy runs; p.device_time.idle says for how long work was queued meanwhile"
+    else:
+        shown -= waiting
+        if bound == "other" and not found.activity.has_host_ops:
+            fact, why = _UNRECORDED, "no call of the device's runtime that launches, copies or waits was recorded in that time"
+    if found.captures and bound == "compile":
+        title, fact = "Capture-bound", "{p}% of {time} is spent capturing a graph"
+        why = "launches are captured into a graph within {the}, which happens once"
+    why = _why(found, bound, why)
+    words = {"p": f"{shown:.0f}", "time": found.unit.time, "the": found.unit.the}
+    detail = _detail(found, bound, shown, why.format(**words))
+    return Verdict(bound, title, fact.format(**words), detail, confidence, tuple(evidence))
+
+
+def _why(found: Breakdown, bound: str, why: str) -> str:
+    """Why a category is large, where the recording says more than its explanation."""
+    activity, used = found.activity, found.counted
+    if bound == "host_compute" and len(activity.device_extents):
+        # JAX's host runs no ops, but Python, argument handling, buffer management and dispatch.
+        does = "prepares and dispatches programs" if activity.framework == "JAX" else "runs ops"
+        return f"the host {does} while the device is idle"
+    if bound == "input" and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2:
+        return "{the} waits until its data is copied from host memory to the device"
+    second = found.second(bound)
+    if bound == "device_compute" and found.shares[second] >= checks.INPUT_HIGH:
+        # It is hardly the bottleneck if so much of the step passes without it.
+        next_ = f"Next is {label(second)} with {found.shares[second]:.0f}%, in which the device does not compute"
+        return f"kernels run on the device. {next_}"
+    return why
+
+
+def _detail(found: Breakdown, bound: str, shown: float, why: str) -> str:
+    unit, used, step, busy = found.unit, found.counted, found.mean_ms, found.busy
+    # Of all steps, as its share is: the mean is of the steps of the hosts that recorded it.
+    time = step * shown / 100
+    left = step - time
+    few = _few(used, bound) if used["host"].nunique() == 1 else None
+    that = "That" if few is None else "On average that"
+    detail = f"{that} is {wording.millis(time)} of the {wording.millis(step)} {unit.per}: {why}."
+    if unit.whole and busy is not None:
+        detail = f"{_device_worked(found.activity, step, busy)} {detail}"
+    top = found.shares[bound]
+    if few is not None:
+        rest = len(used) - few.steps
+        detail += f" {100 * few.share:.0f}% of it is in {few.steps:,} of {len(used):,} {unit.plural}; the other {rest:,} take "
+        detail += f"{wording.millis(few.others_ms)} on average."
+    elif bound == "other" and found.shares["input"] >= checks.INPUT_MODERATE and found.works_ahead:
+        waits, they = ("waits", "it") if unit.whole else ("wait", "they")
+        subject = "The recording" if unit.whole else f"The {unit.plural}"
+        detail += f" {subject} {waits} for input, too, which tf.data makes meanwhile: without this time, {they} would wait longer."
+    elif bound not in ("device_compute", "host_compute") and top <= (checks.MOST_UNKNOWN if bound == "other" else checks.MOST_GAIN):
+        what = "wait" if bound == "input" else "time"
+        detail += f" Without this {what}, {unit.a} would take {wording.millis(left)}, {step / left:.1f}× faster than now."
+    if bound in ("input", "output") and busy is not None and busy + top > 100 and (found.activity.devices["kind"] == "TPU").any():
+        detail += f" TPU cores run copies and infeed as ops, so that time counts as busy ({busy:.0f}% of {unit.time})."
+    return detail
+
+
+def _device_worked(activity: Activity, step: float, busy: float) -> str:
+    """How long devices worked in a recording: "In these 605 ms the GPU works for 63 ms (10%)."."""
+    kinds = set(activity.devices["kind"].astype(str))
+    kind = kinds.pop() if len(kinds) == 1 else "device"
+    several = len(activity.devices) > 1
+    works = f"the {kind}s work on average" if several else f"the {kind} works"
+    return f"In these {wording.millis(step)} {works} for {wording.millis(step * busy / 100)} ({busy:.0f}%)."
+
+
+def _assess(found: Breakdown, bound: str) -> tuple[Evidence, str]:
+    """What speaks for the verdict and against it, and how sure it is therefore."""
+    unit, steps, used = found.unit, found.steps, found.counted
+    evidence = _of_recording(found) if unit.whole else _of_steps(found, bound)
+    evidence += _slowed(found, bound)
+    failed = sum(not ok for ok, _ in evidence)
+    level = {0: "high", 1: "medium"}.get(failed, "low")
+    if unit.whole:
+        return evidence, level
+    kind = used["kind"].iloc[0]
+    covered = covered_by_steps(steps)
+    if covered is not None and covered < COVERED:
+        outside = f"{100 * (1 - covered):.0f}% of the time from the first to the last {_of_kind(kind, unit)} is outside {unit.plural}"
+        evidence.append((False, f"{outside}: validation, input or logging, for example; nbprof.steps(dataset) marks the whole loop"))
+        level = "low"
+    warmup = steps[steps["warmup"].astype(bool) & (steps["kind"] == kind)]
+    if len(warmup):
+        # The n-th of each host: they ran side by side.
+        times = warmup.groupby(warmup.groupby("host").cumcount())["step_time_ms"].mean()
+        first = ", ".join(wording.millis(t, 0 if t >= 10 else 2) for t in times)
+        which = unit.noun if len(times) == 1 else f"{len(times)} {unit.plural}"
+        evidence.append((True, f"First {which} ({first}) left out: compilation, warm-up"))
+    others = steps.loc[steps["kind"] != kind, "kind"].value_counts()
+    if len(others):
+        text = ", ".join(f"{n:,} {_of_kind(str(other), unit)}s" for other, n in others.items())
+        evidence.append((True, f"Only {_of_kind(kind, unit)}s are averaged; {text} excluded"))
+    return evidence, level
+
+
+def _of_kind(kind: str, unit: Unit) -> str:
+    """A unit of a kind: "train step"."""
+    return kind if kind == unit.noun else f"{kind} {unit.noun}"
+
+
+def _of_recording(found: Breakdown) -> Evidence:
+    return [(False, "Nothing marks steps: the recording may contain start-up beside the work of interest"), _complete(found.dropped)]
+
+
+def _of_steps(found: Breakdown, bound: str) -> Evidence:
+    unit, steps = found.unit, found.counted
+    recorded = step_count.most(found.steps)
+    parts = steps[[f"{c}_ms" for c in CATEGORIES]].fillna(0.0).to_numpy()
+    count = len(steps)
+    leading = int((parts.argmax(axis=1) == CATEGORIES.index(bound)).sum())
+    name = label(bound).capitalize()
+    time = steps["step_time_ms"].to_numpy()
+    mean = float(time.mean())
+    sd = float(time.std(ddof=1)) if count > 1 else 0.0
+    # Some hosts may not have recorded it.
+    share = 100 * steps[f"{bound}_ms"].fillna(0.0).to_numpy(np.float64) / time
+    spread = f" ({share.min():.0f}–{share.max():.0f}%)" if count > 1 else f" ({share[0]:.0f}%)"
+    every = _every(unit, leading, count)
+    number = step_count.format_count(steps, unit=unit)
+    if steps["host"].nunique() > 1:
+        every += f", counted per {step_count.noun(steps)}"
+    few = _few(steps, bound)
+    if few is not None:
+        spread = f", which {'has' if few.steps == 1 else 'have'} {100 * few.share:.0f}% of it"
+    # Steps of ranks that run side by side resemble each other: they say no more of the spread than those of one.
+    longest = step_count.most(steps)
+    if longest < recorded:
+        number += f" counted of {recorded:,}"
+    steady = longest > 1 and sd <= STEADY * mean
+    of_time = f"{unit.time[0].upper()}{unit.time[1:]}"
+    spread_text = f"{of_time} {'is steady' if steady else 'varies'}: sd {wording.millis(sd)}, {100 * sd / mean:.0f}% of the mean"
+    alone = f"One {unit.noun} says nothing about the spread of {unit.time}"
+    out = [
+        (leading >= (1 - FEW) * count, f"{name} is the largest part in {every if few is None else f'only {every}'}{spread}"),
+        (longest >= ENOUGH, number if longest >= ENOUGH else f"Only {number}: capture {ENOUGH} or more"),
+        (steady, spread_text if longest > 1 else alone),
+        _complete(found.dropped),
+    ]
+    if unit.agreement is not None:
+        out.append((True, f"{unit.plural.capitalize()} are an estimate: {100 * unit.agreement:.0f}% of the events fit"))
+    return out
+
+
+def _every(unit: Unit, leading: int, count: int) -> str:
+    if count == 1:
+        return f"the only {unit.noun}"
+    return f"all {count:,} {unit.plural}" if leading == count else f"{leading:,} of {count:,} {unit.plural}"
+
+
+def _complete(dropped: int) -> tuple[bool, str]:
+    return dropped == 0, "Complete trace: no event was dropped" if dropped == 0 else f"{dropped:,} events were dropped"
+
+
+def _slowed(found: Breakdown, bound: str) -> Evidence:
+    """That a GPU which waits for its host may not do so without the recording, which slows the host; nothing where it would for certain."""
+    activity, shares, busy = found.activity, found.shares, found.busy
+    if busy is None or not activity.has_host_ops or not (activity.devices["kind"] == "GPU").any():
+        return []
+    if shares["host_compute"] + shares["kernel_launch"] < checks.PART_HIGH or not checks.may_keep_up(busy, activity.framework):
+        return []
+    text = (
+        f"Recording slows the host by up to {checks.host_slowed(activity.framework):g} times: without it, the device, which is busy for "
+        f"{busy:.0f}% of {found.unit.time} here, may hardly wait for the host"
+    )
+    return [(bound not in ("host_compute", "kernel_launch"), text)]
+
+
+def covered_by_steps(steps: pd.DataFrame) -> float | None:
+    """The part of the time of the averaged loop, on all hosts, that is in steps; None for fewer than two on each.
+
+    Gaps to steps of another kind are no part of a loop: there one ends and the next is made.
+    """
+    if step_count.most(steps) < 2:
+        return None
+    kind = counted(steps)["kind"].iloc[0]
+    inside = between = 0.0
+    starts, times = (steps[key].to_numpy(np.float64) for key in ("start_ms", "step_time_ms"))
+    looped, host = (steps["kind"] == kind).to_numpy(), pd.factorize(steps["host"])[0]
+    for rows in np.split(np.argsort(host, kind="stable"), np.cumsum(np.bincount(host))[:-1]):
+        start, time, in_loop = starts[rows], times[rows], looped[rows]
+        gaps = np.maximum(start[1:] - np.maximum.accumulate(start + time)[:-1], 0.0)[in_loop[1:] & in_loop[:-1]]
+        inside, between = inside + float(time[in_loop].sum()), between + float(gaps.sum())
+    return inside / (inside + between) if inside + between > 0 else None
+
+
+def label(category: str) -> str:
+    """A category as words."""
+    return category.replace("_", " ")
+
+
+class _Few(NamedTuple):
+    """A few steps that have nearly all of a part: how many of all, their share of it (0 to 1), and the mean time of the others, ms."""
+
+    steps: int
+    share: float
+    others_ms: float
+
+
+def _few(steps: pd.DataFrame, bound: str) -> _Few | None:
+    """The steps whose largest part is `bound`, if they are a tenth of all or fewer and have nine tenths of it: one that compiled, say."""
+    parts = steps[[f"{c}_ms" for c in CATEGORIES]].fillna(0.0).to_numpy()
+    column = CATEGORIES.index(bound)
+    largest = parts.argmax(axis=1) == column
+    count, total = int(largest.sum()), float(parts[:, column].sum())
+    share = float(parts[largest, column].sum()) / total if total > 0 else 0.0
+    if not 0 < count <= FEW * len(steps) or share < 1 - FEW:
+        return None
+    return _Few(count, share, float(steps["step_time_ms"].to_numpy(np.float64)[~largest].mean()))
