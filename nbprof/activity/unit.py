@@ -91,6 +91,10 @@ class Unit:
         return cls(str(values["kind"]), str(values["how"]), values["agreement"])
 
 
+NONE, WHOLE, ANY = "none", "recording", "any"
+"""What may stand in the place of steps where nothing marks any: nothing, the recording, or whatever is found. Hosts that are read one by
+one do not know whether another has steps, nor what repeats on all of them."""
+
 MARKED = Unit()
 """Steps that the program, its framework or nbprof marked."""
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES, NEXT_ITEM, PLAIN, SERVING, UNKNOWN_PRECISION, Activity, device_names
 from nbprof.analysis.advice import checks
+from nbprof.analysis.cpu import CpuSplit
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.steps.steps import counted
 from nbprof.analysis.sweep import covered_before, flatten
@@ -26,17 +27,18 @@ def of_steps(
     captures: bool,
     works_ahead: bool,
     input_traced: bool,
+    cpu: CpuSplit | None = None,
 ) -> dict[str, Any]:
     """What of the mapping `p.overview` follows from the steps: the verdict with its evidence, and what the program ran on.
 
     `summary` is that of the steps, `busy` comes from the function of that name, `captures` says whether launches were captured into a
     graph, `works_ahead` whether a pipeline makes batches while the steps do something else, and `input_traced` whether the profile can
-    tell how long steps wait for input.
+    tell how long steps wait for input, and `cpu` what host compute consists of, in a program without a device.
     """
     mean = summary.set_index("category")["mean_ms"]
     percent = summary.set_index("category")["percent"]
     shares = {category: _known(percent[category]) or 0.0 for category in CATEGORIES}
-    breakdown = Breakdown(activity, steps, float(mean["step_time"]), shares, dropped, busy, captures, works_ahead)
+    breakdown = Breakdown(activity, steps, float(mean["step_time"]), shares, dropped, busy, captures, works_ahead, cpu)
     return {
         **verdict(breakdown).to_dict(),
         "step_time_ms": _known(mean["step_time"]),

@@ -14,6 +14,7 @@ import pandas as pd
 from nbprof.activity.activity import CATEGORIES, ITERATIONS, PLAIN, Activity
 from nbprof.activity.unit import Unit
 from nbprof.analysis.advice import checks
+from nbprof.analysis.cpu import CpuSplit
 from nbprof.analysis.steps import step_count
 from nbprof.analysis.steps.steps import counted, waiting_percent
 from nbprof.display import wording
@@ -125,6 +126,8 @@ class Breakdown:
         Whether launches were captured into a graph.
     works_ahead : bool
         Whether a pipeline makes batches while the steps do something else.
+    cpu : CpuSplit or None
+        What host compute consists of, in a program without a device.
     """
 
     activity: Activity
@@ -135,6 +138,7 @@ class Breakdown:
     busy: float | None
     captures: bool
     works_ahead: bool
+    cpu: CpuSplit | None = None
 
     @property
     def unit(self) -> Unit:
@@ -169,6 +173,8 @@ def verdict(found: Breakdown) -> Verdict:
     if bound == "other" and not recorded and ITERATIONS not in activity.traits:
         fact = f"neither ops of the host nor work of a device were recorded, so what fills the {found.unit.plural} is unknown"
         return Verdict(None, "Unknown", fact, activity.missing.get("kernels", activity.missing.get("ops", "")))
+    if found.cpu is not None and bound == "host_compute":
+        return _on_cpu(found, found.cpu)
     evidence, confidence = _assess(found, bound)
     if found.shares[bound] < SINGLE_BOTTLENECK_PERCENT:
         return _no_single_bottleneck(found, bound, confidence, evidence)
@@ -200,6 +206,33 @@ def _no_single_bottleneck(found: Breakdown, bound: str, confidence: str, evidenc
         confidence,
         tuple(evidence),
     )
+
+
+def _on_cpu(found: Breakdown, cpu: CpuSplit) -> Verdict:
+    """The verdict on a program whose host computes most of the time and has no device to do so."""
+    unit, host = found.unit, found.shares["host_compute"]
+    compute = host * cpu.compute
+    overhead = host - compute
+    second = found.second("host_compute")
+    if max(compute, overhead) < found.shares[second]:
+        bound, largest = second, found.shares[second]
+        evidence, confidence = _assess(found, bound)
+        if largest < SINGLE_BOTTLENECK_PERCENT:
+            return _no_single_bottleneck(found, bound, confidence, evidence)
+        return _bound(found, bound, confidence, evidence)
+    evidence, confidence = _assess(found, "host_compute")
+    top = max(compute, overhead)
+    if top < SINGLE_BOTTLENECK_PERCENT:
+        return _no_single_bottleneck(found, "host_compute", confidence, evidence)
+    time = f"That is {wording.millis(found.mean_ms * top / 100)} of the {wording.millis(found.mean_ms)} {unit.per}"
+    if compute >= overhead:
+        fact = f"{compute:.0f}% of {unit.time} is spent in ops that compute"
+        most = f", {cpu.top_percent:.0f}% of it in {cpu.top_op}" if cpu.top_op else ""
+        return Verdict("host_compute", "Compute-bound", fact, f"{time}{most}.", confidence, tuple(evidence))
+    fact = f"{overhead:.0f}% of {unit.time} is spent around ops that take less than 20 µs each"
+    each = f"of the {cpu.op_calls:,.0f} ops {unit.per}, {cpu.tiny_calls:,.0f} are that short"
+    detail = f"{time}: the framework dispatches ops rather than computing; {each}."
+    return Verdict("host_compute", "Overhead-bound", fact, detail, confidence, tuple(evidence))
 
 
 def _bound(found: Breakdown, bound: str, confidence: str, evidence: Evidence) -> Verdict:

@@ -376,6 +376,8 @@ class Trace:
         What a format states in tables beside its events, by kind.
     aggregated : DataFrame
         Events that have a count instead of a start: `lane name occurrences duration`.
+    units : str
+        What may stand in the place of steps where nothing marks any, see `nbprof.activity.unit`.
     """
 
     events: Events
@@ -398,6 +400,8 @@ class Trace:
     blobs: Sequence[bytes] = field(default_factory=tuple)
     tables: dict[str, list[Table]] = field(default_factory=dict)
     aggregated: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["lane", "name", "occurrences", "duration"]))
+
+    units: str = field(default_factory=lambda: "any")
 
     def arg(self, name: str, missing: int = -1, rows: Int64s | None = None) -> Int64s:
         """The integers of one arg for all events, or for some `rows` of them; `missing` where there is none."""

@@ -7,13 +7,14 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from nbprof.activity.unit import NONE, WHOLE
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.files import Missing, RunFiles
 from nbprof.core.strings import python_strings
@@ -37,14 +38,18 @@ _AT_ONCE = 128
 
 
 @python_strings()
-def partial(files: RunFiles, capture: CaptureInfo | None, given_peaks: Mapping[str, float] | None, whens: Sequence[str]) -> bytes:
+def partial(
+    files: RunFiles, capture: CaptureInfo | None, given_peaks: Mapping[str, float] | None, whens: Sequence[str], units: str
+) -> bytes:
     """What some hosts leave of their files, as the bytes of a `Partial`: the values that are read at some times. Runs in a worker.
+
+    `units` says what may stand in the place of steps, see `nbprof.activity.unit`.
 
     Raises
     ------
     ReadError
     """
-    run = Run.read(files, capture, keep=False, given_peaks=given_peaks)
+    run = Run.read(files, capture, keep=False, given_peaks=given_peaks, units=units)
     # What the analysis says is said of all hosts together: this is what the reader says.
     said = deepcopy(run.as_read.receipt)
     notes = [note for note in said.notes if note != said.about_cut]
@@ -101,6 +106,13 @@ Soon = Callable[[Sequence[parallel.Group], Sequence[str]], None]
 """Has them read meanwhile, for what is asked for next."""
 
 
+@dataclass
+class Wanted:
+    """What may stand in the place of steps in what is read, see `nbprof.activity.unit`."""
+
+    units: str = NONE
+
+
 class Parts:
     """The hosts of a run that were read apart.
 
@@ -115,15 +127,34 @@ class Parts:
         Read what a tab asks for at once with the answer.
     drawn : bool
         The dashboard is drawn next: see `read_ahead`.
+    wanted : Wanted
+        What `more` and `soon` read, which is changed where no host has steps.
     """
 
-    def __init__(self, files: RunFiles, together: Sequence[parallel.Group], more: More, soon: Soon, *, whole: bool, drawn: bool) -> None:
+    def __init__(
+        self,
+        files: RunFiles,
+        together: Sequence[parallel.Group],
+        more: More,
+        soon: Soon,
+        *,
+        whole: bool,
+        drawn: bool,
+        wanted: Wanted | None = None,
+    ) -> None:
+        wanted = wanted or Wanted()
         self._more, self._soon, self._drawn = more, soon, drawn
         self._expected: set[str] = set()
         few = len(files.files) <= parallel.MANY
         whens = (FIRST, REST, SOME) if few else (FIRST, REST) if whole else (FIRST,)
-        data, self.missing = more([(number,) for number in range(len(files.files))] if few else together, whens)
+        together = [(number,) for number in range(len(files.files))] if few else together
+        data, self.missing = more(together, whens)
         partials = [Partial(one) for one in data.values()]
+        if not any(len(one["_measured_steps"][0]) for one in partials):
+            # Only now is it known that no host has steps.
+            wanted.units = WHOLE
+            data, self.missing = more(together, whens)
+            partials = [Partial(one) for one in data.values()]
         self._together = list(data)
         self.numbers = [number for group in data for number in group]
         self._names_of_files = [file.name for file in files.files]
@@ -325,16 +356,16 @@ class CombinedRun(Run):
         run_cache = open_run_cache(files, {key: value for key, value in options.items() if value is not None})
 
         def more(together: Sequence[parallel.Group], whens: Sequence[str]) -> tuple[dict[parallel.Group, bytes], list[Missing]]:
-            return parallel.read(files, together, (capture, given_peaks, tuple(whens)), readers, progress)
+            return parallel.read(files, together, (capture, given_peaks, tuple(whens), wanted.units), readers, progress)
 
         def soon(together: Sequence[parallel.Group], whens: Sequence[str]) -> None:
-            parallel.ahead(files, together, (capture, given_peaks, tuple(whens)), readers)
+            parallel.ahead(files, together, (capture, given_peaks, tuple(whens), wanted.units), readers)
 
-        readers = parallel.Readers(workers)
+        readers, wanted = parallel.Readers(workers), Wanted()
         at_once = whole or len(files.files) <= _AT_ONCE or by_name(files.format).slow
 
         def parts(drawn: bool) -> Parts:
-            return Parts(files, parallel.groups(files, workers), more, soon, whole=at_once, drawn=drawn)
+            return Parts(files, parallel.groups(files, workers), more, soon, whole=at_once, drawn=drawn, wanted=wanted)
 
         hosts = _Later(parts, drawn=whole)
         trace = run_cache.trace(lambda: without_events(hosts.parts))

@@ -18,7 +18,8 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import ITERATIONS, SERVING, Activity
-from nbprof.analysis import contention, graphs, kernels, multiprocessors, overview
+from nbprof.activity.unit import ANY
+from nbprof.analysis import contention, cpu, graphs, kernels, multiprocessors, overview
 from nbprof.analysis import lines as lines_of
 from nbprof.analysis import serving as serving_of
 from nbprof.analysis.advice import advice, checks
@@ -132,11 +133,13 @@ class Run(Frames):
         write: bool = True,
         given_peaks: Mapping[str, float] | None = None,
         graph_captures: Sequence[Capture] = (),
+        units: str = ANY,
     ) -> Run:
         """Reads the files of one run, which the cache may keep if they stay where they are; without `write` it gives only what it has.
 
         Peaks of the devices that are given, by the names of `given_peaks.KEYS`, count instead of those in the files; else those that were
-        given when it was recorded. `graph_captures` are what other traces have of the graphs that a run of PyTorch replays.
+        given when it was recorded. `graph_captures` are what other traces have of the graphs that a run of PyTorch replays. `units` says
+        what may stand in the place of steps where nothing marks any, see `nbprof.activity.unit`.
 
         Raises
         ------
@@ -152,9 +155,10 @@ class Run(Frames):
         annotations, illegible = graph_annotations.read(graph_annotations.beside(files))
         given = [(one.kinds, one.kernels, one.origins) for one in graph_captures], programs, *([annotations] if annotations else [])
         said = hashlib.sha256(repr(given).encode()).hexdigest() if graph_captures or programs or annotations else None
-        options = {"warmup": left_out, "peaks": given_peaks or None, "beside": said}
+        options = {"warmup": left_out, "peaks": given_peaks or None, "beside": said, "units": units if units != ANY else None}
         run_cache = open_run_cache(files, {key: value for key, value in options.items() if value is not None}, keep=keep, write=write)
         trace = run_cache.trace(lambda: reader(files)(run_cache.pieces, progress))
+        trace.units = units
         if trace.receipt.events >= trim.MANY_EVENTS:
             trim.give_back()
         source = RunSource.of(files, analysed_s=time.perf_counter() - began)
@@ -611,6 +615,7 @@ class Run(Frames):
             captures=stated.captures(self.activity) if self.parts is None else self.stated["captures"],
             works_ahead=stated.works_ahead(self.activity) if self.parts is None else self.stated["works_ahead"],
             input_traced=self._input_traced,
+            cpu=cpu.split(self.activity, recorded) if self.parts is None else None,
         )
         if out["bound"] == "other" and ITERATIONS in self.activity.traits and self.ascend.verdict["text"]:
             out |= ascend_verdict.of_marks(out, self.ascend.verdict)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
-from nbprof.activity.unit import MARKED, Unit
+from nbprof.activity.unit import MARKED, NONE, Unit
 from nbprof.core.callstacks import Stacks
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import torchnames
@@ -154,7 +154,9 @@ class Torch:
     @cached_property
     def _units(self) -> tuple[Steps, Unit]:
         found = self.find_steps()
-        return (found, MARKED) if len(found.host) else kineto_units.find(self.links)
+        if len(found.host) or self.trace.units == NONE:
+            return found, MARKED
+        return kineto_units.find(self.links)
 
     @property
     def steps(self) -> Steps:

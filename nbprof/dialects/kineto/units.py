@@ -8,12 +8,11 @@ from the first to the last event of work. What is inferred from repeats is calle
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from nbprof.activity.unit import CALL, ITERATION, RECORDING, Unit
+from nbprof.activity.unit import ANY, CALL, ITERATION, RECORDING, Unit
 from nbprof.core.trace import Int64s, Note
 from nbprof.dialects import repeats
 from nbprof.dialects.kineto import steps as kineto_steps
@@ -52,24 +51,14 @@ class Found:
 
 
 def find(links: Links) -> tuple[Steps, Unit]:
-    """The units of all hosts that have work, all of the same kind: that of the host with the weakest evidence."""
+    """The units of all hosts that have work; of several hosts these are their recordings."""
     hosts = [host for host in range(len(links.trace.hosts)) if len(_work(links, host))]
-    for search in (_by_ranges, _by_kernels, _by_ops):
-        found = _on_all(links, hosts, search)
-        if found:
-            return _steps(links, found), _unit(found)
+    if len(hosts) == 1 and links.trace.units == ANY:
+        for search in (_by_ranges, _by_kernels, _by_ops):
+            found = search(links, hosts[0])
+            if found is not None and _covers(links, hosts[0], found):
+                return _steps(links, hosts[0], found), _unit(found)
     return _recordings(links, hosts)
-
-
-def _on_all(links: Links, hosts: list[int], search: Callable[[Links, int], Found | None]) -> dict[int, Found]:
-    """What a search finds on each host; nothing where it fails on one."""
-    out: dict[int, Found] = {}
-    for host in hosts:
-        found = search(links, host)
-        if found is None or not _covers(links, host, found):
-            return {}
-        out[host] = found
-    return out
 
 
 def _covers(links: Links, host: int, found: Found) -> bool:
@@ -80,20 +69,15 @@ def _covers(links: Links, host: int, found: Found) -> bool:
     return bool((found.end - found.start).sum() >= repeats.MOST_OF * recorded)
 
 
-def _unit(found: dict[int, Found]) -> Unit:
-    weakest = min(found.values(), key=lambda one: one.agreement)
-    share = f"{100 * weakest.agreement:.0f}%"
-    where = " of each host" if len(found) > 1 else ""
-    how = f"Nothing marks steps. The {weakest.how}{where}: an estimate, which {share} of the events fit. {CHOOSE}"
-    return Unit(weakest.kind, how, weakest.agreement)
+def _unit(found: Found) -> Unit:
+    share = f"{100 * found.agreement:.0f}%"
+    how = f"Nothing marks steps. The {found.how}: an estimate, which {share} of the events fit. {CHOOSE}"
+    return Unit(found.kind, how, found.agreement)
 
 
-def _steps(links: Links, found: dict[int, Found]) -> Steps:
-    parts = []
-    for host, one in found.items():
-        labels = [f"{one.kind} {number}" for number in range(len(one.start))]
-        parts.append(kineto_steps.of_marks(links, host, one.event, one.start, one.end, labels, []))
-    return Steps.joined(parts)
+def _steps(links: Links, host: int, found: Found) -> Steps:
+    labels = [f"{found.kind} {number}" for number in range(len(found.start))]
+    return kineto_steps.of_marks(links, host, found.event, found.start, found.end, labels, [])
 
 
 def _recordings(links: Links, hosts: list[int]) -> tuple[Steps, Unit]:

@@ -11,7 +11,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.unit import ITERATION, MARKED, RECORDING, Unit
+from nbprof.activity.unit import ANY, ITERATION, MARKED, NONE, RECORDING, Unit
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import repeats
 from nbprof.dialects.kineto.steps import Steps
@@ -45,18 +45,17 @@ def found_or_estimated(trace: Trace, work: Work, launch: Int64s) -> tuple[Steps,
     `launch` is the call that started each piece of `work`, -1 where it is not known.
     """
     steps = find(trace, work, launch)
-    if len(steps.host):
+    if len(steps.host) or trace.units == NONE:
         return steps, MARKED
     of_host = work.host(work.rows)
     hosts = [(host, work.rows[of_host == host]) for host in range(len(trace.hosts))]
     hosts = [(host, rows) for host, rows in hosts if len(rows)]
-    found = [_repeats(trace, host, rows) for host, rows in hosts]
-    known = [one for one in found if one is not None]
-    if known and len(known) == len(hosts):
-        agreement = min(share for _, share in known)
+    found = _repeats(trace, *hosts[0]) if len(hosts) == 1 and trace.units == ANY else None
+    if found is not None:
+        repeated, agreement = found
         share = f"an estimate, which {100 * agreement:.0f}% of the events fit"
         how = f"Nothing marks steps. Iterations are repeats of the sequence of kernels on the busiest stream: {share}."
-        return Steps.joined([one for one, _ in known]), Unit(ITERATION, how, agreement)
+        return repeated, Unit(ITERATION, how, agreement)
     how = "Nothing marks steps and nothing repeats, so figures are of the whole recording."
     return Steps.joined([_recording(trace, host, rows) for host, rows in hosts]), Unit(RECORDING, how)
 

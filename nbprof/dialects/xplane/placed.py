@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.activity.unit import MARKED, Unit
+from nbprof.activity.unit import MARKED, NONE, Unit
 from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int32s, Trace
 from nbprof.dialects.xplane import ahead, units
@@ -80,7 +80,7 @@ class Placed:
         given = self.trace, self.groups, self.host, self.lane_kind
         found, dispatched = find(*given), ahead.find(*given)
         steps = dispatched if found is None else found.beside(dispatched)
-        if steps is not None or self._marked:
+        if steps is not None or self.trace.units == NONE or self._marked:
             return steps, MARKED
         return units.find(*given)
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity.unit import CALL, ITERATION, RECORDING, Unit
+from nbprof.activity.unit import ANY, CALL, ITERATION, RECORDING, Unit
 from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import repeats
@@ -44,6 +44,8 @@ def find(
 ) -> tuple[ProgramSteps | None, Unit]:
     """The units of all hosts with work, as steps that are found by time, and what they are; None where there is no work.
 
+    Of several hosts they are their recordings.
+
     Parameters
     ----------
     trace : Trace
@@ -57,16 +59,15 @@ def find(
     by_host = {number: rows for number, rows in by_host.items() if len(rows)}
     if not by_host:
         return None, Unit(RECORDING, "The recording has no work in it.")
-    for search in (_by_functions, _by_kernels, _by_thread):
-        found: dict[int, Found] = {}
-        for number, rows in by_host.items():
-            one = search(trace, rows, lane_kind)
-            if one is not None and _covers(trace, rows, one):
-                found[number] = one
-        if len(found) == len(by_host):
-            return _steps(groups, host, found), _unit(found)
-    found = {number: _recording(trace, rows) for number, rows in by_host.items()}
-    return _steps(groups, host, found), _unit(found)
+    if len(by_host) == 1 and trace.units == ANY:
+        [(number, rows)] = by_host.items()
+        for search in (_by_functions, _by_kernels, _by_thread):
+            found = search(trace, rows, lane_kind)
+            if found is not None and _covers(trace, rows, found):
+                return _steps(groups, host, {number: found}), _unit(found)
+    recordings = {number: _recording(trace, rows) for number, rows in by_host.items()}
+    how = f"Nothing marks steps and nothing repeats, so figures are of the whole recording. {CHOOSE}"
+    return _steps(groups, host, recordings), Unit(RECORDING, how)
 
 
 def _covers(trace: Trace, rows: Int64s, found: Found) -> bool:
@@ -97,21 +98,18 @@ def _steps(groups: Groups, host: npt.NDArray[np.integer], found: dict[int, Found
     return ProgramSteps(pd.concat(tables, ignore_index=True), complete=True)
 
 
-def _unit(found: dict[int, Found]) -> Unit:
-    weakest = min(found.values(), key=lambda one: 1.0 if one.agreement is None else one.agreement)
-    where = " of each host" if len(found) > 1 else ""
-    if weakest.agreement is None:
-        return Unit(weakest.kind, f"Nothing marks steps, and {weakest.how}{where}. {CHOOSE}")
-    share = f"{100 * weakest.agreement:.0f}%"
-    how = f"Nothing marks steps. The {weakest.how}{where}: an estimate, which {share} of the events fit. {CHOOSE}"
-    return Unit(weakest.kind, how, weakest.agreement)
+def _unit(found: Found) -> Unit:
+    if found.agreement is None:
+        return Unit(found.kind, f"Nothing marks steps. The {found.how}. {CHOOSE}")
+    share = f"{100 * found.agreement:.0f}%"
+    how = f"Nothing marks steps. The {found.how}: an estimate, which {share} of the events fit. {CHOOSE}"
+    return Unit(found.kind, how, found.agreement)
 
 
 def _recording(trace: Trace, rows: Int64s) -> Found:
     events = trace.events
     first = rows[np.argmin(events.start[rows])]
-    how = "nothing repeats, so figures are of the whole recording"
-    return Found(RECORDING, how, None, np.array([first]), np.array([events.start[first]]), np.array([events.end[rows].max()]))
+    return Found(RECORDING, "", None, np.array([first]), np.array([events.start[first]]), np.array([events.end[rows].max()]))
 
 
 def _by_kernels(trace: Trace, rows: Int64s, lane_kind: npt.NDArray[np.object_]) -> Found | None:

@@ -1,0 +1,159 @@
+"""Programs without an accelerator: what the host's time is spent on, as categories that tell what to change.
+
+*Host compute* of the step breakdown is true of every program on a CPU. Here it is split. An instant in which any
+thread runs an op, and no op in it, is compute if the self time of the op is at least `TINY_PS`. The rest is
+overhead: ops of a few microseconds, and what the framework does between and around ops (dispatch, autograd,
+allocation).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity.activity import HOST_COMPUTE, Activity
+from nbprof.analysis.steps.steps import counted
+from nbprof.analysis.sweep import flatten
+from nbprof.core import nesting
+from nbprof.core.trace import Int64s
+
+TINY_PS = 20_000_000
+"""An op that takes less does hardly more than being dispatched: on a CPU that takes PyTorch and TensorFlow 2 to 10 µs an op."""
+_COMPUTE = HOST_COMPUTE + 1
+
+
+@dataclass(frozen=True)
+class CpuSplit:
+    """What host compute consists of.
+
+    Attributes
+    ----------
+    compute : float
+        Part of host compute that is in ops which take their time, 0 to 1; the rest is overhead.
+    op_calls : float
+        Calls of ops, per unit.
+    tiny_calls : float
+        Those of them with a self time of less than `TINY_PS`.
+    top_op : str
+        The op (of TensorFlow and JAX: the type of op) with the most compute; "" without any.
+    top_percent : float
+        Its share of the compute of all ops, summed over threads.
+    """
+
+    compute: float
+    op_calls: float
+    tiny_calls: float
+    top_op: str
+    top_percent: float
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Times in which ops run, without the ops in them.
+
+    Start and end (ps), the self time of the op, its kind as a code, and whether the time is the first of its run.
+    """
+
+    start: Int64s
+    end: Int64s
+    self_ps: Int64s
+    kind: Int64s
+    first: npt.NDArray[np.bool_]
+
+    def take(self, rows: npt.NDArray[Any]) -> _Runs:
+        return _Runs(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+def split(activity: Activity, steps: pd.DataFrame) -> CpuSplit | None:
+    """What host compute of the counted steps consists of; None with a device, with several hosts, and where no op was recorded.
+
+    Parameters
+    ----------
+    activity : Activity
+    steps : DataFrame
+        Rows of `p.steps.frame`.
+    """
+    used = counted(steps)
+    on_device = activity.has_device or len(activity.device_extents)
+    if on_device or len(activity.hosts) != 1 or not len(used) or not activity.has_host_ops:
+        return None
+    begin = np.round(used["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
+    stop = begin + np.round(used["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
+    runs = _inside(_self_times(activity), begin, stop)
+    long = runs.take(runs.self_ps >= TINY_PS)
+    compute, overhead = _compute_and_overhead(activity, long, begin, stop)
+    if not compute + overhead:
+        return None
+    names = (activity.ops if activity.framework == "PyTorch" else activity.types).values
+    by_kind = np.bincount(long.kind, (long.end - long.start).astype(np.float64), len(names))
+    top = int(by_kind.argmax()) if by_kind.any() else -1
+    return CpuSplit(
+        compute / (compute + overhead),
+        int(runs.first.sum()) / len(used),
+        int((runs.first & (runs.self_ps < TINY_PS)).sum()) / len(used),
+        str(names[top]) if top >= 0 else "",
+        100 * float(by_kind[top] / by_kind.sum()) if top >= 0 else 0.0,
+    )
+
+
+def _self_times(activity: Activity) -> _Runs:
+    """The times in which ops run, those of programs compiled for the CPU among them, without the ops in them."""
+    kind = "op" if activity.framework == "PyTorch" else "type"
+    tables = (activity.host_ops[~activity.host_ops["dataset"].to_numpy(np.bool_)], activity.cpu_ops)
+    parts = [_pieces(table, kind) for table in tables]
+    return _Runs(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(_Runs)))
+
+
+def _pieces(table: pd.DataFrame, kind: str) -> _Runs:
+    """Each run as the time before the first run in it, and after each of these."""
+    lane, start, end = (table[column].to_numpy(np.int64) for column in (_lane(table), "start", "end"))
+    order = np.lexsort((start - end, start, lane))
+    lane, start, end = lane[order], start[order], end[order]
+    parent = nesting.parents(lane.astype(np.int32), start, end - start).astype(np.int64)
+    self_ps = np.maximum(nesting.self_times(parent.astype(np.int32), end - start), 0)
+    child = np.flatnonzero(parent >= 0)
+    child = child[np.argsort(parent[child], kind="stable")]
+    of = parent[child]
+    follows = np.append(of[1:] == of[:-1], False) if len(of) else np.zeros(0, np.bool_)
+    next_start = np.append(start[child][1:], 0)[: len(child)]
+    until = np.where(follows, next_start, end[of])
+    before = end.copy()
+    first_child = child[np.append(True, of[1:] != of[:-1])[: len(of)]]
+    before[parent[first_child]] = start[first_child]
+    run = np.concatenate([np.arange(len(start)), of])
+    code = table[kind].to_numpy(np.int64)[order]
+    is_first = np.concatenate([np.ones(len(start), np.bool_), np.zeros(len(of), np.bool_)])
+    begins = np.concatenate([start, end[child]])
+    ends = np.maximum(np.concatenate([before, until]), begins)
+    return _Runs(begins, ends, self_ps[run], code[run], is_first)
+
+
+def _lane(table: pd.DataFrame) -> str:
+    return "lane" if "lane" in table else "device"
+
+
+def _inside(runs: _Runs, begin: Int64s, stop: Int64s) -> _Runs:
+    """What begins in a step, up to the end of the step."""
+    step = np.searchsorted(begin, runs.start, side="right") - 1
+    inside = runs.take((step >= 0) & (runs.start < stop[step]))
+    until = stop[np.searchsorted(begin, inside.start, side="right") - 1]
+    return replace(inside, end=np.minimum(inside.end, until))
+
+
+def _compute_and_overhead(activity: Activity, runs: _Runs, begin: Int64s, stop: Int64s) -> tuple[float, float]:
+    """Time of the steps in compute and in overhead, ps: each instant counts once, input and compiling before compute."""
+    work = activity.work
+    rows = work["group"].to_numpy() >= 0
+    start, end, cls = (work[column].to_numpy()[rows] for column in ("start", "end", "cls"))
+    start, end = np.concatenate([start, runs.start]), np.concatenate([end, runs.end])
+    cls = np.concatenate([cls, np.full(len(runs.start), _COMPUTE)]).astype(np.int16)
+    step = np.searchsorted(begin, start, side="right") - 1
+    inside = (step >= 0) & (start < stop[step])
+    start, cls, step = start[inside], cls[inside], step[inside]
+    low, high, kind = flatten(start, np.minimum(end[inside], stop[step]), cls)
+    length = high - low
+    return float(length[kind == _COMPUTE].sum()), float(length[kind == HOST_COMPUTE].sum())
