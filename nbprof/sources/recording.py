@@ -67,6 +67,8 @@ class CaptureInfo:
         Execution counts of the notebook's cells, by the stems of the files that stand for them in Python calls.
     lines : dict
         Which line of the cells ran when, as `nbprof.core.line_times` packs it; empty without ``--stacks`` or ``--python``.
+    loops : dict
+        When the iterations of the cell's loops ran, as `nbprof.core.loop_times` packs it; empty where no loop of a cell ran.
     machine : dict
         What bears on step times: `cpu`, `cores`, `python`, `driver`; empty where another machine recorded.
     """
@@ -94,6 +96,7 @@ class CaptureInfo:
     probe: dict[str, Any] = field(default_factory=dict)
     cells: dict[str, int] = field(default_factory=dict)
     lines: dict[str, Any] = field(default_factory=dict)
+    loops: dict[str, Any] = field(default_factory=dict)
     machine: dict[str, str] = field(default_factory=dict)
 
     @property

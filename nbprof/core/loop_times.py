@@ -1,0 +1,388 @@
+"""When the iterations of a notebook's loops ran, and which of the loops is the unit of work.
+
+A recording keeps them beside the files of the profiler. Times are in ns since 1970, so that they
+can be placed on the clock of a trace.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nbprof.core.trace import Int32s, Int64s
+
+MOST = 100_000
+"""Iterations that a recording keeps the times of: about a MB beside its trace."""
+_COLUMNS = 3
+_ROW = _COLUMNS * 8
+_MOST_LOOPS = 10_000
+_TEXT = 80
+
+FOR, WHILE, COMPREHENSION = "for", "while", "comprehension"
+KINDS = (FOR, WHILE, COMPREHENSION)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One loop of the notebook's code on one thread; several executions of it count as one loop.
+
+    Parameters
+    ----------
+    cell : str
+        The cell by the stem of its file, or the file's name where it has no stem.
+    number : int
+        The execution count of that cell; 0 of the recorded cell itself and where it is not known.
+    line : int
+        The line of the loop's head in the cell, from 1.
+    text : str
+        The head as it was written, such as ``for x, y in loader:``.
+    kind : str
+        One of `KINDS`.
+    thread : int
+        The thread, by the number that the operating system gives it.
+    count : int or None
+        Iterations that began and ended in the recording; None where it is not known exactly.
+    total_ns : int
+        Time in the loop, from where it began to where it was left.
+    wait_ns : int
+        Of the iterations whose times were noted, the time in which they waited for their item.
+    inside : dict of int to int
+        The loops that it was entered from, by their index, and its time in ns in each.
+    overlaps : bool
+        Whether it ran several times at once on its thread, so that its iterations interleave.
+    """
+
+    cell: str
+    number: int
+    line: int
+    text: str
+    kind: str
+    thread: int
+    count: int | None
+    total_ns: int
+    wait_ns: int
+    inside: dict[int, int] = field(default_factory=dict)
+    overlaps: bool = False
+
+    def packed(self) -> dict[str, Any]:
+        """As plain values for JSON."""
+        return {**vars(self), "inside": {str(index): ns for index, ns in self.inside.items()}}
+
+    @classmethod
+    def unpacked(cls, values: object) -> Loop | None:
+        """What `packed` gave; None of anything else."""
+        kinds: dict[str, Any] = {
+            **dict.fromkeys(("cell", "text", "kind"), str),
+            **dict.fromkeys(("number", "line", "thread", "total_ns", "wait_ns"), int),
+            "count": (int, type(None)),
+            "inside": dict,
+            "overlaps": bool,
+        }
+        if not isinstance(values, dict) or values.keys() != kinds.keys():
+            return None
+        if not all(isinstance(values[name], kind) for name, kind in kinds.items()):
+            return None
+        numbers = [value for name, value in values.items() if kinds[name] is int]
+        count, inside = values["count"], values["inside"]
+        parents = [str(index) for index in inside]
+        if not all(index.isascii() and index.isdigit() for index in parents):
+            return None
+        for number in (*numbers, *inside.values(), 0 if count is None else count):
+            if not _is_count(number):
+                return None
+        if values["kind"] not in KINDS:
+            return None
+        return cls(**{**values, "inside": {int(index): ns for index, ns in inside.items()}})
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+@dataclass
+class LoopTimes:
+    """The loops that ran in a recording, and the times of their iterations.
+
+    Attributes
+    ----------
+    begin_ns, end_ns : int
+        The recording, in ns since 1970.
+    loops : list of Loop
+    loop : int32[n]
+        The loop of each iteration, as an index into `loops`; iterations are sorted by it and time.
+    asked : int64[n]
+        When the iteration asked for its item, in ns since 1970: that is where it begins.
+    got : int64[n]
+        When the item was there.
+    ended : int64[n]
+        When the next item was asked for, or the loop was left.
+    """
+
+    begin_ns: int
+    end_ns: int
+    loops: list[Loop]
+    loop: Int32s
+    asked: Int64s
+    got: Int64s
+    ended: Int64s
+
+    def packed(self) -> dict[str, Any]:
+        """The same as plain values for JSON."""
+        counts = np.bincount(self.loop, minlength=len(self.loops)).tolist()
+        columns = (
+            np.diff(self.asked, prepend=self.begin_ns),
+            self.got - self.asked,
+            self.ended - self.got,
+        )
+        rows = b"".join(column.astype("<i8").tobytes() for column in columns)
+        return {
+            "begin_ns": self.begin_ns,
+            "end_ns": self.end_ns,
+            "loops": [{**loop.packed(), "rows": n} for loop, n in zip(self.loops, counts, strict=True)],
+            "times": base64.b64encode(zlib.compress(rows)).decode("ascii"),
+        }
+
+    @classmethod
+    def unpacked(cls, values: object) -> LoopTimes | None:
+        """What `packed` gave; None of anything else."""
+        if not isinstance(values, dict):
+            return None
+        begin, end, described = (values.get(key) for key in ("begin_ns", "end_ns", "loops"))
+        if not (_is_count(begin) and _is_count(end) and isinstance(described, list)):
+            return None
+        loops, counts = [], []
+        for each in described[: _MOST_LOOPS + 1]:
+            loop = Loop.unpacked({k: v for k, v in each.items() if k != "rows"}) if isinstance(each, dict) else None
+            if loop is None or not _is_count(each.get("rows")):
+                return None
+            loops.append(loop)
+            counts.append(min(each["rows"], MOST + 1))
+        if len(loops) > _MOST_LOOPS or any(max(loop.inside, default=-1) >= len(loops) for loop in loops):
+            return None
+        columns = _columns(values.get("times"), sum(counts))
+        if columns is None:
+            return None
+        asked = np.cumsum(columns[0]) + begin
+        got = asked + columns[1]
+        loop_of = np.repeat(np.arange(len(loops), dtype=np.int32), counts)
+        found = cls(begin, end, loops, loop_of, asked, got, got + columns[2])  # type: ignore[arg-type]
+        return found if found._in_order() else None
+
+    def _in_order(self) -> bool:
+        """Whether iterations of a loop follow one another within the recording."""
+        if not self.begin_ns <= self.end_ns:
+            return False
+        if not len(self.asked):
+            return True
+        if (self.asked < self.begin_ns).any() or (self.ended > self.end_ns).any():
+            return False
+        if (self.got < self.asked).any() or (self.ended < self.got).any():
+            return False
+        same = self.loop[1:] == self.loop[:-1]
+        return not (same & (self.asked[1:] < self.ended[:-1])).any()
+
+    def rows(self, index: int) -> slice:
+        """The iterations of a loop."""
+        return slice(*np.searchsorted(self.loop, [index, index + 1]).tolist())
+
+
+def _columns(text: object, count: int) -> list[Int64s] | None:
+    """The columns of `count` rows that were packed; None where they are damaged."""
+    if not isinstance(text, str) or count > MOST:
+        return None
+    try:
+        unzip = zlib.decompressobj()
+        rows = unzip.decompress(base64.b64decode(text, validate=True), count * _ROW + 1)
+    except (zlib.error, binascii.Error, ValueError):
+        return None
+    if len(rows) != count * _ROW or not unzip.eof:
+        return None
+    columns = [np.frombuffer(rows, "<i8", count, 8 * count * i).astype(np.int64) for i in range(_COLUMNS)]
+    # No sum of them may overflow.
+    if any(np.abs(column.astype(np.float64)).sum() >= 2.0**61 for column in columns):
+        return None
+    return columns
+
+
+# The choice of the loop whose iterations are the unit of work.
+
+LEAST_SHARE = 0.5
+"""Share of the recording that a loop takes at least."""
+_INNER_SHARE = 0.7
+"""Share of a loop's time that the loop in it takes at least, where the inner one is the unit."""
+_FEW = 8
+LEAST_NS = 50_000
+"""Mean iteration of a loop that can be a unit of work."""
+LEAST_COUNT = 3
+_EPOCH = re.compile(r"epochs?|ep|e", re.IGNORECASE)
+_EPOCHS = re.compile(r"(?:\w*_)?(?:n|num|max)?epochs?", re.IGNORECASE)
+"""Names of epochs among the targets of a loop, and in what it runs over."""
+_NAME = re.compile(r"[^\W\d]\w*")
+_PARTS = re.compile(
+    r"(?:.*_)?(?:layers?|blocks?|stages?|heads?|params?|parameters?|weights?|modules?|micro\w*|accum\w*)(?:_\w+)?",
+    re.IGNORECASE,
+)
+"""Names of what a step consists of: a loop over them is inside a step."""
+
+
+@dataclass(frozen=True)
+class Iterations:
+    """The iterations that are the unit of work, in time order and without overlap.
+
+    Attributes
+    ----------
+    start_ns, item_ns, end_ns : int64[n]
+        When each asked for its item, had it, and ended, in ns since 1970.
+    loop : Loop
+        Of which loop.
+    sampled : bool
+        Whether there were more iterations than were noted, so that some are missing.
+    """
+
+    start_ns: Int64s
+    item_ns: Int64s
+    end_ns: Int64s
+    loop: Loop
+    sampled: bool = False
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def cell(self) -> str:
+        """The cell by the stem of its file."""
+        return self.loop.cell
+
+    @property
+    def line(self) -> int:
+        """The line of the loop's head."""
+        return self.loop.line
+
+    @property
+    def text(self) -> str:
+        """The head of the loop, as it was written."""
+        return self.loop.text
+
+    @property
+    def count(self) -> int:
+        """How many iterations there were."""
+        return len(self) if self.loop.count is None else self.loop.count
+
+    @property
+    def waits(self) -> bool:
+        """Whether the loop asks for items, so that waiting for them is input."""
+        return self.loop.kind != WHILE
+
+    @property
+    def how(self) -> str:
+        """A sentence for the receipt: which loop is the step, and how to choose another one."""
+        text = self.text if len(self.text) <= _TEXT else f"{self.text[: _TEXT - 1]}…"
+        place = f"line {self.line}" + (f" of cell [{self.loop.number}]" if self.loop.number else "")
+        noted = f", of which the first {len(self):,} are shown" if self.sampled else ""
+        return (
+            f"Steps are the {self.count:,} iterations of the loop in {place}, `{text}`{noted}; "
+            "`for … in nbprof.steps(…)` around another loop makes that one the step."
+        )
+
+
+def choose(times: LoopTimes | None, least_share: float = LEAST_SHARE) -> Iterations | None:
+    """The iterations of the loop in which the recorded cell spends its time.
+
+    From the outermost loop with enough of the recording, the way goes down into loops that take
+    most of the outer one: from epochs to batches, but not from batches to their layers.
+
+    Parameters
+    ----------
+    times : LoopTimes or None
+    least_share : float
+        Share of the recording that the loop takes at least.
+
+    Returns
+    -------
+    Iterations or None
+        None where no loop takes enough of the recording, or where its iterations are too few or
+        too short to be a unit of work.
+    """
+    if times is None:
+        return None
+    index = _outermost(times, least_share * (times.end_ns - times.begin_ns))
+    chosen: int | None = None
+    seen: set[int] = set()
+    while index is not None and index not in seen:
+        seen.add(index)
+        if _is_unit(times, index):
+            chosen = index
+        index = _inner(times, index)
+    if chosen is None:
+        return None
+    loop, rows = times.loops[chosen], times.rows(chosen)
+    noted = rows.stop - rows.start
+    sampled = loop.count is None or loop.count > noted
+    return Iterations(times.asked[rows], times.got[rows], times.ended[rows], loop, sampled)
+
+
+def _outermost(times: LoopTimes, least_ns: float) -> int | None:
+    """The longest of the loops that run mostly in no other one."""
+    found = []
+    for index, loop in enumerate(times.loops):
+        inside = sum(ns for parent, ns in loop.inside.items() if parent != index)
+        if loop.total_ns >= max(least_ns, 1) and 2 * inside <= loop.total_ns:
+            found.append((loop.total_ns, -index))
+    return -max(found)[1] if found else None
+
+
+def _inner(times: LoopTimes, outer: int) -> int | None:
+    """The loop inside that takes most of an outer one, unless the outer one is the better unit."""
+    around = times.loops[outer]
+    inside = [(loop.inside.get(outer, 0), -index) for index, loop in enumerate(times.loops) if index != outer]
+    if not inside or max(inside)[0] < _INNER_SHARE * around.total_ns:
+        return None
+    inner = -max(inside)[1]
+    if _is_unit(times, outer) and not _over_epochs(around):
+        loop = times.loops[inner]
+        if _fewer(loop, _FEW, around) or _over_parts(loop):
+            return None
+    return inner
+
+
+def _is_unit(times: LoopTimes, index: int) -> bool:
+    loop, rows = times.loops[index], times.rows(index)
+    noted = rows.stop - rows.start
+    if loop.overlaps or noted < LEAST_COUNT:
+        return False
+    mean = (times.ended[rows] - times.asked[rows]).mean()
+    # One whose iterations are noted in part only is short: those that were not noted are.
+    overall = loop.total_ns / loop.count if loop.count else math.inf
+    return float(min(mean, overall)) >= LEAST_NS and loop.count is not None
+
+
+def _fewer(inner: Loop, per_iteration: int, outer: Loop) -> bool:
+    """Whether an outer loop of several iterations has fewer inner ones in each than that."""
+    if outer.count is None or inner.count is None:
+        return False
+    return outer.count >= _FEW and inner.count < per_iteration * outer.count
+
+
+def _over_epochs(loop: Loop) -> bool:
+    targets, over = _head(loop)
+    return any(map(_EPOCH.fullmatch, targets)) or any(map(_EPOCHS.fullmatch, over))
+
+
+def _over_parts(loop: Loop) -> bool:
+    targets, over = _head(loop)
+    return any(map(_PARTS.fullmatch, (*targets, *over)))
+
+
+def _head(loop: Loop) -> tuple[list[str], list[str]]:
+    """The names among the targets of a `for` loop, and those in what it runs over."""
+    if loop.kind != FOR:
+        return [], []
+    targets, _, over = loop.text.partition(" in ")
+    return _NAME.findall(targets.removeprefix("async ").removeprefix("for ")), _NAME.findall(over)
