@@ -408,6 +408,10 @@ SERVING = "iterations of an inference engine"
 """One of `Activity.traits`: steps are those of an inference engine, which trains nothing."""
 
 
+WAITS = "waits of a loop"
+"""One of `Activity.traits`: how long the iterations of a loop waited for their items was recorded, whatever made them."""
+
+
 class Activity:
     """Everything that happened in one profile, in the terms of the analyses. Times are ps on the trace's clock.
 

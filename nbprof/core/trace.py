@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -376,6 +376,8 @@ class Trace:
         What a format states in tables beside its events, by kind.
     aggregated : DataFrame
         Events that have a count instead of a start: `lane name occurrences duration`.
+    iterations : Iterations or None
+        Iterations of the loop of a notebook's cell, where they were recorded beside the trace (`nbprof.core.loop_times`).
     units : str
         What may stand in the place of steps where nothing marks any, see `nbprof.activity.unit`.
     """
@@ -401,6 +403,7 @@ class Trace:
     tables: dict[str, list[Table]] = field(default_factory=dict)
     aggregated: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["lane", "name", "occurrences", "duration"]))
 
+    iterations: Any = field(default_factory=lambda: None)
     units: str = field(default_factory=lambda: "any")
 
     def arg(self, name: str, missing: int = -1, rows: Int64s | None = None) -> Int64s:

@@ -8,6 +8,7 @@ in a module beside this one, as those of `run.allocator` in nbprof/run/allocator
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +43,7 @@ from nbprof.core.cells import readable
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import Missing, RunFiles, SourceFile, skipped, some
 from nbprof.core.line_times import LineTimes
+from nbprof.core.loop_times import LoopTimes, choose
 from nbprof.core.trace import Note, Receipt, Trace
 from nbprof.dialects import sanity
 from nbprof.dialects.xplane import tpu_cores as xplane_tpu_cores
@@ -153,12 +155,17 @@ class Run(Frames):
         # Averages and utilizations depend on them, and are kept.
         programs, unread = inductor.read(inductor.beside(files))
         annotations, illegible = graph_annotations.read(graph_annotations.beside(files))
+        recorded_loops = LoopTimes.unpacked(capture.loops) if capture is not None and capture.loops else None
+        iterations = choose(recorded_loops)
         given = [(one.kinds, one.kernels, one.origins) for one in graph_captures], programs, *([annotations] if annotations else [])
         said = hashlib.sha256(repr(given).encode()).hexdigest() if graph_captures or programs or annotations else None
         options = {"warmup": left_out, "peaks": given_peaks or None, "beside": said, "units": units if units != ANY else None}
+        if iterations is not None:
+            options["iterations"] = hashlib.sha256(json.dumps(capture.loops if capture is not None else {}).encode()).hexdigest()
         run_cache = open_run_cache(files, {key: value for key, value in options.items() if value is not None}, keep=keep, write=write)
         trace = run_cache.trace(lambda: reader(files)(run_cache.pieces, progress))
         trace.units = units
+        trace.iterations = iterations
         if trace.receipt.events >= trim.MANY_EVENTS:
             trim.give_back()
         source = RunSource.of(files, analysed_s=time.perf_counter() - began)

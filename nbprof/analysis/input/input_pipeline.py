@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import ITERATIONS, Activity
+from nbprof.activity.activity import ITERATIONS, WAITS, Activity
 from nbprof.analysis.advice import checks, tf_data
 from nbprof.analysis.steps.steps import counted, waiting_percent
 from nbprof.core import nesting
@@ -308,8 +308,11 @@ def waits_traced(activity: Activity, table: pd.DataFrame) -> bool:
 
 
 def _states_input(activity: Activity) -> bool:
-    """Whether a device itself says how long it waits for input: an NPU by its iterations, a TPU whose programs read from an infeed."""
-    return ITERATIONS in activity.traits or activity.reads_infeed
+    """Whether waits for input were recorded whatever makes it.
+
+    An NPU states them by its iterations, a TPU whose programs read from an infeed, and the recorder of a notebook's loops.
+    """
+    return ITERATIONS in activity.traits or WAITS in activity.traits or activity.reads_infeed
 
 
 def copy_level(percent: float) -> str:

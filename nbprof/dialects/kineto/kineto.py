@@ -20,6 +20,7 @@ from nbprof.core.callstacks import Stacks
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import torchnames
 from nbprof.dialects.environment import environment
+from nbprof.dialects.iterations import Placed, placed
 from nbprof.dialects.kineto import chrome_xla, graphs, serving
 from nbprof.dialects.kineto import costs as kineto_costs
 from nbprof.dialects.kineto import memory as kineto_memory
@@ -128,7 +129,7 @@ class Torch:
         out.later(("markers", "group_names", "cut"), lambda: kineto_steps.markers(self.steps))
         out.later("unit", lambda: self.unit)
         out.later("engine_iterations", lambda: serving.table(links, self.steps, out))
-        out.later("work", lambda: kineto_steps.work(links, self.steps, self.work.cls))
+        out.later("work", self._work_table)
         out.later("backlog", lambda: kineto_steps.backlog(links, self.work.cls))
         out.later("host_ops", self._host_ops)
         out.later("device_ops", lambda: self.work.device_ops(out, self.compiled))
@@ -156,6 +157,8 @@ class Torch:
         found = self.find_steps()
         if len(found.host) or self.trace.units == NONE:
             return found, MARKED
+        if self.iterations is not None:
+            return kineto_steps.of_iterations(self.links, self.iterations), self.iterations.unit
         return kineto_units.find(self.links)
 
     @property
@@ -170,7 +173,23 @@ class Torch:
 
     def find_steps(self) -> Steps:
         """The steps, by what marks them in traces of PyTorch."""
-        return kineto_steps.find(self.links)
+        return kineto_steps.find(self.links, batches=self.iterations is None)
+
+    @cached_property
+    def iterations(self) -> Placed | None:
+        """Iterations of a notebook's loop that were recorded beside the trace."""
+        return placed(self.trace)
+
+    @property
+    def _waits(self) -> bool:
+        """Whether the units are iterations that wait for items."""
+        return self.iterations is not None and self.unit is self.iterations.unit and self.iterations.waits
+
+    def _work_table(self) -> pd.DataFrame:
+        table = kineto_steps.work(self.links, self.steps, self.work.cls)
+        if self.iterations is None or not self._waits:
+            return table
+        return act.joined([table, kineto_steps.waits(self.steps, self.iterations)], act.WORK)
 
     def notes(self) -> list[Note]:
         """Lines for the receipt."""
@@ -273,6 +292,8 @@ class Torch:
             out.add(act.PYTHON_CALLS)
         if self.steps.iterations:
             out.add(act.SERVING)
+        if self._waits:
+            out.add(act.WAITS)
         if not self.out.has_host_ops or self.out.hosts_without_ops or self.framework in act.NATIVE:
             out.add(act.UNKNOWN_EAGER)
         return out

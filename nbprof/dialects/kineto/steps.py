@@ -19,6 +19,7 @@ import pandas as pd
 from nbprof.activity import activity as act
 from nbprof.core.trace import Int64s, Note
 from nbprof.dialects import torchnames
+from nbprof.dialects.iterations import Placed, first_events
 from nbprof.dialects.kineto import serving
 from nbprof.dialects.kineto.lanes import ANNOTATION, CALL, COPY, OP, UNKNOWN
 from nbprof.dialects.kineto.links import Links
@@ -80,12 +81,25 @@ class Steps:
         return out
 
 
-def find(links: Links) -> Steps:
-    """The steps: iterations of an inference engine, or `ProfilerStep#N`; else a host's optimizer steps or the batches that it asked for."""
-    return Steps.joined([part for host in range(len(links.trace.hosts)) if (part := _of_host(links, host)) is not None])
+def find(links: Links, *, batches: bool = True) -> Steps:
+    """The steps: iterations of an inference engine, or `ProfilerStep#N`; else a host's optimizer steps or the batches that it asked for.
+
+    Without `batches` these are no steps: something better is known of the loop that asked for them.
+    """
+    parts = [_of_host(links, host, batches=batches) for host in range(len(links.trace.hosts))]
+    return Steps.joined([part for part in parts if part is not None])
 
 
-def _of_host(links: Links, host: int) -> Steps | None:
+def of_iterations(links: Links, iterations: Placed) -> Steps:
+    """The iterations of a loop as steps, with the device work that each launched."""
+    rows = np.sort(np.concatenate([links.rows(OP, ANNOTATION, CALL), links.work]))
+    marks = first_events(links.trace, rows if len(rows) else np.arange(len(links.trace.events)), iterations.start)
+    start, end, _ = _with_device(links, 0, iterations.start, iterations.end)
+    none = np.zeros(len(start), np.int64)
+    return Steps(none, np.arange(len(start)), marks, start, end, iterations.start, iterations.end, iterations.names)
+
+
+def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
     trace, events = links.trace, links.trace.events
     named = [*np.flatnonzero([n.startswith(("ProfilerStep", "Optimizer.step#", "enumerate(")) for n in trace.names])]
     rows = links.rows(ANNOTATION)
@@ -108,6 +122,8 @@ def _of_host(links: Links, host: int) -> Steps | None:
             end = events.end[turns]
             start = np.append(_first_work(links, turns[0]), end[:-1])
             what, text = "step", f"the {len(turns)} optimizer steps"
+        elif not batches:
+            return None
         else:
             turns = rows[[bool(torchnames.LOADER.match(n)) for n in names]] if names else rows
             turns = one_thread(links, turns)
@@ -270,6 +286,21 @@ def spread(steps: Steps, host: npt.NDArray[np.integer], start: Int64s, end: Int6
         return nothing, nothing, nothing, nothing
     span, group, first, last = (np.concatenate([p[i] for p in parts]) for i in range(4))
     return span, group, first, last
+
+
+def waits(steps: Steps, iterations: Placed) -> pd.DataFrame:
+    """Rows of the `work` table: the time that iterations wait for their items."""
+    return pd.DataFrame(
+        {
+            "event": steps.event,
+            "host": steps.host,
+            "group": steps.group,
+            "device": np.full(len(steps.host), -1),
+            "start": iterations.start,
+            "end": iterations.item,
+            "cls": np.full(len(steps.host), act.HOST_WAIT_INPUT),
+        }
+    ).astype(act.WORK)
 
 
 def work(links: Links, steps: Steps, device_class: Int64s) -> pd.DataFrame:

@@ -10,6 +10,8 @@ import numpy.typing as npt
 from nbprof.activity.unit import MARKED, NONE, Unit
 from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int32s, Trace
+from nbprof.dialects.iterations import Placed as Iterations
+from nbprof.dialects.iterations import placed as placed_iterations
 from nbprof.dialects.xplane import ahead, units
 from nbprof.dialects.xplane.grouping import Groups, group, of_callers
 from nbprof.dialects.xplane.programs import EAGER_OP, ProgramSteps, find
@@ -80,9 +82,22 @@ class Placed:
         given = self.trace, self.groups, self.host, self.lane_kind
         found, dispatched = find(*given), ahead.find(*given)
         steps = dispatched if found is None else found.beside(dispatched)
+        iterations = self.iterations
+        if iterations is not None and dispatched is None and not self._marked and not _same_loop(found, iterations):
+            return units.of_iterations(self.trace, self.groups, iterations), iterations.unit
         if steps is not None or self.trace.units == NONE or self._marked:
             return steps, MARKED
         return units.find(*given)
+
+    @cached_property
+    def iterations(self) -> Iterations | None:
+        """Iterations of a notebook's loop that were recorded beside the trace."""
+        return placed_iterations(self.trace)
+
+    @property
+    def waits_of_iterations(self) -> bool:
+        """Whether the units are iterations that wait for items."""
+        return self.iterations is not None and self.unit is self.iterations.unit and self.iterations.waits
 
     @property
     def _marked(self) -> bool:
@@ -114,3 +129,11 @@ class Placed:
     @cached_property
     def _heads(self) -> npt.NDArray[np.str_]:
         return heads(self.trace.names)
+
+
+def _same_loop(found: ProgramSteps | None, iterations: Iterations) -> bool:
+    """Whether the runs of a program are those of a loop: then these tell more, as each ends when the device is done."""
+    if found is None:
+        return False
+    programs = found.table["name"].str.rpartition(" ")[0].value_counts()
+    return int(programs.iloc[0]) == len(iterations.start)

@@ -20,6 +20,7 @@ from nbprof.dialects.tensorcores import kernel_precision
 from nbprof.dialects.xplane import cpu_copies, unmade
 from nbprof.dialects.xplane import cpu_ops as xplane_cpu_ops
 from nbprof.dialects.xplane import tpu as xplane_tpu
+from nbprof.dialects.xplane import units as xplane_units
 from nbprof.dialects.xplane.compiling import COMPILES, waited
 from nbprof.dialects.xplane.grouping import THREADPOOL_CONTEXT, inherit, match
 from nbprof.dialects.xplane.grouping import group as grouped
@@ -214,6 +215,8 @@ def work(placed: Placed, out: act.Activity) -> pd.DataFrame:
     if placed.program_steps is not None:
         table = placed.program_steps.cut(table)
         table = table if placed.program_steps.complete else waited(placed, table)
+        if placed.iterations is not None and placed.waits_of_iterations:
+            table = act.joined([table, xplane_units.waits(placed.program_steps, placed.iterations)], act.WORK)
     elif not out.has_device:
         table = act.joined([table, _compiled_work(placed, out)], act.WORK)
     if out.has_device:

@@ -13,10 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.activity import activity as act
 from nbprof.activity.unit import ANY, CALL, ITERATION, RECORDING, Unit
 from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import repeats
+from nbprof.dialects.iterations import Placed, first_events
 from nbprof.dialects.xplane.grouping import Groups
 from nbprof.dialects.xplane.programs import ProgramSteps
 
@@ -68,6 +70,28 @@ def find(
     recordings = {number: _recording(trace, rows) for number, rows in by_host.items()}
     how = f"Nothing marks steps and nothing repeats, so figures are of the whole recording. {CHOOSE}"
     return _steps(groups, host, recordings), Unit(RECORDING, how)
+
+
+def of_iterations(trace: Trace, groups: Groups, iterations: Placed) -> ProgramSteps:
+    """Iterations of a notebook's loop as steps that are found by time."""
+    rows = np.arange(len(trace.events))
+    above = int(groups.group.max(initial=-1)) + 1
+    columns = {
+        "host": np.zeros(len(iterations.start), np.int64),
+        "group": above + np.arange(len(iterations.start)),
+        "event": first_events(trace, rows, iterations.start),
+        "begin": iterations.start,
+        "end": iterations.end,
+        "name": iterations.names,
+    }
+    return ProgramSteps(pd.DataFrame(columns), complete=True)
+
+
+def waits(steps: ProgramSteps, iterations: Placed) -> pd.DataFrame:
+    """Rows of the `work` table: the time that iterations wait for their items."""
+    table = steps.table
+    spans = {"event": table["event"], "host": table["host"], "group": table["group"], "start": iterations.start, "end": iterations.item}
+    return pd.DataFrame(spans).assign(device=-1, cls=act.HOST_WAIT_INPUT)[list(act.WORK)].astype(act.WORK)
 
 
 def _covers(trace: Trace, rows: Int64s, found: Found) -> bool:

@@ -107,9 +107,14 @@ def interpret(trace: Trace) -> act.Activity:
     out.later("name_category", lambda: _name_categories(trace))
     out.later("missing", lambda: _missing(placed, out))
     out.later("launches", lambda: launches(placed, out))
-    out.later("traits", lambda: {act.PYTHON_CALLS} if "aside" in trace.lanes else set())
+    out.later("traits", lambda: _traits(placed))
     out.later("notes", lambda: [*_unit_notes(placed), *notes(placed, out), *xplane_steps.notes(placed, out), *eager_notes(out)])
     return activity
+
+
+def _traits(placed: Placed) -> set[str]:
+    calls = {act.PYTHON_CALLS} if "aside" in placed.trace.lanes else set()
+    return calls | ({act.WAITS} if placed.waits_of_iterations else set())
 
 
 def _unit_notes(placed: Placed) -> list[Note]:
