@@ -67,6 +67,8 @@ class CaptureInfo:
         Execution counts of the notebook's cells, by the stems of the files that stand for them in Python calls.
     lines : dict
         Which line of the cells ran when, as `nbprof.core.line_times` packs it; empty without ``--stacks`` or ``--python``.
+    python : dict
+        Sampled Python stacks, as `nbprof.core.python_samples` packs them; empty with ``--no-sampling``.
     machine : dict
         What bears on step times: `cpu`, `cores`, `python`, `driver`; empty where another machine recorded.
     """
@@ -94,6 +96,7 @@ class CaptureInfo:
     probe: dict[str, Any] = field(default_factory=dict)
     cells: dict[str, int] = field(default_factory=dict)
     lines: dict[str, Any] = field(default_factory=dict)
+    python: dict[str, Any] = field(default_factory=dict)
     machine: dict[str, str] = field(default_factory=dict)
 
     @property
