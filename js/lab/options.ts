@@ -12,6 +12,7 @@ export interface Values {
   memory: boolean;
   shapes: boolean;
   stacks: boolean;
+  sampling: boolean;
   python: boolean;
   hostLevel: number;
   logdir: string;
@@ -33,6 +34,7 @@ export const DEFAULTS: Readonly<Values> = {
   memory: true,
   shapes: true,
   stacks: false,
+  sampling: true,
   python: false,
   hostLevel: 2,
   logdir: "",
@@ -75,6 +77,7 @@ export function optionsLine(values: Values): string {
   if (differs("memory")) words.push("--no-memory");
   if (differs("shapes")) words.push("--no-shapes");
   if (differs("stacks")) words.push("--stacks");
+  if (differs("sampling")) words.push("--no-sampling");
   if (differs("python")) words.push("--python");
   take("hostLevel", "--host-level");
   take("logdir", "--logdir");

@@ -36,6 +36,7 @@ describe("the default options", () => {
     const others = read({
       shapes: false,
       stacks: true,
+      sampling: false,
       python: true,
       hostLevel: 3,
       logdir: "my runs",
@@ -43,7 +44,7 @@ describe("the default options", () => {
       events: 0,
     });
     expect(optionsLine(others)).toBe(
-      '--no-shapes --stacks --python --host-level 3 --logdir "my runs" --no-save --events 0',
+      '--no-shapes --stacks --no-sampling --python --host-level 3 --logdir "my runs" --no-save --events 0',
     );
   });
 

@@ -26,7 +26,7 @@ _TOOLS = (4, 3)
 """Ids of ``sys.monitoring`` that no kind of tool is meant to have."""
 _BEGIN = re.compile(r"get_ipython\(\)\.run_line_magic\('nbprof_begin', (.*)\)$")
 """What the first line ``%%nbprof`` becomes."""
-_MOST_CELLS, _MOST_CHARACTERS = 50, 20_000
+MOST_CELLS, MOST_CHARACTERS = 50, 20_000
 
 
 class LineClock:
@@ -79,10 +79,10 @@ class LineClock:
     def _source(self) -> dict[str, str]:
         """The text of the cells that ran, and of the last ones before that define functions: XLA may have compiled these before."""
         used = {cell for cell, _ in self._numbers}
-        out = {name: _text(path) for path, name in self._cells.items() if name in used}
-        for path in [path for path in linecache.cache if (name := stem(path)) and name not in out][: -_MOST_CELLS - 1 : -1]:
-            text = _text(path)
-            if "def " in text and len(text) <= _MOST_CHARACTERS:
+        out = {name: cell_text(path) for path, name in self._cells.items() if name in used}
+        for path in [path for path in linecache.cache if (name := stem(path)) and name not in out][: -MOST_CELLS - 1 : -1]:
+            text = cell_text(path)
+            if "def " in text and len(text) <= MOST_CHARACTERS:
                 out[stem(path)] = text
         return out
 
@@ -129,7 +129,7 @@ class LineClock:
         self._line.append(0)
 
 
-def _text(path: str) -> str:
+def cell_text(path: str) -> str:
     """The text of a cell as it was written."""
     lines = linecache.getlines(path)
     if lines and (begun := _BEGIN.match(lines[0])):

@@ -66,6 +66,8 @@ class Options:
         Record the shapes of inputs, where the framework has a switch for it (PyTorch).
     stacks : bool
         Record which line of the notebook's cells runs when, and the Python stack of each op where the framework can (PyTorch).
+    sampling : bool
+        Sample the Python stacks of all threads, about 100 times a second.
     limit_gb : float, optional
         End the recording when the process has grown by this many GB since the first recorded step; by default a quarter of the machine's
         memory.
@@ -96,6 +98,7 @@ class Options:
     seconds: float | None = None
     shapes: bool = True
     stacks: bool = False
+    sampling: bool = True
     limit_gb: float | None = None
     peaks: dict[str, float] | None = None
     aic_metrics: str = AIC_METRICS[0]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nbprof.capture.bounds import Bounds
     from nbprof.capture.lines import LineClock
     from nbprof.capture.patches import Patches
+    from nbprof.capture.python_samples import PythonSampler
 
 WAIT_S = 2.0
 """Minimum time that the current step has to finish when a limit is reached."""
@@ -108,6 +109,7 @@ class Windows:
         self._contention: Contention | None = None
         self._reserve: Reserve | None = None
         self._lines: LineClock | None = None
+        self._sampler: PythonSampler | None = None
         self.label = self.notebook = ""
         self._of_start: list[str] = []
         self._group = uuid.uuid4().hex if options.every else ""
@@ -140,6 +142,7 @@ class Windows:
                 if lines.trouble and lines.trouble not in self.notes:
                     self._of_start.append(lines.trouble)
                     self.notes.append(lines.trouble)
+            self._begin_sampling()
             self._began = time.perf_counter()
             self._seen_before, self._marked_before = self.clock.seen, self.clock.marked
         if self._bounds is None:
@@ -162,6 +165,7 @@ class Windows:
             self.recording = False
             self.clock.open_marker = self.clock.open_wait = None
             self._line_times()
+            self._end_sampling()
             self._release()
             with contextlib.suppress(Exception):
                 self.backend.stop()
@@ -178,13 +182,13 @@ class Windows:
             self.recording = False
             self._over = self._over or not self.options.every
             elapsed = time.perf_counter() - self._began
-            lines = self._line_times()
+            lines, sampler = self._line_times(), self._end_sampling()
             contention = self._contention.measured() if self._contention is not None else {}
             self._release()
             try:
                 self.place.secure()
                 self.backend.stop()
-                self._settle(self.place, self._describe(self.backend, elapsed, contention, lines))
+                self._settle(self.place, self._describe(self.backend, elapsed, contention, lines, self._samples(sampler)))
             except Exception as error:
                 self._fail(error)
             if self._over and self._bounds is not None:
@@ -216,6 +220,36 @@ class Windows:
             self.notes.append(f"lines of cells are not timed: {type(error).__name__}: {error}")
             return {}
 
+    def _begin_sampling(self) -> None:
+        if not self.options.sampling:
+            return
+        from nbprof.capture.python_samples import PythonSampler
+
+        try:
+            self._sampler = PythonSampler().start()
+        except Exception as error:
+            self._no_samples(error)
+
+    def _end_sampling(self) -> PythonSampler | None:
+        sampler, self._sampler = self._sampler, None
+        return sampler.stop() if sampler is not None else None
+
+    def _samples(self, sampler: PythonSampler | None) -> dict[str, Any]:
+        """The sampled Python stacks as the info stores them."""
+        if sampler is None:
+            return {}
+        try:
+            samples = sampler.samples()
+            if sampler.trouble:
+                self.notes.append(sampler.trouble)
+            return samples.packed() if samples is not None else {}
+        except Exception as error:
+            self._no_samples(error)
+            return {}
+
+    def _no_samples(self, error: Exception) -> None:
+        self.notes.append(f"Python stacks are not sampled: {type(error).__name__}: {error}")
+
     def shown(self) -> Recording:
         """The window to show, which knows the others: the last that has all its steps, or the last."""
         first, last = self.options.steps or (1, None)
@@ -231,6 +265,9 @@ class Windows:
         lines, self._lines = self._lines, None
         if lines is not None:
             lines.stop()
+        sampler, self._sampler = self._sampler, None
+        if sampler is not None:
+            sampler.abandon()
 
     def _settle(self, place: Place, capture: CaptureInfo) -> None:
         if self._group and not capture.window and self.recordings:
@@ -245,7 +282,9 @@ class Windows:
         with contextlib.suppress(OSError):
             recording.write()
 
-    def _describe(self, backend: Backend, elapsed: float, contention: dict[str, float], lines: dict[str, Any]) -> CaptureInfo:
+    def _describe(
+        self, backend: Backend, elapsed: float, contention: dict[str, float], lines: dict[str, Any], python: dict[str, Any]
+    ) -> CaptureInfo:
         clock = self.clock
         marked = clock.marked - self._marked_before
         self.label = self.label or f"run {next(_numbers)}"
@@ -265,8 +304,9 @@ class Windows:
             group=self._group,
             contention=contention,
             # Without Python calls no name in the recording is that of a cell.
-            cells=describe.cells() if self.options.stacks or self.options.python else {},
+            cells=describe.cells() if self.options.stacks or self.options.python or python else {},
             lines=lines,
+            python=python,
             machine=machine(),
         )
 

@@ -17,6 +17,12 @@ def stem(path: str) -> str:
     return found[1] if found else ""
 
 
+def title(path: str, cells: Mapping[str, int]) -> str:
+    """`Cell [3]` for the file of a cell, `Cell` where its number is not known; other paths as they are."""
+    name = stem(path)
+    return _cell(cells.get(name)) if name else path
+
+
 def readable(text: str, cells: Mapping[str, int]) -> str:
     """The text with `Cell [3]` in place of the file of that cell; just `Cell` where its number is not known.
 

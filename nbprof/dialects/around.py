@@ -38,7 +38,10 @@ class Names:
 
 
 _LIBRARY = r"(?:[^(]*(?:site-packages|lib[/\\]python[\d.]+)[/\\])?"
-_OWN_THREADS = r"nbprof[/\\](?:capture[/\\](?:bounds\.py\(\d+\): _run|jax\.py\(\d+\): wait)|notebook[/\\]live_status\.py\(\d+\): _run)\b"
+_OWN_THREADS = (
+    r"nbprof[/\\](?:capture[/\\](?:(?:bounds|python_samples)\.py\(\d+\): _run|jax\.py\(\d+\): wait)"
+    r"|notebook[/\\]live_status\.py\(\d+\): _run)\b"
+)
 # What of the standard library the kernel and nbprof call, and that calls nothing of a program.
 _HELPERS = (
     r"enum|selectors|socket|weakref|_weakrefset|queue|hmac|codeop|signal|linecache|pathlib|json[/\\]__init__"
@@ -65,7 +68,7 @@ XSPACE = Names(
     re.compile(
         rf"\$(?:(?:{_HELPERS}|attrsettr|traitlets|compilerop|display_trap|builtin_trap|displaypub)(?:\.py)?:\d+ "
         r"|asyncio\.py:\d+ (?:add_callback|call_at)\b|session\.py:\d+ (?:msg|send)\b|history\.py:\d+ store_(?:inputs|output)\b"
-        r"|(?:bounds|live_status)\.py:\d+ _run\b|jax\.py:\d+ wait\b)"
+        r"|(?:bounds|live_status|python_samples)\.py:\d+ _run\b|jax\.py:\d+ wait\b)"
     ),
     re.compile(r"\$[^:]+ [^:]+\Z"),
 )

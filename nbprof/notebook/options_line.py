@@ -91,6 +91,8 @@ def parser(prog: str = "%%nbprof") -> Parser:
     add("--no-shapes", action="store_false", dest="shapes", help="don't, if the framework can turn it off")
     add("--stacks", action="store_true", help="record the time of each line of the cell, and the Python stack of each op (PyTorch)")
     add("--no-stacks", action="store_false", dest="stacks", help="don't (default)")
+    add("--sampling", action="store_true", default=True, help="sample the Python stacks of all threads (default)")
+    add("--no-sampling", action="store_false", dest="sampling", help="don't")
     add("--python", action="store_true", help="record every Python call too: many events, a slower cell")
     add("--no-python", action="store_false", dest="python", help="don't (default)")
     add(
@@ -180,6 +182,7 @@ def choices(words: Sequence[str]) -> tuple[Options, Show]:
             seconds=given.seconds,
             shapes=given.shapes,
             stacks=given.stacks,
+            sampling=given.sampling,
             limit_gb=given.limit,
             peaks=given.peaks,
             aic_metrics=given.aic_metrics,

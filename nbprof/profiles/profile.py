@@ -30,6 +30,7 @@ from nbprof.tools.memory_viewer.accessor import MemoryViewer
 from nbprof.tools.op_profile.accessor import OpProfile
 from nbprof.tools.ops.accessor import Ops
 from nbprof.tools.overview.lines import LineView
+from nbprof.tools.overview.python import PythonView
 from nbprof.tools.pods.accessor import Pods
 from nbprof.tools.steps.accessor import Steps
 from nbprof.tools.steps.serving import Serving
@@ -192,6 +193,11 @@ class Profile:
     def lines(self) -> LineView:
         """Time by line of the notebook's cells."""
         return LineView(self)
+
+    @accessor
+    def python(self) -> PythonView:
+        """Python time by function, line, module and thread, from sampled stacks."""
+        return PythonView(self)
 
     @accessor
     def device_time(self) -> DeviceTime:

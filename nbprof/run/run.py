@@ -62,6 +62,7 @@ from nbprof.run.source import Dialect, RunSource, dialect, facts, reader
 from nbprof.run.tf_data import TfDataFrames
 
 if TYPE_CHECKING:
+    from nbprof.analysis.python import Python
     from nbprof.dialects.kineto.graphs import Capture
     from nbprof.sources.recording import CaptureInfo
     from nbprof.timeline.serve import Timeline
@@ -535,6 +536,18 @@ class Run(Frames):
         """Time by line of the notebook's cells, and of the code of compiled programs."""
         times = LineTimes.unpacked(self.capture.lines) if self.capture is not None and self.capture.lines else None
         return lines_of.lines(self.activity, self.trace, times, self.cells)
+
+    @cached
+    def python(self) -> Python | None:
+        """Python time from sampled stacks; None where none were recorded."""
+        if self.capture is None or not self.capture.python:
+            return None
+        # Late, for most profiles have none.
+        from nbprof.analysis.python import Python
+        from nbprof.core.python_samples import PythonSamples
+
+        samples = PythonSamples.unpacked(self.capture.python)
+        return Python(samples, self.cells) if samples is not None else None
 
     @of_hosts(combine.below("start_ms"), REST)
     def serving(self) -> pd.DataFrame:

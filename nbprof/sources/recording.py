@@ -69,6 +69,8 @@ class CaptureInfo:
         Which line of the cells ran when, as `nbprof.core.line_times` packs it; empty without ``--stacks`` or ``--python``.
     loops : dict
         When the iterations of the cell's loops ran, as `nbprof.core.loop_times` packs it; empty where no loop of a cell ran.
+    python : dict
+        Sampled Python stacks, as `nbprof.core.python_samples` packs them; empty with ``--no-sampling``.
     machine : dict
         What bears on step times: `cpu`, `cores`, `python`, `driver`; empty where another machine recorded.
     """
@@ -97,6 +99,7 @@ class CaptureInfo:
     cells: dict[str, int] = field(default_factory=dict)
     lines: dict[str, Any] = field(default_factory=dict)
     loops: dict[str, Any] = field(default_factory=dict)
+    python: dict[str, Any] = field(default_factory=dict)
     machine: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -34,7 +34,7 @@ def shell(p):
 def test_completion_offers_what_the_profile_has(p):
     views = {name for name, member in vars(type(p)).items() if isinstance(member, accessor)}
     assert views - set(dir(p)) == OF_DEVICES | {
-        *("hlo", "op_profile", "roofline", "memory", "memory_viewer", "torch_ops", "lines", "serving")
+        *("hlo", "op_profile", "roofline", "memory", "memory_viewer", "torch_ops", "lines", "python", "serving")
     }
     assert {"overview", "advice", "save", "runs"} < set(dir(p))
 

@@ -1,0 +1,422 @@
+"""Python time by function, line, module and thread, from sampled stacks.
+
+A sample stands for the time since the one before it. On the thread of the recorded cell that is wall time, waiting included; on other
+threads it is the CPU time of the thread in that time, or the wall time where the CPU time is unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.core.cells import stem, title
+from nbprof.core.python_samples import Function, PythonSamples
+from nbprof.core.trace import Int32s, Int64s
+from nbprof.schema import frames
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+# Where Python keeps what it was installed with, and what was installed into it; code without a file; nbprof's own.
+_LIBRARY = re.compile(
+    r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python3|^<(?!stdin|ipython-input)"
+    r"|[/\\]nbprof[/\\](?:capture|notebook)[/\\]"
+)
+_PACKAGE = re.compile(r".*[/\\](?:site-packages|dist-packages|lib[/\\]python3[.\d]*)[/\\](?:lib-dynload[/\\])?([^/\\.]+)")
+_FROZEN = re.compile(r"<frozen ([^.>]+)")
+_WAITING = re.compile(r"[/\\](?:threading|queue|selectors|socket|ssl|connection|concurrent[/\\]futures[/\\]thread)\.py\Z")
+_MOST_THREADS = 50
+"""Threads that are told apart to say where a function ran."""
+
+
+class Spans(NamedTuple):
+    """Disjoint intervals in ascending order, in ns since 1970."""
+
+    start: Int64s
+    end: Int64s
+
+
+class TopFunction(NamedTuple):
+    """The function of the person's code that took most of some time.
+
+    Attributes
+    ----------
+    function, file : str
+        Qualified name; the file, or `Cell [3]`.
+    line : int
+        The line of it that took most.
+    call : str
+        What was called in this line for most of that time, as `numpy.linalg.qr`; empty where unknown.
+    share : float
+        Share of the function in the sampled time, 0…1.
+    line_share : float
+        Share of the line.
+    """
+
+    function: str
+    file: str
+    line: int
+    call: str
+    share: float
+    line_share: float
+
+
+@dataclass
+class Python:
+    """Python time of one recording, or of some intervals of it.
+
+    Parameters
+    ----------
+    samples : PythonSamples
+    cells : mapping
+        Execution counts by the stem of a cell's file.
+    spans : Spans, optional
+        The intervals; all of the recording by default.
+    """
+
+    samples: PythonSamples
+    cells: Mapping[str, int]
+    spans: Spans | None = None
+
+    @cached_property
+    def weight(self) -> Floats:
+        """Nanoseconds of each row."""
+        samples = self.samples
+        wall, inside = _lengths(samples, self.spans)
+        cpu, length = samples.thread_cpu.astype(np.float64), wall[samples.sample - 1]
+        share = np.divide(inside, wall, out=np.zeros_like(wall), where=wall > 0)[samples.sample - 1]
+        other = samples.thread > 0
+        weight = np.where(other & (cpu >= 0), np.minimum(cpu, length), length) * share
+        waiting = self._nodes(lambda function: _WAITING.search(function.file) is not None)[samples.node]
+        return np.where(other & (cpu < 0) & waiting, 0.0, weight)
+
+    @cached_property
+    def sampled_ns(self) -> float:
+        """Length of the sampled time."""
+        return float(_lengths(self.samples, self.spans)[1].sum())
+
+    @cached_property
+    def functions(self) -> pd.DataFrame:
+        """Time by function."""
+        samples = self.samples
+        functions, key = self._keyed(self._function)
+        rows = self._rows(key, len(functions))
+        names = [samples.functions[function] for function in functions]
+        return self._frame(
+            "python.functions",
+            rows,
+            function=[name.name for name in names],
+            file=[title(name.file, self.cells) for name in names],
+            line=[name.line for name in names],
+            module=[module(name.file) for name in names],
+        )
+
+    @cached_property
+    def lines(self) -> pd.DataFrame:
+        """Time by line."""
+        samples, place = self.samples, self._place
+        line = np.array([each.line for each in samples.places], np.int64)
+        lines, key = self._keyed(self._function * (line.max(initial=0) + 1) + line[place] if len(place) else place)
+        rows = self._rows(key, len(lines))
+        of_node = {int(row): int(i) for i, row in reversed(list(enumerate(key.tolist())))}
+        places = [samples.places[place[of_node[row]]] for row in range(len(lines))]
+        names = [samples.functions[each.function] for each in places]
+        calls = self._calls(key, len(lines))
+        return self._frame(
+            "python.lines",
+            rows,
+            file=[title(name.file, self.cells) for name in names],
+            line=[each.line for each in places],
+            code=[self._code(name, each.line) for name, each in zip(names, places, strict=True)],
+            function=[name.name for name in names],
+            call=calls,
+        )
+
+    @cached_property
+    def modules(self) -> pd.DataFrame:
+        """Time by top-level package."""
+        names = [module(function.file) for function in self.samples.functions]
+        number = {name: i for i, name in enumerate(dict.fromkeys(names))}
+        of_function = np.array([number[name] for name in names], np.int64)
+        modules, key = self._keyed(of_function[self._function] if len(names) else self._function)
+        found = list(number)
+        return self._frame("python.modules", self._rows(key, len(modules)), module=[found[each] for each in modules])
+
+    @cached_property
+    def threads(self) -> pd.DataFrame:
+        """Time by thread."""
+        samples = self.samples
+        _, inside = _lengths(samples, self.spans)
+        count = len(samples.threads)
+        begin, end = self.spans if self.spans is not None else (samples.at[:1], samples.at[-1:])
+        wall = np.bincount(samples.thread, inside[samples.sample - 1], count) / 1e6
+        cpu = self._cpu(samples.thread, count)
+        rows = np.bincount(samples.thread, inside[samples.sample - 1] > 0, count)
+        frame = pd.DataFrame({"thread": samples.threads, "samples": rows.astype(np.int64), "active_ms": wall, "cpu_ms": cpu})
+        length = float((end - begin).sum()) / 1e6
+        frame["cpu_percent"] = 100 * cpu / length if length > 0 else np.nan
+        frame = frame[frame["samples"] > 0]
+        order = frame.iloc[1:].sort_values("cpu_ms", ascending=False, kind="stable").index
+        return frames.shaped("python.threads", frame.loc[[*frame.index[:1], *order]].reset_index(drop=True))
+
+    @cached_property
+    def tree(self) -> pd.DataFrame:
+        """The calls as a tree of functions, callers first."""
+        samples, function = self.samples, self._function.tolist()
+        rows: dict[tuple[int, int], int] = {}
+        row_of: list[int] = []
+        for node, above in enumerate(samples.parent.tolist()):
+            caller = row_of[above] if above >= 0 else -1
+            row_of.append(rows.setdefault((caller, function[node]), len(rows)))
+        count = len(rows)
+        parent = np.array([caller for caller, _ in rows], np.int64)
+        depth = np.zeros(count, np.int64)
+        for row, caller in enumerate(parent.tolist()):
+            depth[row] = depth[caller] + 1 if caller >= 0 else 0
+        itself = np.bincount(np.array(row_of, np.int64), self._self, count) if count else np.zeros(0)
+        total = _totals(parent, depth, itself)
+        names = [samples.functions[each] for _, each in rows]
+        seen = np.flatnonzero(total > 0)
+        renumbered = np.full(count + 1, -1, np.int64)
+        renumbered[seen] = np.arange(len(seen))
+        frame = pd.DataFrame(
+            {
+                "parent": renumbered[parent],
+                "depth": depth,
+                "function": [name.name for name in names],
+                "file": [title(name.file, self.cells) for name in names],
+                "line": [name.line for name in names],
+                "self_ms": itself / 1e6,
+                "total_ms": total / 1e6,
+                "percent": _percent(total, self.weight.sum()),
+            }
+        ).iloc[seen]
+        return frames.shaped("python.tree", frame.reset_index(drop=True))
+
+    def top_function(self) -> TopFunction | None:
+        """What took most of the time of the cell's thread; None where no code of the person's was sampled in it."""
+        samples = self.samples
+        rows = samples.thread == 0
+        node, weight = self._person[samples.node[rows]], self.weight[rows]
+        node, weight, whole = node[node >= 0], weight[node >= 0], float(weight.sum())
+        if not whole or not len(node) or not weight.sum():
+            return None
+        functions = np.bincount(self._function[node], weight, len(samples.functions))
+        function = int(functions.argmax())
+        place = self._place[node]
+        inside = self._function[node] == function
+        line = np.array([each.line for each in samples.places], np.int64)[place]
+        lines = np.bincount(line[inside], weight[inside])
+        best = int(lines.argmax())
+        calls = np.bincount(place[inside & (line == best)], weight[inside & (line == best)], len(samples.places))
+        name = samples.functions[function]
+        return TopFunction(
+            name.name,
+            title(name.file, self.cells),
+            best,
+            samples.places[int(calls.argmax())].call,
+            float(functions[function]) / whole,
+            float(lines[best]) / whole,
+        )
+
+    @cached_property
+    def host_lines(self) -> dict[tuple[str, int], float]:
+        """Nanoseconds of the cell's thread by cell and line, the innermost line of a cell each time."""
+        samples = self.samples
+        rows = samples.thread == 0
+        in_cell = self._innermost(lambda function: bool(stem(function.file)))
+        node, weight = in_cell[samples.node[rows]], self.weight[rows]
+        found: dict[tuple[str, int], float] = {}
+        for each, ns in zip(self._place[node[node >= 0]].tolist(), weight[node >= 0].tolist(), strict=True):
+            place = samples.places[each]
+            key = stem(samples.functions[place.function].file), place.line
+            found[key] = found.get(key, 0.0) + ns
+        return found
+
+    @property
+    def _place(self) -> Int64s:
+        return self.samples.place.astype(np.int64)
+
+    @cached_property
+    def _function(self) -> Int64s:
+        """The function of each node."""
+        return np.array([place.function for place in self.samples.places], np.int64)[self._place]
+
+    @cached_property
+    def _depth(self) -> Int64s:
+        depth: list[int] = []
+        for above in self.samples.parent.tolist():
+            depth.append(depth[above] + 1 if above >= 0 else 0)
+        return np.array(depth, np.int64)
+
+    @cached_property
+    def _self(self) -> Floats:
+        """Nanoseconds in which each node was innermost."""
+        return np.bincount(self.samples.node, self.weight, len(self.samples.parent))
+
+    @cached_property
+    def _person(self) -> Int64s:
+        return self._innermost(lambda function: is_person(function.file))
+
+    def _nodes(self, holds: Callable[[Function], bool]) -> Flags:
+        """The nodes for whose function it holds."""
+        return np.array([holds(function) for function in self.samples.functions], np.bool_)[self._function]
+
+    def _innermost(self, holds: Callable[[Function], bool]) -> Int64s:
+        """For each node the innermost one of its stack for whose function it holds; -1 without one."""
+        found = np.where(self._nodes(holds), np.arange(len(self._function)), -1).tolist()
+        for node, above in enumerate(self.samples.parent.tolist()):
+            if found[node] < 0 <= above:
+                found[node] = found[above]
+        return np.array(found, np.int64)
+
+    @staticmethod
+    def _keyed(key: Int64s) -> tuple[list[int], Int64s]:
+        """Distinct keys of the nodes, and the number of that of each."""
+        values, number = np.unique(key, return_inverse=True)
+        return values.tolist(), number.reshape(-1).astype(np.int64)
+
+    def _cpu(self, key: Int64s | Int32s, count: int) -> Floats:
+        """CPU time in ms by key of the rows; NaN where it is not known for all of them."""
+        samples = self.samples
+        wall, inside = _lengths(samples, self.spans)
+        share = np.divide(inside, wall, out=np.zeros_like(wall), where=wall > 0)[samples.sample - 1]
+        unknown = np.bincount(key, (samples.thread_cpu < 0) & (self.weight > 0), count) > 0
+        cpu = np.bincount(key, np.maximum(samples.thread_cpu, 0) * share, count) / 1e6
+        return np.where(unknown, np.nan, cpu)
+
+    def _rows(self, key: Int64s, count: int) -> pd.DataFrame:
+        """Times by the key of the nodes, and the thread with most of it; a key that calls itself counts once."""
+        samples, nodes = self.samples, len(self.samples.parent)
+        busiest = np.argsort(-np.bincount(samples.thread, self.weight, len(samples.threads)), kind="stable")[:_MOST_THREADS]
+        column = np.full(len(samples.threads), min(len(busiest), _MOST_THREADS), np.int64)
+        column[busiest] = np.arange(len(busiest))
+        width = len(busiest) + 1
+        flat = samples.node.astype(np.int64) * width + column[samples.thread]
+        total = _totals(samples.parent, self._depth, np.bincount(flat, self.weight, nodes * width).reshape(nodes, width))
+        outermost = _outermost(samples.parent, key)
+        by_thread = np.zeros((count, width))
+        np.add.at(by_thread, key[outermost], total[outermost])
+        names = [*(samples.threads[thread] for thread in busiest), "other threads"]
+        itself = np.bincount(key, self._self, count)
+        return pd.DataFrame(
+            {
+                "thread": [names[thread] for thread in by_thread.argmax(axis=1)],
+                "self_ms": itself / 1e6,
+                "total_ms": by_thread.sum(axis=1) / 1e6,
+                "cpu_ms": self._cpu(key[samples.node], count),
+                "percent": _percent(itself, self.weight.sum()),
+            }
+        )
+
+    def _calls(self, key: Int64s, count: int) -> list[str | None]:
+        """What each line was calling for most of its time; None where that is unknown."""
+        total = _totals(self.samples.parent, self._depth, self._self)
+        best: list[str | None] = [None] * count
+        most = [0.0] * count
+        times: dict[tuple[int, str], float] = {}
+        for node, ns in enumerate(total.tolist()):
+            call = self.samples.places[self.samples.place[node]].call
+            line = int(key[node])
+            times[line, call] = times.get((line, call), 0.0) + ns
+            if times[line, call] > most[line]:
+                most[line], best[line] = times[line, call], call or None
+        return best
+
+    def _code(self, function: Function, line: int) -> str | None:
+        text = self.samples.source.get(stem(function.file), "").splitlines()
+        return text[line - 1] if 0 < line <= len(text) else None
+
+    @staticmethod
+    def _frame(name: str, rows: pd.DataFrame, **columns: Sequence[object]) -> pd.DataFrame:
+        frame = rows.assign(**{key: list(values) for key, values in columns.items()})
+        frame = frame[frame["total_ms"] > 0].sort_values(["self_ms", "total_ms"], ascending=False, kind="stable")
+        return frames.shaped(name, frame.reset_index(drop=True))
+
+
+def is_person(path: str) -> bool:
+    """Whether a file is a cell, or lies neither in an installed package nor in the standard library."""
+    return bool(stem(path)) or _LIBRARY.search(path) is None
+
+
+def module(path: str) -> str:
+    """The top-level package of a file; `__main__` of a cell, the name of the file of other code."""
+    if stem(path):
+        return "__main__"
+    if found := _PACKAGE.match(path) or _FROZEN.match(path):
+        return found[1]
+    return re.split(r"[/\\]", path)[-1].removesuffix(".py")
+
+
+def top_function(
+    samples: PythonSamples, cells: Mapping[str, int], start_ns: Int64s | None = None, end_ns: Int64s | None = None
+) -> TopFunction | None:
+    """The function of the person's code that took most of some intervals, on the thread of the cell; None where none is known.
+
+    Parameters
+    ----------
+    samples : PythonSamples
+    cells : mapping
+        Execution counts by the stem of a cell's file.
+    start_ns, end_ns : int64[n], optional
+        The intervals, disjoint and ascending, in ns since 1970.
+    """
+    spans = Spans(start_ns, end_ns) if start_ns is not None and end_ns is not None else None
+    return Python(samples, cells, spans).top_function()
+
+
+def busy_cores(samples: PythonSamples, start_ns: Int64s, end_ns: Int64s) -> Floats:
+    """How many cores the process used in each of some intervals, in the mean; NaN outside of the sampled time."""
+    # From the first sample on: ns since 1970 are too many for 64-bit floats.
+    origin = samples.at[0]
+    moments = samples.at - origin
+    before, after = (np.interp(each - origin, moments, samples.cpu, np.nan, np.nan) for each in (start_ns, end_ns))
+    used = after - before
+    length = (end_ns - start_ns).astype(np.float64)
+    return np.divide(used, length, out=np.full(len(length), np.nan), where=length > 0)
+
+
+def _lengths(samples: PythonSamples, spans: Spans | None) -> tuple[Floats, Floats]:
+    """Length of each sample, and how much of it is in the spans."""
+    wall = np.diff(samples.at).astype(np.float64)
+    if spans is None:
+        return wall, wall
+    start, end = spans.start.astype(np.int64), spans.end.astype(np.int64)
+    if not len(start):
+        return wall, np.zeros_like(wall)
+    before = np.concatenate([[0], np.cumsum(end - start)])
+    index = np.searchsorted(start, samples.at, side="right") - 1
+    covered = np.where(index < 0, 0, before[index] + np.minimum(samples.at, end[index]) - start[index])
+    return wall, np.diff(covered).astype(np.float64)
+
+
+def _totals(parent: Int64s | Int32s, depth: Int64s, values: Floats) -> Floats:
+    """Values of the nodes of a tree, with those of all nodes below."""
+    total = values.copy()
+    order = np.argsort(depth, kind="stable")
+    borders = np.searchsorted(depth[order], np.arange(1, depth.max(initial=0) + 2))
+    for level in range(len(borders) - 1, 0, -1):
+        nodes = order[borders[level - 1] : borders[level]]
+        np.add.at(total, parent[nodes], total[nodes])
+    return total
+
+
+def _outermost(parent: Int64s | Int32s, key: Int64s) -> Flags:
+    """The nodes that have none of the same key above them."""
+    outermost = np.ones(len(parent), np.bool_)
+    above = parent.astype(np.int64)
+    while (above >= 0).any():
+        outermost &= (above < 0) | (key[above] != key)
+        above = np.where(above >= 0, parent[above], -1)
+    return outermost
+
+
+def _percent(part: Floats, whole: float) -> Floats:
+    return 100 * part / whole if whole > 0 else np.full(len(part), np.nan)

@@ -1,0 +1,8 @@
+"""How much of the sampled Python stacks a recording stores."""
+
+MOST_SAMPLES, MOST_ROWS = 20_000, 40_000
+"""Samples, and stacks of threads in them. The sampler halves its rate when it reaches either."""
+MOST_NODES = 50_000
+"""Different calls in different callers."""
+MOST_TEXT = 300
+"""Length of the name of a file or function."""

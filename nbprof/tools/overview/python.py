@@ -1,0 +1,136 @@
+"""`p.python`: Python time from sampled stacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from nbprof.core.errors import NbprofError
+from nbprof.schema import frames
+from nbprof.tools.accessor import Shown, View
+from nbprof.tools.plot import bokeh, displayed
+
+if TYPE_CHECKING:
+    from bokeh.model import Model
+
+_MISSING = "This profile has no samples of Python: %%nbprof takes them unless --no-sampling is given."
+_LEAST = 0.001
+"""Share of the time below which a call is not drawn."""
+_COLOURS = ("#E8A33D", "#DD7F3B", "#D9A066", "#C96F4A", "#E3B778", "#B9784E")
+
+
+class PythonView(View):
+    """Python time by function, line, module and thread, from the stacks of all threads, sampled up to 100 times a second.
+
+    - Times are wall time on the thread of the recorded cell, waiting included, and CPU time on other threads, where the system tells it
+      (Linux). `cpu_ms` less than `self_ms` is waiting: for files, locks, devices or the GIL.
+    - Time in a C function is that of the line that calls it, and `call` names the function, from Python 3.11 on.
+    - A thread can be seen only where the interpreter lets others run: inside calls that release the GIL, after calls of C functions, at
+      the end of a pass of a loop and where a function begins. A short function without any of these counts for the line that calls it;
+      a pass of a loop counts for its last call, or for the line of the loop.
+    - `self` and `total` are estimates from samples: what takes less than some tens of milliseconds may be missing.
+
+    Threads of the notebook's kernel and of nbprof are left out.
+    """
+
+    def __init__(self, profile: Shown) -> None:
+        super().__init__(profile, "overview")
+
+    @property
+    def functions(self) -> pd.DataFrame:
+        """Time by function, that of C code with the function that called it; most self time first."""
+        return self._frame("functions")
+
+    @property
+    def lines(self) -> pd.DataFrame:
+        """Time by line, of cells and of all other files, with the function that each called; most self time first."""
+        return self._frame("lines")
+
+    @property
+    def modules(self) -> pd.DataFrame:
+        """Time by top-level package: the self time of its functions, and the total time of the calls into it."""
+        return self._frame("modules")
+
+    @property
+    def threads(self) -> pd.DataFrame:
+        """CPU time by thread, as the system counts it: the thread of the cell first, then the busiest ones."""
+        return self._frame("threads")
+
+    @property
+    def tree(self) -> pd.DataFrame:
+        """Calls as a tree of functions: a row for each function and its callers, which come before it."""
+        return self._frame("tree")
+
+    def figure(self, **options: Any) -> Model:
+        """A flame graph of `tree`: callers below, and as wide as their total time.
+
+        Parameters
+        ----------
+        **options
+            Options of `bokeh.plotting.figure`.
+
+        Raises
+        ------
+        NbprofError
+            Bokeh is not installed, or there are no samples.
+        """
+        tree = self.tree
+        if not len(tree):
+            raise NbprofError(_MISSING)
+        return displayed(_flame(tree, **options), self)
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        python = self._profile.run.python
+        frame: pd.DataFrame = frames.empty(f"python.{name}") if python is None else getattr(python, name)
+        return frame.copy()
+
+    def _there(self) -> bool:
+        return self._profile.run.python is not None
+
+    def _nothing(self) -> str:
+        return _MISSING
+
+    def _table(self) -> pd.DataFrame:
+        return self.functions
+
+    def _name_of(self) -> str:
+        return "python"
+
+
+def _flame(tree: pd.DataFrame, **options: Any) -> Model:
+    """Calls as boxes, those of one caller side by side, the longest first."""
+    total, parent = tree["total_ms"].to_numpy(float), tree["parent"].tolist()
+    whole = float(total[tree["depth"] == 0].sum())
+    left = [0.0] * len(tree)
+    used = dict.fromkeys(range(-1, len(tree)), 0.0)
+    for row in sorted(range(len(tree)), key=lambda row: (tree["depth"].iloc[row], -total[row])):
+        caller = parent[row]
+        left[row] = (left[caller] if caller >= 0 else 0.0) + used[caller]
+        used[caller] += total[row]
+    shown = tree.assign(left=left, right=[start + width for start, width in zip(left, total, strict=True)])
+    shown = shown[shown["total_ms"] >= _LEAST * whole]
+    plotting, models = bokeh()
+    colours = [
+        _COLOURS[sum(map(ord, f"{file}{name}")) % len(_COLOURS)] for file, name in zip(shown["file"], shown["function"], strict=True)
+    ]
+    characters = (110 * (shown["right"] - shown["left"]) / whole).astype(int)
+    labels = [name[:most] if most > 2 else "" for name, most in zip(shown["function"], characters, strict=True)]
+    source = models.ColumnDataSource(
+        {
+            **{key: shown[key].tolist() for key in ("left", "right", "function", "file", "line", "self_ms", "total_ms", "percent")},
+            "bottom": shown["depth"].tolist(),
+            "top": (shown["depth"] + 0.92).tolist(),
+            "colour": colours,
+            "label": labels,
+        }
+    )
+    height = 60 + 18 * (int(shown["depth"].max()) + 1)
+    plot = plotting.figure(**{"height": height, "width": 900, "tools": "xwheel_zoom,xpan,reset", "toolbar_location": None, **options})
+    boxes = plot.quad("left", "right", "top", "bottom", source=source, fill_color="colour", line_color="white", line_width=0.5)
+    plot.text("left", "bottom", "label", source=source, text_font_size="10px", x_offset=3, y_offset=-2)
+    about = [("", "@function"), ("", "@file:@line"), ("total", "@total_ms{0,0.0} ms (@percent{0.0}%)"), ("self", "@self_ms{0,0.0} ms")]
+    plot.add_tools(models.HoverTool(renderers=[boxes], tooltips=about))
+    plot.xaxis.axis_label, plot.yaxis.visible = "ms", False
+    plot.grid.grid_line_color = plot.outline_line_color = None
+    return plot

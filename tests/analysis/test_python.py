@@ -1,0 +1,281 @@
+"""Python time from sampled stacks: by function, line, module and thread, in all of a recording or in parts of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nbprof.analysis.python import Python, Spans, TopFunction, busy_cores, is_person, module, top_function
+from nbprof.core.errors import NbprofError
+from nbprof.core.python_samples import Function, Place, PythonSamples
+from nbprof.schema import frames
+from nbprof.schema.frames import SCHEMA
+from nbprof.sources.recording import CaptureInfo
+from tests.support.kineto import Kineto, profile
+
+MS = 10**6
+BASE = 1_700_000_000_000_000_000
+CELL = "/tmp/ipykernel_1/42.py"
+QR = "/usr/lib/python3/dist-packages/numpy/linalg/_linalg.py"
+NAMES = [name for name in SCHEMA if name.startswith("python.")]
+
+
+def samples(rows, cpu=None, threads=("MainThread",), at=None):
+    """Samples of (sample, stack, thread, CPU ms or None), a stack being lines of functions, outermost first."""
+    functions: dict[Function, int] = {}
+    places: dict[Place, int] = {}
+    nodes: dict[tuple[int, int], int] = {}
+    columns = []
+    for sample, stack, thread, spent in rows:
+        node = -1
+        for file, name, first, line, *call in stack:
+            function = functions.setdefault(Function(file, name, first), len(functions))
+            place = places.setdefault(Place(function, line, *(call or [""])), len(places))
+            node = nodes.setdefault((node, place), len(nodes))
+        columns.append((sample, thread, node, -1 if spent is None else spent * MS))
+    count = max(row[0] for row in rows) + 1
+    moments = np.arange(count) * 10 if at is None else np.array(at)
+    sample, thread, node, spent = np.array(columns).T
+    return PythonSamples(
+        list(functions),
+        list(places),
+        np.array([above for above, _ in nodes], np.int32),
+        np.array([place for _, place in nodes], np.int32),
+        list(threads),
+        BASE + moments * MS,
+        (np.arange(count) * 10 if cpu is None else np.array(cpu)) * MS,
+        sample.astype(np.int32),
+        thread.astype(np.int32),
+        node.astype(np.int32),
+        spent,
+        {"42": "a = 1\naugment(a)\nb = 2\n"},
+    )
+
+
+MODULE = (CELL, "<module>", 1, 2, "augment")
+AUGMENT = ("/home/me/train.py", "augment", 10, 12, "numpy.linalg.qr")
+LIBRARY = (QR, "qr", 964, 1158, "gufunc")
+
+
+@pytest.fixture
+def two_threads():
+    """30 ms in a library that the person's function calls, 10 ms in that function, 10 ms in the cell; a worker with 4 ms of CPU time."""
+    worker = [("/usr/lib/python3.11/threading.py", "Thread.run", 970, 982), ("/home/me/data.py", "load", 1, 3)]
+    return samples(
+        [
+            (1, [MODULE, AUGMENT, LIBRARY], 0, 9),
+            (1, worker, 1, 4),
+            (2, [MODULE, AUGMENT, LIBRARY], 0, 9),
+            (3, [MODULE, AUGMENT, LIBRARY], 0, 9),
+            (4, [MODULE, AUGMENT], 0, 0),
+            (5, [(CELL, "<module>", 1, 3)], 0, 10),
+        ],
+        threads=("MainThread", "worker"),
+    )
+
+
+def row(frame, **values):
+    chosen = frame
+    for name, value in values.items():
+        chosen = chosen[chosen[name] == value]
+    assert len(chosen) == 1
+    return chosen.iloc[0]
+
+
+def test_self_and_total_time_of_functions(two_threads):
+    frame = Python(two_threads, {"42": 3}).functions
+    qr, augment, cell = (row(frame, function=name) for name in ("qr", "augment", "<module>"))
+    assert (qr.self_ms, qr.total_ms, qr.cpu_ms, qr.module) == (30, 30, 27, "numpy")
+    assert (augment.self_ms, augment.total_ms, augment.cpu_ms, augment.module) == (10, 40, 0, "train")
+    assert (cell.self_ms, cell.total_ms, cell.file, cell.module) == (10, 50, "Cell [3]", "__main__")
+    assert frame["percent"].sum() == pytest.approx(100)
+    assert qr.percent == pytest.approx(100 * 30 / 54)
+    assert set(frame["thread"]) == {"MainThread", "worker"}
+
+
+def test_other_threads_have_their_cpu_time(two_threads):
+    load = row(Python(two_threads, {}).functions, function="load")
+    assert (load.self_ms, load.total_ms, load.cpu_ms, load.thread) == (4, 4, 4, "worker")
+
+
+def test_where_cpu_time_is_unknown_it_is_na_and_other_threads_have_their_wall_time_unless_they_wait():
+    work = [("/usr/lib/python3.11/threading.py", "Thread.run", 970, 982), ("/home/me/data.py", "load", 1, 3)]
+    wait = [*work, ("/usr/lib/python3.11/threading.py", "Condition.wait", 320, 331)]
+    found = samples(
+        [(1, [MODULE], 0, None), (1, work, 1, None), (2, [MODULE], 0, None), (2, wait, 1, None)], threads=("MainThread", "worker")
+    )
+    frame = Python(found, {}).functions
+    assert row(frame, function="load").total_ms == 10
+    assert row(frame, function="<module>").self_ms == 20
+    assert frame["cpu_ms"].isna().loc[frame["self_ms"] > 0].all()
+    assert "Condition.wait" not in set(frame["function"])
+
+
+def test_recursion_counts_once():
+    fib = (CELL, "fib", 1, 2)
+    found = samples([(1, [MODULE, fib, fib, fib], 0, 10), (2, [MODULE, fib], 0, 10)])
+    python = Python(found, {})
+    assert row(python.functions, function="fib").total_ms == 20
+    assert row(python.lines, function="fib").total_ms == 20
+    assert row(python.modules, module="__main__").total_ms == 20
+
+
+def test_lines_have_their_text_and_what_they_call(two_threads):
+    frame = Python(two_threads, {"42": 3}).lines
+    cell = row(frame, file="Cell [3]", line=2)
+    assert (cell.code, cell.call, cell.self_ms, cell.total_ms) == ("augment(a)", "augment", 0, 40)
+    line = row(frame, function="augment")
+    assert (line.file, line.line, line.call, line.self_ms, line.total_ms) == ("/home/me/train.py", 12, "numpy.linalg.qr", 10, 40)
+    assert row(frame[frame["call"].isna()], function="load").line == 3
+
+
+def test_modules_and_threads(two_threads):
+    python = Python(two_threads, {})
+    assert python.modules.set_index("module")["self_ms"].to_dict() == {"numpy": 30, "__main__": 10, "train": 10, "data": 4, "threading": 0}
+    threads = python.threads
+    assert threads["thread"].tolist() == ["MainThread", "worker"]
+    assert threads["cpu_ms"].tolist() == [37, 4]
+    assert threads["active_ms"].tolist() == [50, 10]
+    assert threads["cpu_percent"].tolist() == [74, 8]
+
+
+def test_the_tree_adds_up(two_threads):
+    tree = Python(two_threads, {"42": 3}).tree
+    assert tree["total_ms"][tree["parent"] == -1].sum() == pytest.approx(tree["self_ms"].sum()) == 54
+    for at in range(len(tree)):
+        below = tree[tree["parent"] == at]
+        assert tree["total_ms"][at] == pytest.approx(tree["self_ms"][at] + below["total_ms"].sum())
+        assert (below["depth"] == tree["depth"][at] + 1).all()
+        assert (below.index > at).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_columns_are_those_of_the_schema(two_threads, name):
+    frame = getattr(Python(two_threads, {}), name.removeprefix("python."))
+    assert frame.dtypes.astype(str).to_dict() == frames.dtypes(name)
+
+
+class TestSpans:
+    def test_time_in_parts_of_the_recording(self, two_threads):
+        # 5 ms of the first sample, and all of the last but 2 ms.
+        spans = Spans(BASE + np.array([5, 40]) * MS, BASE + np.array([10, 48]) * MS)
+        python = Python(two_threads, {}, spans)
+        assert python.sampled_ns == 13 * MS
+        assert row(python.functions, function="qr").self_ms == 5
+        assert row(python.functions, function="<module>").self_ms == 8
+        assert row(python.functions, function="load").self_ms == 2
+
+    def test_before_and_after_the_recording_there_is_nothing(self, two_threads):
+        spans = Spans(BASE + np.array([-20, 60]) * MS, BASE + np.array([-10, 70]) * MS)
+        python = Python(two_threads, {}, spans)
+        assert python.sampled_ns == 0
+        assert python.functions.empty
+        assert python.tree.empty
+        assert python.top_function() is None
+
+    def test_no_spans_at_all(self, two_threads):
+        none = np.zeros(0, np.int64)
+        assert Python(two_threads, {}, Spans(none, none)).functions.empty
+        assert top_function(two_threads, {}, none, none) is None
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_parts_add_up_to_all(self, two_threads, seed):
+        borders = np.unique(np.random.default_rng(seed).integers(0, 50 * MS, 20))
+        borders = np.concatenate([[0], borders[(borders > 0)], [50 * MS]]) + BASE
+        all_of_it = Python(two_threads, {}).functions.set_index("function")["self_ms"]
+        parts = [Python(two_threads, {}, Spans(borders[i::2][: len(borders) // 2], borders[i + 1 :: 2])) for i in (0, 1)]
+        for part in parts:
+            start, end = part.spans
+            part.spans = Spans(start[: len(end)], end)
+        summed = sum(part.functions.set_index("function")["self_ms"].reindex(all_of_it.index).fillna(0) for part in parts)
+        assert summed.tolist() == pytest.approx(all_of_it.tolist())
+
+
+class TestTopFunction:
+    def test_the_function_of_the_person_and_what_it_called(self, two_threads):
+        assert top_function(two_threads, {"42": 3}) == TopFunction("augment", "/home/me/train.py", 12, "numpy.linalg.qr", 0.8, 0.8)
+
+    def test_in_a_part_of_the_recording(self, two_threads):
+        found = top_function(two_threads, {"42": 3}, BASE + np.array([38]) * MS, BASE + np.array([50]) * MS)
+        assert found is not None
+        assert (found.function, found.file, found.line, found.call) == ("<module>", "Cell [3]", 3, "")
+        assert found.share == pytest.approx(10 / 12)
+
+    def test_libraries_alone_are_nobodys(self):
+        assert top_function(samples([(1, [LIBRARY], 0, 1)]), {}) is None
+
+    def test_time_of_libraries_that_no_code_of_the_person_called_lowers_the_share(self):
+        found = top_function(samples([(1, [LIBRARY], 0, 1), (2, [MODULE], 0, 1)]), {})
+        assert found is not None
+        assert found.share == 0.5
+
+
+def test_busy_cores():
+    found = samples([(1, [MODULE], 0, 1), (2, [MODULE], 0, 1)], cpu=[0, 20, 25])
+    cores = busy_cores(found, BASE + np.array([0, 10, 5, -5, 7]) * MS, BASE + np.array([10, 20, 15, 5, 7]) * MS)
+    assert cores[:3].tolist() == pytest.approx([2, 0.5, 1.25])
+    assert np.isnan(cores[3:]).all()
+
+
+def test_lines_of_cells_on_the_thread_of_the_cell(two_threads):
+    assert Python(two_threads, {}).host_lines == {("42", 2): 40 * MS, ("42", 3): 10 * MS}
+
+
+@pytest.mark.parametrize(
+    ("path", "person", "package"),
+    [
+        (CELL, True, "__main__"),
+        ("/home/me/train.py", True, "train"),
+        (r"C:\me\train.py", True, "train"),
+        (QR, False, "numpy"),
+        ("/v/lib/python3.11/site-packages/torch/nn/modules/module.py", False, "torch"),
+        ("/v/lib/python3.11/site-packages/six.py", False, "six"),
+        ("/v/lib/python3.11/json/decoder.py", False, "json"),
+        ("/v/lib/python3.11/queue.py", False, "queue"),
+        ("<frozen importlib._bootstrap>", False, "importlib"),
+        ("<string>", False, "<string>"),
+        ("<stdin>", True, "<stdin>"),
+        ("/home/me/nbprof/capture/steps.py", False, "steps"),
+    ],
+)
+def test_whose_code_a_file_is(path, person, package):
+    assert is_person(path) == person
+    assert module(path) == package
+
+
+class TestProfile:
+    def test_the_accessor(self, tmp_path, two_threads):
+        p = profile(tmp_path, Kineto(baseTimeNanoseconds=BASE))
+        p.run.capture = CaptureInfo(cells={"42": 3}, python=two_threads.packed())
+        assert len(p.python.functions) == 5
+        assert "Cell [3]" in set(p.python.lines["file"])
+        assert "nbprof python" in repr(p.python)
+        assert "python" in dir(p)
+        frame = p.python.functions
+        frame["self_ms"] = -1.0
+        assert (p.python.functions["self_ms"] >= 0).all()
+
+    def test_a_flame_graph_has_a_box_for_each_call_inside_that_of_its_caller(self, tmp_path, two_threads):
+        p = profile(tmp_path, Kineto(baseTimeNanoseconds=BASE))
+        p.run.capture = CaptureInfo(python=two_threads.packed())
+        tree = p.python.tree
+        data = p.python.figure().renderers[0].data_source.data
+        assert sorted(np.subtract(data["right"], data["left"]).round(6)) == sorted(tree["total_ms"].round(6))
+        boxes = list(zip(data["bottom"], data["left"], data["right"], strict=True))
+        for bottom, left, right in boxes:
+            assert bottom == 0 or any(b == bottom - 1 and low <= left + 1e-9 and right <= high + 1e-9 for b, low, high in boxes)
+
+    @pytest.mark.parametrize("python", [{}, {"functions": 3}])
+    def test_without_samples_it_says_why(self, tmp_path, python):
+        p = profile(tmp_path, Kineto(baseTimeNanoseconds=BASE))
+        p.run.capture = CaptureInfo(python=python)
+        assert p.python.functions.empty
+        assert "--no-sampling" in repr(p.python)
+        assert "python" not in dir(p)
+        with pytest.raises(NbprofError, match="no samples"):
+            p.python.figure()
+
+    def test_the_info_keeps_them(self, two_threads):
+        info = CaptureInfo(python=two_threads.packed())
+        assert CaptureInfo.from_dict(info.to_dict()).python == info.python
+        assert CaptureInfo.from_dict({"python": [1]}).python == {}
