@@ -131,6 +131,7 @@ class Session:
                 self.messages.append(f"nbprof: an earlier recording was still running and has been stopped{where}")
             self._check_installed()
             set_current(self.clock)
+            self.windows.loops.start()
             self.clock.started = time.perf_counter()
             actions: dict[str, Callable[[ModuleType], None]] = {}
             for name in self._choice.candidates:
@@ -167,6 +168,7 @@ class Session:
         try:
             self.windows.close()
         finally:
+            self.windows.loops.stop()
             if self._watch is not None:
                 self._watch.remove()
             self._patches.restore()

@@ -8,13 +8,14 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nbprof.capture import describe
 from nbprof.capture.clock import Marker, StepClock
 from nbprof.capture.contention import Contention
+from nbprof.capture.loops import Recorder, Taken
 from nbprof.capture.machine import machine
 from nbprof.capture.options import Options
 from nbprof.capture.place import Place
@@ -110,6 +111,7 @@ class Windows:
         self._reserve: Reserve | None = None
         self._lines: LineClock | None = None
         self._sampler: PythonSampler | None = None
+        self.loops = Recorder()
         self.label = self.notebook = ""
         self._of_start: list[str] = []
         self._group = uuid.uuid4().hex if options.every else ""
@@ -144,6 +146,7 @@ class Windows:
                     self.notes.append(lines.trouble)
             self._begin_sampling()
             self._began = time.perf_counter()
+            self.loops.begin_window()
             self._seen_before, self._marked_before = self.clock.seen, self.clock.marked
         if self._bounds is None:
             from nbprof.capture.bounds import Bounds
@@ -182,13 +185,17 @@ class Windows:
             self.recording = False
             self._over = self._over or not self.options.every
             elapsed = time.perf_counter() - self._began
+            loops = self.loops.taken()
+            if self._over:
+                self.loops.stop()
             lines, sampler = self._line_times(), self._end_sampling()
             contention = self._contention.measured() if self._contention is not None else {}
             self._release()
             try:
                 self.place.secure()
                 self.backend.stop()
-                self._settle(self.place, self._describe(self.backend, elapsed, contention, lines, self._samples(sampler)))
+                info = self._describe(self.backend, elapsed, contention, lines, self._samples(sampler))
+                self._settle(self.place, replace(info, loops=self._packed(loops)))
             except Exception as error:
                 self._fail(error)
             if self._over and self._bounds is not None:
@@ -250,6 +257,15 @@ class Windows:
     def _no_samples(self, error: Exception) -> None:
         self.notes.append(f"Python stacks are not sampled: {type(error).__name__}: {error}")
 
+    def _packed(self, loops: Taken) -> dict[str, Any]:
+        """When the iterations of the cell's loops ran in this window, as the info keeps it."""
+        try:
+            found = loops.times()
+            return found.packed() if found is not None else {}
+        except Exception as error:
+            self.notes.append(f"loops of cells are not timed: {type(error).__name__}: {error}")
+            return {}
+
     def shown(self) -> Recording:
         """The window to show, which knows the others: the last that has all its steps, or the last."""
         first, last = self.options.steps or (1, None)
@@ -262,6 +278,7 @@ class Windows:
     def abandon(self) -> None:
         """Do nothing any more and touch nothing (after a fork)."""
         self._over, self.recording = True, False
+        self.loops.stop()
         lines, self._lines = self._lines, None
         if lines is not None:
             lines.stop()

@@ -19,7 +19,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
 
 from nbprof.capture.shield import Shield, shielded
-from nbprof.notebook import defaults, interrupts, profile_button
+from nbprof.notebook import cell_loops, defaults, interrupts, profile_button
 from nbprof.notebook.options_line import Help, choices, parser, split, standing, words_of
 
 if TYPE_CHECKING:
@@ -65,6 +65,30 @@ class NbprofMagics(Magics):
         self.waiting = profile_button.Waiting()
         self._pressed: profile_button.Request | None = None
         self.interrupts: Any = None
+        self.loops: Any = None
+        self.runs_statement = False
+        """Whether a statement or a text is run to be recorded, which may not have begun yet."""
+
+    @property
+    def namespace(self) -> dict[str, Any]:
+        """The notebook's variables."""
+        namespace: dict[str, Any] = self._ip.user_ns
+        return namespace
+
+    @property
+    def running_text(self) -> str:
+        """The text of the cell that runs."""
+        return str(getattr(self._infos[-1], "raw_cell", "")) if self._infos else ""
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """Execution counts of cells, by the files that stand for them."""
+        files = getattr(self._ip.compile, "_filename_map", None)
+        return files if isinstance(files, dict) else {}
+
+    def transformed(self, text: str) -> str:
+        """A cell's text as Python."""
+        return str(self._ip.transform_cell(text))
 
     @no_var_expand
     @line_magic
@@ -191,6 +215,14 @@ class NbprofMagics(Magics):
 
     def _run(self, prepared: Cell, source: str) -> Any:
         """Run a text as ``%%time`` does: statements, then the value of the last expression."""
+        __tracebackhide__ = True
+        before, self.runs_statement = self.runs_statement, True
+        try:
+            return self._run_recorded(prepared, source)
+        finally:
+            self.runs_statement = before
+
+    def _run_recorded(self, prepared: Cell, source: str) -> Any:
         __tracebackhide__ = True
         shell = self._ip
         text = shell.transform_cell(source)
@@ -343,6 +375,7 @@ def load(shell: Any) -> None:
     shell.events.register("pre_run_cell", magics.pre_run_cell)
     shell.events.register("post_run_cell", magics.post_run_cell)
     magics.interrupts = interrupts.install(shell)
+    magics.loops = cell_loops.install(shell, magics)
     _loaded[shell] = magics
 
 
@@ -356,6 +389,7 @@ def unload(shell: Any) -> None:
     shell.events.unregister("pre_run_cell", magics.pre_run_cell)
     shell.events.unregister("post_run_cell", magics.post_run_cell)
     interrupts.remove(shell, magics.interrupts)
+    cell_loops.remove(shell, magics.loops)
     registered = shell.magics_manager.magics
     registered["cell"].pop("nbprof", None)
     for name in ("nbprof", "nbprof_begin"):

@@ -1,0 +1,657 @@
+"""When the iterations of the recorded cell's loops run.
+
+`nbprof.capture.loop_code` rewrites ``for x in items:`` into ``for x in __nbprof_loop__(7,
+__nbprof_iter__(items)):``. What the loop runs over then is an iterator of C: while iterations are
+long, one of them is handed out at a time, and the time is noted in between; while they are short,
+many are handed out at once, so that a loop of millions costs some ns an iteration more. The items
+come straight from the program's iterator: no frame of nbprof is on the stack meanwhile, no item is
+referred to here, and the iterator is released where it would be without nbprof.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import itertools
+import operator
+import os
+import sys
+import threading
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from dis import opname
+from itertools import chain, compress, islice, repeat
+from types import CodeType, FrameType, FunctionType, GeneratorType, MethodType, WrapperDescriptorType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nbprof.capture import steps
+from nbprof.core.cells import stem
+
+if TYPE_CHECKING:
+    from nbprof.core.loop_times import LoopTimes
+
+LOOP, ITER, WHILE_LOOP, OVER, DEFINED = (f"__nbprof_{name}__" for name in ("loop", "iter", "while", "over", "defined"))
+"""Names that the rewritten code calls. They are builtins: the program's namespace stays its own."""
+
+_MOST = 100_000
+"""Iterations of a loop whose times are noted, as many as `nbprof.core.loop_times` keeps."""
+_SHORT_NS = 50_000
+"""Iterations that take less on average are handed out many at a time: they are no unit of work."""
+_SHORT_RUNS, _RUN_NS, _TINY_RUN_NS = 16, 400_000, 2_000_000
+"""After so many executions that are shorter on average a loop is not followed any more.
+
+To be the unit of work, a loop takes at least 8 iterations of 50 µs each time; the second limit is
+for loops of shorter iterations.
+"""
+_SOME = 128
+"""Iterations after which their mean is looked at."""
+_CHUNK_NS, _LARGEST_CHUNK = 10_000_000, 1 << 20
+_ONE = ((),)
+
+_clock = time.perf_counter_ns
+
+
+@dataclass(frozen=True)
+class Site:
+    """A loop in the code.
+
+    Parameters
+    ----------
+    line : int
+        The line of its head in the cell.
+    text : str
+        Its head.
+    kind : str
+        One of `nbprof.core.loop_times.KINDS`.
+    number : int
+        The execution count of its cell; 0 of the recorded one.
+    """
+
+    line: int
+    text: str
+    kind: str
+    number: int = 0
+
+
+_sites: dict[int, Site] = {}
+_numbers = itertools.count(1)
+
+
+def add_site(site: Site) -> int:
+    """Let a loop be recorded; returns the number that the rewritten code calls it by."""
+    number = next(_numbers)
+    _sites[number] = site
+    return number
+
+
+class _Counts:
+    """What is known of one loop on one thread."""
+
+    def __init__(self, site: Site, file: str) -> None:
+        self.site = site
+        self.file = file
+        self.thread = threading.get_native_id()
+        self.asked, self.got, self.ended = array("q"), array("q"), array("q")
+        self.running: _Run | None = None
+        self.overlaps = False
+        self.inside: dict[_Counts, int] = {}
+        self.count = self.total = self.wait = self.runs = 0
+        self.exact = True
+
+    def clear(self) -> None:
+        """Forget what came before the window; the arrays remain, for loops that run fill them."""
+        for column in (self.asked, self.got, self.ended):
+            del column[:]
+        self.inside = {}
+        self.count = self.total = self.wait = self.runs = 0
+        self.exact = True
+        self.overlaps = False
+
+    def is_short(self) -> bool:
+        """Whether it is not worth its cost to follow the loop: it is entered often, for little."""
+        each = self.total / self.runs
+        return each < _RUN_NS or (each < _TINY_RUN_NS and self.total < _SHORT_NS * self.count)
+
+    def note(self, asked: int, got: int, ended: int) -> None:
+        """An iteration has ended."""
+        self.count += 1
+        self.wait += got - asked
+        if len(self.asked) < _MOST:
+            self.asked.append(asked)
+            self.got.append(got)
+            self.ended.append(ended)
+
+
+class _Run:
+    """One execution of a loop.
+
+    Attributes
+    ----------
+    asked, got : int
+        When the current iteration asked for its item, and had it; 0 where it has not.
+    over_at : int
+        When the condition of a `while` was found false; 0 while it was not.
+    ticks : iterator or None
+        While iterations are handed out many at a time, as many values as are left of them.
+    skipped : int
+        How many of these had been handed out when the window began.
+    """
+
+    __slots__ = (
+        "asked",
+        "began",
+        "chunk",
+        "counts",
+        "got",
+        "handed",
+        "number",
+        "over_at",
+        "parent",
+        "recorder",
+        "running",
+        "skipped",
+        "ticks",
+    )
+
+    def __init__(self, recorder: Recorder, number: int, counts: _Counts, parent: _Run | None) -> None:
+        self.recorder = recorder
+        self.number = number
+        self.counts = counts
+        self.parent = parent
+        self.began = self.asked = _clock()
+        self.got = self.over_at = self.chunk = self.skipped = 0
+        self.ticks: Iterator[Any] | None = None
+        self.running = True
+
+    def __eq__(self, other: object) -> bool:
+        """The item has come: `iter` compares each one with the value that would end it."""
+        __tracebackhide__ = True
+        self.got = _clock()
+        return False
+
+    __hash__ = object.__hash__
+
+    def taken(self) -> int:
+        """How many of the current chunk have been handed out."""
+        return self.chunk - operator.length_hint(self.ticks) if self.ticks is not None else 0
+
+    def note(self, now: int) -> None:
+        """The current iteration has ended."""
+        if self.asked >= self.recorder.since and self.recorder.on:
+            self.counts.note(self.asked, self.got, now)
+
+    def note_chunk(self, complete: int) -> None:
+        """A number of iterations of the chunk have ended."""
+        if self.recorder.on:
+            self.counts.count += max(complete - self.skipped, 0)
+        self.ticks, self.skipped = None, 0
+
+    def leave(self) -> None:
+        """The loop is left before its iterator is exhausted, by the frame that drops the iterator.
+
+        The last iteration is complete after `break` and `return`, and not where an exception has
+        ended it.
+        """
+        now = _clock()
+        name = _instruction_of_caller()
+        jumped = name.startswith(("POP_", "END_FOR")) and self.counts.site.kind != "comprehension"
+        if self.ticks is not None:
+            taken = self.taken()
+            self.note_chunk(taken if (jumped and not self.over_at) or name == "FOR_ITER" else taken - 1)
+        elif self.got and jumped and not self.over_at:
+            self.note(now)
+        self.end(self.over_at or now)
+
+    def end(self, now: int) -> None:
+        """The loop has ended."""
+        self.running = False
+        counts = self.counts
+        if counts.running is self:
+            counts.running = None
+        if self.recorder.on:
+            self.add_time(now, counts)
+            counts.runs += 1
+            if counts.runs % _SHORT_RUNS == 0 and counts.is_short():
+                counts.exact = False
+                self.recorder.through.add(self.number)
+        here = _inside.get(None)
+        while here is not None and here is not self:
+            here = here.parent
+        if here is self:
+            _inside.set(self.parent)
+
+    def add_time(self, now: int, counts: _Counts) -> None:
+        """Count the time in the loop."""
+        took = max(now - max(self.began, self.recorder.since), 0)
+        counts.total += took
+        if self.parent is not None:
+            around = self.parent.counts
+            counts.inside[around] = counts.inside.get(around, 0) + took
+
+
+_inside: ContextVar[_Run | None] = ContextVar("nbprof_loop")
+"""The innermost loop that runs in this thread or task."""
+
+
+def _instruction_of_caller() -> str:
+    """What the frame does that closes the generator which calls this by way of `_Run.leave`."""
+    frame: FrameType | None = sys._getframe(2).f_back
+    if frame is None or frame.f_lasti < 0:
+        return ""
+    return opname[frame.f_code.co_code[frame.f_lasti]]
+
+
+class Recorder:
+    """Notes what the loops of a recording do.
+
+    Attributes
+    ----------
+    on : bool
+        Whether anything is noted.
+    since : int
+        When the window began, on the clock that loops use.
+    through : set of int
+        The loops that are not followed any more.
+    """
+
+    def __init__(self) -> None:
+        self.on = False
+        self.since = 0
+        self.through: set[int] = set()
+        self._offset = 0
+        self._counts: dict[tuple[int, int], _Counts] = {}
+
+    def start(self) -> None:
+        """Follow the loops that begin from now on."""
+        global _recorder
+        self.on = True
+        self.begin_window()
+        _recorder = self
+        functions.begin()
+
+    def begin_window(self) -> None:
+        """Count from now on; an iteration that is running does not count."""
+        self.since = _clock()
+        self._offset = time.time_ns() - self.since
+        self.through = set()
+        for counts in list(self._counts.values()):
+            counts.clear()
+            run = counts.running
+            if run is not None:
+                run.skipped = run.taken()
+
+    def stop(self) -> None:
+        """Follow no loop any more."""
+        global _recorder
+        self.on = False
+        if _recorder is self:
+            _recorder = None
+            functions.end()
+        self._counts = {}
+
+    def enter(self, number: int, site: Site, frame: FrameType) -> _Run | None:
+        """A loop begins; None where it is not followed: it runs inside itself, or at the same time."""
+        parent = _inside.get(None)
+        while parent is not None and not (parent.running and parent.recorder is self):
+            parent = parent.parent
+        key = number, threading.get_ident()
+        counts = self._counts.get(key)
+        if counts is None:
+            counts = self._counts[key] = _Counts(site, frame.f_code.co_filename)
+        elif counts.running is not None:
+            around = parent
+            while around is not None and around.counts is not counts:
+                around = around.parent
+            counts.overlaps |= around is None
+            return None
+        run = counts.running = _Run(self, number, counts, parent)
+        _inside.set(run)
+        return run
+
+    def taken(self) -> Taken:
+        """What was noted since the window began, as it stands."""
+        end = _clock()
+        kept = [counts for counts in list(self._counts.values()) if counts.count or counts.total or counts.running]
+        index = {counts: i for i, counts in enumerate(kept)}
+        loops = [_described(counts, index, end) for counts in kept]
+        columns = [(counts.asked[:], counts.got[:], counts.ended[:]) for counts in kept]
+        return Taken(self.since + self._offset, end + self._offset, self._offset, loops, columns)
+
+
+class _Seen(NamedTuple):
+    """A loop as it stands: what `nbprof.core.loop_times.Loop` keeps of it."""
+
+    cell: str
+    site: Site
+    thread: int
+    count: int | None
+    total_ns: int
+    wait_ns: int
+    inside: dict[int, int]
+    overlaps: bool
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a recorder has noted.
+
+    Parameters
+    ----------
+    begin_ns, end_ns : int
+        The window, in ns since 1970.
+    offset : int
+        What added to a noted time makes it one since 1970.
+    loops : list of _Seen
+    columns : list of tuple of array
+        When the iterations of each loop asked for their items, had them and ended.
+    """
+
+    begin_ns: int
+    end_ns: int
+    offset: int
+    loops: list[_Seen]
+    columns: list[tuple[array[int], array[int], array[int]]]
+
+    def times(self) -> LoopTimes | None:
+        """The same as a recording keeps it; None where no loop ran."""
+        # Late, for it imports numpy, and a cell may be recorded that does not.
+        import numpy as np
+
+        from nbprof.core.loop_times import MOST, Loop, LoopTimes
+
+        if not self.loops:
+            return None
+        rows, room = [0] * len(self.loops), MOST
+        for i in sorted(range(len(self.loops)), key=lambda i: -self.loops[i].total_ns):
+            # The last column is filled last.
+            rows[i] = min(len(self.columns[i][-1]), room)
+            room -= rows[i]
+        noted = []
+        for number in range(3):
+            parts = [np.array(self.columns[i][number][: rows[i]], np.int64) for i in range(len(self.loops))]
+            noted.append(np.concatenate(parts) + self.offset)
+        loops = []
+        for seen in self.loops:
+            site = seen.site
+            loops.append(Loop(seen.cell, site.number, site.line, site.text, site.kind, *seen[2:]))
+        of = np.repeat(np.arange(len(loops), dtype=np.int32), rows)
+        return LoopTimes(self.begin_ns, self.end_ns, loops, of, *noted)
+
+
+def _described(counts: _Counts, index: dict[_Counts, int], end: int) -> _Seen:
+    """A loop as it stands; one that is still running is counted up to now."""
+    total, inside, exact = counts.total, dict(counts.inside), counts.exact
+    run = counts.running
+    if run is not None:
+        took = max(end - max(run.began, run.recorder.since), 0)
+        total += took
+        exact = exact and run.ticks is None
+        if run.parent is not None:
+            inside[run.parent.counts] = inside.get(run.parent.counts, 0) + took
+    parents = {index[around]: ns for around, ns in inside.items() if around in index}
+    count = counts.count if exact else None
+    file = counts.file
+    return _Seen(stem(file) or file, counts.site, counts.thread, count, total, counts.wait, parents, counts.overlaps)
+
+
+_recorder: Recorder | None = None
+
+
+def active() -> bool:
+    """Whether loops are being recorded."""
+    return _recorder is not None
+
+
+# What the rewritten code calls.
+
+
+def _loop(number: int, iterator: Iterator[Any]) -> Iterator[Any]:
+    """What a `for` loop or a comprehension runs over in place of `iterator`."""
+    __tracebackhide__ = True
+    recorder, site = _recorder, _sites.get(number)
+    if recorder is None or site is None or number in recorder.through:
+        return iterator
+    try:
+        advance = _advance(iterator)
+        run = recorder.enter(number, site, sys._getframe(1)) if advance is not None else None
+    except Exception:
+        # The program's loop runs in any case.
+        return iterator
+    if run is None or advance is None:
+        return iterator
+    several = iterator if _is_plain(iterator) else iter(advance, _NEVER)
+    return chain.from_iterable(_items(run, iter(advance, run), several))
+
+
+def _while(number: int) -> Iterator[tuple[()]]:
+    """What runs in place of a `while` loop, whose condition is in its body then."""
+    __tracebackhide__ = True
+    recorder, site = _recorder, _sites.get(number)
+    if recorder is None or site is None or number in recorder.through:
+        return repeat(())
+    try:
+        run = recorder.enter(number, site, sys._getframe(1))
+    except Exception:
+        run = None
+    if run is None:
+        return repeat(())
+    return chain.from_iterable(_turns(run))
+
+
+def _over(number: int) -> None:
+    """The condition of a `while` loop is false."""
+    run = _inside.get(None)
+    while run is not None and run.number != number:
+        run = run.parent
+    if run is not None:
+        run.over_at = _clock()
+
+
+class _Never:
+    """Equals nothing, without asking what it is compared with."""
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    __hash__ = object.__hash__
+
+
+_NEVER = _Never()
+
+
+def _advance(iterator: Any) -> Callable[[], Any] | None:
+    """What gives the next item, as a loop would ask for it; None where that is not sure."""
+    kind = type(iterator)
+    if _marks_steps(iterator):
+        return None
+    method = next((vars(each)["__next__"] for each in kind.__mro__ if "__next__" in vars(each)), None)
+    if isinstance(method, FunctionType):
+        return MethodType(method, iterator)
+    if isinstance(method, WrapperDescriptorType):
+        found: Callable[[], Any] = method.__get__(iterator, kind)
+        return found
+    return None
+
+
+def _marks_steps(iterator: Any) -> bool:
+    """Whether it is what `nbprof.steps` returns: that loop marks its iterations itself."""
+    return type(iterator) is GeneratorType and iterator.gi_code is steps._rounds.__code__
+
+
+_PLAIN = ("builtins", "itertools", "_collections", "collections")
+
+
+def _is_plain(iterator: Any) -> bool:
+    """Whether it is an iterator of Python itself, of which ``iter()`` is the same without effects."""
+    kind = type(iterator)
+    return kind.__module__ in _PLAIN and isinstance(kind.__dict__.get("__next__"), WrapperDescriptorType)
+
+
+def _next_chunk(chunk: int, mean: float) -> int:
+    """How many short iterations to hand out at once, after so many that took `mean` ns each."""
+    return max(min(2 * chunk, int(_CHUNK_NS / (mean or 1)), _LARGEST_CHUNK), _SOME)
+
+
+def _items(run: _Run, single: Iterator[Any], several: Iterator[Any]) -> Iterator[Iterator[Any]]:
+    """Hand out the items of a loop; `single` tells the run when each of them comes."""
+    __tracebackhide__ = True
+    recorder = run.recorder
+    checked, turns = run.began, 0
+    now = run.began
+    try:
+        while recorder.on:
+            run.asked, run.got = now, 0
+            yield islice(single, 1)
+            now = _clock()
+            if not run.got:
+                run.end(now)
+                return
+            run.note(now)
+            turns += 1
+            if turns < _SOME:
+                continue
+            mean, chunk = (now - checked) / turns, turns
+            while mean < _SHORT_NS and recorder.on:
+                run.chunk = chunk = _next_chunk(chunk, mean)
+                run.ticks = repeat(True, chunk)
+                begun = now
+                yield compress(islice(several, chunk), run.ticks)
+                now, taken = _clock(), run.taken()
+                run.note_chunk(taken)
+                if taken < chunk:
+                    run.end(now)
+                    return
+                mean = (now - begun) / chunk
+            checked, turns = now, 0
+        run.end(now)
+        yield several
+    except BaseException:
+        run.leave()
+        raise
+
+
+def _turns(run: _Run) -> Iterator[Iterator[tuple[()]]]:
+    """The turns of a `while` loop."""
+    __tracebackhide__ = True
+    recorder = run.recorder
+    checked, turns = run.began, 0
+    now = run.began
+    try:
+        while recorder.on:
+            run.asked = run.got = now
+            yield _ONE  # type: ignore[misc]
+            now = _clock()
+            run.note(now)
+            turns += 1
+            if turns < _SOME:
+                continue
+            mean, chunk = (now - checked) / turns, turns
+            while mean < _SHORT_NS and recorder.on:
+                run.chunk = chunk = _next_chunk(chunk, mean)
+                run.ticks = ticks = repeat((), chunk)
+                begun = now
+                yield ticks
+                now = _clock()
+                run.note_chunk(chunk)
+                mean = (now - begun) / chunk
+            checked, turns = now, 0
+        run.end(now)
+        yield repeat(())
+    except BaseException:
+        run.leave()
+        raise
+
+
+# Functions whose code is rewritten while a recording runs.
+
+
+class Functions:
+    """Puts rewritten code into functions for the time of a recording, and the original back."""
+
+    def __init__(self) -> None:
+        self._planned: list[tuple[FunctionType, CodeType]] = []
+        self._changed: list[tuple[FunctionType, CodeType, CodeType]] = []
+        self._variants: dict[int, Callable[[Any], list[tuple[FunctionType, CodeType]]]] = {}
+
+    def plan(self, changes: list[tuple[FunctionType, CodeType]]) -> None:
+        """Change these functions while a recording runs, which may have begun."""
+        if _recorder is not None:
+            for function, code in changes:
+                self._change(function, code)
+        else:
+            self._planned += changes
+
+    def forget(self) -> None:
+        """Another cell is to be recorded: nothing is planned for it yet."""
+        self._planned = []
+        self._variants = {}
+
+    def add_variant(self, find: Callable[[Any], list[tuple[FunctionType, CodeType]]]) -> int:
+        """`find` gives the changes for a function or class as soon as it is defined."""
+        number = next(_numbers)
+        self._variants[number] = find
+        return number
+
+    def defined(self, number: int, defined: Any) -> None:
+        """A function or a class was defined."""
+        find = self._variants.get(number)
+        if find is not None:
+            self.plan(find(defined))
+
+    def begin(self) -> None:
+        """A recording begins."""
+        planned, self._planned = self._planned, []
+        for function, code in planned:
+            self._change(function, code)
+
+    def end(self) -> None:
+        """The recording has ended."""
+        changed, self._changed = self._changed, []
+        for function, original, code in reversed(changed):
+            # The program may have changed it itself.
+            if function.__code__ is code:
+                function.__code__ = original
+
+    def _change(self, function: FunctionType, code: CodeType) -> None:
+        original = function.__code__
+        try:
+            function.__code__ = code
+        except (TypeError, ValueError):
+            return
+        self._changed.append((function, original, code))
+
+
+functions = Functions()
+
+
+def _defined(number: int) -> Callable[[Any], Any]:
+    """Decorates what the cell defines; returns it as it is."""
+
+    def register(defined: Any) -> Any:
+        # The program's function is defined in any case.
+        with contextlib.suppress(Exception):
+            functions.defined(number, defined)
+        return defined
+
+    return register
+
+
+def install() -> None:
+    """Make the names known that the rewritten code calls; they stay, for such code may run later."""
+    for name, value in ((LOOP, _loop), (ITER, iter), (WHILE_LOOP, _while), (OVER, _over), (DEFINED, _defined)):
+        setattr(builtins, name, value)
+
+
+def _forget_in_child() -> None:
+    global _recorder
+    if _recorder is not None:
+        _recorder.on = False
+        _recorder = None
+        functions.end()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)

@@ -1,0 +1,100 @@
+"""Cells that are recorded run with their loops rewritten, so that each iteration is known."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from typing import TYPE_CHECKING, Any
+
+from nbprof.capture import loops
+from nbprof.capture.loop_code import Cell, Text, rewritten
+from nbprof.capture.loop_functions import Earlier
+
+if TYPE_CHECKING:
+    from nbprof.notebook.magic import NbprofMagics
+
+_RECORDS = ("profile", "start", "capture")
+"""Functions of nbprof by which a cell records a part of itself."""
+
+
+class LoopTransformer:
+    """An AST transformer of IPython, which leaves cells alone that are not recorded.
+
+    Parameters
+    ----------
+    magics : NbprofMagics
+        Knows which cell runs, and whether it is recorded.
+    """
+
+    def __init__(self, magics: NbprofMagics) -> None:
+        self._magics = magics
+        loops.install()
+
+    def visit(self, tree: ast.AST) -> ast.AST:
+        """The code of a cell, rewritten where it is recorded; never raises."""
+        try:
+            if not isinstance(tree, ast.Module) or not self._is_recorded(tree):
+                return tree
+            if not loops.active():
+                loops.functions.forget()
+            return self._rewritten(tree)
+        except Exception:
+            # The cell runs as it is, and its loops are not known.
+            return tree
+
+    def _is_recorded(self, tree: ast.Module) -> bool:
+        if self._magics.runs_statement or loops.active() or _begins(tree):
+            return True
+        namespace = self._magics.namespace
+        nbprof = sys.modules.get("nbprof")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr in _RECORDS and isinstance(node.value, ast.Name):
+                name = node.value.id
+                if name == "nbprof" or (nbprof is not None and namespace.get(name) is nbprof):
+                    return True
+        return False
+
+    def _rewritten(self, tree: ast.Module) -> ast.Module:
+        cell = Cell(tree, self._text(tree))
+        changes = Earlier(cell, self._magics.namespace, self._magics.numbers).plan()
+        if changes:
+            loops.functions.plan(changes)
+        return rewritten(cell, functions=changes is not None)
+
+    def _text(self, tree: ast.Module) -> Text:
+        """Where the code stands in the cell: below its magics, if it has some."""
+        raw = self._magics.running_text
+        lines = raw.split("\n")
+        wanted = ast.dump(tree)
+        for offset in range(len(lines)):
+            text = "\n".join(lines[offset:])
+            try:
+                if ast.dump(ast.parse(self._magics.transformed(text))) == wanted:
+                    return Text(raw, offset)
+            except (SyntaxError, ValueError):
+                pass
+            if not lines[offset].startswith("%%") and lines[offset].strip():
+                break
+        return Text()
+
+
+def _begins(tree: ast.Module) -> bool:
+    """Whether the code begins with what ``%%nbprof`` becomes."""
+    first = tree.body[0] if tree.body else None
+    call = first.value if isinstance(first, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not call.args:
+        return False
+    return isinstance(call.args[0], ast.Constant) and call.args[0].value == "nbprof_begin"
+
+
+def install(shell: Any, magics: NbprofMagics) -> Any:
+    """Rewrite the cells of a shell; returns what `remove` takes."""
+    transformer = LoopTransformer(magics)
+    shell.ast_transformers.append(transformer)
+    return transformer
+
+
+def remove(shell: Any, transformer: Any) -> None:
+    """Leave its cells alone."""
+    if transformer in shell.ast_transformers:
+        shell.ast_transformers.remove(transformer)
