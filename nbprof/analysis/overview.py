@@ -8,7 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import CATEGORIES, ITERATIONS, NEXT_ITEM, PLAIN, SERVING, UNKNOWN_PRECISION, Activity, device_names
+from nbprof.activity.activity import (
+    CATEGORIES,
+    ITERATIONS,
+    LOST_KERNELS,
+    NEXT_ITEM,
+    PLAIN,
+    SERVING,
+    UNKNOWN_PRECISION,
+    Activity,
+    device_names,
+)
 from nbprof.analysis.advice import checks
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.steps import step_count
@@ -83,6 +93,7 @@ def of_steps(
     percent = summary.set_index("category")["percent"]
     return {
         **_verdict(activity, steps, mean, percent, dropped, busy, captures=captures, works_ahead=works_ahead),
+        **_without_kernels(activity),
         "step_time_ms": _known(mean["step_time"]),
         "step_time_sd_ms": _known(summary.set_index("category")["sd_ms"]["step_time"]),
         "input_percent": _known(percent["input"]) if input_traced else None,
@@ -91,7 +102,7 @@ def of_steps(
         "hosts": len(activity.hosts),
         "devices": len(activity.devices),
         # What a device is called that is there is not known where nothing of it but its memory was recorded.
-        "device_kind": device_names(activity.devices) or (None if activity.has_device or PLAIN in activity.traits else "CPU"),
+        "device_kind": device_names(activity.devices) or (None if activity.has_device or activity.traits & _UNKNOWN_DEVICE else "CPU"),
         "framework": activity.framework,
         "warmup_steps": int(steps["warmup"].astype(bool).sum()) if len(steps) else 0,
         "steps": len(steps),
@@ -427,6 +438,24 @@ def _verdict(
         "verdict_text": f"{top:.0f}% of step time is spent capturing a graph" if captures else text.format(p=f"{shown:.0f}"),
         "verdict_detail": detail,
         **common,
+    }
+
+
+_UNKNOWN_DEVICE = {PLAIN, LOST_KERNELS}
+"""Traits of recordings without a device that need not be of the CPU alone."""
+
+
+def _without_kernels(activity: Activity) -> dict[str, Any]:
+    """The verdict where a device was used, but no host recorded a kernel: what the host did not do, the device may have done."""
+    if LOST_KERNELS not in activity.traits or "kernels" not in activity.missing:
+        return {}
+    return {
+        "bound": None,
+        "verdict": "Unknown",
+        "verdict_text": "no kernel was recorded, so what the device did is unknown",
+        "verdict_detail": activity.missing["kernels"],
+        "confidence": "none",
+        "confidence_evidence": [],
     }
 
 
