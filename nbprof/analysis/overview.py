@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import CATEGORIES, NEXT_ITEM, PLAIN, SERVING, UNKNOWN_PRECISION, Activity, device_names
+from nbprof.activity.activity import CATEGORIES, LOST_KERNELS, NEXT_ITEM, PLAIN, SERVING, UNKNOWN_PRECISION, Activity, device_names
 from nbprof.analysis.advice import checks
 from nbprof.analysis.cpu import CpuSplit
 from nbprof.analysis.memory.memory import leading
@@ -49,7 +49,7 @@ def of_steps(
         "hosts": len(activity.hosts),
         "devices": len(activity.devices),
         # What a device is called that is there is not known where nothing of it but its memory was recorded.
-        "device_kind": device_names(activity.devices) or (None if activity.has_device or PLAIN in activity.traits else "CPU"),
+        "device_kind": device_names(activity.devices) or (None if activity.has_device or activity.traits & _UNKNOWN_DEVICE else "CPU"),
         "framework": activity.framework,
         "warmup_steps": int(steps["warmup"].astype(bool).sum()) if len(steps) else 0,
         "steps": len(steps),
@@ -265,3 +265,7 @@ def _ops(ops: pd.DataFrame, activity: Activity, eager_us: dict[str, tuple[float,
             eager, self_time = eager + time / 1e6, self_time + time / 1e6
         out[f"eager_{where}_percent"] = _known(100 * eager / self_time) if self_time else None
     return out
+
+
+_UNKNOWN_DEVICE = {PLAIN, LOST_KERNELS}
+"""Traits of recordings without a device that need not be of the CPU alone."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import CATEGORIES, ITERATIONS, PLAIN, Activity
+from nbprof.activity.activity import CATEGORIES, ITERATIONS, LOST_KERNELS, PLAIN, Activity
 from nbprof.activity.unit import Unit
 from nbprof.analysis.advice import checks
 from nbprof.analysis.cpu import CpuSplit
@@ -165,6 +165,10 @@ def verdict(found: Breakdown) -> Verdict:
     activity = found.activity
     if PLAIN in activity.traits:
         return _plain(activity)
+    if LOST_KERNELS in activity.traits and "kernels" in activity.missing:
+        # What the host did not do, the device may have done.
+        fact = "no kernel was recorded, so what the device did is unknown"
+        return Verdict(None, "Kernels not recorded", fact, activity.missing["kernels"])
     if not len(found.steps):
         return _without_work(activity)
     bound = found.bound

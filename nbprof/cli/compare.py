@@ -27,6 +27,9 @@ def command(before: str, after: str, redact: bool, markdown: bool, as_json: bool
     """
     if markdown and as_json:
         raise click.UsageError("--markdown or --json, not both")
+    piped = target == output.STDOUT
+    if piped and (markdown or as_json):
+        raise click.UsageError("--markdown and --json write to standard output: -o needs a file")
     with shown() as tell:
         profiles = [source.opened(tell, [path], **how) for path in (before, after)]
         from nbprof.profiles.comparison import Comparison
@@ -36,12 +39,13 @@ def command(before: str, after: str, redact: bool, markdown: bool, as_json: bool
         verdict = found.verdict.to_dict("records")[0]
         text = "" if as_json else found.markdown(redact=redact) if markdown else found.text(redact=redact)
         if target is not None:
-            found.save(target, redact=redact)
+            with output.destination(target, "compare.html", echo=False) as path:
+                found.save(path, redact=redact)
     if as_json:
         runs = {"before": output.about(found.before), "after": output.about(found.after)}
         frames = ("evidence", "figures", "categories", "findings", "ops", "kernels")
         answer = output.plain({**runs, "verdict": verdict, **{name: getattr(found, name) for name in frames}})
         output.write_json("compare", redactor([profile.run for profile in profiles]).tree(answer) if redact else answer)
     else:
-        click.echo(text, nl=not markdown)
+        click.echo(text, nl=not markdown, err=piped)
     return UNKNOWN if verdict["verdict"] == "unknown" else GOOD

@@ -117,13 +117,13 @@ def _content(form: str, name: str, frame: pd.DataFrame, columns: list[Col], run:
 
 
 def _write(content: bytes, target: Path | None) -> None:
-    from nbprof.core.whole import written
+    from nbprof.core.atomic_write import atomic_write
 
-    if target is not None:
-        with written(target, "frame", len(content)) as file:
+    if target is not None and target != output.STDOUT:
+        with atomic_write(target, "frame", len(content)) as file:
             file.write(content)
-        click.echo(str(target))
+        output.echo_name(target)
         return
     if output.is_terminal() and content[:4] == b"PAR1":
         raise click.UsageError("Parquet cannot be printed to a terminal: use -o FILE or a pipe")
-    click.echo(content, nl=False)
+    output.write_stdout(io.BytesIO(content), "frame")

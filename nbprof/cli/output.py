@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from nbprof.cli.source import newest_of
+from nbprof.core.atomic_write import is_stream
+from nbprof.core.errors import NbprofError
 from nbprof.core.version import __version__
 
 if TYPE_CHECKING:
@@ -21,6 +28,8 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 """Of the JSON: it grows by keys without a change of this number; what a key means changes with it."""
+STDOUT = Path("-")
+"""What `-o` takes for standard output."""
 _WIDEST = 60
 """Letters up to which the texts of a column are lined up, or shown on a terminal."""
 _NARROW = 24
@@ -29,6 +38,59 @@ _GAP = 2
 """Blanks between columns."""
 
 as_json = click.option("--json", "as_json", is_flag=True, help="JSON for programs; docs/command.md has its schema.")
+
+
+@contextmanager
+def destination(target: Path, name: str, *, echo: bool = True) -> Iterator[Path]:
+    """Yield the path for a command to write to.
+
+    That is `target`, whose name is printed at the end, or, for standard output, a temporary file that is copied there at the end.
+
+    Parameters
+    ----------
+    target : Path
+    name : str
+        The name of the temporary file, for whatever depends on its suffix.
+    echo : bool
+        Whether to print the name of the target.
+    """
+    if target != STDOUT:
+        yield target
+        if echo:
+            echo_name(target)
+        return
+    with tempfile.TemporaryDirectory(prefix="nbprof-") as folder:
+        path = Path(folder, name)
+        yield path
+        with path.open("rb") as content:
+            write_stdout(content, Path(name).stem)
+
+
+def echo_name(target: Path) -> None:
+    """Print the name of a file that was written; not of a device, which may be standard output itself."""
+    if not is_stream(target):
+        click.echo(str(target))
+
+
+def write_stdout(content: BinaryIO, what: str) -> None:
+    """Copy bytes to standard output.
+
+    Raises
+    ------
+    NbprofError
+        It takes no more, as when it goes to a file on a disk that is full.
+    """
+    stream = sys.stdout.buffer
+    try:
+        shutil.copyfileobj(content, stream, 1 << 20)
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # The rest that is still buffered must not fail once more at exit.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise NbprofError(f"standard output: the {what} could not be written ({error.strerror}).") from error
 
 
 def write_json(command: str, answer: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from nbprof.cli import source
+from nbprof.cli import output, source
 from nbprof.cli.progress import shown
 
 
@@ -21,5 +21,5 @@ def command(target: Path, events: int | None, redact: bool, **which: Any) -> Non
     with shown() as tell:
         profile = source.opened(tell, **which)
         profile.payload(events, tell)
-        profile.save(target, events=events, redact=redact)
-    click.echo(str(target))
+        with output.destination(target, "report.html") as path:
+            profile.save(path, events=events, redact=redact)

@@ -48,8 +48,10 @@ def files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list
 
 
 def target(help: str, **more: Any) -> Callable[[Function], Function]:
-    """Adds `-o FILE`."""
-    return click.option("-o", "--output", "target", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help=help, **more)
+    """Adds `-o FILE`; `-` is standard output."""
+    kind = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
+    stated = f"{help} - is standard output."
+    return click.option("-o", "--output", "target", metavar="FILE", type=kind, help=stated, **more)
 
 
 redacted = click.option("--redact", is_flag=True, help="Pseudonyms instead of names; numbers stay.")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from nbprof.cli import source
+from nbprof.cli import output, source
 from nbprof.cli.progress import shown
 
 
@@ -38,5 +38,5 @@ def command(target: Path, between: tuple[float, float] | None, lanes: tuple[str,
     """Write the trace in Chrome's JSON, for Perfetto."""
     with shown() as tell:
         trace = source.opened(tell, **which).trace
-        trace.export(target, between=between, lanes=list(lanes) or None, counters=counters)
-    click.echo(str(target))
+        with output.destination(target, "trace.json") as path:
+            trace.export(path, between=between, lanes=list(lanes) or None, counters=counters)

@@ -14,8 +14,8 @@ import pandas as pd
 from nbprof.analysis.compare import compare
 from nbprof.analysis.compare.compare import Side
 from nbprof.analysis.compare.repeats import Repeat
+from nbprof.core.atomic_write import atomic_write
 from nbprof.core.errors import NbprofError
-from nbprof.core.whole import written
 from nbprof.gate.figures import KINDS, figure, repeats
 from nbprof.run.run import Run
 
@@ -116,7 +116,7 @@ class Baseline:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise NbprofError(f"{path.parent}: the folder of the baseline could not be made ({error.strerror})") from error
-        with written(path, "baseline", len(text)) as file:
+        with atomic_write(path, "baseline", len(text)) as file:
             file.write(text.encode())
 
     def text(self) -> str:

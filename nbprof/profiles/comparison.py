@@ -14,8 +14,8 @@ from nbprof.analysis.compare import compare as analysis
 from nbprof.analysis.compare import findings as compare_findings
 from nbprof.analysis.compare import verdict as compare_verdict
 from nbprof.analysis.compare.compare import Side
+from nbprof.core.atomic_write import atomic_write
 from nbprof.core.errors import NbprofError
-from nbprof.core.whole import written
 from nbprof.profiles.load import read
 from nbprof.profiles.profile import Profile
 from nbprof.profiles.redaction import Redact, redacted
@@ -219,7 +219,7 @@ class Comparison:
 
         target = Path(path).expanduser()
         page = report.page(self._shown(events, redact)).encode()
-        with written(target, "comparison", len(page)) as file:
+        with atomic_write(target, "comparison", len(page)) as file:
             file.write(page)
         return target
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof.analysis.device_time.device_time import rank_of
+from nbprof.core.atomic_write import atomic_write
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import join_some
-from nbprof.core.whole import written
 from nbprof.profiles.redaction import Redact, redacted
 from nbprof.run.run import Run
 from nbprof.schema.frames import names
@@ -418,7 +418,7 @@ class Profile:
 
         target = Path(path).expanduser()
         page = html.page(self.run, redacted(self.payload(events), [self.run], redact)).encode()
-        with written(target, "report", len(page)) as file:
+        with atomic_write(target, "report", len(page)) as file:
             file.write(page)
         return target
 

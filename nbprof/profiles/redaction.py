@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbprof.core.whole import written
+from nbprof.core.atomic_write import atomic_write
 from nbprof.display.redact import Redactor, vocabulary
 from nbprof.run.cache.folder import location
 from nbprof.schema.frames import SCHEMA, WHERE_KNOWN
@@ -61,7 +61,7 @@ def keep(by: Redactor, redact: Redact) -> None:
     if redact is True or not redact:
         return
     text = json.dumps({pseudonym: name for name, pseudonym in sorted(by.replaced.items())}, indent=1, ensure_ascii=False).encode()
-    with written(Path(redact).expanduser(), "list", len(text)) as file:
+    with atomic_write(Path(redact).expanduser(), "list", len(text)) as file:
         file.write(text)
 
 

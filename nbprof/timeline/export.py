@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from nbprof.analysis.ops.self_time import overlapping
 from nbprof.core import nesting
+from nbprof.core.atomic_write import atomic_write, is_stream
 from nbprof.core.errors import NbprofError
 from nbprof.core.trace import TEXT, Events, Int64s, Trace
-from nbprof.core.whole import written
 from nbprof.timeline import arrows, select_events
 from nbprof.timeline.export_args import Args, text
 from nbprof.timeline.levels import stack
@@ -44,13 +44,13 @@ def export(
 ) -> Path:
     """Writes the file in parts; see `nbprof.tools.trace.accessor.TraceView.export`."""
     target = Path(path).expanduser()
-    if not target.name.endswith((".json", ".json.gz")):
+    if not target.name.endswith((".json", ".json.gz")) and not is_stream(target):
         raise NbprofError(f"{target}: the file name of a Chrome trace must end in .json or .json.gz")
     events = select_events.pick(run.timeline.tracks, lanes, None, between)
     if not len(events) and not (lanes is None and between is None):
         raise NbprofError(f"{target}: nothing was written: no event is in this range and on these lanes (p.trace.tracks)")
     whole = Export(run, events, between, counters)
-    with written(target, "trace") as file:
+    with atomic_write(target, "trace") as file:
         if target.name.endswith(".gz"):
             with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
                 _write(whole, cast(BinaryIO, packed))

@@ -6,6 +6,7 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from nbprof.activity.activity import LOST_KERNELS
 from nbprof.analysis.steps import step_count
 from nbprof.display import wording
 from nbprof.tools import register
@@ -56,6 +57,8 @@ def device(run: Run) -> str:
     """`Tesla T4`, `8 × Tesla V100` or `CPU`."""
     count = len(run.devices)
     if not count:
+        if LOST_KERNELS in run.activity.traits:
+            return "device not recorded"
         alone = register.alone(run)
         return (alone.device if alone else "") or "CPU"
     kind = wording.one_line(str(run.first_answer.get("device_kind") or "device"))

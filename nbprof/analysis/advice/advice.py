@@ -49,7 +49,8 @@ def advice(
     A profile with `runtime` figures is PyTorch's, which has its own rules.
     """
     evidence = evidence or Evidence()
-    if overview["step_time_ms"] is None:
+    # Whether the host or the device limits a step is unknown without kernels.
+    if overview["step_time_ms"] is None or evidence.lost_kernels:
         return frame(without_steps(evidence))
     shares = summary["percent"].fillna(0.0).astype(float)
     percent: dict[str, float] = dict(zip(summary["category"].astype(str), shares, strict=True))

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity.activity import PYTHON_CALLS, SERVING, TRACED, Activity
+from nbprof.activity.activity import LOST_KERNELS, PYTHON_CALLS, SERVING, TRACED, Activity
 from nbprof.analysis import hlo
 from nbprof.analysis.advice import programs as advice_programs
 from nbprof.analysis.advice import step_code, unrolled
@@ -147,6 +147,8 @@ class Evidence:
         Runs of compiled programs per step of a host, for JAX.
     python_calls : bool
         Whether calls of Python are events of the trace.
+    lost_kernels : bool
+        Whether a device was used, but none of its kernels was recorded.
     code : StepCode
         Of how the step is written.
     unrolled : Unrolled, optional
@@ -197,6 +199,7 @@ class Evidence:
     tracing: int | None = None
     programs_per_step: float | None = None
     python_calls: bool = False
+    lost_kernels: bool = False
     code: StepCode = field(default_factory=StepCode)
     unrolled: Unrolled | None = None
     placed: Placed | None = None
@@ -294,6 +297,7 @@ def gather(
         tracing=_tracing(activity, counted(steps)),
         programs_per_step=_programs_per_step(activity, steps),
         python_calls=PYTHON_CALLS in activity.traits,
+        lost_kernels=LOST_KERNELS in activity.traits and "kernels" in activity.missing,
         code=step_code.gather(activity, steps),
         unrolled=unrolled.find(activity),
         placed=_placed(activity, ops, kernels, len(steps)),

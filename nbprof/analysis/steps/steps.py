@@ -24,6 +24,7 @@ from nbprof.activity.activity import (
     HOST_TO_DEVICE,
     HOST_WAIT_DEVICE,
     ITERATIONS,
+    LOST_KERNELS,
     SERVING,
     TRACED,
     UNKNOWN_COPIES,
@@ -299,7 +300,8 @@ def _steps_of(
     np.add.at(waiting, at[c == HOST_WAIT_DEVICE], length[c == HOST_WAIT_DEVICE])
     # Which calls wait is known only where calls into a device's runtime were recorded.
     called = bool((activity.calls["host"].to_numpy() == host).any())
-    known_waits = bool((cls == HOST_WAIT_DEVICE).any()) or called
+    # Without its kernels, a device that works looks like one that runs nothing.
+    known_waits = (bool((cls == HOST_WAIT_DEVICE).any()) or called) and LOST_KERNELS not in activity.traits
     spent["waiting_ms"] = waiting / 1e9 if known_waits else np.full(len(group), np.nan)
     # What was not recorded was not measured, which is not the same as 0.
     recorded = on_device or bool((activity.device_extents["host"].to_numpy() == host).any())

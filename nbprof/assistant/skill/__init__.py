@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nbprof.core.atomic_write import atomic_write
 from nbprof.core.errors import NbprofError
 from nbprof.core.version import __version__
-from nbprof.core.whole import written
 
 NAME = "nbprof"
 _FILE = "SKILL.md"
@@ -44,6 +44,6 @@ def install(folder: Path, *, force: bool = False) -> Path:
     except OSError as error:
         raise NbprofError(f"the skill could not be written to {target}: {error.strerror}.") from None
     if there != content:
-        with written(target, "skill", len(content)) as file:
+        with atomic_write(target, "skill", len(content)) as file:
             file.write(content)
     return target

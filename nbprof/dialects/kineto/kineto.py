@@ -21,7 +21,7 @@ from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import torchnames
 from nbprof.dialects.environment import environment
 from nbprof.dialects.iterations import Placed, placed
-from nbprof.dialects.kineto import chrome_xla, graphs, serving
+from nbprof.dialects.kineto import absent, chrome_xla, graphs, serving
 from nbprof.dialects.kineto import costs as kineto_costs
 from nbprof.dialects.kineto import memory as kineto_memory
 from nbprof.dialects.kineto import receipt as kineto_receipt
@@ -30,7 +30,7 @@ from nbprof.dialects.kineto import units as kineto_units
 from nbprof.dialects.kineto.device import Work, devices
 from nbprof.dialects.kineto.graphs import Capture
 from nbprof.dialects.kineto.hosts import Hosts
-from nbprof.dialects.kineto.lanes import ANNOTATION, CALL, COPY, FILL, KERNEL, MEMORY, OP, PYTHON, UNKNOWN, kinds, split
+from nbprof.dialects.kineto.lanes import ANNOTATION, CALL, COPY, FILL, KERNEL, MEMORY, OP, PYTHON, kinds, split
 from nbprof.dialects.kineto.links import Links, Nest
 from nbprof.dialects.kineto.origins import Origins
 from nbprof.dialects.kineto.steps import Steps
@@ -193,7 +193,8 @@ class Torch:
 
     def notes(self) -> list[Note]:
         """Lines for the receipt."""
-        return kineto_receipt.notes(self.links, self.steps, self.hosts, self.out.launches, self.origins)
+        found = kineto_receipt.notes(self.links, self.steps, self.hosts, self.out.launches, self.origins)
+        return [*absent.unseen_note(self.links, self.hosts), *found]
 
     @cached_property
     def work(self) -> Work:
@@ -294,6 +295,7 @@ class Torch:
             out.add(act.SERVING)
         if self._waits:
             out.add(act.WAITS)
+        out |= absent.traits(self.links, self.hosts)
         if not self.out.has_host_ops or self.out.hosts_without_ops or self.framework in act.NATIVE:
             out.add(act.UNKNOWN_EAGER)
         return out
@@ -339,31 +341,19 @@ class Torch:
         """A sentence for each kind of data that this profile lacks."""
         out, links = self.out, self.links
         missing: dict[str, str] = {}
-        kernels = links.rows(KERNEL)
-        if not len(kernels):
-            missing["kernels"] = (
-                "This profile has device copies, but no kernels."
-                if out.has_device
-                else "This profile has no GPU kernels: the run used only the CPU, or was recorded without ProfilerActivity.CUDA "
-                "(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])."
-            )
+        if not len(links.rows(KERNEL)):
+            missing["kernels"] = absent.kernels(links, self.hosts)
         if not len(self.steps.host):
-            bare = not np.isin(links.kind, (OP, ANNOTATION)).any()
-            missing["steps"] = kineto_steps.ONLY_DEVICE if bare else kineto_steps.HOW
+            missing["steps"] = kineto_steps.HOW if absent.host_recorded(links) else kineto_steps.ONLY_DEVICE
         if not (links.kind == MEMORY).any():
-            missing["memory"] = "This profile has no allocator events: record with profile_memory=True."
+            missing["memory"] = absent.allocations(self.hosts)
         named: Int64s = np.flatnonzero([torchnames.is_input(n) for n in self.trace.names])
         if not np.isin(self.trace.events.name, named).any():
             missing["input"] = (
                 "This profile is of an inference engine: its batches come from a scheduler, not from a DataLoader."
                 if self.steps.iterations
-                else "This profile has no DataLoader: the loop iterates over something other than torch.utils.data.DataLoader, "
-                "or the recording started after the batch was loaded."
+                else absent.batches(links)
             )
         if not out.has_host_ops:
-            missing["ops"] = (
-                "This profile has no framework ops: it was recorded without ProfilerActivity.CPU."
-                if not (links.kind == UNKNOWN).all()
-                else "This profile has no framework ops."
-            )
+            missing["ops"] = absent.ops(links)
         return missing

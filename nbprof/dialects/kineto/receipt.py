@@ -8,30 +8,31 @@ import pandas as pd
 from nbprof.core.files import join_some, printable
 from nbprof.core.trace import Int64s, Note
 from nbprof.dialects import sanity, torchnames
+from nbprof.dialects.kineto import absent
 from nbprof.dialects.kineto import memory as kineto_memory
 from nbprof.dialects.kineto.hosts import Hosts
-from nbprof.dialects.kineto.lanes import CALL, OVERHEAD, SLACK_PS, UNKNOWN, category
+from nbprof.dialects.kineto.lanes import CALL, KERNEL, OVERHEAD, SLACK_PS, UNKNOWN, category
 from nbprof.dialects.kineto.links import Links
 from nbprof.dialects.kineto.origins import Origins
 from nbprof.dialects.kineto.steps import Steps
 from nbprof.display import wording
 
 _MOST_MESSAGES = 10
-_REMEDY = "Add ProfilerActivity.CUDA to the activities."
 _STARTS = (torchnames.LAUNCH, torchnames.GRAPH)
 _MOVES = (torchnames.COPY, torchnames.FILL)
 
 
-def notes(links: Links, steps: Steps, hosts: Hosts, launches: pd.DataFrame, origins: Origins, remedy: str = _REMEDY) -> list[Note]:
+def notes(links: Links, steps: Steps, hosts: Hosts, launches: pd.DataFrame, origins: Origins, lost: str = absent.LOST) -> list[Note]:
     """Lines for the receipt, in the order in which they matter; `launches` is the table of the activity.
 
-    `remedy` says how device work is recorded.
+    `lost` says why all kernels may be lost, and what helps.
     """
     return [
         *steps.notes,
         *_ranks(hosts),
         *_other_vendors(links),
-        *_linked(links, launches, remedy),
+        *absent.lost_note(links, lost),
+        *_linked(links, launches),
         *_graphs(links),
         *_attributed(origins),
         *_overlaps(links),
@@ -67,7 +68,7 @@ def _ranks(hosts: Hosts) -> list[Note]:
     return out
 
 
-def _linked(links: Links, launches: pd.DataFrame, remedy: str) -> list[Note]:
+def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
     """Launches without device work, and device work without a launch or an op."""
     trace, work = links.trace, links.work
     out = _captured(links)
@@ -75,10 +76,9 @@ def _linked(links: Links, launches: pd.DataFrame, remedy: str) -> list[Note]:
     name = trace.events.name[launches["event"].to_numpy(np.int64)]
     starts_work = np.array([k in _STARTS for k in kinds], np.bool_)[name]
     if not len(work):
-        count = int(starts_work.sum())
-        text = f"{_many(count, 'launch', 'launches')} but no device activity was recorded."
-        return [*out, _warning(f"{text} {remedy}")] if count else out
-    out += sanity.lost_launches(launches, starts_work)
+        return out
+    if (links.kind == KERNEL).any():
+        out += sanity.lost_launches(launches, starts_work)
     moves = np.array([k in _MOVES for k in kinds], np.bool_)[name] & (launches["target"] < 0).to_numpy()
     if moves.any():
         calls = _many(int(moves.sum()), "call that copies or fills has", "calls that copy or fill have")

@@ -31,8 +31,8 @@ HOW = (
 )
 
 ONLY_DEVICE = (
-    "This profile has no steps, so step time is unknown: it was recorded without ProfilerActivity.CPU, which has the step markers "
-    "and the ops."
+    "This profile has no steps, so step time is unknown: it has calls or work of a device, but neither step markers nor ops, as if "
+    "recorded without ProfilerActivity.CPU."
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nbprof.activity import activity as act
 from nbprof.core.trace import Note, Trace
-from nbprof.dialects.kineto import range_ops, ranges
+from nbprof.dialects.kineto import absent, range_ops, ranges
 from nbprof.dialects.kineto import receipt as kineto_receipt
 from nbprof.dialects.kineto.kineto import Torch
 from nbprof.dialects.kineto.lanes import KERNEL, Kinds, kinds, split
@@ -15,6 +15,10 @@ HOW = (
     "(torch.cuda.nvtx.range, nvtx.annotate) and record it with  nsys profile --trace=cuda,nvtx."
 )
 _REMEDY = "Record with  nsys profile --trace=cuda,nvtx."
+_LOST = (
+    "the kernels were lost. Record a shorter time, let the program end by itself, or add --cuda-flush-interval=1000; no other "
+    "profiler may use the GPU meanwhile."
+)
 
 
 def interpret(trace: Trace) -> act.Activity:
@@ -39,7 +43,7 @@ class _Nsight(Torch):
 
     def notes(self) -> list[Note]:
         """Lines for the receipt."""
-        return kineto_receipt.notes(self.links, self.steps, self.hosts, self.out.launches, self.origins, _REMEDY)
+        return kineto_receipt.notes(self.links, self.steps, self.hosts, self.out.launches, self.origins, _LOST)
 
     def missing(self) -> dict[str, str]:
         """A sentence for each kind of data that the recording lacks."""
@@ -48,7 +52,9 @@ class _Nsight(Torch):
             "memory": "Nsight Systems records no allocations of the framework; torch.profiler does, with profile_memory=True.",
         }
         if not len(links.rows(KERNEL)):
-            missing["kernels"] = f"This recording has no GPU kernels: the program ran none, or CUDA was not traced. {_REMEDY}"
+            missing["kernels"] = absent.without_kernels(links, "This recording", _LOST) or (
+                f"This recording has no GPU kernels and no calls of CUDA: the program made none, or CUDA was not traced. {_REMEDY}"
+            )
         if not len(self.steps.host):
             missing["steps"] = HOW
         if not out.has_host_ops:

@@ -15,7 +15,7 @@ import numpy as np
 
 from nbprof.activity import activity as act
 from nbprof.core.trace import INT, ArgColumn, Note, Trace
-from nbprof.dialects.kineto import range_ops, ranges
+from nbprof.dialects.kineto import absent, range_ops, ranges
 from nbprof.dialects.kineto import receipt as kineto_receipt
 from nbprof.dialects.kineto.device import Work
 from nbprof.dialects.kineto.kineto import Torch
@@ -29,6 +29,7 @@ HOW = (
     "(roctxRangePush; torch.cuda.nvtx.range on ROCm) and record it with  rocprofv3 --runtime-trace."
 )
 _REMEDY = "Record with  rocprofv3 --runtime-trace."
+_LOST = "the kernels were not traced or were lost. Record with  rocprofv3 --runtime-trace,  or add --kernel-trace."
 
 
 def interpret(trace: Trace) -> act.Activity:
@@ -61,7 +62,7 @@ class _Rocprof(Torch):
 
     def notes(self) -> list[Note]:
         """Lines for the receipt."""
-        return kineto_receipt.notes(self.links, self.steps, self.hosts, self.out.launches, self.origins, _REMEDY)
+        return kineto_receipt.notes(self.links, self.steps, self.hosts, self.out.launches, self.origins, _LOST)
 
     def _traits(self) -> set[str]:
         # Copies are recorded on request alone, as kernels and calls are, and no file says what was requested.
@@ -75,7 +76,12 @@ class _Rocprof(Torch):
             "input": "rocprofv3 does not record what waits for input.",
         }
         if not len(links.rows(KERNEL)):
-            missing["kernels"] = f"This recording has no GPU kernels: the program ran none, or they were not traced. {_REMEDY}"
+            # Calls, copies and kernels are traced on request, each by itself: calls without a launch do not show that nothing ran.
+            missing["kernels"] = (
+                absent.without_kernels(links, "This recording", _LOST)
+                if absent.lost_kernels(links)
+                else f"This recording has no GPU kernels: the program ran none, or they were not traced. {_REMEDY}"
+            )
         if not len(self.steps.host):
             missing["steps"] = HOW
         if not out.has_host_ops:

@@ -112,11 +112,6 @@ def interpret(trace: Trace) -> act.Activity:
     return activity
 
 
-def _traits(placed: Placed) -> set[str]:
-    calls = {act.PYTHON_CALLS} if "aside" in placed.trace.lanes else set()
-    return calls | ({act.WAITS} if placed.waits_of_iterations else set())
-
-
 def _unit_notes(placed: Placed) -> list[Note]:
     return [Note("info", placed.unit.how)] if placed.unit.how else []
 
@@ -250,7 +245,10 @@ def _name_categories(trace: Trace) -> npt.NDArray[np.uint8]:
 def _missing(placed: Placed, out: act.Activity) -> dict[str, str]:
     """A sentence for each kind of data that this profile lacks, by view."""
     missing: dict[str, str] = {}
-    if not (out.devices["kind"] == "GPU").any():
+    if lost := _lost_kernels(placed):
+        launched = f"{lost:,} {'launch was' if lost == 1 else 'launches were'}"
+        missing["kernels"] = f"This profile has no GPU kernels, although {launched} recorded: {_LOST}"
+    elif not (out.devices["kind"] == "GPU").any():
         other = ", ".join(sorted(set(out.devices["kind"].astype(str))))
         missing["kernels"] = (
             f"The devices of this profile are {other}s; GPU kernels are recorded only on GPUs."
@@ -277,6 +275,32 @@ def _missing(placed: Placed, out: act.Activity) -> dict[str, str]:
             "or it ran before the capture."
         )
     return missing
+
+
+_LAUNCHES = re.compile(r"(?:cu|cuda|hip|hipMod)\w*Launch")
+_LOST = (
+    "the kernels were lost. Record a shorter time, in a fresh process and with no other profiler running. If that does not help, the "
+    "process may lack the permission to trace the GPU."
+)
+
+
+def _lost_kernels(placed: Placed) -> int:
+    """How many kernels and graphs were launched if nothing was recorded on a GPU; 0 if anything was."""
+    if placed.on_gpu.any():
+        return 0
+    launched = placed.named(*"ch")
+    for code in np.flatnonzero(launched).tolist():
+        launched[code] = bool(_LAUNCHES.match(placed.trace.names[code]))
+    return int((launched[placed.trace.events.name] & placed.on_host).sum())
+
+
+def _traits(placed: Placed) -> set[str]:
+    found = {act.PYTHON_CALLS} if "aside" in placed.trace.lanes else set()
+    if placed.waits_of_iterations:
+        found.add(act.WAITS)
+    if _lost_kernels(placed):
+        found.add(act.LOST_KERNELS)
+    return found
 
 
 def launches(placed: Placed, out: act.Activity) -> pd.DataFrame:
@@ -312,7 +336,10 @@ def notes(placed: Placed, out: act.Activity) -> list[Note]:
     """What looks wrong: for the receipt."""
     trace = placed.trace
     found: list[Note] = []
-    if out.has_device:
+    if lost := _lost_kernels(placed):
+        launched = f"{lost:,} {'launch was' if lost == 1 else 'launches were'} recorded, but no kernel"
+        found.append(Note("warning", f"{launched}, so what the device did is unknown: {_LOST}"))
+    elif out.has_device:
         starts = placed.named(*"CcHhMm")
         for code in np.flatnonzero(starts).tolist():
             starts[code] = bool(_STARTS_WORK.match(trace.names[code]))

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from nbprof.activity.activity import LOST_KERNELS
 from nbprof.analysis import kernels as analysis
 from nbprof.display import wording
 from nbprof.tools import rings
-from nbprof.tools.common import bar, chip, figure, has_device, may_have_kernels, unit_of_gpu, unknown
+from nbprof.tools.common import bar, by_torch, chip, figure, has_device, may_have_kernels, unit_of_gpu, unknown
 from nbprof.tools.tables import floats, hidden, table
 
 if TYPE_CHECKING:
@@ -206,9 +207,13 @@ def _empty(run: Run) -> dict[str, Any]:
         return plain
     if has_device(run) and not may_have_kernels(run):
         return {"title": "No GPU kernels in this run", "text": run.missing.get("kernels", "The devices of this profile are not GPUs.")}
+    if LOST_KERNELS in run.activity.traits and "kernels" in run.missing:
+        return {"title": "No GPU kernels in this run", "text": run.missing["kernels"]}
     if has_device(run):
         if "kernels" in run.missing and chip(run) == "NPU":
             return {"title": "No NPU kernels in this run", "text": run.missing["kernels"]}
+        if "kernels" in run.missing and by_torch(run):
+            return {"title": "No GPU kernels in this run", "text": run.missing["kernels"]}
         return {
             "title": "No GPU kernels in this run",
             "text": "There was a device, but no kernel ran on it during the recording, or the process may not read its counters.",

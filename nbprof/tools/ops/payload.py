@@ -135,11 +135,7 @@ def _empty(run: Run) -> dict[str, Any]:
     if plain := unknown(run, "ops", "No ops in this run"):
         return plain
     if by_torch(run):
-        return {
-            "title": "No ops in this run",
-            "text": "The profile has no framework ops: it was recorded without the CPU. Host ops need ProfilerActivity.CPU:",
-            "code": "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
-        }
+        return {"title": "No ops in this run", "text": run.missing.get("ops", "No PyTorch op ran during the recording.")}
     if _in_programs(run):
         return {
             "title": "The ops of this run are in compiled programs",
