@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from nbprof.capture import used
-from nbprof.capture.options import BACKENDS
+from nbprof.capture.options import BACKENDS, PYTHON
 
-TITLES = {"tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch"}
+TITLES = {"tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch", PYTHON: "Python"}
+"""What backends are called."""
 
 _WORDS = {
     "tensorflow": r"\btensorflow\b|\btf\s*\.",
@@ -50,7 +51,7 @@ def choose(backend: str, source: str, namespace: Mapping[str, Any] | None = None
     Parameters
     ----------
     backend : str
-        What the user asked for: ``auto`` or a framework.
+        What the user asked for: ``auto``, a framework or ``python``.
     source : str
         The source of the cell; empty if unknown.
     namespace : mapping, optional

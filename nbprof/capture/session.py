@@ -17,8 +17,9 @@ from nbprof.capture import describe, keras
 from nbprof.capture.clock import StepClock, set_current
 from nbprof.capture.detect import TITLES, choose, either
 from nbprof.capture.imports import ImportWatch
-from nbprof.capture.options import Options
+from nbprof.capture.options import BACKENDS, PYTHON, Options
 from nbprof.capture.patches import Patches
+from nbprof.capture.python import PythonBackend
 from nbprof.capture.shield import shielded
 from nbprof.capture.windows import Backend, Windows
 from nbprof.core.errors import CaptureError
@@ -86,7 +87,7 @@ class Session:
         self._patches = Patches()
         self._watch: ImportWatch | None = None
         self._stopped = False
-        self._imported_before = {name for name in TITLES if name in sys.modules}
+        self._imported_before = {name for name in BACKENDS if name in sys.modules}
         self.clock = StepClock(
             window=self.options.steps,
             every=self.options.every,
@@ -134,7 +135,10 @@ class Session:
             self.clock.started = time.perf_counter()
             actions: dict[str, Callable[[ModuleType], None]] = {}
             for name in self._choice.candidates:
-                actions[name] = self._framework_is_here
+                if name == PYTHON:
+                    self._without_framework()
+                else:
+                    actions[name] = self._framework_is_here
             actions[keras.MODULE] = self._keras_is_here
             actions |= dict.fromkeys(NPU_MODULES, self._npu_is_here)
             self._watch = ImportWatch(actions)
@@ -200,7 +204,7 @@ class Session:
 
     def _check_installed(self) -> None:
         wanted = self.options.backend
-        if wanted != "auto" and wanted not in sys.modules and not _installed(wanted):
+        if wanted in BACKENDS and wanted not in sys.modules and not _installed(wanted):
             self.failure = f"{TITLES[wanted]} is not installed: the cell runs unprofiled"
             self.stop()
             raise CaptureError(self.failure)
@@ -221,6 +225,14 @@ class Session:
         except Exception as error:
             # Nothing of ours may fail the user's import.
             self.failure = f"{TITLES[module.__name__]} could not be recorded: {type(error).__name__}: {error}"
+
+    def _without_framework(self) -> None:
+        """Record steps and waits; no framework's profiler."""
+        self.windows.backend = PythonBackend()
+        if self.options.steps is None:
+            self.windows.begin()
+        self.failure = self.windows.failure
+        self.clock.waits.hook(self._patches)
 
     def _npu_is_here(self, module: ModuleType) -> None:
         """What drives an NPU of Ascend was imported: by PyTorch or the cell, after PyTorch or TensorFlow."""
@@ -274,8 +286,8 @@ class Session:
     def _second_framework(self) -> list[str]:
         if self.backend is None:
             return []
-        used = set(self._choice.others) | {name for name in TITLES if name in sys.modules and name not in self._imported_before}
-        others = [name for name in TITLES if name in used and name in sys.modules and name != self.backend.name]
+        used = set(self._choice.others) | {name for name in BACKENDS if name in sys.modules and name not in self._imported_before}
+        others = [name for name in BACKENDS if name in used and name in sys.modules and name != self.backend.name]
         notes = [f"the cell also uses {TITLES[name]}, which was not recorded; to record it instead: --backend {name}" for name in others]
         # Steps that were seen are of the framework that was recorded.
         maybe = [name for name in self._choice.unnamed if name not in used] if not self.clock.seen else []
@@ -305,7 +317,7 @@ class Session:
             return f"--steps asked for step {window[0]}, but the cell ended after step {self.clock.seen}: nothing was recorded"
         text = f"nothing to record: {either(self.awaited, 'and')} {_be(self.awaited)} imported neither by this cell nor before it"
         # Where one was asked for, or named by the cell, another may be there.
-        there = [name for name in TITLES if name in sys.modules]
+        there = [name for name in BACKENDS if name in sys.modules]
         if there:
             options = either([f"--backend {name}" for name in there], "or")
             text += f"; {either([TITLES[name] for name in there], 'and')} {_be(there)}, which {options} records"
