@@ -47,8 +47,6 @@ _LIBRARIES = {
     "scipy": "SciPy",
     "pandas": "pandas",
     "polars": "Polars",
-    "pyarrow": "PyArrow",
-    "dask": "Dask",
     "numba": "Numba",
     "cupy": "CuPy",
     "sklearn": "scikit-learn",
