@@ -368,6 +368,10 @@ NATIVE = ("HIP", "CUDA")
 """Frameworks of programs that no machine learning framework is known to have launched: what to write in one is no advice there."""
 
 
+PYTHON = "Python"
+"""The framework of a recording that nbprof made without one; its versions follow where they are known."""
+
+
 NEXT_ITEM = "nbprof.steps: next item"
 """Name of the span that nbprof records around the wait of ``nbprof.steps`` for its next item."""
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from nbprof.capture import used
-from nbprof.capture.options import BACKENDS
+from nbprof.capture.options import BACKENDS, PYTHON
 
-TITLES = {"tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch"}
+TITLES = {"tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch", PYTHON: "Python"}
+"""What backends are called."""
 
 _WORDS = {
     "tensorflow": r"\btensorflow\b|\btf\s*\.",
@@ -34,11 +35,14 @@ class Choice:
         Further frameworks that the cell uses; they will not be recorded.
     unnamed : tuple of str
         Where neither the cell nor its variables tell, those that it may use as well: what else is imported.
+    expected : tuple of str
+        Frameworks that the cell names or its variables lead to, in order of preference.
     """
 
     candidates: tuple[str, ...]
     others: tuple[str, ...] = ()
     unnamed: tuple[str, ...] = ()
+    expected: tuple[str, ...] = ()
 
 
 def choose(backend: str, source: str, namespace: Mapping[str, Any] | None = None) -> Choice:
@@ -50,7 +54,7 @@ def choose(backend: str, source: str, namespace: Mapping[str, Any] | None = None
     Parameters
     ----------
     backend : str
-        What the user asked for: ``auto`` or a framework.
+        What the user asked for: ``auto``, a framework or ``python``.
     source : str
         The source of the cell; empty if unknown.
     namespace : mapping, optional
@@ -60,9 +64,9 @@ def choose(backend: str, source: str, namespace: Mapping[str, Any] | None = None
     led = _led_to(source, namespace) if namespace is not None else ()
     found = (*named, *(name for name in led if name not in named))
     if backend != "auto":
-        return Choice((backend,), tuple(name for name in found if name != backend))
+        return Choice((backend,), tuple(name for name in found if name != backend), expected=(backend,))
     if found:
-        return Choice(found[:1], found[1:])
+        return Choice(found[:1], found[1:], expected=found)
     imported = tuple(name for name in BACKENDS if name in sys.modules)
     if imported:
         return Choice(imported[:1], unnamed=imported[1:])

@@ -22,6 +22,8 @@ from nbprof.core.errors import CaptureError
 
 TITLE = "JAX"
 
+NOTHING_RAN = "JAX was imported, but nothing ran on it: nothing was recorded"
+
 WAIT_S = 30.0
 """How long the start and the end of a recording wait for the device to finish pending work."""
 
@@ -95,7 +97,7 @@ class JaxBackend:
         self._recording = False
         if self._waiting is not None:
             self._waiting()
-            self._failure = self._failure or "JAX was imported, but nothing ran on it: nothing was recorded"
+            self._failure = self._failure or NOTHING_RAN
         if self._failure:
             raise CaptureError(self._failure)
         if not self._settled():

@@ -17,6 +17,12 @@ from nbprof.core.errors import CaptureError, NbprofError
 BACKENDS = ("tensorflow", "jax", "torch")
 """The frameworks that can be recorded, in the order of preference."""
 
+PYTHON = "python"
+"""The backend that records without a framework."""
+
+CHOICES = ("auto", *BACKENDS, PYTHON)
+"""What `backend` may be."""
+
 AIC_METRICS = (
     "PipeUtilization",
     "ArithmeticUtilization",
@@ -42,7 +48,7 @@ class Options:
     Parameters
     ----------
     backend : str
-        ``auto``, ``tensorflow``, ``jax`` or ``torch``.
+        ``auto``, ``tensorflow``, ``jax``, ``torch`` or ``python`` (no framework's profiler).
     steps : tuple of int or None, optional
         First and last step to record, counted from 1 within the cell, both included; the last may be None (to the end).
     memory : bool
@@ -106,8 +112,8 @@ class Options:
     bp_point: str | None = None
 
     def __post_init__(self) -> None:
-        if self.backend not in ("auto", *BACKENDS):
-            raise CaptureError(f"unknown backend {self.backend!r}: choose auto, tensorflow, jax or torch")
+        if self.backend not in CHOICES:
+            raise CaptureError(f"unknown backend {self.backend!r}: choose {', '.join(CHOICES[:-1])} or {CHOICES[-1]}")
         if self.logdir is not None and (found := _URL.match(self.logdir)):
             raise CaptureError(
                 f"profilers write to folders of this machine, and {self.logdir!r} is a URL: leave --logdir out, and copy the run to "

@@ -43,6 +43,8 @@ class Place:
         True where the files are to be deleted when the profile is no longer needed.
     notes : list of str
         Notes for the user, for example that the working directory is read-only.
+    beside : list of Path
+        Further runs that were recorded at the same time as the last one that was moved, of other frameworks.
     """
 
     def __init__(self, options: Options) -> None:
@@ -100,6 +102,8 @@ class Place:
     def settle(self, suffix: str = "") -> Path:
         """Move the finished run out of the scratch folder and return its folder, whose name ends in `suffix`.
 
+        Runs in the scratch folder that are called as the first one, ``_`` and a name are of other frameworks: they become its neighbours.
+
         Raises
         ------
         CaptureError
@@ -118,6 +122,13 @@ class Place:
             except OSError:
                 raise CaptureError(f"the run could not be moved to {self.logdir}: {error.strerror}; it is in {run}") from error
             self.notes.append(self._why(error, target, kept))
+        self.beside = []
+        for other in runs[1:]:
+            if other.name.startswith(f"{run.name}_"):
+                # The run that is shown is whole without it.
+                with contextlib.suppress(OSError):
+                    name = f"{target.name}{other.name[len(run.name) :]}"
+                    self.beside.append(_move_into(target.parents[2], other, name))
         self.discard()
         return target
 

@@ -10,15 +10,18 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from nbprof.capture import describe, keras
+from nbprof.capture.auto import AutoBackend, one_at_a_time, used_before
 from nbprof.capture.clock import StepClock, set_current
 from nbprof.capture.detect import TITLES, choose, either
 from nbprof.capture.imports import ImportWatch
-from nbprof.capture.options import Options
+from nbprof.capture.options import BACKENDS, PYTHON, Options
 from nbprof.capture.patches import Patches
+from nbprof.capture.python import PythonBackend
 from nbprof.capture.shield import shielded
 from nbprof.capture.windows import Backend, Windows
 from nbprof.core.errors import CaptureError
@@ -85,8 +88,9 @@ class Session:
         self._choice = choose(self.options.backend, source, namespace)
         self._patches = Patches()
         self._watch: ImportWatch | None = None
+        self._auto: AutoBackend | None = None
         self._stopped = False
-        self._imported_before = {name for name in TITLES if name in sys.modules}
+        self._imported_before = {name for name in BACKENDS if name in sys.modules}
         self.clock = StepClock(
             window=self.options.steps,
             every=self.options.every,
@@ -133,9 +137,7 @@ class Session:
             set_current(self.clock)
             self.windows.loops.start()
             self.clock.started = time.perf_counter()
-            actions: dict[str, Callable[[ModuleType], None]] = {}
-            for name in self._choice.candidates:
-                actions[name] = self._framework_is_here
+            actions = self._begin_to_record()
             actions[keras.MODULE] = self._keras_is_here
             actions |= dict.fromkeys(NPU_MODULES, self._npu_is_here)
             self._watch = ImportWatch(actions)
@@ -144,6 +146,40 @@ class Session:
                 self.stop()
                 raise CaptureError(self.failure)
         return self
+
+    def _begin_to_record(self) -> dict[str, Callable[[ModuleType], None]]:
+        """Record what is there by now; returns what is to be done with a framework that arrives, by its module."""
+        asked = self.options.backend
+        if asked in BACKENDS:
+            return {asked: self._framework_is_here}
+        if asked == PYTHON:
+            self.windows.backend = PythonBackend()
+        else:
+            self.windows.backend = self._auto = AutoBackend(self.clock)
+            for name in self._at_once():
+                self._auto.add(_make_backend(sys.modules[name]), expected=name in self._choice.expected)
+        if self.options.steps is None:
+            self.windows.begin()
+        self.failure = self.windows.failure
+        for backend in self._auto.frameworks if self._auto is not None and not self.failure else ():
+            self._hook(backend)
+        self.clock.waits.hook(self._patches)
+        return {name: self._framework_joins for name in BACKENDS if self._auto is not None and name not in sys.modules}
+
+    def _at_once(self) -> list[str]:
+        """The imported frameworks to record: those that the cell is expected to use, else, as nothing tells, all of them.
+
+        Where one can be recorded at a time, it is the first, of unexpected ones the first that was used before.
+        """
+        imported = [name for name in (*self._choice.expected, *BACKENDS) if name in sys.modules]
+        expected = [name for name in self._choice.expected if name in sys.modules]
+        alone = one_at_a_time()
+        if expected:
+            return expected[:1] if alone else expected
+        if not alone:
+            return list(dict.fromkeys(imported))
+        used = used_before()
+        return sorted(imported, key=lambda name: name not in used)[:1] if not self._choice.expected else []
 
     def stop(self, error: BaseException | None = None) -> Recording | None:
         """End the recording and return it; None with `failure` set if there is nothing.
@@ -190,6 +226,7 @@ class Session:
         shown, last = self.windows.shown(), self.windows.recordings[-1]
         for recording in (shown,) if last is shown else (shown, last):
             self._tell(recording.info, error, failed_at)
+            recording.info.notes += self._ran_too(recording.path)
             try:
                 recording.write()
             except OSError as trouble:
@@ -202,7 +239,7 @@ class Session:
 
     def _check_installed(self) -> None:
         wanted = self.options.backend
-        if wanted != "auto" and wanted not in sys.modules and not _installed(wanted):
+        if wanted in BACKENDS and wanted not in sys.modules and not _installed(wanted):
             self.failure = f"{TITLES[wanted]} is not installed: the cell runs unprofiled"
             self.stop()
             raise CaptureError(self.failure)
@@ -215,7 +252,7 @@ class Session:
             if self.options.steps is None:
                 self.windows.begin()
             self.failure = self.windows.failure
-            backend.hook(self.clock, self._patches, self._give_way)
+            self._hook(backend)
             self._npu_is_here(module)
             self.clock.waits.hook(self._patches)
         except CaptureError as error:
@@ -223,6 +260,32 @@ class Session:
         except Exception as error:
             # Nothing of ours may fail the user's import.
             self.failure = f"{TITLES[module.__name__]} could not be recorded: {type(error).__name__}: {error}"
+
+    def _framework_joins(self, module: ModuleType) -> None:
+        """A framework was imported by the cell: record it beside Python, unless the cell is expected to use another one."""
+        auto, name = self._auto, module.__name__
+        if auto is None or not self.clock.alive or self.windows.over:
+            return
+        expected = name in self._choice.expected
+        try:
+            if auto.frameworks and (one_at_a_time() or not expected):
+                return
+            backend = _make_backend(module)
+            self.windows.notes += auto.add(backend, expected=expected)
+            self._hook(backend)
+            self._npu_is_here(module)
+            self.clock.waits.hook(self._patches)
+        except Exception as error:
+            # Nothing of ours may fail the user's import.
+            self.windows.notes.append(f"{TITLES[name]} could not be recorded: {type(error).__name__}: {error}")
+
+    def _hook(self, backend: Backend) -> None:
+        try:
+            backend.hook(self.clock, self._patches, lambda: self._give_way(backend.title))
+        except Exception as error:
+            if self._auto is None:
+                raise
+            self._auto.drop(backend, error)
 
     def _npu_is_here(self, module: ModuleType) -> None:
         """What drives an NPU of Ascend was imported: by PyTorch or the cell, after PyTorch or TensorFlow."""
@@ -243,10 +306,10 @@ class Session:
         except Exception as error:
             self.windows.notes.append(f"Keras steps could not be marked: {type(error).__name__}: {error}")
 
-    def _give_way(self) -> None:
+    def _give_way(self, title: str = "") -> None:
         if self._stopped:
             return
-        title = self.backend.title if self.backend is not None else ""
+        title = title or (self.backend.title if self.backend is not None else "")
         own = f"the cell starts {title}'s profiler itself"
         where = f", after step {self.clock.seen}" if self.clock.seen else ""
         self.windows.notes.append(f"{own}, so nbprof stopped recording there{where}")
@@ -271,25 +334,45 @@ class Session:
         window = self.options.steps
         if window and window[1] and not clock.batches_of and clock.seen < window[1]:
             notes.append(f"--steps asked for {window[0]} to {window[1]}, but the cell ended after step {clock.seen}")
-        capture.notes = notes + self._second_framework()
+        second = self._second_framework()
+        # Where nothing ran of what was recorded, what else may have is the first thing to know.
+        capture.notes = second + notes if self._auto is not None and self._auto.name == PYTHON else notes + second
 
     def _second_framework(self) -> list[str]:
         if self.backend is None:
             return []
-        used = set(self._choice.others) | {name for name in TITLES if name in sys.modules and name not in self._imported_before}
-        others = [name for name in TITLES if name in used and name in sys.modules and name != self.backend.name]
+        recorded = {backend.name for backend in self._auto.frameworks} if self._auto is not None else {self.backend.name}
+        used = set(self._choice.others) | {name for name in BACKENDS if name in sys.modules and name not in self._imported_before}
+        others = [name for name in BACKENDS if name in used and name in sys.modules and name not in recorded]
         notes = [f"the cell also uses {TITLES[name]}, which was not recorded; to record it instead: --backend {name}" for name in others]
         # Steps that were seen are of the framework that was recorded.
-        maybe = [name for name in self._choice.unnamed if name not in used] if not self.clock.seen else []
+        maybe = [name for name in self._unnamed() if name not in used | recorded] if not self.clock.seen else []
         if maybe:
             there = either([TITLES[name] for name in maybe], "and")
             it, one = ("it", "it") if len(maybe) == 1 else ("them", "one of them")
             instead = either([f"--backend {name}" for name in maybe], "or")
+            title = self.backend.title
+            if self._auto is not None and self._auto.name == PYTHON and self._auto.frameworks:
+                title = f"{self._auto.frameworks[0].title}, of which nothing ran,"
             notes.append(
-                f"the cell names no framework, so {self.backend.title} was recorded; {there} {_be(maybe)} imported too, and anything that "
+                f"the cell names no framework, so {title} was recorded; {there} {_be(maybe)} imported too, and anything that "
                 f"the cell did with {it} was not recorded; to record {one} instead: {instead}"
             )
         return notes
+
+    def _unnamed(self) -> list[str]:
+        """The frameworks that the cell may use as well, for all that is known before it runs."""
+        if self._choice.expected or self._auto is None:
+            return []
+        return [name for name in BACKENDS if name in self._imported_before and name in sys.modules]
+
+    def _ran_too(self, path: Path) -> list[str]:
+        """Where the recordings of further frameworks are that ran while the run of a folder was recorded."""
+        found = []
+        for run in self.windows.beside.get(path, ()):
+            title = next((TITLES[name] for name in BACKENDS if f"_{name}" in run.name), "another framework")
+            found.append(f'the cell also ran {title}, which was recorded beside it: nbprof.load("{run}") opens that')
+        return found
 
     def _why_nothing(self) -> str:
         window = self.options.steps
@@ -307,7 +390,7 @@ class Session:
             return f"--steps asked for step {window[0]}, but the cell ended after step {self.clock.seen}: nothing was recorded"
         text = f"nothing to record: {either(self.awaited, 'and')} {_be(self.awaited)} imported neither by this cell nor before it"
         # Where one was asked for, or named by the cell, another may be there.
-        there = [name for name in TITLES if name in sys.modules]
+        there = [name for name in BACKENDS if name in sys.modules]
         if there:
             options = either([f"--backend {name}" for name in there], "or")
             text += f"; {either([TITLES[name] for name in there], 'and')} {_be(there)}, which {options} records"

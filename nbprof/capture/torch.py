@@ -59,6 +59,11 @@ class TorchBackend:
         """Whether any thread may end the recording."""
         return not self._thread
 
+    @property
+    def stepped(self) -> bool:
+        """Whether an optimizer has made a step, whatever was recorded of it."""
+        return self._steps is not None and self._steps.told > 0
+
     def start(self, folder: Path, options: Options) -> list[str]:
         """Start recording; the files will go to `folder`. Returns notes for the user.
 

@@ -122,7 +122,8 @@ class OptimizerSteps:
         self._waiting: dict[tuple[int, int], tuple[int, int]] = {}
         """Those that stepped once since the last step: when, and when a loop of theirs would have begun, 0 for unknown."""
         self._paused = False
-        self._told = 0
+        self.told = 0
+        """How many steps optimizers have made."""
 
     def now(self) -> int:
         """Unix time in ns; while a boundary of before is being told, the time of that."""
@@ -153,7 +154,7 @@ class OptimizerSteps:
     def stepped(self, optimizer: Any) -> None:
         """An optimizer has made a step, on the thread that calls this."""
         with self._lock:
-            self._told += 1
+            self.told += 1
             thread = threading.get_ident()
             if self.recorded_thread and thread != self.recorded_thread:
                 self.elsewhere = True
@@ -370,9 +371,9 @@ class OptimizerSteps:
             @wraps(original)
             def step(self_: Any, optimizer: Any, *args: Any, _original: Any = original, **kwargs: Any) -> Any:
                 __tracebackhide__ = True
-                told = self._told
+                told = self.told
                 result = _original(self_, optimizer, *args, **kwargs)
-                if told == self._told:
+                if told == self.told:
                     self._safely(lambda: self._skip(optimizer))
                 return result
 

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from nbprof.capture import describe
 from nbprof.capture.clock import Marker, StepClock
@@ -39,12 +39,21 @@ WAIT_S = 2.0
 _numbers = itertools.count(1)
 
 
+class Since(NamedTuple):
+    """When a recording began: `time.perf_counter()`, and how many steps had ended and been marked by then."""
+
+    time: float = 0.0
+    seen: int = 0
+    marked: int = 0
+
+
 class Backend(Protocol):
     """What a framework must be able to do.
 
     `start` and `stop` are called once for each window. A backend that can be stopped only on the thread that started it has an attribute
     ``ends_anywhere`` that is False; one that learns more while it records has a method ``notes()`` that gives sentences; one that can mark
-    waiting for input has a method ``open_wait()`` that gives a `Span`.
+    waiting for input has a method ``open_wait()`` that gives a `Span`; one whose recording may begin later than the window has an attribute
+    ``since``, a `Since`.
     """
 
     name: str
@@ -82,6 +91,8 @@ class Windows:
     ----------
     recordings : list of Recording
         The windows that were recorded, in time order.
+    beside : dict of Path to list of Path
+        By the folder of a window, the runs of further frameworks that were recorded at the same time.
     notes : list of str
         Notes for readers of the numbers.
     failure : str
@@ -96,6 +107,7 @@ class Windows:
         self.backend: Backend | None = None
         self.place: Place | None = None
         self.recordings: list[Recording] = []
+        self.beside: dict[Path, list[Path]] = {}
         self.notes: list[str] = []
         self.failure = ""
         self.recording = False
@@ -106,7 +118,7 @@ class Windows:
         self._wanted = ""
         self._bounds: Bounds | None = None
         self._started_at = datetime.now().astimezone()
-        self._began, self._seen_before, self._marked_before = 0.0, 0, 0
+        self._since = Since()
         self._contention: Contention | None = None
         self._reserve: Reserve | None = None
         self._lines: LineClock | None = None
@@ -145,9 +157,8 @@ class Windows:
                     self._of_start.append(lines.trouble)
                     self.notes.append(lines.trouble)
             self._begin_sampling()
-            self._began = time.perf_counter()
+            self._since = Since(time.perf_counter(), self.clock.seen, self.clock.marked)
             self.loops.begin_window()
-            self._seen_before, self._marked_before = self.clock.seen, self.clock.marked
         if self._bounds is None:
             from nbprof.capture.bounds import Bounds
 
@@ -184,7 +195,7 @@ class Windows:
                 return
             self.recording = False
             self._over = self._over or not self.options.every
-            elapsed = time.perf_counter() - self._began
+            ended = time.perf_counter()
             loops = self.loops.taken()
             if self._over:
                 self.loops.stop()
@@ -194,7 +205,7 @@ class Windows:
             try:
                 self.place.secure()
                 self.backend.stop()
-                info = self._describe(self.backend, elapsed, contention, lines, self._samples(sampler))
+                info = self._describe(self.backend, ended, contention, lines, self._samples(sampler))
                 self._settle(self.place, replace(info, loops=self._packed(loops)))
             except Exception as error:
                 self._fail(error)
@@ -294,22 +305,24 @@ class Windows:
         suffix = f"-steps-{capture.window[0]}-{capture.window[-1]}" if self._group and capture.window else ""
         recording = Recording(place.settle(suffix), capture, temporary=place.logdir if place.temporary else None)
         self.recordings.append(recording)
+        self.beside[recording.path] = place.beside
         self.notes += [note for note in place.notes if note not in self.notes]
         # Already now: a cell that never ends, or a machine that goes down, leaves whole runs.
         with contextlib.suppress(OSError):
             recording.write()
 
     def _describe(
-        self, backend: Backend, elapsed: float, contention: dict[str, float], lines: dict[str, Any], python: dict[str, Any]
+        self, backend: Backend, ended: float, contention: dict[str, float], lines: dict[str, Any], python: dict[str, Any]
     ) -> CaptureInfo:
         clock = self.clock
-        marked = clock.marked - self._marked_before
+        since = getattr(backend, "since", None) or self._since
+        marked = clock.marked - since.marked
         self.label = self.label or f"run {next(_numbers)}"
         return CaptureInfo(
             backend=backend.name,
             framework=backend.versions(),
             started=self._started_at.isoformat(timespec="seconds"),
-            elapsed_s=elapsed,
+            elapsed_s=ended - since.time,
             steps_seen=clock.seen,
             steps_marked=marked,
             notes=[*describe.how_steps_were_found(clock), *self.notes],
@@ -317,7 +330,7 @@ class Windows:
             notebook=self.notebook,
             precision=describe.precision(),
             options=asdict(self.options),
-            window=[self._seen_before + 1, clock.seen] if marked else [],
+            window=[since.seen + 1, clock.seen] if marked else [],
             group=self._group,
             contention=contention,
             # Without Python calls no name in the recording is that of a cell.
@@ -375,8 +388,8 @@ class Windows:
                     "ended: recorded to the end of the cell (with --no-memory, any thread can stop it)"
                 )
             if waits:
-                marked = clock.marked - self._marked_before
-                of_a_step = (time.perf_counter() - self._began) / marked if marked else 0.0
+                marked = clock.marked - self._since.marked
+                of_a_step = (time.perf_counter() - self._since.time) / marked if marked else 0.0
                 clock.after_step(lambda: self._end_by(why))
         if not waits:
             self._end_by(why)

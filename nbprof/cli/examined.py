@@ -103,7 +103,8 @@ def frameworks(*, deep: bool = False) -> Iterator[Check]:
         text = ", ".join(found) or "installed, version unknown"
         yield Check(title, OK, text) if not deep or title not in _DEVICES else _devices(title, text)
     if none:
-        yield Check("frameworks", LIMITED, "none is installed here", "Profiles can be read; to record, install TensorFlow, JAX or PyTorch.")
+        advice = "Profiles can be read, and cells are recorded without ops; to record ops, install TensorFlow, JAX or PyTorch."
+        yield Check("frameworks", LIMITED, "none is installed here", advice)
 
 
 def _version(name: str) -> str:

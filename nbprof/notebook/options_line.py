@@ -65,8 +65,8 @@ def parser(prog: str = "%%nbprof") -> Parser:
         "--backend",
         metavar="NAME",
         default="auto",
-        choices=("auto", "tensorflow", "jax", "torch"),
-        help="auto (default), tensorflow, jax or torch",
+        choices=("auto", "tensorflow", "jax", "torch", "python"),
+        help="auto (default), tensorflow, jax, torch or python (without a framework's profiler)",
     )
     add("--steps", metavar="A:B", default="", help="record only steps A to B of the cell, counted from 1, both included; or all")
     add(

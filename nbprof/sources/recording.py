@@ -20,9 +20,9 @@ class CaptureInfo:
     Parameters
     ----------
     backend : str
-        ``tensorflow``, ``jax`` or ``torch``.
+        ``tensorflow``, ``jax``, ``torch`` or ``python``.
     framework : str
-        Its versions, as ``TensorFlow 2.21.0, Keras 3.15.1``.
+        Its versions, as ``TensorFlow 2.21.0, Keras 3.15.1`` or ``Python 3.11.7, NumPy 2.4.6``.
     started : str
         When, in ISO form with the time zone.
     elapsed_s : float

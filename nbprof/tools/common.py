@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.activity.activity import NATIVE, PLAIN
+from nbprof.activity.activity import NATIVE, PLAIN, PYTHON
 from nbprof.display import wording
 
 if TYPE_CHECKING:
@@ -37,10 +37,16 @@ def by_tensorflow(run: Run) -> bool:
     return "tensorflow" in framework or "keras" in framework
 
 
+def by_python(run: Run) -> bool:
+    """Whether nbprof recorded it without a framework's profiler."""
+    return str(run.first_answer.get("framework") or "").startswith(PYTHON)
+
+
 def unknown(run: Run, view: str, title: str) -> dict[str, str] | None:
     """Why a view of a trace is empty that no known framework wrote; None where one did."""
     text = run.missing.get(view, "")
-    return {"title": title, "text": text} if text and (run.first_answer.get("framework") or "") in ("", *NATIVE) else None
+    without = by_python(run) or (run.first_answer.get("framework") or "") in ("", *NATIVE)
+    return {"title": title, "text": text} if text and without else None
 
 
 def plain(run: Run) -> bool:

@@ -58,6 +58,8 @@ class Stub:
 def stub(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "tensorflow", types.ModuleType("tensorflow"))
+    # Another test may have imported the others.
+    monkeypatch.setattr(room, "BACKENDS", ("tensorflow",))
     stub = Stub()
     monkeypatch.setattr(room, "_make_backend", lambda module: stub)
     yield stub

@@ -17,7 +17,7 @@ from nbprof.core.errors import CaptureError
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"backend": "mxnet"}, "unknown backend 'mxnet': choose auto, tensorflow, jax or torch"),
+        ({"backend": "mxnet"}, "unknown backend 'mxnet': choose auto, tensorflow, jax, torch or python"),
         ({"host_level": 4}, "the host level must be 0, 1, 2 or 3, not 4"),
         ({"steps": (0, 3)}, "steps 0 to 3 is an empty range"),
         ({"steps": (5, 3)}, "the first may not be after the last"),

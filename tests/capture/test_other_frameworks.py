@@ -51,7 +51,7 @@ def jax(monkeypatch, tmp_path):
     def stop_trace():
         run = tmp_path.__class__(state["folder"]) / "plugins" / "profile" / "2026_01_01_00_00_00"
         run.mkdir(parents=True)
-        (run / "host.xplane.pb").write_bytes(b"")
+        (run / "host.xplane.pb").write_bytes(b"PjitFunction(f)")
 
     module.profiler = types.SimpleNamespace(
         ProfileOptions=ProfileOptions,
@@ -103,6 +103,8 @@ def test_a_framework_that_the_cell_may_use_by_its_variables_is_named(jax, monkey
 
     monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
     monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
+    # With a GPU, one framework is recorded at a time.
+    monkeypatch.setattr("nbprof.capture.session.one_at_a_time", lambda: True)
     session = Session(Options(), source=source).start()
     for _ in nbprof.steps(range(steps)):
         pass

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import NATIVE
+from nbprof.activity.activity import NATIVE, PYTHON
 from nbprof.analysis.advice import code, device, hlo, host_buffer, npu, over_steps, step, training, versions
 from nbprof.analysis.advice import input as input_rules
 from nbprof.analysis.advice.checks import MOST_GAIN, PART_MODERATE
 from nbprof.analysis.advice.evidence import Evidence
 from nbprof.analysis.advice.facts import AdviceRule, Facts
 from nbprof.analysis.ops.torch_runtime import Runtime
-from nbprof.analysis.rule import HOST_TIME, JAX, PYTORCH, TENSORFLOW, TENSORFLOW_JAX, UP_TO, Finding
+from nbprof.analysis.rule import ALL, HOST_TIME, JAX, PYTORCH, TENSORFLOW, TENSORFLOW_JAX, UP_TO, Finding
 
 TOPICS = (input_rules, step, code, hlo, training, device, over_steps, host_buffer, versions)
 """The modules whose `RULES` run, in this order; findings with equal gain, or none, keep it."""
@@ -95,6 +95,9 @@ def _fitting(facts: Facts) -> list[AdviceRule]:
         return []
     if facts.evidence.serving:
         return [rule for rule in every() if rule.name in OF_ENGINES]
+    if str(facts.overview["framework"]).startswith(PYTHON):
+        # What runs outside of ops is all that there is.
+        return [rule for rule in every() if rule.applies == ALL and rule.name != "other"]
     others = (TENSORFLOW, JAX, TENSORFLOW_JAX) if facts.torch else (PYTORCH,)
     return [rule for rule in every() if rule.applies not in others]
 

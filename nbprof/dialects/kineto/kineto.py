@@ -36,6 +36,7 @@ from nbprof.dialects.kineto.origins import Origins
 from nbprof.dialects.kineto.steps import Steps
 from nbprof.dialects.msprof import lanes as msprof_lanes
 from nbprof.dialects.msprof import msprof
+from nbprof.dialects.python import python
 from nbprof.dialects.rocprof import perfetto as rocprof_perfetto
 from nbprof.formats.chrome.graph_annotations import Annotations, Said
 from nbprof.formats.chrome.inductor import Program
@@ -61,6 +62,8 @@ def interpret(
     """
     if chrome_xla.is_xla(trace):
         return chrome_xla.interpret(trace)
+    if python.is_python(trace):
+        return python.interpret(trace)
     if msprof_lanes.is_ascend(trace):
         return msprof.interpret(trace)
     if rocprof_perfetto.is_rocprof(trace):

@@ -20,7 +20,7 @@ from nbprof.formats.chrome.document import Document, walk
 
 # Where XLA's exporter stops.
 _XLA_MOST = 1_000_000
-_SUFFIXES = (".gz", ".json", ".trace", ".pt")
+_SUFFIXES = (".gz", ".json", ".trace", ".pt", ".py")
 
 
 def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = None, limit_bytes: int = LIMIT_BYTES) -> Trace:

@@ -78,7 +78,9 @@ def _better_beside(trace: Member) -> tuple[str, ...]:
 
 
 def _framework(path: Path) -> str:
-    return "PyTorch" if ".pt.trace.json" in path.name else ""
+    if ".pt.trace.json" in path.name:
+        return "PyTorch"
+    return "Python" if ".py.trace.json" in path.name else ""
 
 
 FORMAT = Format(

@@ -1,0 +1,402 @@
+"""Record what runs: Python always, and beside it each framework that the cell may use.
+
+Before a cell has run, nobody knows which of the imported frameworks it uses; afterwards the recordings tell. So the
+profilers of all that may run do, and the recording of the one that ran is shown. Where none ran, it is Python's.
+Profilers of two frameworks share a CPU, but not a GPU: with one, a single framework is recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import mmap
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nbprof.capture.clock import Marker, Span, StepClock
+from nbprof.capture.jax import NOTHING_RAN
+from nbprof.capture.options import Options
+from nbprof.capture.patches import Patches
+from nbprof.capture.python import PythonBackend
+from nbprof.capture.windows import Backend, Since
+from nbprof.core.errors import CaptureError
+
+if TYPE_CHECKING:
+    from nbprof.capture.windows import Windows
+
+_ACCELERATORS = (
+    "/dev/nvidiactl",
+    "/dev/nvhost-ctrl",
+    "/dev/kfd",
+    "/dev/accel0",
+    "/dev/accel/accel0",
+    "/dev/vfio/0",
+    "/dev/davinci_manager",
+)
+"""Device files of GPUs, TPUs and NPUs, whose tracing interfaces serve one profiler at a time."""
+
+_SIGNS = {
+    "torch": (b'"cat": "cpu_op"', b'"cat":"cpu_op"', b'"cat": "kernel"', b'"cat": "cuda_runtime"', b'"cat": "Operator"'),
+    "jax": (
+        b"PjitFunction",
+        b"ExecuteReplicated",
+        b"ExecuteHelper",
+        b"ExecutePrepare",
+        b"TfrtCpuExecutable",
+        b"PjRtStreamExecutor",
+        b"BatchedCopyToDevice",
+        b"/device:GPU:",
+        b"/device:TPU:",
+    ),
+    "tensorflow": (
+        b"EagerExecute",
+        b"EagerLocalExecute",
+        b"TFE_Py_",
+        b"FunctionRun",
+        b"ExecutorState::",
+        b"GraphRun",
+        b"SessionRun",
+        b"Iterator::",
+        b"IteratorGetNext",
+        b"/device:GPU:",
+        b"/device:TPU:",
+    ),
+}
+"""Texts of which one is in any recording in which something of the framework ran, and none in an empty one."""
+
+_FILES = {"torch": "*.pt.trace.json.gz", "jax": "*.xplane.pb", "tensorflow": "*.xplane.pb"}
+
+_CHUNK = 1 << 22
+
+
+def one_at_a_time() -> bool:
+    """Whether this machine has an accelerator, whose tracing interface serves one profiler only."""
+    return any(Path(path).exists() for path in _ACCELERATORS)
+
+
+@dataclass
+class _Part:
+    """One backend of several.
+
+    Parameters
+    ----------
+    backend : Backend
+    expected : bool
+        Whether the cell names it, or its variables lead to it: then a failure to start is the user's to know.
+    since : Since
+        When it began to record.
+    running : bool
+    error : Exception or None
+        Why there is no recording of it.
+    idle : bool
+        Whether that is because nothing of it ran.
+    notes : list of str
+        Of its start.
+    """
+
+    backend: Backend
+    expected: bool
+    since: Since = field(default_factory=Since)
+    running: bool = False
+    error: Exception | None = None
+    idle: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def failure(self) -> str:
+        """`error` as a sentence's part; "" without."""
+        if self.error is None:
+            return ""
+        known = isinstance(self.error, (CaptureError, OSError))
+        return str(self.error) if known else f"{type(self.error).__name__}: {self.error}"
+
+
+class AutoBackend:
+    """Several backends as one.
+
+    Parameters
+    ----------
+    clock : StepClock
+        Tells how many steps had ended when a framework joined.
+
+    Attributes
+    ----------
+    shown : Backend
+        Before the end, the framework that is expected to run; afterwards the one whose recording is kept as the run.
+    beside : list of Backend
+        Frameworks that ran too, whose recordings are kept as runs beside it.
+    """
+
+    def __init__(self, clock: StepClock) -> None:
+        self._clock = clock
+        self._python = _Part(PythonBackend(), expected=False)
+        self._parts: list[_Part] = []
+        self._folder = Path()
+        self._options = Options()
+        self._recording = False
+        self.shown: Backend = self._python.backend
+        self.beside: list[Backend] = []
+        self._ended = False
+
+    @property
+    def name(self) -> str:
+        """The name of what is recorded."""
+        return self.shown.name
+
+    @property
+    def title(self) -> str:
+        """What that is called."""
+        return self.shown.title
+
+    @property
+    def frameworks(self) -> list[Backend]:
+        """The frameworks among the backends."""
+        return [part.backend for part in self._parts]
+
+    @property
+    def ends_anywhere(self) -> bool:
+        """Whether any thread may end the recording."""
+        return all(getattr(part.backend, "ends_anywhere", True) for part in self._parts if part.running)
+
+    @property
+    def since(self) -> Since | None:
+        """When the shown recording began."""
+        return next((part.since for part in self._all if part.backend is self.shown), None)
+
+    @property
+    def _all(self) -> list[_Part]:
+        return [*self._parts, self._python]
+
+    def add(self, backend: Backend, *, expected: bool) -> list[str]:
+        """Record a framework as well, from now on; returns notes for the user. One that refuses is left out.
+
+        Parameters
+        ----------
+        backend : Backend
+        expected : bool
+            Whether the cell names it, or its variables lead to it: it is preferred to others then.
+        """
+        part = _Part(backend, expected)
+        # Those that are expected come first, in the order in which they arrive.
+        place = sum(other.expected for other in self._parts) if expected else len(self._parts)
+        self._parts.insert(place, part)
+        if self._recording:
+            self._begin(part)
+        self.shown = next((each.backend for each in self._parts if not each.failure), self._python.backend)
+        return self._first_notes(part) if self._recording else []
+
+    def drop(self, backend: Backend, error: Exception) -> None:
+        """Record a framework no more: its steps could not be followed."""
+        for part in self._parts:
+            if part.backend is backend:
+                part.error = error
+                if part.running:
+                    part.running = False
+                    with contextlib.suppress(Exception):
+                        backend.stop()
+        self.shown = next((part.backend for part in self._parts if part.error is None), self._python.backend)
+
+    def start(self, folder: Path, options: Options) -> list[str]:
+        """Start recording; returns notes for the user.
+
+        Raises
+        ------
+        CaptureError
+            If a framework refuses that the cell names.
+        """
+        self._folder, self._options = folder, options
+        self.beside, self._ended = [], False
+        for part in self._all:
+            self._begin(part)
+            if part.error is not None and part.expected:
+                self._abandon()
+                raise part.error
+        self.shown = next((part.backend for part in self._parts if part.running), self._python.backend)
+        self._recording = True
+        return [note for part in self._parts for note in self._first_notes(part)]
+
+    def _first_notes(self, part: _Part) -> list[str]:
+        """Notes that hold whatever ran: those of the only framework."""
+        return part.notes if len(self._parts) == 1 else []
+
+    def _begin(self, part: _Part) -> None:
+        part.error, part.idle = None, False
+        try:
+            part.notes = part.backend.start(self._home(part), self._options)
+            part.running = True
+            part.since = Since(time.perf_counter(), self._clock.seen, self._clock.marked)
+        except Exception as error:
+            part.error = error
+
+    def _abandon(self) -> None:
+        """End what has begun, without a recording."""
+        for part in self._all:
+            if part.running:
+                part.running = False
+                with contextlib.suppress(Exception):
+                    part.backend.stop()
+
+    def _home(self, part: _Part) -> Path:
+        return self._folder / part.backend.name
+
+    def stop(self) -> None:
+        """End the recordings, and keep what ran.
+
+        Raises
+        ------
+        CaptureError
+            If nothing could be written.
+        """
+        self._recording = False
+        for part in self._all:
+            if not part.running:
+                continue
+            part.running = False
+            try:
+                part.backend.stop()
+            except Exception as error:
+                part.error = error
+                part.idle = part.failure == NOTHING_RAN
+        ran = [part for part in self._parts if not part.failure and _ran(part.backend, self._home(part))]
+        shown = ran[0] if ran else self._python
+        self.shown, self.beside, self._ended = shown.backend, [part.backend for part in ran[1:]], True
+        if shown.error is not None:
+            raise next((part.error for part in self._parts if part.error is not None), shown.error)
+        try:
+            self._keep(shown, ran[1:])
+        except OSError as error:
+            raise CaptureError(f"the recording could not be kept in {self._folder}: {error.strerror or error}") from error
+
+    def _keep(self, shown: _Part, beside: list[_Part]) -> None:
+        """Leave the run of what is shown, and beside it those of what ran too, as `Place.settle` takes them; the rest goes."""
+        runs = self._folder / "plugins" / "profile"
+        runs.mkdir(parents=True, exist_ok=True)
+        run = next(_runs(self._home(shown)))
+        for part in beside:
+            next(_runs(self._home(part))).rename(runs / f"{run.name}_{part.backend.name}")
+        run.rename(runs / run.name)
+        for part in self._all:
+            shutil.rmtree(self._home(part), ignore_errors=True)
+
+    def notes(self) -> list[str]:
+        """Why nothing of a framework is in the recording, and the notes of the one that is shown."""
+        found = []
+        for part in self._parts:
+            if part.failure and not part.idle:
+                found.append(f"{part.backend.title} was not recorded: {part.failure}")
+            elif self._ended and self.shown is self._python.backend and part.expected:
+                found.append(f"nothing of {part.backend.title} ran while this was recorded, so it is a recording of Python alone")
+        shown = next(part for part in self._all if part.backend is self.shown)
+        if len(self._parts) > 1:
+            found += shown.notes
+        return found + getattr(self.shown, "notes", list)()
+
+    def open_marker(self, kind: str, number: int) -> Marker:
+        """Open a span that may become step `number`, in each recording."""
+        return _Markers([part.backend.open_marker(kind, number) for part in self._all if part.running])
+
+    def open_wait(self) -> Span:
+        """Open a span around what a step waits for, in each recording."""
+        openers = [getattr(part.backend, "open_wait", None) for part in self._all if part.running]
+        return _Spans([opener() for opener in openers if opener is not None])
+
+    def versions(self) -> str:
+        """Versions that matter for reading the run."""
+        return self.shown.versions()
+
+    def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
+        """Nothing of its own: the session hooks each framework as it arrives."""
+
+    def npu_is_here(self, windows: Windows, patches: Patches, give_way: Callable[[], None]) -> None:
+        """What drives an NPU of Ascend was imported."""
+        for part in self._parts:
+            join = getattr(part.backend, "npu_is_here", None)
+            if join is not None:
+                join(windows, patches, give_way)
+
+
+class _Markers:
+    """Markers of several recordings as one."""
+
+    def __init__(self, markers: list[Marker]) -> None:
+        self._markers = markers
+
+    def close(self, step: int | None, batches: int = 1) -> None:
+        """End them."""
+        for marker in self._markers:
+            marker.close(step, batches)
+
+
+class _Spans:
+    """Spans of several recordings as one."""
+
+    def __init__(self, spans: list[Span]) -> None:
+        self._spans = spans
+
+    def close(self) -> None:
+        """End them, the last first."""
+        for span in reversed(self._spans):
+            span.close()
+
+
+def _runs(home: Path) -> Iterator[Path]:
+    """The folders that a profiler wrote."""
+    return (path for path in sorted((home / "plugins" / "profile").glob("*")) if path.is_dir())
+
+
+def _ran(backend: Backend, home: Path) -> bool:
+    """Whether something of a framework ran, by its recording; that of an NPU is of another format, and taken for one."""
+    if getattr(backend, "stepped", False):
+        return next(_runs(home), None) is not None
+    files = [path for run in _runs(home) for path in run.rglob("*") if path.is_file()]
+    known = [path for path in files if path.match(_FILES[backend.name])]
+    if not known:
+        return bool(files)
+    signs = _SIGNS[backend.name]
+    return any(_has(path, signs) for path in known)
+
+
+def _has(path: Path, signs: tuple[bytes, ...]) -> bool:
+    """Whether a file contains one of some texts; it is unpacked as far as that takes."""
+    if not path.stat().st_size:
+        return False
+    if path.suffix != ".gz":
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            return any(text.find(sign) >= 0 for sign in signs)
+    overlap = max(map(len, signs))
+    with gzip.open(path) as packed:
+        rest = b""
+        while chunk := packed.read(_CHUNK):
+            if any(sign in rest + chunk for sign in signs):
+                return True
+            rest = chunk[-overlap:]
+    return False
+
+
+def used_before() -> list[str]:
+    """Imported frameworks of which something was set up already, by their own word."""
+    found = []
+    if (bridge := sys.modules.get("jax._src.xla_bridge")) is not None and _says(getattr(bridge, "backends_are_initialized", None)):
+        found.append("jax")
+    if (torch := sys.modules.get("torch")) is not None and _says(getattr(getattr(torch, "cuda", None), "is_initialized", None)):
+        found.append("torch")
+    context = getattr(sys.modules.get("tensorflow.python.eager.context"), "context_safe", None)
+    if context is not None and getattr(_value(context), "_initialized", False):
+        found.append("tensorflow")
+    return found
+
+
+def _says(question: Callable[[], Any] | None) -> bool:
+    return question is not None and bool(_value(question))
+
+
+def _value(question: Callable[[], Any]) -> Any:
+    try:
+        return question()
+    except Exception:
+        return None

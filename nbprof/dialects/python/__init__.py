@@ -1,0 +1,1 @@
+"""Recordings of Python without a framework, by nbprof itself."""

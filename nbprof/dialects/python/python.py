@@ -1,0 +1,142 @@
+"""Turns the Trace of a recording that nbprof made without a framework into the activity tables.
+
+It has steps, what they waited for, and the recorded time; what a step did beside waiting is no op of a framework.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.activity.unit import MARKED, RECORDING, Unit
+from nbprof.core.trace import Int64s, Note, Trace
+from nbprof.dialects.environment import environment
+
+HOW = "No loop and no step is marked, so the recording is the unit; 'for item in nbprof.steps(items):' marks the iterations of a loop."
+
+_CELL, _STEP, _WAIT = "nbprof_recording", "nbprof_step", "nbprof_wait"
+"""Categories of events, as `nbprof.capture.python` writes them."""
+
+_WITHOUT = "This was recorded without a framework's profiler"
+
+
+def is_python(trace: Trace) -> bool:
+    """Whether nbprof recorded it, without a framework; of several files the first says so."""
+    facts = trace.metadata.get("otherData")
+    return isinstance(facts, dict) and facts.get("recorder") == "nbprof" and facts.get("framework") == act.PYTHON
+
+
+def interpret(trace: Trace) -> act.Activity:
+    """The activity of one recording. Fills the kinds of `trace.lanes`; each table is made when it is first asked for."""
+    lanes = trace.lanes
+    lanes["kind"] = "host"
+    lanes["device"] = -1
+    lanes["lane"] = np.arange(len(lanes))
+    number = {name: i for i, name in enumerate(trace.hosts)}
+    host: Int64s = np.asarray(lanes["host"].map(number), np.int64)[trace.events.lane]
+    category = _categories(trace)
+    activity = act.Activity(hosts=trace.hosts)
+    activity.framework = act.PYTHON
+    activity.traits = {act.UNKNOWN_EAGER}
+    units = _units(trace, host, category)
+    activity.unit = units.unit
+    activity.later("environment", lambda: environment(trace))
+    activity.later("markers", lambda: _markers(units))
+    activity.later("group_names", lambda: _names(trace, units))
+    waits = np.flatnonzero(category == _WAIT)
+    activity.later("work", lambda: _waiting(trace, host, waits, units))
+    activity.missing = _missing(units, waits)
+    if units.unit.whole:
+        activity.notes = [Note("info", HOW)]
+    return activity
+
+
+class _Units(NamedTuple):
+    """What is shown as steps, in time order: `event`, `host` (by row), and `group`, which numbers those of a host; times are ps."""
+
+    unit: Unit
+    event: Int64s
+    host: Int64s
+    group: Int64s
+    start: Int64s
+    end: Int64s
+
+
+def _categories(trace: Trace) -> npt.NDArray[np.object_]:
+    """The category of each event; "" for none."""
+    texts = np.array([*trace.strings, ""], object)
+    return np.asarray(texts[trace.text_arg("cat")])
+
+
+def _units(trace: Trace, host: Int64s, category: npt.NDArray[np.object_]) -> _Units:
+    """The steps; where no host has one, the recorded time."""
+    events = trace.events
+    rows, unit = np.flatnonzero(category == _STEP), MARKED
+    if not len(rows):
+        rows, unit = np.flatnonzero(category == _CELL), Unit(RECORDING, how=HOW)
+    rows = rows[np.lexsort((events.start[rows], host[rows]))]
+    of_host = host[rows]
+    first = np.searchsorted(of_host, of_host)
+    start = events.start[rows]
+    return _Units(unit, rows, of_host, np.arange(len(rows)) - first, start, start + events.duration[rows])
+
+
+def _markers(units: _Units) -> pd.DataFrame:
+    columns = {"event": units.event, "host": units.host, "group": units.group, "start": units.start, "end": units.end}
+    return pd.DataFrame({**columns, "device": np.full(len(units.event), -1)})[list(act.MARKERS)].astype(act.MARKERS)
+
+
+def _names(trace: Trace, units: _Units) -> dict[tuple[int, int], str]:
+    if units.unit.whole:
+        names = ["recording"] * len(units.event)
+    else:
+        names = [str(trace.names[code]) for code in trace.events.name[units.event].tolist()]
+    return dict(zip(zip(units.host.tolist(), units.group.tolist(), strict=True), names, strict=True))
+
+
+def _waiting(trace: Trace, host: Int64s, waits: Int64s, units: _Units) -> pd.DataFrame:
+    """The `work` table: the waits for items, each in the step of its thread; of the recording, all."""
+    events = trace.events
+    start, end = events.start[waits], events.start[waits] + events.duration[waits]
+    lane = events.lane[waits] if not units.unit.whole else host[waits]
+    of_unit = events.lane[units.event] if not units.unit.whole else units.host
+    unit = np.full(len(waits), -1)
+    for each in np.unique(lane).tolist():
+        rows, inside = np.flatnonzero(lane == each), np.flatnonzero(of_unit == each)
+        before = np.searchsorted(units.start[inside], start[rows], side="right") - 1
+        known = before >= 0
+        unit[rows[known]] = inside[before[known]]
+    # The wait at which a loop ended lies in no step.
+    good = np.flatnonzero(unit >= 0)
+    good = good[start[good] < units.end[unit[good]]]
+    which = unit[good]
+    return pd.DataFrame(
+        {
+            "event": waits[good],
+            "host": host[waits[good]],
+            "group": units.group[which],
+            "device": np.full(len(good), -1),
+            "start": start[good],
+            "end": np.minimum(end[good], units.end[which]),
+            "cls": np.full(len(good), act.HOST_WAIT_INPUT),
+        }
+    ).astype(act.WORK)
+
+
+def _missing(units: _Units, waits: Int64s) -> dict[str, str]:
+    """A sentence for each kind of data that the recording lacks."""
+    unmarked = "nothing marks what it waits for: 'for item in nbprof.steps(items):' marks the wait for each item."
+    marked = "the steps state how long they wait for their items, and no input pipeline was recorded."
+    missing = {
+        "input": f"{_WITHOUT}: {marked if len(waits) else unmarked}",
+        "ops": f"{_WITHOUT}, so it has no ops.",
+        "kernels": f"{_WITHOUT}, so it has no GPU kernels.",
+        "memory": f"{_WITHOUT}, so it has no allocator events; the trace view shows the resident memory of the process.",
+    }
+    if not len(units.event):
+        missing["steps"] = "The file has neither steps nor the span of its recording: it is damaged."
+    return missing
