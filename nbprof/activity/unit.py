@@ -8,6 +8,7 @@ then, and every sentence takes its words from here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -77,9 +78,18 @@ class Unit:
         return "of the recording" if self.whole else f"per {self.noun}"
 
     @property
+    def counted(self) -> str:
+        """What a count is given per: "12 times per step"; of the recording "12 times in the recording"."""
+        return "in the recording" if self.whole else self.per
+
+    @property
     def label(self) -> str:
         """The heading of its mean duration: "Average step time"; of the recording "Duration"."""
         return "Duration" if self.whole else f"Average {self.time}"
+
+    def fill(self, text: str) -> str:
+        """A text with `{noun}`, `{plural}`, `{a}`, `{the}`, `{time}` and `{per}` replaced by these words."""
+        return text.format(noun=self.noun, plural=self.plural, a=self.a, the=self.the, time=self.time, per=self.per)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
@@ -89,6 +99,12 @@ class Unit:
     def from_dict(cls, values: dict[str, Any]) -> Unit:
         """What `to_dict` gave."""
         return cls(str(values["kind"]), str(values["how"]), values["agreement"])
+
+    @classmethod
+    def of(cls, overview: Mapping[str, Any]) -> Unit:
+        """The unit of a mapping `p.overview`, or of what was made of one; `MARKED` where it is older than units."""
+        values = overview.get("unit")
+        return cls.from_dict(values) if isinstance(values, dict) else MARKED
 
 
 MARKED = Unit()
