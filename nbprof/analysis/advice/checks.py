@@ -179,7 +179,7 @@ def checks(
     text = {
         "unknown": "Unknown: neither the kernels nor their names state a data type."
         if silent_precision and device_ops
-        else "Not measured: precision is taken from kernels in steps.",
+        else f"Not measured: precision is taken from kernels{'' if unit.whole else f' in {unit.plural}'}.",
         "moderate": f"{share} of device compute is 16-bit. If accuracy permits, use more 16-bit compute.",
         "no": f"{wording.percent(half or 0.0)} of device compute is 16-bit.",
     }[found]

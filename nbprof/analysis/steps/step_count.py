@@ -6,6 +6,7 @@ import re
 
 import pandas as pd
 
+from nbprof.activity.unit import MARKED, Unit
 from nbprof.display import wording
 
 _RANK = re.compile(r"rank \d+\b")
@@ -25,7 +26,7 @@ def most(steps: pd.DataFrame) -> int:
     return max(of_each(steps), default=0)
 
 
-def format_count(steps: pd.DataFrame, hosts: int = 0) -> str:
+def format_count(steps: pd.DataFrame, hosts: int = 0, unit: Unit = MARKED) -> str:
     """The number of steps in words; steps of several hosts are not added up, as they ran in parallel.
 
     Parameters
@@ -34,13 +35,17 @@ def format_count(steps: pd.DataFrame, hosts: int = 0) -> str:
         Rows of `p.steps.frame`.
     hosts : int
         How many hosts recorded, where some may have no step.
+    unit : Unit
+        What the rows are. A recording that is the only one of its host is not counted.
     """
     counts = of_each(steps)
     if not counts:
         return "no steps"
     least, largest = min(counts), max(counts)
-    text = wording.plural(largest, "step") if least == largest else f"{least:,} to {largest:,} steps"
+    text = wording.plural(largest, unit.noun) if least == largest else f"{least:,} to {largest:,} {unit.plural}"
     several = max(len(counts), hosts)
+    if unit.whole:
+        text = "one recording" if several == 1 else "one recording each"
     if several == 1:
         return text
     return f"{text} on {len(counts):,}{f' of {several:,}' if several > len(counts) else ''} {noun(steps)}s"
