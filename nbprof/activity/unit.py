@@ -8,8 +8,21 @@ then, and every sentence takes its words from here.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+
+# Not the name of a column or a frame, such as step_time or p.steps.
+_STEP = re.compile(r"\b(an? )?(?<![`.])(steps?)\b(?!\.\w)", re.IGNORECASE)
+_OF_RECORDING = (
+    (re.compile(r" / step\b"), ""),
+    (re.compile(r"\b(?:per|of) (?:the |a )?step(?: time)?\b|\bover the steps\b"), "of the recording"),
+    (re.compile(r"\bstep time\b"), "duration"),
+    (re.compile(r"\b(?:a|the) step\b"), "the recording"),
+    (re.compile(r"\bStep (?=ms\b)"), "Recording "),
+)
+"""What headings and tooltips of columns say of steps, and what that is where there is one recording in their place."""
 
 STEP, ITERATION, CALL, RECORDING = "step", "iteration", "call", "recording"
 KINDS = (STEP, ITERATION, CALL, RECORDING)
@@ -77,9 +90,42 @@ class Unit:
         return "of the recording" if self.whole else f"per {self.noun}"
 
     @property
+    def counted(self) -> str:
+        """What a count is given per: "12 times per step"; of the recording "12 times in the recording"."""
+        return "in the recording" if self.whole else self.per
+
+    @property
     def label(self) -> str:
         """The heading of its mean duration: "Average step time"; of the recording "Duration"."""
         return "Duration" if self.whole else f"Average {self.time}"
+
+    @property
+    def average(self) -> str:
+        """The heading of the figure of its mean duration where there is little room: "Average step"; of the recording "Duration"."""
+        return "Duration" if self.whole else f"Average {self.noun}"
+
+    @property
+    def words(self) -> dict[str, str]:
+        """All of them, by name: what a page that draws figures needs to speak of them."""
+        names = ("kind", "noun", "plural", "a", "the", "time", "per", "counted", "label", "average")
+        return {name: str(getattr(self, name)) for name in names}
+
+    def reword(self, text: str) -> str:
+        """The heading or the tooltip of a column, which are written of steps, in the words of this unit."""
+        if self.whole:
+            for of_steps, instead in _OF_RECORDING:
+                text = of_steps.sub(instead, text)
+            return text
+        return text if self.kind == STEP else _STEP.sub(self._instead, text)
+
+    def _instead(self, found: re.Match[str]) -> str:
+        word = self.plural if found[2].lower() == "steps" else self.noun
+        out = self.a if found[1] else word
+        return out[:1].upper() + out[1:] if found[0][0].isupper() else out
+
+    def fill(self, text: str) -> str:
+        """A text with `{noun}`, `{plural}`, `{a}`, `{the}`, `{time}` and `{per}` replaced by these words."""
+        return text.format(noun=self.noun, plural=self.plural, a=self.a, the=self.the, time=self.time, per=self.per)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
@@ -89,6 +135,12 @@ class Unit:
     def from_dict(cls, values: dict[str, Any]) -> Unit:
         """What `to_dict` gave."""
         return cls(str(values["kind"]), str(values["how"]), values["agreement"])
+
+    @classmethod
+    def of(cls, overview: Mapping[str, Any]) -> Unit:
+        """The unit of a mapping `p.overview`, or of what was made of one; `MARKED` where it is older than units."""
+        values = overview.get("unit")
+        return cls.from_dict(values) if isinstance(values, dict) else MARKED
 
 
 NONE, WHOLE, ANY = "none", "recording", "any"

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import Generic, NamedTuple, TypeVar
 
+from nbprof.activity.unit import MARKED, Unit
+
 TENSORFLOW, JAX, TENSORFLOW_JAX, PYTORCH, XLA, TPU, NPU, ALL = "TensorFlow", "JAX", "TensorFlow, JAX", "PyTorch", "XLA", "TPU", "NPU", "all"
 """Where a rule applies."""
 
@@ -153,11 +155,11 @@ class Rule(Generic[FactsT, FoundT]):
     looks_at : str
         What is checked, in a few words.
     title, fix : str
-        What to do, as a heading and as diff lines or a sentence, if it is always the same.
+        What to do, as a heading and as diff lines or a sentence, if it is always the same. The heading may have fields of `Unit.fill`.
     certainty : str
         `MEASURED`, `ESTIMATED` or `INFERRED`.
     refuted_by : str
-        What an experiment would show if the finding were wrong, as the end of "Wrong if …".
+        What an experiment would show if the finding were wrong, as the end of "Wrong if …"; it may have fields of `Unit.fill`.
     gain_is : str
         `UP_TO`, `ABOUT` or `AT_LEAST`; empty for a rule that states no gain.
     shortens : str
@@ -166,6 +168,9 @@ class Rule(Generic[FactsT, FoundT]):
         For PyTorch rules: whether it also holds on an NPU. The others are about CUDA graphs, Tensor Cores and the like.
     advises : bool
         For Ascend rules: whether it says what to change. The others say where to look, and are not in `p.advice`.
+    needs_units : bool
+        Whether it counts units of work, compares them, or takes what happens in each for what the program always does: it is not asked of
+        a recording that is the only unit, with the start of the program in it.
     about, unit : str
         For Ascend rules: the group that it is listed under, and the unit of its `limit`.
     needs : tuple of str
@@ -189,6 +194,7 @@ class Rule(Generic[FactsT, FoundT]):
     shortens: str = ""
     on_npu: bool = False
     advises: bool = True
+    needs_units: bool = False
     about: str = ""
     unit: str = ""
     needs: tuple[str, ...] = ()
@@ -198,13 +204,13 @@ class Rule(Generic[FactsT, FoundT]):
         """Runs the check on the facts."""
         return self.check(facts, self.threshold)
 
-    def finding(self, found: Found) -> Finding:
-        """The row of `p.advice` for a finding."""
+    def finding(self, found: Found, unit: Unit = MARKED) -> Finding:
+        """The row of `p.advice` for a finding, in the words of the unit that its figures are given per."""
         view, link = found.target or self.target
         return Finding(
             rule=self.name,
             severity=found.severity,
-            title=found.title or self.title,
+            title=found.title or unit.fill(self.title),
             evidence=found.evidence,
             gain_ms_per_step=found.gain_ms,
             gain_is=found.gain_is or self.gain_is,
@@ -212,5 +218,5 @@ class Rule(Generic[FactsT, FoundT]):
             view=view,
             link=link,
             certainty=self.certainty,
-            refuted_by=self.refuted_by,
+            refuted_by=unit.fill(self.refuted_by),
         )

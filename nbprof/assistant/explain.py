@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
+from nbprof.activity.unit import MARKED
 from nbprof.analysis.advice import advice
 from nbprof.analysis.ascend import rules as ascend_rules
 from nbprof.analysis.rule import Rule
@@ -115,8 +116,8 @@ def _rules() -> Iterator[Entry]:
                 "applies_to": rule.applies,
                 "certainty": rule.certainty,
                 "gain_is": rule.gain_is,
-                "wrong_if": rule.refuted_by,
-                "what_to_do": rule.title,
+                "wrong_if": MARKED.fill(rule.refuted_by),
+                "what_to_do": MARKED.fill(rule.title),
             },
         )
 

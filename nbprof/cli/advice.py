@@ -24,10 +24,12 @@ def command(as_json: bool, **which: Any) -> None:
         return
     from nbprof.display import wording
     from nbprof.tools import dashboard
+    from nbprof.tools.common import gain_words
 
     findings = advice.to_dict("records")
     for number, finding in enumerate(findings, 1):
-        gain = wording.gain({"gain_ms": finding["gain_ms_per_step"], "gain_is": finding["gain_is"]})
+        words = gain_words(profile.overview, finding["gain_ms_per_step"])
+        gain = wording.gain({"gain_ms": finding["gain_ms_per_step"], "gain_is": finding["gain_is"], **words})
         click.echo(
             ("\n" if number > 1 else "") + output.styled(f"{number}. {finding['title']}", bold=True) + (f" ({gain})" if gain else "")
         )

@@ -107,9 +107,15 @@ def times(count: float) -> str:
 
 
 def gain(finding: dict[str, Any]) -> str:
-    """`up to −1.20 ms per step`, or `about`, or `at least`; empty for a finding that states none."""
-    saved = real(finding["gain_ms"])
-    return "" if saved is None else f"{finding['gain_is']} {millis(-saved)} per step"
+    """`up to −1.20 ms per step`, or `about`, or `at least`; empty for a finding that states none.
+
+    `per` says what else than a step it is of, and `gain_percent` how much of that: `about −93.00 ms, 15% of the recording`.
+    """
+    saved, part = real(finding["gain_ms"]), real(finding.get("gain_percent"))
+    if saved is None:
+        return ""
+    share = "" if part is None else f", {percent(part, 0)}"
+    return f"{finding['gain_is']} {millis(-saved)}{share} {finding.get('per') or 'per step'}"
 
 
 def plural(count: int, one: str, many: str = "") -> str:

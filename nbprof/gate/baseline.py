@@ -11,12 +11,14 @@ from typing import Any
 
 import pandas as pd
 
+from nbprof.activity.unit import KINDS as UNITS
+from nbprof.activity.unit import STEP, Unit
 from nbprof.analysis.compare import compare
 from nbprof.analysis.compare.compare import Side
 from nbprof.analysis.compare.repeats import Repeat
 from nbprof.core.atomic_write import atomic_write
 from nbprof.core.errors import NbprofError
-from nbprof.gate.figures import KINDS, figure, repeats
+from nbprof.gate.figures import KINDS, figure, repeats, unit_of
 from nbprof.run.run import Run
 
 VERSION = 1
@@ -48,6 +50,8 @@ class Baseline:
         Those with the most time and calls, `us` and `calls` per step.
     truncated : bool
         Whether there were more.
+    unit : str
+        The kind of `Unit` that figures are given per.
     """
 
     counts: dict[str, float] = field(default_factory=dict)
@@ -56,6 +60,7 @@ class Baseline:
     kernels: list[dict[str, Any]] = field(default_factory=list)
     ops: list[dict[str, Any]] = field(default_factory=list)
     truncated: bool = False
+    unit: str = STEP
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Baseline:
@@ -72,6 +77,7 @@ class Baseline:
             kernels=kernels,
             ops=ops,
             truncated=more_kernels or more_ops,
+            unit=unit_of(runs).kind,
         )
 
     @classmethod
@@ -97,6 +103,7 @@ class Baseline:
                 kernels=[_row(row, _KEPT["kernels"]) for row in values["kernels"]],
                 ops=[_row(row, _KEPT["ops"]) for row in values["ops"]],
                 truncated=bool(values["truncated"]),
+                unit=_kind(values.get("unit", STEP)),
             )
         except OSError as error:
             raise NbprofError(f"{path}: the baseline could not be read ({error.strerror})") from error
@@ -132,6 +139,8 @@ class Baseline:
         rows = ["  [\n   " + ",\n   ".join(run) + "\n  ]" for run in times]
         parts.append('"runs": [\n' + ",\n".join(rows) + "\n ]" if rows else '"runs": []')
         parts.append(f'"truncated": {json.dumps(self.truncated)}')
+        if self.unit != STEP:
+            parts.append(f'"unit": {json.dumps(self.unit)}')
         return "{\n " + ",\n ".join(parts) + "\n}\n"
 
     def add(self, other: Baseline) -> None:
@@ -172,7 +181,7 @@ class Baseline:
             rows = rows[rows["change"] > 0]
         order = rows["change"].abs().sort_values(ascending=False, kind="stable").index[:MOST_NAMED]
         name = _KEPT[what][-1]
-        return [_change(str(row[name]), row, of) for row in rows.loc[order].to_dict("records")]
+        return [_change(str(row[name]), row, of, Unit(self.unit)) for row in rows.loc[order].to_dict("records")]
 
 
 def machine_of(run: Run) -> dict[str, str]:
@@ -243,13 +252,19 @@ def _number(value: Any) -> float:
     return float(value)
 
 
+def _kind(value: Any) -> str:
+    if value not in UNITS:
+        raise ValueError(f"{value!r} is no unit of work")
+    return str(value)
+
+
 def _row(row: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
     return {**{key: str(row[key]) for key in keys}, **{name: _rounded(_number(row[name]), 6) for name in ("calls", "us")}}
 
 
-def _change(name: str, row: Mapping[Any, Any], of: str) -> str:
+def _change(name: str, row: Mapping[Any, Any], of: str, unit: Unit) -> str:
     short = name if len(name) <= 80 else f"{name[:79]}…"
     before, after = (0.0 if pd.isna(row[f"{when}_{of}"]) else float(row[f"{when}_{of}"]) for when in ("before", "after"))
-    unit = "calls" if of == "calls" else "µs"
+    what = "calls" if of == "calls" else "µs"
     note = {"new": " (new)", "gone": " (gone)"}.get(str(row["state"]), "")
-    return f"{short}: {before:,.4g} → {after:,.4g} {unit} per step{note}"
+    return f"{short}: {before:,.4g} → {after:,.4g} {what} {unit.per}{note}"

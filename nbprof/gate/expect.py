@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
+from nbprof.activity.unit import Unit
 from nbprof.analysis.compare import repeats as compare_repeats
 from nbprof.capture.block import profile as block
 from nbprof.core.errors import NbprofError
@@ -18,7 +19,7 @@ from nbprof.display import wording
 from nbprof.display.wording import plural
 from nbprof.gate import policy
 from nbprof.gate.baseline import Baseline, another, machine_of
-from nbprof.gate.figures import KINDS, figure, repeats
+from nbprof.gate.figures import KINDS, OF_UNITS, figure, other_units, repeats, unit_of
 from nbprof.gate.limits import amount, fraction
 from nbprof.gate.record import Repeated
 from nbprof.profiles.load import read
@@ -333,7 +334,7 @@ class Expectation:
             return outcomes
         if self._update == "add" and any(one.outcome == FAIL for one in outcomes):
             # Its step times are of other code than those that the baseline has.
-            text = "step time: not added to the baseline, since another check failed"
+            text = f"{_time(unit_of(self._runs))}: not added to the baseline, since another check failed"
             return [one._replace(outcome=UNKNOWN, text=text) if one.check == "step_time" else one for one in outcomes]
         made.write(self._path)
         self._policy.written.add(self._path.resolve())
@@ -346,9 +347,9 @@ class Expectation:
         mine = Baseline.of(self._runs)
         if self._update == "add" and path.exists():
             before = Baseline.read(path)
-            reason = "" if self._same_machine else another(before.machine, mine.machine)
+            reason = other_units(self._runs, before.unit) or ("" if self._same_machine else another(before.machine, mine.machine))
             if reason:
-                raise NbprofError(f"{path}: the step times of this run were not added: {reason}")
+                raise NbprofError(f"{path}: the {_times(unit_of(self._runs))} of this run were not added: {reason}")
             before.add(mine)
             return before
         return mine
@@ -364,50 +365,56 @@ class Expectation:
 
     def _count(self, name: str, limit: float | None, unknown: str) -> Outcome:
         kind = KINDS[name]
+        title = kind.title(unit_of(self._runs))
         found = figure(self._runs, name)
         given = limit is not None
         if limit is None:
             baseline = self._compared(name)
             if isinstance(baseline, str):
-                return Outcome(name, FAIL, f"{kind.title}: {baseline}", found.value, unknown=unknown)
+                return Outcome(name, FAIL, f"{title}: {baseline}", found.value, unknown=unknown)
             if self._update == "new":
-                return self._written(name, kind.title, found.value, found.unknown, unknown)
+                return self._written(name, title, found.value, found.unknown, unknown)
+            if name in OF_UNITS and (reason := other_units(self._runs, baseline.unit)):
+                return Outcome(name, UNKNOWN, f"{title}: {reason}", found.value, unknown=unknown)
             if name not in baseline.counts:
-                text = f"{kind.title}: the baseline does not have it; write it again where it is known"
+                text = f"{title}: the baseline does not have it; write it again where it is known"
                 return Outcome(name, UNKNOWN, text, found.value, unknown=unknown)
             limit = baseline.counts[name]
         allowed = f"at most {kind.text(limit)} allowed" if given else f"{kind.text(limit)} in the baseline"
         if found.value is not None and found.value > limit * (1 + 1e-9):
-            text = f"{kind.title}: {kind.text(found.value)}, {allowed}"
+            text = f"{title}: {kind.text(found.value)}, {allowed}"
             return Outcome(name, FAIL, text, found.value, limit, self._changed(_NAMES.get(name, ""), "calls"), unknown)
         if found.unknown:
             seen = "" if found.value is None else f"{kind.text(found.value)} or more, "
-            return Outcome(name, UNKNOWN, f"{kind.title}: {seen}{allowed}; {found.unknown}", found.value, limit, unknown=unknown)
-        return Outcome(name, PASS, f"{kind.title}: {kind.text(found.value or 0.0)}, {allowed}", found.value, limit, unknown=unknown)
+            return Outcome(name, UNKNOWN, f"{title}: {seen}{allowed}; {found.unknown}", found.value, limit, unknown=unknown)
+        return Outcome(name, PASS, f"{title}: {kind.text(found.value or 0.0)}, {allowed}", found.value, limit, unknown=unknown)
 
     def _step_time(self, allowed: float, unknown: str) -> Outcome:
-        title = "step time"
+        title = _time(unit_of(self._runs))
         times, reason = repeats(self._runs)
+        reason = reason or other_units(self._runs)
         value = sum(one.mean for one in times) / len(times) if times else None
         baseline = self._compared("step_time")
         if isinstance(baseline, str):
             return Outcome("step_time", FAIL, f"{title}: {baseline}", value, unknown=unknown)
         if self._update:
             return self._written("step_time", title, value, reason, unknown)
+        reason = reason or other_units(self._runs, baseline.unit)
         if not reason and not self._same_machine:
             reason = another(baseline.machine, machine_of(self._runs[0]))
         if not reason and len(baseline.runs) < compare_repeats.LEAST:
             had = plural(len(baseline.runs), "run")
-            reason = (
-                f"the baseline has the step times of {had}, and the noise between runs takes {compare_repeats.LEAST}: --nbprof-add adds one"
-            )
+            known = f"the baseline has the {_times(unit_of(self._runs))} of {had}"
+            reason = f"{known}, and the noise between runs takes {compare_repeats.LEAST}: --nbprof-add adds one"
         if reason:
             return Outcome("step_time", UNKNOWN, f"{title}: {reason}", value, unknown=unknown)
         found = compare_repeats.slowdown(baseline.runs, times, allowed)
         return self._told(found, allowed, f"{len(baseline.runs)} runs", unknown)
 
     def _told(self, found: compare_repeats.Slowdown, allowed: float, runs: str, unknown: str) -> Outcome:
-        step = "step time" if found.of == "mean" else "typical step time"
+        unit = unit_of(self._runs)
+        # Of one recording there is nothing that would be typical.
+        step = _time(unit) if found.of == "mean" or unit.whole else f"typical {_time(unit)}"
         values = f"{step}: {wording.millis(found.after)}, {wording.millis(found.before)} in the baseline"
         change = f"{100 * found.change:+.1f} ± {100 * found.margin:.1f} % (99 %; {runs} in the baseline)".replace("-", "−")
         outcome = {compare_repeats.SLOWER: FAIL, compare_repeats.FINE: PASS}.get(found.kind, UNKNOWN)
@@ -431,6 +438,15 @@ class Expectation:
         if not what or self._baseline is None or self._update:
             return ()
         return tuple(self._baseline.changes(self._runs[0], what, of))
+
+
+def _time(unit: Unit) -> str:
+    """What is compared: "step time", "call time", or "duration of the recording"."""
+    return "duration of the recording" if unit.whole else unit.time
+
+
+def _times(unit: Unit) -> str:
+    return "durations" if unit.whole else f"{unit.time}s"
 
 
 def _one_framework(profiles: list[Profile]) -> None:

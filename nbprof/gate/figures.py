@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from nbprof.activity.unit import KINDS as KINDS_OF_UNITS
+from nbprof.activity.unit import Unit, best
 from nbprof.analysis import contention
 from nbprof.analysis.compare.compare import STEP, by_step
 from nbprof.analysis.compare.repeats import Repeat, repeat
@@ -19,10 +21,15 @@ DISTURBED = 0.05
 
 
 class Kind(NamedTuple):
-    """How a figure is called, and how its values are written."""
+    """How a figure is called, with fields of `Unit.fill`, and how its values are written."""
 
-    title: str
+    called: str
     text: Callable[[float], str]
+
+    def title(self, unit: Unit) -> str:
+        """How it is called where it is given per such a unit."""
+        # A recording that is the only unit has the start of the program in it.
+        return unit.fill(self.called).removesuffix(" after warm-up" if unit.whole else "")
 
 
 def _plain(value: float) -> str:
@@ -34,17 +41,21 @@ def _size(value: float) -> str:
 
 
 KINDS: dict[str, Kind] = {
-    "kernels": Kind("kernels per step", _plain),
-    "launches": Kind("kernel launches per step", _plain),
-    "syncs": Kind("waits of the host for the device per step", _plain),
+    "kernels": Kind("kernels {per}", _plain),
+    "launches": Kind("kernel launches {per}", _plain),
+    "syncs": Kind("waits of the host for the device {per}", _plain),
     "recompiles": Kind("compilations after warm-up", _plain),
-    "pageable_copies": Kind("copies from or to pageable memory per step", _plain),
-    "collective_bytes": Kind("bytes in collectives per step", _size),
-    "flops": Kind("FLOPs per step", lambda value: f"{value:.6g}"),
+    "pageable_copies": Kind("copies from or to pageable memory {per}", _plain),
+    "collective_bytes": Kind("bytes in collectives {per}", _size),
+    "flops": Kind("FLOPs {per}", lambda value: f"{value:.6g}"),
     "peak_memory": Kind("peak memory", _size),
     "dropped": Kind("dropped events", _plain),
 }
 """The figures that have a limit, by the names of the methods of `nbprof.gate.expect.Expectation`."""
+
+
+OF_UNITS = ("kernels", "launches", "syncs", "recompiles", "pageable_copies", "collective_bytes", "flops")
+"""Those of them that are given per unit of work."""
 
 
 class Figure(NamedTuple):
@@ -72,6 +83,28 @@ def figure(runs: Sequence[Run], name: str) -> Figure:
         if reason := found.unknown or ("" if name == "dropped" else doubt(run)):
             reasons.append(reason)
     return Figure(max(values, default=None), next(iter(reasons), ""))
+
+
+def unit_of(runs: Sequence[Run]) -> Unit:
+    """What figures of some repeats are given per; of repeats that differ in it the best, and `other_units` says so."""
+    return best([Unit.of(run.overview) for run in runs])
+
+
+def other_units(runs: Sequence[Run], kind: str = "") -> str:
+    """Why figures per unit of some repeats cannot be compared, with each other or with those of a baseline; '' if they can.
+
+    Parameters
+    ----------
+    runs : sequence of Run
+    kind : str
+        The kind of unit that a baseline is of.
+    """
+    kinds = {Unit.of(run.overview).kind for run in runs}
+    if len(kinds) > 1:
+        return f"some of the profiles are given {' and some '.join(Unit(one).per for one in KINDS_OF_UNITS if one in kinds)}"
+    if kind and kinds and kind not in kinds:
+        return f"figures of the baseline are {Unit(kind).per}, those of the profile {Unit(kinds.pop()).per}"
+    return ""
 
 
 def doubt(run: Run) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
+from nbprof.activity.unit import Unit
 from nbprof.analysis.steps.step_count import format_count
 from nbprof.core.errors import NbprofError
 from nbprof.core.version import __version__
@@ -17,6 +18,7 @@ from nbprof.run.stated import NeedsHostError
 from nbprof.schema.columns import Col
 from nbprof.schema.frames import SCHEMA, column
 from nbprof.tools import register
+from nbprof.tools.common import gain_words
 from nbprof.tools.header import label
 from nbprof.tools.tool import Top
 
@@ -129,12 +131,13 @@ def _answer(profile: Profile) -> Iterator[Claim]:
     parts = [f"{code(facts['framework'])} on {device}" if facts.get("framework") else device]
     parts += [wording.plural(facts[key], key[:-1]) for key in ("hosts", "devices") if facts.get(key)]
     calls = [f'p.overview["{key}"]' for key in ("framework", "device_kind", "hosts", "devices", "steps")]
+    unit = Unit.of(facts)
     if facts["steps"] and len(profile.run.hosts) > 1:
         # Steps of several hosts are not added up, as they ran in parallel.
-        parts.append(format_count(profile.run.steps, len(profile.run.hosts)))
+        parts.append(format_count(profile.run.steps, len(profile.run.hosts), unit))
         calls[-1] = 'p.steps.frame.groupby("host").size()'
     elif facts["steps"]:
-        parts.append(wording.plural(facts["steps"], "step"))
+        parts.append(format_count(profile.run.steps, 0, unit))
     yield Claim("", ", ".join(parts), tuple(calls))
     verdict = str(facts["verdict"] or "Unknown")
     if facts.get("verdict_text"):
@@ -151,7 +154,8 @@ def _answer(profile: Profile) -> Iterator[Claim]:
     for row in rows[:1]:
         mean, sd = wording.millis(row["mean_ms"]), wording.real(row["sd_ms"])
         spread = f", sd {wording.millis(sd)}, range {wording.millis_two(row['min_ms'], row['max_ms'], '–')}"
-        text = f"Step time {mean}" + ("" if sd is None else spread)
+        time = "Duration" if unit.whole else unit.time.capitalize()
+        text = f"{time} {mean}" + ("" if sd is None else spread)
         shares = [
             f"{row['category'].replace('_', ' ')} {wording.millis(row['mean_ms'])} ({_shown('steps.summary', 'percent', row)})"
             for row in sorted(rows[1:], key=lambda row: -row["mean_ms"])
@@ -170,7 +174,8 @@ def _findings(profile: Profile) -> Iterator[Claim]:
         )
         yield Claim(section, f"None: {why}", ("p.advice",))
     for at, row in enumerate(advice.to_dict("records")):
-        gain = wording.gain({"gain_ms": row["gain_ms_per_step"], "gain_is": row["gain_is"]}) or "gain unknown"
+        words = gain_words(profile.overview, row["gain_ms_per_step"])
+        gain = wording.gain({"gain_ms": row["gain_ms_per_step"], "gain_is": row["gain_is"], **words}) or "gain unknown"
         text = f"{_quoted(row['title'])} [{code(row['rule'])}, {row['severity']}, {row['certainty']}, {gain}]. {_quoted(row['evidence'])}"
         yield Claim(section, text, (f"p.advice.iloc[{at}]",))
         if fix := str(row["fix"] or ""):
@@ -195,11 +200,12 @@ def _unknown(profile: Profile) -> Iterator[Claim]:
 
 
 def _tops(profile: Profile, tops: list[Top]) -> Iterator[Claim]:
+    unit = Unit.of(profile.overview)
     for top in tops:
         frame, call = _rows(profile, top)
         if len(frame):
             name = top.call.removesuffix("()")
-            labels = " · ".join(_label(column(name, figure)) for figure in top.figures)
+            labels = " · ".join(unit.reword(_label(column(name, figure))) for figure in top.figures)
             rows = [
                 f"{code(row[top.name])} " + " · ".join(_shown(name, figure, row) for figure in top.figures)
                 for row in frame.to_dict("records")

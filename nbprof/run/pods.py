@@ -42,7 +42,11 @@ class PodFrames(Group):
             return nothing()
         overlap = run.device_time.overlap
         each = run.device_time.each_collective()
-        return compare(run.hosts, run.steps, run.pods, overlap, each, self.sums, run.devices, self.memory_calls)
+        found = compare(run.hosts, run.steps, run.pods, overlap, each, self.sums, run.devices, self.memory_calls)
+        if not run.activity.unit.whole:
+            return found
+        # Recordings that nothing divides may differ in what they hold: none of it says that a host is slow.
+        return {**found, **{name: nothing()[name] for name in ("stragglers", "what_if", "outliers")}}
 
     @cached
     def stragglers(self) -> pd.DataFrame:

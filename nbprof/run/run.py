@@ -756,7 +756,7 @@ class Run(Frames):
         # How it was recorded is no part of the files.
         out = self._with_versions(out)
         if self.capture is not None:
-            out = advice_cores.taken(out, self.capture.contention)
+            out = advice_cores.taken(out, self.capture.contention, self.activity.unit)
         error = self.capture.error if self.capture is not None and self.capture.error else ""
         if advice_host_buffer.speaks_of_it([error]):
             texts = advice_host_buffer.speaks_of_it([*map(str, self.trace.names), error])

@@ -53,7 +53,7 @@ class TfDataFrames(Group):
         if not missing and activity.framework == "PyTorch":
             source = "a PyTorch DataLoader or a Python iterator"
             missing = f"The input comes from {source}, not from tf.data: see the input pipeline."
-        return tf_data_advice.summary(self.pipelines, missing, self.run.overview_of_files["input_percent"])
+        return tf_data_advice.summary(self.pipelines, missing, self.run.overview_of_files["input_percent"], activity.unit)
 
     def call(self, host: str, pipeline: str, rank: int) -> pd.DataFrame:
         """Iterators of one call, by its rank; empty if there is no such call."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from nbprof.activity.activity import NATIVE, PLAIN, PYTHON
+from nbprof.activity.unit import MARKED, STEP, Unit
 from nbprof.display import wording
 
 if TYPE_CHECKING:
@@ -19,6 +20,26 @@ MOST_BOXES = 500
 """Of a long timeline the largest and the least of each of so many boxes are kept: it is drawn no wider than that."""
 _AMD = re.compile(r"\b(?:AMD|Instinct|Radeon|gfx\d)")
 _KINDS = {"-": "removed", "+": "added"}
+
+
+def unit_of(run: Run) -> Unit:
+    """What figures of a run are given per."""
+    return Unit.of(run.first_answer)
+
+
+def gain_words(overview: Mapping[str, Any], gain_ms: Any) -> dict[str, Any]:
+    """What `wording.gain` says a gain is of, where that is no step: `per`, and of a recording `gain_percent`."""
+    unit, time = Unit.of(overview), wording.real(overview.get("step_time_ms"))
+    if unit.kind == STEP:
+        return {}
+    gain = wording.real(gain_ms) if unit.whole and time else None
+    return {"per": unit.per, **({} if gain is None or not time else {"gain_percent": 100 * gain / time})}
+
+
+def unit_in(payload: Mapping[str, Any]) -> Unit:
+    """The same of the run that a payload is of."""
+    known = payload["meta"].get("unit")
+    return Unit(str(known["kind"])) if known else MARKED
 
 
 def by_torch(run: Run) -> bool:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nbprof.activity.unit import STEP, Unit
 from nbprof.core.errors import NbprofError
 from nbprof.core.strings import python_strings
 from nbprof.core.version import __version__
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY
 from nbprof.tools import drawn, register
+from nbprof.tools.common import unit_of
 from nbprof.tools.header import created, facts, label, notice
 from nbprof.tools.names import NAMES, by_word
 from nbprof.tools.overview import payload as overview
@@ -68,7 +70,7 @@ def dashboard(
         there = tab in wanted or tool.always
         payload[tab] = asked(tool.payload, run, most, otherwise=_of_one_host(tool)) if there else _left_out(tool)
     # Last, because it states how long the analysis took.
-    return {"meta": meta(run, shown, most), "overview": payload.pop("overview"), **payload}
+    return _in_units({"meta": meta(run, shown, most), "overview": payload.pop("overview"), **payload}, unit_of(run))
 
 
 def spoken(run: Run) -> dict[str, Any]:
@@ -94,12 +96,35 @@ def early(run: Run) -> dict[str, Any] | None:
     if run.steps.empty or register.alone(run) or any(asked(tool.first, run, otherwise=False) for tool in tools.values()):
         return None
     tab = {"id": "overview", "label": NAMES["overview"].label, "count": None, "flag": None}
-    return {
+    made = {
         "meta": {**_around(run), "tabs": [tab], "pending": "analysing…"},
         **{tab: tool.nothing() for tab, tool in tools.items()},
         **tools["input"].beside(run),
         "overview": overview.early(run),
     }
+    return _in_units(made, unit_of(run))
+
+
+def _in_units(payload: dict[str, Any], unit: Unit) -> dict[str, Any]:
+    """A payload whose columns speak of the unit of work; one of steps is as it was."""
+    if unit.kind == STEP:
+        return payload
+    for head in _columns(payload):
+        head |= {key: unit.reword(head[key]) for key in ("label", "help")}
+    return {**payload, "meta": {**payload["meta"], "unit": unit.words}}
+
+
+def _columns(part: Any) -> Iterator[dict[str, Any]]:
+    """The heads of all tables in a part of a payload."""
+    if isinstance(part, dict):
+        if "label" in part and "help" in part:
+            yield part
+        else:
+            for value in part.values():
+                yield from _columns(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from _columns(value)
 
 
 def budget(events: Any) -> int:

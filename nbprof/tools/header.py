@@ -10,6 +10,7 @@ from nbprof.activity.activity import LOST_KERNELS
 from nbprof.analysis.steps import step_count
 from nbprof.display import wording
 from nbprof.tools import register
+from nbprof.tools.common import unit_of
 from nbprof.tools.steps import payload as steps
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def facts(run: Run) -> list[str]:
     """What follows the label: steps, length, device, time of day, and what a run of a file was called when it was recorded."""
     if (alone := register.alone(run)) and alone.facts:
         return [*alone.facts, device(run)]
-    result = [step_count.format_count(run.steps, len(run.hosts))]
+    result = [step_count.format_count(run.steps, len(run.hosts), unit_of(run))]
     if (length := seconds(run)) is not None:
         result.append(wording.duration(length))
     result.append(device(run))
@@ -74,7 +75,7 @@ def notice(run: Run) -> dict[str, Any] | None:
     """The one notice line, the gravest first: failed, partial, no steps."""
     error = wording.one_line(run.capture.error if run.capture is not None else "").strip()
     if _cell_failed(run):
-        seen = step_count.format_count(run.steps, len(run.hosts))
+        seen = step_count.format_count(run.steps, len(run.hosts), unit_of(run))
         what = _said(error)
         return {
             "kind": "partial",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nbprof.activity.unit import MARKED
 from nbprof.analysis.advice.advice import MOST, WORTH_PERCENT, every
 from nbprof.analysis.advice.checks import MOST_GAIN, MOST_UNKNOWN, PART_MODERATE, host_slowed
 from nbprof.analysis.ascend.rules import every as every_of_ascend
@@ -58,7 +59,7 @@ def page() -> str:
     """The text of the page."""
     return (
         HEAD
-        + _rows(every(), lambda rule: f" {rule.certainty} | {rule.gain_is or '–'} | {rule.refuted_by} |")
+        + _rows(every(), lambda rule: f" {rule.certainty} | {rule.gain_is or '–'} | {MARKED.fill(rule.refuted_by)} |")
         + ASCEND
         + _rows(every_of_ascend())
     )

@@ -103,7 +103,8 @@ def _fitting(facts: Facts) -> list[AdviceRule]:
 
 
 def _asked(rules: Iterable[AdviceRule], facts: Facts) -> list[Finding]:
-    found = [(rule, rule.finding(one)) for rule in rules if (one := rule.ask(facts)) is not None]
+    asked = [rule for rule in rules if not (rule.needs_units and facts.unit.whole)]
+    found = [(rule, rule.finding(one, facts.unit)) for rule in asked if (one := rule.ask(facts)) is not None]
     return [kept for rule, one in found if (kept := _beside(one, rule.shortens, facts)) is not None]
 
 

@@ -8,12 +8,13 @@ nbprof's.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import NATIVE, TRACED, Activity
+from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.core import nesting
 from nbprof.display import wording
@@ -64,10 +65,14 @@ class Check(NamedTuple):
 UNTRACED = "Input was not traced: the profile has no input pipeline, no data loader and no nbprof.steps() loop."
 
 
-def copies_statement(input_percent: float) -> str:
+def copies_statement(input_percent: float, unit: Unit = MARKED) -> str:
     """Of input that takes little of steps as far as it is known, where only copies to the device are recorded of it."""
     part = "less than 0.1%" if input_percent < NONE_PERCENT else f"{input_percent:.1f}%"
-    return f"Copies to the device take {part} of step time; what else steps wait for was not recorded."
+    return f"Copies to the device take {part} of {unit.time}; what else {_what_waits(unit)} for was not recorded."
+
+
+def _what_waits(unit: Unit) -> str:
+    return "the program waits" if unit.whole else f"{unit.plural} wait"
 
 
 def level(percent: float | None, moderate: float, high: float = np.inf) -> str:
@@ -95,7 +100,7 @@ def input_class(input_percent: float | None, other_percent: float | None) -> tup
     return {"high": "host", "moderate": "both", "no": "device"}[found], found
 
 
-def input_statement(input_percent: float | None, other_percent: float | None) -> str:
+def input_statement(input_percent: float | None, other_percent: float | None, unit: Unit = MARKED) -> str:
     """The statement about input, by its `input_class`.
 
     It gives the share and leaves it to the verdict what the run is bound by: XProf calls input of 20 % of the step "HIGHLY input-bound",
@@ -105,19 +110,20 @@ def input_statement(input_percent: float | None, other_percent: float | None) ->
     if how == "unknown":
         return NO_STEPS
     if how == "potential":
-        return f"{other_percent:.1f}% of step time is not covered by any recorded event; it may be reading data, Python, or both."
+        return f"{other_percent:.1f}% of {unit.time} is not covered by any recorded event; it may be reading data, Python, or both."
     if how == "no":
         if not input_percent:
-            return "Not input-bound: no step time is spent waiting for input."
+            none = "none of the recording" if unit.whole else f"no {unit.time}"
+            return f"Not input-bound: {none} is spent waiting for input."
         # A share that rounds to 0.0% is not zero.
         part = "less than 0.1%" if input_percent < NONE_PERCENT else f"only {input_percent:.1f}%"
-        return f"Not input-bound: {part} of step time is spent waiting for input."
-    return f"{input_percent:.1f}% of step time is spent waiting for input."
+        return f"Not input-bound: {part} of {unit.time} is spent waiting for input."
+    return f"{input_percent:.1f}% of {unit.time} is spent waiting for input."
 
 
 def checks(
     percent: Mapping[str, float | None],
-    facts: Mapping[str, float | None],
+    facts: Mapping[str, Any],
     functions: pd.DataFrame,
     *,
     tf_data: bool,
@@ -136,7 +142,7 @@ def checks(
     percent : mapping
         Share of step time by category; None or NaN where it was not measured, for all without steps.
     facts : mapping
-        `compute_16bit_percent`, `eager_host_percent`, `eager_device_percent`, `outside_compilation_percent` of the overview.
+        `compute_16bit_percent`, `eager_host_percent`, `eager_device_percent`, `outside_compilation_percent` and `unit` of the overview.
     functions : DataFrame
         From `functions`.
     tf_data : bool
@@ -158,19 +164,22 @@ def checks(
         left out.
     """
     torch = "torch" in framework.lower()
+    unit = Unit.of(facts)
     steps = percent.get("input") is not None and not np.isnan(percent["input"] or 0.0)
     rows = (
-        [*_of_steps(percent, tf_data, input_traced, waits_traced, host_traced, serving)]
+        _of_steps(
+            percent, unit, tf_data=tf_data, input_traced=input_traced, waits_traced=waits_traced, host_traced=host_traced, serving=serving
+        )
         if steps
         else [Check(c, np.nan, "unknown", NO_STEPS, "overview") for c in _OF_STEPS]
     )
-    half = facts.get("compute_16bit_percent")
+    half: float | None = facts.get("compute_16bit_percent")
     found = "unknown" if half is None else "moderate" if half < LITTLE_16_BIT else "no"
     share = f"Only {half:.1f}%" if half and half >= NONE_PERCENT else "None"
     text = {
         "unknown": "Unknown: neither the kernels nor their names state a data type."
         if silent_precision and device_ops
-        else "Not measured: precision is taken from kernels in steps.",
+        else f"Not measured: precision is taken from kernels{'' if unit.whole else f' in {unit.plural}'}.",
         "moderate": f"{share} of device compute is 16-bit. If accuracy permits, use more 16-bit compute.",
         "no": f"{wording.percent(half or 0.0)} of device compute is 16-bit.",
     }[found]
@@ -178,7 +187,7 @@ def checks(
     for side in ("host", "device"):
         rows.append(_eager(side, facts.get(f"eager_{side}_percent"), framework, ran=side == "device" and device_ops))
     if not torch and framework not in ("JAX", *NATIVE):
-        rows.append(_functions(functions))
+        rows.append(_functions(functions, unit))
     outside = facts.get("outside_compilation_percent")
     if outside is not None:
         found = "moderate" if outside > OUTSIDE_COMPILATION else "no"
@@ -195,35 +204,43 @@ _OF_STEPS = ("input", "all_others_as_input", "output", "device_collectives", "ke
 
 
 def _of_steps(
-    percent: Mapping[str, float | None], tf_data: bool, input_traced: bool, waits_traced: bool, host_traced: bool, serving: bool
+    percent: Mapping[str, float | None],
+    unit: Unit,
+    *,
+    tf_data: bool,
+    input_traced: bool,
+    waits_traced: bool,
+    host_traced: bool,
+    serving: bool,
 ) -> list[Check]:
     share = {key: np.nan if value is None else float(value) for key, value in percent.items()}
     waits, other = share["input"], share["other"]
     how = input_class(waits, other)[1]
     as_input = "moderate" if how == "potential" and not serving else "no"
+    known = input_statement(waits, None if how == "potential" else other, unit)
     rows = [
-        Check("input", waits, how if how != "potential" else "no", input_statement(waits, None if how == "potential" else other), "input"),
+        Check("input", waits, how if how != "potential" else "no", known, "input"),
         Check(
             "all_others_as_input",
             other,
             as_input,
-            input_statement(waits, other) if as_input != "no" else "Unexplained time is no sign of unrecorded input.",
+            input_statement(waits, other, unit) if as_input != "no" else "Unexplained time is no sign of unrecorded input.",
             "trace",
         ),
-        _part("output", share["output"], INPUT_MODERATE, INPUT_HIGH, "goes to copying results to the host"),
-        _part("device_collectives", share["device_collectives"], PART_MODERATE, PART_HIGH, "is communication between devices"),
+        _part("output", share["output"], INPUT_MODERATE, INPUT_HIGH, "goes to copying results to the host", unit),
+        _part("device_collectives", share["device_collectives"], PART_MODERATE, PART_HIGH, "is communication between devices", unit),
     ]
     if not input_traced:
         rows[0] = Check("input", np.nan, "unknown", UNTRACED, "input")
     elif not waits_traced and rows[0].level == "no":
-        rows[0] = Check("input", waits, "unknown", copies_statement(waits), "input")
-    launch = _part("kernel_launch", share["kernel_launch"], PART_MODERATE, PART_HIGH, "goes to preparing and launching kernels")
+        rows[0] = Check("input", waits, "unknown", copies_statement(waits, unit), "input")
+    launch = _part("kernel_launch", share["kernel_launch"], PART_MODERATE, PART_HIGH, "goes to preparing and launching kernels", unit)
     if tf_data and launch.level in ("high", "moderate"):
         text = "tf.data threads may interfere: try the environment variable TF_GPU_THREAD_MODE=gpu_private."
         launch = launch._replace(statement=f"{launch.statement} {text}")
     rows.append(launch)
     what = "is outside any recorded op, launch or copy: often Python" if host_traced else "is outside any recorded call, kernel or copy"
-    others = _part("all_others", other, PART_MODERATE, PART_HIGH, what)
+    others = _part("all_others", other, PART_MODERATE, PART_HIGH, what, unit)
     if as_input != "no":
         others = others._replace(level="no", statement="Counted as possible input above.")
     rows.append(others)
@@ -233,9 +250,9 @@ def _of_steps(
 _SHOWN_IN = {"output": "trace", "device_collectives": "trace", "kernel_launch": "kernels", "all_others": "trace"}
 
 
-def _part(check: str, percent: float, moderate: float, high: float, what: str) -> Check:
+def _part(check: str, percent: float, moderate: float, high: float, what: str, unit: Unit) -> Check:
     found = level(percent, moderate, high)
-    text = "Not measured in this profile." if found == "unknown" else f"{wording.percent(percent)} of step time {what}."
+    text = "Not measured in this profile." if found == "unknown" else f"{wording.percent(percent)} of {unit.time} {what}."
     return Check(check, percent, found, text, _SHOWN_IN[check])
 
 
@@ -309,7 +326,7 @@ def added_functions(tables: list[pd.DataFrame]) -> pd.DataFrame:
     return out[list(_FUNCTIONS)]
 
 
-def _functions(functions: pd.DataFrame) -> Check:
+def _functions(functions: pd.DataFrame, unit: Unit) -> Check:
     if not len(functions):
         return Check("tf_function", np.nan, "unknown", "No tf.function call was recorded.", "trace")
     worst = functions[functions["expensive_percent"] >= EXPENSIVE_FUNCTION]
@@ -321,5 +338,5 @@ def _functions(functions: pd.DataFrame) -> Check:
     more = " and more" if len(worst) > 3 else ""
     text = f"tf.functions traced or run eagerly, with the share of their time: {named}{more}."
     if not (worst["expensive_ms_per_step"] > 0).any():
-        text += " None of it is in the steps that averages include."
+        text += f" None of it is in the {unit.plural} that averages include."
     return Check("tf_function", top, "moderate", text, "trace")

@@ -68,11 +68,12 @@ def _callback(facts: Facts, limit: Threshold) -> Found | None:
         return None
     beside = 100 * (calls.ms - calls.alone_ms) / step >= limit["moderate"]
     text = (
-        f"The compiled program calls back into Python **{calls.times:,.1f}** times per step ({short(calls.name)}): "
-        f"**{wording.millis(calls.ms)}** (**{100 * calls.ms / step:.0f}%** of step time)"
+        f"The compiled program calls back into Python **{calls.times:,.1f}** times {facts.unit.counted} ({short(calls.name)}): "
+        f"**{wording.millis(calls.ms)}** (**{100 * calls.ms / step:.0f}%** of {facts.unit.time})"
     )
     text += (
-        f". For **{wording.millis(calls.alone_ms)}** of that, no other op of the step runs; the remaining time is saved only as far as the "
+        f". For **{wording.millis(calls.alone_ms)}** of that, no other op of {facts.unit.the} runs; the "
+        f"remaining time is saved only as far as the "
         "callback delays the ops that run at the same time."
         if beside
         else ", during which the ops that need the result wait."
@@ -95,8 +96,9 @@ def _cells(facts: Facts, limit: Threshold) -> Found | None:
         return None
     kind = cells.name.removeprefix("aten::").removesuffix("_cell").partition("_")[0].upper()
     text = (
-        f"Python calls {cells.name} **{cells.times:,.0f}** times per step; with their backward pass they are **{cells.ops:,.0f}** ops and "
-        f"**{wording.millis(cells.ms)}** (**{share:.0f}%** of step time). nn.{kind} takes the whole sequence in one call."
+        f"Python calls {cells.name} **{cells.times:,.0f}** times {facts.unit.counted}; with their backward "
+        f"pass they are **{cells.ops:,.0f}** ops and "
+        f"**{wording.millis(cells.ms)}** (**{share:.0f}%** of {facts.unit.time}). nn.{kind} takes the whole sequence in one call."
     )
     fix = f"-for t in range(x.shape[1]):\n-    state = cell(x[:, t], state)\n+y, state = torch.nn.{kind}(n, m, batch_first=True)(x)"
     return Found(text, limit.severity(share), float("nan") if on_device else cells.ms, fix)
@@ -108,8 +110,10 @@ def _attention(facts: Facts, limit: Threshold) -> Found | None:
     if found is None or share < limit["moderate"]:
         return None
     text = (
-        f"Attention is computed **{found.times:,.0f}** times per step as separate matrix products and softmax, each of which reads or "
-        f"writes all scores: **{wording.millis(found.ms)}** with the backward pass (**{share:.0f}%** of step time). Fused attention "
+        f"Attention is computed **{found.times:,.0f}** times {facts.unit.counted} as separate matrix products "
+        f"and softmax, each of which reads or "
+        f"writes all scores: **{wording.millis(found.ms)}** with the backward pass (**{share:.0f}%** of "
+        f"{facts.unit.time}). Fused attention "
         "never stores the scores."
     )
     return Found(text, limit.severity(share), found.ms)
@@ -125,8 +129,9 @@ def validation(facts: Facts, limit: Threshold) -> Found | None:
     if found is None or share < limit["moderate"]:
         return None
     text = (
-        f"In **{100 * found.times:.0f}%** of the steps the whole model also runs without gradients: **{wording.millis(found.ms)}** "
-        "per step "
+        f"In **{100 * found.times:.0f}%** of the {facts.unit.plural} the whole model also runs without "
+        f"gradients: **{wording.millis(found.ms)}** "
+        f"{facts.unit.per} "
         f"(**{share:.0f}%**). Is it validated more often than needed?"
     )
     return Found(text, limit.severity(share), found.ms)
@@ -139,7 +144,8 @@ def _unrolled(facts: Facts, limit: Threshold) -> Found | None:
     text = (
         f"{found.program} has **{found.times:,}** identical matrix products in a row, each fed by the previous one ({found.shape}, "
         f"{found.source}): a Python loop that was unrolled, each iteration traced and compiled separately, "
-        f"**{found.instructions:,}** instructions in total. jax.lax.scan compiles one iteration; the step time may stay the same."
+        f"**{found.instructions:,}** instructions in total. jax.lax.scan compiles one iteration; the "
+        f"{facts.unit.noun} time may stay the same."
     )
     return Found(text, "low")
 
@@ -150,10 +156,12 @@ def _tiny(facts: Facts, limit: Threshold) -> Found | None:
     if rows is None or rows >= limit["rows"] or facts.compute_ms > 0:
         return None
     return Found(
-        f"No matrix product of the forward pass has more than {several(rows, 'row')}: each step reads all weights for only that many. "
+        f"No matrix product of the forward pass has more than {several(rows, 'row')}: each "
+        f"{'pass' if facts.unit.whole else facts.unit.noun} reads all weights for only that many. "
         "Could the batch be larger?",
         "low",
         fix="" if facts.torch else "+batch_size *= 8  # as accuracy permits",
+        title="Use a larger batch" if facts.unit.whole else "",
     )
 
 
@@ -170,15 +178,15 @@ RULES: tuple[AdviceRule, ...] = (
         OURS, OPS, ALL,
         "Time in float64 ops, by the element types of inputs and in compiled programs, else by kernel names",
         "Compute in float32",
-        certainty=ESTIMATED, refuted_by="the step takes as long in float32; or the results need float64", gain_is=ABOUT,
+        certainty=ESTIMATED, refuted_by="{the} takes as long in float32; or the results need float64", gain_is=ABOUT,
         shortens=DEVICE_TIME,
     ),
     Rule(
         "host_callback", _callback, STEP_SHARE, OURS, TRACE, TENSORFLOW_JAX,
         "Calls from compiled programs back into Python, other than those of tf.data, while no other op of the step runs; where none ever "
         "does, the gain is *about* their time",
-        "Keep Python out of the compiled step",
-        refuted_by="the step takes as long without the callback", gain_is=UP_TO,
+        "Keep Python out of the compiled {noun}",
+        refuted_by="{the} takes as long without the callback", gain_is=UP_TO,
     ),
     Rule(
         "time_loop", _cells,
@@ -188,7 +196,7 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         OURS, OPS, PYTORCH, "Cells of recurrent networks called one by one, with their backward pass",
         "Run the recurrent layer over the whole sequence in one call",
-        certainty=ESTIMATED, refuted_by="the step takes as long in one call; or each input depends on the previous output",
+        certainty=ESTIMATED, refuted_by="{the} takes as long in one call; or each input depends on the previous output", needs_units=True,
     ),
     Rule(
         "attention", _attention,
@@ -198,7 +206,7 @@ RULES: tuple[AdviceRule, ...] = (
         "Use fused attention",
         "-weights = torch.softmax(q @ k.transpose(-2, -1) * scale, -1)\n-y = weights @ v\n"
         "+y = torch.nn.functional.scaled_dot_product_attention(q, k, v)",
-        certainty=ESTIMATED, refuted_by="the step takes as long with fused attention; or the weights themselves are needed",
+        certainty=ESTIMATED, refuted_by="{the} takes as long with fused attention; or the weights themselves are needed",
     ),
     Rule(
         "validation", validation, VALIDATED,
@@ -206,6 +214,7 @@ RULES: tuple[AdviceRule, ...] = (
         "Validate less often",
         "-evaluate(model, held_out)\n+if step % 500 == 0:\n+    evaluate(model, held_out)",
         certainty=INFERRED, refuted_by="the passes without gradients are part of the method: a target network, rollouts", gain_is=ABOUT,
+        needs_units=True,
     ),
     Rule(
         "unrolled", _unrolled, Threshold("≥ {times:g} in a row", times=16),
@@ -219,7 +228,7 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         # A vector register of a CPU holds 8 or 16 float32 numbers.
         "tiny_batch", _tiny, Threshold("< {rows:g} rows", rows=8), OURS, OPS, ALL,
-        "Rows of the largest matrix product of the forward pass, on the CPU (PyTorch, JAX)", "Give each step a larger batch",
+        "Rows of the largest matrix product of the forward pass, on the CPU (PyTorch, JAX)", "Give each {noun} a larger batch",
         "-loader = DataLoader(dataset, batch_size=2)\n+loader = DataLoader(dataset, batch_size=64)  # as accuracy permits",
         certainty=INFERRED, refuted_by="twice the batch takes twice as long", gain_is="",
     ),

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis import contention
 
 _TITLE = "Make items cheaper: no core is free for more workers"
@@ -16,10 +17,10 @@ _FIX = (
     " class Items(Dataset):\n     def __getitem__(self, i):\n-        return decode(self.paths[i])\n"
     "+        return self.decoded[i]  # decoded once, before training: np.load(path, mmap_mode='r')"
 )
-_REFUTED = "the step waits less with more workers"
+_REFUTED = "{the} waits less with more workers"
 
 
-def taken(found: pd.DataFrame, measured: Mapping[str, float]) -> pd.DataFrame:
+def taken(found: pd.DataFrame, measured: Mapping[str, float], unit: Unit = MARKED) -> pd.DataFrame:
     """The findings, with cheaper items in place of more workers where that process and its workers kept the cores busy.
 
     Parameters
@@ -28,6 +29,8 @@ def taken(found: pd.DataFrame, measured: Mapping[str, float]) -> pd.DataFrame:
         `p.advice`.
     measured : mapping
         What `nbprof.capture.contention.Contention.measured` gave.
+    unit : Unit
+        What the figures are given per.
     """
     more = (found["rule"] == "loader_workers").to_numpy()
     if not more.any() or not contention.full(measured):
@@ -36,5 +39,5 @@ def taken(found: pd.DataFrame, measured: Mapping[str, float]) -> pd.DataFrame:
     of = f"**{own:.1f}** of the **{cores:.0f}** cores" if cores > 1 else f"**{100 * own:.0f}%** of the core"
     out = found.copy()
     out.loc[more, "evidence"] += f" They and the training process kept {of} busy: more workers would have no free core."
-    out.loc[more, ["title", "fix", "refuted_by"]] = [_TITLE, _FIX, _REFUTED]
+    out.loc[more, ["title", "fix", "refuted_by"]] = [_TITLE, _FIX, unit.fill(_REFUTED)]
     return out

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from nbprof.activity.unit import CALL
 from nbprof.analysis.advice.checks import INPUT_HIGH, PART_HIGH, PART_MODERATE
 from nbprof.analysis.advice.facts import IDLE_PERCENT, KERNELS, MEMORY, OPS, STEP_SHARE, TRACE, AdviceRule, Facts, named, several, short
 from nbprof.analysis.rule import (
@@ -97,7 +98,8 @@ def _small_kernels(facts: Facts, limit: Threshold) -> Found | None:
         return None
     gain = facts.compute_ms
     text = (
-        f"A step runs **{each:,.0f}** kernels of **{wording.micros(mean)}** on average, **{wording.millis(facts.compute_ms)}** in total. "
+        f"{facts.unit.a.capitalize()} runs **{each:,.0f}** kernels of **{wording.micros(mean)}** on average, "
+        f"**{wording.millis(facts.compute_ms)}** in total. "
         "Most of them only "
         "read back what the previous one wrote. A compiler can fuse them into a few."
     )
@@ -145,8 +147,9 @@ def _small_batch(facts: Facts, limit: Threshold) -> Found | None:
         # The device waits, but not for the host.
         return None
     text = (
-        f"The device is busy for **{busy:.0f}%** of step time, with {several(each, 'kernel')} of **{wording.micros(mean)}** on average. "
-        "The host's time per step would not grow with more examples."
+        f"The device is busy for **{busy:.0f}%** of {facts.unit.time}, with {several(each, 'kernel')} of "
+        f"**{wording.micros(mean)}** on average. "
+        f"The host's time {facts.unit.per} would not grow with more examples."
     )
     if peak and capacity:
         part = 100 * peak / capacity
@@ -224,12 +227,15 @@ def _host_bound(facts: Facts, limit: Threshold) -> Found | None:
     if share < limit["moderate"]:
         return None
     text = (
-        f"The device is idle for **{idle:.0f}%** of step time; for **{wording.millis(time)}** of that (**{share:.0f}%** of the "
-        "step) the host runs "
+        f"The device is idle for **{idle:.0f}%** of {facts.unit.time}; for **{wording.millis(time)}** of that (**{share:.0f}%** of "
+        f"{facts.unit.the}) the host runs "
         "ops or prepares the next execution: arguments, buffers, dispatch."
     )
     if facts.jax:
-        text += " Several steps in one program need one dispatch; block_until_ready in the loop keeps the host from running ahead."
+        text += (
+            f" Several {'iterations' if facts.unit.whole else facts.unit.plural} in one program need one "
+            f"dispatch; block_until_ready in the loop keeps the host from running ahead."
+        )
         fix = (
             "-for batch in batches:\n-    state = step(state, batch)\n-    jax.block_until_ready(state)\n"
             "+state, losses = jax.lax.scan(step, state, batches)"
@@ -251,7 +257,10 @@ def _compile(facts: Facts, limit: Threshold) -> Found | None:
     # One step alone that compiles may be the first to evaluate, or the last batch: neither tells that shapes change.
     if not share >= limit["moderate"] or facts.evidence.compiling == 1:
         return None
-    text = f"**{share:.0f}%** of step time (**{wording.millis(time)}**) is compilation, after the warm-up: shapes or Python values change."
+    text = (
+        f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) is compilation, after the "
+        f"warm-up: shapes or Python values change."
+    )
     fix = "-@tf.function\n+@tf.function(reduce_retracing=True)\n def train_step(batch):\n     ...\n-ds = ds.batch(n)\n"
     fix += "+ds = ds.batch(n, drop_remainder=True)"
     if facts.jax:
@@ -290,14 +299,14 @@ def _straggler(facts: Facts, limit: Threshold) -> Found | None:
     fix = f"+p.rank({found.host!r})  # the profile of that rank alone"
     if not found.waited_for:
         text = (
-            f"**{found.host}** is the slowest in **{found.slowest_in:,} of {found.steps:,}** steps, "
+            f"**{found.host}** is the slowest in **{found.slowest_in:,} of {found.steps:,}** {facts.unit.plural}, "
             f"**{wording.millis(found.saved_ms)}** behind the "
             "median. No communication was recorded, so whether the others wait for it is unknown."
         )
         return Found(f"{text} {found.why}".rstrip(), facts.level(found.saved_ms), fix=fix)
     text = (
-        f"The others wait for **{found.host}**, the slowest in **{found.slowest_in:,} of {found.steps:,}** steps: at their "
-        f"median speed, a step would be **{wording.millis(found.saved_ms)}** shorter."
+        f"The others wait for **{found.host}**, the slowest in **{found.slowest_in:,} of {found.steps:,}** {facts.unit.plural}: at their "
+        f"median speed, {facts.unit.a} would be **{wording.millis(found.saved_ms)}** shorter."
     )
     return Found(f"{text} {found.why}".rstrip(), facts.level(found.saved_ms), found.saved_ms, fix)
 
@@ -314,7 +323,7 @@ def _uneven(facts: Facts, limit: Threshold) -> Found | None:
         return None
     gain = min(more, facts.mean["device_collectives"])
     text = (
-        f"**{found.worker}** computes **{wording.millis(found.ms)}** per step, **{share:.0f}%** more than the mean of "
+        f"**{found.worker}** computes **{wording.millis(found.ms)}** {facts.unit.per}, **{share:.0f}%** more than the mean of "
         f"**{found.workers}** workers "
         f"(**{wording.millis(found.mean_ms)}**); the others wait for it when they communicate."
     )
@@ -329,7 +338,8 @@ def _uneven(facts: Facts, limit: Threshold) -> Found | None:
 def _between(facts: Facts, limit: Threshold) -> Found | None:
     """G4: gaps between steps."""
     whole = facts.evidence.between_ms
-    if whole is None or not whole + facts.mean["step_time"]:
+    # Between calls may be most of the program: the backward pass, say.
+    if facts.unit.kind == CALL or whole is None or not whole + facts.mean["step_time"]:
         return None
     # What of it is input has a rule of its own.
     time = max(whole - (facts.evidence.between_input_ms or 0.0), 0.0)
@@ -339,7 +349,7 @@ def _between(facts: Facts, limit: Threshold) -> Found | None:
     if (long := facts.evidence.long_gaps) is not None:
         apart = long.left_out_ms
         text = (
-            f"On average **{wording.millis(time)}** pass between steps, **{share:.0f}%** of the loop, mostly in "
+            f"On average **{wording.millis(time)}** pass between {facts.unit.plural}, **{share:.0f}%** of the loop, mostly in "
             + ("**1** gap of " if long.count == 1 else f"**{long.count:,}** of the gaps, which typically take ")
             + f"**{wording.millis(long.typical_ms)}**{'' if long.count == 1 else ' each'}: validation, checkpoints or logging, for example."
         )
@@ -347,8 +357,9 @@ def _between(facts: Facts, limit: Threshold) -> Found | None:
             text += f" The longest gap (**{wording.millis(apart)}**) is not counted: it may lie between two loops."
         return Found(text, facts.level(time), time, "-    if i % 10 == 0:\n+    if i % 100 == 0:\n         validate(model)")
     text = (
-        f"Typically **{wording.millis(time)}** pass between steps, **{share:.0f}%** of the loop: callbacks, metrics, logging, "
-        "checkpoints, or data loading outside the steps."
+        f"Typically **{wording.millis(time)}** pass between {facts.unit.plural}, **{share:.0f}%** of the "
+        f"loop: callbacks, metrics, logging, "
+        f"checkpoints, or data loading outside the {facts.unit.plural}."
     )
     fix = "-    log(loss.item())\n+    if i % 100 == 0:\n+        log(loss.item())"
     if facts.jax:
@@ -370,7 +381,7 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "small_kernels", _small_kernels, Threshold("≥ {kernels:,.0f} kernels of < {short_us:g} µs", kernels=1000, short_us=SHORT_KERNEL_US),
         GPU_GUIDE_CHOICE, KERNELS, ALL, "Kernels per step and their average duration",
-        refuted_by="the step takes as long with fewer, larger kernels", shortens=DEVICE_TIME,
+        refuted_by="{the} takes as long with fewer, larger kernels", shortens=DEVICE_TIME, needs_units=True,
     ),
     Rule(
         "elementwise_kernels", _elementwise, Threshold("≥ {least:g} % of kernel time", least=20.0), GPU_GUIDE_CHOICE, KERNELS, ALL,
@@ -385,8 +396,8 @@ RULES: tuple[AdviceRule, ...] = (
             used=1.0, busy=30.0, busy_torch=50.0, host=0.5, short_us=SHORT_KERNEL_US, room=0.5,
         ),
         f"{TORCH_TB}; {GPU_GUIDE_CHOICE}", KERNELS, ALL, "Device utilization, with short kernels, little input time and free memory",
-        "Give each step a larger batch", "+batch_size *= 8  # as memory and accuracy permit",
-        certainty=INFERRED, refuted_by="twice the batch takes twice as long", gain_is="", shortens=HOST_TIME,
+        "Give each {noun} a larger batch", "+batch_size *= 8  # as memory and accuracy permit",
+        certainty=INFERRED, refuted_by="twice the batch takes twice as long", gain_is="", shortens=HOST_TIME, needs_units=True,
     ),
     Rule(
         "few_blocks", _few_blocks, Threshold("≥ {empty:g} % of the device idle during kernels", empty=20.0),
@@ -411,13 +422,13 @@ RULES: tuple[AdviceRule, ...] = (
             moderate=PART_HIGH, high=INPUT_HIGH, idle=IDLE_PERCENT,
         ),
         TPU_GUIDE_CHOICE, TRACE, TENSORFLOW_JAX, "Host time in ops, or preparing the next program execution, while the device is idle",
-        "Reduce host work per step",
+        "Reduce host work {per}",
         refuted_by="the device is idle for as long when the host only dispatches", gain_is=ABOUT, shortens=HOST_TIME,
     ),
     Rule(
         "compile", _compile, STEP_SHARE, OURS, TRACE, ALL, "Programs compiled in several of the steps that averages include",
         "Compile once, for one shape",
-        refuted_by="another recording of the same loop compiles nothing", gain_is=AT_LEAST,
+        refuted_by="another recording of the same loop compiles nothing", gain_is=AT_LEAST, needs_units=True,
     ),
     Rule(
         "fragmentation", _fragmented, Threshold("> {pieces:percent} of it, with ≥ {full:percent} of memory used", pieces=0.3, full=0.8),
@@ -428,17 +439,17 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "straggler", _straggler, Threshold("≥ {least:g} % of step time", least=1.0), OURS, Target("pods", "Pods"), ALL,
         "A rank that is behind in most steps, or pauses, beyond chance (`p.pods.stragglers`)", "Find out why one rank is slow", on_npu=True,
-        refuted_by="another recording shows another rank as the slowest", gain_is=ABOUT,
+        refuted_by="another recording shows another rank as the slowest", gain_is=ABOUT, needs_units=True,
     ),
     Rule(
         "uneven_workers", _uneven, Threshold("> {more:g} % more, ≥ {least:g} % of step time", more=5.0, least=PART_MODERATE),
         "msprof-analyze (slow rank)", Target("pods", "Pods"), ALL,
         "Device compute of the slowest worker against the mean, if workers communicate", "Balance the workers", on_npu=True,
-        refuted_by="another recording shows another worker as the slowest",
+        refuted_by="another recording shows another worker as the slowest", needs_units=True,
     ),
     Rule(
         "between_steps", _between, Threshold("> {over:g} % of loop time", over=10.0), GPU_GUIDE_CHOICE, TRACE, ALL,
-        "Time between steps: callbacks, logging, checkpoints", "Do less between steps", on_npu=True,
-        refuted_by="the loop takes as long without callbacks, logging and checkpoints", gain_is=ABOUT,
+        "Time between steps: callbacks, logging, checkpoints", "Do less between {plural}", on_npu=True,
+        refuted_by="the loop takes as long without callbacks, logging and checkpoints", gain_is=ABOUT, needs_units=True,
     ),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import pandas as pd
 
+from nbprof.activity.unit import Unit
 from nbprof.analysis.advice.checks import INPUT_HIGH, INPUT_MODERATE, NONE_PERCENT, PART_HIGH, PART_MODERATE, input_class, may_keep_up
 from nbprof.analysis.advice.evidence import Evidence
 from nbprof.analysis.advice.programs import Work, part_in_16_bit
@@ -53,6 +54,11 @@ class Facts:
     runtime: Runtime | None = None
     evidence: Evidence = field(default_factory=Evidence)
     _known: dict[Callable[[Facts], Any], Any] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def unit(self) -> Unit:
+        """What `mean` and `percent` are of: sentences take their words from it."""
+        return Unit.of(self.overview)
 
     def once(self, look: Callable[[Facts], _T]) -> _T:
         """The result of a lookup that several rules share, computed once."""

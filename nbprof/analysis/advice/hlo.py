@@ -276,7 +276,7 @@ def _chains(facts: Facts, limit: Threshold) -> Found | None:
     gain = facts.of_compute(work.chained)
     text = (
         f"**{work.chains:,}** memory-bound elementwise ops read values that another such op wrote only for them, up to "
-        f"**{work.share(work.chained):.0f}%** of compute (**{wording.millis(gain)}** per step); the longest is {work.chain}. If "
+        f"**{work.share(work.chained):.0f}%** of compute (**{wording.millis(gain)}** {facts.unit.per}); the longest is {work.chain}. If "
         "fused, the values "
         "between them would not go through memory."
     )
@@ -300,7 +300,8 @@ def _broadcast(facts: Facts, limit: Threshold) -> Found | None:
     gain = facts.of_compute(own)
     worst = int(mine.index[0])
     text = (
-        f"**{work.share(own):.0f}%** of compute (**{wording.millis(gain)}** per step) only broadcasts values into larger arrays, mostly "
+        f"**{work.share(own):.0f}%** of compute (**{wording.millis(gain)}** {facts.unit.per}) only broadcasts "
+        f"values into larger arrays, mostly "
         f"{_named(work, worst)}, {work.ops['shape'].iloc[worst]}. A broadcast costs nothing if it is fused with its consumer."
     )
     fix = "-best = jnp.argmax(v[None, :] + jnp.zeros((n, m)), axis=1)\n+best = jnp.full(n, jnp.argmax(v))  # reduce first, then broadcast"
@@ -325,7 +326,7 @@ def _layout_of_programs(facts: Facts, limit: Threshold) -> Found | None:
     gain = facts.of_compute(own)
     worst = int(mine.index[0])
     text = (
-        f"**{work.share(own):.0f}%** of compute (**{wording.millis(gain)}** per step) only changes the layout of arrays, mostly "
+        f"**{work.share(own):.0f}%** of compute (**{wording.millis(gain)}** {facts.unit.per}) only changes the layout of arrays, mostly "
         f"{_named(work, worst)}, {work.ops['shape'].iloc[worst]}."
     )
     fix = _CHANNELS_LAST
@@ -383,7 +384,8 @@ def _utilisation(facts: Facts, limit: Threshold) -> Found | None:
     worst = str(by_category.idxmax())
     short = float(own[(own / known["runs"].clip(lower=1) / 1e6) < SHORT_OP_US].sum())
     text = (
-        f"The device computes for **{facts.percent['device_compute']:.0f}%** of step time, at **{100 * compute:.0f}%** of peak FLOP/s and "
+        f"The device computes for **{facts.percent['device_compute']:.0f}%** of {facts.unit.time}, at "
+        f"**{100 * compute:.0f}%** of peak FLOP/s and "
         f"**{100 * moved:.0f}%** of peak memory bandwidth. "
     )
     blind = ops["compute_fraction"].isna() & ops["bandwidth_fraction"].isna()

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pandas as pd
 
+from nbprof.activity.unit import CALL
 from nbprof.analysis.advice import epochs, tf_data
 from nbprof.analysis.advice.checks import INPUT_HIGH, INPUT_MODERATE
 from nbprof.analysis.advice.facts import INPUT, INPUT_SHARE, TRACE, AdviceRule, Facts
@@ -55,7 +56,10 @@ _CRITICAL_PATH = Target("input", "Steps & input: critical path")
 
 def _waits(facts: Facts) -> str:
     share, wait = facts.percent["input"], facts.mean["input"]
-    return f"The step waits **{wording.millis(wait)}** of **{wording.millis(facts.mean['step_time'])}** for input (**{share:.0f}%**)"
+    return (
+        f"{facts.unit.the.capitalize()} waits **{wording.millis(wait)}** of "
+        f"**{wording.millis(facts.mean['step_time'])}** for input (**{share:.0f}%**)"
+    )
 
 
 def _without_pipeline(facts: Facts, limit: Threshold) -> bool:
@@ -69,7 +73,7 @@ def _arrays_copied(facts: Facts, limit: Threshold) -> Found | None:
     if not _without_pipeline(facts, limit) or copied is None or copied < limit["copies"] * facts.mean["input"]:
         return None
     text = f"{_waits(facts)}, **{wording.millis(copied)}** of it while arrays are copied from host memory to the device"
-    text += f" (**{size / 2**20:,.1f} MiB** per step)." if size else "."
+    text += f" (**{size / 2**20:,.1f} MiB** {facts.unit.per})." if size else "."
     first, last = (
         ("jax.device_put(table)", "state = step(state, batch, table)") if facts.jax else ("tf.constant(table)", "step(batch, table)")
     )
@@ -101,7 +105,7 @@ def _input_copies(facts: Facts, limit: Threshold) -> Found | None:
     each = _work(facts, main[1])
     if each >= limit["pipeline"] * wait:
         return None
-    text = f"{_waits(facts)}, but the tf.data pipeline works only **{wording.millis(each)}** per step: "
+    text = f"{_waits(facts)}, but the tf.data pipeline works only **{wording.millis(each)}** {facts.unit.per}: "
     text += "the rest is copying batches to the device."
     return Found(text, limit.severity(facts.percent["input"]), wait)
 
@@ -130,7 +134,7 @@ def _waited(facts: Facts, nodes: pd.DataFrame) -> float | None:
     """
     root = nodes[nodes["parent"].isna()]
     steps, first, starts = int(facts.overview["steps"]), float(nodes["first_ms"].max()), int(nodes["starts"].max())
-    if steps <= starts:
+    if steps <= starts and not facts.unit.whole:
         first, starts = 0.0, 0
     return (float(root["total_ms"].sum()) - first) / max(steps - starts, 1) if len(root) else None
 
@@ -262,7 +266,7 @@ def _map_serial(facts: Facts, limit: Threshold) -> Found | None:
     wait = facts.mean["input"]
     # Branches of a parallel interleave run at once.
     each = " in each branch of the interleave" if _PARALLEL_BRANCH.search(str(slow["long_name"])) else ""
-    text = f"{_takes(slow, nodes)}, on **1 thread**{each}. The step waits **{wording.millis(wait)}** for it."
+    text = f"{_takes(slow, nodes)}, on **1 thread**{each}. {facts.unit.the.capitalize()} waits **{wording.millis(wait)}** for it."
     return Found(text, limit.severity(facts.percent["input"]), wait)
 
 
@@ -301,8 +305,8 @@ def _prefetch_missing(facts: Facts, limit: Threshold) -> Found | None:
     rest = max(facts.mean["step_time"] - wait, 0.0)
     gain = min(wait, rest)
     text = (
-        f"The pipeline does not end with prefetch: **{wording.millis(wait)}** of input per step do not overlap anything. "
-        f"Prefetching could hide up to **{wording.millis(gain)}** of them behind the other **{wording.millis(rest)}** of the step."
+        f"The pipeline does not end with prefetch: **{wording.millis(wait)}** of input {facts.unit.per} do not overlap anything. "
+        f"Prefetching could hide up to **{wording.millis(gain)}** of them behind the other **{wording.millis(rest)}** of {facts.unit.the}."
     )
     return Found(text, limit.severity(facts.percent["input"]), gain)
 
@@ -310,15 +314,16 @@ def _prefetch_missing(facts: Facts, limit: Threshold) -> Found | None:
 def _outside_steps(facts: Facts, limit: Threshold) -> Found | None:
     """What the steps wait for is in none of them: an iterator that is asked before `Trace` begins."""
     between, wait, step = facts.evidence.between_ms, facts.evidence.between_input_ms, facts.mean["step_time"]
-    if between is None or wait is None or not between + step:
+    if facts.unit.kind == CALL or between is None or wait is None or not between + step:
         return None
     share = 100 * wait / (between + step)
     if share < limit["moderate"]:
         return None
     text = (
-        f"The loop typically waits **{wording.millis(wait)}** for input between two steps (**{share:.0f}%** of its time), which is "
+        f"The loop typically waits **{wording.millis(wait)}** for input between two {facts.unit.plural} "
+        f"(**{share:.0f}%** of its time), which is "
         "not part of the "
-        f"step of **{wording.millis(step)}**: step time, its input share and the verdict leave it out."
+        f"{facts.unit.noun} of **{wording.millis(step)}**: {facts.unit.time}, its input share and the verdict leave it out."
     )
     trace = (
         'jax.profiler.StepTraceAnnotation("train", step_num=i)'
@@ -346,7 +351,7 @@ def _loader_none(facts: Facts, limit: Threshold) -> Found | None:
     if _loaded(facts, limit) != "iterator":
         return None
     spent = facts.torch_runtime.iterator_ms
-    text = f"{_waits(facts)}; **{wording.millis(spent)}** per step are in the loop's iterator, which is not a DataLoader."
+    text = f"{_waits(facts)}; **{wording.millis(spent)}** {facts.unit.per} are in the loop's iterator, which is not a DataLoader."
     return Found(text, limit.severity(facts.percent["input"]), min(facts.mean["input"], spent), _pinned(facts, _FROM_ITERATOR))
 
 
@@ -366,7 +371,7 @@ def _loader_workers(facts: Facts, limit: Threshold) -> Found | None:
 
 def _in_loader(facts: Facts, limit: Threshold, why: str) -> Found:
     spent = facts.torch_runtime.loader_ms
-    text = f"{_waits(facts)}; **{wording.millis(spent)}** per step are in the DataLoader{why}"
+    text = f"{_waits(facts)}; **{wording.millis(spent)}** {facts.unit.per} are in the DataLoader{why}"
     return Found(text, limit.severity(facts.percent["input"]), min(facts.mean["input"], spent))
 
 
@@ -376,8 +381,8 @@ def _pinned_memory(facts: Facts, limit: Threshold) -> Found | None:
     if share < limit["moderate"] or not runtime.pageable_bytes or copies.ms < limit["cause"] * wait:
         return None
     text = (
-        f"**{runtime.pageable_bytes / 2**20:,.1f} MiB** per step are copied to the device from pageable memory; "
-        f"{copies.name} blocks the host for **{wording.millis(copies.ms)}** per step. Copies from pinned memory are faster and can "
+        f"**{runtime.pageable_bytes / 2**20:,.1f} MiB** {facts.unit.per} are copied to the device from pageable memory; "
+        f"{copies.name} blocks the host for **{wording.millis(copies.ms)}** {facts.unit.per}. Copies from pinned memory are faster and can "
         "be asynchronous."
     )
     return Found(text, limit.severity(share), min(wait, copies.ms))
@@ -396,9 +401,9 @@ def _copies_exposed(facts: Facts, limit: Threshold) -> Found | None:
     ):
         return None
     text = (
-        f"**{part:.0f}%** of step time (**{wording.millis(time)}**) is copying batches to the device from pinned memory while "
+        f"**{part:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) is copying batches to the device from pinned memory while "
         "nothing computes. "
-        "On a separate stream, the next batch can be copied during the step."
+        f"On a separate stream, the next batch can be copied during {facts.unit.the}."
     )
     return Found(text, limit.severity(part), time)
 
@@ -416,19 +421,19 @@ RULES: tuple[AdviceRule, ...] = (
         "Steps that wait for input from no recorded pipeline", "Make batches in other threads, ahead of the loop",
         "+made = grain.MapDataset.range(count).map(make_batch)\n-for batch in batches:\n"
         "+for batch in made.to_iter_dataset():  # by threads\n     state = step(state, batch)",
-        refuted_by="the step takes as long when the first batch is repeated", gain_is=ABOUT,
+        refuted_by="{the} takes as long when the first batch is repeated", gain_is=ABOUT, needs_units=True,
     ),
     Rule(
         "arrays_copied", _arrays_copied, _ARRAYS, XPROF, _TRACE_COPIES, TENSORFLOW_JAX,
         "Steps that wait for copies of arrays to the device, where no pipeline was recorded",
-        "Keep on the device what steps share, and copy the rest ahead of time",
+        "Keep on the device what {plural} share, and copy the rest ahead of time",
         # What frees and stages the arrays comes on top.
-        refuted_by="the step takes as long with arrays that are already on the device", gain_is=AT_LEAST,
+        refuted_by="{the} takes as long with arrays that are already on the device", gain_is=AT_LEAST, needs_units=True,
     ),
     Rule(
         "input_outside_tf_data", _outside_tf_data, INPUT_SHARE, XPROF, INPUT, TENSORFLOW,
         "Steps that wait for input without tf.data, or with a pipeline that Keras made from arrays", "Feed the model through tf.data",
-        certainty=INFERRED, refuted_by="the step takes as long when the first batch is repeated", gain_is=ABOUT,
+        certainty=INFERRED, refuted_by="{the} takes as long when the first batch is repeated", gain_is=ABOUT, needs_units=True,
     ),
     Rule(
         "input_copies", _input_copies, _COPIES, XPROF, Target("trace", "Trace: copies to the device"), TENSORFLOW,
@@ -436,7 +441,7 @@ RULES: tuple[AdviceRule, ...] = (
         "Copy less to the device, ahead of time",
         "-ds = ds.map(lambda x, y: (tf.cast(x, tf.float32), y))\n+ds = ds.batch(n)  # as uint8: a quarter of the bytes; cast in the model\n"
         "+ds = ds.apply(tf.data.experimental.prefetch_to_device('/gpu:0'))",
-        refuted_by="the step takes as long with batches that are already on the device", gain_is=ABOUT,
+        refuted_by="{the} takes as long with batches that are already on the device", gain_is=ABOUT,
     ),
     Rule(
         "cache_missing", _cache,
@@ -460,45 +465,45 @@ RULES: tuple[AdviceRule, ...] = (
         "TensorFlow tf.data performance guide; nbprof's threshold", _CRITICAL_PATH, TENSORFLOW,
         "A pipeline whose bottleneck maps a cheap function over elements that are batched later", "Batch first, then map whole batches",
         "-ds = ds.map(fn).batch(n)\n+ds = ds.batch(n).map(fn_of_a_batch, num_parallel_calls=tf.data.AUTOTUNE)",
-        refuted_by="the step waits as long with a function on whole batches, or the function cannot work on them",
+        refuted_by="{the} waits as long with a function on whole batches, or the function cannot work on them",
     ),
     Rule(
         "map_serial", _map_serial, INPUT_SHARE, f"{XPROF}; {GPU_GUIDE}", _CRITICAL_PATH, TENSORFLOW,
         "A pipeline whose bottleneck is a single-threaded map or interleave", "Run Dataset.map in parallel",
         "-ds = ds.map(fn)\n+ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)",
-        refuted_by="the step waits as long when the map runs in parallel", gain_is=ABOUT,
+        refuted_by="{the} waits as long when the map runs in parallel", gain_is=ABOUT,
     ),
     Rule(
         "input_bottleneck", _input_bottleneck, INPUT_SHARE, XPROF, _CRITICAL_PATH, TENSORFLOW,
         "The iterator with the most self time on the pipeline's critical path",
-        refuted_by="the step takes as long when the first batch is repeated", gain_is=ABOUT,
+        refuted_by="{the} takes as long when the first batch is repeated", gain_is=ABOUT,
     ),
     Rule(
         "prefetch_missing", _prefetch_missing, INPUT_SHARE, GPU_GUIDE, Target("input", "Steps & input: pipeline"), TENSORFLOW,
         "A pipeline that does not end with Prefetch or another iterator that runs ahead", "Prefetch so that input overlaps compute",
         "-ds = ds.batch(n)\n+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)",
-        refuted_by="the step waits as long with a prefetch at the end of the pipeline",
+        refuted_by="{the} waits as long with a prefetch at the end of the pipeline",
     ),
     Rule(
         "input_outside_steps", _outside_steps,
         Threshold("≥ {moderate:g} % of loop time (high from {high:g} %)", moderate=INPUT_MODERATE, high=INPUT_HIGH),
         "TensorFlow Profiler guide; nbprof's threshold", TRACE, TENSORFLOW_JAX,
-        "Time between steps in which their thread waits for a tf.data iterator", "Ask the iterator for the next batch inside the step",
-        refuted_by="the step takes as long with next(iterator) inside it", gain_is="",
+        "Time between steps in which their thread waits for a tf.data iterator", "Ask the iterator for the next batch inside {the}",
+        refuted_by="{the} takes as long with next(iterator) inside it", gain_is="", needs_units=True,
     ),
     Rule(
         "loader_none", _loader_none, _CAUSE, TORCH_TB, INPUT, PYTORCH,
         "Steps that wait for an iterator that is not a DataLoader", "Load batches ahead with a DataLoader",
         _FROM_ITERATOR,
         on_npu=True,
-        refuted_by="the step takes as long when the first batch is repeated", gain_is=ABOUT,
+        refuted_by="{the} takes as long when the first batch is repeated", gain_is=ABOUT,
     ),
     Rule(
         "loader_in_process", _loader_in_process, _CAUSE, TORCH_TB, INPUT, PYTORCH,
         "Steps that wait for a DataLoader without workers", "Load batches in worker processes",
         _FROM_PROCESS,
         on_npu=True,
-        refuted_by="the step takes as long when the first batch is repeated", gain_is=ABOUT,
+        refuted_by="{the} takes as long when the first batch is repeated", gain_is=ABOUT,
     ),
     Rule(
         "loader_workers", _loader_workers, _CAUSE, TORCH_TB, INPUT, PYTORCH,
@@ -507,7 +512,7 @@ RULES: tuple[AdviceRule, ...] = (
         "-loader = DataLoader(dataset, batch_size=n, num_workers=k)\n+loader = DataLoader(dataset, batch_size=n, num_workers=2 * k,\n"
         "+                    prefetch_factor=4, persistent_workers=True)",
         on_npu=True,
-        refuted_by="the step takes as long when the first batch is repeated", gain_is=ABOUT,
+        refuted_by="{the} takes as long when the first batch is repeated", gain_is=ABOUT, needs_units=True,
     ),
     Rule(
         "pinned_memory", _pinned_memory, _CAUSE, TORCH_GUIDE, _TRACE_COPIES, PYTORCH,
@@ -515,16 +520,16 @@ RULES: tuple[AdviceRule, ...] = (
         "-loader = DataLoader(dataset, batch_size=n)\n+loader = DataLoader(dataset, batch_size=n, pin_memory=True)\n"
         "-x = x.to(device)\n+x = x.to(device, non_blocking=True)",
         on_npu=True,
-        refuted_by="the step takes as long with pin_memory=True", gain_is=ABOUT,
+        refuted_by="{the} takes as long with pin_memory=True", gain_is=ABOUT, needs_units=True,
     ),
     Rule(
         "copies_exposed", _copies_exposed,
         Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=10.0, high=INPUT_HIGH),
         TORCH_GUIDE, _TRACE_COPIES, PYTORCH,
-        "Copies to the device from pinned memory that do not overlap compute", "Copy the next batch during the step",
+        "Copies to the device from pinned memory that do not overlap compute", "Copy the next batch during {the}",
         "+side = torch.cuda.Stream()\n+with torch.cuda.stream(side):  # while the previous step computes\n"
         "+    following = following.to(device, non_blocking=True)\n+torch.cuda.current_stream().wait_stream(side)",
         on_npu=True,
-        refuted_by="the step takes as long with batches that are already on the device",
+        refuted_by="{the} takes as long with batches that are already on the device", needs_units=True,
     ),
 )  # fmt: skip

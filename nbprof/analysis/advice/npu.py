@@ -12,7 +12,7 @@ from nbprof.analysis.ascend.rules import FOUND, every
 from nbprof.analysis.rule import ABOUT, UP_TO, Finding, Found
 
 PREFIX = "npu_"
-_REFUTED = "the step takes as long after the change"
+_REFUTED = "{the} takes as long after the change"
 _SEVERE = ("High", "Medium")
 _OF_ALL_TIME = ("Iterations", "Schedule")
 _NUMBER = re.compile(r"(?<![\w.*])\d[\d,.]*\d*\s?(?:%|µs|ms|s\b)")
@@ -52,7 +52,9 @@ def findings(facts: Facts) -> list[Finding]:
         rule = known[str(row["rule"])]
         # What helps is a sentence there, and no code.
         waits = ABOUT if row["about"] in _OF_ALL_TIME else UP_TO
-        out.append(replace(rule, name=f"{PREFIX}{rule.name}", fix="", refuted_by=_REFUTED, gain_is=waits).finding(_found(row, facts)))
+        out.append(
+            replace(rule, name=f"{PREFIX}{rule.name}", fix="", refuted_by=_REFUTED, gain_is=waits).finding(_found(row, facts), facts.unit)
+        )
     return out
 
 

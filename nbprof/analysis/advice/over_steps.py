@@ -29,9 +29,9 @@ def _periodic(facts: Facts, limit: Threshold) -> Found | None:
         return None
     nth = f"{found.every}{'nd' if found.every == 2 else 'rd' if found.every == 3 else 'th'}"
     text = (
-        f"Every **{nth}** step takes **{wording.millis(found.extra_ms)}** longer than the others (**{found.slow}** of "
-        f"**{found.steps}** steps): "
-        f"**{wording.millis(found.per_step_ms)}** per step on average. "
+        f"Every **{nth}** {facts.unit.noun} takes **{wording.millis(found.extra_ms)}** longer than the others (**{found.slow}** of "
+        f"**{found.steps}** {facts.unit.plural}): "
+        f"**{wording.millis(found.per_step_ms)}** {facts.unit.per} on average. "
     )
     if named:
         name = wording.tail(found.what, _NAMED).replace("*", "")
@@ -44,7 +44,7 @@ def _periodic(facts: Facts, limit: Threshold) -> Found | None:
             "Python would look like this."
         )
     fix = f"-if step % {found.every} == 0:\n+if step % {10 * found.every} == 0:\n     save(model)  # or log, or validate"
-    return Found(text, limit.severity(share), found.per_step_ms, fix, f"Do less in every {nth} step")
+    return Found(text, limit.severity(share), found.per_step_ms, fix, f"Do less in every {nth} {facts.unit.noun}")
 
 
 def _growth(facts: Facts, limit: Threshold) -> Found | None:
@@ -52,8 +52,8 @@ def _growth(facts: Facts, limit: Threshold) -> Found | None:
     if found is None or found.steps < limit["steps"] or found.rising < limit["often"] or found.each < limit["least"] * found.peak:
         return None
     text = (
-        f"Memory in use by {found.memory} grows by **{wording.size(found.each)}** per step, **{wording.size(found.grown)}** over "
-        f"**{found.steps}** steps, and is not freed"
+        f"Memory in use by {found.memory} grows by **{wording.size(found.each)}** {facts.unit.per}, **{wording.size(found.grown)}** over "
+        f"**{found.steps}** {facts.unit.plural}, and is not freed"
     )
     if found.op:
         text += f"; most of it was allocated by {wording.tail(found.op, _NAMED).replace('*', '')}"
@@ -61,7 +61,7 @@ def _growth(facts: Facts, limit: Threshold) -> Found | None:
     text += "."
     left = None if found.capacity is None else max(found.capacity - found.peak, 0) / found.each
     if left is not None:
-        text += f" At this rate memory is full after **{left:,.0f}** more steps."
+        text += f" At this rate memory is full after **{left:,.0f}** more {facts.unit.plural}."
     scalar = "loss.item()" if facts.torch else "float(loss)"
     return Found(
         text, "high" if left is not None and left < limit["soon"] else "medium", fix=f"-losses.append(loss)\n+losses.append({scalar})"
@@ -76,7 +76,7 @@ RULES: tuple[AdviceRule, ...] = (
             chance=CHANCE, moderate=PART_MODERATE, high=PART_HIGH, cause=0.5,
         ),
         OURS, TRACE, ALL, "Regularly spaced steps that are slower than the others, and what runs only in them", on_npu=True,
-        refuted_by="another recording has no such steps, or has them at another interval", gain_is=ABOUT,
+        refuted_by="another recording has no such steps, or has them at another interval", gain_is=ABOUT, needs_units=True,
     ),
     Rule(
         # What doubles within 1,000 steps ends any training run.
@@ -86,7 +86,8 @@ RULES: tuple[AdviceRule, ...] = (
             "(high if full within {soon:,.0f} steps)",
             steps=10, often=0.9, least=0.001, soon=1000,
         ),
-        OURS, MEMORY, ALL, "Least memory in use in each step, after the warm-up", "Do not keep data from one step to the next", on_npu=True,
-        refuted_by="a longer recording of the same loop stays at the same memory", gain_is="",
+        OURS, MEMORY, ALL, "Least memory in use in each step, after the warm-up", "Do not keep data from one {noun} to the next",
+        on_npu=True,
+        refuted_by="a longer recording of the same loop stays at the same memory", gain_is="", needs_units=True,
     ),
 )  # fmt: skip

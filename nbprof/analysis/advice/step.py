@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from nbprof.activity.unit import ITERATION, STEP, Unit
 from nbprof.analysis.advice import tf_data
 from nbprof.analysis.advice.checks import (
     EXPENSIVE_FUNCTION,
@@ -81,21 +82,26 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
             # Kernels are in graphs already, whose launch a profiler slows most of all: it notes each kernel.
             return None
         text = (
-            f"**{share:.0f}%** of step time (**{wording.millis(time)}**) goes to launching kernels while the device is idle: "
-            f"**{launches:,.0f}** {'launch' if round(launches) == 1 else 'launches'} per step."
+            f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) goes to launching kernels while the device is idle: "
+            f"**{launches:,.0f}** {'launch' if round(launches) == 1 else 'launches'} {facts.unit.counted}."
         )
         if facts.other_devices:
             fix = "-model = Model().to(device)\n+model = torch.compile(Model().to(device))"
             return Found(text, level, time, fix, "Launch fewer, larger kernels")
         fix = '-model = Model().to(device)\n+model = torch.compile(Model().to(device), mode="reduce-overhead")  # CUDA graphs'
         return Found(text, level, time, fix, "Launch CUDA graphs instead of single kernels")
-    text = f"**{share:.0f}%** of step time (**{wording.millis(time)}**) goes to preparing and launching kernels while the device is idle."
+    text = (
+        f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) goes to preparing and launching "
+        f"kernels while the device is idle."
+    )
     if facts.jax:
-        if facts.evidence.programs_per_step is not None and facts.evidence.programs_per_step < limit["programs"]:
+        # How many programs a recording runs says nothing of a step: they may be one that runs many times.
+        few = facts.evidence.programs_per_step is not None and facts.evidence.programs_per_step < limit["programs"]
+        if few or facts.unit.whole:
             # What its kernels are too small for, and what the host does besides, are findings of their own.
             return None
         fix = "-def train_step(state, batch):\n+@partial(jax.jit, donate_argnums=0)\n+def train_step(state, batch):"
-        return Found(text, level, time, fix, "Compile the whole step into one program")
+        return Found(text, level, time, fix, f"Compile the whole {facts.unit.noun} into one program")
     if facts.keras:
         fix = " model.compile(optimizer, loss,\n+              jit_compile=True, steps_per_execution=10)"
     else:
@@ -112,8 +118,10 @@ def _allocator(facts: Facts, limit: Threshold) -> Found | None:
     if share < limit["moderate"]:
         return None
     text = (
-        f"**{calls.count:,.0f}** calls per step allocate or free memory in the driver, mostly {calls.name}: **{wording.millis(calls.ms)}** "
-        f"(**{share:.0f}%** of step time). Each may synchronize the device. PyTorch's caching allocator makes none in steady state, "
+        f"**{calls.count:,.0f}** calls {facts.unit.counted} allocate or free memory in the driver, mostly "
+        f"{calls.name}: **{wording.millis(calls.ms)}** "
+        f"(**{share:.0f}%** of {facts.unit.time}). Each may synchronize the device. PyTorch's caching "
+        f"allocator makes none in steady state, "
         "unless PYTORCH_NO_CUDA_MEMORY_CACHING is set, the loop empties the cache, or memory is so full that cached blocks are freed."
     )
     family = "HIP" if facts.torch_runtime.amd else "CUDA"
@@ -136,7 +144,7 @@ def _host_ops(facts: Facts, limit: Threshold) -> Found | None:
     if share < limit["moderate"]:
         return None
     text = (
-        f"The device is idle for **{idle:.0f}%** of step time; for **{wording.millis(time)}** of that the host runs ops, "
+        f"The device is idle for **{idle:.0f}%** of {facts.unit.time}; for **{wording.millis(time)}** of that the host runs ops, "
         f"**{eager:.0f}%** of them "
         "eager, one by one. Compiling fuses many of them into one."
     )
@@ -222,6 +230,11 @@ def _how_of_torch(facts: Facts, op: str) -> tuple[str, str]:
     return "It needs 16-bit inputs and sizes that are multiples of 8.", ""
 
 
+def _compiled_part(unit: Unit) -> str:
+    """What a jit is put around: a step or an iteration is code of the program, the calls or the recording that stand for it are not."""
+    return unit.noun if unit.kind in (STEP, ITERATION) else "code"
+
+
 def _eager(facts: Facts, limit: Threshold) -> Found | None:
     share = facts.eager_percent
     if share <= limit["over"]:
@@ -229,7 +242,7 @@ def _eager(facts: Facts, limit: Threshold) -> Found | None:
     fix = "+@jax.jit\n def train_step(batch):" if facts.jax else "+@tf.function\n def train_step(batch):"
     if facts.jax:
         text = f"**{share:.0f}%** of op time ran op by op. jax.jit compiles the ops into one program."
-        return Found(text, fix=fix, title="Wrap the step in jax.jit")
+        return Found(text, fix=fix, title=f"Wrap the {_compiled_part(facts.unit)} in jax.jit")
     text = f"**{share:.0f}%** of op time ran eagerly, op by op. A tf.function runs them as one graph."
     if facts.keras and len(facts.overview["tf_functions"]):
         fix = "-model.compile(optimizer, loss, run_eagerly=True)\n+model.compile(optimizer, loss)"
@@ -277,7 +290,9 @@ def _part(category: str, what: str, how: Callable[[Facts], tuple[str, str]]) -> 
         if share < limit["moderate"]:
             return None
         title, fix = how(facts)
-        return Found(f"**{share:.0f}%** of step time (**{wording.millis(time)}**) is {said}.", limit.severity(share), time, fix, title)
+        return Found(
+            f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) is {said}.", limit.severity(share), time, fix, title
+        )
 
     return check
 
@@ -315,22 +330,30 @@ def _host_memory(facts: Facts, limit: Threshold) -> Found | None:
         return None
     share = float(facts.overview["host_transfer_percent"])
     gain = share * facts.mean["step_time"] / 100
-    text = f"**{share:.0f}%** of step time (**{wording.millis(gain)}**) goes to moving arrays between device and host memory."
+    text = f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(gain)}**) goes to moving arrays between device and host memory."
     return Found(text, limit.severity(share), gain)
+
+
+_REPEATED = 10
+"""Of a recording without steps: fewer calls that wait for the device may be those of its begin and end."""
 
 
 def _waits(facts: Facts, limit: Threshold) -> Found | None:
     waits, idle = facts.torch_runtime.of("sync", "copy D2H"), facts.overview["device_idle_percent"]
     share = 100 * waits.ms / facts.mean["step_time"] if facts.mean["step_time"] else 0.0
     # Waiting for the device only costs where the device then runs dry.
-    if idle is None or idle < limit["idle"] or waits.count < 1 or share < limit["least"]:
+    # A recording begins and ends with such calls, and so does a profiler.
+    least = _REPEATED if facts.unit.whole else 1
+    if idle is None or idle < limit["idle"] or waits.count < least or share < limit["least"]:
         return None
     if 100 * facts.held_up_ms(facts.mean["step_time"]) < limit["idle"] * facts.mean["step_time"]:
         return None
     text = (
-        f"The host synchronizes with the device **{wording.times(waits.count)}** per step, **{wording.millis(waits.ms)}** in total "
+        f"The host synchronizes with the device **{wording.times(waits.count)}** {facts.unit.counted}, "
+        f"**{wording.millis(waits.ms)}** in total "
         f"({waits.name}), "
-        f"and cannot launch ahead meanwhile; the device is idle for **{idle:.0f}%** of step time. .item(), .cpu(), print(loss) and if on a "
+        f"and cannot launch ahead meanwhile; the device is idle for **{idle:.0f}%** of {facts.unit.time}. "
+        f".item(), .cpu(), print(loss) and if on a "
         "tensor cause this."
     )
     return Found(text)
@@ -346,8 +369,9 @@ def _jit(facts: Facts, limit: Threshold) -> Found | None:
     if not facts.jax or programs is None or programs < limit["programs"] or share < limit["least"]:
         return None
     text = (
-        f"A step runs **{programs:,.0f}** compiled programs one after the other, most of them of a single op, and **{share:.0f}%** of step "
-        f"time (**{wording.millis(time)}**) passes between them, in Python and dispatch. In one jit they are one program."
+        f"{facts.unit.a.capitalize()} runs **{programs:,.0f}** compiled programs one after the other, most of them of a single op, and "
+        f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) passes between them, in Python "
+        f"and dispatch. In one jit they are one program."
     )
     return Found(text, "high", time if share <= MOST_UNKNOWN else float("nan"))
 
@@ -374,7 +398,10 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     # Around ops and launches, it is longer for their recording.
     among = facts.gpu_busy_percent is not None and facts.mean["host_compute"] + facts.mean["kernel_launch"] > time / 2
     gain_is = UP_TO if among else ABOUT
-    text = f"**{share:.0f}%** of step time (**{wording.millis(time)}**) is outside any recorded op, launch or copy: Python, logging or I/O."
+    text = (
+        f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) is outside any recorded op, "
+        f"launch or copy: Python, logging or I/O."
+    )
     if facts.maybe_input:
         text += " It may also be input that was not traced: nbprof.steps(batches) times the wait for each batch."
     if facts.evidence.python_calls:
@@ -384,7 +411,7 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     option = "--stacks" if facts.torch else "--python"
     # Steps of JAX that nothing marks are found in the recording, too late to record some of them. Three are enough, behind the first two.
     steps = (facts.overview.get("steps") or 0) / (facts.overview.get("hosts") or 1)
-    few = "" if facts.jax or steps < _LAST_LOOKED_AT else f" --steps {_LAST_LOOKED_AT - 2}:{_LAST_LOOKED_AT}"
+    few = "" if facts.jax or facts.unit.kind != STEP or steps < _LAST_LOOKED_AT else f" --steps {_LAST_LOOKED_AT - 2}:{_LAST_LOOKED_AT}"
     what = "record three steps" if few else "record"
     text += f" To see which Python calls take it, {what} again with this first line in the cell; it slows Python down."
     # Nothing but the line: it is copied over the one that is there.
@@ -400,12 +427,12 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         XPROF, KERNELS, ALL,
         "Time the host spends preparing and launching kernels while the device is idle",
-        refuted_by="the step takes as long with fewer, larger kernels", gain_is=ABOUT, shortens=HOST_TIME,
+        refuted_by="{the} takes as long with fewer, larger kernels", gain_is=ABOUT, shortens=HOST_TIME,
     ),
     Rule(
         "allocator", _allocator, STEP_SHARE, TORCH_GUIDE, MEMORY, PYTORCH,
         "Driver calls that allocate or free memory", "Keep memory in PyTorch's caching allocator", on_npu=True,
-        refuted_by="the step takes as long when its tensors are allocated once, before the loop", gain_is=ABOUT,
+        refuted_by="{the} takes as long when its tensors are allocated once, before the loop", gain_is=ABOUT, needs_units=True,
     ),
     Rule(
         "host_ops", _host_ops,
@@ -416,12 +443,12 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         TORCH_GUIDE, OPS, PYTORCH, "Host ops, mostly eager, while the device is idle", "Compile the model",
         "-model = Model().to(device)\n+model = torch.compile(Model().to(device))\n+optimizer = torch.optim.AdamW(..., fused=True)",
-        refuted_by="the step takes as long with torch.compile", gain_is=ABOUT, shortens=HOST_TIME,
+        refuted_by="{the} takes as long with torch.compile", gain_is=ABOUT, shortens=HOST_TIME,
     ),
     Rule(
         "mixed_precision", _precision, Threshold("< {below:g} % of device compute", below=LITTLE_16_BIT), XPROF, KERNELS, ALL,
         "Share of device compute in 16 bit, by kernel names and by the element types in compiled programs", "Use mixed precision",
-        certainty=ESTIMATED, refuted_by="the step takes as long in 16 bit", gain_is=ABOUT, shortens=DEVICE_TIME,
+        certainty=ESTIMATED, refuted_by="{the} takes as long in 16 bit", gain_is=ABOUT, shortens=DEVICE_TIME,
     ),
     Rule(
         "tensor_cores", _tensor_cores, Threshold("≥ {moderate:g} % of kernel time (high from {high:g} %)", moderate=10.0, high=30.0),
@@ -432,7 +459,7 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "eager", _eager, _EAGER, XPROF, OPS, TENSORFLOW_JAX,
         "Ops that ran eagerly, one by one",
-        refuted_by="the step takes as long when it is compiled into one function", gain_is="",
+        refuted_by="{the} takes as long when it is compiled into one function", gain_is="",
     ),
     Rule(
         "tf_function", _functions,
@@ -442,29 +469,29 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         XPROF, TRACE, TENSORFLOW, "tf.functions traced again or run eagerly in the steps that averages include", "Trace functions once",
         "-@tf.function\n+@tf.function(reduce_retracing=True)\n def train_step(batch):  # pass tensors, not Python numbers",
-        refuted_by="another recording of the same loop traces nothing", gain_is=ABOUT,
+        refuted_by="another recording of the same loop traces nothing", gain_is=ABOUT, needs_units=True,
     ),
     Rule(
         "outside_compilation", _outside, Threshold("> {over:g} % of op time", over=OUTSIDE_COMPILATION), XPROF, OPS, TPU,
-        "Host ops that a compiled program waits for", "Keep the step inside one program",
-        refuted_by="the step takes as long without the host ops", gain_is=ABOUT,
+        "Host ops that a compiled program waits for", "Keep the {noun} inside one program",
+        refuted_by="{the} takes as long without the host ops", gain_is=ABOUT,
     ),
     Rule(
         "collectives", _part("device_collectives", "communication between devices", _overlap), STEP_SHARE, XPROF, TRACE, ALL,
         "Communication between devices that does not overlap compute", on_npu=True,
-        refuted_by="the step takes as long on one device with the same batch per device",
+        refuted_by="{the} takes as long on one device with the same batch per device",
     ),
     Rule(
         "output", _output, COPIES_SHARE, XPROF, TRACE, ALL, "Copies from device to host that do not overlap compute",
         "Fetch results less often", on_npu=True,
-        refuted_by="the step takes as long when results stay on the device", gain_is=ABOUT,
+        refuted_by="{the} takes as long when results stay on the device", gain_is=ABOUT,
     ),
     Rule(
         "host_memory", _host_memory, COPIES_SHARE, OURS, TRACE, TPU,
         "Arrays that a program moves between device and host memory", "Keep arrays in device memory",
         "-x = jax.device_put(x, sharding.with_memory_kind('pinned_host'))\n"
         "+x = jax.device_put(x, sharding)  # as many arrays as fit",
-        refuted_by="the step takes as long with the arrays kept in device memory",
+        refuted_by="{the} takes as long with the arrays kept in device memory",
     ),
     Rule(
         "waits", _waits,
@@ -472,13 +499,13 @@ RULES: tuple[AdviceRule, ...] = (
         TORCH_GUIDE, TRACE, PYTORCH,
         "Host calls that wait for the device and leave it without work", "Let the host run ahead of the device",
         "-total += loss.item()\n+total += loss.detach()  # and .item() once, after the loop", on_npu=True,
-        refuted_by="the step takes as long without the calls that wait", gain_is="",
+        refuted_by="{the} takes as long without the calls that wait", gain_is="",
     ),
     Rule(
         "jit", _jit, _MANY_PROGRAMS, OURS, TRACE, JAX, "Steps that run many compiled programs, with time between them",
-        "Compile the whole step into one program",
+        "Compile the whole {noun} into one program",
         "-def train_step(state, batch):\n+@partial(jax.jit, donate_argnums=0)\n+def train_step(state, batch):",
-        refuted_by="the step takes as long in one jit", gain_is=AT_LEAST,
+        refuted_by="{the} takes as long in one jit", gain_is=AT_LEAST, needs_units=True,
     ),
     Rule(
         "other", _other, Threshold("≥ {least:g} % of step time (PyTorch: {torch:g} %)", least=PART_HIGH, torch=25.0), XPROF, TRACE, ALL,

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis.advice.checks import INPUT_MODERATE
 from nbprof.display import wording
 
@@ -269,11 +270,11 @@ def _asynchronous(kind: str, params: Mapping[str, object], count: int | None) ->
     return text, fix
 
 
-def summary(pipelines: pd.DataFrame, missing: str = "", input_percent: float | None = None) -> dict[str, Any]:
+def summary(pipelines: pd.DataFrame, missing: str = "", input_percent: float | None = None, unit: Unit = MARKED) -> dict[str, Any]:
     """The mapping `p.tf_data.summary`: whether the slowest host pipeline is the bottleneck, and what to do next.
 
-    `missing` says why no pipeline was recorded, `input_percent` is the share of step time spent waiting for input: one long call does not
-    mean that the program waits.
+    `missing` says why no pipeline was recorded, `input_percent` is the share of step time, or of that of another `unit`, spent waiting
+    for input: one long call does not mean that the program waits.
     """
     on_host = pipelines[pipelines["pipeline"].astype(str).str.startswith("Host")]
     out: dict[str, Any] = {"input_bound": None, "host": None, "pipeline": None, "max_us": None, "bottleneck": None, "bottleneck_us": None}
@@ -295,9 +296,10 @@ def summary(pipelines: pd.DataFrame, missing: str = "", input_percent: float | N
         out["next_step"] = f"Start with {slowest['bottleneck']}: {slowest['advice'].replace('**', '')}"
         if input_percent is not None and input_percent < INPUT_MODERATE:
             slow, calls = int(slowest["slow_calls"]), int(slowest["calls"])
+            waits = "the program hardly waits" if unit.whole else f"the {unit.plural} hardly wait"
             out["statement"] = (
-                f"Single calls are slow, but the steps hardly wait: {took}, {slow:,} of its {calls:,} calls over {SLOW_CALL_US:.0f} µs, "
-                f"yet only {input_percent:.1f}% of step time is spent waiting for input."
+                f"Single calls are slow, but {waits}: {took}, {slow:,} of its {calls:,} calls over {SLOW_CALL_US:.0f} µs, "
+                f"yet only {input_percent:.1f}% of {unit.time} is spent waiting for input."
             )
             out["next_step"] = "Look elsewhere: see the step breakdown."
     else:

@@ -68,7 +68,7 @@ def _optimizer(facts: Facts, limit: Threshold) -> Found | None:
     if share < limit["moderate"]:
         return None
     text = (
-        f"{name}.step takes **{wording.millis(runtime.optimizer_ms)}** per step on the host and launches "
+        f"{name}.step takes **{wording.millis(runtime.optimizer_ms)}** {facts.unit.per} on the host and launches "
         f"**{runtime.optimizer_launches:,.0f}** "
         f"kernels, a few per parameter; the device is idle for **{wording.millis(gain)}** of that."
     )
@@ -85,7 +85,7 @@ def _on_cpu(facts: Facts, limit: Threshold, name: str) -> Found | None:
     if name not in _FUSED or runtime.optimizer_ops < limit["kernels"] or runtime.optimizer_op_us > limit["op_us"] or share < limit["high"]:
         return None
     text = (
-        f"{name}.step takes **{wording.millis(runtime.optimizer_ms)}** per step (**{share:.0f}%**) and calls "
+        f"{name}.step takes **{wording.millis(runtime.optimizer_ms)}** {facts.unit.per} (**{share:.0f}%**) and calls "
         f"**{runtime.optimizer_ops:,.0f}** ops, "
         f"a few per parameter, half of which last at most **{wording.micros(runtime.optimizer_op_us)}**. One op can update all of them."
     )
@@ -126,7 +126,7 @@ RULES: tuple[AdviceRule, ...] = (
         "data_parallel", _data_parallel, ANY, TORCH_TB, TRACE, PYTORCH, "torch.nn.DataParallel with several devices",
         "Use one process per device",
         "-model = torch.nn.DataParallel(model)\n+model = torch.nn.parallel.DistributedDataParallel(model)", on_npu=True,
-        certainty=INFERRED, refuted_by="DistributedDataParallel takes as long per step", gain_is="",
+        certainty=INFERRED, refuted_by="DistributedDataParallel takes as long {per}", gain_is="",
     ),
     Rule(
         "optimizer_loop", _optimizer,
@@ -137,7 +137,7 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         TORCH_GUIDE, TRACE, PYTORCH, "Kernels launched by the optimizer, and device idle time meanwhile; its ops on the CPU",
         "Use a fused or foreach optimizer", on_npu=True,
-        refuted_by="the step takes as long with a fused optimizer", gain_is=ABOUT, shortens=HOST_TIME,
+        refuted_by="{the} takes as long with a fused optimizer", gain_is=ABOUT, shortens=HOST_TIME, needs_units=True,
     ),
     Rule(
         "gloo", _gloo, ANY, TORCH_TB, TRACE, PYTORCH, "Gloo calls on a machine with NVIDIA GPUs", "Use the NCCL backend",

@@ -84,7 +84,7 @@ def _slow_versions(facts: Facts, limit: Threshold) -> Found | None:
             continue
         beside = f" with {row.unless[0]} **{versions[row.unless[0]]}**" if row.unless else ""
         text = (
-            f"**{wording.millis(gain)}** per step are in {mine['op'].iloc[0]}: in {row.library} "
+            f"**{wording.millis(gain)}** {facts.unit.per} are in {mine['op'].iloc[0]}: in {row.library} "
             f"**{versions[row.library]}**{beside}, {row.why} "
             f"({row.source})."
         )
@@ -105,6 +105,6 @@ RULES: tuple[AdviceRule, ...] = (
         "; ".join(row.source for row in KNOWN), KERNELS, PYTORCH,
         f"Ops that are slow in the recorded version of a library: {'; '.join(map(_told, KNOWN))}",
         "Update a library whose version is slow here",
-        certainty=INFERRED, refuted_by="the step takes as long with the version that is given",
+        certainty=INFERRED, refuted_by="{the} takes as long with the version that is given",
     ),
 )  # fmt: skip

@@ -16,6 +16,8 @@ import pandas as pd
 
 from nbprof.activity import copies
 from nbprof.activity.activity import CATEGORIES, CATEGORY_OF_CLASS
+from nbprof.activity.unit import ITERATION, Unit, best
+from nbprof.activity.unit import STEP as STEPS
 from nbprof.analysis.compare.welch import Difference, Floats, welch
 from nbprof.analysis.steps.steps import counted
 
@@ -114,12 +116,31 @@ def steps(before: Side, after: Side) -> pd.DataFrame:
     return out.astype({"step_time_ms": "float64", "counted": "bool"})
 
 
+def unit_of(before: Side, after: Side) -> Unit:
+    """What the figures of both are given per; of turns of a loop, marked on one side and found on the other, the marked ones."""
+    return best([Unit.of(side.overview) for side in (before, after)])
+
+
+def comparable(before: Side, after: Side) -> bool:
+    """Whether the times of their units can be compared: a call with a recording cannot, nor with a step."""
+    kinds = {Unit.of(side.overview).kind for side in (before, after)}
+    return len(kinds) == 1 or kinds == {STEPS, ITERATION}
+
+
+def times(before: Side, after: Side) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """`by_step` of both, empty where they cannot be compared."""
+    if not comparable(before, after):
+        nothing = {name: np.zeros(0) for name in (STEP, *CATEGORIES)}
+        return nothing, dict(nothing)
+    return by_step(before.steps), by_step(after.steps)
+
+
 def categories(before: Side, after: Side) -> pd.DataFrame:
     """`step_time` and each category, ms per step: means of the counted steps, their difference and its 95 % Welch interval.
 
     Each row has its interval for itself; of nine rows without any change one in twenty leaves 0 out by chance.
     """
-    a, b = by_step(before.steps), by_step(after.steps)
+    a, b = times(before, after)
     return pd.DataFrame([_category(name, a[name], b[name]) for name in (STEP, *CATEGORIES)]).astype({"real": "boolean"})
 
 
@@ -144,7 +165,10 @@ def _real(found: Difference) -> Any:
 
 def figures(before: Side, after: Side) -> pd.DataFrame:
     """The key figures of both runs: `figure before after change unit`; figures that neither has are omitted."""
-    rows = [_figure(name, unit, read(before), read(after)) for name, unit, read in _FIGURES]
+    # Times of units that cannot be compared are of no figure, nor is the rate of recordings, of which there is one.
+    without = set() if comparable(before, after) else _OF_TIMES
+    without = without | (_RATES if unit_of(before, after).whole else set())
+    rows = [_figure(name, unit, read(before), read(after)) for name, unit, read in _FIGURES if name not in without]
     out = pd.DataFrame(rows, columns=["figure", "unit", "before", "after", "change", "change_percent"])
     return out[out["before"].notna() | out["after"].notna()].reset_index(drop=True)
 
@@ -186,6 +210,8 @@ def _stated(key: str, side: Side) -> float:
     return np.nan if value is None else float(value)
 
 
+_RATES = {"examples_per_second", "steps_per_second"}
+_OF_TIMES = {"step_time", *_RATES}
 _FIGURES: list[tuple[str, str, Any]] = [
     ("step_time", "ms", _mean_step),
     ("input", "percent", lambda side: _stated("input_percent", side)),
@@ -221,7 +247,7 @@ def kernels(before: Side, after: Side) -> pd.DataFrame:
 
 def per_step(before: Side, after: Side) -> bool:
     """Whether op times are per step; if a run has no steps, they are of the whole profile."""
-    return len(before.steps) > 0 and len(after.steps) > 0
+    return len(before.steps) > 0 and len(after.steps) > 0 and comparable(before, after)
 
 
 def _scales(before: Side, after: Side) -> tuple[float, float]:

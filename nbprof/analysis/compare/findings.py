@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from nbprof.analysis.compare.compare import Side
+from nbprof.analysis.compare.compare import Side, unit_of
 from nbprof.analysis.compare.verdict import Verdict
 from nbprof.display import wording
 from nbprof.schema import frames
@@ -43,15 +43,16 @@ def sentence(rows: pd.DataFrame, found: Verdict, before: Side, after: Side) -> s
     if not len(gone) or before.overview.get("framework") != after.overview.get("framework"):
         return ""
     stated = gone.sort_values("before_ms", ascending=False, kind="stable")
+    unit = unit_of(before, after)
     gain, kind = stated["before_ms"].iloc[0], stated["gain_is"].iloc[0]
-    gain_text = f"predicted {kind} **{wording.millis(-gain)}** per step"
+    gain_text = f"predicted {kind} **{wording.millis(-gain)}** {unit.per}"
     if len(gone) == 1:
         said = f"The finding **{gone['title'].iloc[0]}**{'' if np.isnan(gain) else f', which {gain_text},'} is gone"
     else:
         said = f"**{len(gone)}** findings are gone{'' if np.isnan(gain) else f', the largest of which {gain_text}'}"
     change = found.difference.change
     if np.isnan(change) or found.kind == "unknown":
-        return f"{said}; what that saved is unknown without step times of both runs."
+        return f"{said}; what that saved is unknown without {'the durations' if unit.whole else f'{unit.time}s'} of both runs."
     real = found.kind in ("real", "some", "typical")
     word = "changed by" if real else "changed by no more than chance explains:"
-    return f"{said}; the step {word} **{wording.rise(wording.millis(change), change)}**."
+    return f"{said}; {unit.the} {word} **{wording.rise(wording.millis(change), change)}**."

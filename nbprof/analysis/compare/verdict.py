@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from nbprof.analysis.compare.compare import STEP, Side, batch_size, by_step, per_step, same_steps
+from nbprof.activity.unit import Unit
+from nbprof.analysis.compare.compare import STEP, Side, batch_size, comparable, per_step, same_steps, times, unit_of
 from nbprof.analysis.compare.welch import LEVEL, Difference, Floats, autocorrelation, effective_size, trimmed, welch
 from nbprof.display import wording
 
@@ -82,15 +83,16 @@ def verdict(before: Side, after: Side, categories: pd.DataFrame) -> Verdict:
     What is not real is "chance" where it is 5 % of a step or more, so that longer recordings may tell, and "none" below. With one step on
     a side nothing is known of its spread ("unknown"); the same times are the same steps ("same").
     """
-    a, b = before.times, after.times
+    a, b = (of_side[STEP] for of_side in times(before, after))
+    unit = unit_of(before, after)
     kind, found = _judge(a, b)
     digits = digits_of(a, b)
     return Verdict(
         kind,
         _headline(kind, before, after, a, b, digits),
-        _detail(kind, categories, a, b, digits),
+        _detail(kind, categories, a, b, digits, unit),
         found,
-        [*_steps_evidence(kind, found, a, b, digits), *_alike(before, after), *_compute(categories, before, after, digits)],
+        [*_steps_evidence(kind, found, a, b, digits, unit), *_alike(before, after), *_compute(categories, before, after, digits)],
     )
 
 
@@ -146,20 +148,24 @@ def signed(value: float, digits: int) -> str:
 
 
 def _headline(kind: str, before: Side, after: Side, a: Floats, b: Floats, digits: int) -> str:
+    unit = unit_of(before, after)
+    if not comparable(before, after):
+        first, second = (f"{side.label} is given {Unit.of(side.overview).per}" for side in (before, after))
+        return f"Times cannot be compared: {first}, {second}"
     without = [side.label for side, times in ((before, a), (after, b)) if not len(times)]
     if without:
         return f"Step times cannot be compared: {' and '.join(without)} {'has' if len(without) == 1 else 'have'} no steps"
     was, now = (wording.millis(float(t.mean()), digits) for t in (a, b))
     if kind == "same":
-        return f"No difference: both have the same steps of {now}"
+        return f"No difference: both {'are the same recording' if unit.whole else f'have the same {unit.plural}'} of {now}"
     if kind == "none":
-        return f"No significant difference: a step takes {now}, before {was}"
+        return f"No significant difference: {unit.a} takes {now}, before {was}"
     if kind == "typical":
         middle = [float(np.median(t)) for t in (a, b)]
         word = "faster" if middle[1] < middle[0] else "slower"
-        return f"The typical step is {word}: {wording.millis(middle[1], digits)} instead of {wording.millis(middle[0], digits)}"
+        return f"The typical {unit.noun} is {word}: {wording.millis(middle[1], digits)} instead of {wording.millis(middle[0], digits)}"
     doubt = ", not statistically significant" if kind in ("serial", "chance") else ""
-    return f"{_how_much(float(a.mean()), float(b.mean()))}{doubt}: a step takes {now} instead of {was}"
+    return f"{_how_much(float(a.mean()), float(b.mean()))}{doubt}: {unit.a} takes {now} instead of {was}"
 
 
 def _how_much(before: float, after: float) -> str:
@@ -170,7 +176,7 @@ def _how_much(before: float, after: float) -> str:
     return f"{100 * abs(after - before) / before:.1f}% {'less' if after < before else 'more'} time"
 
 
-def _detail(kind: str, categories: pd.DataFrame, a: Floats, b: Floats, digits: int) -> str:
+def _detail(kind: str, categories: pd.DataFrame, a: Floats, b: Floats, digits: int, unit: Unit) -> str:
     if not len(a) or not len(b):
         return "nbprof.steps() or the framework's own step markers mark steps. Ops and kernels are compared below."
     if kind == "same":
@@ -195,7 +201,7 @@ def _detail(kind: str, categories: pd.DataFrame, a: Floats, b: Floats, digits: i
     shares = {name: share for name, share in shares.items() if share >= _MENTION}
     if shares:
         largest = max(shares, key=shares.__getitem__)
-        share = f"{100 * shares[largest]:.0f}% of step time"
+        share = f"{100 * shares[largest]:.0f}% of {unit.time}"
         again = len(told) == 1 and told[0][1].lower().startswith(label(largest))
         what = f"That is {'still' if told[0][2] else 'now'} the largest avoidable part" if again else ""
         sentences.append(f"{what or f'The largest avoidable part is now {label(largest)}'}: {share}.")
@@ -216,28 +222,33 @@ def _told(name: str, row: Any, digits: int) -> tuple[float, str, bool]:
     return abs(float(row["change_ms"])), f"{text} {verb} from {wording.millis_two(was, now, ' to ', digits)}.", verb == "fell"
 
 
-def _steps_evidence(kind: str, found: Difference, a: Floats, b: Floats, digits: int) -> list[tuple[bool, str]]:
+def _steps_evidence(kind: str, found: Difference, a: Floats, b: Floats, digits: int, unit: Unit) -> list[tuple[bool, str]]:
     if not len(a) or not len(b):
         return []
+    if unit.whole:
+        text = f"Difference {_change(found.change, digits)} of the durations: one recording of each does not show the spread"
+        return [(False, text), (False, "Nothing divides the recordings, which may differ in what they hold")]
     out: list[tuple[bool, str]] = []
-    count = f"{len(a):,} steps each" if len(a) == len(b) else f"{len(a):,} and {len(b):,} steps"
-    what = "Difference of the typical step" if kind == "typical" and found.real else "Difference"
+    count = f"{len(a):,} {unit.plural} each" if len(a) == len(b) else f"{len(a):,} and {len(b):,} {unit.plural}"
+    what = f"Difference of the typical {unit.noun}" if kind == "typical" and found.real else "Difference"
     if found.known:
         out.append((found.real, f"{what} {_give_or_take(found, digits)} (95%), {count}"))
     else:
-        out.append((False, f"Difference {_change(found.change, digits)}; a single step does not show the spread"))
+        out.append((False, f"Difference {_change(found.change, digits)}; a single {unit.noun} does not show the spread"))
     if kind == "serial":
         worth = [effective_size(times) for times in (a, b)]
-        r = max(autocorrelation(times) for times, n in zip((a, b), worth, strict=True) if n < len(times))
+        r = max(autocorrelation(each) for each, n in zip((a, b), worth, strict=True) if n < len(each))
         least = min(worth)
-        text = f"Consecutive steps are correlated ({r:.2f}): they are worth {least:.0f} independent ones"
+        text = f"Consecutive {unit.plural} are correlated ({r:.2f}): they are worth {least:.0f} independent ones"
         out.append((False, f"{text}; record longer, or several times"))
     if kind == "typical" and not found.real:
         word = "slower" if a.max() < b.min() else "faster"
-        out.append((True, f"Every step after is {word} than every step before; outliers widen the confidence interval of the mean"))
+        out.append(
+            (True, f"Every {unit.noun} after is {word} than every {unit.noun} before; outliers widen the confidence interval of the mean")
+        )
     elif kind == "typical":
         mean = welch(a, b)
-        text = f"A few slow steps hide the difference in the mean: {_give_or_take(mean, digits)}"
+        text = f"A few slow {unit.plural} hide the difference in the mean: {_give_or_take(mean, digits)}"
         out.append((False, text))
     if kind == "some":
         middle = trimmed(a, b)
@@ -245,10 +256,10 @@ def _steps_evidence(kind: str, found: Difference, a: Floats, b: Floats, digits: 
         out.append((False, text))
     few = [(n, where) for n, where in ((len(a), "before"), (len(b), "after")) if n < ENOUGH]
     if few and kind != "same":
-        text = ", ".join(f"{n} step{'' if n == 1 else 's'} {where}" for n, where in few)
+        text = ", ".join(f"{wording.plural(n, unit.noun)} {where}" for n, where in few)
         out.append((False, f"Only {text}: record {ENOUGH} or more"))
     elif len(a) != len(b):
-        out.append((False, f"The number of steps differs: {len(a):,} before, {len(b):,} after"))
+        out.append((False, f"The number of {unit.plural} differs: {len(a):,} before, {len(b):,} after"))
     return out
 
 
@@ -271,6 +282,9 @@ def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
     kinds = [_kind(side) for side in (before, after)]
     if kinds[0] and kinds[1] and kinds[0] != kinds[1]:
         out.append((False, f"The kinds of steps differ: {wording.cut(kinds[0], _LONGEST)} before, {wording.cut(kinds[1], _LONGEST)} after"))
+    units = [Unit.of(side.overview) for side in (before, after)]
+    if units[0].kind != units[1].kind and comparable(before, after):
+        out.append((False, f"Times are {units[0].per} before, {units[1].per} after"))
     for side, where in ((before, "before"), (after, "after")):
         if side.dropped:
             out.append((False, f"{side.dropped:,} events were dropped {where}"))
@@ -344,8 +358,8 @@ def _compute(categories: pd.DataFrame, before: Side, after: Side, digits: int) -
 
 def record(found: Verdict, before: Side, after: Side) -> dict[str, Any]:
     """The row of `Comparison.verdict`."""
-    a, b = by_step(before.steps)[STEP], by_step(after.steps)[STEP]
-    means = [float(times.mean()) if len(times) else np.nan for times in (a, b)]
+    a, b = (of_side[STEP] for of_side in times(before, after))
+    means = [float(each.mean()) if len(each) else np.nan for each in (a, b)]
     return {
         "verdict": found.kind,
         "headline": found.headline,

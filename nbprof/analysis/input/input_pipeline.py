@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import ITERATIONS, WAITS, Activity
+from nbprof.activity.unit import Unit
 from nbprof.analysis.advice import checks, tf_data
 from nbprof.analysis.steps.steps import counted, waiting_percent
 from nbprof.core import nesting
@@ -257,7 +258,7 @@ def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, enqueu
     waits, other = (_ratio(used, f"{c}_ms") for c in ("input", "other"))
     other = None if other is None else other - waiting_percent(steps)
     place, how = checks.input_class(waits, other)
-    out |= {"bound": place, "level": how, "statement": checks.input_statement(waits, other)}
+    out |= {"bound": place, "level": how, "statement": checks.input_statement(waits, other, activity.unit)}
     if out["input_percent"] is not None and not traced(activity, used, table):
         out |= dict.fromkeys(_SHARES)
         if how != "potential":
@@ -265,7 +266,7 @@ def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, enqueu
             out |= {"bound": place, "level": place, "statement": checks.UNTRACED}
     elif how == "no" and not waits_traced(activity, table):
         place = "unknown"
-        out |= {"bound": place, "level": place, "statement": checks.copies_statement(waits or 0.0)}
+        out |= {"bound": place, "level": place, "statement": checks.copies_statement(waits or 0.0, activity.unit)}
     time = {str(kind): float(us) for kind, us in (table.groupby("category")["self_ms"].sum() * 1000).items()}
     ratio, source = _enqueue_ratio(used, enqueued)
     parts = scaled(time, ratio)
@@ -283,12 +284,16 @@ def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, enqueu
     share = 100 * parts["enqueue"] / whole if whole and "enqueue" not in unrecorded(table, activity.framework) else None
     out["copy_percent"] = share
     out["copy_level"] = None if share is None else copy_level(share)
+    unit = activity.unit
     of_graph = ITERATIONS in activity.traits and place not in ("unknown", "device") and not whole
-    out["next_step"] = _OF_GRAPH if of_graph else _next_step(place, whole, parts["enqueue"], activity.framework)
+    out["next_step"] = _OF_GRAPH if of_graph else _next_step(place, whole, parts["enqueue"], activity.framework, activity.unit)
     if place in ("host", "both") and not whole and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2:
+        who, when = (
+            ("The program waits", "they are needed") if unit.whole else (f"{unit.plural.capitalize()} wait", f"{unit.the} needs them")
+        )
         out["next_step"] = (
-            "Steps wait for arrays copied from host memory to the device: keep in device memory what fits, and start the other copies "
-            "before the step needs them."
+            f"{who} for arrays copied from host memory to the device: keep in device memory what fits, and start the other copies "
+            f"before {when}."
         )
     return out
 
@@ -398,12 +403,12 @@ _COPY_AHEAD = {
 }
 
 
-def _next_step(place: str, whole: float, enqueue: float, framework: str) -> str:
+def _next_step(place: str, whole: float, enqueue: float, framework: str, unit: Unit) -> str:
     """What to do next; `whole` is the time of all input work, `enqueue` that of copies to the device in it."""
     if place == "unknown":
         return "Loop over nbprof.steps(data): the wait for each batch then counts as input."
     if place == "device":
-        return "The input keeps up: look at the rest of the step."
+        return f"The input keeps up: look at the rest of {unit.the}."
     if whole > enqueue:
         return "See below which input work takes time, and what helps."
     loader = {"PyTorch": "a torch.utils.data.DataLoader", "JAX": "grain, tf.data or a prefetching thread"}.get(framework, "tf.data")

@@ -36,7 +36,7 @@ def format_count(steps: pd.DataFrame, hosts: int = 0, unit: Unit = MARKED) -> st
     hosts : int
         How many hosts recorded, where some may have no step.
     unit : Unit
-        What a row is.
+        What the rows are. A recording that is the only one of its host is not counted.
     """
     counts = of_each(steps)
     if not counts:
@@ -44,6 +44,8 @@ def format_count(steps: pd.DataFrame, hosts: int = 0, unit: Unit = MARKED) -> st
     least, largest = min(counts), max(counts)
     text = wording.plural(largest, unit.noun) if least == largest else f"{least:,} to {largest:,} {unit.plural}"
     several = max(len(counts), hosts)
+    if unit.whole:
+        text = "one recording" if several == 1 else "one recording each"
     if several == 1:
         return text
     return f"{text} on {len(counts):,}{f' of {several:,}' if several > len(counts) else ''} {noun(steps)}s"

@@ -95,17 +95,18 @@ def _figures(pair: dict[str, Any]) -> str:
 
 
 def _categories(pair: dict[str, Any]) -> str:
+    unit = words.unit_of(pair)
     shown = [*words.by_change(pair), *(row for row in pair["categories"] if row["key"] == STEP and row["after_ms"] is not None)]
     rows = [
         [
-            markup.swatch(BY_KEY[row["key"]].colour if row["key"] in BY_KEY else HEAP) + markup.text(words.label(row)),
+            markup.swatch(BY_KEY[row["key"]].colour if row["key"] in BY_KEY else HEAP) + markup.text(words.label(row, unit)),
             *(words.ms(row, key, pair) for key in ("before_ms", "after_ms")),
             words.change(row["change_ms"], pair["digits"]),
             words.change(row["change_percent"], 1),
         ]
         for row in shown
     ]
-    return markup.table("By category", "ms per step", ["Category", "Before", "After", "Change", "%"], rows, "lrrrr")
+    return markup.table("By category", f"ms {unit.per}", ["Category", "Before", "After", "Change", "%"], rows, "lrrrr")
 
 
 def _changed(pair: dict[str, Any], kind: str) -> str:
@@ -133,7 +134,7 @@ def _findings(pair: dict[str, Any]) -> str:
         return ""
     text = markup.paragraph(markup.marked(pair["findings_text"])) if pair["findings_text"] else ""
     heads = ["Finding", "State", "Before", "After"]
-    return markup.table("What became of the advice", "predicted gain per step", heads, rows, "llrr") + text
+    return markup.table("What became of the advice", f"predicted gain {words.unit_of(pair).per}", heads, rows, "llrr") + text
 
 
 def _next_step(part: dict[str, Any], pair: dict[str, Any]) -> str:

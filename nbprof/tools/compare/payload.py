@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES as KEYS
+from nbprof.activity.unit import STEP, Unit
 from nbprof.analysis.compare import compare as analysis
 from nbprof.analysis.compare import findings as compare_findings
 from nbprof.analysis.compare import verdict as compare_verdict
@@ -33,11 +34,9 @@ _SMALL = 500
 _OPS = ("where", "type", "op", "state", "before_op", "before_us", "after_us", "change_us", "before_calls", "after_calls")
 _KERNELS = ("kernel", "state", "before_us", "after_us", "change_us", "before_calls", "after_calls")
 _FIGURES = {
-    "step_time": "Average step",
     "input": "Waiting for input",
     "device_busy": "Device busy",
     "examples_per_second": "Examples / s",
-    "steps_per_second": "Steps / s",
     "peak_memory": "Peak memory",
 }
 
@@ -83,18 +82,20 @@ def pair(before: Side, after: Side) -> dict[str, Any]:
     findings = compare_findings.findings(before, after)
     ops, kernels = analysis.ops(before, after), analysis.kernels(before, after)
     digits = compare_verdict.digits_of(before.times, after.times)
+    unit = analysis.unit_of(before, after)
     made: dict[str, Any] = {
         "kind": found.kind,
-        "title": compare_verdict.TITLES[found.kind],
+        "title": unit.reword(compare_verdict.TITLES[found.kind]),
         "headline": found.headline,
         "detail": found.detail,
         "evidence": [{"ok": ok, "text": wording.one_line(text)} for ok, text in found.evidence],
         "digits": digits,
-        "figures": [_figure(row, after, digits) for row in analysis.figures(before, after).to_dict("records")],
+        "figures": [_figure(row, after, digits, unit) for row in analysis.figures(before, after).to_dict("records")],
         "categories": [_category(row) for row in categories.to_dict("records")],
         "findings": [_finding(row) for row in findings.to_dict("records")],
         "findings_text": compare_findings.sentence(findings, found, before, after),
         "per_step": analysis.per_step(before, after),
+        **({} if unit.kind == STEP else {"unit": unit.words}),
         "ops": _table(ops, "ops", _OPS),
         "ops_left_out": max(0, len(ops) - MOST_ROWS),
         "kernels": _table(kernels, "kernels", _KERNELS),
@@ -129,7 +130,7 @@ def _category(row: dict[Any, Any]) -> dict[str, Any]:
     return {"key": row["category"], **{key: wording.real(row[key]) for key in keys}, "real": None if real is pd.NA else bool(real)}
 
 
-def _figure(row: dict[Any, Any], after: Side, digits: int) -> dict[str, Any]:
+def _figure(row: dict[Any, Any], after: Side, digits: int, of: Unit) -> dict[str, Any]:
     """One figure as it is drawn: bytes in one unit for both, shares with the bar of the second run."""
     a, b = wording.real(row["before"]), wording.real(row["after"])
     name = str(row["figure"])
@@ -152,8 +153,9 @@ def _figure(row: dict[Any, Any], after: Side, digits: int) -> dict[str, Any]:
         note = f"{compare_verdict.signed(percent, 1)}%" if percent is not None else ""
     if name == "examples_per_second" and (size := analysis.batch_size(after)) > 0:
         note += f", batch {size:g}"
+    names = {**_FIGURES, "step_time": of.average, "steps_per_second": f"{of.plural.capitalize()} / s"}
     made: dict[str, Any] = {
-        "label": _FIGURES[name],
+        "label": names[name],
         "before": None if a is None else a * scale,
         "after": None if b is None else b * scale,
         "unit": unit,

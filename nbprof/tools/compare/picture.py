@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nbprof.activity.unit import Unit
 from nbprof.analysis.compare.compare import STEP
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, HEAP, mix
@@ -39,9 +40,11 @@ def png(payload: dict[str, Any]) -> bytes:
     y = _figures(sheet, pair["figures"], y + 16)
     times = [np.asarray(part["runs"][pair[side]]["times_ms"], np.float64) for side in ("before", "after")]
     rows = words.by_change(pair)
-    if any(len(each) for each in times):
+    unit = words.unit_of(pair)
+    # Times of a call and of a recording stand in no picture together.
+    if any(len(each) for each in times) and words.comparable(pair):
         y += 40
-        left = _average(sheet, rows, _dots(sheet, times, y) + 36)
+        left = _average(sheet, rows, _dots(sheet, times, y, unit) + 36, unit)
         y = max(left, _categories(sheet, pair, rows, y))
     return sheet.png(picture._footer(sheet, payload["meta"], y + 28))
 
@@ -79,9 +82,9 @@ def _figures(sheet: Canvas, figures: list[dict[str, Any]], y: float) -> float:
     return y + 128
 
 
-def _dots(sheet: Canvas, times: list[Any], y: float) -> float:
-    end = sheet.text(_LEFT, y, "Step times", 25, INK, bold=True)
-    sheet.text(end + 14, y + 3, "one dot per step, line = mean, ms", 22, SOFT)
+def _dots(sheet: Canvas, times: list[Any], y: float, unit: Unit) -> float:
+    end = sheet.text(_LEFT, y, "Durations" if unit.whole else f"{unit.time.capitalize()}s", 25, INK, bold=True)
+    sheet.text(end + 14, y + 3, "ms" if unit.whole else f"one dot per {unit.noun}, line = mean, ms", 22, SOFT)
     left, right, top = _LEFT + 90, _SPLIT, y + 50
     ceiling, cut = picture.scale([float(t) for each in times for t in each])
     parts = picture._ticks(ceiling)
@@ -102,12 +105,12 @@ def _dots(sheet: Canvas, times: list[Any], y: float) -> float:
             x = left + (right - left) * float(each.mean()) / ceiling
             sheet.box(x - 2, middle - 26, x + 2, middle + 26, INK)
     if cut:
-        sheet.text(right, top + 148, "axis cut: slower steps are not shown", 20, SOFT, align="r")
+        sheet.text(right, top + 148, f"axis cut: slower {unit.plural} are not shown", 20, SOFT, align="r")
     return top + 150 + 24 * cut
 
 
-def _average(sheet: Canvas, rows: list[dict[str, Any]], y: float) -> float:
-    sheet.text(_LEFT, y, "Average step", 25, INK, bold=True)
+def _average(sheet: Canvas, rows: list[dict[str, Any]], y: float, unit: Unit) -> float:
+    sheet.text(_LEFT, y, unit.average, 25, INK, bold=True)
     left, right, y = _LEFT + 90, _SPLIT, y + 46
     sums = [sum(row[key] or 0.0 for row in rows) for key in ("before_ms", "after_ms")]
     most = max(*sums, 1e-12)
@@ -138,7 +141,7 @@ def _categories(sheet: Canvas, pair: dict[str, Any], rows: list[dict[str, Any]],
         sheet.rule(left, _RIGHT, y - 5, TRACK if known else LINE)
         if known:
             sheet.box(left, y + 6, left + 18, y + 24, colour if ink == TEXT else mix(colour, 35), 3)
-        sheet.text(left + (30 if known else 0), y + 2, words.label(row), 22, ink, bold=not known)
+        sheet.text(left + (30 if known else 0), y + 2, words.label(row, words.unit_of(pair)), 22, ink, bold=not known)
         texts = (*(words.ms(row, key, pair) for key in ("before_ms", "after_ms")), words.change(row["change_ms"], pair["digits"]))
         for x, text in zip(columns, texts, strict=True):
             sheet.text(x, y + 2, text, 22, ink, bold=not known, align="r")

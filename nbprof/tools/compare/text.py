@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis.compare.compare import STEP
 from nbprof.analysis.compare.verdict import signed
 from nbprof.display import wording
@@ -28,7 +29,7 @@ def plain(payload: dict[str, Any]) -> str:
     for row in by_change(pair):
         if row["change_ms"]:
             times = f"{ms(row, 'before_ms', pair):>10} → {ms(row, 'after_ms', pair):>8} ms {signed(row['change_ms'], pair['digits']):>10}"
-            lines.append(f"  {label(row):<18}{times}")
+            lines.append(f"  {label(row, unit_of(pair)):<18}{times}")
     lines += [pair["findings_text"].replace("**", "")] if pair["findings_text"] else []
     for op in changed(pair, "ops", _OPS):
         lines.append(f"  {wording.rise(wording.micros(op['change_us']), op['change_us']):>12}  {wording.tail(op['op'], 70)}{note(op)}")
@@ -48,12 +49,17 @@ def markdown(pair: dict[str, Any]) -> str:
         lines.append(f"| {figure['label']}{unit} | {was} | {now} | {figure['note']} |")
     rows = [row for row in by_change(pair) if row["before_ms"] or row["after_ms"]]
     if rows:
-        lines += ["", "| ms per step | Before | After | Change |", "|---|--:|--:|--:|"]
+        lines += ["", f"| ms {unit_of(pair).per} | Before | After | Change |", "|---|--:|--:|--:|"]
         for row in rows:
-            cells = [label(row), ms(row, "before_ms", pair), ms(row, "after_ms", pair), change(row["change_ms"], pair["digits"])]
+            cells = [
+                label(row, unit_of(pair)),
+                ms(row, "before_ms", pair),
+                ms(row, "after_ms", pair),
+                change(row["change_ms"], pair["digits"]),
+            ]
             lines.append(f"| {' | '.join(cells)} |")
     if pair["findings"]:
-        lines += ["", "| Advice, predicted gain per step | | Before | After |", "|---|---|--:|--:|"]
+        lines += ["", f"| Advice, predicted gain {unit_of(pair).per} | | Before | After |", "|---|---|--:|--:|"]
         lines += [f"| {_safe(one['title'])} | {one['state']} | {' | '.join(gains(one))} |" for one in pair["findings"]]
         lines += ["", pair["findings_text"]] if pair["findings_text"] else []
     ops = changed(pair, "ops", _OPS_MARKDOWN)
@@ -113,9 +119,9 @@ def note(row: dict[str, Any]) -> str:
     return f" ({state})" if state in ("new", "gone") else ""
 
 
-def label(row: dict[str, Any]) -> str:
+def label(row: dict[str, Any], unit: Unit = MARKED) -> str:
     """The name of a category."""
-    return BY_KEY[row["key"]].label if row["key"] in BY_KEY else "Step"
+    return BY_KEY[row["key"]].label if row["key"] in BY_KEY else unit.noun.capitalize()
 
 
 def ms(row: dict[str, Any], key: str, pair: dict[str, Any]) -> str:
@@ -128,9 +134,21 @@ def change(value: float | None, digits: int) -> str:
     return wording.MISSING if value is None else signed(value, digits)
 
 
+def unit_of(pair: dict[str, Any]) -> Unit:
+    """What the times of a pair are given per."""
+    known = pair.get("unit")
+    return Unit(str(known["kind"])) if known else MARKED
+
+
+def comparable(pair: dict[str, Any]) -> bool:
+    """Whether there is a time to compare: none of runs that are given per different units."""
+    return any(row[key] is not None for row in pair["categories"] if row["key"] == STEP for key in ("before_ms", "after_ms"))
+
+
 def per(pair: dict[str, Any]) -> str:
     """What times of ops are divided by."""
-    return " per step" if pair["per_step"] else " in the profile"
+    unit = unit_of(pair)
+    return f" {unit.per}" if pair["per_step"] else " in the profile"
 
 
 def _safe(text: str) -> str:

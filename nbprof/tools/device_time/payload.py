@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.activity.unit import Unit
 from nbprof.display import wording
 from nbprof.display.codec import short
 from nbprof.schema import frames as schema
-from nbprof.tools.common import figure
+from nbprof.tools.common import figure, unit_of
 from nbprof.tools.tables import floats, table_of
 from nbprof.tools.tool import asked
 
@@ -70,7 +71,7 @@ def payload(run: Run) -> dict[str, Any]:
     frames = run.device_time.frames
     if not len(frames["device_time"]):
         return {**nothing(), "empty": {"title": "No device time", "text": run.device_time.missing}}
-    parts = _parts(frames["device_time"])
+    parts = _parts(frames["device_time"], unit_of(run))
     keys = parts.pop("_keys")
     path, rest = _top(frames["device_critical_path"])
     step = run.device_time.critical_path_step()
@@ -173,11 +174,12 @@ def _name(row: Any, hosts: int) -> str:
     return wording.one_line(f"{row.host}, {device}" if hosts > 1 else device)
 
 
-def _parts(frame: pd.DataFrame) -> dict[str, Any]:
+def _parts(frame: pd.DataFrame, unit: Unit) -> dict[str, Any]:
     """What each device did, for the whole recording and step by step: ms by window, device and part, in one column."""
     whole = _most(_whole(frame), "idle_ms", MOST_DEVICES)
     hosts = frame["host"].nunique()
-    steps = frame.loc[frame["step"].notna(), "step"].drop_duplicates().tolist()
+    # A recording that is the only unit is that window already.
+    steps = [] if unit.whole else frame.loc[frame["step"].notna(), "step"].drop_duplicates().tolist()
     steps = steps[: MOST_STEPS if len(whole) * len(steps) > 4000 else 4000]
     if len(steps) > 1000:
         steps = steps[:1000]
@@ -193,7 +195,7 @@ def _parts(frame: pd.DataFrame) -> dict[str, Any]:
     return {
         "devices": [_name(one, hosts) for one in whole.itertuples()],
         "_keys": list(device_of),
-        "windows": ["Whole recording", *(f"Step {step}" for step in steps)],
+        "windows": ["Whole recording", *(f"{unit.noun.capitalize()} {step}" for step in steps)],
         "parts_ms": parts.reshape(-1),
     }
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.given_peaks import ON_CHIP
+from nbprof.activity.unit import Unit
 from nbprof.analysis import roofline
 from nbprof.analysis.ops import ops
 from nbprof.analysis.roofline import Peaks
@@ -19,7 +20,7 @@ from nbprof.display.codec import numbers
 from nbprof.schema import frames
 from nbprof.schema.columns import Col
 from nbprof.tools import rings
-from nbprof.tools.common import bar, figure
+from nbprof.tools.common import bar, figure, unit_of
 from nbprof.tools.tables import column, explained
 
 if TYPE_CHECKING:
@@ -105,13 +106,16 @@ def payload(run: Run, made: Made | None = None) -> dict[str, Any]:
         # Without infeed and outfeed there are fewer.
         known = known[~known["category"].isin(roofline.TRANSFERS)].reset_index(drop=True) if len(frame) < len(known) else known
         known = known.assign(bound_by=frame["bound_by"])
+    unit = unit_of(run)
+    # A recording is the whole profile.
+    averages = [] if unit.whole else [_mark(unit.average, roofline.average(steps))]
     donuts = [_donut(known, "category", "By category")]
     # Without peaks nobody knows: a ring of one part says nothing.
     if known["bound_by"].ne("").any():
         donuts.append(_donut(known, "bound_by", "By bound"))
     return {
         "empty": None,
-        "figures": _figures(known, total, peaks, roofline.average(steps) if eager else None),
+        "figures": _figures(known, total, peaks, roofline.average(steps) if eager else None, unit),
         "table": _table_of_pytorch(frame.head(MOST_ROWS), run.activity.has_device)
         if eager
         else _table(known.head(MOST_ROWS), frame.head(MOST_ROWS)),
@@ -119,7 +123,7 @@ def payload(run: Run, made: Made | None = None) -> dict[str, Any]:
         "donuts": donuts,
         "peak_flops": wording.real(peaks.flops_per_second),
         "roofs": _roofs(peaks),
-        "marks": [mark for mark in (_mark("Whole profile", total), _mark("Average step", roofline.average(steps))) if mark],
+        "marks": [mark for mark in (_mark("Whole profile", total), *averages) if mark],
         "device": wording.one_line(peaks.device),
         "missing": peaks.missing.partition(": pass")[0] + "." if peaks.missing else "",
         "code": (CODE if run.activity.has_device else CODE_OF_CPU) if peaks.missing else "",
@@ -161,9 +165,9 @@ def _mark(label: str, values: dict[str, float | str]) -> dict[str, Any] | None:
 
 
 def _figures(
-    frame: pd.DataFrame, total: dict[str, float | str], peaks: Peaks, average: dict[str, float | str] | None
+    frame: pd.DataFrame, total: dict[str, float | str], peaks: Peaks, average: dict[str, float | str] | None, unit: Unit
 ) -> list[dict[str, Any]]:
-    """The figures over all; `average` is what is known of an average step of PyTorch."""
+    """The figures over all; `average` is what is known of an average unit of work of PyTorch."""
     ms = float(frame["self_us"].sum()) / 1000
     idle = float(total["idle_us"]) / max(float(total["time_us"]), 1e-12)
     of = "" if average is not None else f" of {wording.plural(frame['program'].nunique(), 'program')}"
@@ -192,7 +196,7 @@ def _figures(
             2,
             f"{wording.plural(len(frame), 'op')}{of}" + (f"; idle {wording.percent(100 * idle)}" if idle > 0 else ""),
         ),
-        *([] if average is None else [_mfu(average, peaks, cost)]),
+        *([] if average is None else [_mfu(average, peaks, cost, unit)]),
         _rate("flop_rate", "FLOP rate", flops, peaks.flops_per_second, "FLOP/s", peaks.memory, cost),
         _rate("memory_bandwidth", "Memory bandwidth", moved, peaks.bytes_per_second, "B/s", peaks.memory, cost),
         figure(
@@ -216,10 +220,10 @@ def _figures(
     ]
 
 
-def _mfu(average: dict[str, float | str], peaks: Peaks, cost: str) -> dict[str, Any]:
+def _mfu(average: dict[str, float | str], peaks: Peaks, cost: str, unit: Unit) -> dict[str, Any]:
     """How much of the peak a step uses for the products of the model."""
     part = 100 * float(average.get("mfu_fraction", math.nan))
-    why = "model FLOPs by peak, average step" + cost
+    why = f"model FLOPs by peak, {unit.the if unit.whole else f'average {unit.noun}'}" + cost
     if not math.isfinite(part):
         lacks_peak = not peaks.by_precision and "FLOP/s" in peaks.lacking
         why = (

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import SERVING
+from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis.input import input_pipeline
 from nbprof.display import wording
-from nbprof.tools.common import bar, by_tensorflow, by_torch, figure, fix_lines, has_device, unknown
+from nbprof.tools.common import bar, by_tensorflow, by_torch, figure, fix_lines, has_device, unit_of, unknown
 from nbprof.tools.steps import serving
 from nbprof.tools.tables import floats, hidden, longest, table
 
@@ -90,9 +91,11 @@ def _empty(run: Run) -> dict[str, Any]:
             "code": "loader = DataLoader(dataset, batch_size=64, num_workers=4, pin_memory=True)\nfor batch in loader:",
         }
     if by_tensorflow(run):
+        unit = unit_of(run)
         return {
             "title": "No input ops in this run",
-            "text": "The recorded steps read no tf.data pipeline. A tf.data.Dataset shows each of its stages here.",
+            "text": f"The {'recording reads' if unit.whole else f'recorded {unit.plural} read'} no tf.data pipeline. "
+            "A tf.data.Dataset shows each of its stages here.",
             "code": "ds = tf.data.Dataset.from_tensor_slices((x, y)).batch(64).prefetch(tf.data.AUTOTUNE)\nmodel.fit(ds)",
         }
     return {"title": "No input ops in this run", "text": "The profile has no events of a data loader or an input pipeline."}
@@ -103,7 +106,7 @@ def _said(run: Run) -> dict[str, Any]:
     if _serves(run):
         return {"statement": "", "next_step": "", "share": []}
     known = run.input_summary
-    share = [_share(known)] if known.get("input_percent") is not None else []
+    share = [_share(known, unit_of(run))] if known.get("input_percent") is not None else []
     if (ratio := wording.real(known.get("enqueue_ratio"))) and known.get("enqueue_ratio_from"):
         note = f"from {known['enqueue_ratio_from']}; the other kinds are scaled to what remains"
         share.append(figure("enqueuing", "Enqueuing", 100 * ratio, "%", 1, note))
@@ -113,19 +116,19 @@ def _said(run: Run) -> dict[str, Any]:
     return {"statement": str(known.get("statement") or ""), "next_step": str(known.get("next_step") or ""), "share": share}
 
 
-def _share(known: dict[str, Any]) -> dict[str, Any]:
+def _share(known: dict[str, Any], unit: Unit = MARKED) -> dict[str, Any]:
     """The figure of the overview; what single steps have, and XProf's mean of them, stands beside it as what it is."""
     value, spread = wording.real(known.get("input_percent")), wording.real(known.get("sd_percent"))
     mean, low, high = (wording.number(wording.real(known.get(f"{key}_percent")), 1) for key in ("mean", "min", "max"))
     # Of one step there is neither a spread nor a range.
-    note = "of one step"
+    note = "of the recording" if unit.whole else f"of one {unit.noun}"
     if spread is not None:
         most = wording.real(known.get("max_percent"))
-        told = f"by step {low}–{high}, mean {mean} ± {wording.number(spread, 1)}"
+        told = f"by {unit.noun} {low}–{high}, mean {mean} ± {wording.number(spread, 1)}"
         if most is not None and most < _TOLD_PERCENT:
             # In these digits the range would be "0.0–0.1, mean 0.0 ± 0.0", beside a "< 0.1%".
-            told = f"at most {wording.percent(most, 2)} of a step".replace("at most <", "less than")
-        note = f"of step time; {told}"
+            told = f"at most {wording.percent(most, 2)} of {unit.a}".replace("at most <", "less than")
+        note = f"of {unit.time}; {told}"
     return figure("input", "Waiting for input", value, "%", 1, note, **bar(("input", value)))
 
 

@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import LOST_KERNELS
+from nbprof.activity.unit import Unit
 from nbprof.analysis import kernels as analysis
 from nbprof.display import wording
 from nbprof.tools import rings
-from nbprof.tools.common import bar, by_torch, chip, figure, has_device, may_have_kernels, unit_of_gpu, unknown
+from nbprof.tools.common import bar, by_torch, chip, figure, has_device, may_have_kernels, unit_of, unit_of_gpu, unknown
 from nbprof.tools.tables import floats, hidden, table
 
 if TYPE_CHECKING:
@@ -102,9 +103,9 @@ def figures(run: Run) -> list[dict[str, Any]]:
             total / 1000,
             "ms",
             2,
-            f"{wording.millis(of_steps / 1000 / steps)} per step" if steps else "no steps",
+            f"{wording.millis(of_steps / 1000 / steps)} {unit_of(run).per}" if steps else "no steps",
         ),
-        figure("kernels", "Kernels", len(kernels), "", 0, _launches(launches, steps)),
+        figure("kernels", "Kernels", len(kernels), "", 0, _launches(launches, steps, unit_of(run))),
         figure("median_kernel", "Median kernel", _weighted_median(mean, count), "µs", 1, "half of the launches are shorter"),
         figure(
             "tensor_cores_used",
@@ -132,7 +133,8 @@ def figures(run: Run) -> list[dict[str, Any]]:
 def _in_use(run: Run) -> list[dict[str, Any]]:
     """How much of the GPUs the kernels used, of several the mean."""
     devices = run.kernel_devices
-    when = "mean over the steps" if len(run.steps) else "from the first to the last"
+    unit = unit_of(run)
+    when = f"mean over the {unit.plural}" if len(run.steps) and not unit.whole else "from the first to the last"
     of = f"by kernels, {when}" if len(devices) == 1 else f"mean of {len(devices)} {chip(run)}s"
     used, efficiency = (devices[key].mean() for key in ("utilization_percent", "sm_efficiency_percent"))
     return [
@@ -169,9 +171,9 @@ def _occupancy_note(kernels: pd.DataFrame) -> str:
     return "; ".join(text for text in ("weighted by time", part, unknown_part) if text)
 
 
-def _launches(launches: int, steps: int) -> str:
+def _launches(launches: int, steps: int, unit: Unit) -> str:
     text = wording.plural(launches, "launch", "launches")
-    return f"{text}, {launches / steps:,.0f} per step" if steps else text
+    return f"{text}, {launches / steps:,.0f} {unit.per}" if steps and not unit.whole else text
 
 
 def _flags(kernels: pd.DataFrame, key: str) -> np.ndarray[Any, np.dtype[np.bool_]] | None:

@@ -12,7 +12,7 @@ from nbprof.display.categories import BY_KEY
 from nbprof.formats.register import by_name
 from nbprof.schema import frames
 from nbprof.tools import register
-from nbprof.tools.common import bar, by_torch, bytes_figure, chip, figure, fix_lines, has_device, plain, unit_of_gpu
+from nbprof.tools.common import bar, by_torch, bytes_figure, chip, figure, fix_lines, gain_words, has_device, plain, unit_of, unit_of_gpu
 from nbprof.tools.names import NAMES
 from nbprof.tools.overview import lines
 from nbprof.tools.tables import floats, hidden, longest, table
@@ -56,7 +56,7 @@ def early(run: Run) -> dict[str, Any]:
             "level": facts.get("confidence") or "none",
             "evidence": [{"ok": bool(ok), "text": text} for ok, text in facts.get("confidence_evidence") or []],
         },
-        "figures": [_average(run), _waiting(run), *([_busy(run)] if has_device(run) else [_host_compute(run), _rate(run, facts)])],
+        "figures": [_average(run), _waiting(run), *([_busy(run)] if has_device(run) else [_host_compute(run), *_rate(run, facts)])],
         "advice": [],
         "contention": facts.get("contention") or "",
         "probe": {key: facts["probe"][key] for key in ("text", "detail")} if facts.get("probe") else None,
@@ -151,7 +151,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
     on_device = has_device(run)
     of_tpu = facts.get("flops_utilization_percent") is not None and (run.devices["kind"] == "TPU").any()
     of_device = [_busy(run), *([_flops(run), _bandwidth(run)] if of_tpu else [_op_time(run), _precision(facts)])]
-    middle = of_device if on_device else [_host_compute(run), _rate(run, facts), _eager(run)]
+    middle = of_device if on_device else [_host_compute(run), *_rate(run, facts), _eager(run)]
     return [_average(run), _waiting(run), *middle, _memory(run)]
 
 
@@ -164,21 +164,24 @@ def _summary(run: Run, category: str) -> dict[Any, Any]:
 def _average(run: Run) -> dict[str, Any]:
     row = _summary(run, "step_time")
     mean, spread = wording.real(run.first_answer.get("step_time_ms")), wording.real(run.first_answer.get("step_time_sd_ms"))
+    unit_of_work = unit_of(run)
     note = "no steps" if mean is None else ""
     # All of the card in one unit.
     unit, size = wording.time_unit(mean)
     if (low := wording.real(row.get("min_ms"))) is not None and mean is not None:
         high = wording.real(row.get("max_ms"))
-        note = f"range {wording.number(low / size, 2)}–{wording.number(high and high / size, 2)}" if len(run.steps) > 1 else "one step"
+        note = f"range {wording.number(low / size, 2)}–{wording.number(high and high / size, 2)}"
+        if len(run.steps) == 1:
+            note = "first to last event of work" if unit_of_work.whole else f"one {unit_of_work.noun}"
     more = {"spread": f"± {wording.number(spread / size, 2)}"} if spread is not None and mean is not None and len(run.steps) > 1 else {}
-    return figure("step_time", "Average step", mean and mean / size, unit, 2, note, **more)
+    return figure("step_time", unit_of_work.average, mean and mean / size, unit, 2, note, **more)
 
 
 def _waiting(run: Run) -> dict[str, Any]:
     percent, mean = wording.real(run.first_answer.get("input_percent")), wording.real(run.first_answer.get("step_time_ms"))
     note = "no steps" if mean is None else "input was not traced"
     if percent is not None:
-        note = f"{wording.millis(percent * mean / 100)} per step" if mean is not None else ""
+        note = f"{wording.millis(percent * mean / 100)} {unit_of(run).per}" if mean is not None else ""
     hot = {"hot": True} if run.first_answer.get("bound") == "input" else {}
     return figure("input", "Waiting for input", percent, "%", 1, note, **bar(("input", percent)), **hot)
 
@@ -187,7 +190,8 @@ def _busy(run: Run) -> dict[str, Any]:
     percent = run.first_answer.get("device_busy_percent")
     note = "no steps" if run.steps.empty else "not recorded"
     if wording.real(percent) is not None:
-        note = f"of step time, mean of {len(run.devices):,} devices" if len(run.devices) > 1 else "of step time"
+        note = f"of {unit_of(run).time}"
+        note += f", mean of {len(run.devices):,} devices" if len(run.devices) > 1 else ""
     if wording.real(percent) is not None and (run.devices["kind"] == "TPU").any():
         note += "; copies and infeed count"
     return figure("device_busy", "Device busy", percent, "%", 1, note, **bar(("device_compute", percent)))
@@ -244,17 +248,22 @@ def _host_compute(run: Run) -> dict[str, Any]:
     percent = wording.real(row.get("percent"))
     note = "no steps" if run.steps.empty else "no ops recorded on the host"
     if percent is not None:
-        note = f"{wording.millis(row.get('mean_ms'))} per step"
+        note = f"{wording.millis(row.get('mean_ms'))} {unit_of(run).per}"
     return figure("host_compute", "Host compute", percent, "%", 1, note, **bar(("host_compute", percent)))
 
 
-def _rate(run: Run, facts: dict[str, Any]) -> dict[str, Any]:
+def _rate(run: Run, facts: dict[str, Any]) -> list[dict[str, Any]]:
+    """How many of them in a second; nothing of a recording, of which there is one."""
+    unit = unit_of(run)
+    if unit.whole:
+        return []
     mean = wording.real(facts.get("step_time_ms"))
     note = "no accelerator" if mean else "no steps"
     covered = covered_by_steps(run.steps)
     if mean and covered is not None and covered < COVERED:
-        note = "without the time between steps"
-    return figure("steps_per_second", "Steps per second", 1000 / mean if mean else None, "", 1, note)
+        note = f"without the time between {unit.plural}"
+    label = f"{unit.plural.capitalize()} per second"
+    return [figure("steps_per_second", label, 1000 / mean if mean else None, "", 1, note)]
 
 
 def _eager(run: Run) -> dict[str, Any]:
@@ -328,6 +337,7 @@ def _advice(run: Run, row: dict[Any, Any]) -> dict[str, Any]:
         "title": str(row["title"]),
         "gain_ms": wording.real(row.get("gain_ms_per_step")),
         "gain_is": str(row.get("gain_is") or ""),
+        **gain_words(run.first_answer, row.get("gain_ms_per_step")),
         "evidence": str(row.get("evidence") or ""),
         "certainty": str(row.get("certainty") or ""),
         "refuted_by": str(row.get("refuted_by") or ""),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from nbprof.activity.unit import Unit
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, CATEGORIES, DEVICE, HOST, OTHER, mix
 from nbprof.tools.canvas import FAINT, INK, LINE, SOFT, TEXT, TRACK, WIDTH, Canvas
-from nbprof.tools.overview.text import means
+from nbprof.tools.common import unit_in
+from nbprof.tools.overview.text import means, where_it_goes
 
 _LEFT, _RIGHT = 40, WIDTH - 40
 _HEIGHT = 2400
@@ -39,7 +41,8 @@ def png(payload: dict[str, Any]) -> bytes:
     y = _figures(sheet, payload["overview"]["figures"], y + 24)
     if parts:
         mean = payload["overview"]["figures"][0]["value"]
-        y = max(_steps(sheet, payload["steps"], mean, y + _GAP), _breakdown(sheet, parts, mean, y + _GAP))
+        unit = unit_in(payload)
+        y = max(_steps(sheet, payload["steps"], mean, y + _GAP, unit), _breakdown(sheet, parts, mean, y + _GAP, unit))
     y = max(_top_ops(sheet, payload["overview"], y + _GAP), _next_steps(sheet, payload["overview"], y + _GAP))
     return sheet.png(_footer(sheet, payload["meta"], y + 28))
 
@@ -49,7 +52,7 @@ def steps_png(payload: dict[str, Any]) -> bytes | None:
     if not means(payload):
         return None
     sheet = Canvas(_SPLIT + _LEFT, _HEIGHT)
-    return sheet.png(_steps(sheet, payload["steps"], payload["overview"]["figures"][0]["value"], 0))
+    return sheet.png(_steps(sheet, payload["steps"], payload["overview"]["figures"][0]["value"], 0, unit_in(payload)))
 
 
 def _header(sheet: Canvas, meta: dict[str, Any], y: float) -> float:
@@ -148,12 +151,14 @@ def _figures(sheet: Canvas, figures: list[dict[str, Any]], y: float) -> float:
     return y + 146
 
 
-def _steps(sheet: Canvas, steps: dict[str, Any], mean: float | None, y: float) -> float:
+def _steps(sheet: Canvas, steps: dict[str, Any], mean: float | None, y: float, unit: Unit) -> float:
     times = [float(t) for t in steps["step_time_ms"]]
-    scope = steps.get("count") or (f"{len(times):,} steps" if len(times) > 1 else "1 step")
-    end = sheet.text(_LEFT, y, "Step time", 25, INK, bold=True)
+    scope = steps.get("count") or wording.plural(len(times), unit.noun)
+    end = sheet.text(_LEFT, y, "The recording" if unit.whole else unit.time.capitalize(), 25, INK, bold=True)
     numbers = f"{steps['prefix']} {steps['step'][0]}-{steps['step'][-1]}".strip() if len(times) > 1 else str(steps["step"][0])
-    sheet.text(end + 14, y + 3, f"{scope}, {numbers}, ms", 22, SOFT)
+    # Recordings have no numbers: there is one, or one of each host.
+    about = [scope, numbers, "ms"] if not unit.whole else [*([scope] if len(times) > 1 else []), "ms"]
+    sheet.text(end + 14, y + 3, ", ".join(about), 22, SOFT)
     top, left, right = y + 52, _LEFT + 66, _SPLIT
     ceiling, cut = scale(times)
     for i in range((parts := _ticks(ceiling)) + 1):
@@ -163,12 +168,14 @@ def _steps(sheet: Canvas, steps: dict[str, Any], mean: float | None, y: float) -
     _bars(sheet, steps, times, (left, top, right), ceiling)
     if mean is not None and mean < ceiling:
         sheet.rule(left, right, top + _GRAPH * (1 - mean / ceiling), SOFT, dash=6)
-    middle = f"axis cut: longest step {wording.millis(max(times))}" if cut else "step number"
-    if len(times) > 1:
+    middle = f"axis cut: longest {unit.noun} {wording.millis(max(times))}" if cut else f"{unit.noun} number"
+    if unit.whole:
+        middle = "one bar per host" if len(times) > 1 else "the recording"
+    elif len(times) > 1:
         sheet.text(left, top + _GRAPH + 10, str(steps["step"][0]), 20, SOFT)
         sheet.text(right, top + _GRAPH + 10, str(steps["step"][-1]), 20, SOFT, align="r")
     else:
-        middle = f"step {steps['step'][0]}"
+        middle = f"{unit.noun} {steps['step'][0]}"
     sheet.text((left + right) / 2, top + _GRAPH + 10, middle, 20, SOFT, align="c")
     return top + _GRAPH + 40
 
@@ -215,11 +222,11 @@ def _bars(sheet: Canvas, steps: dict[str, Any], times: list[float], area: tuple[
             base = high
 
 
-def _breakdown(sheet: Canvas, parts: list[tuple[Any, float, float]], mean: float | None, y: float) -> float:
+def _breakdown(sheet: Canvas, parts: list[tuple[Any, float, float]], mean: float | None, y: float, unit: Unit) -> float:
     left = _SPLIT + 56
-    sheet.text(left, y, "Where a step goes", 25, INK, bold=True)
+    sheet.text(left, y, where_it_goes(unit), 25, INK, bold=True)
     sheet.text(1200, y + 3, "ms", 20, SOFT, align="r")
-    sheet.text(_RIGHT, y + 3, "% of step", 20, SOFT, align="r")
+    sheet.text(_RIGHT, y + 3, "%" if unit.whole else f"% of {unit.noun}", 20, SOFT, align="r")
     y += 44
     for category, ms, percent in parts:
         colour = TEXT if ms else FAINT
@@ -230,7 +237,7 @@ def _breakdown(sheet: Canvas, parts: list[tuple[Any, float, float]], mean: float
         sheet.text(_RIGHT, y + 2, wording.percent(percent).rstrip("%"), 22, colour, align="r")
         y += 37
     sheet.rule(left, _RIGHT, y - 5)
-    sheet.text(left, y + 2, "Step", 22, INK, bold=True)
+    sheet.text(left, y + 2, unit.noun.capitalize(), 22, INK, bold=True)
     sheet.text(1200, y + 2, wording.number(mean, 2), 22, INK, bold=True, align="r")
     return y + 36
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from nbprof.display import markup, wording
 from nbprof.display.categories import BY_KEY, DEVICE, HOST
-from nbprof.tools.overview.text import figure_text, means
+from nbprof.tools.common import unit_in
+from nbprof.tools.overview.text import figure_text, means, where_it_goes
 
 _ROWS = 10
 
@@ -56,7 +57,9 @@ def _breakdown(payload: dict[str, Any]) -> str:
         ]
         for category, ms, percent in means(payload)
     ]
-    return markup.table("Where a step goes", "mean of all steps", ["Category", "ms", "", "% of step"], rows, "lrlr")
+    unit = unit_in(payload)
+    scope = "" if unit.whole else f"mean of all {unit.plural}"
+    return markup.table(where_it_goes(unit), scope, ["Category", "ms", "", unit.reword("% of step")], rows, "lrlr")
 
 
 def advice(overview: dict[str, Any]) -> str:

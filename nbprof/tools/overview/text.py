@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nbprof.activity.unit import Unit
 from nbprof.display import wording
 from nbprof.display.categories import CATEGORIES
 
@@ -44,6 +45,11 @@ def means(payload: dict[str, Any]) -> list[tuple[Any, float, float]]:
             part = float(np.nansum(steps["categories"][category.key][counted]))
             rows.append((category, part / int(counted.sum()), 100 * part / total))
     return sorted(rows, key=lambda row: -row[1])
+
+
+def where_it_goes(unit: Unit) -> str:
+    """The heading of the breakdown: "Where a step goes"."""
+    return "Where the time goes" if unit.whole else f"Where {unit.a} goes"
 
 
 def figure_text(figure: dict[str, Any]) -> str:

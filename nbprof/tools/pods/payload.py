@@ -8,9 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis.pods.own_time import COLLECTIVES
 from nbprof.display import wording
 from nbprof.display.codec import coded, short, smallest
+from nbprof.tools.common import unit_of
 from nbprof.tools.pods import cores, findings, heat
 from nbprof.tools.pods.grid import Grid, mean
 from nbprof.tools.tables import floats, heads, table
@@ -37,8 +39,8 @@ def payload(run: Run) -> dict[str, Any]:
     by_worker = _by_worker(grid)
     part: dict[str, Any] = {
         "empty": None,
-        "statement": statement(grid, _with_waiting(run)),
-        "left_out": _left_out(grid, steps, len(bars)),
+        "statement": statement(grid, _with_waiting(run), unit_of(run)),
+        "left_out": _left_out(grid, steps, len(bars), unit_of(run)),
         "total": len(grid.workers),
         "workers": [wording.one_line(name) for name in grid.workers],
         "hosts": coded(grid.hosts),
@@ -92,44 +94,56 @@ def _with_waiting(run: Run) -> bool:
     return len(ranks) > 0 and bool((ranks["straggler"].astype(bool) & (ranks["by"] == COLLECTIVES)).any())
 
 
-def statement(grid: Grid, with_waiting: bool = False) -> str:
+def statement(grid: Grid, with_waiting: bool = False, unit: Unit = MARKED) -> str:
     """Who is slow, and how far apart the workers are; **bold** where it matters."""
     # Of the steps that the table counts too, unless it counts none.
     counted = grid.counted if grid.counted.any() else ~grid.counted
+    if unit.whole:
+        return _of_recordings(grid)
     n, which = int(counted.sum()), _times_slowest(grid, counted)
     worst, times = int(which.argmax()), int(which.max())
     name = wording.one_line(grid.workers[worst])
     if not times:
-        who = "Several workers are equally slow." if n == 1 else "In each step, several workers are equally slow."
+        who = "Several workers are equally slow." if n == 1 else f"In each {unit.noun}, several workers are equally slow."
     elif n == 1:
-        who = f"**{name}** is the slowest in the only step."
+        who = f"**{name}** is the slowest in the only {unit.noun}."
     elif 2 * times > n:
-        who = f"**{name}** is the slowest in **{times:,} of {n:,}** steps."
+        who = f"**{name}** is the slowest in **{times:,} of {n:,}** {unit.plural}."
     else:
         who = (
-            f"{'With waiting included, no' if with_waiting else 'No'} worker is the slowest in most steps; {name} is in {times:,} of {n:,}."
+            f"{'With waiting included, no' if with_waiting else 'No'} worker is the slowest in most "
+            f"{unit.plural}; {name} is in {times:,} of {n:,}."
         )
     spread = grid.spread[grid.counted]
     if not np.isfinite(spread).any():
-        return "No step was recorded by more than one worker."
+        return f"No {unit.noun} was recorded by more than one worker."
     # What rounds to nothing is no difference, and then nobody is the slowest.
     if float(np.nanmax(spread)) < 0.05:
-        return "All workers take the same time in the only step." if n == 1 else "All workers take the same time in every step."
+        return f"All workers take the same time in {'the only' if n == 1 else 'every'} {unit.noun}."
     mean, most = float(np.nanmean(spread)), int(np.nanargmax(np.where(grid.counted, grid.spread, np.nan)))
     if n == 1:
         return f"{who} The fastest takes **{wording.percent(mean)}** less."
     return (
         f"{who} The fastest takes **{wording.percent(mean)}** less than the slowest on average, "
-        f"{wording.percent(grid.spread[most])} in step {grid.steps[most]}."
+        f"{wording.percent(grid.spread[most])} in {unit.noun} {grid.steps[most]}."
     )
 
 
-def _left_out(grid: Grid, steps: npt.NDArray[np.int64], bars: int) -> str:
+def _of_recordings(grid: Grid) -> str:
+    """How long each worker recorded, where nothing divides the recordings: that is no measure of who is slow."""
+    longest, shortest = float(np.nanmax(grid.time)), float(np.nanmin(grid.time))
+    return (
+        f"The recordings of **{len(grid.workers):,}** workers take **{wording.millis_two(shortest, longest, ' to ')}** from their first to "
+        "their last event of work. Nothing divides them into steps, so this says how long each was recorded, and not who is slow."
+    )
+
+
+def _left_out(grid: Grid, steps: npt.NDArray[np.int64], bars: int, unit: Unit) -> str:
     parts = []
     if len(steps) < len(grid.steps):
-        parts.append(f"the {len(steps):,} of {len(grid.steps):,} steps whose workers differ most")
+        parts.append(f"the {len(steps):,} of {len(grid.steps):,} {unit.plural} whose workers differ most")
     if bars < int(grid.known[steps].sum()):
-        parts.append("the slowest workers and the fastest one of each step")
+        parts.append(f"the slowest workers and the fastest one of each {unit.noun}")
     if not parts:
         return ""
     return f"This report has {'; '.join(parts)}; p.pods.frame has all."

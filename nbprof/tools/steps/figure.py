@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from nbprof.activity.unit import Unit
 from nbprof.core.errors import NbprofError
+from nbprof.tools.common import unit_of
 from nbprof.tools.plot import bokeh, hover_times, legend_beside, stacked_columns, style
 from nbprof.tools.steps.payload import recorded
 from nbprof.tools.tables import floats
@@ -15,6 +17,13 @@ if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure  # noqa: N812  the class has the name of a function
 
     from nbprof.run.run import Run
+
+
+def _head(unit: Unit) -> list[tuple[str, str]]:
+    """The first lines of the hover card."""
+    if unit.whole:
+        return [("Recording", "@total{custom}")]
+    return [(unit.noun.capitalize(), "@step"), (unit.time.capitalize(), "@total{custom}")]
 
 
 def steps(run: Run, *, width: int = 900, height: int = 280, **options: Any) -> Figure:
@@ -56,11 +65,12 @@ def steps(run: Run, *, width: int = 900, height: int = 280, **options: Any) -> F
     )
     rows = [(c.label, f"@{said[c.key]}{{custom}}") for c in reversed(categories)]
     formatters = hover_times(models, "total", *said.values())
-    plot.add_tools(models.HoverTool(tooltips=[("Step", "@step"), ("Step time", "@total{custom}"), *rows], formatters=formatters))
-    style(plot, "step number", "ms")
+    plot.add_tools(models.HoverTool(tooltips=[*_head(unit_of(run)), *rows], formatters=formatters))
+    unit = unit_of(run)
+    style(plot, "recording" if unit.whole else f"{unit.noun} number", "ms")
     plot.y_range.start = 0
     plot.xaxis.ticker = models.BasicTicker(min_interval=1, num_minor_ticks=0)
-    labels = [str(step) for step in frame["step"]]
+    labels = frame["host"].astype(str).tolist() if unit.whole else [str(step) for step in frame["step"]]
     plot.xaxis.formatter = models.CustomJSTickFormatter(args={"labels": labels}, code="return labels[tick] ?? ''")
     plot.xgrid.visible = False
     if plot.legend:

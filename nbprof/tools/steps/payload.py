@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from nbprof.activity.unit import STEP, Unit
 from nbprof.analysis.steps import step_count
 from nbprof.display.categories import CATEGORIES
 from nbprof.display.codec import coded, short
-from nbprof.tools.common import by_jax, by_torch, unknown
+from nbprof.tools.common import by_jax, by_torch, unit_of, unknown
 from nbprof.tools.tables import floats
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def no_steps(run: Run) -> dict[str, str]:
 
 def payload(run: Run) -> dict[str, Any]:
     """The `Steps` part: times by step and category; a category that was not recorded is absent."""
-    every = steps = run.steps
+    every, steps, unit = run.steps, run.steps, unit_of(run)
     merged = len(steps) > MOST_ROWS and steps["host"].nunique() > 1
     if merged:
         steps = _over_hosts(steps)
@@ -78,16 +79,18 @@ def payload(run: Run) -> dict[str, Any]:
         "categories": {c.key: _times(steps, c.column) for c in recorded(steps)},
         "prefix": prefix(names),
         "hosts": hosts["values"],
+        **({} if unit.kind == STEP else {"noun": unit.noun}),
     }
     if not (counted := steps["counted"].astype(bool)).all():
         part["warmup"] = (~counted).to_numpy(np.uint8)
-        part["left_out"] = _left_out(every)
+        part["left_out"] = _left_out(every, unit)
     if (typical := _typical(steps)) is not None:
         part["typical"] = typical
     if merged:
-        part["left_out"] = " ".join([part.get("left_out", ""), f"Each step is the mean of {every['host'].nunique():,} hosts."]).strip()
+        mean = f"Each {unit.noun} is the mean of {every['host'].nunique():,} hosts."
+        part["left_out"] = " ".join([part.get("left_out", ""), mean]).strip()
     if len(hosts["values"]) > 1 or (len(run.hosts) > 1 and len(steps)):
-        part["count"] = step_count.format_count(every, len(run.hosts))
+        part["count"] = step_count.format_count(every, len(run.hosts), unit)
     if len(hosts["values"]) > 1:
         part["host"] = hosts["codes"].astype(np.uint16)
     return part
@@ -134,13 +137,13 @@ def _of_each(chosen: pd.Series, steps: pd.DataFrame) -> int:
     return int(chosen.groupby(steps["host"], sort=False).sum().max())
 
 
-def _left_out(steps: pd.DataFrame) -> str:
+def _left_out(steps: pd.DataFrame, unit: Unit) -> str:
     """What the averages leave out, in a sentence."""
     warm = steps["warmup"].astype(bool)
     main = steps.loc[steps["counted"].astype(bool), "kind"].iloc[0]
     first = _of_each(warm & (steps["kind"] == main), steps)
-    parts = [f"the first {'step' if first == 1 else f'{first} steps'} (compilation, warm-up)"] if first else []
-    parts += [f"{n} {kind} steps" for kind, n in steps.loc[steps["kind"] != main, "kind"].value_counts().items()]
+    parts = [f"the first {unit.noun if first == 1 else f'{first} {unit.plural}'} (compilation, warm-up)"] if first else []
+    parts += [f"{n} {kind} {unit.plural}" for kind, n in steps.loc[steps["kind"] != main, "kind"].value_counts().items()]
     cut = steps["cut"].astype(bool) & ~warm & (steps["kind"] == main)
     # Of each host those before its first step that counts, and those behind its last.
     counted = steps["counted"].astype(bool).groupby(steps["host"], sort=False)
@@ -155,5 +158,5 @@ def _left_out(steps: pd.DataFrame) -> str:
         if count:
             hosts = steps.loc[rows, "host"].unique().tolist()
             of = f" of {hosts[0]}" if len(hosts) == 1 and steps["host"].nunique() > 1 else ""
-            parts.append(f"{which} {'step' if count == 1 else f'{count} steps'}{of} ({why})")
+            parts.append(f"{which} {unit.noun if count == 1 else f'{count} {unit.plural}'}{of} ({why})")
     return f"Averages exclude {' and '.join(parts)}."
