@@ -1,13 +1,15 @@
 """Traces with known periods, written by the benchmark itself: what repeats in them is exact.
 
-They are Kineto traces without step marks. Times are in µs, and every random number comes from a
-seed, so that a trace is the same each time.
+They are Kineto traces, or exports of Nsight Systems where the name begins with `nsys`, without step
+marks. Times are in µs, and every random number comes from a seed, so that a trace is the same each
+time.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,9 +93,35 @@ def write(item: Story, folder: Path) -> Path:
     """Writes the trace into a folder."""
     writer = Writer(seed=sum(map(ord, item.name)))
     item.build(writer)
-    path = folder / f"{item.name.replace('/', '-').replace(' ', '-')}.pt.trace.json"
+    stem = item.name.replace("/", "-").replace(" ", "-")
+    if item.name.startswith("nsys"):
+        return write_nsys(writer, folder / f"{stem}.sqlite")
+    path = folder / f"{stem}.pt.trace.json"
     path.write_text(writer.text())
     return path
+
+
+def write_nsys(writer: Writer, path: Path) -> Path:
+    """Writes the kernels, launches and ranges (as NVTX) as an export of Nsight Systems."""
+    # Behind all others, for the package may come from elsewhere.
+    sys.path.append(str(Path(__file__).resolve().parents[2]))
+    from tests.support import nsys
+
+    export = nsys.Export()
+    nsys.facts(export, 0)
+    export.add("TARGET_INFO_CUDA_DEVICE", gpuId=0, cudaId=DEVICE, pid=4321, uuid="GPU-0", numMultiprocessors=108)
+    launch = 0
+    for event in writer.events:
+        start = round(event["ts"] * nsys.US)
+        end = start + round(event["dur"] * nsys.US)
+        if event["cat"] == "user_annotation":
+            export.range(event["name"], start, end)
+        elif event["cat"] == "cuda_runtime":
+            launch = export.call("cudaLaunchKernel_v7000", start, end)
+        elif event["cat"] == "kernel":
+            export.kernel(event["name"], start, end, launch, stream=event["tid"])
+    path.unlink(missing_ok=True)
+    return export.sqlite(path)
 
 
 def names(count: int) -> list[str]:
@@ -295,3 +323,25 @@ def _(writer: Writer) -> None:
 @story("marks/steps of the profiler", {"step": (12,)}, 3000)
 def _(writer: Writer) -> None:
     ranges(writer, lambda turn: {f"ProfilerStep#{turn + 5}": 1.0}, 12, 3000)
+
+
+@story("nsys/NVTX ranges", loop(20), 3000)
+def _(writer: Writer) -> None:
+    ranges(writer, lambda _: {"train_batch": 1.0}, 20, 3000)
+
+
+@story("nsys/NVTX ranges with a number, in an epoch", loop(16), 3000)
+def _(writer: Writer) -> None:
+    writer.add("epoch 0", "user_annotation", 999, 48_001)
+    ranges(writer, lambda turn: {f"iter {turn}": 1.0}, 16, 3000)
+
+
+@story("nsys/kernels without ranges", loop(12), 4000)
+def _(writer: Writer) -> None:
+    Repeats(names(40), 12, 4000).write(writer)
+
+
+@story("nsys/no repetition", RECORDING, None)
+def _(writer: Writer) -> None:
+    for k in range(500):
+        writer.kernel(writer.random.choice(names(60)), 1000 + 100 * k, writer.jitter(80, 0.2))

@@ -142,8 +142,8 @@ def test_traces_are_the_same_each_time_and_are_read(tmp_path, suite):
     import nbprof
 
     for name, story in suite["periods"].STORIES.items():
-        first = suite["periods"].write(story, tmp_path).read_text()
-        assert suite["periods"].write(story, tmp_path).read_text() == first, name
+        first = suite["periods"].write(story, tmp_path).read_bytes()
+        assert suite["periods"].write(story, tmp_path).read_bytes() == first, name
     marked = suite["periods"].write(suite["periods"].STORIES["marks/steps of the profiler"], tmp_path)
     said = suite["answer"].answer(nbprof.load(marked))
     assert (said["unit"], said["count"]) == ("step", 12)
