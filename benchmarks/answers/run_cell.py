@@ -16,7 +16,6 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from answer import NOTHING, answer  # noqa: E402
 from cells import CELLS, Cell  # noqa: E402
 
 
@@ -41,6 +40,9 @@ def run(cell: Cell) -> dict[str, Any]:
     seconds = shell.user_ns.get("seconds")
     if not isinstance(seconds, float) or not math.isfinite(seconds) or seconds <= 0:
         raise RuntimeError(f"{cell.name} left no clock")
+    # Only now, for it imports pandas, which the cell may do without.
+    from answer import NOTHING, answer
+
     profile = shell.user_ns.get("p")
     said = NOTHING if profile is None else answer(profile, cell.source)
     return {**said, "seconds": seconds}
