@@ -17,7 +17,7 @@ INTERRUPTS := 25
 # The tests start hundreds of processes, each of which would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check fuzz lab lint unit js chromium clean bench diagnosis
+.PHONY: demo test check fuzz lab lint unit js chromium clean bench diagnosis answers
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); $(PYTHON) -m pip install --user --break-system-packages virtualenv && $(PYTHON) -m virtualenv $(VENV); }
@@ -116,6 +116,10 @@ bench: $(VENV)/.test
 ## How true the diagnosis is: programs with a planted problem each, or none, and what nbprof says of them.
 diagnosis: $(VENV)/.test
 	$(BIN)/python benchmarks/diagnosis --store benchmarks/diagnosis/measured.json
+
+## How often there is an answer, and how often it is right: ordinary cells, published files and traces with known periods.
+answers: $(VENV)/.test
+	$(BIN)/python benchmarks/answers --store benchmarks/answers/measured.json
 
 clean:
 	rm -rf $(VENV) node_modules lib build dist nbprof/static/*.js nbprof/labextension
