@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nbprof.analysis.overview import COVERED, covered_by_steps
+from nbprof.analysis.verdict import COVERED, covered_by_steps
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY
 from nbprof.formats.register import by_name
