@@ -59,6 +59,13 @@ class Clock(keras.callbacks.Callback):
         self.ended = perf_counter()
     def on_epoch_end(self, epoch, logs=None):
         self.seconds += self.ended - self.began
+    def on_predict_begin(self, logs=None):
+        self.began = perf_counter()
+    def on_predict_batch_end(self, batch, logs=None):
+        self.ended = perf_counter()
+    def on_predict_end(self, logs=None):
+        self.seconds += self.ended - self.began
+    on_test_begin, on_test_batch_end, on_test_end = on_predict_begin, on_predict_batch_end, on_predict_end
 clock = Clock()
 """
 
@@ -214,9 +221,8 @@ seconds = clock.seconds
         Cell(
             f"keras-{backend}/predict",
             """
-began = perf_counter()
-scores = model.predict(x, batch_size=256, verbose=0)
-seconds = perf_counter() - began
+scores = model.predict(x, batch_size=256, verbose=0, callbacks=[clock])
+seconds = clock.seconds
 """,
             either(loop(20), calls(20)),
             COMPUTE,
