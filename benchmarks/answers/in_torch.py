@@ -292,7 +292,7 @@ seconds = perf_counter() - began
 """,
         loop(60),
         PYTHON,
-        (TORCH, AUGMENT, "small, xs = nn.Linear(64, 64), torch.randn(32, 64)"),
+        (TORCH, AUGMENT, "small, xs = nn.Linear(8, 8), torch.randn(4, 8)"),
         named=("augment", "total += i * i % 7"),
     ),
     Cell(
@@ -380,7 +380,7 @@ seconds = perf_counter() - began
 """,
         loop(60),
         INPUT | PYTHON,
-        (TORCH, AUGMENT, "small, xs = nn.Linear(64, 64), torch.randn(32, 64)"),
+        (TORCH, AUGMENT, "small, xs = nn.Linear(8, 8), torch.randn(4, 8)"),
         named=("augment", "total += i * i % 7"),
     ),
     Cell(
@@ -534,7 +534,7 @@ began = perf_counter()
 result = refine(big, 30)
 seconds = perf_counter() - began
 """,
-        either(calls(30), RECORDING),
+        either(calls(30), loop(30), RECORDING),
         COMPUTE,
         (
             TORCH,
