@@ -405,13 +405,13 @@ seconds = perf_counter() - began
 began = perf_counter()
 try:
     for i in range(1000):
-        net(x)
-        if i == 19:
+        if i == 20:
             raise ValueError(i)
+        net(x)
 except ValueError:
     seconds = perf_counter() - began
 """,
-        loop(20),
+        loop(20, 21),
         COMPUTE,
         (TORCH,),
     ),
@@ -420,12 +420,12 @@ except ValueError:
         """
 began = perf_counter()
 for i in range(1000):
+    if i == 20:
+        raise ValueError(i)
     net(x)
     seconds = perf_counter() - began
-    if i == 19:
-        raise ValueError(i)
 """,
-        loop(20),
+        loop(20, 21),
         COMPUTE,
         (TORCH,),
         fails=True,
