@@ -144,7 +144,7 @@ def spread(values):
     for value in values:
         total += abs(value) ** 0.5
     return total
-frame = pd.concat([frame] * 8)
+frame = pd.concat([frame] * 24)
 """,
         ),
         named=("spread", "total += abs(value) ** 0.5"),

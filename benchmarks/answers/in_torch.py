@@ -292,7 +292,7 @@ seconds = perf_counter() - began
 """,
         loop(60),
         PYTHON,
-        (TORCH, AUGMENT, "small, xs = nn.Linear(64, 64), torch.randn(32, 64)"),
+        (TORCH, AUGMENT, "small, xs = nn.Linear(8, 8), torch.randn(4, 8)"),
         named=("augment", "total += i * i % 7"),
     ),
     Cell(
@@ -380,7 +380,7 @@ seconds = perf_counter() - began
 """,
         loop(60),
         INPUT | PYTHON,
-        (TORCH, AUGMENT, "small, xs = nn.Linear(64, 64), torch.randn(32, 64)"),
+        (TORCH, AUGMENT, "small, xs = nn.Linear(8, 8), torch.randn(4, 8)"),
         named=("augment", "total += i * i % 7"),
     ),
     Cell(
@@ -405,13 +405,13 @@ seconds = perf_counter() - began
 began = perf_counter()
 try:
     for i in range(1000):
-        net(x)
-        if i == 19:
+        if i == 20:
             raise ValueError(i)
+        net(x)
 except ValueError:
     seconds = perf_counter() - began
 """,
-        loop(20),
+        loop(20, 21),
         COMPUTE,
         (TORCH,),
     ),
@@ -420,12 +420,12 @@ except ValueError:
         """
 began = perf_counter()
 for i in range(1000):
+    if i == 20:
+        raise ValueError(i)
     net(x)
     seconds = perf_counter() - began
-    if i == 19:
-        raise ValueError(i)
 """,
-        loop(20),
+        loop(20, 21),
         COMPUTE,
         (TORCH,),
         fails=True,
@@ -534,7 +534,7 @@ began = perf_counter()
 result = refine(big, 30)
 seconds = perf_counter() - began
 """,
-        either(calls(30), RECORDING),
+        either(calls(30), loop(30), RECORDING),
         COMPUTE,
         (
             TORCH,

@@ -94,7 +94,9 @@ def judge(truth: Truth, said: Mapping[str, Any], unit_ms: float | None = None) -
     if truth.counted:
         parts["count"] = Outcome(count in truth.units.get(str(kind), ()), shown)
     if truth.control:
-        parts["controls"] = Outcome(kind in truth.units or kind is None, shown)
+        # Who is silent, or speaks of the recording, claims none.
+        silent = kind in (None, "recording")
+        parts["controls"] = Outcome(silent or kind in truth.units, shown)
     expected = _expected_ms(truth, said, unit_ms)
     if expected is not None:
         parts["time"] = _time(said.get("unit_ms"), expected)

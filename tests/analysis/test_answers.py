@@ -190,6 +190,10 @@ def test_a_control_must_not_have_a_loop_and_several_counts_may_be_right(suite):
     assert right(suite, control, said("recording", 1, 300.0)) == fine
     assert right(suite, control, said("iteration", 3, 100.0)) == {**fine, "unit": False, "controls": False, "time": False}
     assert right(suite, control, said(None, 0, None, "Unknown"))["controls"]
+    several = cells.Cell("a/several calls", "", cells.calls(5), frozenset())
+    answer = right(suite, several, said("recording", 1, 300.0))
+    assert (answer["unit"], answer["controls"]) == (False, True)
+    assert not right(suite, several, said(count=5))["controls"]
     nested = cells.Cell("a/nested", "", cells.either(cells.loop(3, 30), cells.RECORDING), frozenset())
     fine = {"answered": True, "unit": True, "count": True, "time": True}
     assert right(suite, nested, said(count=3, unit_ms=100.0)) == fine
