@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 INTERVAL_S = 0.01
 LONGEST_S = 0.1
-SHARE = 0.0025
+SHARE = 0.003
 """Of a core, which the sampling thread may use."""
 _RATE_EVERY = 20
 _MOST_DEPTH = 500
