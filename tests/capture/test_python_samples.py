@@ -253,6 +253,13 @@ class TestLife:
         assert sampler.stop() is sampler
         assert not [thread for thread in threading.enumerate() if thread.name == "nbprof-samples"]
 
+    def test_without_the_gil_nothing_is_sampled(self, monkeypatch):
+        monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+        sampler = PythonSampler().start()
+        assert not [thread for thread in threading.enumerate() if thread.name == "nbprof-samples"]
+        assert sampler.stop().samples() is None
+        assert "without the GIL" in sampler.trouble
+
     def test_it_can_be_stopped_on_another_thread(self, run):
         sampler = PythonSampler().start()
         time.sleep(0.1)
