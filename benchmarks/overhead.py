@@ -612,20 +612,22 @@ def tiny_steps(count):
 
 
 def sampled_turn(loop, count, interval_s, share):
-    """Wall and CPU seconds of a loop, and how many samples were taken; none without an interval."""
+    """Wall and CPU seconds of a loop, samples that were taken, none without an interval, and CPU seconds of the thread that took them."""
     usual = python_samples.INTERVAL_S, python_samples.SHARE
     python_samples.INTERVAL_S, python_samples.SHARE = interval_s, share
-    sampler = PythonSampler()
+    sampler, own = PythonSampler(), 0.0
     try:
         if interval_s:
             sampler.start()
         cpu, wall = time.process_time(), time.perf_counter()
         loop(count)
         taken = time.perf_counter() - wall, time.process_time() - cpu
+        if sampler._sampling is not None and hasattr(time, "pthread_getcpuclockid"):
+            own = time.clock_gettime(time.pthread_getcpuclockid(sampler._sampling.ident))
     finally:
         sampler.stop()
         python_samples.INTERVAL_S, python_samples.SHARE = usual
-    return (*taken, (len(sampler._at) - 1) * sampler._each)
+    return (*taken, (len(sampler._at) - 1) * sampler._each, own)
 
 
 def sampling(turns, turn_s):
@@ -644,6 +646,7 @@ def sampling(turns, turn_s):
         off, on, fast = (np.array(taken[way]) for way in ways)
         rate = float(np.median(on[:, 2] / on[:, 0]))
         print(f"{loop.__name__.replace('_', ' ')}: {rate:.0f} samples a second")
+        told("CPU of its thread", list(1 + on[:, 3] / on[:, 0]), 0.005)
         for at, label in ((1, "CPU"), (0, "wall")):
             told(f"{label}, with / without", list(on[:, at] / off[:, at]), 0.005)
             cost = (fast[:, at] - off[:, at]) / fast[:, 2]

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 INTERVAL_S = 0.01
 LONGEST_S = 0.1
+"""Least and most time between samples."""
 SHARE = 0.003
 """Of a core, which the sampling thread may use."""
-_RATE_EVERY = 20
 _MOST_DEPTH = 500
 _MOST_THREADS = 5_000
 _MOST_STACKS = 5_000
@@ -114,19 +114,14 @@ class PythonSampler:
             self.trouble = f"Python stacks were sampled for part of the recording only: {type(error).__name__}: {error}"
 
     def _loop(self) -> None:
-        wait = self._gate.acquire
-        pause, began, spent = INTERVAL_S, time.perf_counter(), time.thread_time()
-        count = 0
+        wait, pause, began = self._gate.acquire, INTERVAL_S, time.perf_counter()
         while not wait(timeout=pause):
             if not self.on:
                 return
             self._take()
-            count += 1
-            if count == _RATE_EVERY:
-                now, cpu = time.perf_counter(), time.thread_time()
-                cost = (cpu - spent) / count
-                pause = min(max(INTERVAL_S * self._each, cost / SHARE - max((now - began) / count - pause, 0.0)), LONGEST_S)
-                count, began, spent = 0, now, cpu
+            # The CPU time of this thread, which has no more than its share of the time so far.
+            due = time.thread_time() / SHARE - (time.perf_counter() - began)
+            pause = max(min(due, LONGEST_S), INTERVAL_S * self._each)
 
     def _moment(self) -> None:
         self._at.append(time.time_ns())
