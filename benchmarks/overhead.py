@@ -5,7 +5,7 @@ markers included, and in that with the live strip, whose messages are packed and
 runs in two shells of IPython in turns, one of them with the extension loaded, nothing recorded.
 
     python benchmarks/overhead.py [--framework tensorflow|torch|jax|all] [--step-ms 5] [--turns 15] [--turn-s 1]
-                                  [--only recorded|cell|own|idle] [--minutes 2.2]
+                                  [--only recorded|cell|own|idle|sampling] [--minutes 2.2]
 
 ``--step-ms`` is how long a step of the bare cell is to take: the work in it is fitted to that first, by its CPU time. XProf's and PyTorch's
 recorders cost more the more events a step has, so a step of many small ops (``--step-ms 5``) shows most. The loop of JAX has no marks: its
@@ -31,6 +31,10 @@ what the machine lets be resolved. All frameworks, in under 8 minutes: ``python 
 Where the machine is too busy for any of these, what nbprof's own code takes is left: its CPU time at the begin and at the end, less that
 inside the framework's own calls, and that of a step, over the cell under the framework's profiler. (Of PyTorch it holds the packing of the
 file, which is in the framework's own call otherwise.)
+
+``--only sampling`` settles what the sampler of Python stacks adds, without a framework: to a loop that holds the GIL, one that releases it
+and one of tiny steps. Each takes turns without the sampler, with it, and with one that samples as fast as it can. What the last one adds is
+large enough to be resolved: by sample, and so by the rate of the usual sampler, it gives what that one costs.
 
 Other load on the machine changes CPU times and low quarters little, and makes wall times scatter. For the same reason everything runs on
 one core with one thread of the framework, unless ``--all-cores`` is given.
@@ -62,7 +66,9 @@ if __name__ == "__main__" and "--all-cores" not in sys.argv:
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+from nbprof.capture import python_samples
 from nbprof.capture.options import Options
+from nbprof.capture.python_samples import PythonSampler
 from nbprof.capture.session import Session
 
 # Steps are fitted by their CPU time: on one core with one thread that is what they take where nothing else runs.
@@ -587,6 +593,69 @@ def of_steps_left_in(count=20000):
     return interval(more)
 
 
+def holds_the_gil(count):
+    total = 0
+    for i in range(20_000 * count):
+        total += i * i
+
+
+def releases_the_gil(count):
+    array = np.ones((256, 256))
+    for _ in range(count):
+        array @ array
+
+
+def tiny_steps(count):
+    array = np.ones(8)
+    for _ in range(1000 * count):
+        array = array * 1.0 + 0.0
+
+
+def sampled_turn(loop, count, interval_s, share):
+    """Wall and CPU seconds of a loop, samples that were taken, none without an interval, and CPU seconds of the thread that took them."""
+    usual = python_samples.INTERVAL_S, python_samples.SHARE
+    python_samples.INTERVAL_S, python_samples.SHARE = interval_s, share
+    sampler, own = PythonSampler(), 0.0
+    try:
+        if interval_s:
+            sampler.start()
+        cpu, wall = time.process_time(), time.perf_counter()
+        loop(count)
+        taken = time.perf_counter() - wall, time.process_time() - cpu
+        if sampler._sampling is not None and hasattr(time, "pthread_getcpuclockid"):
+            own = time.clock_gettime(time.pthread_getcpuclockid(sampler._sampling.ident))
+    finally:
+        sampler.stop()
+        python_samples.INTERVAL_S, python_samples.SHARE = usual
+    return (*taken, (len(sampler._at) - 1) * sampler._each, own)
+
+
+def sampling(turns, turn_s):
+    """What the sampler of Python stacks adds to loops of three kinds."""
+    usual = python_samples.INTERVAL_S, python_samples.SHARE
+    ways = ((0.0, 1.0), usual, (0.001, 100.0))
+    rng = np.random.default_rng(0)
+    print(f"sampler of Python stacks: {turns} turns of {turn_s:g} s; median [95 %]")
+    for loop in (holds_the_gil, releases_the_gil, tiny_steps):
+        count = fitted(lambda size, loop=loop: 1e3 * sampled_turn(loop, size, 0.0, 1.0)[1], 1e3 * turn_s, 10)
+        taken = {way: [] for way in ways}
+        for _ in range(turns):
+            for at in rng.permutation(len(ways)):
+                gc.collect()
+                taken[ways[at]].append(sampled_turn(loop, count, *ways[at]))
+        off, on, fast = (np.array(taken[way]) for way in ways)
+        rate = float(np.median(on[:, 2] / on[:, 0]))
+        print(f"{loop.__name__.replace('_', ' ')}: {rate:.0f} samples a second")
+        told("CPU of its thread", list(1 + on[:, 3] / on[:, 0]), 0.005)
+        for at, label in ((1, "CPU"), (0, "wall")):
+            told(f"{label}, with / without", list(on[:, at] / off[:, at]), 0.005)
+            cost = (fast[:, at] - off[:, at]) / fast[:, 2]
+            middle_cost, low, high = interval(list(1e6 * cost))
+            print(f"  {label}, a sample: {middle_cost:.0f} us [{low:.0f}, {high:.0f}]")
+            # A second of the loop has so many samples.
+            said(f"{label}, by sample", *(1 + rate * each / 1e6 for each in (middle_cost, low, high)), 0.005)
+
+
 def idle(cell, turns, step_ms, when):
     shells = Shells(cell)
     plain, loaded = shells.ways
@@ -606,10 +675,13 @@ def main():
     parser.add_argument("--step-ms", type=float, default=5.0)
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--turn-s", type=float, default=1.0, help="how long the bare loop of a turn is to take")
-    parser.add_argument("--only", choices=("recorded", "cell", "own", "idle"), default=None)
+    parser.add_argument("--only", choices=("recorded", "cell", "own", "idle", "sampling"), default=None)
     parser.add_argument("--minutes", type=float, default=2.2, help="for how long --only cell takes turns")
     parser.add_argument("--all-cores", action="store_true", help="all cores, and as many threads as the framework likes")
     given = parser.parse_args()
+    if given.only == "sampling":
+        sampling(given.turns, given.turn_s)
+        return
     if given.framework == "all":
         for name in CELLS:
             # The last one counts.

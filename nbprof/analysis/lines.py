@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,9 @@ from nbprof.core.line_times import LineTimes
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects.environment import origin_ns
 from nbprof.schema import frames
+
+if TYPE_CHECKING:
+    from nbprof.analysis.python import Python
 
 Floats = npt.NDArray[np.float64]
 
@@ -50,12 +54,15 @@ class Lines:
         The text of the cells, by what `file` calls them, the recorded one first.
     cut : bool
         Whether more lines ran than the recording keeps.
+    sampled : bool
+        Whether the host's time is an estimate from sampled stacks.
     """
 
     frame: pd.DataFrame
     unattributed: dict[str, float]
     source: dict[str, str] = field(default_factory=dict)
     cut: bool = False
+    sampled: bool = False
 
 
 @dataclass
@@ -68,14 +75,15 @@ class _Ran:
     device: Floats
 
 
-def lines(activity: Activity, trace: Trace, times: LineTimes | None, cells: dict[str, int]) -> Lines:
+def lines(activity: Activity, trace: Trace, times: LineTimes | None, cells: dict[str, int], python: Python | None = None) -> Lines:
     """Time by line of one recording.
 
     The host's is what passed while the line ran, the innermost one where a function of a cell is called by another. The device's is that
     of what was launched meanwhile, on any thread: autograd launches on one of its own. A program's is the self time of its ops by the line
     that the compiler noted, which is that of a jitted function, not of its call.
 
-    Where it was not recorded which line ran when, PyTorch's stacks tell the function: its first line stands for all of it.
+    Where it was not recorded which line ran when, sampled Python stacks estimate the host's time by line. Without these, PyTorch's stacks
+    tell the function: its first line stands for all of it.
 
     Parameters
     ----------
@@ -86,8 +94,16 @@ def lines(activity: Activity, trace: Trace, times: LineTimes | None, cells: dict
         Which line ran when, where that was recorded.
     cells : dict
         Execution counts by the stem of a cell's file.
+    python : Python, optional
+        Python time from sampled stacks.
     """
-    ran = _of_stacks(activity, trace) if times is None else _of_times(activity, trace, times)
+    sampled = times is None and python is not None and bool(python.host_lines)
+    if times is not None:
+        ran = _of_times(activity, trace, times)
+    elif python is not None and sampled:
+        ran = _of_samples(python)
+    else:
+        ran = _of_stacks(activity, trace)
     programs = [(_person(source), own) for source, own in _program_ops(activity)]
     row = {place: i for i, place in enumerate(dict.fromkeys([*ran.places, *sorted({place for place, _ in programs if place is not None})]))}
     known, count = len(ran.places), len(row)
@@ -101,6 +117,8 @@ def lines(activity: Activity, trace: Trace, times: LineTimes | None, cells: dict
         at = np.array([count if place is None else row[place] for place, _ in programs], np.int64)
         sums["program_us"] = _divided(at, np.array([own for _, own in programs]), count)
     source = times.source if times is not None else {}
+    if python is not None and sampled:
+        source = python.samples.source
     texts = {cell: text.splitlines() for cell, text in source.items()}
     out = pd.DataFrame(
         {
@@ -120,7 +138,15 @@ def lines(activity: Activity, trace: Trace, times: LineTimes | None, cells: dict
         {part: float(values[-1]) for part, values in sums.items()},
         {_name(cell, cells): source[cell] for cell in order if cell in source},
         times is not None and times.cut,
+        sampled,
     )
+
+
+def _of_samples(python: Python) -> _Ran:
+    """By sampled stacks, which say nothing of devices, nor of how often a line was reached."""
+    found = python.host_lines
+    host = np.array([*found.values(), max(python.cell_ns - sum(found.values()), 0.0)]) / 1e3
+    return _Ran(list(found), [None] * len(found), host, np.full(len(found) + 1, np.nan))
 
 
 def _of_times(activity: Activity, trace: Trace, times: LineTimes) -> _Ran:

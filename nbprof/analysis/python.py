@@ -156,9 +156,9 @@ class Python:
         _, inside = _lengths(samples, self.spans)
         count = len(samples.threads)
         begin, end = self.spans if self.spans is not None else (samples.at[:1], samples.at[-1:])
-        wall = np.bincount(samples.thread, inside[samples.sample - 1], count) / 1e6
+        wall = _sums(samples.thread, inside[samples.sample - 1], count) / 1e6
         cpu = self._cpu(samples.thread, count)
-        rows = np.bincount(samples.thread, inside[samples.sample - 1] > 0, count)
+        rows = _sums(samples.thread, inside[samples.sample - 1] > 0, count)
         frame = pd.DataFrame({"thread": samples.threads, "samples": rows.astype(np.int64), "active_ms": wall, "cpu_ms": cpu})
         length = float((end - begin).sum()) / 1e6
         frame["cpu_percent"] = 100 * cpu / length if length > 0 else np.nan
@@ -180,7 +180,7 @@ class Python:
         depth = np.zeros(count, np.int64)
         for row, caller in enumerate(parent.tolist()):
             depth[row] = depth[caller] + 1 if caller >= 0 else 0
-        itself = np.bincount(np.array(row_of, np.int64), self._self, count) if count else np.zeros(0)
+        itself = _sums(np.array(row_of, np.int64), self._self, count)
         total = _totals(parent, depth, itself)
         names = [samples.functions[each] for _, each in rows]
         seen = np.flatnonzero(total > 0)
@@ -208,14 +208,14 @@ class Python:
         node, weight, whole = node[node >= 0], weight[node >= 0], float(weight.sum())
         if not whole or not len(node) or not weight.sum():
             return None
-        functions = np.bincount(self._function[node], weight, len(samples.functions))
+        functions = _sums(self._function[node], weight, len(samples.functions))
         function = int(functions.argmax())
         place = self._place[node]
         inside = self._function[node] == function
         line = np.array([each.line for each in samples.places], np.int64)[place]
-        lines = np.bincount(line[inside], weight[inside])
+        lines = _sums(line[inside], weight[inside])
         best = int(lines.argmax())
-        calls = np.bincount(place[inside & (line == best)], weight[inside & (line == best)], len(samples.places))
+        calls = _sums(place[inside & (line == best)], weight[inside & (line == best)], len(samples.places))
         name = samples.functions[function]
         return TopFunction(
             name.name,
@@ -225,6 +225,11 @@ class Python:
             float(functions[function]) / whole,
             float(lines[best]) / whole,
         )
+
+    @property
+    def cell_ns(self) -> float:
+        """Sampled time of the cell's thread, in ns."""
+        return float(self.weight[self.samples.thread == 0].sum())
 
     @cached_property
     def host_lines(self) -> dict[tuple[str, int], float]:
@@ -259,7 +264,7 @@ class Python:
     @cached_property
     def _self(self) -> Floats:
         """Nanoseconds in which each node was innermost."""
-        return np.bincount(self.samples.node, self.weight, len(self.samples.parent))
+        return _sums(self.samples.node, self.weight, len(self.samples.parent))
 
     @cached_property
     def _person(self) -> Int64s:
@@ -288,24 +293,24 @@ class Python:
         samples = self.samples
         wall, inside = _lengths(samples, self.spans)
         share = np.divide(inside, wall, out=np.zeros_like(wall), where=wall > 0)[samples.sample - 1]
-        unknown = np.bincount(key, (samples.thread_cpu < 0) & (self.weight > 0), count) > 0
-        cpu = np.bincount(key, np.maximum(samples.thread_cpu, 0) * share, count) / 1e6
+        unknown = _sums(key, (samples.thread_cpu < 0) & (self.weight > 0), count) > 0
+        cpu = _sums(key, np.maximum(samples.thread_cpu, 0) * share, count) / 1e6
         return np.where(unknown, np.nan, cpu)
 
     def _rows(self, key: Int64s, count: int) -> pd.DataFrame:
         """Times by the key of the nodes, and the thread with most of it; a key that calls itself counts once."""
         samples, nodes = self.samples, len(self.samples.parent)
-        busiest = np.argsort(-np.bincount(samples.thread, self.weight, len(samples.threads)), kind="stable")[:_MOST_THREADS]
+        busiest = np.argsort(-_sums(samples.thread, self.weight, len(samples.threads)), kind="stable")[:_MOST_THREADS]
         column = np.full(len(samples.threads), min(len(busiest), _MOST_THREADS), np.int64)
         column[busiest] = np.arange(len(busiest))
         width = len(busiest) + 1
         flat = samples.node.astype(np.int64) * width + column[samples.thread]
-        total = _totals(samples.parent, self._depth, np.bincount(flat, self.weight, nodes * width).reshape(nodes, width))
+        total = _totals(samples.parent, self._depth, _sums(flat, self.weight, nodes * width).reshape(nodes, width))
         outermost = _outermost(samples.parent, key)
         by_thread = np.zeros((count, width))
         np.add.at(by_thread, key[outermost], total[outermost])
         names = [*(samples.threads[thread] for thread in busiest), "other threads"]
-        itself = np.bincount(key, self._self, count)
+        itself = _sums(key, self._self, count)
         return pd.DataFrame(
             {
                 "thread": [names[thread] for thread in by_thread.argmax(axis=1)],
@@ -336,7 +341,7 @@ class Python:
 
     @staticmethod
     def _frame(name: str, rows: pd.DataFrame, **columns: Sequence[object]) -> pd.DataFrame:
-        frame = rows.assign(**{key: list(values) for key, values in columns.items()})
+        frame = pd.concat([rows, pd.DataFrame(columns)], axis=1)
         frame = frame[frame["total_ms"] > 0].sort_values(["self_ms", "total_ms"], ascending=False, kind="stable")
         return frames.shaped(name, frame.reset_index(drop=True))
 
@@ -380,7 +385,8 @@ def busy_cores(samples: PythonSamples, start_ns: Int64s, end_ns: Int64s) -> Floa
     before, after = (np.interp(each - origin, moments, samples.cpu, np.nan, np.nan) for each in (start_ns, end_ns))
     used = after - before
     length = (end_ns - start_ns).astype(np.float64)
-    return np.divide(used, length, out=np.full(len(length), np.nan), where=length > 0)
+    cores: Floats = np.divide(used, length, out=np.full(len(length), np.nan), where=length > 0)
+    return cores
 
 
 def _lengths(samples: PythonSamples, spans: Spans | None) -> tuple[Floats, Floats]:
@@ -416,6 +422,10 @@ def _outermost(parent: Int64s | Int32s, key: Int64s) -> Flags:
         outermost &= (above < 0) | (key[above] != key)
         above = np.where(above >= 0, parent[above], -1)
     return outermost
+
+
+def _sums(key: Int64s | Int32s, values: Floats | Flags, count: int = 0) -> Floats:
+    return np.asarray(np.bincount(key, values, count), np.float64)
 
 
 def _percent(part: Floats, whole: float) -> Floats:

@@ -67,7 +67,7 @@ class Names:
 
     def source(self) -> dict[str, str]:
         """The text of the cells, by the stem of their files."""
-        found = {}
+        found: dict[str, str] = {}
         for path in dict.fromkeys(code.co_filename for code in self._codes.values()):
             name = stem(path)
             if name and len(found) < MOST_CELLS:

@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 
 INTERVAL_S = 0.01
 LONGEST_S = 0.1
-SHARE = 0.0025
+"""Least and most time between samples."""
+SHARE = 0.003
 """Of a core, which the sampling thread may use."""
-_RATE_EVERY = 20
 _MOST_DEPTH = 500
 _MOST_THREADS = 5_000
 _MOST_STACKS = 5_000
 """Stacks that are looked up whole; more than that and all are forgotten, not their nodes."""
-_BESIDE = frozenset({"nbprof", "ipykernel", "IPython", "jupyter_client", "zmq", "tornado", "debugpy", "pydevd", "_pydevd_bundle"})
+_KERNEL = frozenset({"ipykernel", "IPython"})
+_BESIDE = _KERNEL | {"nbprof", "jupyter_client", "zmq", "tornado", "debugpy", "pydevd", "_pydevd_bundle"}
 """Packages whose threads are not the program's."""
 
 
@@ -73,6 +74,10 @@ class PythonSampler:
 
     def start(self) -> PythonSampler:
         """Begin; the thread that calls is that of the cell."""
+        if not getattr(sys, "_is_gil_enabled", lambda: True)():
+            # There frames change while they are read.
+            self.trouble = "Python stacks are not sampled where Python runs without the GIL"
+            return self
         self._cell_thread = threading.get_ident()
         for thread in threading.enumerate():
             if thread.ident is not None:
@@ -109,19 +114,14 @@ class PythonSampler:
             self.trouble = f"Python stacks were sampled for part of the recording only: {type(error).__name__}: {error}"
 
     def _loop(self) -> None:
-        wait = self._gate.acquire
-        pause, began, spent = INTERVAL_S, time.perf_counter(), time.thread_time()
-        count = 0
+        wait, pause, began = self._gate.acquire, INTERVAL_S, time.perf_counter()
         while not wait(timeout=pause):
             if not self.on:
                 return
             self._take()
-            count += 1
-            if count == _RATE_EVERY:
-                now, cpu = time.perf_counter(), time.thread_time()
-                cost = (cpu - spent) / count
-                pause = min(max(INTERVAL_S * self._each, cost / SHARE - max((now - began) / count - pause, 0.0)), LONGEST_S)
-                count, began, spent = 0, now, cpu
+            # The CPU time of this thread, which has no more than its share of the time so far.
+            due = time.thread_time() / SHARE - (time.perf_counter() - began)
+            pause = max(min(due, LONGEST_S), INTERVAL_S * self._each)
 
     def _moment(self) -> None:
         self._at.append(time.time_ns())
@@ -148,6 +148,8 @@ class PythonSampler:
                 known.node = self._node_of(frame)
             elif ident != self._cell_thread:
                 # It has not run since.
+                continue
+            if known.node < 0:
                 continue
             if known.number < 0:
                 self._number(known)
@@ -193,14 +195,10 @@ class PythonSampler:
             if number not in self._codes:
                 self._codes[number] = code
                 self._globals[number] = frame.f_globals
-                if code.co_name == "<module>" and stem(code.co_filename):
-                    self._cells.add(number)
             frames.append((number, frame.f_lasti))
-            if number in self._cells:
-                # What started the cell is not the program's.
-                break
             frame = frame.f_back
         self._truncated = self._truncated or len(frames) >= _MOST_DEPTH
+        frames = self._program(frames)
         node = -1
         for i in range(len(frames) - 1, -1, -1):
             number, offset = frames[i]
@@ -216,6 +214,18 @@ class PythonSampler:
             self._stacks.clear()
         self._stacks[key] = node
         return node
+
+    def _program(self, frames: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """The calls of a stack without those that started a cell; none where the kernel runs no cell."""
+        codes = [code for code, _ in frames]
+        of_kernel = any(_package(self._globals[code].get("__name__")) in _KERNEL for code in codes)
+        outermost = max((i for i, code in enumerate(codes) if _is_cell(self._codes[code])), default=-1)
+        if outermost < 0:
+            return [] if of_kernel else frames
+        if self._codes[codes[outermost]].co_name == "<module>":
+            self._cells.add(codes[outermost])
+            return frames[: outermost + 1]
+        return frames[: outermost + 1] if of_kernel else frames
 
     def _halve(self) -> None:
         """Keep every second sample, and take half as many from now on."""
@@ -271,7 +281,16 @@ def _is_beside(thread: threading.Thread) -> bool:
     if type(target) is MethodType:
         target = target.__func__
     modules = [type(thread).__module__, target.__module__ if type(target) is FunctionType else None]
-    return any(isinstance(module, str) and module.partition(".")[0] in _BESIDE for module in modules)
+    return any(_package(module) in _BESIDE for module in modules)
+
+
+def _package(module: object) -> str:
+    return module.partition(".")[0] if type(module) is str else ""
+
+
+def _is_cell(code: CodeType) -> bool:
+    """Whether it is code of a cell, or of what was typed into IPython."""
+    return bool(stem(code.co_filename)) or code.co_filename.startswith("<ipython-input")
 
 
 def _clock_of(thread: threading.Thread | None) -> int | None:

@@ -535,7 +535,7 @@ class Run(Frames):
     def lines(self) -> lines_of.Lines:
         """Time by line of the notebook's cells, and of the code of compiled programs."""
         times = LineTimes.unpacked(self.capture.lines) if self.capture is not None and self.capture.lines else None
-        return lines_of.lines(self.activity, self.trace, times, self.cells)
+        return lines_of.lines(self.activity, self.trace, times, self.cells, self.python)
 
     @cached
     def python(self) -> Python | None:

@@ -13,7 +13,8 @@ SCHEMA: dict[str, list[Col]] = {
         us(
             "host_us",
             "Host µs",
-            "Time in which the line ran, with all it called but functions of cells, which have lines of their own.",
+            "Time in which the line ran, with all it called but functions of cells, which have lines of their own; without `--stacks` "
+            "estimated from sampled stacks.",
         ),
         us(
             "device_us",

@@ -7,6 +7,7 @@ import pytest
 
 from nbprof.analysis.python import Python, Spans, TopFunction, busy_cores, is_person, module, top_function
 from nbprof.core.errors import NbprofError
+from nbprof.core.line_times import LineTimes
 from nbprof.core.python_samples import Function, Place, PythonSamples
 from nbprof.schema import frames
 from nbprof.schema.frames import SCHEMA
@@ -274,6 +275,35 @@ class TestProfile:
         assert "python" not in dir(p)
         with pytest.raises(NbprofError, match="no samples"):
             p.python.figure()
+
+    def test_without_line_times_the_time_of_lines_is_that_of_samples(self, tmp_path, two_threads):
+        p = profile(tmp_path, Kineto(baseTimeNanoseconds=BASE))
+        p.run.capture = CaptureInfo(cells={"42": 3}, python=two_threads.packed())
+        frame = p.lines.frame
+        assert list(zip(frame["file"], frame["line"], frame["code"], frame["host_us"], strict=True)) == [
+            ("Cell [3]", 2, "augment(a)", 40_000),
+            ("Cell [3]", 3, "b = 2", 10_000),
+        ]
+        assert frame[["calls", "device_us"]].isna().all(axis=None)
+        assert p.lines.unattributed["host_us"] == 0
+        code = p.payload()["overview"]["code"]
+        assert [column["label"] for column in code["cells"][0]["table"]["columns"]] == ["Line", "Code", "Host ms, sampled"]
+        assert "--stacks" in code["notes"][-1]
+
+    def test_samples_outside_of_any_cell_belong_to_no_line(self, tmp_path):
+        p = profile(tmp_path, Kineto(baseTimeNanoseconds=BASE))
+        p.run.capture = CaptureInfo(python=samples([(1, [MODULE], 0, 1), (2, [LIBRARY], 0, 1)]).packed())
+        assert p.lines.frame["host_us"].tolist() == [10_000]
+        assert p.lines.unattributed["host_us"] == 10_000
+
+    def test_line_times_are_preferred(self, tmp_path, two_threads):
+        times = LineTimes({"42": "a = 1\n"}, [("42", 1)], BASE + np.array([0, 7]) * MS, np.array([1, 0], np.int32))
+        p = profile(tmp_path, Kineto(baseTimeNanoseconds=BASE))
+        p.run.capture = CaptureInfo(lines=times.packed(), python=two_threads.packed())
+        assert p.lines.frame["host_us"].tolist() == [7000]
+        code = p.payload()["overview"]["code"]
+        assert "Host ms" in [column["label"] for column in code["cells"][0]["table"]["columns"]]
+        assert not code["notes"]
 
     def test_the_info_keeps_them(self, two_threads):
         info = CaptureInfo(python=two_threads.packed())

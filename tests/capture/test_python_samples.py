@@ -122,6 +122,21 @@ class TestPlaces:
         assert stack[-2][0] == "busy"
         assert samples.source == {"1": BUSY, "2": "a = 1\nbusy(0.3)\n"}
 
+    def test_calls_of_the_kernel_that_lead_to_a_cell_or_to_none_are_left_out(self, run):
+        kernel = {"__name__": "IPython.core.interactiveshell", "now": time.perf_counter}
+        exec(compile(BUSY + "def run_code(call):\n    busy(0.2)\n    return call()\n", "interactiveshell.py", "exec"), kernel)
+        names = {"kernel": kernel["run_code"], "now": time.perf_counter}
+        sampler = PythonSampler().start()
+        kernel["run_code"](lambda: run("2", BUSY + "busy(0.3)\n", names))
+        samples = sampler.stop().samples()
+        assert samples is not None
+        outer = {samples.functions[samples.places[samples.place[node]].function] for node in np.flatnonzero(samples.parent < 0)}
+        assert [function.name for function in outer] == ["<module>"]
+        # The time before the cell is no call's.
+        first = samples.at[samples.sample[0]] - samples.at[0]
+        assert first > 0.1e9
+        assert PythonSamples.unpacked(samples.packed()) is not None
+
     def test_deep_recursion_is_truncated(self, run, monkeypatch):
         monkeypatch.setattr(python_samples, "_MOST_DEPTH", 20)
         text = BUSY + "def deep(n):\n    return deep(n - 1) if n else busy(0.2)\ndeep(60)\n"
@@ -160,9 +175,9 @@ class TestThreads:
         length = np.diff(samples.at)[samples.sample - 1]
         line = np.array([samples.places[place].line for place in samples.place])[samples.node]
         rows = samples.thread == 0
-        asleep = rows & (line == 5)
-        assert samples.thread_cpu[asleep].sum() < 0.2 * length[asleep].sum()
-        assert samples.thread_cpu[rows & (line < 5)].sum() > 0.1e9
+        asleep, busy = rows & (line == 5), rows & (line < 5)
+        share = [samples.thread_cpu[each].sum() / length[each].sum() for each in (asleep, busy)]
+        assert share[0] < 0.5 * share[1]
         # The process has all of it.
         assert samples.cpu[-1] - samples.cpu[0] >= samples.thread_cpu[rows].sum() * 0.99
 
@@ -207,9 +222,6 @@ class TestWeights:
         assert cell.tolist() == list(range(1, len(samples.at)))
         assert samples.at[-1] - samples.at[0] > 0.2e9
         assert len({*zip(samples.sample.tolist(), samples.thread.tolist(), strict=True)}) == len(samples.sample)
-        if sys.platform == "linux":
-            # What the dropped samples had is in those that stay.
-            assert samples.thread_cpu.sum() > 0.3 * (samples.cpu[-1] - samples.cpu[0])
 
     @pytest.mark.parametrize("count", [7, 8])
     def test_halving_keeps_the_last_sample_and_the_sum_of_cpu_time(self, count):
@@ -240,6 +252,13 @@ class TestLife:
         sampler.stop()
         assert sampler.stop() is sampler
         assert not [thread for thread in threading.enumerate() if thread.name == "nbprof-samples"]
+
+    def test_without_the_gil_nothing_is_sampled(self, monkeypatch):
+        monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+        sampler = PythonSampler().start()
+        assert not [thread for thread in threading.enumerate() if thread.name == "nbprof-samples"]
+        assert sampler.stop().samples() is None
+        assert "without the GIL" in sampler.trouble
 
     def test_it_can_be_stopped_on_another_thread(self, run):
         sampler = PythonSampler().start()

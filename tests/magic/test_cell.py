@@ -271,3 +271,19 @@ def test_each_line_of_the_cell_has_its_time(kernel):
         == "'%%nbprof --stacks -o lined'"
     )
     assert kernel.ask("__import__('sys').gettrace()") == "None"
+
+
+def test_python_is_sampled_in_each_recorded_cell(kernel):
+    text = "%%nbprof -o sampled\nimport time\ndef pause():\n    time.sleep(0.4)\nmodel.fit(data, verbose=0)\npause()\n"
+    result = kernel.run(text)
+    assert result.status == "ok", result.traceback
+    line = "sampled.python.lines.query('function == \"pause\"').iloc[0]"
+    assert kernel.ask(f"{line}['file'] == sampled.lines.frame.file[0] and {line}['file'].startswith('Cell [')") == "True"
+    assert kernel.ask(f"(int({line}.line), {line}.code.strip(), {line}.call)") == "(4, 'time.sleep(0.4)', 'time.sleep')"
+    assert float(kernel.ask(f"float({line}.self_ms)")) > 100
+    # Neither what led to the cell nor threads of the kernel.
+    assert kernel.ask("[name for name in sampled.python.modules.module if name in ('IPython', 'ipykernel', 'tornado', 'zmq')]") == "[]"
+    assert kernel.ask("sampled.python.threads.thread[0]") == "'MainThread'"
+    assert "sampled" in kernel.ask("sampled.payload()['overview']['code']['cells'][0]['table']['columns'][-1]['label']")
+    kernel.run("%%nbprof -o plain --no-sampling\nmodel.fit(data, verbose=0)")
+    assert kernel.ask("len(plain.python.functions)") == "0"

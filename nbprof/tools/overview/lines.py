@@ -22,11 +22,17 @@ MOST_LINES = 400
 MOST_CELLS = 6
 _AROUND = 2
 _WHOLE = {"host_us": "host time of the recording", "device_us": "device time", "program_us": "time of compiled programs"}
+_SAMPLED = (
+    "Host time is estimated from samples of the Python stack; %%nbprof --stacks measures it, counts how often each line ran and adds "
+    "device time."
+)
 _REMEDY = "%%nbprof --stacks records which line of a cell runs when, for TensorFlow, JAX and PyTorch alike."
 
 
 class LineView(Framed):
-    """Time by line of the notebook's cells, for TensorFlow, JAX and PyTorch alike; recorded with ``--stacks`` or ``--python``.
+    """Time by line of the notebook's cells, for TensorFlow, JAX and PyTorch alike; exact with ``--stacks`` or ``--python``.
+
+    Without these `host_us` is an estimate from sampled Python stacks (`p.python`), and calls and device time are not known.
 
     `frame` has one row per line that ran or that a program was compiled from, the recorded cell first:
 
@@ -59,20 +65,20 @@ class LineView(Framed):
 
 def payload(run: Run) -> dict[str, Any] | None:
     """The cells with the time of each line, the recorded one first; None where no cell has any."""
-    if run.capture is None or not run.capture.lines:
+    if run.capture is None or not (run.capture.lines or run.capture.python):
         # Nothing has the text of a cell.
         return None
     lines = run.lines
-    columns = ["line", "code", "calls", *(part for part in PARTS if lines.frame[part].notna().any())]
+    columns = ["line", "code", *(key for key in ("calls", *PARTS) if lines.frame[key].notna().any())]
     cells = [
-        {"title": title, "table": _table(lines.frame[lines.frame["file"] == title], text, columns, whole=at == 0)}
+        {"title": title, "table": _table(lines.frame[lines.frame["file"] == title], text, columns, whole=at == 0, sampled=lines.sampled)}
         for at, (title, text) in enumerate(lines.source.items())
         if (lines.frame["file"] == title).any()
     ]
     return {"cells": cells[:MOST_CELLS], "notes": _notes(lines)} if cells else None
 
 
-def _table(rows: pd.DataFrame, text: str, keys: list[str], *, whole: bool) -> dict[str, Any]:
+def _table(rows: pd.DataFrame, text: str, keys: list[str], *, whole: bool, sampled: bool) -> dict[str, Any]:
     """All lines of a cell, or those from the first to the last with a time; times in ms."""
     code = text.splitlines()
     known = rows["line"].to_numpy(np.int64)
@@ -84,7 +90,10 @@ def _table(rows: pd.DataFrame, text: str, keys: list[str], *, whole: bool) -> di
     for key in keys:
         column = frames.column("lines.frame", key)
         if key in PARTS:
-            column = column._replace(name=key.replace("_us", "_ms"), unit="ms", label=column.label.replace("µs", "ms"), digits=2)
+            label = column.label.replace("µs", "ms")
+            if sampled and key == "host_us":
+                label = f"{label}, sampled"
+            column = column._replace(name=key.replace("_us", "_ms"), unit="ms", label=label, digits=2)
             frame[column.name] = floats(frame[key]) / 1e3
         columns.append(column)
     return table_of(frame, columns)
@@ -98,6 +107,8 @@ def _notes(lines: Lines) -> list[str]:
         if value > 0:
             share = wording.percent(100 * value / total)
             out.append(f"{wording.millis(value / 1e3)} ({share}) of the {_WHOLE[key]} belongs to no line.")
+    if lines.sampled:
+        out.append(_SAMPLED)
     if lines.cut:
         out.append(
             "Lines were timed for part of the recording only (200,000 line changes, or until a debugger started): the rest belongs to no "

@@ -133,4 +133,5 @@ def _flame(tree: pd.DataFrame, **options: Any) -> Model:
     plot.add_tools(models.HoverTool(renderers=[boxes], tooltips=about))
     plot.xaxis.axis_label, plot.yaxis.visible = "ms", False
     plot.grid.grid_line_color = plot.outline_line_color = None
-    return plot
+    flame: Model = plot
+    return flame

@@ -28,5 +28,8 @@ TOOL = Tool(
     chart=_steps_png,
     lead=static.lead,
     static=static.html,
-    brief=(Top("Ops, self time in the whole profile", "overview.top_ops", "op", ("self_ms", "percent"), most=5),),
+    brief=(
+        Top("Ops, self time in the whole profile", "overview.top_ops", "op", ("self_ms", "percent"), most=5),
+        Top("Python functions, sampled", "python.functions", "function", ("self_ms", "total_ms", "percent")),
+    ),
 )
