@@ -17,6 +17,24 @@ from nbprof.analysis.sweep import covered_before, flatten
 from nbprof.analysis.verdict import Breakdown, verdict
 
 
+def breakdown(
+    activity: Activity,
+    steps: pd.DataFrame,
+    summary: pd.DataFrame,
+    busy: float | None,
+    dropped: int,
+    *,
+    captures: bool,
+    works_ahead: bool,
+    cpu: CpuSplit | None,
+) -> Breakdown:
+    """What the verdict is made of; parameters as of `of_steps`."""
+    by_category = summary.set_index("category")
+    shares = {category: _known(by_category["percent"][category]) or 0.0 for category in CATEGORIES}
+    mean = float(by_category["mean_ms"]["step_time"])
+    return Breakdown(activity, steps, mean, shares, dropped, busy, captures, works_ahead, cpu)
+
+
 def of_steps(
     activity: Activity,
     steps: pd.DataFrame,
@@ -37,10 +55,9 @@ def of_steps(
     """
     mean = summary.set_index("category")["mean_ms"]
     percent = summary.set_index("category")["percent"]
-    shares = {category: _known(percent[category]) or 0.0 for category in CATEGORIES}
-    breakdown = Breakdown(activity, steps, float(mean["step_time"]), shares, dropped, busy, captures, works_ahead, cpu)
+    found = breakdown(activity, steps, summary, busy, dropped, captures=captures, works_ahead=works_ahead, cpu=cpu)
     return {
-        **verdict(breakdown).to_dict(),
+        **verdict(found).to_dict(),
         "step_time_ms": _known(mean["step_time"]),
         "step_time_sd_ms": _known(summary.set_index("category")["sd_ms"]["step_time"]),
         "input_percent": _known(percent["input"]) if input_traced else None,

@@ -6,6 +6,7 @@ threads it is the CPU time of the thread in that time, or the wall time where th
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,20 @@ _FROZEN = re.compile(r"<frozen ([^.>]+)")
 _WAITING = re.compile(r"[/\\](?:threading|queue|selectors|socket|ssl|connection|concurrent[/\\]futures[/\\]thread)\.py\Z")
 _MOST_THREADS = 50
 """Threads that are told apart to say where a function ran."""
+
+
+_INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages)[/\\]")
+_IDLE = 0.5
+"""Cores that a process uses at least while it is not waiting."""
+_QUICK = frozenset(dir(builtins)).union(*(dir(kind) for kind in (list, dict, set, frozenset, str, bytes, bytearray, tuple, int, float)))
+"""Functions and methods of Python's own types."""
+
+
+def _is_library_call(call: str) -> bool:
+    """Whether a call is one of a library's code in C, rather than of a quick function of Python's own."""
+    if not call or call.rpartition(".")[2] in _QUICK:
+        return False
+    return call.startswith("operator ") or "." in call
 
 
 class Spans(NamedTuple):
@@ -66,6 +81,29 @@ class TopFunction(NamedTuple):
     call: str
     share: float
     line_share: float
+
+
+class PythonUse(NamedTuple):
+    """What the cell's thread did in some time, as parts of it that add up to 1, and what most of each part was in.
+
+    Attributes
+    ----------
+    python : float
+        Python code was interpreted, calls of quick built-in functions included.
+    library : float
+        Code in C of a library ran, such as `numpy.linalg.qr` or the operator of two arrays.
+    waiting : float
+        The process used less than half a core: it slept, or waited for a file, a lock or another process.
+    top, top_library, top_waiting : TopFunction or None
+        The function of the person's code, and the line and call in it, with most of each.
+    """
+
+    python: float
+    library: float
+    waiting: float
+    top: TopFunction | None
+    top_library: TopFunction | None
+    top_waiting: TopFunction | None
 
 
 @dataclass
@@ -200,10 +238,39 @@ class Python:
         ).iloc[seen]
         return frames.shaped("python.tree", frame.reset_index(drop=True))
 
-    def top_function(self) -> TopFunction | None:
-        """What took most of the time of the cell's thread; None where no code of the person's was sampled in it."""
+    def use(self, waited: float = 0.0) -> PythonUse | None:
+        """What the cell's thread did; None where it was not sampled in this time.
+
+        `waited` is the part of the time in which threads were ready to run that they had no core, 0 to 1: so much less CPU time is to be
+        seen of a program that does not wait itself.
+        """
         samples = self.samples
-        rows = samples.thread == 0
+        rows = np.flatnonzero(samples.thread == 0)
+        weight = self.weight[rows]
+        total = float(weight.sum())
+        if not total:
+            return None
+        used = np.diff(samples.cpu) >= _IDLE * (1 - waited) * np.diff(samples.at)
+        idle = ~used[samples.sample[rows] - 1]
+        library = self._in_library[samples.node[rows]] & ~idle
+        parts = ~library & ~idle, library, idle
+        shares = [float(weight[part].sum()) / total for part in parts]
+        return PythonUse(*shares, *(self.top_function(rows[part]) for part in parts))
+
+    @cached_property
+    def _in_library(self) -> Flags:
+        """By node: whether it is in a call of a library's code in C, or in an operator that lets other threads run, as of arrays."""
+        places = self.samples.places
+        calls = np.array([_is_library_call(place.call) for place in places], np.bool_)
+        installed = [bool(_INSTALLED.search(function.file)) for function in self.samples.functions]
+        files = np.array([installed[place.function] for place in places], np.bool_)
+        called = np.array([bool(place.call) for place in places], np.bool_)
+        return np.asarray((calls | (called & files))[self._place], np.bool_)
+
+    def top_function(self, of: npt.NDArray[np.integer] | None = None) -> TopFunction | None:
+        """What took most of the time of the cell's thread, or of some rows of it; None where no code of the person's was sampled in it."""
+        samples = self.samples
+        rows = np.flatnonzero(samples.thread == 0) if of is None else of
         node, weight = self._person[samples.node[rows]], self.weight[rows]
         node, weight, whole = node[node >= 0], weight[node >= 0], float(weight.sum())
         if not whole or not len(node) or not weight.sum():

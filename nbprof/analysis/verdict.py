@@ -5,7 +5,8 @@ Sentences take the words for the unit from `Unit`: "of step time", "per call", "
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,9 @@ import pandas as pd
 from nbprof.activity.activity import CATEGORIES, ITERATIONS, LOST_KERNELS, PLAIN, Activity
 from nbprof.activity.unit import Unit
 from nbprof.analysis.advice import checks
+from nbprof.analysis.contention import OTHERS
 from nbprof.analysis.cpu import CpuSplit
+from nbprof.analysis.python import PythonUse, TopFunction
 from nbprof.analysis.steps import step_count
 from nbprof.analysis.steps.steps import counted, waiting_percent
 from nbprof.display import wording
@@ -29,6 +32,9 @@ ENOUGH = 10
 """Units from which on a mean is called certain."""
 STEADY = 0.25
 """The largest standard deviation of a step time that is called steady, as a part of the mean."""
+
+_CONTENDED_PERCENT = 75.0
+"""Of the time in which threads were ready to run, that they waited for a core, from which on the other processes are the answer."""
 
 _STALLED = "in {p}% of {time} the host waits for the device, which runs nothing"
 _UNRECORDED = "in {p}% of {time} nothing ran on a device, and what the host did is not recorded"
@@ -128,6 +134,10 @@ class Breakdown:
         Whether a pipeline makes batches while the steps do something else.
     cpu : CpuSplit or None
         What host compute consists of, in a program without a device.
+    unexplained : PythonUse or None
+        What Python did in the time in which nothing was recorded (`other`), where its stacks were sampled.
+    contention : mapping
+        Of the cores, see `nbprof.capture.contention`.
     """
 
     activity: Activity
@@ -139,6 +149,8 @@ class Breakdown:
     captures: bool
     works_ahead: bool
     cpu: CpuSplit | None = None
+    unexplained: PythonUse | None = None
+    contention: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def unit(self) -> Unit:
@@ -154,6 +166,37 @@ class Breakdown:
     def bound(self) -> str:
         """The largest category."""
         return max(self.shares, key=self.shares.__getitem__)
+
+    @property
+    def has_device(self) -> bool:
+        """Whether the program has an accelerator."""
+        return bool(self.activity.has_device or len(self.activity.device_extents))
+
+    @property
+    def host_parts(self) -> dict[str, float]:
+        """Percent of the unit by what the host did, where that tells what to change; {} where it is not known.
+
+        `compute` in ops and in libraries, `overhead` of a framework, `python`, `waiting`; and `host`, what is known no closer.
+        """
+        host, other = self.shares["host_compute"], self.shares["other"]
+        parts = dict.fromkeys(_HOST_PARTS, 0.0)
+        if self.unexplained is None and (self.cpu is None or self.has_device):
+            return {}
+        if self.cpu is not None:
+            parts["compute"] += host * self.cpu.compute
+            parts["overhead"] += host * (1 - self.cpu.compute)
+        else:
+            parts["host"] += host
+        if self.unexplained is not None:
+            waiting = waiting_percent(self.steps)
+            rest = other - waiting
+            parts["python"] += rest * self.unexplained.python
+            parts["compute"] += rest * self.unexplained.library
+            parts["waiting"] += rest * self.unexplained.waiting
+            parts["host"] += waiting
+        else:
+            parts["host"] += other
+        return parts
 
     def second(self, but: str) -> str:
         """The largest category but one."""
@@ -172,13 +215,14 @@ def verdict(found: Breakdown) -> Verdict:
     if not len(found.steps):
         return _without_work(activity)
     bound = found.bound
-    recorded = activity.has_host_ops or activity.has_device or len(activity.device_extents)
+    recorded = activity.has_host_ops or activity.has_device or len(activity.device_extents) or found.unexplained is not None
     # What iterations consist of may be stated in a table of their own.
     if bound == "other" and not recorded and ITERATIONS not in activity.traits:
         fact = f"neither ops of the host nor work of a device were recorded, so what fills the {found.unit.plural} is unknown"
         return Verdict(None, "Unknown", fact, activity.missing.get("kernels", activity.missing.get("ops", "")))
-    if found.cpu is not None and bound == "host_compute":
-        return _on_cpu(found, found.cpu)
+    host = found.host_parts
+    if host and bound in ("host_compute", "other"):
+        return _of_host(found, host)
     evidence, confidence = _assess(found, bound)
     if found.shares[bound] < SINGLE_BOTTLENECK_PERCENT:
         return _no_single_bottleneck(found, bound, confidence, evidence)
@@ -212,31 +256,126 @@ def _no_single_bottleneck(found: Breakdown, bound: str, confidence: str, evidenc
     )
 
 
-def _on_cpu(found: Breakdown, cpu: CpuSplit) -> Verdict:
-    """The verdict on a program whose host computes most of the time and has no device to do so."""
-    unit, host = found.unit, found.shares["host_compute"]
-    compute = host * cpu.compute
-    overhead = host - compute
-    second = found.second("host_compute")
-    if max(compute, overhead) < found.shares[second]:
-        bound, largest = second, found.shares[second]
-        evidence, confidence = _assess(found, bound)
-        if largest < SINGLE_BOTTLENECK_PERCENT:
-            return _no_single_bottleneck(found, bound, confidence, evidence)
-        return _bound(found, bound, confidence, evidence)
-    evidence, confidence = _assess(found, "host_compute")
-    top = max(compute, overhead)
+def _of_host(found: Breakdown, parts: dict[str, float]) -> Verdict:
+    """The verdict on a program that spends most of its time on the host, by what it does there."""
+    recorded_bound, part = found.bound, max(parts, key=parts.__getitem__)
+    other = max((c for c in CATEGORIES if c not in ("host_compute", "other")), key=found.shares.__getitem__)
+    if found.shares[other] > parts[part]:
+        recorded_bound, part = other, "host"
+    evidence, confidence = _assess(found, recorded_bound)
+    top = found.shares[recorded_bound] if part == "host" else parts[part]
     if top < SINGLE_BOTTLENECK_PERCENT:
-        return _no_single_bottleneck(found, "host_compute", confidence, evidence)
-    time = f"That is {wording.millis(found.mean_ms * top / 100)} of the {wording.millis(found.mean_ms)} {unit.per}"
-    if compute >= overhead:
-        fact = f"{compute:.0f}% of {unit.time} is spent in ops that compute"
+        return _no_single_part(found, parts, confidence, evidence)
+    if part == "host":
+        answer = _bound(found, recorded_bound, confidence, evidence)
+    else:
+        fact, detail = _SAY[part](found, parts[part])
+        in_ops = part in ("compute", "overhead") and found.shares["host_compute"] >= found.shares["other"]
+        bound = "host_compute" if in_ops else "other"
+        answer = Verdict(bound, _TITLES[part], fact, detail, confidence, tuple(evidence))
+    return _contended(found, answer) if not found.has_device and contended(found.contention) else answer
+
+
+def _no_single_part(found: Breakdown, parts: dict[str, float], confidence: str, evidence: Evidence) -> Verdict:
+    unit = found.unit
+    shares = {label(category): share for category, share in found.shares.items() if category not in ("host_compute", "other")}
+    shares |= {name: parts[part] for part, name in _HOST_PARTS.items()}
+    first, second = sorted(shares, key=lambda name: -shares[name])[:2]
+    takes = f"{unit.a[0].upper()}{unit.a[1:]} takes {wording.millis(found.mean_ms)}."
+    return Verdict(
+        None,
+        "No single bottleneck",
+        f"the largest part, {first}, is {shares[first]:.0f}% of {unit.time}",
+        f"Next is {second} with {shares[second]:.0f}%. {takes}",
+        confidence,
+        tuple(evidence),
+    )
+
+
+_HOST_PARTS = {
+    "compute": "compute on the host",
+    "overhead": "overhead of the framework",
+    "python": "Python code",
+    "waiting": "waiting",
+    "host": "other time of the host",
+}
+_TITLES = {"compute": "Compute-bound", "overhead": "Overhead-bound", "python": "Python-bound", "waiting": "Waiting"}
+
+
+def _time_of(found: Breakdown, percent: float) -> str:
+    step = found.mean_ms
+    return f"That is {wording.millis(step * percent / 100)} of the {wording.millis(step)} {found.unit.per}"
+
+
+def _compute(found: Breakdown, percent: float) -> tuple[str, str]:
+    """Ops that take their time, and calls of libraries."""
+    cpu, use = found.cpu, found.unexplained
+    in_ops = found.shares["host_compute"] * cpu.compute if cpu is not None else 0.0
+    if cpu is not None and 2 * in_ops >= percent:
+        fact = f"{percent:.0f}% of {found.unit.time} is spent in ops that compute"
         most = f", {cpu.top_percent:.0f}% of it in {cpu.top_op}" if cpu.top_op else ""
-        return Verdict("host_compute", "Compute-bound", fact, f"{time}{most}.", confidence, tuple(evidence))
-    fact = f"{overhead:.0f}% of {unit.time} is spent around ops that take less than 20 µs each"
-    each = f"of the {cpu.op_calls:,.0f} ops {unit.per}, {cpu.tiny_calls:,.0f} are that short"
-    detail = f"{time}: the framework dispatches ops rather than computing; {each}."
-    return Verdict("host_compute", "Overhead-bound", fact, detail, confidence, tuple(evidence))
+        return fact, f"{_time_of(found, percent)}{most}.{_cores(found)}"
+    top = use.top_library if use is not None else None
+    fact = f"{percent:.0f}% of {found.unit.time} is spent in compiled code of libraries"
+    most = f", {100 * top.line_share:.0f}% of it in {_place(top)}" if top is not None else ""
+    return fact, f"{_time_of(found, percent)}{most}.{_cores(found)}"
+
+
+def _overhead(found: Breakdown, percent: float) -> tuple[str, str]:
+    """What a framework does around ops."""
+    cpu, unit = found.cpu, found.unit
+    fact = f"{percent:.0f}% of {unit.time} is spent around ops that take less than 20 µs each"
+    detail = f"{_time_of(found, percent)}: the framework dispatches ops rather than computing"
+    if cpu is not None and cpu.op_calls >= 1:
+        detail += f"; of the {cpu.op_calls:,.0f} ops {unit.per}, {cpu.tiny_calls:,.0f} are that short"
+    return fact, f"{detail}."
+
+
+def _python(found: Breakdown, percent: float) -> tuple[str, str]:
+    """Python code between ops."""
+    top = found.unexplained.top if found.unexplained is not None else None
+    fact = f"{percent:.0f}% of {found.unit.time} is Python code"
+    most = f", {100 * top.share:.0f}% of it in {_place(top)}" if top is not None else ""
+    return fact, f"{_time_of(found, percent)}{most}."
+
+
+def _waiting(found: Breakdown, percent: float) -> tuple[str, str]:
+    """Time in which the process sleeps."""
+    top = found.unexplained.top_waiting if found.unexplained is not None else None
+    fact = f"in {percent:.0f}% of {found.unit.time} the program waits without using a core"
+    most = f", most of it in {_place(top)}" if top is not None else ""
+    return fact, f"{_time_of(found, percent)}{most}."
+
+
+_SAY = {"compute": _compute, "overhead": _overhead, "python": _python, "waiting": _waiting}
+
+
+def _place(top: TopFunction) -> str:
+    """Where in the person's code, and what was called there."""
+    where = f"line {top.line} of {top.file}" if top.function == "<module>" else f"`{top.function}`, {top.file} line {top.line}"
+    return f"`{top.call}`, called in {where}" if top.call else where
+
+
+def _cores(found: Breakdown) -> str:
+    """How many of the cores were busy, as a sentence; "" where it is not known."""
+    cores, used = found.contention.get("cores", 0.0), found.contention.get("own_cores", 0.0)
+    return f" {used:.1f} of {cores:.0f} cores were busy with it." if cores else ""
+
+
+def contended(measured: Mapping[str, float]) -> bool:
+    """Whether threads of the program waited for cores, which others used, for most of the time in which they could have run."""
+    cores, others = measured.get("cores", 0.0), measured.get("other_cores", 0.0)
+    return cores > 0 and others >= OTHERS * cores and measured.get("waited_percent", 0.0) >= _CONTENDED_PERCENT
+
+
+def _contended(found: Breakdown, answer: Verdict) -> Verdict:
+    """That other processes took the cores, before what the program does with those that it had."""
+    waited, cores, others = (found.contention[key] for key in ("waited_percent", "cores", "other_cores"))
+    fact = f"threads that were ready to run waited for a core for {waited:.0f}% of the time"
+    detail = f"Other processes used {others:.1f} of the {cores:.0f} cores."
+    quiet = f"On a quiet machine {found.unit.a} takes less than {wording.millis(found.mean_ms)}."
+    rest = f"{answer.fact[0].upper()}{answer.fact[1:]}. {answer.detail}"
+    return replace(answer, title="Contended", fact=fact, detail=f"{detail} {quiet} {rest}")
 
 
 def _bound(found: Breakdown, bound: str, confidence: str, evidence: Evidence) -> Verdict:

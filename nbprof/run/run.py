@@ -12,6 +12,7 @@ import json
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -20,7 +21,7 @@ import pandas as pd
 
 from nbprof.activity.activity import ITERATIONS, SERVING, Activity
 from nbprof.activity.unit import ANY
-from nbprof.analysis import contention, cpu, graphs, kernels, multiprocessors, overview
+from nbprof.analysis import contention, cpu, graphs, kernels, multiprocessors, overview, unexplained
 from nbprof.analysis import lines as lines_of
 from nbprof.analysis import serving as serving_of
 from nbprof.analysis.advice import advice, checks
@@ -38,6 +39,7 @@ from nbprof.analysis.memory import growth, memory
 from nbprof.analysis.memory import ops as memory_ops
 from nbprof.analysis.ops import longest_calls, ops, torch_ops, torch_runtime, xprof_ops
 from nbprof.analysis.steps import backlog, periodic, pods, steps, tpu_cores, warmup, xprof_steps
+from nbprof.analysis.verdict import Breakdown, verdict
 from nbprof.core import remedies, trim
 from nbprof.core.cells import readable
 from nbprof.core.errors import NbprofError
@@ -46,6 +48,7 @@ from nbprof.core.line_times import LineTimes
 from nbprof.core.loop_times import LoopTimes, choose
 from nbprof.core.trace import Note, Receipt, Trace
 from nbprof.dialects import sanity
+from nbprof.dialects.environment import origin_ns
 from nbprof.dialects.xplane import tpu_cores as xplane_tpu_cores
 from nbprof.formats.chrome import graph_annotations, inductor
 from nbprof.formats.register import by_name, stem
@@ -62,7 +65,7 @@ from nbprof.run.source import Dialect, RunSource, dialect, facts, reader
 from nbprof.run.tf_data import TfDataFrames
 
 if TYPE_CHECKING:
-    from nbprof.analysis.python import Python
+    from nbprof.analysis.python import Python, PythonUse
     from nbprof.dialects.kineto.graphs import Capture
     from nbprof.sources.recording import CaptureInfo
     from nbprof.timeline.serve import Timeline
@@ -623,6 +626,38 @@ class Run(Frames):
     def _input_traced(self) -> bool:
         return input_pipeline.traced(self.activity, self._steps_and_busy[0], self.input_ops)
 
+    @cached
+    def _breakdown(self) -> Breakdown:
+        """What the verdict is made of, as far as the files say."""
+        recorded, busy = self._steps_and_busy
+        alone = self.parts is None
+        return overview.breakdown(
+            self.activity,
+            recorded,
+            self._recorded_summary,
+            busy,
+            self.as_read.receipt.dropped,
+            captures=stated.captures(self.activity) if alone else self.stated["captures"],
+            works_ahead=stated.works_ahead(self.activity) if alone else self.stated["works_ahead"],
+            cpu=cpu.split(self.activity, recorded) if alone else None,
+        )
+
+    @cached
+    def unexplained(self) -> PythonUse | None:
+        """What Python did in the counted steps while nothing was recorded; None where its stacks were not sampled."""
+        recorded = self._steps_and_busy[0]
+        if self.python is None or self.parts is not None or len(self.hosts) != 1 or not len(recorded):
+            return None
+        waited = self.capture.contention.get("waited_percent", 0.0) / 100 if self.capture is not None else 0.0
+        return unexplained.use(self.python, self.activity, steps.counted(recorded), origin_ns(self.trace), waited)
+
+    def _verdict_as_recorded(self) -> dict[str, Any]:
+        """The verdict with what was recorded beside the files: what Python did, and how busy the cores were."""
+        if self.capture is None or (self.unexplained is None and not self.capture.contention):
+            return {}
+        found = replace(self._breakdown, unexplained=self.unexplained, contention=self.capture.contention)
+        return verdict(found).to_dict() if found.host_parts else {}
+
     @persisted
     def _overview_of_steps(self) -> dict[str, Any]:
         recorded, busy = self._steps_and_busy
@@ -678,7 +713,7 @@ class Run(Frames):
 
     def _as_recorded(self, of_files: dict[str, Any]) -> dict[str, Any]:
         """An overview with what is known of the recording."""
-        out = dict(of_files)
+        out = dict(of_files) | self._verdict_as_recorded()
         if self.capture is not None and self.capture.framework:
             out["framework"] = self.capture.framework
             # "TensorFlow 2.21.0, Keras 3.15.1"

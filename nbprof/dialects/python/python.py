@@ -15,6 +15,7 @@ from nbprof.activity import activity as act
 from nbprof.activity.unit import MARKED, RECORDING, Unit
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects.environment import environment
+from nbprof.dialects.iterations import Placed, first_events, placed
 
 HOW = "No loop and no step is marked, so the recording is the unit; 'for item in nbprof.steps(items):' marks the iterations of a loop."
 
@@ -48,10 +49,15 @@ def interpret(trace: Trace) -> act.Activity:
     activity.later("markers", lambda: _markers(units))
     activity.later("group_names", lambda: _names(trace, units))
     waits = np.flatnonzero(category == _WAIT)
-    activity.later("work", lambda: _waiting(trace, host, waits, units))
+    if units.iterations is not None and units.iterations.waits:
+        activity.traits.add(act.WAITS)
+        iterations = units.iterations
+        activity.later("work", lambda: _waiting_of_loop(units, iterations))
+    else:
+        activity.later("work", lambda: _waiting(trace, host, waits, units))
     activity.missing = _missing(units, waits)
-    if units.unit.whole:
-        activity.notes = [Note("info", HOW)]
+    if units.unit.how:
+        activity.notes = [Note("info", units.unit.how)]
     return activity
 
 
@@ -64,6 +70,7 @@ class _Units(NamedTuple):
     group: Int64s
     start: Int64s
     end: Int64s
+    iterations: Placed | None = None
 
 
 def _categories(trace: Trace) -> npt.NDArray[np.object_]:
@@ -73,9 +80,15 @@ def _categories(trace: Trace) -> npt.NDArray[np.object_]:
 
 
 def _units(trace: Trace, host: Int64s, category: npt.NDArray[np.object_]) -> _Units:
-    """The steps; where no host has one, the recorded time."""
+    """The steps; where no host has one, the iterations of the cell's loop, or else the recorded time."""
     events = trace.events
     rows, unit = np.flatnonzero(category == _STEP), MARKED
+    iterations = placed(trace) if not len(rows) else None
+    if iterations is not None:
+        count = len(iterations.start)
+        none = np.zeros(count, np.int64)
+        events_of = first_events(trace, np.arange(len(events)), iterations.start)
+        return _Units(iterations.unit, events_of, none, np.arange(count), iterations.start, iterations.end, iterations)
     if not len(rows):
         rows, unit = np.flatnonzero(category == _CELL), Unit(RECORDING, how=HOW)
     rows = rows[np.lexsort((events.start[rows], host[rows]))]
@@ -93,6 +106,8 @@ def _markers(units: _Units) -> pd.DataFrame:
 def _names(trace: Trace, units: _Units) -> dict[tuple[int, int], str]:
     if units.unit.whole:
         names = ["recording"] * len(units.event)
+    elif units.iterations is not None:
+        names = units.iterations.names
     else:
         names = [str(trace.names[code]) for code in trace.events.name[units.event].tolist()]
     return dict(zip(zip(units.host.tolist(), units.group.tolist(), strict=True), names, strict=True))
@@ -127,12 +142,18 @@ def _waiting(trace: Trace, host: Int64s, waits: Int64s, units: _Units) -> pd.Dat
     ).astype(act.WORK)
 
 
+def _waiting_of_loop(units: _Units, iterations: Placed) -> pd.DataFrame:
+    """The `work` table: how long each iteration of a loop waited for its item."""
+    columns = {"event": units.event, "host": units.host, "group": units.group, "start": iterations.start, "end": iterations.item}
+    return pd.DataFrame(columns).assign(device=-1, cls=act.HOST_WAIT_INPUT)[list(act.WORK)].astype(act.WORK)
+
+
 def _missing(units: _Units, waits: Int64s) -> dict[str, str]:
     """A sentence for each kind of data that the recording lacks."""
     unmarked = "nothing marks what it waits for: 'for item in nbprof.steps(items):' marks the wait for each item."
     marked = "the steps state how long they wait for their items, and no input pipeline was recorded."
     missing = {
-        "input": f"{_WITHOUT}: {marked if len(waits) else unmarked}",
+        "input": f"{_WITHOUT}: {marked if len(waits) or units.iterations is not None else unmarked}",
         "ops": f"{_WITHOUT}, so it has no ops.",
         "kernels": f"{_WITHOUT}, so it has no GPU kernels.",
         "memory": f"{_WITHOUT}, so it has no allocator events; the trace view shows the resident memory of the process.",
