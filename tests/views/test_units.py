@@ -13,7 +13,9 @@ from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.schema import frames
 from nbprof.tools import dashboard
+from nbprof.tools.common import without_work
 from nbprof.tools.tables import DERIVED, head
+from tests.support.kineto import Kineto, profile
 from tests.support.units import CPU, GPU, of_ranks, profile_of
 
 STEPS = re.compile(r"\bsteps?\b", re.IGNORECASE)
@@ -139,3 +141,17 @@ def test_windows_of_device_time_are_calls_and_no_recording_twice():
     part = dashboard.dashboard(profile_of(RECORDING, GPU).run)["device_time"]
     assert part["windows"] == ["Whole recording"]
     assert np.isfinite(part["parts_ms"]).all()
+
+
+def test_a_recording_without_any_work_says_so(tmp_path):
+    # A file of PyTorch's that has its profiler in it, and nothing else.
+    file = Kineto(trace_id="x", baseTimeNanoseconds=1)
+    file.add("PyTorch Profiler (0)", "Trace", 0, 10, pid="Spans", tid="PyTorch Profiler")
+    payload = dashboard.dashboard(profile(tmp_path, file).run)
+    assert payload["steps"]["empty"]["title"] == "The recording has no work in it."
+    assert payload["overview"]["no_advice"].startswith("The recording has no work in it")
+
+
+def test_what_a_program_did_is_work_also_without_steps():
+    assert not without_work(profile_of(STEP).run)
+    assert not without_work(nbprof.load(CPU.parents[1] / "xspace" / "jax_cpu.xplane.pb").run)

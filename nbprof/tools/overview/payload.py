@@ -12,7 +12,20 @@ from nbprof.display.categories import BY_KEY
 from nbprof.formats.register import by_name
 from nbprof.schema import frames
 from nbprof.tools import register
-from nbprof.tools.common import bar, by_torch, bytes_figure, chip, figure, fix_lines, gain_words, has_device, plain, unit_of, unit_of_gpu
+from nbprof.tools.common import (
+    bar,
+    by_torch,
+    bytes_figure,
+    chip,
+    figure,
+    fix_lines,
+    gain_words,
+    has_device,
+    plain,
+    unit_of,
+    unit_of_gpu,
+    without_work,
+)
 from nbprof.tools.names import NAMES
 from nbprof.tools.overview import lines
 from nbprof.tools.tables import floats, hidden, longest, table
@@ -355,6 +368,8 @@ def _advice(run: Run, row: dict[Any, Any]) -> dict[str, Any]:
 
 
 def _no_advice(run: Run) -> str:
+    if run.steps.empty and without_work(run):
+        return "The recording has no work in it, so there is nothing to weigh."
     if run.steps.empty:
         return "Without steps, nbprof cannot weigh one cost against another, so it gives no advice."
     return "No recommendations: no rule found a measurable gain in this run."
