@@ -147,6 +147,7 @@ def test_a_recording_without_any_work_says_so(tmp_path):
     # A file of PyTorch's that has its profiler in it, and nothing else.
     file = Kineto(trace_id="x", baseTimeNanoseconds=1)
     file.add("PyTorch Profiler (0)", "Trace", 0, 10, pid="Spans", tid="PyTorch Profiler")
+    file.add("Iteration Start: PyTorch Profiler", "none", 0, None, pid="Traces", tid="Trace PyTorch Profiler")
     payload = dashboard.dashboard(profile(tmp_path, file).run)
     assert payload["steps"]["empty"]["title"] == "The recording has no work in it."
     assert payload["overview"]["no_advice"].startswith("The recording has no work in it")
