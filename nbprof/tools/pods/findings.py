@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from nbprof.activity.unit import Unit
+from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis.pods.own_time import COLLECTIVES
 from nbprof.display import wording
 from nbprof.tools.common import unit_of
@@ -91,7 +91,7 @@ def _measured(what_if: pd.DataFrame) -> float | None:
     return wording.real(rows.iloc[0]) if len(rows) else None
 
 
-def _straggler(row: dict[Any, Any], several: bool, measured: float | None, unit: Unit) -> str:
+def _straggler(row: dict[Any, Any], several: bool, measured: float | None, unit: Unit = MARKED) -> str:
     """One straggler: by how much, how often, what that costs, and why."""
     device = f":{row['device']}" if several and pd.notna(row["device"]) else ""
     name = wording.one_line(f"{row['host']}{device}")
@@ -120,7 +120,7 @@ def _straggler(row: dict[Any, Any], several: bool, measured: float | None, unit:
     return said
 
 
-def _what_if(rows: pd.DataFrame, groups: pd.DataFrame, unit: Unit) -> list[str]:
+def _what_if(rows: pd.DataFrame, groups: pd.DataFrame, unit: Unit = MARKED) -> list[str]:
     """What a slow group and the network cost, where that is known and more than 1% of a step."""
     said = []
     for row in rows.to_dict("records"):
