@@ -1,6 +1,7 @@
 /** The part of the payload that lays runs side by side: the twin of nbprof/tools/compare/payload.py. */
 
 import type { Advice, CategoryKey, Marked, Table } from "./payload.js";
+import type { Unit } from "./unit.js";
 
 export interface ComparedRun {
   label: string;
@@ -63,6 +64,8 @@ export interface Pair {
   findings_text?: Marked;
   /** Times of ops and kernels are a step; else of the whole profile. */
   per_step: boolean;
+  /** What times are given per, where that is no step. */
+  unit?: Unit;
   /** where, type, op, state, before_op, before_us, after_us, change_us, before_calls, after_calls; `_category`: index into CATEGORIES. */
   ops: Table;
   ops_left_out: number;

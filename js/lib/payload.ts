@@ -17,6 +17,7 @@ import type { Memory } from "./payload-memory.js";
 import type { MemoryViewer } from "./payload-memory-viewer.js";
 import type { OpProfile } from "./payload-op-profile.js";
 import type { Trace } from "./payload-trace.js";
+import type { Unit } from "./unit.js";
 import type { Target } from "./view.js";
 
 export type { Cores } from "./payload-cores.js";
@@ -104,6 +105,8 @@ export interface Meta {
   tabs: { id: TabId; label: string; count: number | null; flag: CategoryKey | null; note?: string }[];
   /** Columns of the tables that views draw row by row, by the frame of nbprof/schema that they show; earlier reports lack them. */
   heads?: Record<string, Column[]>;
+  /** What figures are given per, where that is no step. */
+  unit?: Unit;
   /** What is said beside the tabs while the others are made: this is the first picture, and the whole takes its place. */
   pending?: string;
   /** The tab that is shown first, where that is not the first one. */
@@ -137,6 +140,9 @@ export interface Advice {
   title: string;
   /** Gain in ms per step, null when not known. */
   gain_ms: number | null;
+  /** What else than a step it is given per: "per call"; of a recording also how much of it. */
+  per?: string;
+  gain_percent?: number;
   /** What it is, empty where there is none. Reports of 0.2 and before lack it, and mean a bound. */
   gain_is?: "up to" | "about" | "at least" | "";
   evidence: Marked;

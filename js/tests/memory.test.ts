@@ -156,6 +156,12 @@ describe("a moment in words", () => {
     expect(value("Region")).toBe("–");
     expect(value("In use after")).toBe("11.33 MiB");
   });
+  it("names the unit that an event is in, and gives a recording no number", () => {
+    expect(momentText(id, 0, "call")).toContain(", call 513:");
+    expect(cardRows(id, 0, "call").rows.map(({ label }) => label)).toContain("Call");
+    expect(momentText(id, 0, "recording")).not.toContain("513");
+    expect(cardRows(id, 0, "recording").rows.map(({ label }) => label)).not.toContain("Recording");
+  });
   it("says what was in use and after what, and nothing of what is not known", () => {
     const text = momentText(id, 0);
     expect(text).toContain("At 83.307 ms, step 513: 11.33 MiB in use");

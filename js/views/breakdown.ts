@@ -5,6 +5,7 @@ import { type Child, h } from "../lib/dom.js";
 import { ms, num } from "../lib/format.js";
 import { categoryLabel, swatch } from "../lib/parts.js";
 import type { CategoryKey } from "../lib/payload.js";
+import { capital, isWhole, STEP } from "../lib/unit.js";
 import type { Part, Statistics } from "./stepstats.js";
 
 /** A percentage with its bar. */
@@ -30,16 +31,17 @@ export function cells(css: string, ...contents: Child[]): HTMLTableCellElement[]
 }
 
 /** The average step as one bar, its two largest parts named. */
-export function averageBar(parts: readonly Part[], total: Statistics): HTMLElement {
+export function averageBar(parts: readonly Part[], total: Statistics, unit = STEP): HTMLElement {
   const shown = parts.filter((part) => part.stats.mean > 0);
   const sum = shown.reduce((all, part) => all + part.stats.mean, 0);
   const width = (part: Part): Record<string, string> => ({
     "--w": `calc(${((part.stats.mean / sum) * 100).toFixed(2)}% - 1px)`,
   });
   const first = shown[0];
+  const named = isWhole(unit) ? capital(unit.the) : unit.average;
   const label = first
-    ? `Average step of ${ms(total.mean)}: ${first.label} ${num(first.percent, 0)}%`
-    : "Average step: no category recorded";
+    ? `${named} of ${ms(total.mean)}: ${first.label} ${num(first.percent, 0)}%`
+    : `${named}: no category recorded`;
   return h(
     "div.wide",
     h(
@@ -68,7 +70,7 @@ export function averageBar(parts: readonly Part[], total: Statistics): HTMLEleme
 type Heads = (key: string, css?: string) => Head;
 
 /** Categories by size: ms and share of the step. */
-export function breakdownTable(parts: readonly Part[], total: Statistics, head: Heads): HTMLElement {
+export function breakdownTable(parts: readonly Part[], total: Statistics, head: Heads, unit = STEP): HTMLElement {
   const digits = head("mean_ms").digits ?? 2;
   const rows = parts.map((part) =>
     h(
@@ -78,12 +80,18 @@ export function breakdownTable(parts: readonly Part[], total: Statistics, head: 
       ...cells("n", num(part.stats.mean, digits), barCell(part.css, part.percent, 72)),
     ),
   );
-  rows.push(h("tr.sum", h("td", "Step"), ...cells("n", num(total.mean, digits), num(100, 1))));
+  rows.push(h("tr.sum", h("td", capital(unit.noun)), ...cells("n", num(total.mean, digits), num(100, 1))));
   return plainTable([head("category"), head("mean_ms", "n"), head("percent", "n on")], rows, "stats");
 }
 
 /** Categories by size with mean, standard deviation, least and largest. */
-export function statisticsTable(parts: readonly Part[], total: Statistics, head: Heads, noun = "step"): HTMLElement {
+export function statisticsTable(
+  parts: readonly Part[],
+  total: Statistics,
+  head: Heads,
+  noun = "step",
+  time = "End to end",
+): HTMLElement {
   const digits = (key: string): number => head(key).digits ?? 2;
   // On the narrowest outputs the extremes make room for the names.
   const numbers = (stats: Statistics): HTMLTableCellElement[] => [
@@ -91,12 +99,7 @@ export function statisticsTable(parts: readonly Part[], total: Statistics, head:
     ...cells("n hide-s", num(stats.min, digits("min_ms")), num(stats.max, digits("max_ms"))),
   ];
   const rows = [
-    h(
-      "tr.sum",
-      h("td", noun === "step" ? "Step time, ms" : "End to end, ms"),
-      ...numbers(total),
-      ...cells("n", num(100, 1)),
-    ),
+    h("tr.sum", h("td", `${time}, ms`), ...numbers(total), ...cells("n", num(100, 1))),
     ...parts.map((part) =>
       h(
         "tr",

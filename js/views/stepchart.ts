@@ -5,6 +5,7 @@ import { ms, num } from "../lib/format.js";
 import { categoryRows, hoverCard, link } from "../lib/parts.js";
 import { CATEGORIES } from "../lib/payload.js";
 import { tickDigits, ticks } from "../lib/scale.js";
+import { capital } from "../lib/unit.js";
 import type { ViewContext } from "../lib/view.js";
 import { brush, selectBars, selectedBars } from "./brush.js";
 import { stepsHint } from "./jump.js";
@@ -48,9 +49,10 @@ function gridLines(max: number, height: number, n: number): SVGElement[] {
   });
 }
 
-/** Place of bar i of n in per cent: a little air between bars, less where they are many. */
-function place(i: number, n: number): { x: string; width: string } {
+/** Place of bar i of n in per cent: a little air between bars, less where they are many; one alone is no wider than a fifth. */
+function place(i: number, n: number, alone = false): { x: string; width: string } {
   const air = n > 120 ? 0.04 : 0.09;
+  if (n === 1 && alone) return { x: "40%", width: "20%" };
   return { x: `${(((i + air) / n) * 100).toFixed(3)}%`, width: `${(((1 - 2 * air) / n) * 100).toFixed(3)}%` };
 }
 
@@ -93,7 +95,9 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
   const { store, signal } = context;
   const steps = context.payload.steps;
   const noun = steps.noun ?? "step";
-  const called = noun.charAt(0).toUpperCase() + noun.slice(1);
+  const time = noun === "recording" ? "Recording" : `${capital(noun)} time`;
+  // A recording has no number, and of one there is nothing to select.
+  const whole = noun === "recording";
   const said = h("span", null);
   const caption = h("div.axt");
   const live = h("span.sr", { "aria-live": "polite" });
@@ -124,7 +128,7 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     options.waiting && ticksColumn(100, WAIT_HEIGHT, 2),
     options.waiting && h("div.plot2", waitSvg),
     numbers,
-    strip.element,
+    !whole && strip.element,
     caption,
     live,
   );
@@ -145,7 +149,7 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     lines.append(...gridLines(max, HEIGHT, 5));
     const n = bars.length;
     bars.forEach((bar, i) => {
-      const at = place(i, n);
+      const at = place(i, n, whole);
       marks.append(s("g", ...stack(bar, at, max)));
       if (options.waiting) {
         const share = Math.max(0, Math.min(100, ((bar.parts_ms[INPUT] as number) / bar.time_ms) * 100)) || 0;
@@ -158,7 +162,7 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
       cuts.append(s("text.hl", { x: `${share * 100}%`, y: -3, "text-anchor": anchor }, text));
     chart.classList.toggle("cuts", cuts.childElementCount > 0);
     const every = labelEvery(n, width);
-    for (let i = 0; i < n; i += every) {
+    for (let i = 0; i < n && !whole; i += every) {
       const style = { "--x": `${(((i + 0.5) / n) * 100).toFixed(2)}%` };
       numbers.append(h("span", { style }, String(bars[i]?.first)));
     }
@@ -167,7 +171,9 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     const tooLong = times.filter((time) => time > max).length;
     const room = labels.length < tooLong ? " where there is room" : "";
     const cut = tooLong ? `cut bars are labelled with their value${room}` : "";
-    caption.textContent = [`${noun} number`, many, cut].filter(Boolean).join(" · ");
+    const hosts = steps.hosts.length;
+    const recordings = hosts > 1 ? `mean of the recordings of ${hosts} hosts` : "the recording";
+    caption.textContent = [whole ? recordings : `${noun} number`, many, cut].filter(Boolean).join(" · ");
     if (options.hint) caption.append(h("span.hint", ` · ${options.hint}`));
     strip.draw(bars, max);
     select();
@@ -200,21 +206,24 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     }
     const stats = statistics(steps.step_time_ms, rows);
     const y = HEIGHT * (1 - Math.min(1, stats.mean / frame.max));
-    const off = !(stats.mean <= frame.max);
+    const off = whole || !(stats.mean <= frame.max);
     average.setAttribute("y1", String(y));
     average.setAttribute("y2", String(y));
     average.style.display = off ? "none" : "";
-    mean.textContent = `mean ${num(stats.mean, 2)}`;
+    mean.textContent = whole ? "" : `mean ${num(stats.mean, 2)}`;
     const top = off ? 2 : Math.max(0, y - 18);
     const tops = frame.bars.map((bar) => HEIGHT * (1 - Math.min(1, bar.time_ms / frame.max || 0)));
     mean.style.top = `${top}px`;
     mean.style.left = `${clearest(tops, plot.clientWidth, mean.offsetWidth, top + 16)}px`;
     svg.setAttribute(
       "aria-label",
-      `${called} time by ${noun}, stacked by category: mean ${ms(stats.mean)} over ${num(stats.n)} ${noun}s, ` +
-        `${ms(stats.min)} to ${ms(stats.max)}`,
+      whole
+        ? `The recording of ${ms(stats.mean)}, stacked by category`
+        : `${time} by ${noun}, stacked by category: mean ${ms(stats.mean)} over ${num(stats.n)} ${noun}s, ` +
+            `${ms(stats.min)} to ${ms(stats.max)}`,
     );
-    plot.setAttribute("aria-label", `${called} time chart. Arrow keys move from ${noun} to ${noun}, Shift selects.`);
+    const keys = whole ? "" : ` Arrow keys move from ${noun} to ${noun}, Shift selects.`;
+    plot.setAttribute("aria-label", `${time} chart.${keys}`);
   }
 
   function hover(i: number): void {
@@ -237,16 +246,17 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     };
     const named = bar.rows.length === 1 ? steps.name[bar.rows[0] as number] : "";
     const range = rangeText(bar.first, bar.last, noun);
-    const title = range.charAt(0).toUpperCase() + range.slice(1);
+    const title = whole ? "The recording" : capital(range);
     // Top to bottom as drawn.
     const rows = categoryRows(bar.parts_ms, bar.time_ms, steps.labels).reverse();
     if (bar.rows.length > 1) {
       const longest = bar.rows.reduce((a, b) => ((steps.step_time_ms[b] ?? 0) > (steps.step_time_ms[a] ?? 0) ? b : a));
-      rows.push({ label: `Longest: ${steps.step[longest]}`, value: num(steps.step_time_ms[longest], 2), note: "" });
+      const called = whole ? steps.hosts[steps.host?.[longest] ?? 0] : steps.step[longest];
+      rows.push({ label: `Longest: ${called}`, value: num(steps.step_time_ms[longest], 2), note: "" });
     }
     // Where all are called the same, the number says it all.
     const told = named === String(bar.first) || (steps.prefix !== "" && named?.endsWith(` ${bar.first}`));
-    const shown = named && !told ? `${title}, ${named}` : title;
+    const shown = named && !told && !whole ? `${title}, ${named}` : title;
     card.show(mark, { title: shown, total: ms(bar.time_ms), rows });
     live.textContent = `${shown}: ${ms(bar.time_ms)}`;
   }
@@ -265,6 +275,7 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     const at = barAt(event);
     pinned = !(pinned && at === hovered);
     hover(at);
+    if (whole) return;
     if (pinned) selectBars(frame.bars, store, at, at);
     else store.set("selection", null);
   });
@@ -279,7 +290,7 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     if (to !== undefined && n > 0 && !modified(event)) {
       const next = Math.max(0, Math.min(n - 1, to));
       hover(next);
-      if (event.shiftKey) {
+      if (event.shiftKey && !whole) {
         const range = selectedBars(frame.bars, store);
         const start = Math.max(0, before);
         // The end that the hover step stood on moves, the other one stays.

@@ -48,18 +48,21 @@ export function selectedRows(steps: Steps, selection: Selection | null): number[
   return rows;
 }
 
-/** "32 steps", "2 steps on 2 ranks". */
+/** "32 steps", "2 steps on 2 ranks"; nothing of a single recording. */
 export function stepCount(steps: Steps): string {
   const n = new Set(steps.step).size;
-  return steps.count ?? `${num(n)} ${n === 1 ? "step" : "steps"}`;
+  const { noun = "step", count } = steps;
+  if (noun === "recording") return count ?? "";
+  return count ?? `${num(n)} ${noun}${n === 1 ? "" : "s"}`;
 }
 
 /** "First step left out: compilation, warm-up." where the averages leave some out; "" otherwise. */
 export function leftOutNote(steps: Steps, selection: Selection | null): string {
   const count = selection ? 0 : (steps.warmup?.reduce((sum, flag) => sum + (flag ? 1 : 0), 0) ?? 0);
+  const { noun = "step" } = steps;
   if (!count) return "";
   return (
-    steps.left_out ?? `Averages exclude the first ${count === 1 ? "step" : `${count} steps`}: compilation, warm-up.`
+    steps.left_out ?? `Averages exclude the first ${count === 1 ? noun : `${count} ${noun}s`}: compilation, warm-up.`
   );
 }
 

@@ -4,6 +4,7 @@ import { h } from "../lib/dom.js";
 import { link } from "../lib/parts.js";
 import type { Payload, TabId } from "../lib/payload.js";
 import type { Store } from "../lib/store.js";
+import { capital } from "../lib/unit.js";
 import { follows } from "./of-host.js";
 import { rangeText } from "./stepstats.js";
 
@@ -38,7 +39,7 @@ export function wholeNote(
     line.replaceChildren(
       ...(selection
         ? [
-            `${rangeText(selection.first, selection.last, "Step")} selected; this view is of the whole run. `,
+            `${rangeText(selection.first, selection.last, capital(steps.noun ?? "step"))} selected; this view is of the whole run. `,
             link("clear", () => store.set("selection", null)),
             " ",
           ]

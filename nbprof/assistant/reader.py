@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from nbprof.activity.unit import STEP, Unit
 from nbprof.assistant.answer import Bounds, plain, table
 from nbprof.assistant.explain import explain
 from nbprof.assistant.roots import Roots
@@ -96,9 +97,10 @@ class Reader:
             "runs_in_all": len(runs),
             "files": len(files.files) if host is None else 1,
             "hosts": plain(profile.hosts[:_MOST_NAMED]),
-            "summary": plain(facts["verdict_text"] or facts["verdict"] or "unknown what bounds the step"),
+            "summary": plain(facts["verdict_text"] or facts["verdict"] or f"unknown what bounds {Unit.of(facts).the}"),
             "confidence": facts["confidence"],
             **{key: plain(facts.get(key)) for key in ("framework", "device_kind", "steps", "step_time_ms")},
+            **({} if Unit.of(facts).kind == STEP else {"steps_are": Unit.of(facts).plural}),
             "frames": named.listed(profile),
             "unknown": "null is what was not recorded; it is not 0",
         }

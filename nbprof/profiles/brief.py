@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-from nbprof.activity.unit import Unit
+from nbprof.activity.unit import Unit, best
 from nbprof.analysis.steps.step_count import format_count
 from nbprof.core.errors import NbprofError
 from nbprof.core.version import __version__
@@ -269,9 +269,10 @@ def _comparison(comparison: Comparison) -> Iterator[Claim]:
             f"{each['figure']}: {of} ({values[2]})",
             (f"c.figures.iloc[{at}]",),
         )
+    per = best([Unit.of(profile.overview) for profile in comparison.profiles]).per
     for at, each in enumerate(comparison.findings.to_dict("records")):
         gain = wording.millis_two(each["before_ms"], each["after_ms"], " → ")
-        text = f"{_quoted(each['title'])} [{code(each['rule'])}]: {each['state']}; predicted gain {gain} per step"
+        text = f"{_quoted(each['title'])} [{code(each['rule'])}]: {each['state']}; predicted gain {gain} {per}"
         yield Claim("Findings (before → after)", text, (f"c.findings.iloc[{at}]",))
     for name, key in (("kernels", "kernel"), ("ops", "op")):
         frame = getattr(comparison, name).head(5)

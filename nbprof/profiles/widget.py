@@ -13,6 +13,7 @@ from nbprof.display import codec
 from nbprof.profiles.comms import answer, deliver
 from nbprof.profiles.report import bundle
 from nbprof.profiles.report.mimebundle import mimebundle
+from nbprof.tools.common import unit_in
 from nbprof.tools.dashboard import chosen, dashboard, select
 
 if TYPE_CHECKING:
@@ -110,6 +111,8 @@ class DashboardWidget(anywidget.AnyWidget):
         first, last = int(value[0]), int(value[1])
         if first > last:
             raise NbprofError(f"selected goes from the first to the last step; {first} is after {last}")
+        if unit_in(self._payload).whole:
+            raise NbprofError("nothing divides this recording into steps, so there are none to select")
         if not self._steps:
             raise NbprofError("this run has no steps to select")
         if last < min(self._steps) or first > max(self._steps):

@@ -359,7 +359,7 @@ class Run(Frames):
 
     @persisted
     def _pods(self) -> tuple[pd.DataFrame, list[Note]]:
-        return pods.frame(self.steps, self._steps_of_cores, self.pod_frames.ahead_ms)
+        return pods.frame(self.steps, self._steps_of_cores, self.pod_frames.ahead_ms, self.activity.unit)
 
     @cached
     def pods(self) -> pd.DataFrame:
@@ -864,7 +864,7 @@ class Run(Frames):
                 receipt.info(note)
             for warning in self.capture.warnings:
                 receipt.warn(warning)
-            if about := warmup.about_warmup(self.steps, self.capture.warmup):
+            if about := warmup.about_warmup(self.steps, self.capture.warmup, self.activity.unit):
                 receipt.info(about)
             if self.capture.cell_failed:
                 error = self.capture.error

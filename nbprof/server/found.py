@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nbprof.activity.unit import STEP
 from nbprof.formats.register import by_name
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class OnDisk:
             "hosts": self.hosts or len(self.files),
             "framework": stated or facts.get("framework") or next(filter(None, map(form.framework, self.files)), None),
             "steps": facts["steps"] if facts else (capture.steps_marked or None) if capture is not None else None,
+            "unit": facts.get("unit", STEP),
             "step_ms": facts.get("step_ms"),
             "verdict": facts.get("verdict"),
             "device": facts.get("device"),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nbprof.activity.unit import KINDS, Unit
 from nbprof.analysis.compare.compare import STEP, by_step
 from nbprof.analysis.steps import step_count
 from nbprof.core.files import LocalFile, RunFiles
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from nbprof.run.run import Run
 
-LAYOUT = 3
+LAYOUT = 4
 """Raised when other facts are kept, or by other rules."""
 
 _MOST_TIMES = 24
@@ -83,7 +84,7 @@ def _folder() -> Folder | None:
 
 
 def of(run: Run) -> dict[str, Any]:
-    """The facts of a run that was read: framework, device, steps, step time in ms, its course over the run, and verdict."""
+    """The facts of a run that was read: framework, device, steps, their unit and time in ms, its course over the run, and verdict."""
     overview = run.overview
     word, text = overview.get("verdict") or "", overview.get("verdict_text") or ""
     step = overview.get("step_time_ms")
@@ -93,6 +94,7 @@ def of(run: Run) -> dict[str, Any]:
         "device": str(overview.get("device_kind") or "") or None,
         "recorded": str(started) if started else None,
         "steps": step_count.most(run.steps),
+        "unit": Unit.of(overview).kind,
         "step_ms": float(step) if step is not None and math.isfinite(step) else None,
         "times_ms": course(run.steps),
         "verdict": (f"{word}: {text}" if text else word) or None,
@@ -112,6 +114,7 @@ def fits(facts: dict[str, Any]) -> bool:
     return (
         all(isinstance(facts.get(name), (str, type(None))) for name in texts)
         and isinstance(facts.get("steps"), int)
+        and facts.get("unit") in KINDS
         and isinstance(facts.get("step_ms"), (int, float, type(None)))
         and isinstance(times := facts.get("times_ms"), list)
         and all(isinstance(time, (int, float)) for time in times)

@@ -75,6 +75,13 @@ def plain(run: Run) -> bool:
     return PLAIN in run.activity.traits and run.capture is None
 
 
+def without_work(run: Run) -> bool:
+    """Whether nothing that a program does was recorded: no op, no kernel, no allocation."""
+    if plain(run) or run.activity.has_host_ops or run.activity.has_device:
+        return False
+    return run.ops.empty and run.kernels.empty and run.memory_summary.empty
+
+
 def has_device(run: Run) -> bool:
     """Whether anything but a host was recorded."""
     return len(run.devices) > 0

@@ -13,6 +13,8 @@ from nbprof.dialects.kineto import steps as kineto_steps
 from nbprof.dialects.kineto.links import ANNOTATION, CALL, OP, Links
 from nbprof.dialects.kineto.steps import Steps
 from nbprof.profiles.profile import Profile
+from tests.support.kineto import profile as written
+from tests.support.ranks import job
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 CPU, GPU = DATA / "kineto" / "cpu_train.pt.trace.json.gz", DATA / "gpu" / "torch_gpu.pt.trace.json.gz"
@@ -30,6 +32,17 @@ def profile_of(kind: str, path: Path = CPU) -> Profile:
 
 def _one(links: Links) -> Steps:
     events = links.trace.events
-    rows = links.rows(OP, ANNOTATION, CALL)
-    begin, end = np.array([events.start[rows].min()]), np.array([events.end[rows].max()])
-    return kineto_steps.of_marks(links, 0, rows[:1], begin, end, ["recording"], [])
+    parts = []
+    for host in range(len(links.trace.hosts)):
+        rows = links.rows(OP, ANNOTATION, CALL)
+        rows = rows[links.host[rows] == host]
+        begin, end = np.array([events.start[rows].min()]), np.array([events.end[rows].max()])
+        parts.append(kineto_steps.of_marks(links, host, rows[:1], begin, end, ["recording"], []))
+    return Steps.joined(parts)
+
+
+def of_ranks(kind: str, folder: Path) -> Profile:
+    """A job of three ranks, the last of which is slow in each of its steps, as units of a kind."""
+    arrivals = [[[at] for _ in range(12)] for at in (1000, 1100, 3000)]
+    written(folder, *job(arrivals))
+    return profile_of(kind, folder)

@@ -2,7 +2,20 @@
 
 import { h, s } from "../../lib/dom.js";
 import type { Group } from "./groups.js";
-import { ago, beside, called, changeOf, facts, fullTime, many, type Run, spoken, stepTime, verdict } from "./run.js";
+import {
+  ago,
+  beside,
+  called,
+  changeOf,
+  facts,
+  fullTime,
+  many,
+  type Run,
+  spoken,
+  stepTime,
+  timeOf,
+  verdict,
+} from "./run.js";
 
 interface FolderLine {
   readonly kind: "folder";
@@ -121,7 +134,7 @@ export function runRow(key: string): Row {
       write(known, facts(run).join(" · "));
       write(step, stepTime(run));
       write(delta, change);
-      set(delta, "title", before ? `step time compared with ${called(before)}, ${beside(before)}` : "");
+      set(delta, "title", before ? `${timeOf(run)} compared with ${called(before)}, ${beside(before)}` : "");
       course.replaceChildren(...sparkline(run.times_ms));
       write(head, why.head);
       write(rest, why.rest);

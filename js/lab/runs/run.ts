@@ -17,6 +17,8 @@ export interface Run {
   /** "" where it is not known, or not yet. */
   readonly framework: string;
   readonly steps: number | null;
+  /** What `steps` counts and `step_ms` is of: "step", "iteration", "call" or "recording". */
+  readonly unit: string;
   readonly step_ms: number | null;
   /** "" where it is not known. */
   readonly device: string;
@@ -55,6 +57,7 @@ export function runOf(told: unknown): Run | null {
     format: text(value["format"]) || text(value["kind"]),
     framework: text(value["framework"]),
     steps: number(value["steps"]),
+    unit: text(value["unit"]) || "step",
     step_ms: number(value["step_ms"]),
     device: text(value["device"]),
     verdict: text(value["verdict"]),
@@ -134,7 +137,13 @@ export function facts(run: Run): string[] {
   return [
     // Its version would push the rest out of a narrow row.
     /^[^\d,]*/.exec(run.framework)?.[0].trim() ?? "",
-    run.steps ? many(run.steps, "step") : run.known ? "no steps" : bytesText(run.bytes),
+    run.unit === "recording"
+      ? ""
+      : run.steps
+        ? many(run.steps, run.unit)
+        : run.known
+          ? "no steps"
+          : bytesText(run.bytes),
     run.hosts === 1 ? "" : many(run.hosts, "host"),
   ].filter(Boolean);
 }
@@ -144,7 +153,7 @@ export const stepTime = (run: Run): string => (run.step_ms === null ? "" : ms(ru
 
 /** "−12 %" in step time against an earlier run, "30×" from ten times on; "" where either is not known. */
 export function changeOf(run: Run, before: Run | undefined): string {
-  if (!before?.step_ms || run.step_ms === null) return "";
+  if (!before?.step_ms || run.step_ms === null || before.unit !== run.unit) return "";
   const times = run.step_ms / before.step_ms;
   if (times >= 10) return `${num(Math.round(times))}×`;
   // No step takes no time: 100% is not reached by rounding.
@@ -198,6 +207,12 @@ export function verdict(run: Run, busy: boolean, problem = ""): Verdict {
   return { head, rest, colour: CLASSES[head] ?? "", wrong: false };
 }
 
+/** What its time is given per. */
+const perOf = ({ unit }: Run): string => (unit === "recording" ? "of the recording" : `per ${unit}`);
+
+/** What two times of runs are, to be compared: only of units of one kind. */
+export const timeOf = ({ unit }: Run): string => (unit === "recording" ? "duration" : `${unit} time`);
+
 /** Everything of a run in one sentence, for who does not see it. */
 export function spoken(run: Run, now: number, busy: boolean, problem = "", change = ""): string {
   const { head, rest } = verdict(run, busy, problem);
@@ -208,7 +223,7 @@ export function spoken(run: Run, now: number, busy: boolean, problem = "", chang
     ago(run.time, now),
     ...facts(run),
     step &&
-      `${step} per step${change ? `, ${change} ${change.endsWith("×") ? "that of" : "from"} the previous run` : ""}`,
+      `${step} ${perOf(run)}${change ? `, ${change} ${change.endsWith("×") ? "that of" : "from"} the previous run` : ""}`,
     [head, rest].filter(Boolean).join(": "),
   ]
     .filter(Boolean)

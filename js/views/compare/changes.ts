@@ -10,6 +10,7 @@ import { nameNode } from "../../lib/name.js";
 import { downloadButton, field, heading, link, segmented } from "../../lib/parts.js";
 import { CATEGORIES } from "../../lib/payload.js";
 import { type ColumnSpec, table } from "../../lib/table.js";
+import { unitOf } from "../../lib/unit.js";
 import type { ViewContext } from "../../lib/view.js";
 import { changeBar, zeroAxis } from "./draw.js";
 import { changed } from "./model.js";
@@ -43,7 +44,7 @@ function kindOf(
   const small = pair.small_us[kind];
   const change = (row: number): number => numberAt(data.data["change_us"], row);
   const most = data.rows ? Math.abs(change(0)) : 0;
-  const scope = `${kind === "ops" ? "self time, " : ""}µs ${pair.per_step ? "per step" : "in the whole profile"}`;
+  const scope = `${kind === "ops" ? "self time, " : ""}µs ${pair.per_step ? unitOf(pair).per : "in the whole profile"}`;
   const both = pair.ops.rows > 0 && pair.kernels.rows > 0;
   const choices = [
     { id: "ops" as Kind, label: "Ops" },

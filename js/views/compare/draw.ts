@@ -7,6 +7,7 @@ import { ms, num, signed } from "../../lib/format.js";
 import { categoryClass, hoverCard, legend, swatch } from "../../lib/parts.js";
 import type { Meta } from "../../lib/payload.js";
 import { tickDigits, ticks } from "../../lib/scale.js";
+import { STEP, type Unit, unitOf } from "../../lib/unit.js";
 import { cells, plainTable } from "../breakdown.js";
 import { axisEnd, type CategoryRow, changed, compact, dots, fromZero, MOST_TICKS, mean, percentOf } from "./model.js";
 
@@ -39,7 +40,7 @@ export function figures(figs: readonly ComparedFigure[]): HTMLElement {
 }
 
 /** Steps as dots, a row a run, on one axis from 0. */
-export function stepDots(runs: readonly ComparedRun[], digits: number, signal: AbortSignal): HTMLElement {
+export function stepDots(runs: readonly ComparedRun[], digits: number, signal: AbortSignal, unit = STEP): HTMLElement {
   const end = axisEnd(runs.map((run) => run.times_ms));
   const at = (value: number): string => `${((value / end) * 100).toFixed(2)}%`;
   const marks = ticks(end, MOST_TICKS);
@@ -52,7 +53,7 @@ export function stepDots(runs: readonly ComparedRun[], digits: number, signal: A
     const name = SIDES[i] as string;
     const middle = mean(times);
     const said = times.length
-      ? `${name}: mean ${ms(middle, digits)} of ${num(times.length)} ${times.length === 1 ? "step" : "steps"}`
+      ? `${name}: mean ${ms(middle, digits)} of ${num(times.length)} ${times.length === 1 ? unit.noun : unit.plural}`
       : `${name}: no steps`;
     const { dots: shown, beyond, longest } = dots(times, end);
     if (beyond) cut.push(`${num(beyond)} ${name.toLowerCase()}, up to ${ms(longest, digits)}`);
@@ -68,7 +69,7 @@ export function stepDots(runs: readonly ComparedRun[], digits: number, signal: A
         s("line", { class: "mean", x1: at(middle), x2: at(middle), y1: 2, y2: HEIGHT - 2 }),
     );
     chart.append(h("span", name), svg);
-    hover(svg, times, name, digits, end, signal);
+    hover(svg, times, name, digits, end, signal, unit);
   });
   const places = tickDigits(marks);
   const labels = marks.map((tick, i) =>
@@ -87,6 +88,7 @@ function hover(
   digits: number,
   end: number,
   signal: AbortSignal,
+  unit: Unit,
 ): void {
   if (!times.length) return;
   const card = hoverCard(svg as unknown as HTMLElement, signal);
@@ -107,7 +109,7 @@ function hover(
       const x = box.left + (Math.min(nearest, end) / end) * box.width;
       card.show(
         { left: x - 3, right: x + 3, top: box.top, bottom: box.bottom },
-        { title: `${name}: a step`, total: ms(nearest, digits), rows },
+        { title: `${name}: ${unit.a}`, total: ms(nearest, digits), rows },
       );
     },
     { signal },
@@ -123,7 +125,7 @@ export function averages(rows: readonly CategoryRow[], pair: Pair): HTMLElement 
   const most = Math.max(...sums) || 1;
   const bars = (["before_ms", "after_ms"] as const).flatMap((key, i) => {
     const shown = parts.filter((row) => (row[key] ?? 0) > 0);
-    const label = `Average step ${SIDES[i]?.toLowerCase()}: ${ms(sums[i], pair.digits)}`;
+    const label = `${unitOf(pair).average} ${SIDES[i]?.toLowerCase()}: ${ms(sums[i], pair.digits)}`;
     const segments = shown.map((row) =>
       h("i", {
         class: row.css,
@@ -172,7 +174,7 @@ export function categoryTable(rows: readonly CategoryRow[], pair: Pair, meta: Me
     const zero = !row.before_ms && !row.after_ms;
     const title =
       row.margin_ms === null
-        ? "One step says nothing about the spread of the change"
+        ? `One ${unitOf(pair).noun} says nothing about the spread of the change`
         : `95% interval: ± ${ms(row.margin_ms, digits)}${row.real ? "" : ", which includes 0"}`;
     return h(
       "tr",

@@ -4,6 +4,7 @@ import type { Compare, ComparedCategory, Pair } from "../../lib/compared.js";
 import { MISSING, num, signed } from "../../lib/format.js";
 import { CATEGORIES, type CategoryKey } from "../../lib/payload.js";
 import { niceMax, ticks } from "../../lib/scale.js";
+import { capital, unitOf } from "../../lib/unit.js";
 
 /** More dots than this say no more: of longer runs every nth step is drawn. */
 const MOST_DOTS = 800;
@@ -83,7 +84,8 @@ export function categoryRows(pair: Pair): { rows: CategoryRow[]; missing: Catego
   }
   rows.sort((a, b) => largest(b) - largest(a));
   const step = pair.categories.find((row) => row.key === "step_time");
-  if (step && (step.before_ms !== null || step.after_ms !== null)) rows.push({ ...step, css: "mem", label: "Step" });
+  if (step && (step.before_ms !== null || step.after_ms !== null))
+    rows.push({ ...step, css: "mem", label: capital(unitOf(pair).noun) });
   return { rows, missing };
 }
 

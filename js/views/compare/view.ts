@@ -5,6 +5,7 @@ import type { Compare, ComparedRun, Pair } from "../../lib/compared.js";
 import { clear, h, marked } from "../../lib/dom.js";
 import { MISSING, ms } from "../../lib/format.js";
 import { button, copyButton, emptyView, heading, picker } from "../../lib/parts.js";
+import { isWhole, timeTitle, unitOf } from "../../lib/unit.js";
 import type { View, ViewContext } from "../../lib/view.js";
 import { cells, missingNote, plainTable } from "../breakdown.js";
 import { adviceCard } from "../overview/view.js";
@@ -38,23 +39,29 @@ function times(part: Compare, pair: Pair, context: ViewContext): HTMLElement {
   const runs = sides(part, pair);
   const { rows, missing } = categoryRows(pair);
   const some = runs.some((run) => run.times_ms.length > 0);
+  const unit = unitOf(pair);
+  const title = isWhole(unit) ? "Durations" : `${timeTitle(unit)}s`;
   if (!some) {
     const text = "Neither run has steps. What can be compared without steps is below.";
-    return h("section", heading("Step times"), emptyView({ title: "No steps to draw", text }));
+    return h("section", heading(title), emptyView({ title: "No steps to draw", text }));
+  }
+  if (!rows.some((row) => row.key === "step_time")) {
+    const text = "Their times are given per different units of work. What can be compared without them is below.";
+    return h("section", heading("Times"), emptyView({ title: "No times to compare", text }));
   }
   const doubtful = rows.some((row) => row.real === false && row.change_ms);
   return h(
     "section.split.c",
     h(
       "div",
-      heading("Step times", "one dot per step, line = mean"),
-      stepDots(runs, pair.digits, context.signal),
-      h("div.apart", heading("Average step", "same scale")),
+      heading(title, isWhole(unit) ? "" : `one dot per ${unit.noun}, line = mean`),
+      stepDots(runs, pair.digits, context.signal, unit),
+      h("div.apart", heading(unit.average, "same scale")),
       averages(rows, pair),
     ),
     h(
       "div",
-      heading("By category", "ms per step"),
+      heading("By category", `ms ${unit.per}`),
       categoryTable(rows, pair, context.payload.meta),
       doubtful && h("p.more", h("span", "A faint bar may be chance: the 95% interval of its change includes 0.")),
       missingNote(missing, context.payload.meta.has_device),
@@ -63,7 +70,8 @@ function times(part: Compare, pair: Pair, context: ViewContext): HTMLElement {
 }
 
 /** The findings of both runs: what was predicted, and whether it is still there. */
-function advised({ findings, findings_text: text }: Pair, context: ViewContext): HTMLElement | null {
+function advised(pair: Pair, context: ViewContext): HTMLElement | null {
+  const { findings, findings_text: text } = pair;
   if (!findings?.length) return null;
   const head = headsOf(context.payload.meta, "comparison.findings");
   const gain = (kind: string, saved: number | null): string => (saved === null ? MISSING : `${kind} −${ms(saved)}`);
@@ -72,7 +80,7 @@ function advised({ findings, findings_text: text }: Pair, context: ViewContext):
   );
   return h(
     "section",
-    heading("What became of the advice", "predicted gain per step"),
+    heading("What became of the advice", `predicted gain ${unitOf(pair).per}`),
     text && h("p", ...marked(text)),
     plainTable([head("title"), head("state"), head("before_ms", "n"), head("after_ms", "n")], rows),
   );

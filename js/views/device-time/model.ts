@@ -2,6 +2,7 @@
 
 import { numberAt, textAt } from "../../lib/codec.js";
 import type { DeviceTime, Table } from "../../lib/payload.js";
+import { isWhole, STEP } from "../../lib/unit.js";
 import type { Hint } from "../../lib/view.js";
 
 export interface Part {
@@ -63,5 +64,9 @@ export function toPiece(table: Table, row: number): Hint {
 }
 
 /** Of which step the critical path is: a name that is a number alone says that it is of a step. */
-export const pathScope = (step: string, host: string, steps: number): string =>
-  `of ${/^\d+$/.test(step) ? "step " : ""}${step}${host && ` on ${host}`}, the ${steps === 1 ? "only step" : "step of median length"}`;
+export function pathScope(step: string, host: string, steps: number, unit = STEP): string {
+  const where = host && ` on ${host}`;
+  if (isWhole(unit)) return `${unit.per}${where}`;
+  const which = steps === 1 ? `only ${unit.noun}` : `${unit.noun} of median length`;
+  return `of ${/^\d+$/.test(step) ? `${unit.noun} ` : ""}${step}${where}, the ${which}`;
+}

@@ -8,6 +8,7 @@ import { nameNode } from "../../lib/name.js";
 import { downloadButton, emptyView, figures, heading, legend, picker, swatch } from "../../lib/parts.js";
 import type { Table } from "../../lib/payload.js";
 import { type ColumnSpec, table } from "../../lib/table.js";
+import { unitOf } from "../../lib/unit.js";
 import type { View, ViewContext } from "../../lib/view.js";
 import { kindOf, PARTS, type Part, partsOf, pathScope, sum, toPiece, WAITS } from "./model.js";
 import { series } from "./series.js";
@@ -123,7 +124,7 @@ function stacked(
 function path(context: ViewContext): HTMLElement {
   const { path: data } = context.payload.device_time;
   const scope = data.step
-    ? pathScope(data.step, data.host, context.payload.steps.step.length)
+    ? pathScope(data.step, data.host, context.payload.steps.step.length, unitOf(context.payload.meta))
     : "of the whole recording";
   // What is thinner than a pixel is in the table.
   const kinds = data.kinds.filter(({ percent }) => percent >= 0.1);

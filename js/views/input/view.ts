@@ -19,8 +19,9 @@ import {
 } from "../../lib/parts.js";
 import { CATEGORIES, type Figure, type Input, type Pipeline, type Steps, type Table } from "../../lib/payload.js";
 import { type ColumnSpec, table } from "../../lib/table.js";
+import { capital, isWhole, timeTitle, type Unit, unitOf } from "../../lib/unit.js";
 import type { Hint, View, ViewContext } from "../../lib/view.js";
-import { barCell, cells, missingNote, plainTable, statisticsTable } from "../breakdown.js";
+import { barCell, breakdownTable, cells, missingNote, plainTable, statisticsTable } from "../breakdown.js";
 import { toInput, toStep } from "../jump.js";
 import { follows } from "../of-host.js";
 import { stepChart } from "../stepchart.js";
@@ -29,11 +30,11 @@ import { drawGraph } from "../tfdata.js";
 import { ofRun } from "../whole.js";
 
 /** How much longer a step took, and for what; what is no half of that explains nothing. */
-export function longestText(step: number, over_ms: number, label: string, more_ms: number): string {
+export function longestText(step: number, over_ms: number, label: string, more_ms: number, noun = "step"): string {
   const what = label.toLowerCase();
   // Where it takes more than the whole is over, it saves elsewhere.
   const why = more_ms > over_ms ? `; it took ${ms(more_ms)} more for ${what}` : `; ${ms(more_ms)} of that is ${what}`;
-  return `Step ${step} took ${ms(over_ms)} longer than the mean${more_ms > over_ms / 2 ? why : ""}.`;
+  return `${capital(noun)} ${step} took ${ms(over_ms)} longer than the mean${more_ms > over_ms / 2 ? why : ""}.`;
 }
 
 /** The calls of a pipeline: how many, how many of them slow, and how long they take. */
@@ -59,7 +60,7 @@ function longest(context: ViewContext, rows: readonly number[]): HTMLElement | n
     return values && mean !== undefined ? [{ label, more: (values[row] as number) - mean }] : [];
   });
   const cause = deltas.reduce((best, next) => (next.more > best.more ? next : best), { label: "", more: 0 });
-  const text = `${longestText(steps.step[row] as number, over, cause.label, cause.more)} `;
+  const text = `${longestText(steps.step[row] as number, over, cause.label, cause.more, steps.noun)} `;
   return h(
     "p.more",
     h(
@@ -71,7 +72,8 @@ function longest(context: ViewContext, rows: readonly number[]): HTMLElement | n
 }
 
 function deviceSide(el: HTMLElement, context: ViewContext): void {
-  const title = context.payload.meta.has_device ? "Device side" : "Step time";
+  const unit = unitOf(context.payload.meta);
+  const title = context.payload.meta.has_device ? "Device side" : timeTitle(unit);
   const { steps } = context.payload;
   if (steps.empty) {
     el.append(h("section", heading(title), emptyView(steps.empty)));
@@ -80,7 +82,7 @@ function deviceSide(el: HTMLElement, context: ViewContext): void {
   const recorded = CATEGORIES.filter(({ key }) => steps.categories[key]?.some((value) => value > 0));
   const left = h("div");
   const side = h("div");
-  const scope = steps.step.length > 400 ? "" : "each bar is one step";
+  const scope = steps.step.length > 400 || isWhole(unit) ? "" : `each bar is one ${unit.noun}`;
   const split = h("div.split.b", left, side);
   el.append(h("section", heading(title, scope, legend(recorded)), split));
   const update = (): void => {
@@ -88,7 +90,13 @@ function deviceSide(el: HTMLElement, context: ViewContext): void {
     const rows = selectedRows(steps, selection);
     const { total, parts, missing } = breakdown(steps, rows);
     clear(side);
-    side.append(statisticsTable(parts, total, headsOf(context.payload.meta, "steps.summary")));
+    const { meta } = context.payload;
+    // Of one recording there is no spread.
+    side.append(
+      isWhole(unit) && total.n === 1
+        ? breakdownTable(parts, total, headsOf(meta, "overview.step"), unit)
+        : statisticsTable(parts, total, headsOf(meta, "steps.summary"), unit.noun, timeTitle(unit)),
+    );
     const leftOut = leftOutNote(steps, selection);
     for (const note of [longest(context, rows), missingNote(missing, context.payload.meta.has_device)])
       if (note) side.append(note);
@@ -96,12 +104,13 @@ function deviceSide(el: HTMLElement, context: ViewContext): void {
   };
   update();
   context.store.subscribe("selection", update, context.signal);
-  stepChart(left, context, { waiting: steps.categories.input !== undefined });
+  stepChart(left, context, { waiting: steps.categories.input !== undefined && !isWhole(unit) });
 }
 
 /** How much of the steps is input, and what to do next. */
 function said(el: HTMLElement, context: ViewContext): void {
-  const { input, steps } = context.payload;
+  const { input, steps, meta } = context.payload;
+  const unit = unitOf(meta);
   if (!input.statement) return;
   const share = h("div");
   el.append(
@@ -115,29 +124,33 @@ function said(el: HTMLElement, context: ViewContext): void {
     const selection = context.store.get("selection");
     const rows = selectedRows(steps, selection);
     const some = selection !== null || (context.store.get("host") !== null && follows("input", context.payload));
-    share.replaceChildren(figures(some ? input.share.map((fig) => selectedShare(fig, steps, rows)) : input.share));
+    share.replaceChildren(
+      figures(some ? input.share.map((fig) => selectedShare(fig, steps, rows, unit)) : input.share),
+    );
   };
   update();
   context.store.subscribe("selection", update, context.signal);
 }
 
 /** The share of input in the selected steps; other figures are of the whole run. */
-function selectedShare(fig: Figure, steps: Steps, rows: readonly number[]): Figure & { ofRun?: boolean } {
+function selectedShare(fig: Figure, steps: Steps, rows: readonly number[], unit: Unit): Figure & { ofRun?: boolean } {
   const waited = steps.categories.input;
   if (fig.key !== "input_share" || !waited) return { ...fig, ofRun: true };
   const parts = Float64Array.from(waited, (value, row) => (100 * value) / (steps.step_time_ms[row] as number));
   const { n, mean, sd, min, max } = statistics(parts, rows);
   const bar = [{ category: "input" as const, percent: mean }];
-  const note = n > 1 ? `range ${num(min, 1)}–${num(max, 1)}, mean of the steps` : "one step";
+  const note = n > 1 ? `range ${num(min, 1)}–${num(max, 1)}, mean of the ${unit.plural}` : `one ${unit.noun}`;
   return { ...fig, value: mean, spread: n > 1 ? `± ${num(sd, 1)}` : "", note, bar };
 }
 
 function hostSide(input: Input, context: ViewContext): HTMLElement {
   const { steps } = context.payload;
-  const within = steps.step.length > 0 ? ` in ${stepCount(steps)}` : "";
-  const each = input.per_step_ms === null ? "" : `, ${ms(input.per_step_ms)} per step`;
+  const unit = unitOf(context.payload.meta);
+  const counted = stepCount(steps);
+  const within = steps.step.length > 0 && counted ? ` in ${counted}` : "";
+  const each = input.per_step_ms === null || isWhole(unit) ? "" : `, ${ms(input.per_step_ms)} ${unit.per}`;
   const scope = `${ms(input.total_ms, 1)} spent on input${within}${each}`;
-  const scaled = input.categories.some((category) => category.per_step_ms !== null);
+  const scaled = !isWhole(unit) && input.categories.some((category) => category.per_step_ms !== null);
   const rows = input.categories.map((category) =>
     h(
       "tr",

@@ -5,6 +5,7 @@ import { bytesText, count, known, MISSING, num } from "../../lib/format.js";
 import type { CardContent } from "../../lib/parts.js";
 import type { MemoryId } from "../../lib/payload.js";
 import { tickDigits } from "../../lib/scale.js";
+import { capital } from "../../lib/unit.js";
 
 const withBytes = (value: number): string =>
   known(value) && Math.abs(value) >= 1024 ? `${bytesText(value)} (${count(value)} B)` : bytesText(value);
@@ -17,7 +18,7 @@ const step = (id: MemoryId, i: number): string => {
 };
 
 /** The card: ten facts of an event. */
-export function cardRows(id: MemoryId, i: number): CardContent {
+export function cardRows(id: MemoryId, i: number, noun = "step"): CardContent {
   const text = (value: string): string => value || MISSING;
   return {
     title: id.allocation[i] ? "Allocation" : "Deallocation",
@@ -29,7 +30,8 @@ export function cardRows(id: MemoryId, i: number): CardContent {
       { label: "Requested", value: withBytes(id.requested_bytes[i] as number) },
       { label: "Allocated", value: withBytes(id.allocated_bytes[i] as number) },
       { label: "Op", value: text(textAt(id.op, i)) },
-      { label: "Step", value: step(id, i) },
+      // A recording that is the only unit has no number.
+      ...(noun === "recording" ? [] : [{ label: capital(noun), value: step(id, i) }]),
       { label: "Region", value: text(textAt(id.region_type, i)) },
       { label: "Data type", value: text(textAt(id.data_type, i)) },
       { label: "Shape", value: text(textAt(id.shape, i)) },
@@ -39,9 +41,9 @@ export function cardRows(id: MemoryId, i: number): CardContent {
 }
 
 /** "At 83.307 ms, step 513: 11.33 MiB in use, …". */
-export function momentText(id: MemoryId, i: number): string {
-  const number = step(id, i);
-  const when = `At ${num(id.time_ms[i], 3)} ms${number === MISSING ? "" : `, step ${number}`}`;
+export function momentText(id: MemoryId, i: number, noun = "step"): string {
+  const number = noun === "recording" ? MISSING : step(id, i);
+  const when = `At ${num(id.time_ms[i], 3)} ms${number === MISSING ? "" : `, ${noun} ${number}`}`;
   const op = textAt(id.op, i);
   const parts = [
     `${bytesText(id.in_use_bytes[i])} in use`,

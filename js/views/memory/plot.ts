@@ -27,7 +27,13 @@ export interface Plot {
 }
 
 /** `onPin` is called with each event that is kept, and with -1 when it is let go. */
-export function plot(id: MemoryId, width: () => number, signal: AbortSignal, onPin: (index: number) => void): Plot {
+export function plot(
+  id: MemoryId,
+  width: () => number,
+  signal: AbortSignal,
+  onPin: (index: number) => void,
+  noun = "step",
+): Plot {
   const n = id.time_ms.length;
   const [from, to] = n ? [Math.min(0, id.time_ms[0] as number), id.time_ms[n - 1] as number] : [0, 1];
   const end = to > from ? to : from + 1;
@@ -110,7 +116,7 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal, onP
     if (index < 0) moment.append("Click a point, or press Enter on it: the table shows that moment.");
     else {
       moment.append(
-        momentText(id, index),
+        momentText(id, index, noun),
         " ",
         link("clear", () => pin(-1)),
       );
@@ -123,7 +129,7 @@ export function plot(id: MemoryId, width: () => number, signal: AbortSignal, onP
     rows: n,
     at,
     share: (index) => ((id.time_ms[index] as number) - from) / (end - from),
-    card: (index) => cardRows(id, index),
+    card: (index) => cardRows(id, index, noun),
     begin: () => (pinned >= 0 ? { row: pinned, moves: true } : { row: peak, moves: false }),
     key(event) {
       if ((event.key === "Enter" || event.key === " ") && pointer.row >= 0) pin(pointer.row);

@@ -82,12 +82,12 @@ function timeline(
   const n = id.time_ms.length;
   const { steps } = context.payload;
   const scope = [n ? ms((id.time_ms[n - 1] as number) - Math.min(0, id.time_ms[0] as number), 1) : ""];
-  if (steps.step.length) scope.push(stepCount(steps));
+  if (steps.step.length && stepCount(steps)) scope.push(stepCount(steps));
   if (id.total > n) scope.push(`${count(n)} of ${count(id.total)} events drawn, every maximum among them`);
   if (!n) {
     return h("section", heading("Timeline"), h("p.dim", "No event of this allocator was recorded."));
   }
-  const area = plot(id, context.width, signal, onPin);
+  const area = plot(id, context.width, signal, onPin, steps.noun);
   onPlot(area);
   const capacity = known(id.capacity_bytes) && id.capacity_bytes > 0;
   const modes = segmented(

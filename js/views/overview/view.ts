@@ -8,6 +8,7 @@ import { ms, num, percent, timeUnit } from "../../lib/format.js";
 import { nameNode } from "../../lib/name.js";
 import { categoryClass, codeBox, emptyView, figures, heading, link, runTag } from "../../lib/parts.js";
 import type { Advice, Figure, Overview, Steps } from "../../lib/payload.js";
+import { isWhole, STEP, timeTitle, type Unit, unitOf, whereItGoes } from "../../lib/unit.js";
 import type { View, ViewContext } from "../../lib/view.js";
 import { averageBar, barCell, breakdownTable, cells, missingNote, plainTable } from "../breakdown.js";
 import { toOp, toPrograms } from "../jump.js";
@@ -48,6 +49,7 @@ function selectedFigures(
   figs: readonly Figure[],
   steps: Steps,
   rows: readonly number[],
+  of: Unit,
 ): (Figure & { ofRun?: boolean })[] {
   const { total, parts } = breakdown(steps, rows);
   return figs.map((fig) => {
@@ -56,14 +58,20 @@ function selectedFigures(
       // All of the card in one unit.
       const { unit, size } = timeUnit(total.mean);
       const spread = total.n > 1 ? `± ${num(total.sd / size, fig.digits)}` : "";
-      const note = `range ${num(total.min / size, 2)}–${num(total.max / size, 2)}`;
+      const range = `range ${num(total.min / size, 2)}–${num(total.max / size, 2)}`;
+      const note = isWhole(of) && total.n === 1 ? fig.note : range;
       return { ...fig, value: total.mean / size, unit, spread, note };
     }
     if (fig.key === "steps_per_second") return { ...fig, value: total.mean > 0 ? 1000 / total.mean : null };
     // What is no number for the run (input that was not traced) is none for a part of it.
     if (part && fig.value !== null) {
       const bar = [{ category: part.key, percent: part.percent }];
-      return { ...fig, value: part.percent, note: `${ms(part.stats.mean)} per step`, bar };
+      return {
+        ...fig,
+        value: part.percent,
+        note: isWhole(of) ? ms(part.stats.mean) : `${ms(part.stats.mean)} ${of.per}`,
+        bar,
+      };
     }
     return { ...fig, ofRun: true };
   });
@@ -73,6 +81,11 @@ function selectedFigures(
 function certaintyOf({ certainty = "", refuted_by }: Advice): string {
   const sure = `${certainty.charAt(0).toUpperCase()}${certainty.slice(1)}.`;
   return refuted_by ? `${sure} Wrong if ${refuted_by}.` : sure;
+}
+
+/** What a gain is of: " per step", ", 15% of the recording". */
+function gainOf({ per = STEP.per, gain_percent }: Advice): string {
+  return gain_percent === undefined ? ` ${per}` : `, ${num(gain_percent, 0)}% ${per}`;
 }
 
 /** What to do, with its evidence; `linked`: this dashboard has the view that shows it. */
@@ -88,7 +101,7 @@ export function adviceCard(advice: Advice, context: ViewContext, linked = true):
         h("span", { class: `sev ${css}` }, word),
         h("b", advice.title),
         advice.gain_ms !== null &&
-          h("span.gain", `${advice.gain_is ?? "up to"} `, h("b", `−${ms(advice.gain_ms, 1)}`), " per step"),
+          h("span.gain", `${advice.gain_is ?? "up to"} `, h("b", `−${ms(advice.gain_ms, 1)}`), gainOf(advice)),
       ),
       h("p.ev", ...marked(advice.evidence)),
       advice.certainty && h("p.sure", certaintyOf(advice)),
@@ -210,8 +223,9 @@ function topOps(overview: Overview, context: ViewContext): HTMLElement {
 function stepSection(context: ViewContext, side: HTMLElement): HTMLElement {
   const { steps, meta } = context.payload;
   const left = h("div");
+  const unit = unitOf(meta);
   if (steps.empty) {
-    left.append(heading("Step time"));
+    left.append(heading(timeTitle(unit)));
     // The notice under the header already says what to add: once is enough.
     const told = meta.notice?.kind === "no_steps";
     const short = { title: "No steps to draw", text: "The line below the header says how to mark them." };
@@ -220,10 +234,11 @@ function stepSection(context: ViewContext, side: HTMLElement): HTMLElement {
   }
   const [first, last] = [Math.min(...steps.step), Math.max(...steps.step)];
   const range = first === last ? String(first) : `${first}–${last}`;
-  const scope = `${stepCount(steps)}, ${steps.prefix ? `${steps.prefix} ` : first === last ? "number " : ""}${range}`;
+  const numbers = `${steps.prefix ? `${steps.prefix} ` : first === last ? "number " : ""}${range}`;
+  const scope = isWhole(unit) ? stepCount(steps) : `${stepCount(steps)}, ${numbers}`;
   left.append(
     heading(
-      "Step time",
+      timeTitle(unit),
       scope,
       link("Steps & input →", () => context.go("input")),
     ),
@@ -239,6 +254,7 @@ function facts({ run }: Overview): HTMLElement {
 
 export const render: View = (el, context) => {
   const { overview, steps } = context.payload;
+  const unit = unitOf(context.payload.meta);
   if (overview.only) {
     el.append(nextSteps(overview, context));
     return;
@@ -275,12 +291,12 @@ export const render: View = (el, context) => {
     const rows = selectedRows(steps, selection);
     const { total, parts, missing } = breakdown(steps, rows);
     for (const element of [bar, strip, side]) clear(element);
-    if (parts.length > 0) bar.append(...averageBar(parts, total).childNodes);
-    strip.append(figures(some ? selectedFigures(overview.figures, steps, rows) : overview.figures));
-    const scope = selection ? rangeText(selection.first, selection.last) : "";
+    if (parts.length > 0) bar.append(...averageBar(parts, total, unit).childNodes);
+    strip.append(figures(some ? selectedFigures(overview.figures, steps, rows, unit) : overview.figures));
+    const scope = selection ? rangeText(selection.first, selection.last, unit.noun) : "";
     side.append(
-      heading("Where a step goes", scope),
-      breakdownTable(parts, total, headsOf(context.payload.meta, "overview.step")),
+      heading(whereItGoes(unit), scope),
+      breakdownTable(parts, total, headsOf(context.payload.meta, "overview.step"), unit),
     );
     const note = missingNote(missing, context.payload.meta.has_device);
     if (note) side.append(note);
@@ -290,6 +306,6 @@ export const render: View = (el, context) => {
   update();
   context.store.subscribe("selection", update, context.signal);
   stepChart(section.firstElementChild as HTMLElement, context, {
-    hint: "drag the strip to average over a range",
+    hint: isWhole(unit) ? "" : "drag the strip to average over a range",
   });
 };

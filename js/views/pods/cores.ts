@@ -6,6 +6,7 @@ import { ms } from "../../lib/format.js";
 import { downloadButton, segmented, swatch } from "../../lib/parts.js";
 import type { Cores, Table } from "../../lib/payload.js";
 import { type ColumnSpec, table } from "../../lib/table.js";
+import { unitOf } from "../../lib/unit.js";
 import type { ViewContext } from "../../lib/view.js";
 import type { Shown } from "./shown.js";
 
@@ -21,6 +22,7 @@ export const nameCell =
 
 /** `state`: the step that is on show; null where the report has no steps of several workers. */
 export function coreTable(parent: HTMLElement, context: ViewContext, cores: Cores, state: Shown | null): void {
+  const unit = unitOf(context.payload.meta);
   const kinds = looks(cores);
   const step = state && cores.first.length > 1 ? state : null;
   let whole = true;
@@ -62,16 +64,16 @@ export function coreTable(parent: HTMLElement, context: ViewContext, cores: Core
     most = longest(data, time());
     rows.setTable(data);
     scope.textContent = whole
-      ? "means over the steps in averages, ms"
-      : `step ${context.payload.pods.step[step?.at ?? 0]}, ms`;
+      ? `means over the ${unit.plural} in averages, ms`
+      : `${unit.noun} ${context.payload.pods.step[step?.at ?? 0]}, ms`;
   };
   const modes =
     step &&
     segmented(
       "Cores",
       [
-        { id: "all", label: "All steps" },
-        { id: "one", label: "This step" },
+        { id: "all", label: `All ${unit.plural}` },
+        { id: "one", label: `This ${unit.noun}` },
       ],
       "all",
       (id) => {

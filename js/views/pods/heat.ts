@@ -7,6 +7,7 @@ import { hoverCard, picker, segmented } from "../../lib/parts.js";
 import { CATEGORIES, type Pods } from "../../lib/payload.js";
 import type { Heat, HeatLayer } from "../../lib/payload-heat.js";
 import { cssColor } from "../../lib/theme.js";
+import { capital, timeTitle, type Unit, unitOf } from "../../lib/unit.js";
 import type { ViewContext } from "../../lib/view.js";
 import { onTheme, themeReader } from "../trace/palette.js";
 import {
@@ -42,8 +43,8 @@ const NUMBERS = 56;
 /** Of the step: a category that a worker is less over in is no cause. */
 const LEAST_PERCENT = 1;
 
-export const labelOf = (layer: HeatLayer): string =>
-  CATEGORIES.find(({ key }) => key === layer.key)?.label ?? "Step time";
+export const labelOf = (layer: HeatLayer, unit: Unit): string =>
+  CATEGORIES.find(({ key }) => key === layer.key)?.label ?? timeTitle(unit);
 
 const cssOf = (layer: HeatLayer): string | undefined => CATEGORIES.find(({ key }) => key === layer.key)?.css;
 
@@ -86,6 +87,7 @@ function shades(el: Element, scale: Scale, css: string | undefined): Uint32Array
 export function heatMap(parent: HTMLElement, context: ViewContext, heat: Heat, state: Shown): void {
   const { pods } = context.payload;
   const { store, signal } = context;
+  const unit = unitOf(context.payload.meta);
   const columns = columnsIn(heat);
   const first = heat.layers[0] as HeatLayer;
   let layer = heat.layers.find(({ key }) => key === heat.show) ?? first;
@@ -111,7 +113,7 @@ export function heatMap(parent: HTMLElement, context: ViewContext, heat: Heat, s
 
   const choose = picker(
     "Shown",
-    heat.layers.map((one) => ({ id: one.key, label: labelOf(one) })),
+    heat.layers.map((one) => ({ id: one.key, label: labelOf(one, unit) })),
     layer.key,
     (key) => {
       layer = heat.layers.find((one) => one.key === key) ?? first;
@@ -277,7 +279,7 @@ export function heatMap(parent: HTMLElement, context: ViewContext, heat: Heat, s
       const at = left + (c + 0.5) * wide;
       if (at < width - 8) graphics.fillText(String(heat.first[c]), at, tall + 16);
     }
-    graphics.fillText("step number", left + room(width) / 2, tall + AXIS - 4);
+    graphics.fillText(`${unit.noun} number`, left + room(width) / 2, tall + AXIS - 4);
     graphics.textAlign = "left";
   }
 
@@ -292,17 +294,17 @@ export function heatMap(parent: HTMLElement, context: ViewContext, heat: Heat, s
     const [low, high] = [layer.low_ms, layer.high_ms].map((ms) => num(ms, ms < 10 ? 2 : 1));
     ends[0].textContent = over ? `−${limit}%` : `${low} ms`;
     ends[1].textContent = over
-      ? `+${limit}% of the step time or beyond, from the median worker`
+      ? `+${limit}% of the ${unit.time} or beyond, from the median worker`
       : `${high} ms or beyond`;
     bar.className = over ? "from-median" : (cssOf(layer) ?? "other");
     const slowest = pods.workers[heat.rows[ordered(layer, "slow")[0] ?? 0] as number] ?? "";
     area.element.setAttribute(
       "aria-label",
-      `${labelOf(layer)} of ${num(rows.length)} workers by step; the most, on average, on ${slowest}`,
+      `${labelOf(layer, unit)} of ${num(rows.length)} workers by ${unit.noun}; the most, on average, on ${slowest}`,
     );
     stage.setAttribute(
       "aria-label",
-      `${labelOf(layer)} of workers by step. Arrow keys move, Enter selects a worker, Escape clears.`,
+      `${labelOf(layer, unit)} of workers by ${unit.noun}. Arrow keys move, Enter selects a worker, Escape clears.`,
     );
     area.redraw();
   }
@@ -323,13 +325,13 @@ export function heatMap(parent: HTMLElement, context: ViewContext, heat: Heat, s
     const cause = causeAt(pods, heat, row, column);
     const away = Number.isNaN(ms)
       ? ""
-      : `${signed((100 * (ms - median)) / (heat.median_ms[column] as number), 1)}% of the step`;
+      : `${signed((100 * (ms - median)) / (heat.median_ms[column] as number), 1)}% of ${unit.the}`;
     const box = boxOf(area.element);
     const [wide, high] = [room(box.width) / columns, tall / rows.length];
     const x = box.left + left + column * wide;
     const top = box.top + next.y * high;
     const title = named(next.y);
-    const step = `Step ${stepAt(heat, row, column)}`;
+    const step = `${capital(unit.noun)} ${stepAt(heat, row, column)}`;
     card.show(
       { left: x, right: x + wide, top, bottom: top + high },
       {
@@ -339,7 +341,7 @@ export function heatMap(parent: HTMLElement, context: ViewContext, heat: Heat, s
           ? [{ label: "Not recorded by this worker", value: "" }]
           : [
               {
-                label: labelOf(layer),
+                label: labelOf(layer, unit),
                 value: toldText(told),
                 note: "ms",
                 ...(cssOf(layer) && { css: cssOf(layer) as string }),
@@ -350,7 +352,7 @@ export function heatMap(parent: HTMLElement, context: ViewContext, heat: Heat, s
                 ? [
                     {
                       css: cssOf(cause.layer) ?? "other",
-                      label: `Most over in ${labelOf(cause.layer).toLowerCase()}`,
+                      label: `Most over in ${labelOf(cause.layer, unit).toLowerCase()}`,
                       value: overText(cause.told, cause.median),
                       note: "ms",
                     },

@@ -64,11 +64,11 @@ export function widest(pods: Pods, from = 0, to = pods.step.length, selection: S
 const causeName = (pods: Pods, i: number): string => CATEGORIES[(pods.cause[i] ?? 0) - 1]?.label.toLowerCase() ?? "";
 
 /** "**host-3** is the slowest of 4: 8.21 ms, 1.90 ms (30.1%) over the median; **1.70 ms** of that is input." */
-export function sentence(pods: Pods, i: number): string {
+export function sentence(pods: Pods, i: number, noun = "step"): string {
   const name = pods.workers[pods.slowest[i] as number] ?? "";
   const [most, median] = [pods.slowest_ms[i] as number, pods.median_ms[i] as number];
   const count = numberAt(pods.count, i);
-  if (count < 2) return `Only **${name}** recorded this step: ${ms(most)}.`;
+  if (count < 2) return `Only **${name}** recorded this ${noun}: ${ms(most)}.`;
   const over = most - median;
   // What rounds to nothing is no difference.
   if (!(over >= 0.005)) {

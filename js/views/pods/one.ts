@@ -5,6 +5,8 @@ import { clear, h } from "../../lib/dom.js";
 import { MISSING, num, signed } from "../../lib/format.js";
 import { heading, link, swatch } from "../../lib/parts.js";
 import { CATEGORIES, type Pods } from "../../lib/payload.js";
+import { isWhole, STEP, timeTitle, unitOf } from "../../lib/unit.js";
+import type { ViewContext } from "../../lib/view.js";
 import { columnOf, overText, stepAt, type Told, toldAt, toldText } from "./cells.js";
 import type { Shown } from "./shown.js";
 
@@ -19,7 +21,7 @@ export interface Line {
 }
 
 /** The step time, then each recorded category; empty where the report does not have the worker's means. */
-export function lines(pods: Pods, worker: number, at: number): Line[] {
+export function lines(pods: Pods, worker: number, at: number, unit = STEP): Line[] {
   const name = pods.workers[worker] ?? "";
   const { data, rows } = pods.table;
   const row = Array.from({ length: rows }, (_, i) => i).find((i) => textAt(data["worker"], i) === name);
@@ -35,7 +37,7 @@ export function lines(pods: Pods, worker: number, at: number): Line[] {
     };
   };
   return [
-    one("step_time", "mean_step_ms", "Step time", null),
+    one("step_time", "mean_step_ms", timeTitle(unit), null),
     ...CATEGORIES.filter(({ key }) => data[`${key}_ms`] && typical[`${key}_ms`] !== undefined).map(
       ({ key, label, css }) => one(key, `${key}_ms`, label, css),
     ),
@@ -52,10 +54,11 @@ function stepOf({ heat, ...pods }: Pods, key: string, worker: number, step: numb
 }
 
 /** A section that is there while a worker is selected. */
-export function oneWorker(parent: HTMLElement, pods: Pods, state: Shown): void {
+export function oneWorker(parent: HTMLElement, { payload: { pods, meta } }: ViewContext, state: Shown): void {
+  const unit = unitOf(meta);
   const update = (): void => {
     clear(parent);
-    const found = state.worker < 0 ? [] : lines(pods, state.worker, state.at);
+    const found = state.worker < 0 ? [] : lines(pods, state.worker, state.at, unit);
     parent.hidden = state.worker < 0;
     if (state.worker < 0) return;
     // A twentieth of the step at least, so that noise is no bar.
@@ -72,12 +75,12 @@ export function oneWorker(parent: HTMLElement, pods: Pods, state: Shown): void {
       "median worker",
       "difference",
       "less, more",
-      ...(inStep ? [`step ${step}`, "difference"] : []),
+      ...(inStep ? [`${unit.noun} ${step}`, "difference"] : []),
     ];
     parent.append(
       heading(
         pods.workers[state.worker] ?? "",
-        "beside the median worker, means over the steps, ms",
+        isWhole(unit) ? "beside the median worker, ms" : `beside the median worker, means over the ${unit.plural}, ms`,
         h(
           "span.pod-links",
           link("close", () => state.select(-1)),

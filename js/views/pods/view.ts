@@ -18,6 +18,7 @@ import { CATEGORIES, type Pods } from "../../lib/payload.js";
 import { mostOf } from "../../lib/rows.js";
 import { niceMax, ticks } from "../../lib/scale.js";
 import { type ColumnSpec, table } from "../../lib/table.js";
+import { capital, isWhole, unitOf } from "../../lib/unit.js";
 import type { View, ViewContext } from "../../lib/view.js";
 import { hasTrace, toStep } from "../jump.js";
 import { axisLimit } from "../stepstats.js";
@@ -37,21 +38,25 @@ const MANY = 18;
 export const render: View = (el, context) => {
   const { pods } = context.payload;
   if (pods.empty || !pods.step.length) {
-    const none = { title: "No workers to compare", text: "No step was recorded by more than one worker." };
+    const { noun } = unitOf(context.payload.meta);
+    const none = { title: "No workers to compare", text: `No ${noun} was recorded by more than one worker.` };
     if (pods.cores) coreTable(el, context, pods.cores, null);
     else el.append(h("section", emptyView(pods.empty ?? none)));
     return;
   }
   const n = pods.step.length;
-  const scope = `${num(pods.total)} workers, ${num(n)} ${n === 1 ? "step" : "steps"}`;
+  const unit = unitOf(context.payload.meta);
+  const steps = isWhole(unit) ? "" : `, ${num(n)} ${n === 1 ? unit.noun : unit.plural}`;
+  const scope = `${num(pods.total)} workers${steps}`;
   const map = h("div");
   const one = h("section", { hidden: true });
   const stage = h("div.pod-bars");
   const list = h("section");
   el.append(h("section", heading("Workers", scope), ...said(pods), map), one, stage, list);
   const state = new Shown(context);
-  if (pods.heat) heatMap(map, context, pods.heat, state);
-  oneWorker(one, pods, state);
+  // Of recordings that nothing divides, a map would have one column.
+  if (pods.heat && !isWhole(unit)) heatMap(map, context, pods.heat, state);
+  oneWorker(one, context, state);
   stepBars(stage, context, state);
   workerTable(list, context, state);
   stragglerTable(el, context, state);
@@ -67,6 +72,8 @@ const said = (pods: Pods): HTMLElement[] =>
 function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): void {
   const { pods } = context.payload;
   const { store, signal } = context;
+  const unit = unitOf(context.payload.meta);
+  const whole = isWhole(unit);
   const last = pods.step.length - 1;
   // Of many the slow ones matter.
   let order: Order = pods.total > MANY ? "time" : "worker";
@@ -75,7 +82,7 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): void
   let follows = -1;
   const max = niceMax(axisLimit(Array.from(pods.slowest_ms)));
   const title = h("h3.wrap");
-  const slider = h("input", { type: "range", min: 0, max: last, value: state.at, "aria-label": "Step" });
+  const slider = h("input", { type: "range", min: 0, max: last, value: state.at, "aria-label": capital(unit.noun) });
   const said = h("p.pod-said", { role: "status" });
   const modes = segmented<Order>(
     "Order",
@@ -94,7 +101,7 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): void
   const scroller = h("div.pod-scroll", {
     tabindex: "0",
     role: "group",
-    "aria-label": "Workers of the step. Left and right change the step.",
+    "aria-label": `Workers of ${unit.the}. Left and right change ${unit.the}.`,
   });
   const room = h("div");
   const axis = h("div.axp.pod-axis");
@@ -107,7 +114,7 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): void
   const area = canvas(room, {
     signal,
     height: ROW,
-    label: "Step time of each worker, stacked by category",
+    label: `${capital(whole ? "duration" : unit.time)} of each worker, stacked by category`,
     draw(graphics, width, height) {
       drawBars(graphics, width, height, {
         bars,
@@ -161,7 +168,7 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): void
     const i = state.at;
     bars = barsOf(pods, i, order);
     slider.value = String(i);
-    slider.setAttribute("aria-valuetext", `step ${pods.step[i]}`);
+    slider.setAttribute("aria-valuetext", `${unit.noun} ${pods.step[i]}`);
     const all = bars.length * ROW;
     room.style.height = `${all}px`;
     scroller.style.maxHeight = `${TALLEST}px`;
@@ -176,23 +183,25 @@ function stepBars(parent: HTMLElement, context: ViewContext, state: Shown): void
     clear(title);
     title.append(
       ...heading(
-        `Step ${number}`,
-        [`${num(i + 1)} of ${num(last + 1)}`, `dashed: median ${ms(pods.median_ms[i])}`, part]
+        whole ? "Recordings" : `${capital(unit.noun)} ${number}`,
+        [whole ? "" : `${num(i + 1)} of ${num(last + 1)}`, `dashed: median ${ms(pods.median_ms[i])}`, part]
           .filter(Boolean)
           .join("; "),
       ).childNodes,
       h(
         "span.pod-links",
-        link(only ? "all steps in every view" : "select in every view", () =>
-          store.set("selection", only ? null : { first: number, last: number }),
-        ),
+        !whole &&
+          link(only ? `all ${unit.plural} in every view` : "select in every view", () =>
+            store.set("selection", only ? null : { first: number, last: number }),
+          ),
         Number.isFinite(start) &&
           hasTrace(context.payload) &&
           link("Show in trace →", () => context.go("trace", toStep(number, start, length))),
       ),
     );
     clear(said);
-    said.append(...marked(sentence(pods, i)));
+    // Which of them was recorded for longest says nothing of who is slow.
+    if (!whole) said.append(...marked(sentence(pods, i, unit.noun)));
     show(-1);
     if (state.worker !== follows) {
       follows = state.worker;
@@ -239,6 +248,7 @@ function goTo(context: ViewContext, at: number, worker: number): void {
 /** All workers as numbers: the means of all steps, or one step. */
 function workerTable(el: HTMLElement, context: ViewContext, state: Shown): void {
   const { pods } = context.payload;
+  const unit = unitOf(context.payload.meta);
   let data = pods.table;
   let whole = true;
   const longest = (key: string): number => (mostOf(pods.table, key) || 1) * 1.06;
@@ -284,13 +294,14 @@ function workerTable(el: HTMLElement, context: ViewContext, state: Shown): void 
     data = whole ? pods.table : stepTable(pods, state.at);
     rows.setTable(data);
     const left = whole && pods.warmup ? ", warm-up left out" : "";
-    scope.textContent = whole ? `means over the steps, ms${left}` : `step ${pods.step[state.at]}, ms`;
+    const means = isWhole(unit) ? "ms" : `means over the ${unit.plural}, ms${left}`;
+    scope.textContent = whole ? means : `${unit.noun} ${pods.step[state.at]}, ms`;
   };
   const mode = segmented(
     "Table",
     [
-      { id: "all", label: "All steps" },
-      { id: "one", label: "This step" },
+      { id: "all", label: `All ${unit.plural}` },
+      { id: "one", label: `This ${unit.noun}` },
     ],
     "all",
     (id) => {
@@ -361,7 +372,7 @@ function stragglerTable(el: HTMLElement, context: ViewContext, state: Shown): vo
       h(
         "h3.wrap",
         "Stragglers",
-        h("small", "a step without waiting for others, furthest behind first"),
+        h("small", `${unitOf(context.payload.meta).a} without waiting for others, furthest behind first`),
         h(
           "span.pod-links",
           downloadButton("nbprof-stragglers.csv", () => rows.csv()),
@@ -407,7 +418,10 @@ function outlierTable(el: HTMLElement, context: ViewContext): void {
       h(
         "h3.wrap",
         "Outliers",
-        h("small", "ops and kernels that take longer on a host than on the others, ms per step"),
+        h(
+          "small",
+          `ops and kernels that take longer on a host than on the others, ms ${unitOf(context.payload.meta).per}`,
+        ),
         h(
           "span.pod-links",
           downloadButton("nbprof-outliers.csv", () => rows.csv()),

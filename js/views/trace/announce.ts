@@ -2,6 +2,7 @@
 
 import { h, listen } from "../../lib/dom.js";
 import { count } from "../../lib/format.js";
+import { capital } from "../../lib/unit.js";
 import { comparison, type LaneOf, laneText, length, moment, short } from "./info/words.js";
 import type { Found, RangeInfo, SliceInfo, SliceRef } from "./source.js";
 
@@ -76,12 +77,12 @@ export function sliceWords(slice: SliceRef, laneOf: LaneOf): string {
 }
 
 /** What the details add to it. */
-export function infoWords(info: SliceInfo): string {
+export function infoWords(info: SliceInfo, noun = "step"): string {
   const compared = comparison(info.slice.duration_ns, info.same.mean_ns, info.same.count);
   const arrows = info.arrows.length;
   const parts = [
     compared && `${compared[0]?.toUpperCase()}${compared.slice(1)}`,
-    info.step && `Step ${info.step}`,
+    info.step && noun !== "recording" && `${capital(noun)} ${info.step}`,
     info.launch &&
       `launched ${length(Math.abs(info.launch.delay_ns))} ${info.launch.delay_ns < 0 ? "after" : "before"}`,
     arrows > 0 && `${count(arrows)} ${arrows === 1 ? "arrow" : "arrows"}`,

@@ -21,6 +21,8 @@ export interface DetailsOptions {
   onGap: (() => void) | null;
   /** Ids of the lanes that can be seen. */
   lanesInView(): number[];
+  /** What a step is called. */
+  noun?: string | undefined;
   /** All of the main slice is known; null when none is selected. */
   onSlice(info: SliceInfo | null): void;
   onRange(info: RangeInfo): void;
@@ -34,7 +36,7 @@ export interface Details {
   drawRange(): void;
 }
 
-export function details({ model, go, onGap, lanesInView, onSlice, onRange }: DetailsOptions): Details {
+export function details({ model, go, onGap, lanesInView, noun, onSlice, onRange }: DetailsOptions): Details {
   const left = h("div.slice");
   const laneOf: LaneOf = (id) => model.lanes.get(id);
   const range = rangeView({ laneOf, to: go.to, onGap, onScope: () => void drawRange() });
@@ -92,7 +94,7 @@ export function details({ model, go, onGap, lanesInView, onSlice, onRange }: Det
       if (turn !== asked.slice) return;
       if (!info) throw new Error("This slice is not saved in the report.");
       shown = selected.event;
-      show(sliceView({ info, laneOf, go, lacks: source.lacks }));
+      show(sliceView({ info, laneOf, go, lacks: source.lacks, noun }));
       tell(info);
     } catch (error) {
       if (turn === asked.slice) left.append(h("p.dim", reason(error)));

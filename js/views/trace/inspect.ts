@@ -77,9 +77,10 @@ export function inspect(options: InspectOptions): Inspect {
     go,
     onGap: context.payload.trace.gaps.start.length ? () => gap(1) : null,
     lanesInView: options.lanesInView,
+    noun: context.payload.steps.noun,
     onSlice(next) {
       info = next;
-      if (next) words.say("slice", `${sliceWords(next.slice, laneOf)} ${infoWords(next)}`);
+      if (next) words.say("slice", `${sliceWords(next.slice, laneOf)} ${infoWords(next, context.payload.steps.noun)}`);
       redraw();
     },
     onRange: (range) => words.say("range", rangeWords(range)),

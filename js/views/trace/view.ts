@@ -6,7 +6,9 @@ import { count, ms, num } from "../../lib/format.js";
 import { emptyView, field, hoverCard, legend, link } from "../../lib/parts.js";
 import { CATEGORIES, type Steps, type Trace } from "../../lib/payload.js";
 import type { Selection } from "../../lib/store.js";
+import { capital, unitOf } from "../../lib/unit.js";
 import type { Hint, View, ViewContext, ViewHandle } from "../../lib/view.js";
+import { rangeText } from "../stepstats.js";
 import { connect, coverage } from "./connect.js";
 import { drawLanes, fitter, lengthText, RULER } from "./draw.js";
 import { drawArrows } from "./flows.js";
@@ -273,6 +275,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
   /** Of several steps it opens on a typical one: the first compiles, and all of them at once show no slice. */
   function openAtStep(): void {
     const at = steps.typical;
+    const { noun = "step" } = steps;
     const spanOf = (row: number): Span => {
       const start = steps.start_ms[row] as number;
       return inNs([start, start + (steps.step_time_ms[row] as number)]);
@@ -284,13 +287,15 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     const chip = (text: string, title: string, go: () => void): void =>
       chips.append(h("button.chip", { title, on: { click: go } }, text));
     const zoom = (span: Span): void => model.setSpan(around(span, model.end), true);
-    chip(`typical: ${stepName(steps, at)}`, "A step of median length", () => zoom(step));
+    chip(`typical: ${stepName(steps, at)}`, `${capital(unitOf(context.payload.meta).a)} of median length`, () =>
+      zoom(step),
+    );
     const warm = [...(steps.warmup ?? [])].findIndex((flag) => !flag);
     if (warm > 0)
-      chip("warm-up", "The first steps, which averages leave out", () =>
+      chip("warm-up", `The first ${noun}s, which averages leave out`, () =>
         zoom({ from: spanOf(0).from, to: spanOf(warm - 1).to }),
       );
-    chip("all steps", "The whole profile (key 0)", () => model.fitAll());
+    chip(`all ${noun}s`, "The whole profile (key 0)", () => model.fitAll());
     zoom(step);
   }
 
@@ -299,8 +304,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     const selection = store.get("selection");
     const range = stepsRange(steps, selection);
     if (selection && range) {
-      const text =
-        selection.first === selection.last ? `step ${selection.first}` : `steps ${selection.first}–${selection.last}`;
+      const text = rangeText(selection.first, selection.last, steps.noun);
       zoomLink.append(link(`zoom to ${text}`, () => showRange(range)));
     }
   };
@@ -344,7 +348,7 @@ function describe(model: Model, steps: Steps, slice: Under) {
     rows: [
       { label: "Start", value: `${num(start, 3)} ms` },
       { label: "Lane", value: lane?.name ?? "" },
-      ...(running ? [{ label: "Step", value: running }] : []),
+      ...(running ? [{ label: capital(steps.noun ?? "step"), value: running }] : []),
     ],
   };
 }

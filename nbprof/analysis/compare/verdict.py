@@ -150,7 +150,7 @@ def signed(value: float, digits: int) -> str:
 def _headline(kind: str, before: Side, after: Side, a: Floats, b: Floats, digits: int) -> str:
     unit = unit_of(before, after)
     if not comparable(before, after):
-        first, second = (f"{side.label} is given {Unit.of(side.overview).per}" for side in (before, after))
+        first, second = (f"{side.label} is given {_given(Unit.of(side.overview))}" for side in (before, after))
         return f"Times cannot be compared: {first}, {second}"
     without = [side.label for side, times in ((before, a), (after, b)) if not len(times)]
     if without:
@@ -166,6 +166,10 @@ def _headline(kind: str, before: Side, after: Side, a: Floats, b: Floats, digits
         return f"The typical {unit.noun} is {word}: {wording.millis(middle[1], digits)} instead of {wording.millis(middle[0], digits)}"
     doubt = ", not statistically significant" if kind in ("serial", "chance") else ""
     return f"{_how_much(float(a.mean()), float(b.mean()))}{doubt}: {unit.a} takes {now} instead of {was}"
+
+
+def _given(unit: Unit) -> str:
+    return "as one recording" if unit.whole else unit.per
 
 
 def _how_much(before: float, after: float) -> str:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES
+from nbprof.activity.unit import MARKED, Unit
 from nbprof.core.trace import Int64s, Note
 from nbprof.schema import frames
 
@@ -18,7 +19,9 @@ COLUMNS = ["step", "worker", *_TIMES, "bottleneck", "name", "start_ms", "host", 
 SUMMARY = frames.names("pods.summary")
 
 
-def frame(steps: pd.DataFrame, cores: pd.DataFrame, ahead_ms: Mapping[str, float] | None = None) -> tuple[pd.DataFrame, list[Note]]:
+def frame(
+    steps: pd.DataFrame, cores: pd.DataFrame, ahead_ms: Mapping[str, float] | None = None, unit: Unit = MARKED
+) -> tuple[pd.DataFrame, list[Note]]:
     """One row per step and worker, and what the receipt says of the comparison.
 
     Parameters
@@ -29,6 +32,8 @@ def frame(steps: pd.DataFrame, cores: pd.DataFrame, ahead_ms: Mapping[str, float
         The steps of each device where the devices of a host have steps of their own: as `steps`, with `device`; empty where none has.
     ahead_ms : mapping, optional
         How far the clock of each host is ahead of that of the first, where that is known of all.
+    unit : Unit
+        What the rows of `steps` are.
     """
     ahead_ms = ahead_ms or {}
     notes: list[Note] = []
@@ -53,7 +58,8 @@ def frame(steps: pd.DataFrame, cores: pd.DataFrame, ahead_ms: Mapping[str, float
     ahead = {host: ahead_ms.get(host, 0.0) for host in by_host}
     laid = [HostSteps(host, begin[rows] - ahead[host], end[rows] - ahead[host], number[rows]) for host, rows in by_host.items()]
     found = align(laid, told=bool(ahead_ms))
-    notes += found.notes
+    # There is one recording of each: nothing to match, nor to be wrong about.
+    notes += [] if unit.whole else found.notes
     # The chief's numbers, where they tell the steps apart; programs that train and test in turn count each from 0.
     stated, first = number[list(by_host.values())[found.chief]], found.first[found.chief]
     numbers = stated[first : first + found.steps] if first is not None and len(set(stated)) == len(stated) else np.arange(found.steps)

@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.activity.unit import MARKED, Unit
+
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
@@ -71,24 +73,28 @@ def starting(steps: pd.DataFrame) -> pd.Series:
     return groups.cumcount() < np.where(count >= 4, 2, np.where(count >= 2, 1, 0))
 
 
-def about_warmup(steps: pd.DataFrame, warmup: int | None) -> str:
-    """A sentence on which steps are warm-up, and why; empty if there are no steps."""
-    if not len(steps):
+def about_warmup(steps: pd.DataFrame, warmup: int | None, unit: Unit = MARKED) -> str:
+    """A sentence on which steps are warm-up, and why; empty if there are no steps, or if the recording is the only one."""
+    if not len(steps) or unit.whole:
         return ""
     warm = steps["warmup"].astype(bool)
     count = int(steps[warm].groupby("host").size().max()) if warm.any() else 0
-    which = {0: "no step is", 1: "the first step is"}.get(count, f"the first {count} steps are")
+    which = {0: f"no {unit.noun} is", 1: f"the first {unit.noun} is"}.get(count, f"the first {count} {unit.plural} are")
     if count and (warm & ~warm.groupby(steps["host"], sort=False).cummin()).any():
         # A step that is cut leads, and is not averaged either.
         numbers = steps["step"][warm].drop_duplicates().tolist()
-        which = f"step {numbers[0]} is" if len(numbers) == 1 else f"steps {', '.join(map(str, numbers[:-1]))} and {numbers[-1]} are"
+        which = (
+            f"{unit.noun} {numbers[0]} is"
+            if len(numbers) == 1
+            else f"{unit.plural} {', '.join(map(str, numbers[:-1]))} and {numbers[-1]} are"
+        )
     if warmup is not None and warmup < int(steps.groupby("host").size().min()):
         return f"warm-up: {which} excluded from averages, as requested by --warmup {warmup}"
     why = f"over {WARMUP_FACTOR:g} times the median of the following ones"
     if not count:
         few = steps.groupby(["host", "kind"]).size().max() <= _FOLLOWING
-        why = f"too few to tell: {_FOLLOWING + 1} or more are needed" if few else f"no leading step takes {why}"
-    none_left = f"; --warmup {warmup} would leave no step" if warmup is not None else ""
+        why = f"too few to tell: {_FOLLOWING + 1} or more are needed" if few else f"no leading {unit.noun} takes {why}"
+    none_left = f"; --warmup {warmup} would leave no {unit.noun}" if warmup is not None else ""
     return f"warm-up: {which} excluded from averages ({why}){none_left}"
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, OTHER
+from nbprof.tools.common import unit_of
 from nbprof.tools.device_time.payload import PARTS, WAITS
 from nbprof.tools.plot import bokeh, hover_times, stacked_columns, style
 from nbprof.tools.tables import floats
@@ -197,9 +198,10 @@ def _path(run: Run, *, most: int = 20, **options: Any) -> Model:
         **{"width": 900, "height": 80 + 20 * len(names), "y_range": names[::-1], "tools": "save", "title": "Critical path"} | options
     )
     plot.hbar(y="name", right="percent", height=0.7, color="colour", legend_group="kind", source=source)
-    tips = [("", "@name"), ("Kind", "@kind"), ("Time", "@us{custom}"), ("Of the step", "@percent{0.0}%")]
+    unit = unit_of(run)
+    tips = [("", "@name"), ("Kind", "@kind"), ("Time", "@us{custom}"), (f"Of {unit.the}", "@percent{0.0}%")]
     plot.add_tools(models.HoverTool(tooltips=tips, formatters=hover_times(models, "us", unit="us")))
-    style(plot, "% of the step", None)
+    style(plot, f"% of {unit.the}", None)
     plot.ygrid.visible = False
     plot.legend.location, plot.legend.border_line_color = "bottom_right", None
     return plot  # type: ignore[no-any-return]

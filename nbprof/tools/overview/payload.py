@@ -12,7 +12,20 @@ from nbprof.display.categories import BY_KEY
 from nbprof.formats.register import by_name
 from nbprof.schema import frames
 from nbprof.tools import register
-from nbprof.tools.common import bar, by_torch, bytes_figure, chip, figure, fix_lines, gain_words, has_device, plain, unit_of, unit_of_gpu
+from nbprof.tools.common import (
+    bar,
+    by_torch,
+    bytes_figure,
+    chip,
+    figure,
+    fix_lines,
+    gain_words,
+    has_device,
+    plain,
+    unit_of,
+    unit_of_gpu,
+    without_work,
+)
 from nbprof.tools.names import NAMES
 from nbprof.tools.overview import lines
 from nbprof.tools.tables import floats, hidden, longest, table
@@ -172,16 +185,22 @@ def _average(run: Run) -> dict[str, Any]:
         high = wording.real(row.get("max_ms"))
         note = f"range {wording.number(low / size, 2)}–{wording.number(high and high / size, 2)}"
         if len(run.steps) == 1:
-            note = "first to last event of work" if unit_of_work.whole else f"one {unit_of_work.noun}"
+            note = "first to last event" if unit_of_work.whole else f"one {unit_of_work.noun}"
     more = {"spread": f"± {wording.number(spread / size, 2)}"} if spread is not None and mean is not None and len(run.steps) > 1 else {}
     return figure("step_time", unit_of_work.average, mean and mean / size, unit, 2, note, **more)
+
+
+def _of_each(run: Run, ms: Any) -> str:
+    """`3.78 ms per step`; of the recording, of which the card is in full, the time alone."""
+    unit = unit_of(run)
+    return wording.millis(ms) if unit.whole else f"{wording.millis(ms)} {unit.per}"
 
 
 def _waiting(run: Run) -> dict[str, Any]:
     percent, mean = wording.real(run.first_answer.get("input_percent")), wording.real(run.first_answer.get("step_time_ms"))
     note = "no steps" if mean is None else "input was not traced"
     if percent is not None:
-        note = f"{wording.millis(percent * mean / 100)} {unit_of(run).per}" if mean is not None else ""
+        note = _of_each(run, percent * mean / 100) if mean is not None else ""
     hot = {"hot": True} if run.first_answer.get("bound") == "input" else {}
     return figure("input", "Waiting for input", percent, "%", 1, note, **bar(("input", percent)), **hot)
 
@@ -248,7 +267,7 @@ def _host_compute(run: Run) -> dict[str, Any]:
     percent = wording.real(row.get("percent"))
     note = "no steps" if run.steps.empty else "no ops recorded on the host"
     if percent is not None:
-        note = f"{wording.millis(row.get('mean_ms'))} {unit_of(run).per}"
+        note = _of_each(run, row.get("mean_ms"))
     return figure("host_compute", "Host compute", percent, "%", 1, note, **bar(("host_compute", percent)))
 
 
@@ -349,6 +368,8 @@ def _advice(run: Run, row: dict[Any, Any]) -> dict[str, Any]:
 
 
 def _no_advice(run: Run) -> str:
+    if run.steps.empty and without_work(run):
+        return "The recording has no work in it, so there is nothing to weigh."
     if run.steps.empty:
         return "Without steps, nbprof cannot weigh one cost against another, so it gives no advice."
     return "No recommendations: no rule found a measurable gain in this run."

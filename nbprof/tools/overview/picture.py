@@ -166,7 +166,7 @@ def _steps(sheet: Canvas, steps: dict[str, Any], mean: float | None, y: float, u
         sheet.rule(left, right, level, LINE if i == 0 else TRACK)
         sheet.text(left - 12, level - 13, f"{ceiling * i / parts:,.10g}", 20, SOFT, align="r")
     _bars(sheet, steps, times, (left, top, right), ceiling)
-    if mean is not None and mean < ceiling:
+    if mean is not None and mean < ceiling and not unit.whole:
         sheet.rule(left, right, top + _GRAPH * (1 - mean / ceiling), SOFT, dash=6)
     middle = f"axis cut: longest {unit.noun} {wording.millis(max(times))}" if cut else f"{unit.noun} number"
     if unit.whole:

@@ -9,6 +9,7 @@ import numpy as np
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, MIDDLE, OVER, UNDER, mix
+from nbprof.tools.common import unit_of
 from nbprof.tools.plot import bokeh, stacked_rows, style
 from nbprof.tools.pods.grid import Grid
 from nbprof.tools.pods.heat import binned, limit
@@ -58,11 +59,17 @@ def pods(run: Run, step: int | None = None, *, heat: str = "", width: int = 900,
     frame = run.pods[run.pods["step"] == step]
     if frame.empty:
         raise NbprofError(f"there is no step {step} in this run; it has {run.pods['step'].min()} to {run.pods['step'].max()}")
+    unit = unit_of(run)
     categories = recorded(frame)
     names = [wording.one_line(str(name)) for name in sorted(frame["worker"], key=wording.natural)]
     data: dict[str, Any] = {"worker": [wording.one_line(str(name)) for name in frame["worker"]], "total": floats(frame["step_time_ms"])}
     data |= {c.key: floats(frame[c.column]) for c in categories}
-    defaults = {"width": width, "height": height or 90 + 24 * len(frame), "y_range": names[::-1], "title": f"Step {step}"}
+    defaults = {
+        "width": width,
+        "height": height or 90 + 24 * len(frame),
+        "y_range": names[::-1],
+        "title": "Recordings" if unit.whole else f"{unit.noun.capitalize()} {step}",
+    }
     plot: Any = plotting.figure(**defaults | {"tools": "save", "toolbar_location": "right"} | options)
     stacked_rows(plot, models, categories, data, "Worker", 0.72, 2)
     return cast("Figure", plot)
@@ -80,14 +87,15 @@ def _heat(run: Run, key: str, width: int, height: int, options: dict[str, Any]) 
     rows = np.argsort(np.nan_to_num(mean, nan=-np.inf), kind="stable")
     names = [wording.one_line(grid.workers[worker]) for worker in cells.rows[rows].tolist()]
     count, columns = over.shape
-    several = f", columns of {cells.per:,} steps" if cells.per > 1 else ""
-    label = "Step time" if key == "step_time" else BY_KEY[key].label
+    unit = unit_of(run)
+    several = f", columns of {cells.per:,} {unit.plural}" if cells.per > 1 else ""
+    label = unit.time.capitalize() if key == "step_time" else BY_KEY[key].label
     defaults = {
         "width": width,
         "height": height or min(600, 110 + 18 * count),
         "x_range": (0, columns),
         "y_range": (0, count),
-        "title": f"{label}, from the median worker, % of the step{several}",
+        "title": f"{label}, from the median worker, % of {unit.the}{several}",
     }
     plot: Any = plotting.figure(**defaults | {"tools": "save", "toolbar_location": "right"} | options)
     most = limit(cells, over)

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis.pods.own_time import COLLECTIVES
 from nbprof.display import wording
+from nbprof.tools.common import unit_of
 from nbprof.tools.tables import table
 
 if TYPE_CHECKING:
@@ -53,21 +55,21 @@ def text(payload: dict[str, Any], most: int) -> list[str]:
 def sentences(run: Run) -> list[str]:
     """What stands above the map, most important first; **bold** where it matters."""
     frames = run.pod_frames
-    ranks = frames.stragglers
+    ranks, unit = frames.stragglers, unit_of(run)
     if ranks.empty:
         return _missing(run)
     slow = ranks[ranks["straggler"].astype(bool)]
     several = bool(ranks["host"].duplicated().any())
     measured = _measured(frames.what_if)
-    said = [_straggler(row, several, measured) for row in slow.head(_MOST_TOLD).to_dict("records")]
+    said = [_straggler(row, several, measured, unit) for row in slow.head(_MOST_TOLD).to_dict("records")]
     if len(slow) > _MOST_TOLD:
         said.append(f"{len(slow) - _MOST_TOLD:,} more hold the others up; they are in the table below.")
     if slow.empty:
         said.append(
-            "No straggler found: no worker's own part of a step is more than 1% longer than that of the others, "
+            f"No straggler found: no worker's own part of {unit.a} is more than 1% longer than that of the others, "
             "beyond what chance explains."
         )
-    return [*said, *_what_if(frames.what_if, frames.collectives), *_missing(run)]
+    return [*said, *_what_if(frames.what_if, frames.collectives, unit), *_missing(run)]
 
 
 def _missing(run: Run) -> list[str]:
@@ -89,36 +91,36 @@ def _measured(what_if: pd.DataFrame) -> float | None:
     return wording.real(rows.iloc[0]) if len(rows) else None
 
 
-def _straggler(row: dict[Any, Any], several: bool, measured: float | None) -> str:
+def _straggler(row: dict[Any, Any], several: bool, measured: float | None, unit: Unit = MARKED) -> str:
     """One straggler: by how much, how often, what that costs, and why."""
     device = f":{row['device']}" if several and pd.notna(row["device"]) else ""
     name = wording.one_line(f"{row['host']}{device}")
     behind, steps = wording.millis(row["excess_ms"]), f"{row['steps']:,}"
     if row["chance"] > _CHANCE:
-        pauses = "one step" if row["pauses"] == 1 else f"{row['pauses']:,} steps"
+        pauses = f"one {unit.noun}" if row["pauses"] == 1 else f"{row['pauses']:,} {unit.plural}"
         most = f"**{wording.millis(row['worst_ms'])}**"
-        said = f"**{name}** pauses in **{pauses}** of {steps}; in step {row['worst_step']} it is {most} behind."
+        said = f"**{name}** pauses in **{pauses}** of {steps}; in {unit.noun} {row['worst_step']} it is {most} behind."
     elif row["by"] != COLLECTIVES:
         said = (
-            f"**{name}** is slow: a step takes **{behind}** longer than the median of the others, and is the longest in "
-            f"{row['slowest_in']:,} of {steps} steps. No communication was recorded, so whether the others wait for it is unknown."
+            f"**{name}** is slow: {unit.a} takes **{behind}** longer than the median of the others, and is the longest in "
+            f"{row['slowest_in']:,} of {steps} {unit.plural}. No communication was recorded, so whether the others wait for it is unknown."
         )
     else:
         said = (
-            f"**{name}** holds the others up: its own part of a step takes **{behind}** longer than the median of the others, "
-            f"and is the longest in {row['slowest_in']:,} of {steps} steps."
+            f"**{name}** holds the others up: its own part of {unit.a} takes **{behind}** longer than the median of the others, "
+            f"and is the longest in {row['slowest_in']:,} of {steps} {unit.plural}."
         )
     if row["why"]:
         said += f" {wording.one_line(row['why'])}"
     if (cost := wording.real(row["cost_ms"])) is not None and cost > 0:
-        said += f" In total, the others wait {wording.millis(cost)} per step for it."
+        said += f" In total, the others wait {wording.millis(cost)} {unit.per} for it."
     saved = wording.real(row["saved_ms"])
     if row["by"] == COLLECTIVES and saved is not None and measured and 100 * saved / measured >= _LEAST_PERCENT:
-        said += f" If it were as fast as they are, a step would take about **{wording.percent(100 * saved / measured)}** less."
+        said += f" If it were as fast as they are, {unit.a} would take about **{wording.percent(100 * saved / measured)}** less."
     return said
 
 
-def _what_if(rows: pd.DataFrame, groups: pd.DataFrame) -> list[str]:
+def _what_if(rows: pd.DataFrame, groups: pd.DataFrame, unit: Unit = MARKED) -> list[str]:
     """What a slow group and the network cost, where that is known and more than 1% of a step."""
     said = []
     for row in rows.to_dict("records"):
@@ -128,11 +130,11 @@ def _what_if(rows: pd.DataFrame, groups: pd.DataFrame) -> list[str]:
         gain = f"{row['how']} **{wording.percent(percent)}** less: {wording.millis(row['step_time_ms'])}"
         if row["what"] == "slow_group":
             said.append(
-                f"Collectives {_group(row['which'], groups)} take longer than those of similar groups: with a typical link a step would "
+                f"Collectives {_group(row['which'], groups)} take longer than those of similar groups: with a typical link {unit.a} would "
                 f"take {gain}."
             )
         elif row["what"] == "network_free":
-            said.append(f"If communication took no time, a step would take {gain}.")
+            said.append(f"If communication took no time, {unit.a} would take {gain}.")
     return said
 
 

@@ -12,7 +12,7 @@ from nbprof.activity.unit import STEP, Unit
 from nbprof.analysis.steps import step_count
 from nbprof.display.categories import CATEGORIES
 from nbprof.display.codec import coded, short
-from nbprof.tools.common import by_jax, by_torch, unit_of, unknown
+from nbprof.tools.common import by_jax, by_torch, unit_of, unknown, without_work
 from nbprof.tools.tables import floats
 
 if TYPE_CHECKING:
@@ -44,6 +44,11 @@ NO_JAX_STEPS = {
     "        train_step(batch)",
 }
 
+NO_WORK = {
+    "title": "The recording has no work in it.",
+    "text": "No op, kernel, copy or allocation was recorded, so there is nothing to divide and nothing to weigh.",
+}
+
 MOST_ROWS = 12_000
 """Steps of several hosts that a report holds one by one; of more it has the mean over the hosts."""
 _FEWEST = 3
@@ -54,6 +59,8 @@ def no_steps(run: Run) -> dict[str, str]:
     """Why there are no steps, and what marks them."""
     if run.capture is None and (plain := unknown(run, "steps", NO_STEPS["title"])):
         return plain
+    if without_work(run):
+        return dict(NO_WORK)
     if by_jax(run):
         return dict(NO_JAX_STEPS)
     if by_torch(run):

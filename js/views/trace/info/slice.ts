@@ -4,6 +4,7 @@ import { type Child, h } from "../../../lib/dom.js";
 import { count, num } from "../../../lib/format.js";
 import { copyButton, heading, link, swatch } from "../../../lib/parts.js";
 import { CATEGORIES } from "../../../lib/payload.js";
+import { capital } from "../../../lib/unit.js";
 import type { Arrow, Direction, SliceInfo, SliceRef, Where } from "../source.js";
 import { folded, longText, more } from "./folded.js";
 import {
@@ -50,16 +51,19 @@ export interface SliceView {
   go: Go;
   /** What is known of slices but not here, for a sentence. */
   lacks: readonly string[];
+  /** What a step is called. */
+  noun?: string | undefined;
 }
 
-export function sliceView({ info, laneOf, go, lacks }: SliceView): HTMLElement[] {
+export function sliceView({ info, laneOf, go, lacks, noun = "step" }: SliceView): HTMLElement[] {
   const { slice, launch, row, same } = info;
   const category = CATEGORIES.find(({ key, label }) => key === info.category || label === info.category);
   const part = slice.duration_ns > 0 ? `${num((100 * info.self_ns) / slice.duration_ns, 1)}% of it` : "";
   const to = (target: SliceRef): HTMLElement => link(short(target.name, 60), () => go.to(target));
   const steps: Line[] = [];
-  if (info.step) steps.push(["Step", info.step]);
-  if (category) steps.push(["Step time", swatch(category.css), ` ${category.label}`]);
+  const whole = noun === "recording";
+  if (info.step && !whole) steps.push([capital(noun), info.step]);
+  if (category) steps.push([whole ? "Counts as" : `${capital(noun)} time`, swatch(category.css), ` ${category.label}`]);
   const call = launch?.slice;
   const delay = launch && `${length(Math.abs(launch.delay_ns))} ${launch.delay_ns < 0 ? "after" : "before"} it ran, `;
   // The launch has its own line.

@@ -3,6 +3,7 @@
 import { numberAt, textAt } from "../../../lib/codec.js";
 import type { Table } from "../../../lib/payload.js";
 import { lowest } from "../../../lib/search.js";
+import { capital } from "../../../lib/unit.js";
 import { candidates } from "../ask.js";
 import { length } from "../info/words.js";
 import { visible } from "../rows.js";
@@ -144,7 +145,7 @@ export function locate(saved: SavedLanes, target: Target): Located | null {
       const to = from + (steps.step_time_ms[i] as number) * 1e6;
       const lanes = saved.lanes.filter((lane) => lane.kind === "steps").map((lane) => lane.id);
       const at = lanes.length ? firstIn(saved, from - 1.5 * saved.tick, to, lanes) : null;
-      return located(saved, at, `Step ${stepName(steps, i)}.`, { from, to });
+      return located(saved, at, `${capital(steps.noun ?? "step")} ${stepName(steps, i)}.`, { from, to });
     }
     case "gap": {
       const { start, duration, process } = saved.trace.gaps;
