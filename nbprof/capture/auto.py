@@ -296,6 +296,11 @@ class AutoBackend:
             found += shown.notes
         return found + getattr(self.shown, "notes", list)()
 
+    def unrecorded(self) -> list[str]:
+        """What ran and is not in the recording that is shown."""
+        found: list[str] = getattr(self.shown, "unrecorded", list)()
+        return found
+
     def open_marker(self, kind: str, number: int) -> Marker:
         """Open a span that may become step `number`, in each recording."""
         return _Markers([part.backend.open_marker(kind, number) for part in self._all if part.running])
