@@ -24,6 +24,7 @@ from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
 from nbprof.capture.python import PythonBackend
 from nbprof.capture.windows import Backend, Since
+from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -262,6 +263,10 @@ class AutoBackend:
             except Exception as error:
                 part.error = error
                 part.idle = part.failure == NOTHING_RAN
+        full = next((part.error for part in self._parts if part.error is not None and remedies.place(part.failure)), None)
+        if full is not None:
+            # Of a disk that takes no more, what is small enough would hide it.
+            raise full
         ran = [part for part in self._parts if not part.failure and _ran(part.backend, self._home(part))]
         shown = ran[0] if ran else self._python
         self.shown, self.beside, self._ended = shown.backend, [part.backend for part in ran[1:]], True
@@ -284,17 +289,22 @@ class AutoBackend:
             shutil.rmtree(self._home(part), ignore_errors=True)
 
     def notes(self) -> list[str]:
-        """Why nothing of a framework is in the recording, and the notes of the one that is shown."""
+        """Which expected frameworks ran nothing, and the notes of what is shown."""
         found = []
         for part in self._parts:
-            if part.failure and not part.idle:
-                found.append(f"{part.backend.title} was not recorded: {part.failure}")
-            elif self._ended and self.shown is self._python.backend and part.expected:
+            silent = part.idle or not part.failure
+            if silent and self._ended and self.shown is self._python.backend and part.expected:
                 found.append(f"nothing of {part.backend.title} ran while this was recorded, so it is a recording of Python alone")
         shown = next(part for part in self._all if part.backend is self.shown)
         if len(self._parts) > 1:
             found += shown.notes
         return found + getattr(self.shown, "notes", list)()
+
+    def unrecorded(self) -> list[str]:
+        """What is not in the recording that is shown, though it may have run."""
+        failed = [part for part in self._parts if part.failure and not part.idle]
+        found = [f"{part.backend.title} was not recorded: {part.failure}" for part in failed]
+        return found + getattr(self.shown, "unrecorded", list)()
 
     def open_marker(self, kind: str, number: int) -> Marker:
         """Open a span that may become step `number`, in each recording."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nbprof.capture import describe, keras
+from nbprof.capture import describe, keras, torch_threads
 from nbprof.capture.auto import AutoBackend, one_at_a_time, used_before
 from nbprof.capture.clock import StepClock, set_current
 from nbprof.capture.detect import TITLES, choose, either
@@ -157,7 +157,7 @@ class Session:
         else:
             self.windows.backend = self._auto = AutoBackend(self.clock)
             for name in self._at_once():
-                self._auto.add(_make_backend(sys.modules[name]), expected=name in self._choice.expected)
+                self._auto.add(self._made(sys.modules[name]), expected=name in self._choice.expected)
         if self.options.steps is None:
             self.windows.begin()
         self.failure = self.windows.failure
@@ -248,7 +248,7 @@ class Session:
         if self.backend is not None or not self.clock.alive:
             return
         try:
-            self.windows.backend = backend = _make_backend(module)
+            self.windows.backend = backend = self._made(module)
             if self.options.steps is None:
                 self.windows.begin()
             self.failure = self.windows.failure
@@ -270,7 +270,7 @@ class Session:
         try:
             if auto.frameworks and (one_at_a_time() or not expected):
                 return
-            backend = _make_backend(module)
+            backend = self._made(module)
             self.windows.notes += auto.add(backend, expected=expected)
             self._hook(backend)
             self._npu_is_here(module)
@@ -278,6 +278,13 @@ class Session:
         except Exception as error:
             # Nothing of ours may fail the user's import.
             self.windows.notes.append(f"{TITLES[name]} could not be recorded: {type(error).__name__}: {error}")
+
+    def _made(self, module: ModuleType) -> Backend:
+        """The backend of a framework, for this cell."""
+        backend = _make_backend(module)
+        if hasattr(backend, "starts_threads"):
+            backend.starts_threads = torch_threads.starts_threads(self._source)
+        return backend
 
     def _hook(self, backend: Backend) -> None:
         try:
@@ -336,6 +343,7 @@ class Session:
             notes.append(f"--steps asked for {window[0]} to {window[1]}, but the cell ended after step {clock.seen}")
         second = self._second_framework()
         # Where nothing ran of what was recorded, what else may have is the first thing to know.
+        notes = [*getattr(self.backend, "unrecorded", list)(), *notes]
         capture.notes = second + notes if self._auto is not None and self._auto.name == PYTHON else notes + second
 
     def _second_framework(self) -> list[str]:

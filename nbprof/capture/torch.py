@@ -20,6 +20,7 @@ from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
 from nbprof.capture.torch_memory import AllocatorHistory
 from nbprof.capture.torch_steps import OptimizerSteps
+from nbprof.capture.torch_threads import OtherThreads
 from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
 
@@ -53,6 +54,10 @@ class TorchBackend:
         self._history: AllocatorHistory | None = None
         self._steps: OptimizerSteps | None = None
         self._notes: list[str] = []
+        self.starts_threads = False
+        """Whether the cell is expected to start threads: then all are recorded, without allocations."""
+        self._threads: OtherThreads | None = None
+        self._unseen: list[str] = []
 
     @property
     def ends_anywhere(self) -> bool:
@@ -61,8 +66,18 @@ class TorchBackend:
 
     @property
     def stepped(self) -> bool:
-        """Whether an optimizer has made a step, whatever was recorded of it."""
-        return self._steps is not None and self._steps.told > 0
+        """Whether an optimizer has made a step, or another thread ran PyTorch, whatever was recorded of it."""
+        return bool(self._unseen) or (self._steps is not None and self._steps.told > 0)
+
+    def unrecorded(self) -> list[str]:
+        """What ran and is not in the recording: the first that a reader should know."""
+        if not self._unseen:
+            return [note for note in (self._steps.notes() if self._steps is not None else ()) if note == remedies.OTHER_THREAD]
+        more = f" and {len(self._unseen) - 3:,} more" if len(self._unseen) > 3 else ""
+        listed = ", ".join(f'"{name}"' for name in self._unseen[:3]) + more
+        several = len(self._unseen) > 1
+        threads = f"threads {listed}" if several else f"thread {listed}"
+        return [remedies.UNRECORDED_THREADS.format(threads=threads, was="were" if several else "was")]
 
     def start(self, folder: Path, options: Options) -> list[str]:
         """Start recording; the files will go to `folder`. Returns notes for the user.
@@ -81,14 +96,16 @@ class TorchBackend:
             return self._start_npu(npu, folder, options)
         profiler = torch.profiler
         self._folder = folder
-        choice, everywhere = _experimental(all_threads=not options.memory, stacks=options.stacks, frames=options.python or options.stacks)
+        wanted = self.starts_threads or not options.memory
+        choice, everywhere = _experimental(all_threads=wanted, stacks=options.stacks, frames=options.python or options.stacks)
+        memory = options.memory and not (self.starts_threads and everywhere)
         with stderr_lines() as lines:
             try:
                 self._starting = True
                 self._profile = profiler.profile(
                     activities=profiler.supported_activities(),
                     record_shapes=options.shapes,
-                    profile_memory=options.memory,
+                    profile_memory=memory,
                     with_stack=options.python or options.stacks,
                     **choice,
                 )
@@ -102,6 +119,7 @@ class TorchBackend:
             finally:
                 self._starting = False
         self._thread = 0 if everywhere else threading.get_ident()
+        self._threads = OtherThreads(self._thread).start() if self._thread else None
         if self._steps is not None:
             self._steps.recorded_thread = self._thread
             self._steps.recording_began()
@@ -110,6 +128,8 @@ class TorchBackend:
         notes = remedies.named(lines) or self._devices(profiler)
         if options.host_level != 2:
             notes.append("PyTorch's profiler has no host levels: --host-level has no effect")
+        if options.memory and not memory:
+            notes.insert(0, remedies.ALL_THREADS)
         return [*notes, *remedies.without_npu(options.given_for_npu())]
 
     def _start_npu(self, npu: Any, folder: Path, options: Options) -> list[str]:
@@ -164,6 +184,9 @@ class TorchBackend:
         """
         profile, self._profile = self._profile, None
         history, self._history = self._history, None
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            self._unseen += [name for name in threads.stop() if name not in self._unseen]
         steps = self._steps
         marks = steps.marks[:] if steps is not None else []
         if steps is not None:
@@ -205,7 +228,9 @@ class TorchBackend:
 
     def notes(self) -> list[str]:
         """Notes for the user since those that `start` returned."""
-        return [*self._notes, *(self._steps.notes() if self._steps is not None else ())]
+        of_steps = self._steps.notes() if self._steps is not None else []
+        first = self.unrecorded()
+        return [*self._notes, *(note for note in of_steps if note not in first)]
 
     def open_marker(self, kind: str, number: int) -> Marker:
         """Begin a span that may become step `number`."""

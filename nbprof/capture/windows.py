@@ -56,8 +56,13 @@ class Backend(Protocol):
     ``since``, a `Since`.
     """
 
-    name: str
-    title: str
+    @property
+    def name(self) -> str:
+        """Its name among the options."""
+
+    @property
+    def title(self) -> str:
+        """What it is called in sentences."""
 
     def start(self, folder: Path, options: Options) -> list[str]:
         """Start recording into `folder`; returns notes for the user."""

@@ -39,6 +39,11 @@ OTHER_THREAD = (
     "the optimizer runs on another thread than the one nbprof started on, and with allocations PyTorch records only one thread; without "
     "them (--no-memory, memory=False) it records all threads"
 )
+UNRECORDED_THREADS = (
+    "{threads} ran PyTorch and {was} not recorded: with allocations PyTorch records only the thread that nbprof started on; without them "
+    "(--no-memory, memory=False) it records all threads"
+)
+ALL_THREADS = "the cell starts threads, so the ops of all threads were recorded, without allocations: PyTorch records only one of the two"
 WRONG_THREAD = (
     "PyTorch's recording was stopped on another thread than it was started on, and with allocations it must be the same one; without "
     "them (--no-memory, memory=False) any thread may stop it"

@@ -135,7 +135,7 @@ def test_what_the_cell_before_left_to_do_is_no_part_of_it(jax, recorded):
     x = jnp.ones((128, 128))
     slow(x).block_until_ready()
     before = [slow(x) for _ in range(3)]
-    p = recorded(lambda: None)
+    p = recorded(lambda: None, backend="jax")
     assert before[0].is_ready()
     assert "jit__lambda" not in {p.run.trace.strings[c] for c in set(p.run.trace.text_arg("hlo_module").tolist()) if c >= 0}
     assert not len(p.steps.frame)
@@ -359,7 +359,7 @@ def test_an_import_in_the_cell_leaves_the_choice_of_devices_to_it(tmp_path, jax)
 
 
 def test_an_import_without_a_run(tmp_path, jax):
-    found, why, _ = recorded_in_child("session = Session(Options(), source='import jax').start()\nimport jax\nsay(session)", tmp_path)
+    found, why, _ = recorded_in_child("session = Session(Options(backend='jax')).start()\nimport jax\nsay(session)", tmp_path)
     assert found is None
     assert why == "JAX was imported, but nothing ran on it: nothing was recorded"
 
@@ -367,7 +367,7 @@ def test_an_import_without_a_run(tmp_path, jax):
 def test_a_device_that_is_not_there_is_named(tmp_path, jax):
     found, why, _ = recorded_in_child(
         """
-        session = Session(Options(), source="import jax").start()
+        session = Session(Options(backend="jax")).start()
         import jax
         try:
             jax.numpy.ones(3)

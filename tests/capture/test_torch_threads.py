@@ -1,0 +1,104 @@
+"""Threads that run PyTorch beside the one that its profiler records with allocations."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import threading
+import time
+
+import pytest
+
+from nbprof.capture.options import Options
+from nbprof.capture.session import Session
+from nbprof.capture.torch_threads import OtherThreads, starts_threads
+from tests.capture.torches import counts
+from tests.support.profiles import needed
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    if importlib.util.find_spec("torch") is None:
+        needed("PyTorch is not installed")
+    monkeypatch.setattr("nbprof.capture.session.one_at_a_time", lambda: False)
+    return importlib.import_module("torch")
+
+
+def on_a_thread(torch, seen, name="worker"):
+    """Run a model on another thread until `seen` says so."""
+    model = torch.nn.Linear(8, 8)
+
+    def run():
+        while not seen():
+            model(torch.ones(4, 8))
+
+    thread = threading.Thread(target=run, name=name)
+    thread.start()
+    thread.join()
+
+
+def until_looked_at(session):
+    (backend,) = session.backend.frameworks
+    # Twice as often as it takes, on a machine that is busy.
+    deadline = time.monotonic() + 30
+    return lambda: backend._threads is None or bool(backend._threads._names) or time.monotonic() > deadline
+
+
+def test_a_cell_that_speaks_of_threads_has_the_ops_of_all(torch, tmp_path):
+    session = Session(Options(logdir=str(tmp_path)), source="import torch, threading\nthreading.Thread(target=run).start()").start()
+    on_a_thread(torch, _twice())
+    recording = session.stop()
+    assert counts(recording)["aten::addmm"] == 2
+    assert recording.info.notes[0].startswith("the cell starts threads, so the ops of all threads were recorded")
+    assert counts(recording)["[memory]"] == 0
+
+
+def _twice():
+    calls = iter([False, False, True])
+    return lambda: next(calls)
+
+
+def test_a_thread_that_is_not_recorded_is_named_first(torch, tmp_path):
+    session = Session(Options(logdir=str(tmp_path)), source="import torch\nserve()").start()
+    on_a_thread(torch, until_looked_at(session), name="server 1")
+    recording = session.stop()
+    assert recording.info.backend == "torch"
+    assert recording.info.notes[0].startswith('thread "server 1" ran PyTorch and was not recorded')
+    assert "--no-memory" in recording.info.notes[0]
+    assert not [thread for thread in threading.enumerate() if thread.name == "nbprof-threads"]
+
+
+def test_threads_without_pytorch_are_not_named(torch, tmp_path):
+    session = Session(Options(logdir=str(tmp_path)), source="import torch\nserve()").start()
+    thread = threading.Thread(target=time.sleep, args=(0.2,))
+    thread.start()
+    torch.ones(2) + 1
+    thread.join()
+    recording = session.stop()
+    assert recording.info.backend == "torch"
+    assert not [note for note in recording.info.notes if "thread" in note]
+
+
+def test_the_recorded_thread_is_none_of_the_others(torch):
+    looks = OtherThreads(threading.get_ident())
+    model = torch.nn.Linear(2, 2)
+    model.register_forward_hook(lambda *_: looks._look())
+    model(torch.ones(1, 2))
+    assert looks.stop() == []
+    looks = OtherThreads(0)
+    model(torch.ones(1, 2))
+    assert looks.stop() == [threading.current_thread().name]
+
+
+@pytest.mark.parametrize(
+    ("source", "starts"),
+    [
+        ("threading.Thread(target=f).start()", True),
+        ("await asyncio.to_thread(f)", True),
+        ("with ThreadPoolExecutor() as pool: pool.map(f, x)", True),
+        ("torch.set_num_threads(2)", False),
+        ("# threading\nf()", False),
+    ],
+)
+def test_cells_that_speak_of_threads(source, starts):
+    assert starts_threads(source) == starts
