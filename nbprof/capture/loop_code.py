@@ -380,11 +380,7 @@ class Cell:
     @property
     def distributes(self) -> bool:
         """Whether it may send code to other processes."""
-        for node in ast.walk(self.tree):
-            name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-            if name in _DISTRIBUTES:
-                return True
-        return False
+        return any(not _DISTRIBUTES.isdisjoint(_names_of(node)) for node in ast.walk(self.tree))
 
     def changes(self, defined: Any) -> list[tuple[FunctionType, CodeType]]:
         """The rewritten code for a function that the cell has defined, or for the methods of a class."""
@@ -425,6 +421,15 @@ class Cell:
             warnings.simplefilter("ignore")
             code = compile(tree, file, "exec", flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
         return {key: each for each in _codes_in(code) if (key := (each.co_name, each.co_firstlineno)) in wanted}
+
+
+def _names_of(node: ast.AST) -> list[str]:
+    """The names that a node itself uses or imports."""
+    if isinstance(node, ast.Name):
+        return [node.id]
+    if isinstance(node, ast.Attribute):
+        return [node.attr]
+    return node.name.split(".") if isinstance(node, ast.alias) else []
 
 
 def _codes_in(code: CodeType) -> Iterator[CodeType]:

@@ -285,7 +285,7 @@ class Iterations:
         """A sentence for the receipt: which loop is the step, and how to choose another one."""
         text = self.text if len(self.text) <= _TEXT else f"{self.text[: _TEXT - 1]}…"
         place = f"line {self.line}" + (f" of cell [{self.loop.number}]" if self.loop.number else "")
-        noted = f", of which the first {len(self):,} are shown" if self.sampled else ""
+        noted = f", of which {len(self):,} were timed" if self.sampled else ""
         return (
             f"Steps are the {self.count:,} iterations of the loop in {place}, `{text}`{noted}; "
             "`for … in nbprof.steps(…)` around another loop makes that one the step."
