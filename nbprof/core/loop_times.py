@@ -157,6 +157,8 @@ class LoopTimes:
         begin, end, described = (values.get(key) for key in ("begin_ns", "end_ns", "loops"))
         if not (_is_count(begin) and _is_count(end) and isinstance(described, list)):
             return None
+        assert isinstance(begin, int)
+        assert isinstance(end, int)
         loops, counts = [], []
         for each in described[: _MOST_LOOPS + 1]:
             loop = Loop.unpacked({k: v for k, v in each.items() if k != "rows"}) if isinstance(each, dict) else None
@@ -172,7 +174,7 @@ class LoopTimes:
         asked = np.cumsum(columns[0]) + begin
         got = asked + columns[1]
         loop_of = np.repeat(np.arange(len(loops), dtype=np.int32), counts)
-        found = cls(begin, end, loops, loop_of, asked, got, got + columns[2])  # type: ignore[arg-type]
+        found = cls(begin, end, loops, loop_of, asked, got, got + columns[2])
         return found if found._in_order() else None
 
     def _in_order(self) -> bool:
