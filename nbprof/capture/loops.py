@@ -328,7 +328,7 @@ class _Seen(NamedTuple):
     cell: str
     site: Site
     thread: int
-    count: int | None
+    iterations: int | None
     total_ns: int
     wait_ns: int
     inside: dict[int, int]
