@@ -119,13 +119,14 @@ class Rewriter(ast.NodeTransformer):
             body = [ast.If(node.test, body, ended)]
         target = ast.Tuple([], ast.Store())
         turns = ast.For(target, _call(loops.WHILE_LOOP, number), body, [])
-        return _located(turns, node)
+        located: ast.AST = _located(turns, node)
+        return located
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
         """A comprehension gets the items of its first `for` from `loops`."""
         return self._comprehension(node)
 
-    visit_SetComp = visit_DictComp = visit_ListComp  # noqa: N815 - as `ast` calls them
+    visit_SetComp = visit_DictComp = visit_ListComp  # type: ignore[assignment]  # noqa: N815 - as `ast` calls them
 
     def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.AST:
         """One that is not consumed where it stands runs between other code, and is left alone."""
@@ -144,7 +145,7 @@ class Rewriter(ast.NodeTransformer):
             return node
         return self.generic_visit(node)
 
-    def _comprehension(self, node: Any) -> ast.AST:
+    def _comprehension(self, node: Any) -> Any:
         first = node.generators[0]
         number = None if first.is_async or _marks_steps(first.iter) or _awaits(node) else self._text.site(node, "comprehension")
         self.generic_visit(node)
@@ -380,11 +381,7 @@ class Cell:
     @property
     def distributes(self) -> bool:
         """Whether it may send code to other processes."""
-        for node in ast.walk(self.tree):
-            name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-            if name in _DISTRIBUTES:
-                return True
-        return False
+        return any(not _DISTRIBUTES.isdisjoint(_names_of(node)) for node in ast.walk(self.tree))
 
     def changes(self, defined: Any) -> list[tuple[FunctionType, CodeType]]:
         """The rewritten code for a function that the cell has defined, or for the methods of a class."""
@@ -427,6 +424,15 @@ class Cell:
         return {key: each for each in _codes_in(code) if (key := (each.co_name, each.co_firstlineno)) in wanted}
 
 
+def _names_of(node: ast.AST) -> list[str]:
+    """The names that a node itself uses or imports."""
+    if isinstance(node, ast.Name):
+        return [node.id]
+    if isinstance(node, ast.Attribute):
+        return [node.attr]
+    return node.name.split(".") if isinstance(node, ast.alias) else []
+
+
 def _codes_in(code: CodeType) -> Iterator[CodeType]:
     for each in code.co_consts:
         if isinstance(each, CodeType):
@@ -453,7 +459,7 @@ def rewritten(cell: Cell, *, functions: bool = True) -> ast.Module:
     tree = copy.deepcopy(cell.tree)
     number = loops.functions.add_variant(cell.changes) if functions else None
     tree.body = Rewriter(cell.text).body(tree.body)
-    for each in definitions(tree) if number is not None else ():
-        if each.owner is None and _place(each.node) in cell.plain:
+    for each in definitions(tree):
+        if number is not None and each.owner is None and _place(each.node) in cell.plain:
             each.node.decorator_list.append(_located(_call(loops.DEFINED, number), each.node))
     return ast.fix_missing_locations(tree)

@@ -23,8 +23,9 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from dis import opname
+from functools import partial
 from itertools import chain, compress, islice, repeat
-from types import CodeType, FrameType, FunctionType, GeneratorType, MethodType, WrapperDescriptorType
+from types import CodeType, FrameType, FunctionType, GeneratorType, WrapperDescriptorType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nbprof.capture import steps
@@ -327,7 +328,7 @@ class _Seen(NamedTuple):
     cell: str
     site: Site
     thread: int
-    count: int | None
+    iterations: int | None
     total_ns: int
     wait_ns: int
     inside: dict[int, int]
@@ -413,17 +414,15 @@ def _loop(number: int, iterator: Iterator[Any]) -> Iterator[Any]:
     __tracebackhide__ = True
     recorder, site = _recorder, _sites.get(number)
     if recorder is None or site is None or number in recorder.through:
-        return iterator
-    try:
-        advance = _advance(iterator)
-        run = recorder.enter(number, site, sys._getframe(1)) if advance is not None else None
-    except Exception:
-        # The program's loop runs in any case.
-        return iterator
-    if run is None or advance is None:
-        return iterator
-    several = iterator if _is_plain(iterator) else iter(advance, _NEVER)
-    return chain.from_iterable(_items(run, iter(advance, run), several))
+        return iterator if _is_plain(iterator) else iter(partial(next, iterator), _NEVER)
+    run = None
+    # The program's loop runs in any case.
+    with contextlib.suppress(Exception):
+        run = recorder.enter(number, site, sys._getframe(1)) if not _marks_steps(iterator) else None
+    several = iterator if _is_plain(iterator) else iter(partial(next, iterator), _NEVER)
+    if run is None:
+        return several
+    return chain.from_iterable(_items(run, iter(partial(next, iterator), run), several))
 
 
 def _while(number: int) -> Iterator[tuple[()]]:
@@ -462,20 +461,6 @@ class _Never:
 _NEVER = _Never()
 
 
-def _advance(iterator: Any) -> Callable[[], Any] | None:
-    """What gives the next item, as a loop would ask for it; None where that is not sure."""
-    kind = type(iterator)
-    if _marks_steps(iterator):
-        return None
-    method = next((vars(each)["__next__"] for each in kind.__mro__ if "__next__" in vars(each)), None)
-    if isinstance(method, FunctionType):
-        return MethodType(method, iterator)
-    if isinstance(method, WrapperDescriptorType):
-        found: Callable[[], Any] = method.__get__(iterator, kind)
-        return found
-    return None
-
-
 def _marks_steps(iterator: Any) -> bool:
     """Whether it is what `nbprof.steps` returns: that loop marks its iterations itself."""
     return type(iterator) is GeneratorType and iterator.gi_code is steps._rounds.__code__
@@ -485,7 +470,11 @@ _PLAIN = ("builtins", "itertools", "_collections", "collections")
 
 
 def _is_plain(iterator: Any) -> bool:
-    """Whether it is an iterator of Python itself, of which ``iter()`` is the same without effects."""
+    """Whether it is an iterator of Python itself, of which ``iter()`` is the same without effects.
+
+    A loop calls ``iter()`` on what it is given. The program's iterator has been asked for already,
+    and may count that, or have no such method.
+    """
     kind = type(iterator)
     return kind.__module__ in _PLAIN and isinstance(kind.__dict__.get("__next__"), WrapperDescriptorType)
 

@@ -157,6 +157,8 @@ class LoopTimes:
         begin, end, described = (values.get(key) for key in ("begin_ns", "end_ns", "loops"))
         if not (_is_count(begin) and _is_count(end) and isinstance(described, list)):
             return None
+        assert isinstance(begin, int)
+        assert isinstance(end, int)
         loops, counts = [], []
         for each in described[: _MOST_LOOPS + 1]:
             loop = Loop.unpacked({k: v for k, v in each.items() if k != "rows"}) if isinstance(each, dict) else None
@@ -172,7 +174,7 @@ class LoopTimes:
         asked = np.cumsum(columns[0]) + begin
         got = asked + columns[1]
         loop_of = np.repeat(np.arange(len(loops), dtype=np.int32), counts)
-        found = cls(begin, end, loops, loop_of, asked, got, got + columns[2])  # type: ignore[arg-type]
+        found = cls(begin, end, loops, loop_of, asked, got, got + columns[2])
         return found if found._in_order() else None
 
     def _in_order(self) -> bool:
@@ -285,7 +287,7 @@ class Iterations:
         """A sentence for the receipt: which loop is the step, and how to choose another one."""
         text = self.text if len(self.text) <= _TEXT else f"{self.text[: _TEXT - 1]}…"
         place = f"line {self.line}" + (f" of cell [{self.loop.number}]" if self.loop.number else "")
-        noted = f", of which the first {len(self):,} are shown" if self.sampled else ""
+        noted = f", of which {len(self):,} were timed" if self.sampled else ""
         return (
             f"Steps are the {self.count:,} iterations of the loop in {place}, `{text}`{noted}; "
             "`for … in nbprof.steps(…)` around another loop makes that one the step."
