@@ -483,6 +483,7 @@ class Activity:
         time for the backward pass
     functions : calls of tf.functions; `name` and `mode` are codes into `texts`, `tracings` how often the function was traced by then
     eager_calls : calls of single ops that left no op, and their time in ps
+    eager_runs : the same calls, each as a run of the op that it names; columns as of `host_ops`
     environment : what the file says of where and when the program ran: `versions`, `start_time`, `duration_s`
     group_names : by (host, group)
     unit : what `markers` mark: steps, or what stands in their place where nothing marks any
@@ -545,6 +546,7 @@ class Activity:
     cost_parts: pd.DataFrame
     functions: pd.DataFrame
     eager_calls: tuple[int, int]
+    eager_runs: pd.DataFrame
     environment: dict[str, object]
     group_names: dict[tuple[int, int], str]
     unit: Unit
@@ -669,6 +671,7 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "cost_parts": _empty(COST_PARTS),
     "functions": _empty(FUNCTIONS),
     "eager_calls": lambda: (0, 0),
+    "eager_runs": _empty(HOST_OPS),
     "environment": dict,
     "group_names": dict,
     "unit": lambda: MARKED,

@@ -143,9 +143,10 @@ class Unit:
         return cls.from_dict(values) if isinstance(values, dict) else MARKED
 
 
-NONE, WHOLE, ANY = "none", "recording", "any"
-"""What may stand in the place of steps where nothing marks any: nothing, the recording, or whatever is found. Hosts that are read one by
-one do not know whether another has steps, nor what repeats on all of them."""
+NONE, WHOLE, NAMED, ANY = "none", "recording", "named", "any"
+"""What may stand in the place of steps where nothing marks any: nothing, the recording, ranges and calls that have a name, or all that
+repeats. Hosts that are read one by one do not know whether another has steps, nor what repeats on all of them. Where the loops of a
+notebook's cell were recorded, what repeats beside them is no loop of the person's."""
 
 MARKED = Unit()
 """Steps that the program, its framework or nbprof marked."""

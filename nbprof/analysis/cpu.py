@@ -103,7 +103,8 @@ def split(activity: Activity, steps: pd.DataFrame) -> CpuSplit | None:
 def _self_times(activity: Activity) -> _Runs:
     """The times in which ops run, those of programs compiled for the CPU among them, without the ops in them."""
     kind = "op" if activity.framework == "PyTorch" else "type"
-    tables = (activity.host_ops[~activity.host_ops["dataset"].to_numpy(np.bool_)], activity.cpu_ops)
+    of_program = activity.host_ops[~activity.host_ops["dataset"].to_numpy(np.bool_)]
+    tables = (of_program, activity.eager_runs, activity.cpu_ops)
     parts = [_pieces(table, kind) for table in tables]
     return _Runs(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(_Runs)))
 

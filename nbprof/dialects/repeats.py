@@ -80,7 +80,18 @@ def find(codes: npt.NDArray[np.integer]) -> Repeats | None:
             continue
         if best is None or _better(found, best):
             best = found
-    return best
+    return None if best is None else _from_the_first(codes, best)
+
+
+def _from_the_first(codes: npt.NDArray[np.integer], found: Repeats) -> Repeats:
+    """The same repeats from as early as the events before the first one are those that end each of the others."""
+    first, most = found.first, min(int(found.first[0]), found.length - 1)
+    before = 0
+    while before < most and (codes[first - before - 1] == codes[first[0] - before - 1]).mean() >= AGREEMENT:
+        before += 1
+    if not before:
+        return found
+    return between(codes, first - before) or found
 
 
 def _better(found: Repeats, best: Repeats) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import ITERATIONS, SERVING, Activity
-from nbprof.activity.unit import ANY
+from nbprof.activity.unit import ANY, NAMED
 from nbprof.analysis import contention, cpu, graphs, kernels, multiprocessors, overview, unexplained
 from nbprof.analysis import lines as lines_of
 from nbprof.analysis import serving as serving_of
@@ -163,6 +163,8 @@ class Run(Frames):
         iterations = choose(recorded_loops)
         given = [(one.kinds, one.kernels, one.origins) for one in graph_captures], programs, *([annotations] if annotations else [])
         said = hashlib.sha256(repr(given).encode()).hexdigest() if graph_captures or programs or annotations else None
+        if units == ANY and capture is not None and capture.cells:
+            units = NAMED
         options = {"warmup": left_out, "peaks": given_peaks or None, "beside": said, "units": units if units != ANY else None}
         if iterations is not None:
             options["iterations"] = hashlib.sha256(json.dumps(capture.loops if capture is not None else {}).encode()).hexdigest()

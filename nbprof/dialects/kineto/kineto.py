@@ -175,8 +175,17 @@ class Torch:
         return self._units[1]
 
     def find_steps(self) -> Steps:
-        """The steps, by what marks them in traces of PyTorch."""
-        return kineto_steps.find(self.links, batches=self.iterations is None)
+        """The steps, by what marks them in traces of PyTorch, or by ranges that the program called steps, iterations or batches."""
+        # Late: it builds on the steps, too.
+        from nbprof.dialects.kineto import ranges
+
+        marked = kineto_steps.find(self.links, batches=False)
+        if len(marked.host):
+            return marked
+        named = ranges.find(self.links, "ranges", ranges.named(self.trace.names))
+        if len(named.host) or self.iterations is not None:
+            return named
+        return kineto_steps.find(self.links)
 
     @cached_property
     def iterations(self) -> Placed | None:

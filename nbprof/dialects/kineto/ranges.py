@@ -58,18 +58,28 @@ def framework(trace: Trace) -> str:
     return "JAX" if any(map(_JAX.search, names)) else ""
 
 
-def find(links: Links, ranges: str) -> Steps:
-    """The steps of all hosts; `ranges` is what the recorder calls them: `NVTX ranges`."""
-    marked = kineto_steps.find(links)
+def find(links: Links, ranges: str, names: npt.NDArray[np.bool_] | None = None) -> Steps:
+    """The steps of all hosts.
+
+    Parameters
+    ----------
+    links : Links
+    ranges : str
+        What the recorder calls them: `NVTX ranges`.
+    names : bool[names], optional
+        Names that mark steps; those that `links` knows by default. Batches of a loader are no steps then.
+    """
+    marked = kineto_steps.find(links, batches=names is None)
     done = set(marked.host.tolist())
     hosts = [host for host in range(len(links.trace.hosts)) if host not in done]
-    return Steps.joined([marked, *(part for host in hosts if (part := _of_host(links, host, ranges)) is not None)])
+    known = links.step_names if names is None else names
+    return Steps.joined([marked, *(part for host in hosts if (part := _of_host(links, host, ranges, known)) is not None)])
 
 
-def _of_host(links: Links, host: int, ranges: str) -> Steps | None:
+def _of_host(links: Links, host: int, ranges: str, names: npt.NDArray[np.bool_]) -> Steps | None:
     trace, events = links.trace, links.trace.events
     rows = links.rows(ANNOTATION)
-    rows = rows[links.step_names[events.name[rows]] & (links.host[rows] == host)]
+    rows = rows[names[events.name[rows]] & (links.host[rows] == host)]
     families: dict[str, list[int]] = {}
     numbers: dict[int, tuple[int, ...]] = {}
     for code in np.unique(events.name[rows]).tolist():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nbprof.activity.unit import ANY, CALL, ITERATION, RECORDING, Unit
+from nbprof.activity.unit import ANY, CALL, ITERATION, NAMED, RECORDING, Unit
 from nbprof.core.trace import Int64s, Note
 from nbprof.dialects import repeats
 from nbprof.dialects.kineto import steps as kineto_steps
@@ -53,8 +53,9 @@ class Found:
 def find(links: Links) -> tuple[Steps, Unit]:
     """The units of all hosts that have work; of several hosts these are their recordings."""
     hosts = [host for host in range(len(links.trace.hosts)) if len(_work(links, host))]
-    if len(hosts) == 1 and links.trace.units == ANY:
-        for search in (_by_ranges, _by_kernels, _by_ops):
+    searches = {ANY: (_by_ranges, _by_kernels, _by_ops), NAMED: (_by_ranges,)}.get(links.trace.units, ())
+    if len(hosts) == 1:
+        for search in searches:
             found = search(links, hosts[0])
             if found is not None and _covers(links, hosts[0], found):
                 return _steps(links, hosts[0], found), _unit(found)
@@ -156,7 +157,7 @@ def _sequence(length: int, what: str) -> str:
 
 
 def _by_ranges(links: Links, host: int) -> Found | None:
-    """Ranges of one name, or calls of one module, between whose begins the same work repeats."""
+    """Ranges of one name, or calls of one module, that nearly all work belongs to; of several the ones that take most time."""
     events, names = links.trace.events, links.trace.names
     rows = links.rows(ANNOTATION, PYTHON)
     rows = rows[links.host[rows] == host]
@@ -165,35 +166,31 @@ def _by_ranges(links: Links, host: int) -> Found | None:
         family = _family(str(names[code]), bool((links.kind[rows[events.name[rows] == code]] == PYTHON).any()))
         if family:
             families.setdefault(family, []).append(code)
-    sequence, time = _sequence_of_work(links, host)
-    if not len(sequence):
-        return None
     candidates = []
     for family, codes in families.items():
         marks = kineto_steps.one_thread(links, rows[np.isin(events.name[rows], codes)])
         if len(marks) >= repeats.FEWEST:
-            candidates.append((int(events.duration[marks].sum()), family, marks))
-    candidates.sort(key=lambda one: one[0], reverse=True)
-    best: Found | None = None
-    for _, family, marks in candidates[:_MOST_FAMILIES]:
-        found = _of_range(links, family, marks, sequence, time)
-        if found is not None and (best is None or found.agreement > best.agreement):
-            best = found
-    return best
+            candidates.append((-int(events.duration[marks].sum()), int(events.start[marks[0]]), family, marks))
+    candidates.sort(key=lambda one: one[:2])
+    time = _times_of_work(links, host)
+    for _, _, family, marks in candidates[:_MOST_FAMILIES]:
+        found = _of_range(links, family, marks, time)
+        if found.agreement >= repeats.AGREEMENT:
+            return found
+    return None
 
 
-def _of_range(links: Links, family: str, marks: Int64s, sequence: Int64s, time: Int64s) -> Found | None:
+def _of_range(links: Links, family: str, marks: Int64s, time: Int64s) -> Found:
+    """Calls of a module, or the time from the begin of each range to that of the next, and the share of the work in it."""
     events = links.trace.events
-    start = events.start[marks]
-    found = repeats.between(sequence, np.searchsorted(time, start))
-    if found is None:
-        return None
+    start, end = events.start[marks], events.end[marks]
     is_call = family.startswith(_MODULE)
-    last = max(int(events.end[marks[-1]]), int(time[found.end - 1]) + 1)
-    end = events.end[marks] if is_call else np.append(start[1:], last)
+    if not is_call:
+        end = np.append(start[1:], end[-1])
+    inside = np.searchsorted(time, end) - np.searchsorted(time, start)
     what = f"calls of the module {family.removeprefix(_MODULE)}" if is_call else f"ranges called {family!r}"
-    how = f"units are the {len(marks):,} {what}"
-    return Found(CALL if is_call else ITERATION, how, found.agreement, marks, start, end)
+    agreement = float(inside.sum()) / len(time) if len(time) else 0.0
+    return Found(CALL if is_call else ITERATION, f"units are the {len(marks):,} {what}", agreement, marks, start, end)
 
 
 def _family(name: str, is_python: bool) -> str:
@@ -204,16 +201,13 @@ def _family(name: str, is_python: bool) -> str:
     return _NUMBERS.sub("N", name)
 
 
-def _sequence_of_work(links: Links, host: int) -> tuple[Int64s, Int64s]:
-    """What repeats, as codes, and when the host asked for it: kernels where there are any, else outermost ops of all threads."""
-    events = links.trace.events
+def _times_of_work(links: Links, host: int) -> Int64s:
+    """When the host asked for what ran, ascending: for device work where there is any, else for outermost ops of all threads."""
     work, time = _launched(links, host)
     if len(work):
-        return _codes(events.name[work]), time
+        return time
     outer = links.ops.rows[links.ops.parent < 0]
-    outer = outer[links.host[outer] == host]
-    outer = outer[np.argsort(events.start[outer], kind="stable")]
-    return _codes(events.name[outer]), events.start[outer]
+    return np.sort(links.trace.events.start[outer[links.host[outer] == host]])
 
 
 def notes(unit: Unit) -> list[Note]:

@@ -101,18 +101,37 @@ def eager_calls(placed: Placed, out: act.Activity) -> tuple[int, int]:
     TensorFlow today records the call alone (`EagerLocalExecute: MatMul`), and the op of those in functions. Where most of a program is
     eager, the table of ops holds next to nothing of it.
     """
+    bare = _bare_calls(placed, out)
+    return len(bare), int(placed.trace.events.duration[bare].sum())
+
+
+def eager_runs(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    """These calls, each as a run of its op."""
+    events, names = placed.trace.events, placed.trace.names
+    rows = _bare_calls(placed, out)
+    code = np.zeros(len(names), np.int32)
+    kind = np.zeros(len(names), np.int32)
+    for name in np.unique(events.name[rows]).tolist():
+        op = names[name][len(_EAGER_CALL) :]
+        code[name], kind[name] = out.ops.code(op), out.types.code(op)
+    of = events.name[rows]
+    spans = act.located(events, rows, placed.host[rows].astype(np.int32), lane=events.lane[rows])
+    return pd.DataFrame({**spans, "op": code[of], "type": kind[of], "dataset": False, "eager": True}).astype(act.HOST_OPS)
+
+
+def _bare_calls(placed: Placed, out: act.Activity) -> Int64s:
+    """Events of calls of single ops in which no op was recorded."""
     events, names = placed.trace.events, placed.trace.names
     single = [n.startswith(_EAGER_CALL) and not _NO_OP.match(n[len(_EAGER_CALL) :]) for n in names]
     rows = np.flatnonzero(np.array(single, np.bool_)[events.name] & placed.on_host)
     if not len(rows):
-        return 0, 0
+        return rows
     around = np.zeros(len(events), np.bool_)
     above = events.parent[out.host_ops["event"].to_numpy(np.int64)]
     while len(above := np.unique(above[above >= 0])):
         around[above] = True
         above = events.parent[above]
-    bare = rows[~around[rows]]
-    return len(bare), int(events.duration[bare].sum())
+    return np.asarray(rows[~around[rows]], np.int64)
 
 
 def eager_notes(out: act.Activity) -> list[Note]:

@@ -17,6 +17,8 @@ from nbprof.dialects.xplane.grouping import Groups, group, of_callers
 from nbprof.dialects.xplane.programs import EAGER_OP, ProgramSteps, find
 
 Flags = npt.NDArray[np.bool_]
+_WAITING = 0.05
+"""Part of the time of a loop that it waits for its items, from which on the wait is a part of its steps."""
 
 
 class Placed:
@@ -132,8 +134,12 @@ class Placed:
 
 
 def _same_loop(found: ProgramSteps | None, iterations: Iterations) -> bool:
-    """Whether the runs of a program are those of a loop: then these tell more, as each ends when the device is done."""
-    if found is None:
+    """Whether the runs of a program are those of a loop: then these tell more, as each ends when the device is done.
+
+    They do not tell how long the loop waits for its items, where that is a part of it worth knowing.
+    """
+    waited = (iterations.item - iterations.start).sum() / max(int((iterations.end - iterations.start).sum()), 1)
+    if found is None or (iterations.waits and waited >= _WAITING):
         return False
     programs = found.table["name"].str.rpartition(" ")[0].value_counts()
     return int(programs.iloc[0]) == len(iterations.start)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
-from nbprof.activity.unit import ANY, CALL, ITERATION, RECORDING, Unit
+from nbprof.activity.unit import ANY, CALL, ITERATION, NAMED, RECORDING, Unit
 from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import repeats
@@ -23,7 +23,7 @@ from nbprof.dialects.xplane.grouping import Groups
 from nbprof.dialects.xplane.programs import ProgramSteps
 
 CHOOSE = "`for batch in nbprof.steps(batches):` marks the steps of another loop."
-_PROFILER = ("ProfilerSession", "StartProfile", "StopProfile", "TraceMe::", "ThreadpoolListener::", "$", "end: ")
+_PROFILER = ("ProfilerSession", "StartProfile", "StopProfile", "TraceMe::", "ThreadpoolListener::", "$", "end: ", "PythonRefManager::")
 """Events of the recorder, of thread pools, and calls of Python: no work of the program."""
 
 _DEEPEST = 3
@@ -61,9 +61,10 @@ def find(
     by_host = {number: rows for number, rows in by_host.items() if len(rows)}
     if not by_host:
         return None, Unit(RECORDING, "The recording has no work in it.")
-    if len(by_host) == 1 and trace.units == ANY:
+    searches = {ANY: (_by_functions, _by_kernels, _by_thread), NAMED: (_by_functions,)}.get(trace.units, ())
+    if len(by_host) == 1:
         [(number, rows)] = by_host.items()
-        for search in (_by_functions, _by_kernels, _by_thread):
+        for search in searches:
             found = search(trace, rows, lane_kind)
             if found is not None and _covers(trace, rows, found):
                 return _steps(groups, host, {number: found}), _unit(found)

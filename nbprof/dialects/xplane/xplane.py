@@ -28,7 +28,7 @@ from nbprof.dialects.xplane.compiling import COMPILES
 from nbprof.dialects.xplane.device import device_activity, devices
 from nbprof.dialects.xplane.functions import functions, with_stages
 from nbprof.dialects.xplane.grouping import match
-from nbprof.dialects.xplane.host_ops import eager_calls, eager_notes, host_ops, tagged_calls
+from nbprof.dialects.xplane.host_ops import eager_calls, eager_notes, eager_runs, host_ops, tagged_calls
 from nbprof.dialects.xplane.memory import allocations, has_allocations
 from nbprof.dialects.xplane.placed import Placed
 from nbprof.hlo.programs import Programs
@@ -95,6 +95,7 @@ def interpret(trace: Trace) -> act.Activity:
     out.later("xprof_work", lambda: xplane_steps.work_as_xprof(placed, out))
     out.later("host_ops", lambda: with_stages(placed, out, host_ops(placed, out)))
     out.later("eager_calls", lambda: eager_calls(placed, out))
+    out.later("eager_runs", lambda: eager_runs(placed, out))
     out.later("tagged_calls", lambda: tagged_calls(placed, out))
     out.later("iterators", lambda: xplane_iterators.iterators(placed, out))
     out.later("iterator_links", lambda: xplane_iterators.links(placed))
