@@ -254,8 +254,9 @@ class Python:
         idle = ~used[samples.sample[rows] - 1]
         library = self._in_library[samples.node[rows]] & ~idle
         parts = ~library & ~idle, library, idle
-        shares = [float(weight[part].sum()) / total for part in parts]
-        return PythonUse(*shares, *(self.top_function(rows[part]) for part in parts))
+        python, in_library, waiting = (float(weight[part].sum()) / total for part in parts)
+        top, top_library, top_waiting = (self.top_function(rows[part]) for part in parts)
+        return PythonUse(python, in_library, waiting, top, top_library, top_waiting)
 
     @cached_property
     def _in_library(self) -> Flags:

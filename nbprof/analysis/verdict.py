@@ -317,7 +317,7 @@ def _compute(found: Breakdown, percent: float) -> tuple[str, str]:
         return fact, f"{_time_of(found, percent)}{most}.{_cores(found)}"
     top = use.top_library if use is not None else None
     fact = f"{percent:.0f}% of {found.unit.time} is spent in compiled code of libraries"
-    most = f", {100 * top.line_share:.0f}% of it in {_place(top)}" if top is not None else ""
+    most = f", {100 * top.line_share:.0f}% of it in {place(top)}" if top is not None else ""
     return fact, f"{_time_of(found, percent)}{most}.{_cores(found)}"
 
 
@@ -335,7 +335,7 @@ def _python(found: Breakdown, percent: float) -> tuple[str, str]:
     """Python code between ops."""
     top = found.unexplained.top if found.unexplained is not None else None
     fact = f"{percent:.0f}% of {found.unit.time} is Python code"
-    most = f", {100 * top.share:.0f}% of it in {_place(top)}" if top is not None else ""
+    most = f", {100 * top.share:.0f}% of it in {place(top)}" if top is not None else ""
     return fact, f"{_time_of(found, percent)}{most}."
 
 
@@ -343,14 +343,14 @@ def _waiting(found: Breakdown, percent: float) -> tuple[str, str]:
     """Time in which the process sleeps."""
     top = found.unexplained.top_waiting if found.unexplained is not None else None
     fact = f"in {percent:.0f}% of {found.unit.time} the program waits without using a core"
-    most = f", most of it in {_place(top)}" if top is not None else ""
+    most = f", most of it in {place(top)}" if top is not None else ""
     return fact, f"{_time_of(found, percent)}{most}."
 
 
 _SAY = {"compute": _compute, "overhead": _overhead, "python": _python, "waiting": _waiting}
 
 
-def _place(top: TopFunction) -> str:
+def place(top: TopFunction) -> str:
     """Where in the person's code, and what was called there."""
     where = f"line {top.line} of {top.file}" if top.function == "<module>" else f"`{top.function}`, {top.file} line {top.line}"
     return f"`{top.call}`, called in {where}" if top.call else where

@@ -27,6 +27,7 @@ from nbprof.analysis import serving as serving_of
 from nbprof.analysis.advice import advice, checks
 from nbprof.analysis.advice import cores as advice_cores
 from nbprof.analysis.advice import evidence as advice_evidence
+from nbprof.analysis.advice import host as advice_host
 from nbprof.analysis.advice import host_buffer as advice_host_buffer
 from nbprof.analysis.advice import programs as advice_programs
 from nbprof.analysis.advice import versions as advice_versions
@@ -653,11 +654,18 @@ class Run(Frames):
         waited = self.capture.contention.get("waited_percent", 0.0) / 100 if self.capture is not None else 0.0
         return unexplained.use(self.python, self.activity, steps.counted(recorded), origin_ns(self.trace), waited)
 
+    @cached
+    def _breakdown_as_recorded(self) -> Breakdown:
+        """The same with what was recorded beside the files: what Python did, and how busy the cores were."""
+        if self.capture is None:
+            return self._breakdown
+        return replace(self._breakdown, unexplained=self.unexplained, contention=self.capture.contention)
+
     def _verdict_as_recorded(self) -> dict[str, Any]:
-        """The verdict with what was recorded beside the files: what Python did, and how busy the cores were."""
+        """The verdict, where what was recorded beside the files may change it."""
         if self.capture is None or (self.unexplained is None and not self.capture.contention):
             return {}
-        found = replace(self._breakdown, unexplained=self.unexplained, contention=self.capture.contention)
+        found = self._breakdown_as_recorded
         return verdict(found).to_dict() if found.host_parts else {}
 
     @persisted
@@ -792,6 +800,7 @@ class Run(Frames):
         out = self._advice_of_files
         # How it was recorded is no part of the files.
         out = self._with_versions(out)
+        out = self._with_host(out)
         if self.capture is not None:
             out = advice_cores.taken(out, self.capture.contention, self.activity.unit)
         error = self.capture.error if self.capture is not None and self.capture.error else ""
@@ -802,6 +811,22 @@ class Run(Frames):
             rows = pd.DataFrame([one for one in more if one.rule not in known], columns=out.columns)
             out = pd.concat([out.head(advice.MOST - len(rows)), rows], ignore_index=True) if len(rows) else out
         return out
+
+    def _with_host(self, out: pd.DataFrame) -> pd.DataFrame:
+        """The findings with those on the host's time; what Python did takes the place of the advice to record it."""
+        parts = self._breakdown_as_recorded.host_parts if self.parts is None and len(self.steps) else {}
+        if not parts or self.capture is None:
+            return out
+        found = self._breakdown_as_recorded
+        host = advice_evidence.HostUse(parts, self.unexplained, found.cpu, found.contention)
+        frames = self.answer, self.steps_summary, self.tf_data.pipelines, self.tf_data.nodes, self.kernels_in_steps
+        figures = torch_runtime.Runtime() if self.activity.framework == "PyTorch" else None
+        more = advice.advice(*frames, figures, advice_evidence.Evidence(host=host))
+        more = more[more["rule"].isin(advice_host.NAMES)]
+        if self.unexplained is not None:
+            out = out[out["rule"] != "other"]
+        both = pd.concat([part for part in (out, more) if len(part)] or [out], ignore_index=True)
+        return both.sort_values("gain_ms_per_step", ascending=False, kind="stable", ignore_index=True).head(advice.MOST)
 
     def _with_versions(self, out: pd.DataFrame) -> pd.DataFrame:
         """The findings with what is known to be slow in the recorded versions of the libraries."""

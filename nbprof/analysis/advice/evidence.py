@@ -18,11 +18,13 @@ from nbprof.analysis.advice import step_code, unrolled
 from nbprof.analysis.advice.programs import Work
 from nbprof.analysis.advice.step_code import StepCode
 from nbprof.analysis.advice.unrolled import Unrolled
+from nbprof.analysis.cpu import CpuSplit
 from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.memory.modules import Named
 from nbprof.analysis.pods.own_time import COLLECTIVES
+from nbprof.analysis.python import PythonUse
 from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.analysis.steps.periodic import Periodic
 from nbprof.analysis.steps.steps import COPIED, counted, waiting_percent
@@ -119,6 +121,28 @@ class Straggler:
 
 
 @dataclass(frozen=True)
+class HostUse:
+    """What the host did, as a recording of nbprof states it beside the files.
+
+    Attributes
+    ----------
+    parts : dict
+        Percent of a unit by part, see `nbprof.analysis.verdict.Breakdown.host_parts`.
+    python : PythonUse, optional
+        Of the time in which nothing was recorded.
+    cpu : CpuSplit, optional
+        Of host compute, without a device.
+    contention : mapping
+        Of the cores.
+    """
+
+    parts: dict[str, float]
+    python: PythonUse | None
+    cpu: CpuSplit | None
+    contention: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class Evidence:
     """The evidence found; None or empty for what the profile does not have.
 
@@ -185,6 +209,8 @@ class Evidence:
         Types of the ops that the functions of their pipelines ran, with their time in ms.
     versions : mapping
         Of the libraries, by their names, as the recording states them; the files alone do not.
+    host : HostUse, optional
+        What the host did, where nbprof recorded it beside the files.
     """
 
     work: Work | None = None
@@ -220,6 +246,7 @@ class Evidence:
     iterators: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
     iterator_functions: Mapping[str, float] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    host: HostUse | None = None
 
 
 def gather(

@@ -1,0 +1,89 @@
+"""Advice rules about the host's own time: Python code between ops, ops too small to be worth their dispatch, cores without work.
+
+They need what nbprof records beside a framework's profiler: sampled Python stacks and the use of the cores.
+"""
+
+from __future__ import annotations
+
+from nbprof.analysis.advice.checks import PART_HIGH
+from nbprof.analysis.advice.facts import OPS, TRACE, AdviceRule, Facts
+from nbprof.analysis.rule import ALL, HOST_TIME, INFERRED, MEASURED, OURS, PYTORCH, TENSORFLOW_JAX, UP_TO, Found, Rule, Threshold
+from nbprof.analysis.verdict import place
+from nbprof.display import wording
+
+PYTHON_CODE = "python_code"
+"""The rule that takes the place of `other` where it is known what Python did."""
+_SHARE = Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=PART_HIGH, high=35.0)
+_THREADS = Threshold("≥ {moderate:g} % of step time in compute, with ≤ {busy:percent} of the cores busy", moderate=50.0, busy=0.6)
+_VECTORIZE = (
+    " def augment(batch):\n-    return [transform(row) for row in batch]\n"
+    "+    return (batch - mean) / std  # one call for the whole array, not one a row"
+)
+_COMPILE = {
+    PYTORCH: "-loss = step(batch)\n+step = torch.compile(step)  # one call a step in place of many\n+loss = step(batch)",
+    "TensorFlow": "+@tf.function\n def step(batch):",
+    "JAX": "+@jax.jit\n def step(params, batch):",
+}
+
+
+def _python_code(facts: Facts, limit: Threshold) -> Found | None:
+    host = facts.evidence.host
+    if host is None or host.python is None or host.parts.get("python", 0.0) < limit["moderate"]:
+        return None
+    share, top = host.parts["python"], host.python.top
+    gain = share * facts.mean["step_time"] / 100
+    text = f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) are Python code outside of ops"
+    if top is not None:
+        text += f", {100 * top.share:.0f}% of it in {place(top)}"
+    return Found(f"{text}. p.python.functions has all of it.", limit.severity(share), gain, _VECTORIZE)
+
+
+def _tiny_ops(facts: Facts, limit: Threshold) -> Found | None:
+    host = facts.evidence.host
+    if host is None or host.cpu is None or host.cpu.op_calls < 1 or host.parts.get("overhead", 0.0) < limit["moderate"]:
+        return None
+    share, cpu = host.parts["overhead"], host.cpu
+    gain = share * facts.mean["step_time"] / 100
+    text = (
+        f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) pass around ops rather than in them: **{cpu.tiny_calls:,.0f}** of "
+        f"**{cpu.op_calls:,.0f}** ops {facts.unit.per} take less than 20 µs each."
+    )
+    framework = PYTORCH if facts.torch else str(facts.overview["framework"]).split()[0]
+    return Found(text, limit.severity(share), gain, _COMPILE.get(framework, ""))
+
+
+def _idle_cores(facts: Facts, limit: Threshold) -> Found | None:
+    host = facts.evidence.host
+    if host is None or host.parts.get("compute", 0.0) < limit["moderate"]:
+        return None
+    cores, used, others = (host.contention.get(key, 0.0) for key in ("cores", "own_cores", "other_cores"))
+    if cores < 2 or used + others > limit["busy"] * cores:
+        return None
+    text = f"**{used:.1f}** of **{cores:.0f}** cores were busy, while {host.parts['compute']:.0f}% of {facts.unit.time} is compute."
+    fix = f"+torch.set_num_threads({cores:.0f})" if facts.torch else f"+os.environ['OMP_NUM_THREADS'] = '{cores:.0f}'  # before imports"
+    return Found(f"{text} Ops that are too small to be divided gain nothing by more threads.", "low", fix=fix)
+
+
+RULES: tuple[AdviceRule, ...] = (
+    Rule(
+        PYTHON_CODE, _python_code, _SHARE, OURS, TRACE, ALL,
+        "Python code outside of ops, by sampled stacks", "Vectorize the Python code, or move it out of the loop",
+        certainty=MEASURED, refuted_by="{the} takes as long without this code", gain_is=UP_TO, shortens=HOST_TIME,
+    ),
+    Rule(
+        "tiny_ops", _tiny_ops, _SHARE, OURS, OPS, PYTORCH,
+        "Ops on the CPU that take less than it costs to dispatch them", "Give each op more work: compile, or take a larger batch",
+        certainty=INFERRED, refuted_by="{the} takes as long for twice the batch, divided by two", gain_is=UP_TO,
+    ),
+    Rule(
+        "tiny_eager_ops", _tiny_ops, _SHARE, OURS, OPS, TENSORFLOW_JAX,
+        "The same of TensorFlow and JAX", "Give each op more work: compile, or take a larger batch",
+        certainty=INFERRED, refuted_by="{the} takes as long for twice the batch, divided by two", gain_is=UP_TO,
+    ),
+    Rule(
+        "idle_cores", _idle_cores, _THREADS, OURS, OPS, ALL,
+        "Cores without work while the program computes", "Let ops use all cores",
+        certainty=INFERRED, refuted_by="more threads make {the} no faster",
+    ),
+)  # fmt: skip
+NAMES = tuple(rule.name for rule in RULES)
