@@ -11,6 +11,10 @@ _PATH = re.compile(r"(?:[^\s;(]*[/\\])?ipykernel_\d+[/\\](\d+)\.py")
 _NAME = re.compile(r"(?<=^\$)(\d+)\.py(?=:\d+ )")
 
 
+# IPython outside of a kernel: "<ipython-input-3-1f8a0b7c9d2e>".
+_INPUT = re.compile(r"<ipython-input-(\d+)-[0-9a-f]+>")
+
+
 def stem(path: str) -> str:
     """What a cell's file is known by; '' of any other file."""
     found = _PATH.fullmatch(path)
@@ -20,6 +24,8 @@ def stem(path: str) -> str:
 def title(path: str, cells: Mapping[str, int]) -> str:
     """`Cell [3]` for the file of a cell, `Cell` where its number is not known; other paths as they are."""
     name = stem(path)
+    if not name and (found := _INPUT.fullmatch(path)):
+        return _cell(int(found[1]))
     return _cell(cells.get(name)) if name else path
 
 

@@ -1,0 +1,137 @@
+"""What bounds a program on the host: compute, overhead, Python, waiting; and what is advised."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nbprof.analysis import cpu
+from nbprof.analysis.advice import advice
+from nbprof.analysis.advice.evidence import Evidence, HostUse
+from nbprof.analysis.advice.host import NAMES
+from nbprof.analysis.ops.torch_runtime import Runtime
+from nbprof.analysis.python import PythonUse, TopFunction
+from nbprof.analysis.verdict import verdict
+from tests.support.kineto import Kineto, profile
+
+AUGMENT = TopFunction("augment", "Cell [3]", 12, "", 0.61, 0.5)
+QR = TopFunction("<module>", "Cell [4]", 2, "numpy.linalg.qr", 0.9, 0.9)
+QUIET = {"cores": 2.0, "own_cores": 1.9, "other_cores": 0.0, "waited_percent": 1.0}
+
+
+def on_cpu(self_us: float, *, calls: int = 10, idle_us: float = 0.0) -> Kineto:
+    """Marked steps, each of some ops that take a time of their own, in a wrapper that takes 5 µs more for each, and time without ops."""
+    k = Kineto()
+    length = calls * (self_us + 5) + idle_us
+    for number in range(12):
+        begin = number * length
+        k.step(number, begin, length)
+        for call in range(calls):
+            at = begin + call * (self_us + 5)
+            k.op("aten::linear", at, self_us + 5)
+            k.op("aten::addmm", at + 2, self_us)
+    return k
+
+
+def test_ops_that_take_their_time_are_compute(tmp_path):
+    run = profile(tmp_path, on_cpu(100)).run
+    found = cpu.split(run.activity, run.steps)
+    assert found is not None
+    assert found.compute == pytest.approx(100 / 105)
+    assert (found.op_calls, found.tiny_calls) == (20, 10)
+    assert (found.top_op, found.top_percent) == ("aten::addmm", pytest.approx(100))
+    o = run.overview
+    assert (o["verdict"], o["bound"]) == ("Compute-bound", "host_compute")
+    assert o["verdict_text"] == "95% of step time is spent in ops that compute"
+    assert "100% of it in aten::addmm" in o["verdict_detail"]
+
+
+def test_ops_that_are_done_before_they_are_worth_it_are_overhead(tmp_path):
+    o = profile(tmp_path, on_cpu(6)).overview
+    assert o["verdict"] == "Overhead-bound"
+    assert "of the 20 ops per step, 20 are that short" in o["verdict_detail"]
+
+
+def test_there_is_no_split_beside_a_device(tmp_path):
+    k = on_cpu(100)
+    k.launched("gemm", 10, 20, 30)
+    run = profile(tmp_path, k).run
+    assert cpu.split(run.activity, run.steps) is None
+    assert run.overview["verdict"] == "Host-bound"
+
+
+def python(run, **parts: float):
+    """The breakdown of a run with what Python did in the time without ops."""
+    use = PythonUse(0.0, 0.0, 0.0, AUGMENT, QR, QR)._replace(**parts)
+    return replace(run._breakdown, unexplained=use, contention=QUIET)
+
+
+@pytest.mark.parametrize(
+    ("parts", "title", "says"),
+    [
+        ({"python": 1.0}, "Python-bound", "61% of it in `augment`, Cell [3] line 12."),
+        (
+            {"library": 1.0},
+            "Compute-bound",
+            "90% of it in `numpy.linalg.qr`, called in line 2 of Cell [4]. 1.9 of 2 cores were busy with it.",
+        ),
+        ({"waiting": 1.0}, "Waiting", "most of it in `numpy.linalg.qr`, called in line 2 of Cell [4]."),
+        ({"python": 0.4, "library": 0.35, "waiting": 0.25}, "No single bottleneck", "Next is compute on the host with 30%."),
+    ],
+)
+def test_time_without_ops_is_what_python_did(tmp_path, parts, title, says):
+    run = profile(tmp_path, on_cpu(10, calls=1, idle_us=85)).run
+    answer = verdict(python(run, **parts))
+    assert answer.title == title
+    assert says in answer.detail
+    assert "often Python" not in answer.fact
+
+
+def test_library_code_and_ops_that_compute_count_together(tmp_path):
+    run = profile(tmp_path, on_cpu(35, calls=1, idle_us=60)).run
+    answer = verdict(python(run, python=0.5, library=0.5))
+    assert answer.title == "Compute-bound"
+    assert answer.fact.startswith("65% of step time")
+
+
+def test_a_machine_that_others_use_is_said_first_and_the_rest_after_it(tmp_path):
+    run = profile(tmp_path, on_cpu(10, calls=1, idle_us=85)).run
+    busy = {"cores": 2.0, "own_cores": 0.3, "other_cores": 1.7, "waited_percent": 80.0}
+    answer = verdict(replace(python(run, python=1.0), contention=busy))
+    assert answer.title == "Contended"
+    assert "85% of step time is Python code" in answer.detail
+    calm = replace(python(run, python=1.0), contention={**busy, "waited_percent": 40.0})
+    assert verdict(calm).title == "Python-bound"
+
+
+def findings(run, host: HostUse) -> dict[str, float]:
+    frames = run.answer, run.steps_summary, run.tf_data.pipelines, run.tf_data.nodes, run.kernels_in_steps
+    found = advice.advice(*frames, Runtime(), Evidence(host=host))
+    found = found[found["rule"].isin(NAMES)]
+    return dict(zip(found["rule"], found["gain_ms_per_step"], strict=True))
+
+
+def test_python_code_is_advised_to_be_vectorized_with_its_line(tmp_path):
+    run = profile(tmp_path, on_cpu(10, calls=1, idle_us=85)).run
+    found = python(run, python=1.0)
+    host = HostUse(found.host_parts, found.unexplained, found.cpu, QUIET)
+    assert findings(run, host)["python_code"] == pytest.approx(0.085)
+
+
+def test_tiny_ops_are_advised_to_be_compiled_and_long_ones_are_not(tmp_path):
+    run = profile(tmp_path, on_cpu(6)).run
+    host = HostUse(run._breakdown.host_parts, None, run._breakdown.cpu, QUIET)
+    assert set(findings(run, host)) == {"tiny_ops"}
+    run = profile(tmp_path, on_cpu(100)).run
+    host = HostUse(run._breakdown.host_parts, None, run._breakdown.cpu, QUIET)
+    assert findings(run, host) == {}
+
+
+def test_cores_without_work_are_named_where_the_program_computes(tmp_path):
+    run = profile(tmp_path, on_cpu(100)).run
+    idle = {"cores": 8.0, "own_cores": 1.0, "other_cores": 0.2}
+    host = HostUse(run._breakdown.host_parts, None, run._breakdown.cpu, idle)
+    assert set(findings(run, host)) == {"idle_cores"}
+    taken = HostUse(run._breakdown.host_parts, None, run._breakdown.cpu, {**idle, "other_cores": 6.0})
+    assert findings(run, taken) == {}
