@@ -5,6 +5,7 @@ Sentences take the words for the unit from `Unit`: "of step time", "per call", "
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -38,6 +39,9 @@ _CONTENDED_PERCENT = 75.0
 
 _STALLED = "in {p}% of {time} the host waits for the device, which runs nothing"
 _UNRECORDED = "in {p}% of {time} nothing ran on a device, and what the host did is not recorded"
+
+_INNER = re.compile(r"(?:\.<locals>)?\.<(?:listcomp|setcomp|dictcomp|genexpr|lambda)>|\.<locals>")
+"""What Python adds to the name of a function for a part of it."""
 
 Evidence = list[tuple[bool, str]]
 
@@ -272,8 +276,14 @@ def _of_host(found: Breakdown, parts: dict[str, float]) -> Verdict:
         fact, detail = _SAY[part](found, parts[part])
         in_ops = part in ("compute", "overhead") and found.shares["host_compute"] >= found.shares["other"]
         bound = "host_compute" if in_ops else "other"
-        answer = Verdict(bound, _TITLES[part], fact, detail, confidence, tuple(evidence))
+        answer = Verdict(bound, _TITLES[part], fact, f"{detail}{_next(parts, part)}", confidence, tuple(evidence))
     return _contended(found, answer) if not found.has_device and contended(found.contention) else answer
+
+
+def _next(parts: dict[str, float], part: str) -> str:
+    """The part that comes next, as a sentence; "" where it is small."""
+    second = max((name for name in parts if name != part), key=parts.__getitem__)
+    return f" Next is {_HOST_PARTS[second]} with {parts[second]:.0f}%." if parts[second] >= checks.INPUT_HIGH else ""
 
 
 def _no_single_part(found: Breakdown, parts: dict[str, float], confidence: str, evidence: Evidence) -> Verdict:
@@ -352,8 +362,9 @@ _SAY = {"compute": _compute, "overhead": _overhead, "python": _python, "waiting"
 
 def place(top: TopFunction) -> str:
     """Where in the person's code, and what was called there."""
-    where = f"line {top.line} of {top.file}" if top.function == "<module>" else f"`{top.function}`, {top.file} line {top.line}"
-    return f"`{top.call}`, called in {where}" if top.call else where
+    function = _INNER.sub("", top.function)
+    where = f"line {top.line} of {top.file}" if function == "<module>" else f"{function}, {top.file} line {top.line}"
+    return f"{top.call}, called in {where}" if top.call else where
 
 
 def _cores(found: Breakdown) -> str:

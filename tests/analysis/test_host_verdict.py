@@ -70,13 +70,13 @@ def python(run, **parts: float):
 @pytest.mark.parametrize(
     ("parts", "title", "says"),
     [
-        ({"python": 1.0}, "Python-bound", "61% of it in `augment`, Cell [3] line 12."),
+        ({"python": 1.0}, "Python-bound", "61% of it in augment, Cell [3] line 12."),
         (
             {"library": 1.0},
             "Compute-bound",
-            "90% of it in `numpy.linalg.qr`, called in line 2 of Cell [4]. 1.9 of 2 cores were busy with it.",
+            "90% of it in numpy.linalg.qr, called in line 2 of Cell [4]. 1.9 of 2 cores were busy with it.",
         ),
-        ({"waiting": 1.0}, "Waiting", "most of it in `numpy.linalg.qr`, called in line 2 of Cell [4]."),
+        ({"waiting": 1.0}, "Waiting", "most of it in numpy.linalg.qr, called in line 2 of Cell [4]."),
         ({"python": 0.4, "library": 0.35, "waiting": 0.25}, "No single bottleneck", "Next is compute on the host with 30%."),
     ],
 )
