@@ -135,7 +135,8 @@ class AutoBackend:
 
     def __init__(self, clock: StepClock) -> None:
         self._clock = clock
-        self._python = _Part(PythonBackend(), expected=False)
+        self._code = PythonBackend()
+        self._python = _Part(self._code, expected=False)
         self._parts: list[_Part] = []
         self._folder = Path()
         self._options = Options()
@@ -172,6 +173,14 @@ class AutoBackend:
     @property
     def _all(self) -> list[_Part]:
         return [*self._parts, self._python]
+
+    def code_begins(self) -> None:
+        """All is set up: what runs from here on is the person's code."""
+        self._code.code_begins()
+
+    def code_ends(self) -> None:
+        """What runs from here on ends the recording."""
+        self._code.code_ends()
 
     def add(self, backend: Backend, *, expected: bool) -> list[str]:
         """Record a framework as well, from now on; returns notes for the user. One that refuses is left out.

@@ -86,7 +86,16 @@ class PythonBackend:
         self._threads: dict[int, str] = {}
         self._gauge: _Gauge | None = None
         self._began = 0
+        self._code_began = self._code_ended = 0
         self._thread = 0
+
+    def code_begins(self) -> None:
+        """All is set up: what runs from here on is the person's code."""
+        self._code_began = time.time_ns()
+
+    def code_ends(self) -> None:
+        """What runs from here on ends the recording."""
+        self._code_ended = time.time_ns()
 
     def start(self, folder: Path, options: Options) -> list[str]:
         """Start recording; the file will go to `folder`. Returns notes for the user."""
@@ -94,6 +103,7 @@ class PythonBackend:
         self._folder, self._events, self._threads = folder, [], {}
         self._thread = self.thread()
         self._began = time.time_ns()
+        self._code_began = self._code_ended = 0
         self._gauge = _Gauge().start()
         return []
 
@@ -110,7 +120,9 @@ class PythonBackend:
             return
         ended = max(time.time_ns(), self._began)
         readings = gauge.stop()
-        events = [_Event("cell", CELL, self._thread, self._began, ended), *self._events]
+        begins = max(self._code_began, self._began)
+        ends = max(self._code_ended, begins) if self._code_ended else ended
+        events = [_Event("cell", CELL, self._thread, begins, ends), *self._events]
         self._events = []
         run = self._folder / "plugins" / "profile" / time.strftime("%Y_%m_%d_%H_%M_%S")
         target = run / f"{torch_trace.worker()}{SUFFIX}.gz"

@@ -164,6 +164,7 @@ class Windows:
             self._begin_sampling()
             self._since = Since(time.perf_counter(), self.clock.seen, self.clock.marked)
             self.loops.begin_window()
+            self.code_begins()
         if self._bounds is None:
             from nbprof.capture.bounds import Bounds
 
@@ -175,6 +176,20 @@ class Windows:
                 lambda text: self.notes.append(text),
             )
             self._bounds.start()
+
+    def code_begins(self) -> None:
+        """All is set up: what runs from here on is the person's code. Never raises."""
+        self._tell("code_begins")
+
+    def code_ends(self) -> None:
+        """What runs from here on ends the recording. Never raises."""
+        self._tell("code_ends")
+
+    def _tell(self, what: str) -> None:
+        act = getattr(self.backend, what, None)
+        if act is not None and self.recording:
+            with contextlib.suppress(Exception):
+                act()
 
     def again(self) -> None:
         """Discard what was recorded and restart the profiler: there is a device now that it does not know. Never raises."""

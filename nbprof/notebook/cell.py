@@ -162,6 +162,7 @@ class Cell:
         self._session = session
         if not self._show.quiet:
             self._begin_strip(session)
+        session.windows.code_begins()
 
     def _begin_strip(self, session: Session) -> None:
         try:
@@ -185,6 +186,7 @@ class Cell:
             session, self._session = self._session, None
             if session is None:
                 return
+            session.windows.code_ends()
             try:
                 self._cell_ended(session)
                 self._finish(session, error)
