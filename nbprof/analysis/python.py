@@ -239,13 +239,13 @@ class Python:
         return frames.shaped("python.tree", frame.reset_index(drop=True))
 
     def use(self, waited: float = 0.0) -> PythonUse | None:
-        """What the cell's thread did; None where it was not sampled in this time.
+        """What the cell's thread did, or the threads that it waited for; None where it was not sampled in this time.
 
         `waited` is the part of the time in which threads were ready to run that they had no core, 0 to 1: so much less CPU time is to be
         seen of a program that does not wait itself.
         """
         samples = self.samples
-        rows = np.flatnonzero(samples.thread == 0)
+        rows = self._at_work()
         weight = self.weight[rows]
         total = float(weight.sum())
         if not total:
@@ -257,6 +257,15 @@ class Python:
         python, in_library, waiting = (float(weight[part].sum()) / total for part in parts)
         top, top_library, top_waiting = (self.top_function(rows[part]) for part in parts)
         return PythonUse(python, in_library, waiting, top, top_library, top_waiting)
+
+    def _at_work(self) -> npt.NDArray[np.intp]:
+        """Rows of the cell's thread; while that waits for other threads, which work, rows of these."""
+        samples = self.samples
+        of_cell = samples.thread == 0
+        waits = self._nodes(lambda function: _WAITING.search(function.file) is not None)[samples.node]
+        waited_for = np.isin(samples.sample, samples.sample[of_cell & waits]) & ~of_cell & (self.weight > 0)
+        replaced = np.isin(samples.sample, samples.sample[waited_for])
+        return np.flatnonzero((of_cell & ~replaced) | waited_for)
 
     @cached_property
     def _in_library(self) -> Flags:
