@@ -122,7 +122,7 @@ class Rewriter(ast.NodeTransformer):
         located: ast.AST = _located(turns, node)
         return located
 
-    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
+    def visit_ListComp(self, node: ast.ListComp) -> Any:
         """A comprehension gets the items of its first `for` from `loops`."""
         return self._comprehension(node)
 
