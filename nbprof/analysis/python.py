@@ -38,6 +38,9 @@ _MOST_THREADS = 50
 
 
 _INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages)[/\\]")
+_FRAMEWORKS = frozenset(
+    {"torch", "jax", "jaxlib", "tensorflow", "keras", "flax", "optax", "haiku", "equinox", "lightning", "pytorch_lightning"}
+)
 _IDLE = 0.5
 """Cores that a process uses at least while it is not waiting."""
 _QUICK = frozenset(dir(builtins)).union(*(dir(kind) for kind in (list, dict, set, frozenset, str, bytes, bytearray, tuple, int, float)))
@@ -92,6 +95,8 @@ class PythonUse(NamedTuple):
         Python code was interpreted, calls of quick built-in functions included.
     library : float
         Code in C of a library ran, such as `numpy.linalg.qr` or the operator of two arrays.
+    framework : float
+        Code of a machine learning framework ran, in Python or in C, in no op that it records.
     waiting : float
         The process used less than half a core: it slept, or waited for a file, a lock or another process.
     top, top_library, top_waiting : TopFunction or None
@@ -100,6 +105,7 @@ class PythonUse(NamedTuple):
 
     python: float
     library: float
+    framework: float
     waiting: float
     top: TopFunction | None
     top_library: TopFunction | None
@@ -252,11 +258,12 @@ class Python:
             return None
         used = np.diff(samples.cpu) >= _IDLE * (1 - waited) * np.diff(samples.at)
         idle = ~used[samples.sample[rows] - 1]
-        library = self._in_library[samples.node[rows]] & ~idle
-        parts = ~library & ~idle, library, idle
-        python, in_library, waiting = (float(weight[part].sum()) / total for part in parts)
-        top, top_library, top_waiting = (self.top_function(rows[part]) for part in parts)
-        return PythonUse(python, in_library, waiting, top, top_library, top_waiting)
+        framework = self._in_framework[samples.node[rows]] & ~idle
+        library = self._in_library[samples.node[rows]] & ~idle & ~framework
+        rest = ~(library | framework | idle)
+        shares = [float(weight[part].sum()) / total for part in (rest, library, framework, idle)]
+        top, top_library, top_waiting = (self.top_function(rows[part]) for part in (rest, library, idle))
+        return PythonUse(*shares, top=top, top_library=top_library, top_waiting=top_waiting)
 
     def _at_work(self) -> npt.NDArray[np.intp]:
         """Rows of the cell's thread; while that waits for other threads, which work, rows of these."""
@@ -266,6 +273,14 @@ class Python:
         waited_for = np.isin(samples.sample, samples.sample[of_cell & waits]) & ~of_cell & (self.weight > 0)
         replaced = np.isin(samples.sample, samples.sample[waited_for])
         return np.flatnonzero((of_cell & ~replaced) | waited_for)
+
+    @cached_property
+    def _in_framework(self) -> Flags:
+        """By node: whether it is in code of a machine learning framework, or calls a function of one."""
+        of_function = [module(function.file) in _FRAMEWORKS for function in self.samples.functions]
+        called = [place.call.partition(".")[0] in _FRAMEWORKS for place in self.samples.places]
+        inside = [called[i] or of_function[place.function] for i, place in enumerate(self.samples.places)]
+        return np.array(inside, np.bool_)[self._place]
 
     @cached_property
     def _in_library(self) -> Flags:

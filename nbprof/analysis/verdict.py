@@ -196,6 +196,7 @@ class Breakdown:
             rest = other - waiting
             parts["python"] += rest * self.unexplained.python
             parts["compute"] += rest * self.unexplained.library
+            parts["overhead"] += rest * self.unexplained.framework
             parts["waiting"] += rest * self.unexplained.waiting
             parts["host"] += waiting
         else:
@@ -334,10 +335,10 @@ def _compute(found: Breakdown, percent: float) -> tuple[str, str]:
 def _overhead(found: Breakdown, percent: float) -> tuple[str, str]:
     """What a framework does around ops."""
     cpu, unit = found.cpu, found.unit
-    fact = f"{percent:.0f}% of {unit.time} is spent around ops that take less than 20 µs each"
+    fact = f"{percent:.0f}% of {unit.time} is spent by the framework around ops, not in ops that compute"
     detail = f"{_time_of(found, percent)}: the framework dispatches ops rather than computing"
     if cpu is not None and cpu.op_calls >= 1:
-        detail += f"; of the {cpu.op_calls:,.0f} ops {unit.per}, {cpu.tiny_calls:,.0f} are that short"
+        detail += f"; of the {cpu.op_calls:,.0f} ops {unit.per}, {cpu.tiny_calls:,.0f} take less than 20 µs"
     return fact, f"{detail}."
 
 

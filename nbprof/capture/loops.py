@@ -245,6 +245,15 @@ def _instruction_of_caller() -> str:
     return opname[frame.f_code.co_code[frame.f_lasti]]
 
 
+_followed = False
+
+
+def follow() -> None:
+    """The loops of a cell are rewritten: a recording in which none of them ran has no loop of the person's."""
+    global _followed
+    _followed = True
+
+
 class Recorder:
     """Notes what the loops of a recording do.
 
@@ -286,10 +295,11 @@ class Recorder:
 
     def stop(self) -> None:
         """Follow no loop any more."""
-        global _recorder
+        global _recorder, _followed
         self.on = False
         if _recorder is self:
             _recorder = None
+            _followed = False
             functions.end()
         self._counts = {}
 
@@ -319,7 +329,7 @@ class Recorder:
         index = {counts: i for i, counts in enumerate(kept)}
         loops = [_described(counts, index, end) for counts in kept]
         columns = [(counts.asked[:], counts.got[:], counts.ended[:]) for counts in kept]
-        return Taken(self.since + self._offset, end + self._offset, self._offset, loops, columns)
+        return Taken(self.since + self._offset, end + self._offset, self._offset, loops, columns, _followed)
 
 
 class _Seen(NamedTuple):
@@ -348,6 +358,8 @@ class Taken:
     loops : list of _Seen
     columns : list of tuple of array
         When the iterations of each loop asked for their items, had them and ended.
+    followed : bool
+        Whether the loops of a cell were rewritten, so that those which are not here did not run.
     """
 
     begin_ns: int
@@ -355,15 +367,16 @@ class Taken:
     offset: int
     loops: list[_Seen]
     columns: list[tuple[array[int], array[int], array[int]]]
+    followed: bool = False
 
     def times(self) -> LoopTimes | None:
-        """The same as a recording keeps it; None where no loop ran."""
+        """The same as a recording keeps it; None where no loop ran and no cell was followed."""
         # Late, for it imports numpy, and a cell may be recorded that does not.
         import numpy as np
 
         from nbprof.core.loop_times import MOST, Loop, LoopTimes
 
-        if not self.loops:
+        if not self.loops and not self.followed:
             return None
         rows, room = [0] * len(self.loops), MOST
         for i in sorted(range(len(self.loops)), key=lambda i: -self.loops[i].total_ns):
@@ -372,7 +385,8 @@ class Taken:
             room -= rows[i]
         noted = []
         for number in range(3):
-            parts = [np.array(self.columns[i][number][: rows[i]], np.int64) for i in range(len(self.loops))]
+            parts = [np.zeros(0, np.int64)]
+            parts += [np.array(self.columns[i][number][: rows[i]], np.int64) for i in range(len(self.loops))]
             noted.append(np.concatenate(parts) + self.offset)
         loops = []
         for seen in self.loops:

@@ -37,7 +37,9 @@ class LoopTransformer:
                 return tree
             if not loops.active():
                 loops.functions.forget()
-            return self._rewritten(tree)
+            changed = self._rewritten(tree)
+            loops.follow()
+            return changed
         except Exception:
             # The cell runs as it is, and its loops are not known.
             return tree

@@ -164,7 +164,7 @@ class Run(Frames):
         iterations = choose(recorded_loops)
         given = [(one.kinds, one.kernels, one.origins) for one in graph_captures], programs, *([annotations] if annotations else [])
         said = hashlib.sha256(repr(given).encode()).hexdigest() if graph_captures or programs or annotations else None
-        if units == ANY and capture is not None and capture.cells:
+        if units == ANY and recorded_loops is not None:
             units = NAMED
         options = {"warmup": left_out, "peaks": given_peaks or None, "beside": said, "units": units if units != ANY else None}
         if iterations is not None:

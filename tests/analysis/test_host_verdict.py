@@ -50,7 +50,7 @@ def test_ops_that_take_their_time_are_compute(tmp_path):
 def test_ops_that_are_done_before_they_are_worth_it_are_overhead(tmp_path):
     o = profile(tmp_path, on_cpu(6)).overview
     assert o["verdict"] == "Overhead-bound"
-    assert "of the 20 ops per step, 20 are that short" in o["verdict_detail"]
+    assert "of the 20 ops per step, 20 take less than 20 µs" in o["verdict_detail"]
 
 
 def test_there_is_no_split_beside_a_device(tmp_path):
@@ -63,7 +63,7 @@ def test_there_is_no_split_beside_a_device(tmp_path):
 
 def python(run, **parts: float):
     """The breakdown of a run with what Python did in the time without ops."""
-    use = PythonUse(0.0, 0.0, 0.0, AUGMENT, QR, QR)._replace(**parts)
+    use = PythonUse(0.0, 0.0, 0.0, 0.0, AUGMENT, QR, QR)._replace(**parts)
     return replace(run._breakdown, unexplained=use, contention=QUIET)
 
 
