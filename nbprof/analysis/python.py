@@ -261,9 +261,9 @@ class Python:
         framework = self._in_framework[samples.node[rows]] & ~idle
         library = self._in_library[samples.node[rows]] & ~idle & ~framework
         rest = ~(library | framework | idle)
-        shares = [float(weight[part].sum()) / total for part in (rest, library, framework, idle)]
+        python, in_library, in_framework, waiting = (float(weight[part].sum()) / total for part in (rest, library, framework, idle))
         top, top_library, top_waiting = (self.top_function(rows[part]) for part in (rest, library, idle))
-        return PythonUse(*shares, top=top, top_library=top_library, top_waiting=top_waiting)
+        return PythonUse(python, in_library, in_framework, waiting, top, top_library, top_waiting)
 
     def _at_work(self) -> npt.NDArray[np.intp]:
         """Rows of the cell's thread; while that waits for other threads, which work, rows of these."""

@@ -347,8 +347,8 @@ def notes(placed: Placed, out: act.Activity) -> list[Note]:
         calls = out.launches
         found += sanity.lost_launches(calls, starts[trace.events.name[calls["event"].to_numpy(np.int64)]])
         work = np.flatnonzero((trace.arg("correlation_id", 0) > 0) & placed.on_gpu)
-        launched = np.zeros(len(trace.events) + 1, np.bool_)
-        launched[calls["target"].to_numpy(np.int64)] = True
-        found += sanity.unlaunched(int((~launched[work]).sum()), len(work))
+        is_launched = np.zeros(len(trace.events) + 1, np.bool_)
+        is_launched[calls["target"].to_numpy(np.int64)] = True
+        found += sanity.unlaunched(int((~is_launched[work]).sum()), len(work))
         found += sanity.overlaps(trace, ("device",), "device event")
     return found
