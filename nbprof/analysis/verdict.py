@@ -223,8 +223,10 @@ def verdict(found: Breakdown) -> Verdict:
     recorded = activity.has_host_ops or activity.has_device or len(activity.device_extents) or found.unexplained is not None
     # What iterations consist of may be stated in a table of their own.
     if bound == "other" and not recorded and ITERATIONS not in activity.traits:
+        if found.unit.whole:
+            return _without_work(activity)
         fact = f"neither ops of the host nor work of a device were recorded, so what fills the {found.unit.plural} is unknown"
-        return Verdict(None, "Unknown", fact, activity.missing.get("kernels", activity.missing.get("ops", "")))
+        return Verdict(None, "Host not recorded", fact, activity.missing.get("kernels", activity.missing.get("ops", "")))
     host = found.host_parts
     if host and bound in ("host_compute", "other"):
         return _of_host(found, host)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from nbprof.capture.lines import LineClock
     from nbprof.capture.patches import Patches
     from nbprof.capture.python_samples import PythonSampler
+    from nbprof.core.loop_times import LoopTimes
 
 WAIT_S = 2.0
 """Minimum time that the current step has to finish when a limit is reached."""
@@ -292,10 +293,20 @@ class Windows:
         """When the iterations of the cell's loops ran in this window, as the info keeps it."""
         try:
             found = loops.times()
-            return found.packed() if found is not None else {}
+            return self._from_joining(found).packed() if found is not None else {}
         except Exception as error:
             self.notes.append(f"loops of cells are not timed: {type(error).__name__}: {error}")
             return {}
+
+    def _from_joining(self, loops: LoopTimes) -> LoopTimes:
+        """Loops within what is recorded: a framework joins when the cell has imported it, which may take longer than the loops."""
+        since = getattr(self.backend, "since", None)
+        if since is None:
+            return loops
+        joined = time.time_ns() - round((time.perf_counter() - since.time) * 1e9)
+        # No iteration lies before the beginning.
+        first = int(loops.asked.min(initial=min(joined, loops.end_ns)))
+        return replace(loops, begin_ns=max(loops.begin_ns, first))
 
     def shown(self) -> Recording:
         """The window to show, which knows the others: the last that has all its steps, or the last."""

@@ -48,10 +48,7 @@ WRONG_THREAD = (
     "PyTorch's recording was stopped on another thread than it was started on, and with allocations it must be the same one; without "
     "them (--no-memory, memory=False) any thread may stop it"
 )
-NO_STEPS = (
-    "no optimizer of torch.optim made a step, so no steps are marked: 'for batch in nbprof.steps(loader):' makes each iteration of a "
-    "loop a step"
-)
+NO_STEPS = "no optimizer of torch.optim made a step"
 
 NPU_NOT_IN_USE = (
     "the NPU was not in use when the recording began, so the first NPU, or the one selected by then, is recorded: select it with "

@@ -6,12 +6,14 @@ import ast
 import sys
 from typing import TYPE_CHECKING, Any
 
-from nbprof.capture import loops
-from nbprof.capture.loop_code import Cell, Text, rewritten
-from nbprof.capture.loop_functions import Earlier
+from nbprof.capture.shield import shielded
 
 if TYPE_CHECKING:
+    from nbprof.capture.loop_code import Text
     from nbprof.notebook.magic import NbprofMagics
+
+_LOOPS = "nbprof.capture.loops"
+"""Imported with the first recording."""
 
 _RECORDS = ("profile", "start", "capture")
 """Functions of nbprof by which a cell records a part of itself."""
@@ -28,24 +30,19 @@ class LoopTransformer:
 
     def __init__(self, magics: NbprofMagics) -> None:
         self._magics = magics
-        loops.install()
 
     def visit(self, tree: ast.AST) -> ast.AST:
-        """The code of a cell, rewritten where it is recorded; never raises."""
-        try:
-            if not isinstance(tree, ast.Module) or not self._is_recorded(tree):
+        """The code of a cell, rewritten where it is recorded; never raises. Ctrl-C interrupts the cell, which has not begun yet."""
+        with shielded(soon=True):
+            try:
+                return self._rewritten(tree) if isinstance(tree, ast.Module) and self._is_recorded(tree) else tree
+            except Exception:
+                # The cell runs as it is, and its loops are not known.
                 return tree
-            if not loops.active():
-                loops.functions.forget()
-            changed = self._rewritten(tree)
-            loops.follow()
-            return changed
-        except Exception:
-            # The cell runs as it is, and its loops are not known.
-            return tree
 
     def _is_recorded(self, tree: ast.Module) -> bool:
-        if self._magics.runs_statement or loops.active() or _begins(tree):
+        loops = sys.modules.get(_LOOPS)
+        if self._magics.runs_statement or (loops is not None and loops.active()) or _begins(tree):
             return True
         namespace = self._magics.namespace
         nbprof = sys.modules.get("nbprof")
@@ -57,14 +54,26 @@ class LoopTransformer:
         return False
 
     def _rewritten(self, tree: ast.Module) -> ast.Module:
+        # Late: most notebooks that have the extension in their settings record nothing.
+        from nbprof.capture import loops
+        from nbprof.capture.loop_code import Cell, rewritten
+        from nbprof.capture.loop_functions import Earlier
+
+        loops.install()
+        if not loops.active():
+            loops.functions.forget()
         cell = Cell(tree, self._text(tree))
         changes = Earlier(cell, self._magics.namespace, self._magics.numbers).plan()
         if changes:
             loops.functions.plan(changes)
-        return rewritten(cell, functions=changes is not None)
+        changed = rewritten(cell, functions=changes is not None)
+        loops.follow()
+        return changed
 
     def _text(self, tree: ast.Module) -> Text:
         """Where the code stands in the cell: below its magics, if it has some."""
+        from nbprof.capture.loop_code import Text
+
         raw = self._magics.running_text
         lines = raw.split("\n")
         wanted = ast.dump(tree)

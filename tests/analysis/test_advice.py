@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from nbprof.activity.activity import CATEGORIES
+from nbprof.activity.unit import MARKED
 from nbprof.analysis.advice import checks
 from nbprof.analysis.advice import tf_data as tf_data_advice
 from nbprof.analysis.advice.advice import advice
@@ -435,7 +436,7 @@ def test_where_only_copies_were_recorded_they_are_what_to_look_at():
     ("framework", "word"), [("PyTorch", "pin_memory"), ("JAX", "jax.device_put"), ("TensorFlow", "prefetch_to_device")]
 )
 def test_what_helps_copies_is_told_in_the_frameworks_words(framework, word):
-    assert word in input_pipeline._next_step("both", 5.0, 5.0, framework)
+    assert word in input_pipeline._next_step("both", 5.0, 5.0, framework, MARKED)
     assert input_pipeline._next_step("both", 0.0, 0.0, framework).startswith("No input work was recorded. The work of ")
     assert "See below" in input_pipeline._next_step("both", 6.0, 5.0, framework)
 

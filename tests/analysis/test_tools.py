@@ -143,12 +143,13 @@ def test_the_verdict_names_the_largest_part_with_its_evidence(tmp_path):
     assert any("capture 10 or more" in t for ok, t in few["confidence_evidence"] if not ok)
 
 
-def test_no_steps_is_said_and_the_rest_still_works(tmp_path):
+def test_without_steps_the_recording_is_the_unit(tmp_path):
     host = PlaneWriter("/host:CPU")
     host.line("t", [host.event("a:A", 0, MS)])
     p = profile(tmp_path, xspace(host))
-    assert p.overview["bound"] is None
-    assert p.overview["step_time_ms"] is None
+    assert p.overview["unit"]["kind"] == "recording"
+    assert p.overview["bound"] == "host_compute"
+    assert p.overview["step_time_ms"] == pytest.approx(1.0)
     assert len(p.ops.frame) == 1
     assert not len(p.advice)
 

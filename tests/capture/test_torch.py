@@ -480,7 +480,7 @@ def test_the_first_step_begins_with_the_loop(torch, record):
     assert found[0][1] - began > 300_000
 
 
-def test_a_loop_without_optimizer_has_no_steps_and_the_remedy_is_said(torch, record, profile):
+def test_a_loop_without_optimizer_has_no_steps_and_what_marks_them_is_said(torch, record, profile):
     import nbprof
 
     model = torch.nn.Linear(16, 4)
@@ -493,8 +493,10 @@ def test_a_loop_without_optimizer_has_no_steps_and_the_remedy_is_said(torch, rec
 
     recording = record(lambda: predict(range(3)))
     assert not steps(recording)
-    assert any("nbprof.steps" in note for note in recording.info.notes)
-    assert "nbprof.steps" in profile(recording).run.activity.unit.how
+    assert "no optimizer of torch.optim made a step" in recording.info.notes
+    unit = profile(recording).run.activity.unit
+    assert unit.kind != "step"
+    assert "nbprof.steps" in unit.how
     recording = record(lambda: predict(nbprof.steps(range(3))))
     assert len(steps(recording)) == 3
     assert not any("no optimizer" in note for note in recording.info.notes)

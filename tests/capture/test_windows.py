@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 import types
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import nbprof
@@ -14,6 +17,8 @@ from nbprof.capture import session as room
 from nbprof.capture.clock import StepClock
 from nbprof.capture.options import Options
 from nbprof.capture.session import Session
+from nbprof.capture.windows import Since, Windows
+from nbprof.core.loop_times import Loop, LoopTimes, choose
 from nbprof.sources.recording import CaptureInfo
 
 
@@ -325,3 +330,21 @@ def test_a_run_is_kept_where_what_is_known_of_it_cannot_be_written(stub, monkeyp
     recording = recorded(stub, 2).recording
     assert recording.host_file.exists()
     assert recording.info.notes[-1].endswith("has no complete nbprof.json next to it: No space left on device")
+
+
+def test_loops_are_weighed_against_what_is_recorded_since_a_framework_joined():
+    windows = Windows(Options(), StepClock())
+    windows.backend = types.SimpleNamespace(since=Since(time.perf_counter() - 0.8))
+    now = time.time_ns()
+    begin, half = now - 10_000_000_000, 500_000_000
+    asked = np.array([now - half - 1000 + i * half // 4 for i in range(4)], np.int64)
+    ended = asked + half // 5
+    loop = Loop("1", 1, 3, "for i in range(4):", "for", 0, 4, half, 0, {}, False)
+    times = LoopTimes(begin, now, [loop], np.zeros(4, np.int32), asked, asked, ended)
+    assert choose(times) is None
+    found = windows._from_joining(times)
+    assert 0.7e9 < now - found.begin_ns < 0.95e9
+    assert len(choose(LoopTimes.unpacked(found.packed()))) == 4
+    # One that began before stays within what is recorded.
+    early = replace(times, asked=asked - 5_000_000_000, got=asked, ended=ended)
+    assert windows._from_joining(early).begin_ns == early.asked[0]

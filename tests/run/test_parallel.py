@@ -20,6 +20,7 @@ import s3fs
 from moto.server import ThreadedMotoServer
 
 import nbprof.core.version
+from nbprof.activity.unit import NONE
 from nbprof.core import trim
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.files import some
@@ -262,7 +263,7 @@ def test_all_is_read_in_one_pass_where_that_is_sooner(tmp_path, monkeypatch, for
     pods.write(tmp_path / "job", RANKS, 6, form=form)
     passes, reading = [], parallel.read
     monkeypatch.setattr(many, "_AT_ONCE", 0)
-    monkeypatch.setattr(parallel, "read", lambda *args: (passes.append(args[2][-1]), reading(*args))[1])
+    monkeypatch.setattr(parallel, "read", lambda *args: (passes.append(args[2][-2]), reading(*args))[1])
     assert len(read(tmp_path / "job", executor=1, whole=whole).device_time.frame)
     assert passes == ([("first", "rest")] if expected == 1 else [("first",), ("rest",)])
 
@@ -275,7 +276,7 @@ class Counting(parallel._Here):
 
     def submit(self, fn, /, *args, **kwargs):
         _, files, *how = args
-        self.asked.append((how[-1], [piece.name for piece in files.files]))
+        self.asked.append((how[-2], [piece.name for piece in files.files]))
         return super().submit(fn, *args, **kwargs)
 
 
@@ -408,7 +409,7 @@ def test_hosts_without_steps_or_with_odd_names_have_a_report(tmp_path, name):
         host.line("python", [host.event("work", 0, 1000)], line_id=1)
         (tmp_path / f"host{i}.xplane.pb").write_bytes(xspace(host, hostname=f"{name}{i}"))
     profile = load(tmp_path, executor=1)
-    assert profile.overview["verdict"] == "Unknown"
+    assert profile.overview["unit"]["kind"] == "recording"
     assert profile.hosts == [f"{name}{i}" for i in range(9)]
     assert profile.pods.stragglers.empty
     assert name not in profile.save(tmp_path / "report.html").read_text()
@@ -420,9 +421,9 @@ def test_spans_of_hosts_are_classified_once_for_all_that_is_made_of_them(tmp_pat
     made: list[int] = []
     work = xplane_steps.work
     monkeypatch.setattr(xplane_steps, "work", lambda *args: made.append(1) or work(*args))
-    many.partial(files, None, None, ("first", "rest"))
+    many.partial(files, None, None, ("first", "rest"), NONE)
     assert made == [1]
     # Of a large recording they are let go, but not before all that needs them is made.
     monkeypatch.setattr(trim, "MANY_EVENTS", 1)
-    many.partial(files, None, None, ("first", "rest"))
+    many.partial(files, None, None, ("first", "rest"), NONE)
     assert made == [1, 1]

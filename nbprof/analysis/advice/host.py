@@ -21,8 +21,8 @@ _VECTORIZE = (
 )
 _COMPILE = {
     PYTORCH: "-loss = step(batch)\n+step = torch.compile(step)  # one call a step in place of many\n+loss = step(batch)",
-    "TensorFlow": "+@tf.function\n def step(batch):",
-    "JAX": "+@jax.jit\n def step(params, batch):",
+    "TensorFlow": "+@tf.function\n def step(batch):\n     return model(batch)",
+    "JAX": "+@jax.jit\n def step(params, batch):\n     return apply(params, batch)",
 }
 
 
