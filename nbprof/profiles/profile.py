@@ -84,6 +84,10 @@ class Profile:
         (`%%nbprof --probe input`), has `measured_ms` and `predicted_ms` of a step without its input, and `text` and `detail`, which say
         how that was measured.
 
+        `unit`: what a row of `p.steps.frame` is, and so what "step" means in the names of figures: `kind` (step, iteration, call or
+        recording), `how` (how it was found and how to choose another; empty where steps are marked) and `agreement` (of an estimate,
+        the share of events that fit it, 0 to 1; None where the unit was recorded).
+
         `step_time_ms` `step_time_sd_ms` (n - 1; None with one step) and `input_percent` (sum of input divided by sum of step times) cover
         the steps that averages use: no warm-up, not cut off, of one kind (training, unless steps of another kind take over 4 times as
         long).

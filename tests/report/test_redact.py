@@ -25,7 +25,7 @@ from tests.support.saved import packed_of
 
 DATA = Path(__file__).parents[1] / "data"
 SECRETS = [
-    *("zorblatt", "Quuxington", "VORPALIZER", "frumiousNet", "BanderSnatchHead", "snicker_snack_v2", "jabber-wocky-7b", "gyregimble.rathe", "outgrabe_31"),
+    *("zorblatt", "Quuxington", "VORPALIZER", "frumiousNet", "BanderSnatchHead", "snicker_snack_v2", "jabber-wocky-7b", "gyregimble.raths", "outgrabe_31"),
     *("s3cr3t_t0k3n", "a1b2c3d4e5f6", "0xdeadbeef42", "9f8e7d6c5b4a", "GPT-zyx-9000T", "uffishLayer_0", "model/tulgey/wood", "whiffling::Op"),
     *("alice@tulgeywood.example", "bob.burble", "10.201.33.44", "fe80::1ff:fe23:4567:890a", "00:1b:44:11:3a:b7", "galumphing-node-17", "проект", "机密模型"),
     *("/srv/beamish/train_vorpal.py", "/mnt/calloohay/run 7/data", "C:\\Users\\callay\\nets.py", "s3://chortled-bucket/run", "gs://tumtum/tree", "~/manxome/foe.py"),

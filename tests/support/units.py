@@ -30,7 +30,7 @@ def profile_of(kind: str, path: Path = CPU) -> Profile:
     return profile
 
 
-def _one(links: Links) -> Steps:
+def _one(links: Links, **_options: bool) -> Steps:
     events = links.trace.events
     parts = []
     for host in range(len(links.trace.hosts)):
