@@ -8,6 +8,7 @@ allocation).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -16,7 +17,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import HOST_COMPUTE, Activity
-from nbprof.analysis.steps.steps import counted
 from nbprof.analysis.sweep import flatten
 from nbprof.core import nesting
 from nbprof.core.trace import Int64s
@@ -68,8 +68,12 @@ class _Runs:
         return _Runs(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
-def split(activity: Activity, steps: pd.DataFrame) -> CpuSplit | None:
-    """What host compute of the counted steps consists of; None with a device, with several hosts, and where no op was recorded.
+Totals = dict[str, Any]
+"""Sums over steps: `compute` and `overhead` (ps), `calls` and `tiny` (ops), `steps`, and `ops`, the compute of each op in ps."""
+
+
+def totals(activity: Activity, steps: pd.DataFrame) -> Totals | None:
+    """What host compute of some steps consists of; None with a device and where no op was recorded.
 
     Parameters
     ----------
@@ -77,35 +81,67 @@ def split(activity: Activity, steps: pd.DataFrame) -> CpuSplit | None:
     steps : DataFrame
         Rows of `p.steps.frame`.
     """
-    used = counted(steps)
     on_device = activity.has_device or len(activity.device_extents)
-    if on_device or len(activity.hosts) != 1 or not len(used) or not activity.has_host_ops:
+    if on_device or not len(steps) or not activity.has_host_ops:
         return None
-    begin = np.round(used["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
-    stop = begin + np.round(used["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
-    runs = _inside(_self_times(activity), begin, stop)
-    long = runs.take(runs.self_ps >= TINY_PS)
-    compute, overhead = _compute_and_overhead(activity, long, begin, stop)
-    if not compute + overhead:
+    parts = []
+    for number, name in enumerate(activity.hosts):
+        rows = steps[steps["host"] == name]
+        if len(rows):
+            parts.append(_of_host(activity, number, rows))
+    return added(parts)
+
+
+def added(parts: Sequence[Totals | None]) -> Totals | None:
+    """The totals of several hosts together; None of none."""
+    known = [part for part in parts if part is not None]
+    if not known:
         return None
-    names = (activity.ops if activity.framework == "PyTorch" else activity.types).values
-    by_kind = np.bincount(long.kind, (long.end - long.start).astype(np.float64), len(names))
-    top = int(by_kind.argmax()) if by_kind.any() else -1
+    ops: dict[str, float] = {}
+    for part in known:
+        for name, time in part["ops"].items():
+            ops[name] = ops.get(name, 0.0) + time
+    return {**{key: sum(part[key] for part in known) for key in ("compute", "overhead", "calls", "tiny", "steps")}, "ops": ops}
+
+
+def split(found: Totals | None) -> CpuSplit | None:
+    """What host compute consists of, by totals over steps; None without any."""
+    if found is None or not found["compute"] + found["overhead"]:
+        return None
+    top = max(found["ops"], key=found["ops"].__getitem__, default="")
     return CpuSplit(
-        compute / (compute + overhead),
-        int(runs.first.sum()) / len(used),
-        int((runs.first & (runs.self_ps < TINY_PS)).sum()) / len(used),
-        str(names[top]) if top >= 0 else "",
-        100 * float(by_kind[top] / by_kind.sum()) if top >= 0 else 0.0,
+        found["compute"] / (found["compute"] + found["overhead"]),
+        found["calls"] / found["steps"],
+        found["tiny"] / found["steps"],
+        top,
+        100 * found["ops"][top] / sum(found["ops"].values()) if top else 0.0,
     )
 
 
-def _self_times(activity: Activity) -> _Runs:
-    """The times in which ops run, those of programs compiled for the CPU among them, without the ops in them."""
+def _of_host(activity: Activity, host: int, steps: pd.DataFrame) -> Totals:
+    begin = np.round(steps["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
+    stop = begin + np.round(steps["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
+    runs = _inside(_self_times(activity, host), begin, stop)
+    long = runs.take(runs.self_ps >= TINY_PS)
+    compute, overhead = _compute_and_overhead(activity, host, long, (begin, stop))
+    names = (activity.ops if activity.framework == "PyTorch" else activity.types).values
+    by_kind = np.bincount(long.kind, (long.end - long.start).astype(np.float64), len(names))
+    return {
+        "compute": compute,
+        "overhead": overhead,
+        "calls": int(runs.first.sum()),
+        "tiny": int((runs.first & (runs.self_ps < TINY_PS)).sum()),
+        "steps": len(steps),
+        "ops": {str(names[kind]): float(by_kind[kind]) for kind in np.flatnonzero(by_kind).tolist()},
+    }
+
+
+def _self_times(activity: Activity, host: int) -> _Runs:
+    """The times in which ops of a host run, those of programs compiled for the CPU among them, without the ops in them."""
     kind = "op" if activity.framework == "PyTorch" else "type"
     of_program = activity.host_ops[~activity.host_ops["dataset"].to_numpy(np.bool_)]
     tables = (of_program, activity.eager_runs, activity.cpu_ops)
-    parts = [_pieces(table, kind) for table in tables]
+    parts = [_pieces(table[table["host"].to_numpy() == host], kind) for table in tables]
     return _Runs(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(_Runs)))
 
 
@@ -145,10 +181,10 @@ def _inside(runs: _Runs, begin: Int64s, stop: Int64s) -> _Runs:
     return replace(inside, end=np.minimum(inside.end, until))
 
 
-def _compute_and_overhead(activity: Activity, runs: _Runs, begin: Int64s, stop: Int64s) -> tuple[float, float]:
+def _compute_and_overhead(activity: Activity, host: int, runs: _Runs, spans: tuple[Int64s, Int64s]) -> tuple[float, float]:
     """Time of the steps in compute and in overhead, ps: each instant counts once, input and compiling before compute."""
-    work = activity.work
-    rows = work["group"].to_numpy() >= 0
+    work, (begin, stop) = activity.work, spans
+    rows = (work["group"].to_numpy() >= 0) & (work["host"].to_numpy() == host)
     start, end, cls = (work[column].to_numpy()[rows] for column in ("start", "end", "cls"))
     start, end = np.concatenate([start, runs.start]), np.concatenate([end, runs.end])
     cls = np.concatenate([cls, np.full(len(runs.start), _COMPUTE)]).astype(np.int16)

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis import costs as costs_of
-from nbprof.analysis import hlo
+from nbprof.analysis import cpu, hlo
 from nbprof.analysis import kernels as kernels_of
 from nbprof.analysis.advice import checks
 from nbprof.analysis.device_time import use
@@ -131,6 +131,11 @@ def measured_steps(values: list[MeasuredSteps], hosts: Hosts) -> MeasuredSteps:
     """The steps of all hosts."""
     frames, compiled, busy = zip(*values, strict=True)
     return stacked(frames, hosts, ["start_ms"]), any(compiled), [share for of_host in busy for share in of_host]
+
+
+def cpu_totals(values: list[cpu.Totals | None], _hosts: Hosts) -> cpu.Totals | None:
+    """What host compute of all hosts consists of."""
+    return cpu.added(values)
 
 
 def widths(values: list[steps_of.ByWidth | None], _hosts: Hosts) -> steps_of.ByWidth | None:

@@ -329,6 +329,11 @@ class Run(Frames):
         warmup = self.capture.warmup if self.capture is not None else None
         return steps.numbered(found, warmup, self.activity.traits)
 
+    @of_hosts(combine.cpu_totals)
+    def _cpu_totals(self) -> cpu.Totals | None:
+        """What host compute of the counted steps consists of."""
+        return cpu.totals(self.activity, steps.counted(self._recorded_steps[1]))
+
     @persisted
     def _steps_and_busy(self) -> tuple[pd.DataFrame, float | None]:
         found, compiled, busy = self._measured_steps
@@ -642,7 +647,7 @@ class Run(Frames):
             self.as_read.receipt.dropped,
             captures=stated.captures(self.activity) if alone else self.stated["captures"],
             works_ahead=stated.works_ahead(self.activity) if alone else self.stated["works_ahead"],
-            cpu=cpu.split(self.activity, recorded) if alone else None,
+            cpu=cpu.split(self._cpu_totals),
         )
 
     @cached
@@ -680,7 +685,7 @@ class Run(Frames):
             captures=stated.captures(self.activity) if self.parts is None else self.stated["captures"],
             works_ahead=stated.works_ahead(self.activity) if self.parts is None else self.stated["works_ahead"],
             input_traced=self._input_traced,
-            cpu=cpu.split(self.activity, recorded) if self.parts is None else None,
+            cpu=cpu.split(self._cpu_totals),
         )
         if out["bound"] == "other" and ITERATIONS in self.activity.traits and self.ascend.verdict["text"]:
             out |= ascend_verdict.of_marks(out, self.ascend.verdict)

@@ -36,7 +36,7 @@ def on_cpu(self_us: float, *, calls: int = 10, idle_us: float = 0.0) -> Kineto:
 
 def test_ops_that_take_their_time_are_compute(tmp_path):
     run = profile(tmp_path, on_cpu(100)).run
-    found = cpu.split(run.activity, run.steps)
+    found = cpu.split(cpu.totals(run.activity, run.steps))
     assert found is not None
     assert found.compute == pytest.approx(100 / 105)
     assert (found.op_calls, found.tiny_calls) == (20, 10)
@@ -57,7 +57,7 @@ def test_there_is_no_split_beside_a_device(tmp_path):
     k = on_cpu(100)
     k.launched("gemm", 10, 20, 30)
     run = profile(tmp_path, k).run
-    assert cpu.split(run.activity, run.steps) is None
+    assert cpu.totals(run.activity, run.steps) is None
     assert run.overview["verdict"] == "Host-bound"
 
 
