@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,11 +17,13 @@ from nbprof.activity.activity import CATEGORIES, ITERATIONS, LOST_KERNELS, PLAIN
 from nbprof.activity.unit import Unit
 from nbprof.analysis.advice import checks
 from nbprof.analysis.contention import OTHERS
-from nbprof.analysis.cpu import CpuSplit
-from nbprof.analysis.python import PythonUse, TopFunction
 from nbprof.analysis.steps import step_count
 from nbprof.analysis.steps.steps import counted, waiting_percent
 from nbprof.display import wording
+
+if TYPE_CHECKING:
+    from nbprof.analysis.cpu import CpuSplit
+    from nbprof.analysis.python import PythonUse, TopFunction
 
 SINGLE_BOTTLENECK_PERCENT = 35.0
 """Below this share of the unit no category is called the bottleneck."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from nbprof.activity.unit import ANY, NONE
 from nbprof.core.files import RunFiles
 from nbprof.run.run import Run
 from tests.support.chrome import Memory
@@ -41,21 +42,21 @@ _HEAP = 6_193_152
 
 
 def run(*, steps: int = 8, device: bool = True, **frames: pd.DataFrame) -> Run:
-    """A run: input-bound, 8 ms per step, on one GPU or on the CPU alone; without `steps` it has the work of 8, and no marker.
+    """A run: input-bound, 8 ms per step, on one GPU or on the CPU alone; without `steps` it has the work of 8, no marker, and nothing in the place of steps.
 
     `frames` take the place of those of the run, if they have the columns and types of the schema.
     """
-    out = opened(_training(steps, device))
+    out = opened(_training(steps, device), units=ANY if steps else NONE)
     for name, frame in frames.items():
         put(out, name, frame)
     return out
 
 
-def opened(data: bytes) -> Run:
+def opened(data: bytes, *, units: str = ANY) -> Run:
     """The run of a file."""
     file = Memory(data, "worker-0.xplane.pb")
     modified = datetime(2026, 11, 25, 9, 10, 11).timestamp()
-    out = Run.read(RunFiles("run 7", Path("logs/plugins/profile/run-7"), (file,), modified, "xspace"), keep=False)  # type: ignore[arg-type]
+    out = Run.read(RunFiles("run 7", Path("logs/plugins/profile/run-7"), (file,), modified, "xspace"), keep=False, units=units)  # type: ignore[arg-type]
     out.source.bytes = 1_782_579
     return out
 
