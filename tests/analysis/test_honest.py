@@ -621,7 +621,7 @@ def test_a_recording_in_which_nothing_of_pytorch_ran_is_no_plain_trace(tmp_path)
     k.add("PyTorch Profiler (0)", "Trace", 0, 9000, pid="Spans", tid="PyTorch Profiler")
     k.add("Iteration Start: PyTorch Profiler", "Trace", 0, None, pid="Traces", tid="Trace PyTorch Profiler")
     p = kineto.profile(tmp_path, k)
-    assert p.overview["verdict"] == "Unknown"
+    assert p.overview["verdict"] == "No work recorded"
     assert "plain trace" not in str(p.receipt)
 
 

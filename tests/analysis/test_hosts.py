@@ -113,7 +113,7 @@ MADE = {
 }
 REAL = (
     *("tf-gpu/t4-one-step/instance-2.xplane.pb", "tf-gpu/rtx5000-cnn-batch8/sandor.xplane.pb"),
-    *("jax/mi300-jax08_attention/tw003.xplane.pb", "jax/tpu-v6e-inference/tpu_inference_2.xplane.pb"),
+    "jax/tpu-v6e-inference/tpu_inference_2.xplane.pb",
 )
 
 

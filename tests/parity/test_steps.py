@@ -162,12 +162,12 @@ def test_steps_of_the_host_where_a_gpu_recorded_nothing():
     assert (steps["host_compute_ms"] > 0).all()
 
 
-def test_an_eager_op_is_no_step():
+def test_an_eager_op_is_no_step_but_the_recording_is_the_unit():
     """The recorder made a group of one call, `EagerKernelExecute 0`, as it would of each op of an eager loop. The program marked nothing."""
     p = profile("tf-cpu/prefetch-example")
-    assert len(p.steps.frame) == 0
-    assert p.overview["verdict"] == "Unknown"
-    assert "This profile has no step markers" in p.overview["verdict_detail"]
+    assert p.steps.frame["name"].tolist() == ["recording"]
+    assert p.overview["unit"]["kind"] == "recording"
+    assert p.steps.as_xprof().empty
 
 
 @pytest.mark.parametrize("name", NAMES[:3])
