@@ -121,7 +121,7 @@ def test_without_steps_it_is_of_the_whole_recording(tmp_path):
     op = file.op("aten::mm", 10, 30)
     file.launched("k", 20, 30, 100, op)
     pieces = profile(tmp_path, file).device_time.critical_path_pieces()
-    assert kinds(pieces) == pytest.approx({"launch": 1, "launch_delay": 9, "compute": 100})
+    assert kinds(pieces) == pytest.approx({"op": 10, "launch": 1, "launch_delay": 9, "compute": 100})
 
 
 def test_where_no_launch_is_known_it_runs_on_the_device(tmp_path):

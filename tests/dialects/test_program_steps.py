@@ -349,9 +349,7 @@ def test_a_recorded_loop_on_two_devices():
     assert trace.events.end[ops].max() == table["end"].max(), "the last step ends on the last device"
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "units"), [("jax/gtx1080ti-reactant", RECORDING, 1), ("jax/mi300-jax08_attention", ITERATION, 3)]
-)
+@pytest.mark.parametrize(("name", "kind", "units"), [("jax/gtx1080ti-reactant", RECORDING, 1), ("jax/mi300-jax08_attention", ITERATION, 3)])
 def test_one_run_and_calls_one_by_one_mark_no_steps(name, kind, units):
     p = load(real(name))
     assert (p.run.activity.unit.kind, len(p.steps.frame)) == (kind, units)

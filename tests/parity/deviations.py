@@ -15,6 +15,21 @@ _BY_PROGRAM = (
     "most time as steps, and says so; `p.steps.as_xprof()` stays empty."
 )
 
+_UNIT = (
+    "Where nothing marks steps, XProf knows nothing of them. nbprof gives its figures per iteration of what repeats, or of the whole "
+    "recording, and says so; `p.steps.as_xprof()` stays empty."
+)
+_BY_UNIT = "dialects/test_units.py::test_a_recording_in_which_nothing_repeats_is_the_unit"
+UNITS = [
+    *(
+        Deviation("overview_page", "diagnostics", XPROF, (name,), _UNIT, _BY_UNIT)
+        for name in ("tf-cpu/prefetch-example", "jax/gtx1080ti-reactant", "jax/mi300-jax08_attention")
+    ),
+    Deviation("overview_page", "compute_16bit_percent", XPROF, ("jax/mi300-jax08_attention",), _UNIT, _BY_UNIT),
+    Deviation("input_pipeline_analyzer", "level", XPROF, ("tf-cpu/prefetch-example", "jax/mi300-jax08_attention"), _UNIT, _BY_UNIT),
+    Deviation("input_pipeline_analyzer", "input_percent", GUIDE, ("tf-cpu/prefetch-example",), _UNIT, _BY_UNIT),
+]
+
 KERNELS = [
     Deviation(
         "kernel_stats",
@@ -536,7 +551,7 @@ HLO = [
         for column in ("flops_utilization", "bandwidth_utilization")
     ),
 ]
-DEVIATIONS: list[Deviation] = [*STEPS, *OVERVIEW, *INPUT, *KERNELS, *MEMORY, *MEMORY_VIEWER, *OPS, *HLO]
+DEVIATIONS: list[Deviation] = [*STEPS, *UNITS, *OVERVIEW, *INPUT, *KERNELS, *MEMORY, *MEMORY_VIEWER, *OPS, *HLO]
 
 
 def known(tool: str, column: str, peer: str, profile: str) -> Deviation | None:

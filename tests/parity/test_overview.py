@@ -456,17 +456,17 @@ def test_when_a_run_was_recorded_is_told_by_the_clock_of_the_file(tmp_path):
     assert payload.created(none.run) == ""
 
 
-def test_without_steps_top_ops_have_no_time_a_step(tmp_path):
-    """The screen shows the time in the whole profile then, and says so."""
+def test_without_steps_the_time_of_top_ops_is_that_of_the_recording(tmp_path):
     host = PlaneWriter("/host:CPU")
     host.line("t", [host.event("a:A", 0, 3 * MS), host.event("b:B", 5 * MS, MS)])
     p = made(tmp_path, xspace(host))
     top = p.overview["top_ops"]
     assert top["self_ms"].tolist() == [3.0, 1.0]
-    assert top["ms_per_step"].isna().all()
+    assert top["ms_per_step"].tolist() == [3.0, 1.0]
     shown = page.payload(p.run)["top_ops"]
     assert list(shown["data"]["ms_per_step"]) == [3.0, 1.0]
-    assert [c["label"] for c in shown["columns"] if c["key"] == "ms_per_step"] == ["ms"]
+    labels = [c["label"] for c in shown["columns"] if c["key"] == "ms_per_step"]
+    assert [p.run.activity.unit.reword(label) for label in labels] == ["ms"]
 
 
 @pytest.mark.parametrize(("framework", "word"), [("JAX", "jax.jit"), ("PyTorch", "torch.compile"), ("TensorFlow", "tf.function")])
