@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from nbprof.activity.unit import ANY, CALL, ITERATION, NAMED, RECORDING, Unit
 from nbprof.core.trace import Int64s, Note
@@ -111,8 +112,9 @@ def _launched(links: Links, host: int) -> tuple[Int64s, Int64s]:
     return work[order], time[order]
 
 
-def _codes(values: Int64s) -> Int64s:
-    return np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
+def _codes(values: npt.NDArray[np.integer]) -> Int64s:
+    codes: Int64s = np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return codes
 
 
 def _by_kernels(links: Links, host: int) -> Found | None:
