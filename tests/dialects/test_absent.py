@@ -45,7 +45,7 @@ def test_launches_without_a_kernel_are_lost_kernels(tmp_path, launch, devices):
     assert "ProfilerActivity" not in str(p.receipt)
     assert act.LOST_KERNELS in p.run.activity.traits
     assert p.overview["device_kind"] == (GPU["name"] if devices else None)
-    assert (p.overview["verdict"], p.overview["bound"]) == ("Unknown", None)
+    assert (p.overview["verdict"], p.overview["bound"]) == ("Kernels not recorded", None)
     assert "what the device did is unknown" in p.overview["verdict_text"]
     # A wait for a device whose work is not known is no wait for one that runs nothing.
     assert p.steps.frame["waiting_ms"].isna().all()
@@ -68,7 +68,7 @@ def test_copies_do_not_hide_that_all_kernels_were_lost(tmp_path):
     p = profile(tmp_path, k)
     assert len(warnings(p)) == 1
     assert "although 4 launches were recorded" in p.run.missing["kernels"]
-    assert p.overview["verdict"] == "Unknown"
+    assert p.overview["verdict"] == "Kernels not recorded"
     assert p.overview["device_kind"] == GPU["name"]
 
 
@@ -143,7 +143,7 @@ def test_a_gpu_that_was_used_and_not_recorded_is_no_cpu(tmp_path, proof):
     assert len([text for text in warnings(p) if "the GPU was not recorded: what it did is unknown" in text]) == 1
     assert "the run used only the CPU" not in str(p.receipt)
     assert p.overview["device_kind"] is None
-    assert p.overview["verdict"] == "Unknown"
+    assert p.overview["verdict"] == "Kernels not recorded"
 
 
 def test_memory_of_the_host_proves_no_gpu(tmp_path):
@@ -217,7 +217,7 @@ def test_nsight_systems_tells_the_cases_apart(tmp_path):
     )
     assert "although 2 launches were recorded" in lost.run.missing["kernels"]
     assert "--trace=cuda" not in lost.run.missing["kernels"]
-    assert lost.overview["verdict"] == "Unknown"
+    assert lost.overview["verdict"] == "Kernels not recorded"
     calls = in_nsys(tmp_path / "calls", "cudaGetDeviceCount_v3020")
     assert not warnings(calls)
     assert calls.run.missing["kernels"].endswith("it has 1 call into the GPU's runtime, and none of them launches a kernel.")
@@ -241,7 +241,7 @@ def test_rocprofv3_tells_the_cases_apart(tmp_path):
     lost = in_rocprof(tmp_path, "hipLaunchKernel", "hipLaunchKernel")
     assert any("2 launches were recorded, but no kernel" in text and "--kernel-trace" in text for text in warnings(lost))
     assert "the kernels were not traced or were lost" in lost.run.missing["kernels"]
-    assert lost.overview["verdict"] == "Unknown"
+    assert lost.overview["verdict"] == "Kernels not recorded"
     calls = in_rocprof(tmp_path, "hipMalloc")
     assert "the program ran none, or they were not traced" in calls.run.missing["kernels"]
     assert act.LOST_KERNELS not in calls.run.activity.traits
@@ -264,7 +264,7 @@ def test_xspace_files_tell_lost_kernels(tmp_path, call):
     assert any(text.startswith("4 launches were recorded, but no kernel") for text in warnings(p))
     assert "although 4 launches were recorded" in p.run.missing["kernels"]
     assert p.overview["device_kind"] is None
-    assert p.overview["verdict"] == "Unknown"
+    assert p.overview["verdict"] == "Kernels not recorded"
 
 
 @pytest.mark.parametrize("call", ["", "cuDeviceGetCount", "MemcpyHtoD"])

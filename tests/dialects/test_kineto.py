@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nbprof.activity.unit import RECORDING
 from tests.support.kineto import BACKWARD, MAIN, PID, Kineto, profile
 
 
@@ -456,14 +457,24 @@ def test_batches_begin_steps_where_not_even_an_optimizer_does(tmp_path):
     assert "the 3 batches that the loop requested from its DataLoader" in receipt(p)
 
 
-def test_without_any_marker_a_sentence_says_how_to_get_steps(tmp_path):
+def test_without_any_marker_the_recording_is_the_unit_and_a_sentence_says_how_to_get_steps(tmp_path):
     k = Kineto()
     k.op("aten::mm", 0, 50)
     p = profile(tmp_path, k)
+    assert p.overview["unit"]["kind"] == RECORDING
+    assert (1000 * p.steps.frame["step_time_ms"]).round().tolist() == [50]
+    assert "steps" not in p.run.missing
+    assert "nothing repeats, so figures are of the whole recording. `for batch in nbprof.steps(batches):` marks the steps" in receipt(p)
+    assert p.overview["verdict"] == "Compute-bound"
+
+
+def test_without_any_work_a_sentence_says_how_to_get_steps(tmp_path):
+    k = Kineto()
+    k.add("main.py(1): f", "python_function", 0, 50, args={"Python id": 1})
+    p = profile(tmp_path, k)
     assert p.steps.frame.empty
     assert "prof.step()" in p.run.missing["steps"]
-    assert "prof.step()" in p.payload()["steps"]["empty"]["code"]
-    assert p.overview["verdict"] == "Unknown"
+    assert p.overview["verdict"] == "No work recorded"
 
 
 def test_a_loop_in_a_step_opens_no_steps_of_its_own(tmp_path):

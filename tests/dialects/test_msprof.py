@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import nbprof
+from nbprof.activity.unit import ITERATION
 from nbprof.dialects.msprof import lanes as msprof_lanes
 from nbprof.dialects.msprof import work as msprof_work
 from nbprof.run.run import Run
@@ -77,7 +78,10 @@ def test_a_timeline_alone_is_read_without_its_tables(graph, tmp_path):
     # Without types of operators they are told by their names.
     assert set(run.kernels["kernel"]) == {"MatMul", "trans_TransData", "Cast"}
     assert run.kernels["total_us"].sum() == graph.kernels["total_us"].sum()
-    assert "training_trace" in run.missing["steps"]
+    # Nothing marks its steps: they are the repeats of the sequence of operators.
+    assert run.activity.unit.kind == ITERATION
+    assert run.activity.unit.estimated
+    assert (len(run.steps), "steps" in run.missing) == (5, False)
 
 
 def test_launches_copies_and_collectives(graph):

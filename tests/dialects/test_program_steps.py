@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nbprof.activity.unit import ITERATION, RECORDING
 from nbprof.profiles.load import load
 from tests.support.build import profile
 from tests.support.hlo import computation, instruction, metadata_plane, program
@@ -184,7 +185,9 @@ def test_convolutions_outside_of_jit_are_no_steps(tmp_path):
     host = Cpu()
     for i in range(12):
         host.ran("jit_conv_general_dilated", 10 * i, 10 * i + 8)
-    assert not len(profile(tmp_path, host.data()).steps.frame)
+    unit = profile(tmp_path, host.data()).run.activity.unit
+    assert (unit.kind, unit.estimated) == (ITERATION, True), "they repeat, and are runs of no program"
+    assert "runs of the program" not in unit.how
 
 
 def test_compiling_another_program_while_steps_run_is_no_part_of_them(tmp_path):
@@ -241,11 +244,13 @@ def test_averages_are_of_training_unless_the_rest_takes_far_longer(tmp_path, eva
 def test_single_calls_of_jax_numpy_are_no_steps(tmp_path):
     host = Cpu()
     for i in range(9):
-        host.ran(("jit_matmul", "jit_tanh", "jit__where")[i % 3], 10 * i, 10 * i + 5)
-    host.ran("jit_init", 100, 130)
+        name = ("matmul", "tanh", "where")[i % 3]
+        host.ran(f"jit_{name}", 10 * i, 10 * i + 5, ops=(name,))
+    host.ran("jit_init", 100, 130, ops=("iota",))
     p = profile(tmp_path, host.data())
-    assert not len(p.steps.frame), "what ran once is no step either"
-    assert p.run.missing["steps"].startswith("This profile has no step markers")
+    assert times(p) == [("iteration 0", 30.0), ("iteration 1", 30.0), ("iteration 2", 25.0)], "what ran once is no part of any"
+    assert p.run.activity.unit.agreement == 0.9
+    assert "steps" not in p.run.missing
 
 
 def test_a_run_ends_on_the_last_of_its_devices(tmp_path):
@@ -344,6 +349,8 @@ def test_a_recorded_loop_on_two_devices():
     assert trace.events.end[ops].max() == table["end"].max(), "the last step ends on the last device"
 
 
-def test_one_run_and_calls_one_by_one_have_no_steps():
-    for name in ("jax/gtx1080ti-reactant", "jax/mi300-jax08_attention"):
-        assert not len(load(real(name)).steps.frame)
+@pytest.mark.parametrize(("name", "kind", "units"), [("jax/gtx1080ti-reactant", RECORDING, 1), ("jax/mi300-jax08_attention", ITERATION, 3)])
+def test_one_run_and_calls_one_by_one_mark_no_steps(name, kind, units):
+    p = load(real(name))
+    assert (p.run.activity.unit.kind, len(p.steps.frame)) == (kind, units)
+    assert not len(p.steps.as_xprof()), "XProf has none: what stands in for steps is no figure of its"
