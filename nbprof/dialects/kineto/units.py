@@ -113,7 +113,8 @@ def _launched(links: Links, host: int) -> tuple[Int64s, Int64s]:
 
 
 def _codes(values: npt.NDArray[np.integer]) -> Int64s:
-    return np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    codes: Int64s = np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return codes
 
 
 def _by_kernels(links: Links, host: int) -> Found | None:

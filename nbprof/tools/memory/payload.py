@@ -95,7 +95,7 @@ def _one(run: Run, row: dict[Any, Any], rows: pd.DataFrame, mine: npt.NDArray[np
     step = _peak_step(full, use, row)
     return {
         "memory_id": str(row["memory_id"]),
-        "figures": _figures(row, full, step),
+        "figures": _figures(row, full, _in_unit(run, step)),
         "capacity_bytes": wording.real(row.get("capacity_bytes")),
         "peak_bytes": peak,
         "peak_time_ms": wording.real(row.get("peak_time_ms")),
@@ -159,13 +159,19 @@ def _moments(rows: pd.DataFrame, mine: npt.NDArray[np.int64], kept: npt.NDArray[
     }
 
 
-def _figures(row: dict[Any, Any], full: pd.DataFrame, step: int | None) -> list[dict[str, Any]]:
+def _in_unit(run: Run, step: int | None) -> str:
+    """The unit in which something was, as ", step 3"; "" where it is unknown or the recording itself."""
+    unit = run.activity.unit
+    return "" if step is None or unit.whole else f", {unit.noun} {step}"
+
+
+def _figures(row: dict[Any, Any], full: pd.DataFrame, in_unit: str) -> list[dict[str, Any]]:
     capacity, time = wording.real(row.get("capacity_bytes")), wording.real(row.get("peak_time_ms"))
     lifetime = wording.real(row.get("lifetime_peak_bytes"))
     of_capacity = "" if not capacity else f"of {wording.size(capacity)}"
     if capacity and lifetime is not None and lifetime <= capacity:
         of_capacity += f" ({wording.percent(100 * lifetime / capacity)})"
-    when = "" if time is None else f"at {wording.number(time, 1)} ms" + ("" if step is None else f", step {step}")
+    when = "" if time is None else f"at {wording.number(time, 1)} ms{in_unit}"
     part, worst = wording.real(row.get("peak_fragmentation")), floats(full["fragmentation"]) if len(full) else np.zeros(0)
     worst_text = "" if not len(worst) or np.isnan(worst).all() else f"max {wording.percent(100 * np.nanmax(worst), 2)}"
     if lifetime is None:
