@@ -142,9 +142,12 @@ def chains(paths: Sequence[Sequence[int]]) -> tuple[list[Int64s], Int64s]:
 
 
 def steps_of_hosts(run: Drawable, made: Made, hosts: int, without: set[str]) -> None:
-    """A lane of the steps of each host, as the table of steps has them; `hosts` is how many there are, `without` those that need none."""
+    """A lane of the steps of each host, as the table of steps has them; `hosts` is how many there are, `without` those that need none.
+
+    The recording as a whole needs none.
+    """
     steps = run.steps
-    if not len(steps):
+    if not len(steps) or run.activity.unit.whole:
         return
     host = steps["host"].astype(str).to_numpy(object)
     start = np.round(steps["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)

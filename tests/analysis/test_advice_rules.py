@@ -8,13 +8,15 @@ import pytest
 
 from nbprof.analysis.advice import step as advice_step
 from nbprof.analysis.advice.advice import WORTH_PERCENT, every, without_steps
-from nbprof.analysis.advice.evidence import Evidence, Padding, Placed, Spread, Straggler
+from nbprof.analysis.advice.evidence import Evidence, HostUse, Padding, Placed, Spread, Straggler
 from nbprof.analysis.advice.facts import INPUT_SHARE, Facts
 from nbprof.analysis.advice.programs import Product, Work
 from nbprof.analysis.advice.step_code import Callbacks, Part, StepCode
 from nbprof.analysis.advice.unrolled import Unrolled
+from nbprof.analysis.cpu import CpuSplit
 from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.ops.torch_runtime import Calls, Runtime
+from nbprof.analysis.python import PythonUse, TopFunction
 from nbprof.analysis.rule import ALL, JAX, OURS, PYTORCH, TENSORFLOW, Found, Rule, Target, Threshold
 from nbprof.analysis.steps.periodic import Periodic
 from tests.analysis.test_advice import OWN_LOOP, code, found
@@ -41,6 +43,15 @@ def work(*rows, rest=0.0, products=(), unit=128, **more):
 
 def product(rows, depth, columns, batch=0, spatial=False):
     return Product(0, rows, depth, columns, batch, spatial)
+
+
+SPLIT = CpuSplit(0.5, 20.0, 15.0, "aten::add", 50.0)
+
+
+def host(parts, used=8.0, cpu=SPLIT):
+    """What the host did on a machine with 8 cores, in percent of a step."""
+    use = PythonUse(1.0, 0.0, 0.0, 0.0, TopFunction("augment", "Cell [3]", 12, "", 0.6, 0.5), None, None)
+    return Evidence(host=HostUse(parts, use, cpu, {"cores": 8.0, "own_cores": used, "other_cores": 0.0}))
 
 
 def alone(own):
@@ -630,6 +641,25 @@ RULES = {
     "gloo": [(torch(gloo=1), True), (torch(), False), (torch(gloo=1, amd=True), False)],
     "data_parallel": [({**torch(data_parallel=True), "devices": 2}, True), ({**torch(data_parallel=True), "devices": 1}, False)],
     "out_of_memory": [(torch(out_of_memory=1), True), (torch(), False)],
+    "python_code": [
+        ({"evidence": host({"python": 15.0})}, True),
+        ({"evidence": host({"python": 14.99})}, False),
+        (torch(), False),
+    ],
+    "tiny_ops": [
+        ({**torch(), "evidence": host({"overhead": 15.0})}, True),
+        ({**torch(), "evidence": host({"overhead": 14.99})}, False),
+        ({**torch(), "evidence": host({"overhead": 50.0}, cpu=None)}, False),
+    ],
+    "tiny_eager_ops": [
+        ({"evidence": host({"overhead": 15.0})}, True),
+        ({"evidence": host({"overhead": 14.99})}, False),
+    ],
+    "idle_cores": [
+        ({"evidence": host({"compute": 50.0}, used=4.8)}, True),
+        ({"evidence": host({"compute": 50.0}, used=4.9)}, False),
+        ({"evidence": host({"compute": 49.9}, used=1.0)}, False),
+    ],
     "premapped_small": [
         ({"evidence": Evidence(texts=("premapped region: RESOURCE_EXHAUSTED: Attempting to allocate 6.00G.",))}, True),
         ({"evidence": Evidence(texts=("using TPU host premapped buffer of size 4294967296",))}, False),

@@ -139,8 +139,7 @@ def test_levels_beyond_255_are_told():
     count = 500
     run = fake.threaded([(i * 1000, (2 * count - i) * 10**6) for i in range(count)])
     part = codec.unpack(codec.pack(trace.payload(run)))
-    # The first lane is that of the unit, which is the recording.
-    (_, lane) = part["lanes"]
+    (lane,) = part["lanes"]
     assert lane["depth"].dtype == np.uint16
     assert lane["depth"].tolist() == list(range(count))
     assert lane["depths"] == count
@@ -148,8 +147,7 @@ def test_levels_beyond_255_are_told():
 
 def test_partial_overlaps_lie_on_levels_of_their_own_and_are_told():
     part = trace.payload(fake.threaded([(0, 10 * 10**6), (5 * 10**6, 10 * 10**6), (8 * 10**6, 10**6)]))
-    # The first lane is that of the unit, which is the recording.
-    (_, lane) = part["lanes"]
+    (lane,) = part["lanes"]
     spans = sorted(zip(lane["depth"].tolist(), lane["start"].values.tolist(), lane["duration"].tolist(), strict=True))
     for (a, start, took), (b, after, _) in pairwise(spans):
         assert a != b or start + took <= after
