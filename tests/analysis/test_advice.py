@@ -437,8 +437,8 @@ def test_where_only_copies_were_recorded_they_are_what_to_look_at():
 )
 def test_what_helps_copies_is_told_in_the_frameworks_words(framework, word):
     assert word in input_pipeline._next_step("both", 5.0, 5.0, framework, MARKED)
-    assert input_pipeline._next_step("both", 0.0, 0.0, framework).startswith("No input work was recorded. The work of ")
-    assert "See below" in input_pipeline._next_step("both", 6.0, 5.0, framework)
+    assert input_pipeline._next_step("both", 0.0, 0.0, framework, MARKED).startswith("No input work was recorded. The work of ")
+    assert "See below" in input_pipeline._next_step("both", 6.0, 5.0, framework, MARKED)
 
 
 def test_without_steps_there_is_no_advice(tmp_path):

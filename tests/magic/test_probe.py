@@ -131,7 +131,7 @@ def test_a_second_run_that_fails_leaves_nothing(kernel, happens, says):
     ("cell", "says"),
     [
         ("for x in nbprof.steps([1, 2, 3]):\n    tf.ones(1)", "the cell reads no dataset of tf.data and no DataLoader"),
-        ("for x in slow:\n    tf.ones(1)", "no steps were found in the second run."),
+        ("for x in slow:\n    tf.ones(1)", "the second run still waits for input, "),
         ("for x in nbprof.steps(slow.take(1)):\n    tf.ones(1)", "each step of the second run read the first batch of an input"),
         ("for x in nbprof.steps(slow.take(1 - again())):\n    pass", "a dataset of tf.data gave no batch in the second run."),
         ("for x in nbprof.steps(zip(slow, batches())):\n    pass", "the second run still waits for input, "),
