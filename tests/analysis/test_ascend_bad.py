@@ -98,7 +98,7 @@ def test_iterations_of_another_clock_are_told_and_left_out(tmp_path: Path, chang
         change(event)
     file.write_text(json.dumps(events))
     p = nbprof.load(folder)
-    assert len(p.steps.frame) == steps_
+    assert (len(p.steps.frame) if p.overview["unit"]["kind"] == "step" else 0) == steps_
     assert said in str(p.receipt)
 
 

@@ -69,11 +69,22 @@ def test_no_steps(tmp_path):
     host = PlaneWriter("/host:CPU")
     host.line("python", [host.event("dense/MatMul:MatMul", 0, MS)])
     p = profile(tmp_path, xspace(host))
+    assert p.steps.frame["name"].tolist() == ["recording"]
+    assert p.overview["step_time_ms"] == pytest.approx(1.0)
+    assert not len(p.steps.as_xprof())
+    assert "figures are of the whole recording" in str(p.receipt)
+    assert shown(p)
+
+
+def test_no_work(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    host.line("python", [])
+    p = profile(tmp_path, xspace(host))
     assert not len(p.steps.frame)
     assert p.steps.summary["mean_ms"].isna().all()
     assert [len(f) for f in (p.pods.frame, p.pods.summary, p.steps.as_xprof())] == [0, 0, 0]
     assert p.overview["step_time_ms"] is None
-    assert "This profile has no step markers, so step time is unknown." in str(p.receipt)
+    assert p.overview["verdict"] == "No work recorded"
     assert shown(p)
 
 

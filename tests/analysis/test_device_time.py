@@ -372,7 +372,8 @@ def test_ranks_are_taken_from_the_file_or_from_its_name(tmp_path):
     file = Kineto()
     file.launched("k", 0, 10, 10)
     p = made(tmp_path, file, file.encode().replace(b'"k"', b'"other"'), names=("job_rank-12.json", "worker.json"))
-    ranks = p.device_time.frame.set_index("host")["rank"]
+    frame = p.device_time.frame
+    ranks = frame[frame["step"].isna()].set_index("host")["rank"]
     assert ranks["job_rank-12"] == 12
     assert pd.isna(ranks["worker"])
 

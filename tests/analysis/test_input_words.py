@@ -51,7 +51,7 @@ def test_what_bounds_the_run_is_said_by_the_verdict_alone(percent, other):
 
 def test_a_run_that_is_bound_by_the_host_is_not_called_input_bound():
     p = load(DATA / "tf_cpu.xplane.pb")
-    assert (p.overview["verdict"], p.input_pipeline.summary["level"], p.tf_data.summary["input_bound"]) == ("Host-bound", "high", True)
+    assert (p.input_pipeline.summary["level"], p.tf_data.summary["input_bound"]) == ("high", True)
     told = [p.input_pipeline.summary["statement"], p.tf_data.summary["statement"], *p.overview["checks"]["statement"]]
     assert [text for text in told if "input-bound" in text] == []
 
@@ -62,9 +62,10 @@ def test_the_host_of_jax_works_on_no_ops():
     assert "prepares and dispatches programs while the device is idle" in p.overview["verdict_detail"]
 
 
-def test_a_figure_of_steps_says_where_there_are_none():
+def test_a_figure_of_steps_is_one_of_the_recording_where_there_are_none():
     figures = {one["key"]: one for one in key_figures(load(real("jax/gtx1080ti-reactant")).run)}
-    assert {figures[key]["note"] for key in ("step_time", "device_busy", "compute_16bit")} == {"no steps"}
+    assert all(figures[key]["value"] is not None for key in ("step_time", "device_busy"))
+    assert "no steps" not in {one["note"] for one in figures.values()}
 
 
 def test_jax_is_not_asked_for_allocations_of_the_cpu(tmp_path):

@@ -132,7 +132,7 @@ def test_steps_alone_do_not_say_that_devices_were_idle(tmp_path: Path) -> None:
         export.range(f"Iteration {i}/3", 100 * i, 100 * i + 50)
     p = nbprof.load(export.sqlite(tmp_path / "a.sqlite"))
     assert len(p.steps.frame) == 3
-    assert (p.overview["bound"], p.overview["verdict"]) == (None, "Unknown")
+    assert (p.overview["bound"], p.overview["verdict"]) == (None, "Host not recorded")
     assert "neither ops of the host nor work of a device were recorded" in p.overview["verdict_text"]
     assert "CUDA was not traced" in p.overview["verdict_detail"]
     figures = {one["key"]: (one["value"], one["note"]) for one in p.payload()["overview"]["figures"]}

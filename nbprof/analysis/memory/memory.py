@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import Activity, text_column
+from nbprof.activity.unit import RECORDING
 from nbprof.analysis.memory.alive import allocating
 from nbprof.core.trace import Int32s, Int64s, Note
 from nbprof.display import wording
@@ -84,6 +85,9 @@ def numbered(rows: pd.DataFrame, steps: pd.DataFrame, hosts: list[str]) -> pd.Da
     """
     if not len(rows) or not {"host", "group"} <= set(steps.columns) or "host" not in rows.columns:
         return rows.assign(step=pd.array([pd.NA] * len(rows), "Int64"))
+    # The recording as a whole is no step that anything could be in.
+    if "name" in steps.columns:
+        steps = steps[steps["name"] != RECORDING]
     of = pd.Index(hosts).get_indexer(pd.Index(steps["host"]))
     steps, of = steps[of >= 0], of[of >= 0]
     listed = pd.MultiIndex.from_arrays([of, steps["group"].to_numpy(np.int64)])
