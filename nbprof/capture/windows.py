@@ -129,6 +129,7 @@ class Windows:
         self._reserve: Reserve | None = None
         self._lines: LineClock | None = None
         self._sampler: PythonSampler | None = None
+        self._code_began = 0
         self.loops = Recorder()
         self.label = self.notebook = ""
         self._of_start: list[str] = []
@@ -180,6 +181,7 @@ class Windows:
 
     def code_begins(self) -> None:
         """All is set up: what runs from here on is the person's code. Never raises."""
+        self._code_began = time.time_ns()
         self._tell("code_begins")
 
     def code_ends(self) -> None:
@@ -281,7 +283,8 @@ class Windows:
             samples = sampler.samples()
             if sampler.trouble:
                 self.notes.append(sampler.trouble)
-            return samples.packed() if samples is not None else {}
+            # What set the recording up ran in the cell, too.
+            return samples.since(self._code_began).packed() if samples is not None else {}
         except Exception as error:
             self._no_samples(error)
             return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,6 +78,12 @@ class PythonSamples:
     thread_cpu: Int64s
     source: dict[str, str] = field(default_factory=dict)
     truncated: bool = False
+
+    def since(self, moment: int) -> PythonSamples:
+        """The same without the stacks that were sampled up to a moment, in ns since 1970."""
+        later = self.at[self.sample] > moment
+        rows = {name: getattr(self, name)[later] for name in ("sample", "thread", "node", "thread_cpu")}
+        return replace(self, **rows)
 
     def packed(self) -> dict[str, Any]:
         """The same as plain values for JSON."""

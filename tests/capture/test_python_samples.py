@@ -415,3 +415,17 @@ def test_a_bomb_is_not_unpacked(monkeypatch):
     assert PythonSamples.unpacked(packed) is None
     assert limits
     assert limits[0] < 1000
+
+
+def test_stacks_from_before_a_moment_can_be_left_out():
+    sampler = PythonSampler().start()
+    time.sleep(0.1)
+    moment = time.time_ns()
+    time.sleep(0.2)
+    samples = sampler.stop().samples()
+    assert samples is not None
+    later = samples.since(moment)
+    assert 0 < len(later.sample) <= len(samples.sample)
+    assert (later.at[later.sample] > moment).all()
+    assert len(samples.since(int(samples.at[-1])).sample) == 0
+    assert later.packed()["counts"][1] == len(later.sample)
