@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +18,11 @@ from nbprof.analysis.advice import step_code, unrolled
 from nbprof.analysis.advice.programs import Work
 from nbprof.analysis.advice.step_code import StepCode
 from nbprof.analysis.advice.unrolled import Unrolled
-from nbprof.analysis.cpu import CpuSplit
 from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.memory.modules import Named
 from nbprof.analysis.pods.own_time import COLLECTIVES
-from nbprof.analysis.python import PythonUse
 from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.analysis.steps.periodic import Periodic
 from nbprof.analysis.steps.steps import COPIED, counted, waiting_percent
@@ -32,6 +30,10 @@ from nbprof.analysis.sweep import covered_before, flatten
 from nbprof.core.errors import ReadError
 from nbprof.core.trace import Int64s
 from nbprof.hlo.hlo import Program
+
+if TYPE_CHECKING:
+    from nbprof.analysis.cpu import CpuSplit
+    from nbprof.analysis.python import PythonUse
 
 MUCH_PADDING = 64 * 2**20
 """Programs with fewer bytes of padding are ignored."""
