@@ -54,14 +54,14 @@ def samples(rows, cpu=None, threads=("MainThread",), at=None):
 
 
 MODULE = (CELL, "<module>", 1, 2, "augment")
-AUGMENT = ("/home/me/train.py", "augment", 10, 12, "numpy.linalg.qr")
+AUGMENT = ("/project/train.py", "augment", 10, 12, "numpy.linalg.qr")
 LIBRARY = (QR, "qr", 964, 1158, "gufunc")
 
 
 @pytest.fixture
 def two_threads():
     """30 ms in a library that the person's function calls, 10 ms in that function, 10 ms in the cell; a worker with 4 ms of CPU time."""
-    worker = [("/usr/lib/python3.11/threading.py", "Thread.run", 970, 982), ("/home/me/data.py", "load", 1, 3)]
+    worker = [("/usr/lib/python3.11/threading.py", "Thread.run", 970, 982), ("/project/data.py", "load", 1, 3)]
     return samples(
         [
             (1, [MODULE, AUGMENT, LIBRARY], 0, 9),
@@ -100,7 +100,7 @@ def test_other_threads_have_their_cpu_time(two_threads):
 
 
 def test_where_cpu_time_is_unknown_it_is_na_and_other_threads_have_their_wall_time_unless_they_wait():
-    work = [("/usr/lib/python3.11/threading.py", "Thread.run", 970, 982), ("/home/me/data.py", "load", 1, 3)]
+    work = [("/usr/lib/python3.11/threading.py", "Thread.run", 970, 982), ("/project/data.py", "load", 1, 3)]
     wait = [*work, ("/usr/lib/python3.11/threading.py", "Condition.wait", 320, 331)]
     found = samples(
         [(1, [MODULE], 0, None), (1, work, 1, None), (2, [MODULE], 0, None), (2, wait, 1, None)], threads=("MainThread", "worker")
@@ -126,7 +126,7 @@ def test_lines_have_their_text_and_what_they_call(two_threads):
     cell = row(frame, file="Cell [3]", line=2)
     assert (cell.code, cell.call, cell.self_ms, cell.total_ms) == ("augment(a)", "augment", 0, 40)
     line = row(frame, function="augment")
-    assert (line.file, line.line, line.call, line.self_ms, line.total_ms) == ("/home/me/train.py", 12, "numpy.linalg.qr", 10, 40)
+    assert (line.file, line.line, line.call, line.self_ms, line.total_ms) == ("/project/train.py", 12, "numpy.linalg.qr", 10, 40)
     assert row(frame[frame["call"].isna()], function="load").line == 3
 
 
@@ -194,7 +194,7 @@ class TestSpans:
 
 class TestTopFunction:
     def test_the_function_of_the_person_and_what_it_called(self, two_threads):
-        assert top_function(two_threads, {"42": 3}) == TopFunction("augment", "/home/me/train.py", 12, "numpy.linalg.qr", 0.8, 0.8)
+        assert top_function(two_threads, {"42": 3}) == TopFunction("augment", "/project/train.py", 12, "numpy.linalg.qr", 0.8, 0.8)
 
     def test_in_a_part_of_the_recording(self, two_threads):
         found = top_function(two_threads, {"42": 3}, BASE + np.array([38]) * MS, BASE + np.array([50]) * MS)
@@ -226,7 +226,7 @@ def test_lines_of_cells_on_the_thread_of_the_cell(two_threads):
     ("path", "person", "package"),
     [
         (CELL, True, "__main__"),
-        ("/home/me/train.py", True, "train"),
+        ("/project/train.py", True, "train"),
         (r"C:\me\train.py", True, "train"),
         (QR, False, "numpy"),
         ("/v/lib/python3.11/site-packages/torch/nn/modules/module.py", False, "torch"),
@@ -236,7 +236,7 @@ def test_lines_of_cells_on_the_thread_of_the_cell(two_threads):
         ("<frozen importlib._bootstrap>", False, "importlib"),
         ("<string>", False, "<string>"),
         ("<stdin>", True, "<stdin>"),
-        ("/home/me/nbprof/capture/steps.py", False, "steps"),
+        ("/project/nbprof/capture/steps.py", False, "steps"),
     ],
 )
 def test_whose_code_a_file_is(path, person, package):
