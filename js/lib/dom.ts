@@ -105,9 +105,9 @@ export function shareAt(event: MouseEvent, element: Element): number {
 /** Whether a key was pressed with Ctrl, ⌘ or Alt: such keys belong to the notebook. */
 export const modified = (event: KeyboardEvent): boolean => event.ctrlKey || event.metaKey || event.altKey;
 
-/** Removes every child. */
-export function clear(element: Node): void {
-  while (element.lastChild) element.removeChild(element.lastChild);
+/** Removes every child. In one step: Chrome fires blur while it removes the element in focus, and a handler may clear, too. */
+export function clear(element: ParentNode): void {
+  element.replaceChildren();
 }
 
 /** The nodes of a text in which **double asterisks** mark bold; everything else is literal. */

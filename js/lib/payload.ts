@@ -157,6 +157,16 @@ export interface Advice {
   target?: Target | null;
 }
 
+/** A part of *host compute*, or of the time outside ops. */
+export interface HostPart {
+  category: CategoryKey;
+  /** "Python: augment, Cell [3] line 12" */
+  text: string;
+  /** Per unit, and of its time. */
+  ms: number;
+  percent: number;
+}
+
 /** Cells of the notebook, the recorded one first. */
 export interface Code {
   /** line, code, calls; where known host_ms, device_ms, program_ms: NaN of a line that did not run. */
@@ -171,6 +181,8 @@ export interface Overview {
   verdict: { word: string; text: string; detail: string };
   confidence: { level: "high" | "medium" | "low" | "none"; evidence: { ok: boolean; text: string }[] };
   figures: Figure[];
+  /** What the host did in the time of a category, largest first: rows below it. */
+  host_parts?: HostPart[];
   advice: Advice[];
   /** Why there is no advice, when there is none. */
   no_advice: string;

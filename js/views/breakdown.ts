@@ -4,7 +4,7 @@ import { barOf, type Head, headCell } from "../lib/columns.js";
 import { type Child, h } from "../lib/dom.js";
 import { ms, num } from "../lib/format.js";
 import { categoryLabel, swatch } from "../lib/parts.js";
-import type { CategoryKey } from "../lib/payload.js";
+import type { CategoryKey, HostPart } from "../lib/payload.js";
 import { capital, isWhole, STEP } from "../lib/unit.js";
 import type { Part, Statistics } from "./stepstats.js";
 
@@ -69,17 +69,28 @@ export function averageBar(parts: readonly Part[], total: Statistics, unit = STE
 /** The columns of a table by their keys, as headsOf gives them. */
 type Heads = (key: string, css?: string) => Head;
 
-/** Categories by size: ms and share of the step. */
-export function breakdownTable(parts: readonly Part[], total: Statistics, head: Heads, unit = STEP): HTMLElement {
+/** Categories by size: ms and share of the step; below each, what the host did in it. */
+export function breakdownTable(
+  parts: readonly Part[],
+  total: Statistics,
+  head: Heads,
+  unit = STEP,
+  host: readonly HostPart[] = [],
+): HTMLElement {
   const digits = head("mean_ms").digits ?? 2;
-  const rows = parts.map((part) =>
+  const rows = parts.flatMap((part) => [
     h(
       "tr",
       { class: part.stats.mean === 0 ? "zero" : undefined },
       categoryCell(part),
       ...cells("n", num(part.stats.mean, digits), barCell(part.css, part.percent, 72)),
     ),
-  );
+    ...host
+      .filter(({ category }) => category === part.key)
+      .map(({ text, ms, percent }) =>
+        h("tr.sub", h("td", { title: text }, text), ...cells("n", num(ms, digits), num(percent, 1))),
+      ),
+  ]);
   rows.push(h("tr.sum", h("td", capital(unit.noun)), ...cells("n", num(total.mean, digits), num(100, 1))));
   return plainTable([head("category"), head("mean_ms", "n"), head("percent", "n on")], rows, "stats");
 }

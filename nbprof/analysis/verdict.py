@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -117,6 +118,27 @@ class Verdict:
         }
 
 
+class HostPart(NamedTuple):
+    """A part of *host compute*, or of the time outside ops.
+
+    Attributes
+    ----------
+    category : str
+        The category of the step that it is a part of: `host_compute` or `other`.
+    part : str
+        `compute`, `overhead`, `python`, `waiting`; `host` is time that is not split further.
+    text : str
+        What the host did, with the op, function or line that has most of it.
+    percent : float
+        Of the time of the unit.
+    """
+
+    category: str
+    part: str
+    text: str
+    percent: float
+
+
 @dataclass(frozen=True)
 class Breakdown:
     """What a verdict is made of.
@@ -178,36 +200,61 @@ class Breakdown:
         """Whether the program has an accelerator."""
         return bool(self.activity.has_device or len(self.activity.device_extents))
 
+    @cached_property
+    def host_work(self) -> tuple[HostPart, ...]:
+        """Host compute and the time outside ops, split by what the host did; empty where that is not known."""
+        if self.unexplained is None and (self.cpu is None or self.has_device):
+            return ()
+        return (*_in_ops(self.shares["host_compute"], self.cpu), *_outside_ops(self))
+
     @property
     def host_parts(self) -> dict[str, float]:
         """Percent of the unit by what the host did, where that tells what to change; {} where it is not known.
 
         `compute` in ops and in libraries, `overhead` of a framework, `python`, `waiting`; and `host`, what is known no closer.
         """
-        host, other = self.shares["host_compute"], self.shares["other"]
-        parts = dict.fromkeys(_HOST_PARTS, 0.0)
-        if self.unexplained is None and (self.cpu is None or self.has_device):
+        if not self.host_work:
             return {}
-        if self.cpu is not None:
-            parts["compute"] += host * self.cpu.compute
-            parts["overhead"] += host * (1 - self.cpu.compute)
-        else:
-            parts["host"] += host
-        if self.unexplained is not None:
-            waiting = waiting_percent(self.steps)
-            rest = other - waiting
-            parts["python"] += rest * self.unexplained.python
-            parts["compute"] += rest * self.unexplained.library
-            parts["overhead"] += rest * self.unexplained.framework
-            parts["waiting"] += rest * self.unexplained.waiting
-            parts["host"] += waiting
-        else:
-            parts["host"] += other
+        parts = dict.fromkeys(_HOST_PARTS, 0.0)
+        for work in self.host_work:
+            parts[work.part] += work.percent
         return parts
 
     def second(self, but: str) -> str:
         """The largest category but one."""
         return max((category for category in CATEGORIES if category != but), key=self.shares.__getitem__)
+
+
+def _in_ops(percent: float, cpu: CpuSplit | None) -> list[HostPart]:
+    """The parts of *host compute*."""
+    if cpu is None:
+        return [HostPart("host_compute", "host", "Ops", percent)]
+    top = f": {cpu.top_op}" if cpu.top_op else ""
+    return [
+        HostPart("host_compute", "compute", f"Ops that compute{top}", percent * cpu.compute),
+        HostPart("host_compute", "overhead", "Framework around ops", percent * (1 - cpu.compute)),
+    ]
+
+
+def _outside_ops(found: Breakdown) -> list[HostPart]:
+    """The parts of the time in which nothing was recorded."""
+    other, use = found.shares["other"], found.unexplained
+    if use is None:
+        return [HostPart("other", "host", "Not recorded", other)]
+    stalled = waiting_percent(found.steps)
+    rest = other - stalled
+    return [
+        HostPart("other", "python", f"Python{_in(use.top)}", rest * use.python),
+        HostPart("other", "compute", f"Compiled code of libraries{_in(use.top_library)}", rest * use.library),
+        HostPart("other", "overhead", "Framework outside ops", rest * use.framework),
+        HostPart("other", "waiting", f"Waiting without a core{_in(use.top_waiting)}", rest * use.waiting),
+        HostPart("other", "host", "Waiting for the device", stalled),
+    ]
+
+
+def _in(top: TopFunction | None) -> str:
+    """The function or line with most of a part, as the end of its name."""
+    return f": {place(top)}" if top is not None else ""
 
 
 def verdict(found: Breakdown) -> Verdict:
@@ -271,7 +318,7 @@ def _of_host(found: Breakdown, parts: dict[str, float]) -> Verdict:
     other = max((c for c in CATEGORIES if c not in ("host_compute", "other")), key=found.shares.__getitem__)
     if found.shares[other] > parts[part]:
         recorded_bound, part = other, "host"
-    evidence, confidence = _assess(found, recorded_bound)
+    evidence, confidence = _assess(found, recorded_bound, "" if part == "host" else _TIME_OF_HOST[recorded_bound])
     top = found.shares[recorded_bound] if part == "host" else parts[part]
     if top < SINGLE_BOTTLENECK_PERCENT:
         return _no_single_part(found, parts, confidence, evidence)
@@ -314,6 +361,8 @@ _HOST_PARTS = {
     "waiting": "waiting",
     "host": "other time of the host",
 }
+_TIME_OF_HOST = {"host_compute": "Time in ops", "other": "Time outside ops"}
+"""What is said to be the largest part where the verdict names a part of it."""
 _TITLES = {"compute": "Compute-bound", "overhead": "Overhead-bound", "python": "Python-bound", "waiting": "Waiting"}
 
 
@@ -467,10 +516,10 @@ def _device_worked(activity: Activity, step: float, busy: float) -> str:
     return f"In these {wording.millis(step)} {works} for {wording.millis(step * busy / 100)} ({busy:.0f}%)."
 
 
-def _assess(found: Breakdown, bound: str) -> tuple[Evidence, str]:
-    """What speaks for the verdict and against it, and how sure it is therefore."""
+def _assess(found: Breakdown, bound: str, name: str = "") -> tuple[Evidence, str]:
+    """What speaks for the verdict and against it, and how sure it is therefore; `name` is that of the category in the sentence."""
     unit, steps, used = found.unit, found.steps, found.counted
-    evidence = _of_recording(found) if unit.whole else _of_steps(found, bound)
+    evidence = _of_recording(found) if unit.whole else _of_steps(found, bound, name or label(bound).capitalize())
     evidence += _slowed(found, bound)
     failed = sum(not ok for ok, _ in evidence)
     level = {0: "high", 1: "medium"}.get(failed, "low")
@@ -505,13 +554,12 @@ def _of_recording(found: Breakdown) -> Evidence:
     return [(False, "Nothing marks steps: the recording may contain start-up beside the work of interest"), _complete(found.dropped)]
 
 
-def _of_steps(found: Breakdown, bound: str) -> Evidence:
+def _of_steps(found: Breakdown, bound: str, name: str) -> Evidence:
     unit, steps = found.unit, found.counted
     recorded = step_count.most(found.steps)
     parts = steps[[f"{c}_ms" for c in CATEGORIES]].fillna(0.0).to_numpy()
     count = len(steps)
     leading = int((parts.argmax(axis=1) == CATEGORIES.index(bound)).sum())
-    name = label(bound).capitalize()
     time = steps["step_time_ms"].to_numpy()
     mean = float(time.mean())
     sd = float(time.std(ddof=1)) if count > 1 else 0.0

@@ -121,6 +121,10 @@ class Profile:
         15 %, moderate from 3 %; 16-bit compute below 10 %, eager op time over 10 %, a tf.function with 20 % or more of its time in calls
         that trace it (`tf_functions`), time outside compiled programs over 5 %.
 
+        `host_parts`: a frame that splits host compute and the time outside ops by what the host did. In a program without a device,
+        an instant of host compute is *compute* if an op that takes 20 µs or more runs, and *overhead* otherwise; the time outside ops is
+        split by the Python stacks that were sampled in it. Empty where neither is known.
+
         In a notebook it displays as the tab *Overview*.
 
         `environment`: `hosts` `device_count` `devices` `framework` `versions` `start_time` `duration_s`, as far as the file states them;

@@ -64,6 +64,7 @@ from nbprof.run.pods import PodFrames
 from nbprof.run.programs import ProgramFrames
 from nbprof.run.source import Dialect, RunSource, dialect, facts, reader
 from nbprof.run.tf_data import TfDataFrames
+from nbprof.schema.frames import empty, shaped
 
 if TYPE_CHECKING:
     from nbprof.analysis.python import Python, PythonUse
@@ -666,6 +667,15 @@ class Run(Frames):
             return self._breakdown
         return replace(self._breakdown, unexplained=self.unexplained, contention=self.capture.contention)
 
+    @cached
+    def host_parts(self) -> pd.DataFrame:
+        """What *host compute* and the time outside ops consist of: the columns of `p.overview["host_parts"]`."""
+        if self.parts is not None or not len(self._steps_and_busy[0]):
+            return empty("overview.host_parts")
+        found = self._breakdown_as_recorded
+        rows = [(*work, found.mean_ms * work.percent / 100) for work in found.host_work if work.percent > 0]
+        return shaped("overview.host_parts", pd.DataFrame(rows, columns=["category", "part", "text", "percent", "ms"]))
+
     def _verdict_as_recorded(self) -> dict[str, Any]:
         """The verdict, where what was recorded beside the files may change it."""
         if self.capture is None or (self.unexplained is None and not self.capture.contention):
@@ -729,6 +739,7 @@ class Run(Frames):
     def _as_recorded(self, of_files: dict[str, Any]) -> dict[str, Any]:
         """An overview with what is known of the recording."""
         out = dict(of_files) | self._verdict_as_recorded()
+        out["host_parts"] = self.host_parts
         if self.capture is not None and self.capture.framework:
             out["framework"] = self.capture.framework
             # "TensorFlow 2.21.0, Keras 3.15.1"

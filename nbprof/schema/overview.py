@@ -14,6 +14,13 @@ SCHEMA: dict[str, list[Col]] = {
         text("statement", "Finding", "What it means, with the number."),
         text("view", "View", "Tab with the details."),
     ],
+    "overview.host_parts": [
+        text("category", "Category", "Category of the step that it is a part of: host_compute or other."),
+        text("part", "Part", "compute, overhead, python, waiting, or host for time that is not split further."),
+        text("text", "What", "What the host did, with the op, function or line that has most of it."),
+        percent("percent", "%", "Share of the unit's time."),
+        ms("ms", "ms", "Time per unit."),
+    ],
     "overview.tf_functions": [
         text("function", "Function", "Name of the tf.function.", "code"),
         count("calls", "Calls", "Number of calls."),

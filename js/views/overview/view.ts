@@ -296,7 +296,14 @@ export const render: View = (el, context) => {
     const scope = selection ? rangeText(selection.first, selection.last, unit.noun) : "";
     side.append(
       heading(whereItGoes(unit), scope),
-      breakdownTable(parts, total, headsOf(context.payload.meta, "overview.step"), unit),
+      // They are of all steps that count.
+      breakdownTable(
+        parts,
+        total,
+        headsOf(context.payload.meta, "overview.step"),
+        unit,
+        some ? [] : overview.host_parts,
+      ),
     );
     const note = missingNote(missing, context.payload.meta.has_device);
     if (note) side.append(note);

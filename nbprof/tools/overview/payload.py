@@ -70,6 +70,7 @@ def early(run: Run) -> dict[str, Any]:
             "evidence": [{"ok": bool(ok), "text": text} for ok, text in facts.get("confidence_evidence") or []],
         },
         "figures": [_average(run), _waiting(run), *([_busy(run)] if has_device(run) else [_host_compute(run), *_rate(run, facts)])],
+        "host_parts": _host_parts(run),
         "advice": [],
         "contention": facts.get("contention") or "",
         "probe": {key: facts["probe"][key] for key in ("text", "detail")} if facts.get("probe") else None,
@@ -81,6 +82,20 @@ def early(run: Run) -> dict[str, Any]:
         "checks": [],
     }
 
+
+def _host_parts(run: Run) -> list[dict[str, Any]]:
+    """Rows below a category in the breakdown; none below one that is not split further."""
+    frame = run.host_parts
+    split = set(frame.loc[frame["part"] != "host", "category"])
+    shown = frame[frame["category"].isin(split) & (frame["percent"] >= _LEAST_PART)].sort_values("percent", ascending=False)
+    return [
+        {"category": str(row["category"]), "text": str(row["text"]), "ms": float(row["ms"]), "percent": float(row["percent"])}
+        for row in shown.to_dict("records")
+    ]
+
+
+_LEAST_PART = 0.5
+"""Percent of a unit from which on a part of the host's time has a row."""
 
 _CHECKS = {
     "input": "Waiting for input",

@@ -10,7 +10,7 @@ from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, CATEGORIES, DEVICE, HOST, OTHER, mix
 from nbprof.tools.canvas import FAINT, INK, LINE, SOFT, TEXT, TRACK, WIDTH, Canvas
 from nbprof.tools.common import unit_in
-from nbprof.tools.overview.text import means, where_it_goes
+from nbprof.tools.overview.text import Row, breakdown, means, where_it_goes
 
 _LEFT, _RIGHT = 40, WIDTH - 40
 _HEIGHT = 2400
@@ -35,9 +35,9 @@ def png(payload: dict[str, Any]) -> bytes:
     if payload["overview"].get("plain"):
         # Nothing is known of steps and ops: what the file is and holds stands in the place of figures without values, as on screen.
         return sheet.png(_footer(sheet, payload["meta"], _facts(sheet, payload["overview"]["run"], y + 24) + 28))
-    parts = means(payload)
+    parts = breakdown(payload)
     if parts:
-        y = _average_bar(sheet, parts, y + 20)
+        y = _average_bar(sheet, [row for row in parts if not row.part], y + 20)
     y = _figures(sheet, payload["overview"]["figures"], y + 24)
     if parts:
         mean = payload["overview"]["figures"][0]["value"]
@@ -93,19 +93,19 @@ def _verdict(sheet: Canvas, overview: dict[str, Any], y: float) -> float:
     return y + 36
 
 
-def _average_bar(sheet: Canvas, parts: list[tuple[Any, float, float]], y: float) -> float:
+def _average_bar(sheet: Canvas, rows: list[Row], y: float) -> float:
     """The average step as one bar, largest part first, the parts that have room labelled."""
-    whole = sum(percent for _, _, percent in parts) or 1
+    total = sum(row.percent for row in rows) or 1
     x, label_end = float(_LEFT), 0.0
-    for category, ms, percent in parts:
-        if not ms:
+    for row in rows:
+        if not row.ms:
             continue
-        right = x + (_RIGHT - _LEFT) * percent / whole
-        sheet.box(x, y, max(right - 2, x + 1), y + 40, category.colour)
-        text = f"{wording.millis(ms)} · {wording.percent(percent, 0)}"
-        room = sheet.measure(f"{category.label} {text}", 22) + 30
-        if x >= label_end and right - x > 40 and x + room < _RIGHT + 30 and (room < right - x or percent < 30):
-            end = sheet.text(x, y + 48, category.label, 22, INK, bold=True)
+        right = x + (_RIGHT - _LEFT) * row.percent / total
+        sheet.box(x, y, max(right - 2, x + 1), y + 40, row.colour)
+        text = f"{wording.millis(row.ms)} · {wording.percent(row.percent, 0)}"
+        room = sheet.measure(f"{row.label} {text}", 22) + 30
+        if x >= label_end and right - x > 40 and x + room < _RIGHT + 30 and (room < right - x or row.percent < 30):
+            end = sheet.text(x, y + 48, row.label, 22, INK, bold=True)
             label_end = sheet.text(end + 8, y + 48, text, 22, SOFT) + 24
         x = right
     return y + 80
@@ -222,24 +222,32 @@ def _bars(sheet: Canvas, steps: dict[str, Any], times: list[float], area: tuple[
             base = high
 
 
-def _breakdown(sheet: Canvas, parts: list[tuple[Any, float, float]], mean: float | None, y: float, unit: Unit) -> float:
+def _breakdown(sheet: Canvas, rows: list[Row], mean: float | None, y: float, unit: Unit) -> float:
     left = _SPLIT + 56
     sheet.text(left, y, where_it_goes(unit), 25, INK, bold=True)
     sheet.text(1200, y + 3, "ms", 20, SOFT, align="r")
     sheet.text(_RIGHT, y + 3, "%" if unit.whole else f"% of {unit.noun}", 20, SOFT, align="r")
     y += 44
-    for category, ms, percent in parts:
-        colour = TEXT if ms else FAINT
+    for row in rows:
         sheet.rule(left, _RIGHT, y - 5, TRACK)
-        sheet.box(left, y + 6, left + 18, y + 24, category.colour if ms else mix(category.colour, 35), 3)
-        sheet.text(left + 30, y + 2, category.label, 22, colour)
-        sheet.text(1200, y + 2, wording.number(ms, 2), 22, colour, align="r")
-        sheet.text(_RIGHT, y + 2, wording.percent(percent).rstrip("%"), 22, colour, align="r")
+        colour = _row_colour(row)
+        if not row.part:
+            sheet.box(left, y + 6, left + 18, y + 24, row.colour if row.ms else mix(row.colour, 35), 3)
+        indent = left + (48 if row.part else 30)
+        sheet.text(indent, y + 2, sheet.fit(row.label, 22, 1120 - indent), 22, colour)
+        sheet.text(1200, y + 2, wording.number(row.ms, 2), 22, colour, align="r")
+        sheet.text(_RIGHT, y + 2, wording.percent(row.percent).rstrip("%"), 22, colour, align="r")
         y += 37
     sheet.rule(left, _RIGHT, y - 5)
     sheet.text(left, y + 2, unit.noun.capitalize(), 22, INK, bold=True)
     sheet.text(1200, y + 2, wording.number(mean, 2), 22, INK, bold=True, align="r")
     return y + 36
+
+
+def _row_colour(row: Row) -> str:
+    if row.part:
+        return SOFT
+    return TEXT if row.ms else FAINT
 
 
 def _top_ops(sheet: Canvas, overview: dict[str, Any], y: float) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from nbprof.display import markup, wording
 from nbprof.display.categories import BY_KEY, DEVICE, HOST
 from nbprof.tools.common import unit_in
-from nbprof.tools.overview.text import figure_text, means, where_it_goes
+from nbprof.tools.overview.text import Row, breakdown, figure_text, where_it_goes
 
 _ROWS = 10
 
@@ -48,18 +48,17 @@ def _figures(figures: list[dict[str, Any]]) -> str:
 
 
 def _breakdown(payload: dict[str, Any]) -> str:
-    rows = [
-        [
-            markup.swatch(category.colour) + markup.text(category.label),
-            wording.number(ms, 2),
-            markup.bar(percent, category.colour),
-            wording.percent(percent),
-        ]
-        for category, ms, percent in means(payload)
-    ]
+    rows = [_breakdown_row(row) for row in breakdown(payload)]
     unit = unit_in(payload)
     scope = "" if unit.whole else f"mean of all {unit.plural}"
     return markup.table(where_it_goes(unit), scope, ["Category", "ms", "", unit.reword("% of step")], rows, "lrlr")
+
+
+def _breakdown_row(row: Row) -> list[str]:
+    name = markup.text(row.label)
+    label = f'<span style="padding-left:18px;{markup.SOFT}">{name}</span>' if row.part else markup.swatch(row.colour) + name
+    bar = "" if row.part else markup.bar(row.percent, row.colour)
+    return [label, wording.number(row.ms, 2), bar, wording.percent(row.percent)]
 
 
 def advice(overview: dict[str, Any]) -> str:

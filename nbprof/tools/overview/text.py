@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from textwrap import shorten
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from nbprof.display import wording
 from nbprof.display.categories import CATEGORIES
 
 _BAR = 30
+_PART = 90
+"""Characters of the name of a part."""
 
 
 def lines(payload: dict[str, Any], most: int) -> list[str]:
@@ -47,6 +50,35 @@ def means(payload: dict[str, Any]) -> list[tuple[Any, float, float]]:
     return sorted(rows, key=lambda row: -row[1])
 
 
+class Row(NamedTuple):
+    """A row of the breakdown: a category, or a part of the one above it.
+
+    Attributes
+    ----------
+    label, colour : str
+    ms, percent : float
+        Per unit.
+    part : bool
+    """
+
+    label: str
+    colour: str
+    ms: float
+    percent: float
+    part: bool
+
+
+def breakdown(payload: dict[str, Any]) -> list[Row]:
+    """The categories, largest first, each followed by the parts of the host's time in it that are known."""
+    labels = payload["steps"].get("labels", {})
+    rows = []
+    for category, ms, percent in means(payload):
+        rows.append(Row(labels.get(category.key, category.label), category.colour, ms, percent, part=False))
+        parts = [part for part in payload["overview"].get("host_parts", []) if part["category"] == category.key]
+        rows.extend(Row(part["text"], category.colour, part["ms"], part["percent"], part=True) for part in parts)
+    return rows
+
+
 def where_it_goes(unit: Unit) -> str:
     """The heading of the breakdown: "Where a step goes"."""
     return "Where the time goes" if unit.whole else f"Where {unit.a} goes"
@@ -65,11 +97,16 @@ def _average(overview: dict[str, Any]) -> str:
 
 
 def _parts(payload: dict[str, Any], most: int) -> list[str]:
-    rows = [row for row in means(payload) if row[1] > 0][: max(most, 0)]
-    return [
-        f"  {category.label:<18}{wording.number(ms, 2):>9} ms {wording.percent(percent):>7}  {'█' * round(percent * _BAR / 100)}".rstrip()
-        for category, ms, percent in rows
-    ]
+    rows = [row for row in breakdown(payload) if row.ms > 0]
+    return [_row(row) for row in rows[: max(most, 0)]]
+
+
+def _row(row: Row) -> str:
+    if row.part:
+        label = shorten(row.label, _PART, placeholder="…")
+        return f"    {wording.percent(row.percent):>7}  {label}"
+    bar = "█" * round(row.percent * _BAR / 100)
+    return f"  {row.label:<18}{wording.number(row.ms, 2):>9} ms {wording.percent(row.percent):>7}  {bar}".rstrip()
 
 
 def _top_op(overview: dict[str, Any]) -> list[str]:

@@ -69,6 +69,10 @@ def no_steps(run: Run) -> dict[str, str]:
     return dict(NO_STEPS)
 
 
+OUTSIDE_OPS = "Outside ops"
+"""The label of the category *other* where it is known what the host did in that time."""
+
+
 def payload(run: Run) -> dict[str, Any]:
     """The `Steps` part: times by step and category; a category that was not recorded is absent."""
     every, steps, unit = run.steps, run.steps, unit_of(run)
@@ -88,6 +92,8 @@ def payload(run: Run) -> dict[str, Any]:
         "hosts": hosts["values"],
         **({} if unit.kind == STEP else {"noun": unit.noun}),
     }
+    if (run.host_parts["category"] == "other").any() and (run.host_parts["part"] == "python").any():
+        part["labels"] = {"other": OUTSIDE_OPS}
     if not (counted := steps["counted"].astype(bool)).all():
         part["warmup"] = (~counted).to_numpy(np.uint8)
         part["left_out"] = _left_out(every, unit)
