@@ -24,6 +24,7 @@ from nbprof.core.trace import Int64s
 TINY_PS = 20_000_000
 """An op that takes less does hardly more than being dispatched: on a CPU that takes PyTorch and TensorFlow 2 to 10 µs an op."""
 _COMPUTE = HOST_COMPUTE + 1
+_WIDE = ("float32", "tf32")
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,24 @@ def split(found: Totals | None) -> CpuSplit | None:
         top,
         100 * found["ops"][top] / sum(found["ops"].values()) if top else 0.0,
     )
+
+
+def products_percent(activity: Activity, steps: pd.DataFrame) -> float:
+    """Percent of the time of steps in matrix products and convolutions of 32-bit numbers, by self time; of one host, without a device.
+
+    0 where shapes, and so the costs of ops, were not recorded.
+    """
+    runs, parts = activity.cost_runs, activity.cost_parts
+    total = float(steps["step_time_ms"].sum()) * 1e9
+    if not len(runs) or activity.has_device or not total:
+        return 0.0
+    is_wide = parts["product"].to_numpy(np.bool_) & parts["precision"].isin(_WIDE).to_numpy(np.bool_)
+    begin = np.round(steps["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
+    stop = begin + np.round(steps["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
+    start = runs["start"].to_numpy(np.int64)
+    step = np.searchsorted(begin, start, side="right") - 1
+    counts = is_wide[runs["part"].to_numpy(np.int64)] & (step >= 0) & (start < stop[step])
+    return min(100.0, 100 * float(runs["own"].to_numpy(np.float64)[counts].sum()) / total)
 
 
 def _of_host(activity: Activity, host: int, steps: pd.DataFrame) -> Totals:

@@ -193,7 +193,9 @@ def machine_of(run: Run) -> dict[str, str]:
     versions = {f"version of {name}": str(value) for name, value in overview["environment"]["versions"].items()}
     options = {f"option {name}": str(capture.options[name]) for name in _OPTIONS if name in capture.options}
     devices = f"{overview['devices']} × {overview['device_kind']}" if overview["devices"] else "none"
-    return {**capture.machine, "devices": devices, **versions, **options}
+    # The instructions follow from the model of the CPU.
+    stated = {name: value for name, value in capture.machine.items() if name != "bf16"}
+    return {**stated, "devices": devices, **versions, **options}
 
 
 def another(before: Mapping[str, str], after: Mapping[str, str]) -> str:

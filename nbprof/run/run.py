@@ -834,7 +834,9 @@ class Run(Frames):
         if not parts or self.capture is None:
             return out
         found = self._breakdown_as_recorded
-        host = advice_evidence.HostUse(parts, self.unexplained, found.cpu, found.contention)
+        products = cpu.products_percent(self.activity, found.counted)
+        bf16 = self.capture.machine.get("bf16", "")
+        host = advice_evidence.HostUse(parts, self.unexplained, found.cpu, found.contention, products, bf16)
         frames = self.answer, self.steps_summary, self.tf_data.pipelines, self.tf_data.nodes, self.kernels_in_steps
         figures = torch_runtime.Runtime() if self.activity.framework == "PyTorch" else None
         more = advice.advice(*frames, figures, advice_evidence.Evidence(host=host))

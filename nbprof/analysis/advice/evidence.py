@@ -136,12 +136,18 @@ class HostUse:
         Of host compute, without a device.
     contention : mapping
         Of the cores.
+    products : float
+        Percent of a unit in matrix products and convolutions of 32-bit numbers.
+    bf16 : str
+        Instructions of the CPU for bfloat16; "" where it has none, or where that is not known.
     """
 
     parts: dict[str, float]
     python: PythonUse | None
     cpu: CpuSplit | None
     contention: Mapping[str, float]
+    products: float = 0.0
+    bf16: str = ""
 
 
 @dataclass(frozen=True)

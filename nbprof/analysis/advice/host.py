@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from nbprof.analysis.advice.checks import PART_HIGH
 from nbprof.analysis.advice.facts import OPS, TRACE, AdviceRule, Facts
-from nbprof.analysis.rule import ALL, HOST_TIME, INFERRED, MEASURED, OURS, PYTORCH, TENSORFLOW_JAX, UP_TO, Found, Rule, Threshold
+from nbprof.analysis.rule import ALL, ESTIMATED, HOST_TIME, INFERRED, MEASURED, OURS, PYTORCH, TENSORFLOW_JAX, UP_TO, Found, Rule, Threshold
 from nbprof.analysis.verdict import place
 from nbprof.display import wording
 
@@ -15,6 +15,7 @@ PYTHON_CODE = "python_code"
 """The rule that takes the place of `other` where it is known what Python did."""
 _SHARE = Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=PART_HIGH, high=35.0)
 _THREADS = Threshold("≥ {moderate:g} % of step time in compute, with ≤ {busy:percent} of the cores busy", moderate=50.0, busy=0.6)
+_PRODUCTS = Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=25.0, high=60.0)
 _VECTORIZE = (
     " def augment(batch):\n-    return [transform(row) for row in batch]\n"
     "+    return (batch - mean) / std  # one call for the whole array, not one a row"
@@ -24,6 +25,9 @@ _COMPILE = {
     "TensorFlow": "+@tf.function\n def step(batch):\n     return model(batch)",
     "JAX": "+@jax.jit\n def step(params, batch):\n     return apply(params, batch)",
 }
+
+
+_AUTOCAST = '-loss = criterion(model(x), y)\n+with torch.autocast("cpu", dtype=torch.bfloat16):\n+    loss = criterion(model(x), y)'
 
 
 def _python_code(facts: Facts, limit: Threshold) -> Found | None:
@@ -64,6 +68,20 @@ def _idle_cores(facts: Facts, limit: Threshold) -> Found | None:
     return Found(f"{text} Ops that are too small to be divided gain nothing by more threads.", "low", fix=fix)
 
 
+def _bf16(facts: Facts, limit: Threshold) -> Found | None:
+    host = facts.evidence.host
+    if host is None or not host.bf16 or host.products < limit["moderate"]:
+        return None
+    share = host.products
+    # Twice as many numbers fit into a register and through memory.
+    gain = share * facts.mean["step_time"] / 200
+    text = (
+        f"**{share:.0f}%** of {facts.unit.time} are matrix products and convolutions in float32 on the CPU, which has instructions for "
+        f"bfloat16 (**{host.bf16}**)."
+    )
+    return Found(text, limit.severity(share), gain, _AUTOCAST)
+
+
 RULES: tuple[AdviceRule, ...] = (
     Rule(
         PYTHON_CODE, _python_code, _SHARE, OURS, TRACE, ALL,
@@ -84,6 +102,11 @@ RULES: tuple[AdviceRule, ...] = (
         "idle_cores", _idle_cores, _THREADS, OURS, OPS, ALL,
         "Cores without work while the program computes", "Let ops use all cores",
         certainty=INFERRED, refuted_by="more threads make {the} no faster",
+    ),
+    Rule(
+        "cpu_bf16", _bf16, _PRODUCTS, OURS, OPS, PYTORCH,
+        "Matrix products in float32 on a CPU with instructions for bfloat16", "Compute in bfloat16 on the CPU",
+        certainty=ESTIMATED, refuted_by="{the} takes as long under torch.autocast", gain_is=UP_TO, shortens=HOST_TIME,
     ),
 )  # fmt: skip
 NAMES = tuple(rule.name for rule in RULES)
