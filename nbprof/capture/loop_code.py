@@ -48,6 +48,12 @@ class Text:
         """Announce a loop; returns its number."""
         return loops.add_site(Site(node.lineno + self.offset, self._head(node), kind, self.number))
 
+    def site_inside(self, generator: ast.comprehension, node: ast.expr) -> int:
+        """Announce a further `for` of a comprehension; returns its number."""
+        target, over = (self._segment(each, ast.unparse(each)) for each in (generator.target, generator.iter))
+        line = generator.target.lineno if hasattr(generator.target, "lineno") else node.lineno
+        return loops.add_site(Site(line + self.offset, f"for {target} in {over}", "comprehension", self.number))
+
     def _head(self, node: ast.For | ast.While | ast.AsyncFor | ast.expr) -> str:
         if isinstance(node, ast.expr):
             return self._segment(node, ast.unparse(node))
@@ -101,7 +107,8 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For) -> ast.AST:
         """A `for` loop gets its items from `loops`."""
-        number = None if _yields(node) or _marks_steps(node.iter) else self._text.site(node, "for")
+        left_alone = _yields(node) or _marks_steps(node.iter) or _waits_for_threads(node)
+        number = None if left_alone else self._text.site(node, "for")
         self.generic_visit(node)
         if number is not None:
             node.iter = _items(number, node.iter)
@@ -146,12 +153,27 @@ class Rewriter(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def _comprehension(self, node: Any) -> Any:
-        first = node.generators[0]
-        number = None if first.is_async or _marks_steps(first.iter) or _awaits(node) else self._text.site(node, "comprehension")
+        first, *inner = node.generators
+        left_alone = first.is_async or _marks_steps(first.iter) or _awaits(node)
+        numbers = [] if left_alone else [self._text.site(node, "comprehension"), *(self._text.site_inside(each, node) for each in inner)]
         self.generic_visit(node)
-        if number is not None:
-            first.iter = _items(number, first.iter)
+        for number, each in zip(numbers, node.generators, strict=False):
+            each.iter = _items(number, each.iter)
         return node
+
+
+_WAITS = {"join", "wait"}
+"""Methods of threads, processes and events that wait for the work of others."""
+
+
+def _waits_for_threads(node: ast.For) -> bool:
+    """Whether a loop only waits for what others do, as ``for thread in threads: thread.join()``: its iterations are no work."""
+    if len(node.body) != 1 or not isinstance(node.target, ast.Name):
+        return False
+    only = node.body[0].value if isinstance(node.body[0], ast.Expr) else None
+    if not isinstance(only, ast.Call) or not isinstance(only.func, ast.Attribute) or only.func.attr not in _WAITS:
+        return False
+    return isinstance(only.func.value, ast.Name) and only.func.value.id == node.target.id
 
 
 def _located(node: Any, like: ast.AST) -> Any:

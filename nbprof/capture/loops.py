@@ -39,13 +39,13 @@ LOOP, ITER, WHILE_LOOP, OVER, DEFINED = (f"__nbprof_{name}__" for name in ("loop
 
 _MOST = 100_000
 """Iterations of a loop whose times are noted, as many as `nbprof.core.loop_times` keeps."""
-_SHORT_NS = 50_000
+_SHORT_NS = 20_000
 """Iterations that take less on average are handed out many at a time: they are no unit of work."""
 _SHORT_RUNS, _RUN_NS, _TINY_RUN_NS = 16, 400_000, 2_000_000
 """After so many executions that are shorter on average a loop is not followed any more.
 
-To be the unit of work, a loop takes at least 8 iterations of 50 µs each time; the second limit is
-for loops of shorter iterations.
+A loop that is entered often and takes less than the first limit each time is inside a unit of work;
+the second limit is for loops of short iterations.
 """
 _SOME = 128
 """Iterations after which their mean is looked at."""

@@ -220,7 +220,7 @@ LEAST_SHARE = 0.5
 _INNER_SHARE = 0.7
 """Share of a loop's time that the loop in it takes at least, where the inner one is the unit."""
 _FEW = 8
-LEAST_NS = 50_000
+LEAST_NS = 20_000
 """Mean iteration of a loop that can be a unit of work."""
 LEAST_COUNT = 3
 _EPOCH = re.compile(r"epochs?|ep|e", re.IGNORECASE)

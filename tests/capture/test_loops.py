@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -83,6 +84,27 @@ def test_iterations_that_are_handed_out_at_once_are_counted_exactly(names, items
     text = f"n = 0\ntry:\n    for i in {items.format(many)}:\n        n += 1\n        assert n != {many - 7}\nexcept AssertionError:\n    pass\n"
     assert counts(run_recorded("2", text, names)) == {3: many - 8}
     assert loop_at(everything, 1).total_ns > 0
+
+
+@pytest.mark.parametrize(
+    "text", ["[a + b for a in xs for b in ys if b]", "{(a, b): 1 for a in xs for b in ys}", "sum(b for a in xs for b in ys)"]
+)
+def test_each_for_of_a_comprehension_is_a_loop(names, text):
+    names |= {"xs": [0, 1, 2], "ys": range(1, 9)}
+    times = run_recorded("2", f"found = {text}\n", names)
+    assert [(loop.count, loop.line) for loop in times.loops] == [(3, 1), (24, 1)]
+    _, inner = times.loops
+    assert inner.text == "for b in ys"
+    assert inner.inside == {0: inner.total_ns}
+    assert names["found"] == eval(text, dict(names))
+
+
+@pytest.mark.parametrize("method", ["join", "wait"])
+def test_a_loop_that_waits_for_threads_is_no_loop_of_work(names, method):
+    names["started"] = [SimpleNamespace(join=lambda: None, wait=lambda: None, result=lambda: 1)] * 3
+    assert counts(run_recorded("2", f"for each in started:\n    each.{method}()\n", names)) == {}
+    assert counts(run_recorded("2", "for each in started:\n    each.result()\n", names)) == {1: 3}
+    assert counts(run_recorded("2", f"for each in started:\n    each.{method}()\n    n = 1\n", names)) == {1: 3}
 
 
 def test_iterations_that_get_long_are_timed_again(names):
