@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pandas as pd
@@ -29,8 +30,21 @@ def answer(profile: Any, source: str = "") -> dict[str, Any]:
         "verdict": overview["verdict"],
         "text": f"{overview['verdict_text']}. {overview['verdict_detail']}",
         "bound": overview["bound"],
-        "python": python_rows(profile, source),
+        "python": [*named(overview, source), *(python_rows(profile, source) or [])] or None,
     }
+
+
+def named(overview: Any, source: str) -> list[str]:
+    """What the overview names in the largest part of the host's time, with the text of the line of the cell that it numbers."""
+    parts = overview.get("host_parts")
+    if parts is None or not len(parts):
+        return []
+    text = str(parts.sort_values("percent", ascending=False)["text"].iloc[0])
+    number = re.search(r"\bline (\d+)", text)
+    lines = source.splitlines()
+    if number is not None and "Cell" in text and int(number[1]) <= len(lines):
+        text += f" | {lines[int(number[1]) - 1].strip()}"
+    return [text]
 
 
 def python_rows(profile: Any, source: str) -> list[str] | None:

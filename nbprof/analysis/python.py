@@ -99,7 +99,7 @@ class PythonUse(NamedTuple):
         Code of a machine learning framework ran, in Python or in C, in no op that it records.
     waiting : float
         The process used less than half a core: it slept, or waited for a file, a lock or another process.
-    top, top_library, top_waiting : TopFunction or None
+    top, top_library, top_waiting, top_framework : TopFunction or None
         The function of the person's code, and the line and call in it, with most of each.
     """
 
@@ -110,6 +110,7 @@ class PythonUse(NamedTuple):
     top: TopFunction | None
     top_library: TopFunction | None
     top_waiting: TopFunction | None
+    top_framework: TopFunction | None = None
 
 
 @dataclass
@@ -262,8 +263,8 @@ class Python:
         library = self._in_library[samples.node[rows]] & ~idle & ~framework
         rest = ~(library | framework | idle)
         python, in_library, in_framework, waiting = (float(weight[part].sum()) / total for part in (rest, library, framework, idle))
-        top, top_library, top_waiting = (self.top_function(rows[part]) for part in (rest, library, idle))
-        return PythonUse(python, in_library, in_framework, waiting, top, top_library, top_waiting)
+        top, top_library, top_framework, top_waiting = (self.top_function(rows[part]) for part in (rest, library, framework, idle))
+        return PythonUse(python, in_library, in_framework, waiting, top, top_library, top_waiting, top_framework)
 
     def _at_work(self) -> npt.NDArray[np.intp]:
         """Rows of the cell's thread; while that waits for other threads, which work, rows of these."""

@@ -246,7 +246,7 @@ def _outside_ops(found: Breakdown) -> list[HostPart]:
     return [
         HostPart("other", "python", f"Python{_in(use.top)}", rest * use.python),
         HostPart("other", "compute", f"Compiled code of libraries{_in(use.top_library)}", rest * use.library),
-        HostPart("other", "overhead", "Framework outside ops", rest * use.framework),
+        HostPart("other", "overhead", f"Framework outside ops{_in(use.top_framework)}", rest * use.framework),
         HostPart("other", "waiting", f"Waiting without a core{_in(use.top_waiting)}", rest * use.waiting),
         HostPart("other", "host", "Waiting for the device", stalled),
     ]
@@ -387,7 +387,11 @@ def _compute(found: Breakdown, percent: float) -> tuple[str, str]:
 
 def _overhead(found: Breakdown, percent: float) -> tuple[str, str]:
     """What a framework does around ops."""
-    cpu, unit = found.cpu, found.unit
+    cpu, unit, use = found.cpu, found.unit, found.unexplained
+    outside = sum(work.percent for work in found.host_work if work.part == "overhead" and work.category == "other")
+    if use is not None and use.top_framework is not None and 2 * outside >= percent:
+        fact = f"{percent:.0f}% of {unit.time} is spent in the framework, outside of ops"
+        return fact, f"{_time_of(found, percent)}, most of it in {place(use.top_framework)}."
     fact = f"{percent:.0f}% of {unit.time} is spent by the framework around ops, not in ops that compute"
     detail = f"{_time_of(found, percent)}: the framework dispatches ops rather than computing"
     if cpu is not None and cpu.op_calls >= 1:

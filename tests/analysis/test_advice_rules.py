@@ -45,13 +45,13 @@ def product(rows, depth, columns, batch=0, spatial=False):
     return Product(0, rows, depth, columns, batch, spatial)
 
 
-SPLIT = CpuSplit(0.5, 20.0, 15.0, "aten::add", 50.0)
+SPLIT = CpuSplit(0.5, 2000.0, 1500.0, "aten::add", 50.0)
 
 
-def host(parts, used=8.0, cpu=SPLIT):
+def host(parts, used=8.0, cpu=SPLIT, **more):
     """What the host did on a machine with 8 cores, in percent of a step."""
     use = PythonUse(1.0, 0.0, 0.0, 0.0, TopFunction("augment", "Cell [3]", 12, "", 0.6, 0.5), None, None)
-    return Evidence(host=HostUse(parts, use, cpu, {"cores": 8.0, "own_cores": used, "other_cores": 0.0}))
+    return Evidence(host=HostUse(parts, use, cpu, {"cores": 8.0, "own_cores": used, "other_cores": 0.0}, **more))
 
 
 def alone(own):
@@ -659,6 +659,11 @@ RULES = {
         ({"evidence": host({"compute": 50.0}, used=4.8)}, True),
         ({"evidence": host({"compute": 50.0}, used=4.9)}, False),
         ({"evidence": host({"compute": 49.9}, used=1.0)}, False),
+    ],
+    "cpu_bf16": [
+        ({**torch(), "evidence": host({}, products=25.0, bf16="amx_bf16")}, True),
+        ({**torch(), "evidence": host({}, products=24.99, bf16="amx_bf16")}, False),
+        ({**torch(), "evidence": host({}, products=90.0)}, False),
     ],
     "premapped_small": [
         ({"evidence": Evidence(texts=("premapped region: RESOURCE_EXHAUSTED: Attempting to allocate 6.00G.",))}, True),

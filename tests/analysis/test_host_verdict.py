@@ -129,6 +129,18 @@ def test_tiny_ops_are_advised_to_be_compiled_and_long_ones_are_not(tmp_path):
     assert findings(run, host) == {}
 
 
+def test_framework_code_outside_of_ops_is_named_and_is_no_case_of_tiny_ops(tmp_path):
+    run = profile(tmp_path, on_cpu(10, calls=1, idle_us=5000)).run
+    collate = TopFunction("collate", "Cell [2]", 2, "torch.tensor", 0.9, 0.9)
+    use = PythonUse(0.1, 0.0, 0.9, 0.0, None, None, None, collate)
+    found = replace(run._breakdown, unexplained=use)
+    answer = verdict(found)
+    assert answer.title == "Overhead-bound"
+    assert answer.fact == "90% of step time is spent in the framework, outside of ops"
+    assert "most of it in torch.tensor, called in collate, Cell [2] line 2" in answer.detail
+    assert "tiny_ops" not in findings(run, HostUse(found.host_parts, use, found.cpu, QUIET))
+
+
 def test_products_in_float32_are_advised_to_be_bfloat16_where_the_cpu_has_it(tmp_path):
     run = profile(tmp_path, on_cpu(100)).run
     parts, split = run._breakdown.host_parts, run._breakdown.cpu

@@ -16,6 +16,8 @@ PYTHON_CODE = "python_code"
 _SHARE = Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=PART_HIGH, high=35.0)
 _THREADS = Threshold("≥ {moderate:g} % of step time in compute, with ≤ {busy:percent} of the cores busy", moderate=50.0, busy=0.6)
 _PRODUCTS = Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=25.0, high=60.0)
+_DISPATCH_MS = 0.2
+"""Overhead of an op up to which it is that of dispatch: Python, autograd and allocation take 5 to 100 µs with the profiler on."""
 _VECTORIZE = (
     " def augment(batch):\n-    return [transform(row) for row in batch]\n"
     "+    return (batch - mean) / std  # one call for the whole array, not one a row"
@@ -48,6 +50,9 @@ def _tiny_ops(facts: Facts, limit: Threshold) -> Found | None:
         return None
     share, cpu = host.parts["overhead"], host.cpu
     gain = share * facts.mean["step_time"] / 100
+    if gain > _DISPATCH_MS * cpu.op_calls:
+        # So much time is not the dispatch of so few ops: the framework does something else.
+        return None
     text = (
         f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) pass around ops rather than in them: **{cpu.tiny_calls:,.0f}** of "
         f"**{cpu.op_calls:,.0f}** ops {facts.unit.per} take less than 20 µs each."
