@@ -19,6 +19,7 @@ import pandas as pd
 
 from nbprof.core.cells import stem, title
 from nbprof.core.python_samples import Function, PythonSamples
+from nbprof.core.sample_limits import SWITCH_S
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.schema import frames
 
@@ -41,6 +42,8 @@ _INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages)[/\\]")
 _FRAMEWORKS = frozenset(
     {"torch", "jax", "jaxlib", "tensorflow", "keras", "flax", "optax", "haiku", "equinox", "lightning", "pytorch_lightning"}
 )
+_AT_ONCE = (0.9, 1.3)
+"""How late a sample is, in terms of `SWITCH_S`, where the thread gave up the GIL as soon as it had to: the system adds 0.1 to 0.2 ms."""
 _IDLE = 0.5
 """Cores that a process uses at least while it is not waiting."""
 _QUICK = frozenset(dir(builtins)).union(*(dir(kind) for kind in (list, dict, set, frozenset, str, bytes, bytearray, tuple, int, float)))
@@ -260,11 +263,27 @@ class Python:
         used = np.diff(samples.cpu) >= _IDLE * (1 - waited) * np.diff(samples.at)
         idle = ~used[samples.sample[rows] - 1]
         framework = self._in_framework[samples.node[rows]] & ~idle
-        library = self._in_library[samples.node[rows]] & ~idle & ~framework
+        library = self._in_library[samples.node[rows]] & ~idle & ~framework & ~self._interpreting[rows]
         rest = ~(library | framework | idle)
         python, in_library, in_framework, waiting = (float(weight[part].sum()) / total for part in (rest, library, framework, idle))
         top, top_library, top_framework, top_waiting = (self.top_function(rows[part]) for part in (rest, library, framework, idle))
         return PythonUse(python, in_library, in_framework, waiting, top, top_library, top_waiting, top_framework)
+
+    @cached_property
+    def _interpreting(self) -> Flags:
+        """By row: whether the thread was running bytecode, though its stack may end in a call.
+
+        A thread gives up the GIL between two instructions, often after a call. Where that took as long as it may keep the GIL and no
+        longer, the calls that it makes are short; one in which the GIL is free, or kept for longer, is in compiled code.
+        """
+        samples = self.samples
+        if not len(samples.late):
+            return np.zeros(len(samples.sample), np.bool_)
+        low, high = (bound * 1e9 * SWITCH_S for bound in _AT_ONCE)
+        at_once = (samples.late >= low) & (samples.late < high)
+        # Else another thread may have had it.
+        alone = np.bincount(samples.sample, minlength=len(samples.at)) == 1
+        return np.asarray((at_once & alone)[samples.sample], np.bool_)
 
     def _at_work(self) -> npt.NDArray[np.intp]:
         """Rows of the cell's thread; while that waits for other threads, which work, rows of these."""

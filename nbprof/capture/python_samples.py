@@ -16,7 +16,7 @@ from types import CodeType, FrameType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from nbprof.core.cells import stem
-from nbprof.core.sample_limits import MOST_NODES, MOST_ROWS, MOST_SAMPLES
+from nbprof.core.sample_limits import MOST_NODES, MOST_ROWS, MOST_SAMPLES, SWITCH_S
 
 if TYPE_CHECKING:
     from nbprof.core.python_samples import PythonSamples
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 INTERVAL_S = 0.01
 LONGEST_S = 0.1
 """Least and most time between samples."""
-SWITCH_S = 0.001
-"""How long a thread holds the GIL at most while the sampler waits for it."""
 SHARE = 0.003
 """Of a core, which the sampling thread may use."""
 _MOST_DEPTH = 500
@@ -61,7 +59,7 @@ class PythonSampler:
         self._gate = _thread.allocate_lock()
         self._sampling: threading.Thread | None = None
         self._cell_thread = 0
-        self._at, self._cpu = array("q"), array("q")
+        self._at, self._cpu, self._late = array("q"), array("q"), array("q")
         self._sample, self._of_thread, self._node, self._thread_cpu = array("i"), array("i"), array("i"), array("q")
         self._known: dict[int, _Thread] = {}
         self._names: list[str] = []
@@ -74,6 +72,7 @@ class PythonSampler:
         self._truncated = False
         self._each = 1
         self._switch_s = 0.0
+        self._switched = False
 
     def start(self) -> PythonSampler:
         """Begin; the thread that calls is that of the cell."""
@@ -88,7 +87,7 @@ class PythonSampler:
         cell = self._known.setdefault(self._cell_thread, _Thread(threading.current_thread(), None))
         cell.beside = False
         self._number(cell)
-        self._moment()
+        self._moment(-1)
         self._gate.acquire()
         self.on = True
         self._switch_sooner()
@@ -116,6 +115,7 @@ class PythonSampler:
         if usual > SWITCH_S:
             self._switch_s = usual
             sys.setswitchinterval(SWITCH_S)
+            self._switched = True
 
     def _switch_as_before(self) -> None:
         usual, self._switch_s = self._switch_s, 0.0
@@ -138,21 +138,24 @@ class PythonSampler:
 
     def _loop(self) -> None:
         wait, pause, began = self._gate.acquire, INTERVAL_S, time.perf_counter()
+        asked = began
         while not wait(timeout=pause):
             if not self.on:
                 return
-            self._take()
+            self._take(time.perf_counter() - asked - pause)
             # The CPU time of this thread, which has no more than its share of the time so far.
             due = time.thread_time() / SHARE - (time.perf_counter() - began)
             pause = max(min(due, LONGEST_S), INTERVAL_S * self._each)
+            asked = time.perf_counter()
 
-    def _moment(self) -> None:
+    def _moment(self, late_ns: int) -> None:
         self._at.append(time.time_ns())
         self._cpu.append(time.process_time_ns())
+        self._late.append(late_ns)
 
-    def _take(self) -> None:
-        """One sample of all threads."""
-        self._moment()
+    def _take(self, late_s: float) -> None:
+        """One sample of all threads, which waited for the GIL for some time."""
+        self._moment(max(int(late_s * 1e9), 0))
         index = len(self._at) - 1
         active: dict[int, threading.Thread] = getattr(threading, "_active", {})
         for ident, frame in sys._current_frames().items():
@@ -255,7 +258,7 @@ class PythonSampler:
         self._each *= 2
         count = len(self._at) - 1
         kept = [0, *range(2 - count % 2, count + 1, 2)]
-        self._at, self._cpu = array("q", [self._at[i] for i in kept]), array("q", [self._cpu[i] for i in kept])
+        self._at, self._cpu, self._late = (array("q", [column[i] for i in kept]) for column in (self._at, self._cpu, self._late))
         rows: dict[tuple[int, int], list[int]] = {}
         shift = count % 2
         for sample, thread, node, cpu in zip(self._sample, self._of_thread, self._node, self._thread_cpu, strict=True):
@@ -264,6 +267,11 @@ class PythonSampler:
             row[1] = row[1] + cpu if cpu >= 0 and row[1] >= 0 else -1
         self._sample, self._of_thread = array("i", [key[0] for key in rows]), array("i", [key[1] for key in rows])
         self._node, self._thread_cpu = array("i", [row[0] for row in rows.values()]), array("q", [row[1] for row in rows.values()])
+
+    def _waits(self, np: Any) -> Any:
+        """How long each sample waited for the GIL; -1 of all where threads do not give it up after `SWITCH_S`."""
+        late = np.array(self._late, np.int64)
+        return late if self._switched else np.full(len(late), -1, np.int64)
 
     def samples(self) -> PythonSamples | None:
         """What was sampled, after `stop`; None where that is nothing."""
@@ -292,6 +300,7 @@ class PythonSampler:
             np.array(self._of_thread, np.int32),
             node,
             np.array(self._thread_cpu, np.int64),
+            self._waits(np),
             names.source(),
             self._truncated,
         )

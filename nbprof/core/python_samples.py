@@ -59,6 +59,8 @@ class PythonSamples:
         The thread, and its innermost node.
     thread_cpu : int64[rows]
         CPU time of the thread since the sample before, in ns; -1 where unknown.
+    late : int64[n + 1]
+        How long each sample waited for the GIL, in ns; -1 where unknown, and of the start.
     source : dict
         Text of the cells that were seen, by the stem of the file that stands for each.
     truncated : bool
@@ -76,6 +78,7 @@ class PythonSamples:
     thread: Int32s
     node: Int32s
     thread_cpu: Int64s
+    late: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     source: dict[str, str] = field(default_factory=dict)
     truncated: bool = False
 
@@ -98,13 +101,14 @@ class PythonSamples:
             self.node.astype(_INT32),
             self.parent.astype(_INT32),
             self.place.astype(_INT32),
+            self.late.astype(_INT64),
         ]
         return {
             "files": files,
             "functions": [[number[function.file], function.name, function.line] for function in self.functions],
             "places": [list(place) for place in self.places],
             "threads": self.threads,
-            "counts": [len(self.at), len(self.sample), len(self.parent)],
+            "counts": [len(self.at), len(self.sample), len(self.parent), len(self.late)],
             "columns": base64.b64encode(zlib.compress(b"".join(_planes(column) for column in columns), 6)).decode("ascii"),
             "source": self.source,
             "truncated": self.truncated,
@@ -125,7 +129,7 @@ class PythonSamples:
         columns = _columns(values.get("counts"), values.get("columns"))
         if columns is None:
             return None
-        at, cpu, thread_cpu, sample, thread, node, parent, place = columns
+        at, cpu, thread_cpu, sample, thread, node, parent, place, late = columns
         samples = cls(
             functions,
             places,
@@ -138,6 +142,7 @@ class PythonSamples:
             thread.astype(np.int32),
             node.astype(np.int32),
             thread_cpu,
+            late,
             source,
             values.get("truncated") is True,
         )
@@ -152,6 +157,8 @@ class PythonSamples:
             _within(self.at, 0, _LATEST_NS)
             and _within(self.cpu, 0, _LATEST_NS)
             and _within(self.thread_cpu, -1, _LATEST_NS)
+            and len(self.late) in (0, count)
+            and _within(self.late, -1, _LATEST_NS)
             and _within(self.parent, -1, nodes)
             and bool((self.parent < np.arange(nodes)).all())
             and _within(self.place, 0, len(self.places))
@@ -167,13 +174,14 @@ def _planes(column: Int64s | Int32s) -> bytes:
 
 
 def _columns(counts: object, packed: object) -> list[Int64s] | None:
-    if not (isinstance(counts, list) and len(counts) == 3 and all(type(count) is int and count >= 0 for count in counts)):
+    if not (isinstance(counts, list) and len(counts) in (3, 4) and all(type(count) is int and count >= 0 for count in counts)):
         return None
-    moments, rows, nodes = counts
+    # Recordings of 0.2 do not know how late samples were.
+    moments, rows, nodes, known_late = [*counts, 0][:4]
     # A few more: a sample is stored before they are halved.
-    if moments > 2 * MOST_SAMPLES or rows > 2 * MOST_ROWS or nodes > MOST_NODES or not isinstance(packed, str):
+    if max(moments, known_late) > 2 * MOST_SAMPLES or rows > 2 * MOST_ROWS or nodes > MOST_NODES or not isinstance(packed, str):
         return None
-    kinds = [(_INT64, moments)] * 2 + [(_INT64, rows)] + [(_INT32, rows)] * 3 + [(_INT32, nodes)] * 2
+    kinds = [(_INT64, moments)] * 2 + [(_INT64, rows)] + [(_INT32, rows)] * 3 + [(_INT32, nodes)] * 2 + [(_INT64, known_late)]
     size = sum(np.dtype(kind).itemsize * count for kind, count in kinds)
     try:
         unzip = zlib.decompressobj()

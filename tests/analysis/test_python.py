@@ -21,7 +21,7 @@ QR = "/usr/lib/python3/dist-packages/numpy/linalg/_linalg.py"
 NAMES = [name for name in SCHEMA if name.startswith("python.")]
 
 
-def samples(rows, cpu=None, threads=("MainThread",), at=None):
+def samples(rows, cpu=None, threads=("MainThread",), at=None, **more):
     """Samples of (sample, stack, thread, CPU ms or None), a stack being lines of functions, outermost first."""
     functions: dict[Function, int] = {}
     places: dict[Place, int] = {}
@@ -49,7 +49,8 @@ def samples(rows, cpu=None, threads=("MainThread",), at=None):
         thread.astype(np.int32),
         node.astype(np.int32),
         spent,
-        {"42": "a = 1\naugment(a)\nb = 2\n"},
+        source={"42": "a = 1\naugment(a)\nb = 2\n"},
+        **more,
     )
 
 
@@ -309,3 +310,19 @@ class TestProfile:
         info = CaptureInfo(python=two_threads.packed())
         assert CaptureInfo.from_dict(info.to_dict()).python == info.python
         assert CaptureInfo.from_dict({"python": [1]}).python == {}
+
+
+def test_a_call_is_compiled_code_unless_the_thread_gave_up_the_gil_as_soon_as_it_had_to():
+    stack = [(CELL, "<module>", 1, 2, "engine.get_loc")]
+    taken = samples([(n, stack, 0, 9) for n in range(1, 5)], late=np.array([-1, 0, 1.15, 1.18, 6]) * MS)
+    found = Python(taken, {}).use()
+    assert (found.python, found.library) == (0.5, 0.5)
+    unknown = Python(samples([(n, stack, 0, 9) for n in range(1, 5)]), {}).use()
+    assert (unknown.python, unknown.library) == (0.0, 1.0)
+
+
+def test_with_several_threads_another_one_may_have_had_the_gil():
+    stack = [(CELL, "<module>", 1, 2, "engine.get_loc")]
+    worker = [("/project/data.py", "load", 1, 3)]
+    taken = samples([(1, stack, 0, 9), (1, worker, 1, 9)], threads=("MainThread", "worker"), late=np.array([-1, 1.15]) * MS)
+    assert Python(taken, {}).use().library == 1.0

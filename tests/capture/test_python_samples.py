@@ -18,6 +18,7 @@ from nbprof.capture.python_samples import PythonSampler
 from nbprof.capture.session import Session
 from nbprof.core import python_samples as stored
 from nbprof.core.python_samples import Function, Place, PythonSamples
+from nbprof.core.sample_limits import SWITCH_S
 from tests.support.cells import run_cell
 
 POSITIONS = pytest.mark.skipif(sys.version_info < (3, 11), reason="before Python 3.11 code has no columns, from which calls are named")
@@ -233,6 +234,7 @@ class TestWeights:
         sampler = PythonSampler()
         sampler._at.extend(range(0, 10 * count + 1, 10))
         sampler._cpu.extend(range(count + 1))
+        sampler._late.extend(range(count + 1))
         for sample in range(1, count + 1):
             for thread in (0, 1) if sample % 3 else (0,):
                 sampler._sample.append(sample)
@@ -276,7 +278,7 @@ class TestLife:
     def test_a_failure_while_sampling_is_told_and_what_was_sampled_stays(self, run, monkeypatch):
         sampler = PythonSampler().start()
         time.sleep(0.1)
-        monkeypatch.setattr(sampler, "_take", lambda: 1 / 0)
+        monkeypatch.setattr(sampler, "_take", lambda _late: 1 / 0)
         time.sleep(0.1)
         samples = sampler.stop().samples()
         assert "ZeroDivisionError" in sampler.trouble
@@ -322,6 +324,7 @@ def example(**changes):
         "thread": np.array([0, 0, 1, 0], np.int32),
         "node": np.array([0, 1, 0, 1], np.int32),
         "thread_cpu": np.array([3, 0, -1, 2]),
+        "late": np.array([-1, 0, 1_150_000, 7]),
         "source": {"1": "a\n"},
     }
     return PythonSamples(**{**values, **changes})
@@ -429,3 +432,29 @@ def test_stacks_from_before_a_moment_can_be_left_out():
     assert (later.at[later.sample] > moment).all()
     assert len(samples.since(int(samples.at[-1])).sample) == 0
     assert later.packed()["counts"][1] == len(later.sample)
+
+
+def test_recordings_that_do_not_know_how_late_samples_were_are_read():
+    packed = example(late=np.zeros(0, np.int64)).packed()
+    packed["counts"] = packed["counts"][:3]
+    again = PythonSamples.unpacked(packed)
+    assert again is not None
+    assert not len(again.late)
+    assert again.at.tolist() == example().at.tolist()
+
+
+def test_how_late_samples_are_is_of_each_of_them():
+    assert PythonSamples.unpacked(example(late=np.array([-1, 0])).packed()) is None
+
+
+def test_a_sample_waits_as_long_as_python_may_keep_the_gil():
+    sampler = PythonSampler().start()
+    until = time.perf_counter() + 0.3
+    while time.perf_counter() < until:
+        sum(range(100))
+    taken = sampler.stop().samples()
+    assert taken is not None
+    assert len(taken.late) == len(taken.at)
+    assert taken.late[0] == -1
+    # A machine under load makes it later, none makes it sooner.
+    assert np.median(taken.late[1:]) > 0.8 * SWITCH_S * 1e9
