@@ -219,6 +219,8 @@ LEAST_SHARE = 0.5
 """Share of the recording that a loop takes at least."""
 _INNER_SHARE = 0.7
 """Share of a loop's time that the loop in it takes at least, where the inner one is the unit."""
+_INNER_LEAST_NS = 500_000
+"""Mean iteration of a loop inside a unit of work that can take its place: shorter ones are what the unit is made of."""
 _FEW = 8
 LEAST_NS = 20_000
 """Mean iteration of a loop that can be a unit of work."""
@@ -349,20 +351,25 @@ def _inner(times: LoopTimes, outer: int) -> int | None:
     inner = -max(inside)[1]
     if _is_unit(times, outer) and not _over_epochs(around):
         loop = times.loops[inner]
-        if _fewer(loop, _FEW, around) or _over_parts(loop):
+        if _fewer(loop, _FEW, around) or _over_parts(loop) or _mean_ns(times, inner) < _INNER_LEAST_NS:
             return None
     return inner
 
 
 def _is_unit(times: LoopTimes, index: int) -> bool:
     loop, rows = times.loops[index], times.rows(index)
-    noted = rows.stop - rows.start
-    if loop.overlaps or noted < LEAST_COUNT:
+    if loop.overlaps or loop.count is None or rows.stop - rows.start < LEAST_COUNT:
         return False
-    mean = (times.ended[rows] - times.asked[rows]).mean()
+    return _mean_ns(times, index) >= LEAST_NS
+
+
+def _mean_ns(times: LoopTimes, index: int) -> float:
+    """The mean iteration of a loop; infinite of one without any."""
+    loop, rows = times.loops[index], times.rows(index)
     # One whose iterations are noted in part only is short: those that were not noted are.
     overall = loop.total_ns / loop.count if loop.count else math.inf
-    return float(min(mean, overall)) >= LEAST_NS and loop.count is not None
+    noted = (times.ended[rows] - times.asked[rows]).mean() if rows.stop > rows.start else math.inf
+    return float(min(noted, overall))
 
 
 def _fewer(inner: Loop, per_iteration: int, outer: Loop) -> bool:

@@ -143,6 +143,17 @@ def test_tiny_iterations_are_no_unit_but_the_loop_around_them_is():
     assert choose(alone.times) is None
 
 
+def test_short_iterations_are_parts_of_the_unit_around_them():
+    loops = Builder()
+    loops.add("for a in words:", 100, 9)
+    loops.add("for b in a:", 2000, 0.4, inside={0: 800})
+    assert chosen(loops) == 1
+    named = Builder()
+    named.add("for epoch in range(100):", 100, 9)
+    named.add("for b in loader:", 2000, 0.4, inside={0: 800})
+    assert chosen(named) == 2
+
+
 def test_two_iterations_are_no_unit():
     loops = Builder()
     loops.add("for i in range(2):", 2, 450)
