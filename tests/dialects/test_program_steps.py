@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
-from nbprof.activity.unit import ITERATION, RECORDING
+from nbprof.activity.unit import ITERATION, MARKED, RECORDING
+from nbprof.dialects.iterations import Placed
+from nbprof.dialects.xplane.placed import from_the_loop
+from nbprof.dialects.xplane.programs import ProgramSteps
 from nbprof.profiles.load import load
 from tests.support.build import profile
 from tests.support.hlo import computation, instruction, metadata_plane, program
@@ -354,3 +359,14 @@ def test_one_run_and_calls_one_by_one_mark_no_steps(name, kind, units):
     p = load(real(name))
     assert (p.run.activity.unit.kind, len(p.steps.frame)) == (kind, units)
     assert not len(p.steps.as_xprof()), "XProf has none: what stands in for steps is no figure of its"
+
+
+@pytest.mark.parametrize(("loop_begins", "begins"), [(40, 40), (120, 100), (10, 100)])
+def test_the_first_step_of_a_recorded_loop_begins_with_its_iteration(loop_begins, begins):
+    columns = {"host": 0, "group": [0, 1], "event": [3, 9], "begin": [100, 200], "end": [200, 300], "name": ["jit_f 0", "jit_f 1"]}
+    # One that ended before the program ran is of another loop.
+    ended = 150 if loop_begins == 40 else loop_begins + 20
+    iterations = Placed(np.array([loop_begins]), np.array([loop_begins]), np.array([ended]), waits=True, unit=MARKED)
+    found = from_the_loop(ProgramSteps(pd.DataFrame(columns)), iterations)
+    assert found.table["begin"].tolist() == [begins, 200]
+    assert found.table["end"].tolist() == [200, 300]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -85,8 +86,10 @@ class Placed:
         found, dispatched = find(*given), ahead.find(*given)
         steps = dispatched if found is None else found.beside(dispatched)
         iterations = self.iterations
-        if iterations is not None and dispatched is None and not self._marked and not _same_loop(found, iterations):
-            return units.of_iterations(self.trace, self.groups, iterations), iterations.unit
+        if iterations is not None and dispatched is None and not self._marked:
+            if not _same_loop(found, iterations):
+                return units.of_iterations(self.trace, self.groups, iterations), iterations.unit
+            steps = from_the_loop(found, iterations)
         if steps is not None or self.trace.units == NONE or self._marked:
             return steps, MARKED
         return units.find(*given)
@@ -131,6 +134,17 @@ class Placed:
     @cached_property
     def _heads(self) -> npt.NDArray[np.str_]:
         return heads(self.trace.names)
+
+
+def from_the_loop(found: ProgramSteps | None, iterations: Iterations) -> ProgramSteps | None:
+    """The same steps, the first one from where its iteration began: what the host did before its program ran is a part of it."""
+    if found is None:
+        return None
+    table = found.table.copy()
+    first = table["begin"].idxmin()
+    if iterations.start[0] <= table.loc[first, "begin"] < iterations.end[0]:
+        table.loc[first, "begin"] = iterations.start[0]
+    return replace(found, table=table)
 
 
 def _same_loop(found: ProgramSteps | None, iterations: Iterations) -> bool:
