@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from programs import COMPILE, COMPUTE, HOST, INPUT, PYTHON, Loop, busy, control, planted
+from programs import COMPILE, COMPUTE, HOST, INPUT, OUTSIDE_OPS, PYTHON, Loop, busy, control, planted
 
 import nbprof
 
@@ -235,7 +235,7 @@ def _(mended: bool) -> Loop:
     return fit(jax.jit(update) if mended else update, weights(256, 256, 256, 10), lambda: nbprof.steps(cycle(some)))
 
 
-@planted("jax/python in the step, marked", "each step writes a log in Python", PYTHON, "other", "host_bound", "between_steps")
+@planted("jax/python in the step, marked", "each step writes a log in Python", PYTHON, *OUTSIDE_OPS, "host_bound", "between_steps")
 def _(mended: bool) -> Loop:
     some = ready(64, 64)
     return fit(
@@ -244,7 +244,7 @@ def _(mended: bool) -> Loop:
     )  # fmt: skip
 
 
-@planted("jax/python between the runs", "each step writes a log in Python", PYTHON, "other", "host_bound", "between_steps")
+@planted("jax/python between the runs", "each step writes a log in Python", PYTHON, *OUTSIDE_OPS, "host_bound", "between_steps")
 def _(mended: bool) -> Loop:
     some = ready(128, 256)
     return fit(
@@ -252,7 +252,7 @@ def _(mended: bool) -> Loop:
     )
 
 
-@planted("jax/log now and then, marked", "every fifth step writes a log in Python", COMPUTE | PYTHON, "periodic", also=("other",))
+@planted("jax/log now and then, marked", "every fifth step writes a log in Python", COMPUTE | PYTHON, "periodic", also=OUTSIDE_OPS)
 def _(mended: bool) -> Loop:
     def extra(i: int, value: Any) -> None:
         value.block_until_ready()
@@ -332,13 +332,13 @@ def _(mended: bool) -> Loop:
     return fit(jax.jit(lambda p, x, y: update(p, x, y, loss)), params, lambda: cycle(some))
 
 
-@planted("jax/tiny batches", "a batch is too small for what a step costs besides", HOST, "tiny_batch", also=("other",))
+@planted("jax/tiny batches", "a batch is too small for what a step costs besides", HOST, "tiny_batch", also=OUTSIDE_OPS)
 def _(mended: bool) -> Loop:
     some = ready(1024 if mended else 2, 64)
     return fit(jax.jit(update), weights(64, 64, 64, 64, 64, 64, 10), lambda: cycle(some))
 
 
-@planted("jax/tiny batches, marked", "a batch is too small for what a step costs besides", HOST, "tiny_batch", also=("other",))
+@planted("jax/tiny batches, marked", "a batch is too small for what a step costs besides", HOST, "tiny_batch", also=OUTSIDE_OPS)
 def _(mended: bool) -> Loop:
     some = ready(1024 if mended else 2, 64)
     step = jax.jit(update)

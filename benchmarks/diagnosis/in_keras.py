@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import layers
-from programs import COMPILE, COMPUTE, HOST, INPUT, PYTHON, Loop, busy, control, planted
+from programs import COMPILE, COMPUTE, HOST, INPUT, OUTSIDE_OPS, PYTHON, Loop, busy, control, planted
 
 import nbprof
 
@@ -293,7 +293,7 @@ def _(mended: bool) -> Loop:
     return fit(mlp(64, 64), data.prefetch(AUTO).take)
 
 
-@planted("keras/slow callback", "a callback works for long after each batch", PYTHON, "other", "between_steps")
+@planted("keras/slow callback", "a callback works for long after each batch", PYTHON, *OUTSIDE_OPS, "between_steps")
 def _(mended: bool) -> Loop:
     class Slow(keras.callbacks.Callback):
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
@@ -303,7 +303,7 @@ def _(mended: bool) -> Loop:
     return fit(mlp(512), cached(256, 256).take, (Slow(),))
 
 
-@planted("keras/checkpoint now and then", "a callback works for long every fifth batch", COMPUTE | PYTHON, "periodic", also=("other",))
+@planted("keras/checkpoint now and then", "a callback works for long every fifth batch", COMPUTE | PYTHON, "periodic", also=OUTSIDE_OPS)
 def _(mended: bool) -> Loop:
     class Save(keras.callbacks.Callback):
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
@@ -318,7 +318,7 @@ def _(mended: bool) -> Loop:
     return fit(mlp(256), cached(128, 256).take, run_eagerly=not mended)
 
 
-@planted("keras/tiny batches", "a batch is too small for what a step costs besides", HOST, also=("other",))
+@planted("keras/tiny batches", "a batch is too small for what a step costs besides", HOST, also=OUTSIDE_OPS)
 def _(mended: bool) -> Loop:
     return fit(mlp(64), pairs(256 if mended else 1, 256).prefetch(AUTO).take)
 
@@ -355,7 +355,7 @@ def _(mended: bool) -> Loop:
     return loop
 
 
-@planted("tensorflow/python in the step", "each step writes a log in Python", PYTHON, "other", "between_steps")
+@planted("tensorflow/python in the step", "each step writes a log in Python", PYTHON, *OUTSIDE_OPS, "between_steps")
 def _(mended: bool) -> Loop:
     return custom(mlp(768), cached(256, 256), extra=lambda: mended or busy(0.03))
 

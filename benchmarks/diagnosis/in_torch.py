@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from programs import COMPUTE, HOST, INPUT, PYTHON, Loop, busy, control, planted
+from programs import COMPUTE, HOST, INPUT, OUTSIDE_OPS, PYTHON, Loop, busy, control, planted
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from nbprof.capture.machine import machine
 
 torch.manual_seed(0)
 
@@ -213,17 +215,17 @@ def _(mended: bool) -> Loop:
 # The host.
 
 
-@planted("torch/python between the steps", "each step writes a log in Python", PYTHON, "other", "between_steps")
+@planted("torch/python between the steps", "each step writes a log in Python", PYTHON, *OUTSIDE_OPS, "between_steps")
 def _(mended: bool) -> Loop:
     return fit(mlp(512), ready(256, 256), extra=lambda _: None if mended else busy(0.03))
 
 
-@planted("torch/sleep in the step", "each step waits for something outside", PYTHON, "other", "between_steps")
+@planted("torch/sleep in the step", "each step waits for something outside", PYTHON, *OUTSIDE_OPS, "between_steps")
 def _(mended: bool) -> Loop:
     return fit(mlp(512), ready(256, 256), extra=lambda _: None if mended else time.sleep(0.03))
 
 
-@planted("torch/checkpoint now and then", "every fifth step writes a checkpoint", COMPUTE | PYTHON, "periodic", also=("other",))
+@planted("torch/checkpoint now and then", "every fifth step writes a checkpoint", COMPUTE | PYTHON, "periodic", also=OUTSIDE_OPS)
 def _(mended: bool) -> Loop:
     return fit(mlp(512), ready(256, 256), extra=lambda i: time.sleep(0.05) if i % 5 == 2 and not mended else None)
 
@@ -257,7 +259,7 @@ def _(mended: bool) -> Loop:
     return loop
 
 
-@planted("torch/loop over time steps", "an RNN is a Python loop over its time steps", HOST | COMPUTE, "time_loop", also=("other",))
+@planted("torch/loop over time steps", "an RNN is a Python loop over its time steps", HOST | COMPUTE, "time_loop", also=OUTSIDE_OPS)
 def _(mended: bool) -> Loop:
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -280,7 +282,7 @@ def _(mended: bool) -> Loop:
     "the update is a Python loop over many small parameters",
     HOST | COMPUTE,
     "optimizer_loop",
-    also=("other",),
+    also=OUTSIDE_OPS,
 )
 def _(mended: bool) -> Loop:
     model = nn.Sequential(*(nn.Linear(16, 16) for _ in range(60)), nn.Linear(16, 10))
@@ -297,9 +299,30 @@ def _(mended: bool) -> Loop:
     return loop
 
 
-@planted("torch/tiny batches", "a batch is too small for what a step costs besides", HOST | COMPUTE, "tiny_batch", also=("other",))
+@planted("torch/tiny batches", "a batch is too small for what a step costs besides", HOST | COMPUTE, "tiny_batch", also=OUTSIDE_OPS)
 def _(mended: bool) -> Loop:
     return fit(mlp(64, 6), ready(256 if mended else 2, 256))
+
+
+BF16 = ("cpu_bf16",) if "bf16" in machine() else ()
+"""Promised where the CPU has instructions for it."""
+
+
+@planted("torch/large products in float32", "the CPU multiplies matrices of bfloat16 faster", COMPUTE, *BF16, steps=12)
+def _(mended: bool) -> Loop:
+    model = mlp(2048, 2, 1024)
+    optim = torch.optim.SGD(model.parameters(), lr=1e-3)
+    some = ready(512, 1024)
+
+    def loop(steps: int) -> None:
+        for x, y in islice(some(), steps):
+            optim.zero_grad()
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=mended):
+                loss = functional.cross_entropy(model(x), y)
+            loss.backward()
+            optim.step()
+
+    return loop
 
 
 @planted("torch/float64", "the model is in float64 by accident", COMPUTE, "float64")

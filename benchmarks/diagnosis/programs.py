@@ -18,6 +18,8 @@ HOST = frozenset(("other", "host_compute", "kernel_launch"))
 INPUT = frozenset(("input",))
 COMPILE = frozenset(("compile",))
 PYTHON = frozenset(("other",))
+OUTSIDE_OPS = ("other", "python_code", "host_waits")
+"""Rules on time in no op: without samples of the stacks, and with what these say of it."""
 
 
 class Loop(Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -119,22 +119,30 @@ def split(found: Totals | None) -> CpuSplit | None:
     )
 
 
-def products_percent(activity: Activity, steps: pd.DataFrame) -> float:
-    """Percent of the time of steps in matrix products and convolutions of 32-bit numbers, by self time; of one host, without a device.
+class Products(NamedTuple):
+    """Matrix products and convolutions of 32-bit numbers: their percent of the time of steps, by self time, and their mean, in ms."""
 
-    0 where shapes, and so the costs of ops, were not recorded.
-    """
+    percent: float
+    mean_ms: float
+
+
+NO_PRODUCTS = Products(0.0, 0.0)
+
+
+def products(activity: Activity, steps: pd.DataFrame) -> Products:
+    """The products of one host without a device; none where shapes, and so the costs of ops, were not recorded."""
     runs, parts = activity.cost_runs, activity.cost_parts
     total = float(steps["step_time_ms"].sum()) * 1e9
     if not len(runs) or activity.has_device or not total:
-        return 0.0
+        return NO_PRODUCTS
     is_wide = parts["product"].to_numpy(np.bool_) & parts["precision"].isin(_WIDE).to_numpy(np.bool_)
     begin = np.round(steps["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
     stop = begin + np.round(steps["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
     start = runs["start"].to_numpy(np.int64)
     step = np.searchsorted(begin, start, side="right") - 1
     counts = is_wide[runs["part"].to_numpy(np.int64)] & (step >= 0) & (start < stop[step])
-    return min(100.0, 100 * float(runs["own"].to_numpy(np.float64)[counts].sum()) / total)
+    own = runs["own"].to_numpy(np.float64)[counts]
+    return Products(min(100.0, 100 * float(own.sum()) / total), float(own.mean()) / 1e9 if len(own) else 0.0)
 
 
 def _of_host(activity: Activity, host: int, steps: pd.DataFrame) -> Totals:

@@ -6,7 +6,6 @@ threads it is the CPU time of the thread in that time, or the wall time where th
 
 from __future__ import annotations
 
-import builtins
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,15 +45,22 @@ _AT_ONCE = (0.9, 1.3)
 """How late a sample is, in terms of `SWITCH_S`, where the thread gave up the GIL as soon as it had to: the system adds 0.1 to 0.2 ms."""
 _IDLE = 0.5
 """Cores that a process uses at least while it is not waiting."""
-_QUICK = frozenset(dir(builtins)).union(*(dir(kind) for kind in (list, dict, set, frozenset, str, bytes, bytearray, tuple, int, float)))
-"""Functions and methods of Python's own types."""
+_QUICK_METHODS = frozenset().union(*(dir(kind) for kind in (list, dict, set, frozenset, str, bytes, bytearray, tuple, int, float)))
+"""Functions of Python itself, and methods of its own types."""
+_WAITS_FOR_FRAMEWORK = frozenset({"block_until_ready"})
+"""Methods of a framework's arrays that are known by their names alone."""
 
 
 def _is_library_call(call: str) -> bool:
     """Whether a call is one of a library's code in C, rather than of a quick function of Python's own."""
-    if not call or call.rpartition(".")[2] in _QUICK:
-        return False
-    return call.startswith("operator ") or "." in call
+    _, dot, name = call.rpartition(".")
+    if not dot:
+        return call.startswith("operator ")
+    return name not in _QUICK_METHODS
+
+
+def _is_of_framework(call: str) -> bool:
+    return call.partition(".")[0] in _FRAMEWORKS or call.rpartition(".")[2] in _WAITS_FOR_FRAMEWORK
 
 
 class Spans(NamedTuple):
@@ -298,7 +304,7 @@ class Python:
     def _in_framework(self) -> Flags:
         """By node: whether it is in code of a machine learning framework, or calls a function of one."""
         of_function = [module(function.file) in _FRAMEWORKS for function in self.samples.functions]
-        called = [place.call.partition(".")[0] in _FRAMEWORKS for place in self.samples.places]
+        called = [_is_of_framework(place.call) for place in self.samples.places]
         inside = [called[i] or of_function[place.function] for i, place in enumerate(self.samples.places)]
         return np.array(inside, np.bool_)[self._place]
 

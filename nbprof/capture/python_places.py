@@ -19,6 +19,8 @@ from nbprof.core.sample_limits import MOST_TEXT
 _MOST_CALL = 2_000
 """Characters of a call in the source that are parsed for the name of what it calls."""
 _CALLS = ("CALL", "PRECALL")
+UNKNOWN = "(…)"
+"""What stands for an object that has no name, in the name of a method of it."""
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, type)
 
 
@@ -114,17 +116,30 @@ class Code:
         text = ".".join(names)
         root = names[0]
         local = root in self._code.co_varnames or root in self._code.co_freevars or root in self._code.co_cellvars
-        if local or not root:
-            return text.lstrip(".")
+        if not root:
+            return f"{UNKNOWN}{text}"
+        if local:
+            return text
         # Of dict itself: names may be of a class that runs code of its own.
         value = dict.get(self._names, root, getattr(builtins, root, None))
         if type(value) is ModuleType:
             return ".".join([value.__name__, *names[1:]])
+        if len(names) == 2 and (owner := _owner(value)):
+            return f"{owner}.{names[1]}"
         if type(value) in _FUNCTIONS and len(names) == 1:
             module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", root)
             if isinstance(module, str) and isinstance(name, str) and module not in ("builtins", "__main__"):
                 return f"{module}.{name}"
         return text
+
+
+def _owner(value: object) -> str:
+    """The class of an object as `torch.Tensor`; "" of Python's own, and of those that the program defines."""
+    kind = type(value)
+    module, name = type.__getattribute__(kind, "__module__"), kind.__name__
+    if not isinstance(module, str) or module in ("builtins", "__main__"):
+        return ""
+    return f"{module.partition('.')[0]}.{name}"
 
 
 class _Step(NamedTuple):

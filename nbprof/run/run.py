@@ -834,13 +834,18 @@ class Run(Frames):
         if not parts or self.capture is None:
             return out
         found = self._breakdown_as_recorded
-        products = cpu.products_percent(self.activity, found.counted)
+        products = cpu.products(self.activity, found.counted)
         bf16 = self.capture.machine.get("bf16", "")
         host = advice_evidence.HostUse(parts, self.unexplained, found.cpu, found.contention, products, bf16)
         frames = self.answer, self.steps_summary, self.tf_data.pipelines, self.tf_data.nodes, self.kernels_in_steps
         figures = torch_runtime.Runtime() if self.activity.framework == "PyTorch" else None
-        more = advice.advice(*frames, figures, advice_evidence.Evidence(host=host))
+        programs = advice_evidence.programs_per_step(self.activity, self.steps)
+        rhythm = periodic.find(self.steps, self.trace)
+        evidence = advice_evidence.Evidence(host=host, programs_per_step=programs, periodic=rhythm)
+        more = advice.advice(*frames, figures, evidence)
         more = more[more["rule"].isin(advice_host.NAMES)]
+        if out["rule"].isin(advice_host.CAUSES_OF_TINY).any():
+            more = more[~more["rule"].isin(advice_host.TINY)]
         if self.unexplained is not None:
             out = out[out["rule"] != "other"]
         both = pd.concat([part for part in (out, more) if len(part)] or [out], ignore_index=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +15,7 @@ from nbprof.analysis.advice.facts import INPUT_SHARE, Facts
 from nbprof.analysis.advice.programs import Product, Work
 from nbprof.analysis.advice.step_code import Callbacks, Part, StepCode
 from nbprof.analysis.advice.unrolled import Unrolled
-from nbprof.analysis.cpu import CpuSplit
+from nbprof.analysis.cpu import CpuSplit, Products
 from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.ops.torch_runtime import Calls, Runtime
 from nbprof.analysis.python import PythonUse, TopFunction
@@ -45,13 +47,24 @@ def product(rows, depth, columns, batch=0, spatial=False):
     return Product(0, rows, depth, columns, batch, spatial)
 
 
+AUGMENT = TopFunction("augment", "Cell [3]", 12, "", 0.6, 0.5)
 SPLIT = CpuSplit(0.5, 2000.0, 1500.0, "aten::add", 50.0)
 
 
 def host(parts, used=8.0, cpu=SPLIT, **more):
     """What the host did on a machine with 8 cores, in percent of a step."""
-    use = PythonUse(1.0, 0.0, 0.0, 0.0, TopFunction("augment", "Cell [3]", 12, "", 0.6, 0.5), None, None)
+    use = PythonUse(1.0, 0.0, 0.0, 0.0, AUGMENT, None, AUGMENT)
     return Evidence(host=HostUse(parts, use, cpu, {"cores": 8.0, "own_cores": used, "other_cores": 0.0}, **more))
+
+
+def of_some(ms):
+    """Every tenth step takes longer, which is so many ms per step on average, in no recorded event."""
+    return Periodic(every=10, slow=4, steps=40, chance=1e-9, extra_ms=10 * ms, category="other", category_ms=10 * ms)
+
+
+def eager_host(parts, programs=2.0):
+    """The same of a program that runs so many compiled programs in a step."""
+    return replace(host(parts), programs_per_step=programs)
 
 
 def alone(own):
@@ -644,16 +657,25 @@ RULES = {
     "python_code": [
         ({"evidence": host({"python": 15.0})}, True),
         ({"evidence": host({"python": 14.99})}, False),
+        ({"evidence": replace(host({"python": 20.0}), periodic=of_some(5.1))}, False),
         (torch(), False),
     ],
+    "host_waits": [
+        ({"evidence": host({"waiting": 15.0})}, True),
+        ({"evidence": host({"waiting": 14.99})}, False),
+        ({"evidence": replace(host({"waiting": 20.0}), periodic=of_some(5.1))}, False),
+    ],
     "tiny_ops": [
-        ({**torch(), "evidence": host({"overhead": 15.0})}, True),
-        ({**torch(), "evidence": host({"overhead": 14.99})}, False),
+        ({**torch(), "evidence": host({"overhead": 35.0})}, True),
+        ({**torch(), "evidence": host({"overhead": 34.99})}, False),
         ({**torch(), "evidence": host({"overhead": 50.0}, cpu=None)}, False),
     ],
     "tiny_eager_ops": [
-        ({"evidence": host({"overhead": 15.0})}, True),
-        ({"evidence": host({"overhead": 14.99})}, False),
+        ({"evidence": eager_host({"overhead": 35.0}), "eager_host_percent": 50.0}, True),
+        ({"evidence": eager_host({"overhead": 34.99}), "eager_host_percent": 50.0}, False),
+        ({"evidence": eager_host({"overhead": 50.0}), "eager_host_percent": 49.9}, False),
+        ({"evidence": eager_host({"overhead": 50.0}), "framework": "JAX"}, True),
+        ({"evidence": eager_host({"overhead": 50.0}, programs=1.9), "framework": "JAX"}, False),
     ],
     "idle_cores": [
         ({"evidence": host({"compute": 50.0}, used=4.8)}, True),
@@ -661,9 +683,10 @@ RULES = {
         ({"evidence": host({"compute": 49.9}, used=1.0)}, False),
     ],
     "cpu_bf16": [
-        ({**torch(), "evidence": host({}, products=25.0, bf16="amx_bf16")}, True),
-        ({**torch(), "evidence": host({}, products=24.99, bf16="amx_bf16")}, False),
-        ({**torch(), "evidence": host({}, products=90.0)}, False),
+        ({**torch(), "evidence": host({}, products=Products(40.0, 2.0), bf16="amx_bf16")}, True),
+        ({**torch(), "evidence": host({}, products=Products(39.99, 9.0), bf16="amx_bf16")}, False),
+        ({**torch(), "evidence": host({}, products=Products(90.0, 1.99), bf16="amx_bf16")}, False),
+        ({**torch(), "evidence": host({}, products=Products(90.0, 9.0))}, False),
     ],
     "premapped_small": [
         ({"evidence": Evidence(texts=("premapped region: RESOURCE_EXHAUSTED: Attempting to allocate 6.00G.",))}, True),

@@ -18,6 +18,7 @@ from nbprof.analysis.advice import step_code, unrolled
 from nbprof.analysis.advice.programs import Work
 from nbprof.analysis.advice.step_code import StepCode
 from nbprof.analysis.advice.unrolled import Unrolled
+from nbprof.analysis.cpu import NO_PRODUCTS, Products
 from nbprof.analysis.memory import viewer as memory_viewer
 from nbprof.analysis.memory.growth import Growth
 from nbprof.analysis.memory.memory import leading
@@ -136,8 +137,8 @@ class HostUse:
         Of host compute, without a device.
     contention : mapping
         Of the cores.
-    products : float
-        Percent of a unit in matrix products and convolutions of 32-bit numbers.
+    products : Products
+        Matrix products and convolutions of 32-bit numbers.
     bf16 : str
         Instructions of the CPU for bfloat16; "" where it has none, or where that is not known.
     """
@@ -146,7 +147,7 @@ class HostUse:
     python: PythonUse | None
     cpu: CpuSplit | None
     contention: Mapping[str, float]
-    products: float = 0.0
+    products: Products = NO_PRODUCTS
     bf16: str = ""
 
 
@@ -330,7 +331,7 @@ def gather(
         between_input_ms=_between_input(activity, gaps, marked, np.median if long_gaps is None else np.mean),
         compiling=int(counted(steps)["compile_ms"].gt(0).sum()) if len(steps) else None,
         tracing=_tracing(activity, counted(steps)),
-        programs_per_step=_programs_per_step(activity, steps),
+        programs_per_step=programs_per_step(activity, steps),
         python_calls=PYTHON_CALLS in activity.traits,
         lost_kernels=LOST_KERNELS in activity.traits and "kernels" in activity.missing,
         code=step_code.gather(activity, steps),
@@ -389,7 +390,7 @@ def _tracing(activity: Activity, used: pd.DataFrame) -> int | None:
     return sum(len(np.unique(np.searchsorted(begins[activity.hosts[int(str(host))]], mine, side="right"))) for host, mine in at)
 
 
-def _programs_per_step(activity: Activity, steps: pd.DataFrame) -> float | None:
+def programs_per_step(activity: Activity, steps: pd.DataFrame) -> float | None:
     """How many programs a host runs per step on each device: a program ran as often as its rarest op, as loops repeat others.
 
     None without programs.

@@ -14,8 +14,17 @@ from nbprof.display import wording
 PYTHON_CODE = "python_code"
 """The rule that takes the place of `other` where it is known what Python did."""
 _SHARE = Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=PART_HIGH, high=35.0)
+_MOST = Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=35.0, high=60.0)
+_EAGER_SHARE = Threshold(
+    "≥ {moderate:g} % of step time (high from {high:g} %), in ≥ {programs:g} programs per step of JAX, or with ≥ {eager:g} % of op time of "
+    "TensorFlow eager",
+    moderate=35.0, high=60.0, programs=2.0, eager=50.0,
+)  # fmt: skip
 _THREADS = Threshold("≥ {moderate:g} % of step time in compute, with ≤ {busy:percent} of the cores busy", moderate=50.0, busy=0.6)
-_PRODUCTS = Threshold("≥ {moderate:g} % of step time (high from {high:g} %)", moderate=25.0, high=60.0)
+_PRODUCTS = Threshold(
+    "≥ {moderate:g} % of step time (high from {high:g} %), ≥ {long:g} ms each on average", moderate=40.0, high=70.0, long=2.0
+)
+"""Shorter ones spend as much on the conversion to bfloat16 as they gain."""
 _DISPATCH_MS = 0.2
 """Overhead of an op up to which it is that of dispatch: Python, autograd and allocation take 5 to 100 µs with the profiler on."""
 _VECTORIZE = (
@@ -29,19 +38,43 @@ _COMPILE = {
 }
 
 
+_BESIDE = "+pool = concurrent.futures.ThreadPoolExecutor()\n-upload(result)\n+pool.submit(upload, result)  # waits beside the next step"
 _AUTOCAST = '-loss = criterion(model(x), y)\n+with torch.autocast("cpu", dtype=torch.bfloat16):\n+    loss = criterion(model(x), y)'
 
 
 def _python_code(facts: Facts, limit: Threshold) -> Found | None:
     host = facts.evidence.host
-    if host is None or host.python is None or host.parts.get("python", 0.0) < limit["moderate"]:
+    share = _always(facts, "python")
+    if host is None or host.python is None or share < limit["moderate"]:
         return None
-    share, top = host.parts["python"], host.python.top
+    top = host.python.top
     gain = share * facts.mean["step_time"] / 100
     text = f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) are Python code outside of ops"
     if top is not None:
         text += f", {100 * top.share:.0f}% of it in {place(top)}"
     return Found(f"{text}. p.python.functions has all of it.", limit.severity(share), gain, _VECTORIZE)
+
+
+def _always(facts: Facts, part: str) -> float:
+    """Percent of a unit in a part of the host's time, without what only every k-th step has: that is a finding of its own."""
+    host, rhythm = facts.evidence.host, facts.evidence.periodic
+    if host is None or not facts.mean["step_time"]:
+        return 0.0
+    of_some = 100 * rhythm.unrecorded_ms / facts.mean["step_time"] if rhythm is not None else 0.0
+    return max(host.parts.get(part, 0.0) - of_some, 0.0)
+
+
+def _waits(facts: Facts, limit: Threshold) -> Found | None:
+    host = facts.evidence.host
+    share = _always(facts, "waiting")
+    if host is None or host.python is None or host.python.top_waiting is None or share < limit["moderate"]:
+        return None
+    gain = share * facts.mean["step_time"] / 100
+    text = (
+        f"In **{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) the program waits without using a core, most of it in "
+        f"{place(host.python.top_waiting)}."
+    )
+    return Found(text, limit.severity(share), gain, _BESIDE)
 
 
 def _tiny_ops(facts: Facts, limit: Threshold) -> Found | None:
@@ -61,6 +94,13 @@ def _tiny_ops(facts: Facts, limit: Threshold) -> Found | None:
     return Found(text, limit.severity(share), gain, _COMPILE.get(framework, ""))
 
 
+def _tiny_eager_ops(facts: Facts, limit: Threshold) -> Found | None:
+    """The same of TensorFlow and JAX, where ops are dispatched one by one: those of a compiled function are not."""
+    programs, eager = facts.evidence.programs_per_step, facts.overview.get("eager_host_percent")
+    one_by_one = (programs or 0.0) >= limit["programs"] if facts.jax else (eager or 0.0) >= limit["eager"]
+    return _tiny_ops(facts, limit) if one_by_one else None
+
+
 def _idle_cores(facts: Facts, limit: Threshold) -> Found | None:
     host = facts.evidence.host
     if host is None or host.parts.get("compute", 0.0) < limit["moderate"]:
@@ -75,9 +115,11 @@ def _idle_cores(facts: Facts, limit: Threshold) -> Found | None:
 
 def _bf16(facts: Facts, limit: Threshold) -> Found | None:
     host = facts.evidence.host
-    if host is None or not host.bf16 or host.products < limit["moderate"]:
+    if host is None or not host.bf16 or host.products.percent < limit["moderate"]:
         return None
-    share = host.products
+    share = host.products.percent
+    if host.products.mean_ms < limit["long"]:
+        return None
     # Twice as many numbers fit into a register and through memory.
     gain = share * facts.mean["step_time"] / 200
     text = (
@@ -94,12 +136,17 @@ RULES: tuple[AdviceRule, ...] = (
         certainty=MEASURED, refuted_by="{the} takes as long without this code", gain_is=UP_TO, shortens=HOST_TIME,
     ),
     Rule(
-        "tiny_ops", _tiny_ops, _SHARE, OURS, OPS, PYTORCH,
+        "host_waits", _waits, _SHARE, OURS, TRACE, ALL,
+        "Time in which the program waits without using a core, by sampled stacks", "Let it wait beside the work",
+        certainty=MEASURED, refuted_by="{the} takes as long without this call", gain_is=UP_TO, shortens=HOST_TIME,
+    ),
+    Rule(
+        "tiny_ops", _tiny_ops, _MOST, OURS, OPS, PYTORCH,
         "Ops on the CPU that take less than it costs to dispatch them", "Give each op more work: compile, or take a larger batch",
         certainty=INFERRED, refuted_by="{the} takes as long for twice the batch, divided by two", gain_is=UP_TO,
     ),
     Rule(
-        "tiny_eager_ops", _tiny_ops, _SHARE, OURS, OPS, TENSORFLOW_JAX,
+        "tiny_eager_ops", _tiny_eager_ops, _EAGER_SHARE, OURS, OPS, TENSORFLOW_JAX,
         "The same of TensorFlow and JAX", "Give each op more work: compile, or take a larger batch",
         certainty=INFERRED, refuted_by="{the} takes as long for twice the batch, divided by two", gain_is=UP_TO,
     ),
@@ -115,3 +162,6 @@ RULES: tuple[AdviceRule, ...] = (
     ),
 )  # fmt: skip
 NAMES = tuple(rule.name for rule in RULES)
+TINY = ("tiny_ops", "tiny_eager_ops")
+CAUSES_OF_TINY = ("jit", "eager", "unrolled", "tiny_batch", "time_loop", "optimizer_loop")
+"""Rules that name the cause of tiny ops."""

@@ -92,7 +92,7 @@ def payload(run: Run) -> dict[str, Any]:
         "hosts": hosts["values"],
         **({} if unit.kind == STEP else {"noun": unit.noun}),
     }
-    if (run.host_parts["category"] == "other").any() and (run.host_parts["part"] == "python").any():
+    if ((run.host_parts["category"] == "other") & (run.host_parts["part"] != "host")).any():
         part["labels"] = {"other": OUTSIDE_OPS}
     if not (counted := steps["counted"].astype(bool)).all():
         part["warmup"] = (~counted).to_numpy(np.uint8)
