@@ -184,7 +184,7 @@ class DownloadHandler(FileHandler):
     async def _send(self, run: Whole) -> None:
         from nbprof.server.whole import blocks, zipped
 
-        parts = zipped(run) if run.folder else blocks(run.real, run.top)
+        parts = zipped(run) if run.folder else blocks(run.real, run.confinement)
         kind = "application/zip" if run.folder else "application/octet-stream"
         try:
             # Before the headers: a file that cannot be read is an error with a status.

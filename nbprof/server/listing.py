@@ -78,7 +78,7 @@ class RunsHandler(Handler):
 
     async def _analysed(self, run: OnDisk, top: Path | None, left: int) -> dict[str, Any] | None:
         """The facts of a run; who waits for it is told now and then that there is still somebody."""
-        work = asyncio.get_running_loop().create_task(self.app.summaries.of(run, top))
+        work = asyncio.get_running_loop().create_task(self.app.summaries.of(run, top, hidden=self.hidden()))
         try:
             while not (await asyncio.wait([work], timeout=_BEAT_S))[0]:
                 await self._lines([{"left": left}])

@@ -16,13 +16,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nbprof.core.confinement import Confinement, real_path, scan
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import LocalFile, RunFiles, printable
 from nbprof.core.sidecar import SIDECAR
 from nbprof.formats.register import by_name, stem
 from nbprof.server import runs_recordings
 from nbprof.server.found import OnDisk, Problem
-from nbprof.server.paths import could_not, inside, reaches
+from nbprof.server.paths import confinement_of, could_not, inside, reaches
 from nbprof.sources import detect
 from nbprof.sources.folders import BESIDE, MAYBE, NAMED, Listing, LocalFolder, promised
 
@@ -83,13 +84,14 @@ class Search:
         real : Path
             Without links.
         """
+        confinement = self.confinement
         try:
-            mode = real.stat().st_mode
+            mode = (real.stat() if confinement is None else confinement.stat(real)).st_mode
         except (OSError, ValueError) as error:
             yield from self._problem(shown, could_not(error, shown).reason, gone=isinstance(error, FileNotFoundError))
             return
         if stat.S_ISREG(mode):
-            yield from self._alone(shown, real)
+            yield from self._alone(shown)
         elif not stat.S_ISDIR(mode):
             yield from self._problem(shown, "it is neither a file nor a folder.")
         else:
@@ -107,20 +109,24 @@ class Search:
                 yield from self._folder(at, target, depth, links)
 
     @property
+    def confinement(self) -> Confinement | None:
+        """What holds everything that is opened in the top; None where links may lead out of it."""
+        return confinement_of(None if self.follow_links else self.top, hidden=self.hidden)
+
+    @property
     def _over(self) -> bool:
         return self._full or self.stop()
 
-    def _alone(self, shown: str, real: Path) -> Iterator[OnDisk | Problem]:
+    def _alone(self, shown: str) -> Iterator[OnDisk | Problem]:
         """One file that was named."""
         # The name may be that of a link, whose target is called otherwise.
         above, _, name = shown.rpartition("/")
-        folder = Path(os.path.realpath(self.top / above))
-        here = _Here(above, folder, self)
         try:
-            here.take(name, real.stat())
-            sidecar = folder / SIDECAR
-            if sidecar.is_file():
-                here.take(sidecar.name, sidecar.stat())
+            folder = Path(real_path(self.top / above))
+            here = _Here(above, folder, self)
+            here.take(name, here.state(name))
+            if (folder / SIDECAR).is_file():
+                here.take(SIDECAR, here.state(SIDECAR))
         except OSError as error:
             yield from self._problem(shown, could_not(error, shown).reason)
             return
@@ -183,7 +189,7 @@ class Search:
         for recordings, claim in here.listing.claims.items():
             if not claim.sign:
                 continue
-            for one in runs_recordings.found(recordings, here.shown, here.real):
+            for one in runs_recordings.found(recordings, here.shown, LocalFolder(here.real, self.confinement)):
                 if isinstance(one, OnDisk):
                     # A timeline lies beside the tables that it belongs to.
                     here.listing.files = [f for f in here.listing.files if here.real / f.at not in one.files]
@@ -196,7 +202,7 @@ class Search:
 
     def _runs(self, here: _Here, *, whole: bool) -> tuple[list[RunFiles], bool]:
         """The runs, and whether there is one for which the folder stands."""
-        folder, listing = LocalFolder(here.real), here.listing
+        folder, listing = LocalFolder(here.real, self.confinement), here.listing
         unclear = [f for f in listing.files if f.promise >= MAYBE and f.promise != BESIDE]
         left = max(_MOST_LOOKS - self._looks, 0)
         self._looks += min(len(unclear), left)
@@ -246,6 +252,7 @@ class _Here:
         self.links: list[tuple[str, Path]] = []
         self.refused: list[tuple[str, str]] = []
         self._search = search
+        self._confinement = search.confinement
 
     @property
     def is_run(self) -> bool:
@@ -260,24 +267,24 @@ class _Here:
         OSError
         """
         search = self._search
-        with os.scandir(self.real) as entries:
+        with scan(self.real, self._confinement) as entries:
             here = sorted(entries, key=lambda e: e.name)
-        search._files += len(here)
-        if any(entry.name in _ENVIRONMENT for entry in here):
-            return
-        for entry in here:
-            if entry.name.startswith(".") and not search.hidden:
-                continue
-            try:
-                self._entry(entry)
-            except OSError:
-                # It has vanished, or is a link to what is not there.
-                continue
+            search._files += len(here)
+            if any(entry.name in _ENVIRONMENT for entry in here):
+                return
+            for entry in here:
+                if entry.name.startswith(".") and not search.hidden:
+                    continue
+                try:
+                    self._entry(entry)
+                except OSError:
+                    # It has vanished, or is a link to what is not there.
+                    continue
 
     def _entry(self, entry: os.DirEntry[str]) -> None:
         link = entry.is_symlink()
         if link:
-            target = Path(os.path.realpath(entry.path))
+            target = Path(real_path(self.real / entry.name))
             search = self._search
             if not reaches(target, search.top, follow_links=search.follow_links, hidden=search.hidden):
                 if promised(entry.name) == NAMED and not inside(target, search.top):
@@ -298,7 +305,17 @@ class _Here:
 
     def take(self, name: str, state: os.stat_result) -> None:
         """Takes in a file."""
-        self.listing.add(name, lambda: _Seen(self.real / name, state))
+        self.listing.add(name, lambda: _Seen(self.real / name, state, confinement=self._confinement))
+
+    def state(self, name: str) -> os.stat_result:
+        """The state of a file in the folder.
+
+        Raises
+        ------
+        OSError
+        """
+        path = self.real / name
+        return path.stat() if self._confinement is None else self._confinement.stat(path)
 
     def run(self, run: RunFiles, *, folder: bool) -> OnDisk:
         """A run of this folder with its path and its state.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from nbprof.core.confinement import Confinement, real_path, scan
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile, SourceFile, could_not_open, printable
 from nbprof.core.sidecar import SIDECAR
@@ -187,9 +188,17 @@ class Folder(Place, Protocol):
 
 @dataclass(frozen=True)
 class LocalFolder:
-    """A folder on a disk of this machine."""
+    """A folder on a disk of this machine.
+
+    Attributes
+    ----------
+    path : Path
+    confinement : Confinement or None
+        The folders that everything that is opened must be in; None where it may be anywhere.
+    """
 
     path: Path
+    confinement: Confinement | None = None
 
     cheap = True
 
@@ -222,11 +231,18 @@ class LocalFolder:
         if out.within:
             return out
         try:
-            entered = [os.path.realpath(self.path)]
+            entered = [real_path(self.path)]
+        except OSError as error:
+            raise could_not_open(error, self.path) from None
+        try:
             links = self._walk(out, "")
             while links:
                 at = links.pop(0)
-                target = os.path.realpath(self.path / at)
+                try:
+                    target = real_path(self.path / at)
+                except OSError as error:
+                    out.notes.append((at.rpartition("/")[0], _unexamined(at, error)))
+                    continue
                 # What the link points to may hold this folder, or lie in one that has been walked already.
                 if any(_contains(done, target) or _contains(target, done) for done in entered):
                     continue
@@ -243,32 +259,37 @@ class LocalFolder:
             parent = queue.pop()
             folders: list[str] = []
             try:
-                with os.scandir(self.path / parent) as entries:
-                    here = sorted(entries, key=lambda e: e.name)
+                with scan(self.path / parent, self.confinement) as entries:
+                    for entry in sorted(entries, key=lambda e: e.name):
+                        self._entry(out, parent, entry, folders, links)
             except OSError as error:
                 if not parent:
                     raise could_not_open(error, self.path) from None
-                out.notes.append((parent, f"{printable(parent)} could not be examined: {error.strerror}."))
-                continue
-            for entry in here:
-                at = f"{parent}/{entry.name}" if parent else entry.name
-                try:
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(at)
-                    elif entry.is_symlink() and entry.is_dir():
-                        if out.enters(at):
-                            links.append(at)
-                    elif entry.is_file():
-                        out.add(at, lambda path=entry.path: LocalFile(Path(path)))  # type: ignore[misc]
-                    else:
-                        if not parent:
-                            out.top.add(entry.name)
-                        if entry.is_symlink() and promised(entry.name) == NAMED:
-                            out.notes.append((parent, f"{printable(at)} is a broken link."))
-                except OSError as error:
-                    out.notes.append((parent, f"{printable(at)} could not be examined: {error.strerror}."))
+                out.notes.append((parent, _unexamined(parent, error)))
             queue += [at for at in reversed(folders) if out.enters(at)]
         return links
+
+    def _entry(self, out: Listing, parent: str, entry: os.DirEntry[str], folders: list[str], links: list[str]) -> None:
+        at = f"{parent}/{entry.name}" if parent else entry.name
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(at)
+            elif entry.is_symlink() and entry.is_dir():
+                if out.enters(at):
+                    links.append(at)
+            elif entry.is_file():
+                out.add(at, lambda: LocalFile(self.path / at, confinement=self.confinement))
+            else:
+                if not parent:
+                    out.top.add(entry.name)
+                if entry.is_symlink() and promised(entry.name) == NAMED:
+                    out.notes.append((parent, f"{printable(at)} is a broken link."))
+        except OSError as error:
+            out.notes.append((parent, _unexamined(at, error)))
+
+
+def _unexamined(at: str, error: OSError) -> str:
+    return f"{printable(at)} could not be examined: {error.strerror}."
 
 
 def _contains(folder: str, other: str) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
+from nbprof.core.confinement import Confinement, scan
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, LocalFile, Missing, RunFiles, SourceFile, could_not_open, join_some, no_file, printable
 from nbprof.core.sidecar import SIDECAR
@@ -43,11 +44,14 @@ class Ways:
         The most that a packed file may unpack to.
     progress : callable or None
         Called with a sentence as downloads go on.
+    confinement : Confinement or None
+        The folders of this machine that everything that is opened must be in.
     """
 
     storage_options: Mapping[str, Any] = field(default_factory=dict)
     limit_bytes: int = LIMIT_BYTES
     progress: Callable[[str], None] | None = None
+    confinement: Confinement | None = None
 
 
 @dataclass
@@ -262,29 +266,30 @@ def _place(source: Source, ways: Ways) -> SourceFile | Folder:
 def _at_path(text: str, ways: Ways) -> SourceFile | Folder:
     try:
         path = Path(text).expanduser()
-        mode = path.stat().st_mode
+        mode = (path.stat() if ways.confinement is None else ways.confinement.stat(path)).st_mode
     except RuntimeError:
         raise ReadError("there is no home folder for this user.", path=printable(text)) from None
     except (FileNotFoundError, NotADirectoryError) as error:
         if "!/" in text:
             outer, _, inner = text.partition("!/")
             return _inside(_at_path(outer, ways), inner, ways)
-        raise _not_there(error, path) from None
+        raise _not_there(error, path, ways.confinement) from None
     except (OSError, ValueError) as error:
         raise could_not_open(error, Path(text)) from None
     if stat.S_ISDIR(mode):
-        return LocalFolder(path)
+        return LocalFolder(path, ways.confinement)
     if not stat.S_ISREG(mode):
         raise no_file(mode, printable(text))
-    return LocalFile(path)
+    return LocalFile(path, confinement=ways.confinement)
 
 
-def _not_there(error: OSError, path: Path) -> ReadError:
+def _not_there(error: OSError, path: Path, confinement: Confinement | None) -> ReadError:
     out = could_not_open(error, path)
-    if path.is_symlink():
-        return out
     try:
-        near = difflib.get_close_matches(path.name, [p.name for p in path.parent.iterdir()], 1, 0.75)
+        if path.is_symlink():
+            return out
+        with scan(path.parent, confinement) as entries:
+            near = difflib.get_close_matches(path.name, [entry.name for entry in entries], 1, 0.75)
     except OSError:
         near = []
     return ReadError(f"{out.reason} Did you mean {printable(near[0])}?", path=out.path) if near else out
@@ -351,8 +356,7 @@ def _of_file(file: SourceFile, kind: Kind) -> RunFiles:
     sidecar: SourceFile | None = None
     if isinstance(file, LocalFile):
         folder = file.path.parent
-        beside = folder / SIDECAR
-        sidecar = LocalFile(beside) if beside.is_file() else None
+        sidecar = file.sibling(SIDECAR) if (folder / SIDECAR).is_file() else None
     elif (archive := getattr(file, "archive", None)) is not None:
         folder = archive.below(file.at.rpartition("/")[0])  # type: ignore[attr-defined]
     else:

@@ -12,12 +12,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
+from nbprof.core.confinement import scan
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile, Missing, RunFiles, SourceFile, copies_of, join_some
 from nbprof.core.packed import Unpacked
@@ -241,12 +240,18 @@ def lying_beside(files: RunFiles, name: re.Pattern[str]) -> list[SourceFile]:
     """The files of this name in the folders of a run of Chrome traces; none of a run of another format."""
     if files.format != NAME:
         return []
-    locals_ = [file.packed if isinstance(file, Unpacked) else file for file in files.files]
     out: list[SourceFile] = []
-    for folder in sorted({file.path.parent for file in locals_ if isinstance(file, LocalFile)}):
+    for first in in_folders(files):
         try:
-            with os.scandir(folder) as entries:
-                out += [LocalFile(Path(folder) / one) for one in sorted(e.name for e in entries if name.match(e.name) and e.is_file())]
+            with scan(first.path.parent, first.confinement) as entries:
+                out += [first.sibling(one) for one in sorted(e.name for e in entries if name.match(e.name) and e.is_file())]
         except OSError:
             continue
     return out
+
+
+def in_folders(files: RunFiles) -> list[LocalFile]:
+    """A file of each folder of this machine that holds files of a run, by folder."""
+    locals_ = [file.packed if isinstance(file, Unpacked) else file for file in files.files]
+    by_folder = {file.path.parent: file for file in locals_ if isinstance(file, LocalFile)}
+    return [by_folder[folder] for folder in sorted(by_folder)]
