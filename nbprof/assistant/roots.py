@@ -14,6 +14,7 @@ from nbprof.core.files import RunFiles, could_not_open, join_some, printable
 from nbprof.core.packed import Unpacked
 from nbprof.formats.beside import beside
 from nbprof.sources import locate, select_run
+from nbprof.sources.budget import Budget
 from nbprof.sources.urls import is_url
 
 LONGEST = 4096
@@ -54,14 +55,14 @@ class Roots:
             The path, or a file of the run, lies outside of the folders; or there is no profile.
         """
         place = self.resolve(path)
-        ways = locate.Ways(confinement=self.confinement)
-        found = locate.runs(place, ways)
+        ways = locate.Ways(confinement=self.confinement, budget=Budget)
+        found, nothing = locate.survey(place, ways)
         inside = found if is_url(place) else [each for each in found if self.holds(each)]
         if found and not inside:
             raise ReadError(f"a file of this run is a link that leads out of {self._said()}.", path=printable(place))
         if not found:
             # It says what is there instead.
-            locate.find(place, ways=ways)
+            raise nothing()
         chosen = inside[0] if run is None else select_run.choose(inside, run, printable(place))
         return locate.find(chosen, ways=ways), [each.name for each in inside]
 

@@ -54,9 +54,10 @@ def choose(folder: Path, run: str, confinement: Confinement | None) -> Chosen:
         There is no run, or none of that name; says what there is.
     """
     from nbprof.sources import locate, select_run
+    from nbprof.sources.budget import Budget
 
-    ways = locate.Ways(confinement=confinement)
-    found = locate.runs(folder, ways)
+    ways = locate.Ways(confinement=confinement, budget=Budget)
+    found, nothing = locate.survey(folder, ways)
     kept = [one for one in found if confinement is None or all(map(confinement.permits, _files(one)))]
     if found and not kept:
         raise ReadError(
@@ -65,7 +66,7 @@ def choose(folder: Path, run: str, confinement: Confinement | None) -> Chosen:
         )
     if not kept:
         # It says what is there instead.
-        locate.find(folder, ways=ways)
+        raise nothing()
     one = select_run.choose(kept, run, str(folder)) if run else kept[0]
     told = [{"name": each.name, "modified": _iso(each.modified), "hosts": len(each.files)} for each in kept]
     return Chosen(one.name, tuple(map(str, _files(one))), told)

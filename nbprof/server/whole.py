@@ -78,8 +78,8 @@ class Whole:
         return [f"{self.parent}/{name}" if self.parent else name for name in self.names]
 
 
-def whole(root: str, path: str, *, follow_links: bool = False, hidden: bool = False) -> Whole:
-    """The run that a path of the file browser means, with all that belongs to it.
+def whole(root: str, path: str, *, follow_links: bool = False, hidden: bool = False, stop: Callable[[], bool] = lambda: False) -> Whole:
+    """The run that a path of the file browser means, with all that belongs to it; `stop` says whether nobody waits any more.
 
     Raises
     ------
@@ -90,8 +90,12 @@ def whole(root: str, path: str, *, follow_links: bool = False, hidden: bool = Fa
     try:
         confinement = confinement_of(None if follow_links else top, hidden=hidden)
         now = real.stat() if confinement is None else confinement.stat(real)
-        search = Search(top, hidden=hidden, follow_links=follow_links)
+        search = Search(top, hidden=hidden, follow_links=follow_links, stop=stop)
         found = [one for one in search.below(shown, real) if isinstance(one, OnDisk) and one.path == shown]
+        if not found and not search.complete:
+            raise RefusedError(
+                422, "there are too many files in it and below to see which belong to the run. Use the file browser.", path=shown
+            )
         if not found:
             raise RefusedError(
                 422, "it is not a run: neither a profile nor a folder with the files of one. Use the file browser.", path=shown

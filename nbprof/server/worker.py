@@ -145,11 +145,12 @@ class Desk:
         return json.dumps(summary.of(opened(files, captured(files), write=False))).encode()
 
     def _find(self, head: dict[str, Any]) -> RunFiles:
+        from nbprof.sources.budget import Budget
         from nbprof.sources.locate import Ways, find
 
         path, confinement = Path(head["path"]), _confinement(head)
         self._names = (str(path), head["shown"])
-        files = find(path, head.get("run") or None, Ways(confinement=confinement))
+        files = find(path, head.get("run") or None, Ways(confinement=confinement, budget=Budget))
         if confinement is not None:
             confine(files, confinement)
         return files

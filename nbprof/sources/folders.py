@@ -15,6 +15,7 @@ from nbprof.core.files import LocalFile, SourceFile, could_not_open, printable
 from nbprof.core.sidecar import SIDECAR
 from nbprof.formats import register
 from nbprof.formats.format import Claim, Place, Recordings, within
+from nbprof.sources.budget import Budget
 
 MOST_FILES = 1_000_000
 """A folder with more files below it is not a logdir; scanning on would look like a hung kernel."""
@@ -30,11 +31,25 @@ _PRUNED = {".git", "node_modules", "__pycache__", ".ipynb_checkpoints"}
 
 @dataclass
 class Found:
-    """A file that may be a profile: where it is below the folder, with slashes; what its name promises; and the file."""
+    """A file that may be a profile: where it is below the folder, with slashes; what its name promises; and the file.
+
+    `state` is what the file system said of it when it was listed, where that was asked for.
+    """
 
     at: str
     promise: int
     file: SourceFile
+    state: os.stat_result | None = None
+
+    @property
+    def modified(self) -> float:
+        """Seconds since 1970."""
+        return self.file.modified if self.state is None else self.state.st_mtime
+
+    @property
+    def size(self) -> int | None:
+        """Bytes, None where unknown."""
+        return self.file.size if self.state is None else self.state.st_size
 
     @property
     def parent(self) -> str:
@@ -58,6 +73,8 @@ class Listing:
     """Files that are not profiles, a sentence about each, and whether their name says trace."""
     doubts: list[str] = field(default_factory=list)
     """Sentences about the place as a whole, such as a truncated archive."""
+    budget: Budget | None = None
+    """What may be looked at; None where nothing but `MOST_FILES` bounds it."""
     also: str = ""
     """A file that is included whatever its name, because it was requested."""
     count: int = 0
@@ -78,8 +95,8 @@ class Listing:
         """Those of which there is a sign."""
         return next((recordings for recordings, claim in self.claims.items() if claim.sign), None)
 
-    def add(self, at: str, file: Callable[[], SourceFile]) -> None:
-        """Takes in a file, which is made only if the name says that it may be a profile."""
+    def add(self, at: str, file: Callable[[], SourceFile], state: Callable[[], os.stat_result] | None = None) -> None:
+        """Takes in a file, which is made, and its state asked for, only if the name says that it may be a profile."""
         first, slash, _ = at.partition("/")
         self.top.add(first + slash)
         self.count += 1
@@ -90,7 +107,7 @@ class Listing:
         if at == self.also:
             promise = max(promise, MAYBE)
         if promise >= 0:
-            self.files.append(Found(at, promise, file()))
+            self.files.append(Found(at, promise, file(), state() if state is not None else None))
         elif _ARCHIVE.search(name):
             self.archives.append(at)
         self.note(at)
@@ -195,10 +212,13 @@ class LocalFolder:
     path : Path
     confinement : Confinement or None
         The folders that everything that is opened must be in; None where it may be anywhere.
+    budget : Budget or None
+        What may be looked at; None where nothing but `MOST_FILES` bounds it.
     """
 
     path: Path
     confinement: Confinement | None = None
+    budget: Budget | None = None
 
     cheap = True
 
@@ -228,6 +248,7 @@ class LocalFolder:
             The folder may not be read, or there are too many files.
         """
         out = Listing.of(self.path.absolute().parts)
+        out.budget = self.budget
         if out.within:
             return out
         try:
@@ -255,12 +276,12 @@ class LocalFolder:
     def _walk(self, out: Listing, start: str) -> list[str]:
         links: list[str] = []
         queue = [start]
-        while queue:
+        while queue and not (self.budget and self.budget.over):
             parent = queue.pop()
             folders: list[str] = []
             try:
                 with scan(self.path / parent, self.confinement) as entries:
-                    for entry in sorted(entries, key=lambda e: e.name):
+                    for entry in sorted(self.budget.entries(entries) if self.budget else entries, key=lambda e: e.name):
                         self._entry(out, parent, entry, folders, links)
             except OSError as error:
                 if not parent:
@@ -278,7 +299,9 @@ class LocalFolder:
                 if out.enters(at):
                     links.append(at)
             elif entry.is_file():
-                out.add(at, lambda: LocalFile(self.path / at, confinement=self.confinement))
+                # Asking a confined file takes several looks; its folder is open here.
+                state = entry.stat if self.confinement is not None and not entry.is_symlink() else None
+                out.add(at, lambda: LocalFile(self.path / at, confinement=self.confinement), state)
             else:
                 if not parent:
                     out.top.add(entry.name)

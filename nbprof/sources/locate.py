@@ -19,6 +19,7 @@ from nbprof.core.sidecar import SIDECAR
 from nbprof.formats import register
 from nbprof.formats.format import Kind, Member
 from nbprof.sources import detect
+from nbprof.sources.budget import Budget
 from nbprof.sources.folders import BESIDE, Folder, Found, Listing, LocalFolder, promised
 from nbprof.sources.select_run import choose, kind_of, resolve
 from nbprof.sources.sniff import HEAD, head_of, recognise
@@ -27,6 +28,9 @@ from nbprof.sources.urls import is_url, shown
 if TYPE_CHECKING:
     from nbprof.sources.archives import TarArchive, ZipArchive
     from nbprof.sources.remote import Storage
+
+_MOST_NOTES = 50
+_MOST_COMPARED = 100_000
 
 Source = Any
 """A path or URL (str, bytes, os.PathLike, a UPath), several of them, or a result of `runs`."""
@@ -46,12 +50,15 @@ class Ways:
         Called with a sentence as downloads go on.
     confinement : Confinement or None
         The folders of this machine that everything that is opened must be in.
+    budget : callable or None
+        Gives what may be looked at of a folder of this machine at each request.
     """
 
     storage_options: Mapping[str, Any] = field(default_factory=dict)
     limit_bytes: int = LIMIT_BYTES
     progress: Callable[[str], None] | None = None
     confinement: Confinement | None = None
+    budget: Callable[[], Budget] | None = None
 
 
 @dataclass
@@ -105,6 +112,17 @@ def runs(source: Source, ways: Ways | None = None) -> list[RunFiles]:
         Nothing is there, or it may not be read.
     """
     return _runs(source, ways or Ways())[0]
+
+
+def survey(source: Source, ways: Ways) -> tuple[list[RunFiles], Callable[[], ReadError]]:
+    """The runs at a place as `runs` has them, and what makes the error that says why there are none, without a second look.
+
+    Raises
+    ------
+    ReadError
+        As `runs`.
+    """
+    return _runs(source, ways)
 
 
 def find(source: Source, run: str | int | None = None, ways: Ways | None = None) -> RunFiles:
@@ -162,18 +180,8 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
         return _named(file, head, next(iter(beside), None))
     sidecars = [f for f in listing.files if f.promise == BESIDE]
     found = detect.runs(detect.candidates(folder, listing), sidecars, folder.name, folder.below)
-    unread: dict[int, list[Missing]] = {}
-    for refused, text, named in listing.refused:
-        here = str(folder.below(refused.parent))
-        lacking = [i for i, run in enumerate(found) if str(run.folder) == here and detect.lacks(run, refused.file.name)]
-        for i in lacking:
-            unread.setdefault(i, []).append(Missing(refused.file.name, f"It {text.removeprefix(printable(refused.at)).strip()}"))
-        if named and not lacking:
-            listing.notes.append((refused.parent, text))
-    found = [replace(run, unread=run.unread + tuple(unread[i])) if i in unread else run for i, run in enumerate(found)]
-    notes: dict[str, list[str]] = {}
-    for at, text in listing.notes:
-        notes.setdefault(str(folder.below(at)), []).append(text)
+    found = _with_unread(found, folder, listing)
+    notes = _notes(folder, listing)
     doubts = tuple(listing.doubts)
     unexported: list[str] = []
     written = {f.parent: f.file for f in sidecars}
@@ -194,6 +202,41 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
         for run in found
     ]
     return told, lambda: _nothing(folder, listing, unexported)
+
+
+def _with_unread(found: list[RunFiles], folder: Folder, listing: Listing) -> list[RunFiles]:
+    """The runs with the files that they lack because they cannot be read; of other files called traces, a note in the listing."""
+    by_folder: dict[str, list[int]] = {}
+    for i, run in enumerate(found):
+        by_folder.setdefault(str(run.folder), []).append(i)
+    refused_in: dict[str, list[tuple[Found, str, bool]]] = {}
+    for each in listing.refused:
+        refused_in.setdefault(each[0].parent, []).append(each)
+    unread: dict[int, list[Missing]] = {}
+    for parent, refused in refused_in.items():
+        runs_here = by_folder.get(str(folder.below(parent)), [])
+        # Each is compared with each run beside it: very many of both are no job of which some files are damaged.
+        compared = len(refused) * len(runs_here) <= _MOST_COMPARED
+        for file, text, named in refused:
+            lacking = [i for i in runs_here if detect.lacks(found[i], file.file.name)] if compared else []
+            for i in lacking:
+                unread.setdefault(i, []).append(Missing(file.file.name, f"It {text.removeprefix(printable(file.at)).strip()}"))
+            if named and not lacking:
+                listing.notes.append((parent, text))
+    return [replace(run, unread=run.unread + tuple(unread[i])) if i in unread else run for i, run in enumerate(found)]
+
+
+def _notes(folder: Folder, listing: Listing) -> dict[str, list[str]]:
+    """The notes of a listing by the folder that they are about, of each folder so many."""
+    by_place: dict[str, list[str]] = {}
+    for at, text in listing.notes:
+        by_place.setdefault(at, []).append(text)
+    notes: dict[str, list[str]] = {}
+    for at, texts in by_place.items():
+        more = len(texts) - _MOST_NOTES
+        left_out = [f"{more:,} more files here could not be read, or are no profiles."] if more > 0 else []
+        notes.setdefault(str(folder.below(at)), []).extend([*texts[:_MOST_NOTES], *left_out])
+    return notes
 
 
 def _named(file: SourceFile, head: bytes, sidecar: SourceFile | None = None) -> tuple[list[RunFiles], Callable[[], ReadError]]:
@@ -277,7 +320,7 @@ def _at_path(text: str, ways: Ways) -> SourceFile | Folder:
     except (OSError, ValueError) as error:
         raise could_not_open(error, Path(text)) from None
     if stat.S_ISDIR(mode):
-        return LocalFolder(path, ways.confinement)
+        return LocalFolder(path, ways.confinement, ways.budget() if ways.budget is not None else None)
     if not stat.S_ISREG(mode):
         raise no_file(mode, printable(text))
     return LocalFile(path, confinement=ways.confinement)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from nbprof.core.confinement import scan
 from nbprof.core.errors import ReadError
@@ -48,17 +48,36 @@ class _Rank:
     stamped: bool
     time: float
 
-    def joins(self, run: list[_Rank]) -> bool:
+    def joins(self, run: _Run) -> bool:
         """Whether this one was recorded together with those of a run."""
-        if any(self.worker == other.worker or (self.rank is not None and self.rank == other.rank) for other in run):
+        if self.worker in run.workers or (self.rank is not None and self.rank in run.ranks):
             return False
-        near = abs(self.time - run[0].time)
-        first = run[0]
+        first = run.members[0]
+        near = abs(self.time - first.time)
         if self.world and first.world:
             return self.world == first.world and near <= _TOGETHER_S
         if self.rank is not None and first.rank is not None and self.job == first.job:
             return near <= _TOGETHER_S or not (self.stamped and first.stamped)
         return self.stamped and first.stamped and near <= _NEAR_S
+
+
+@dataclass
+class _Run:
+    """Traces that were recorded together, with their workers and ranks: a folder may hold very many."""
+
+    members: list[_Rank]
+    workers: set[str] = field(init=False)
+    ranks: set[int | str | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.workers = {one.worker for one in self.members}
+        self.ranks = {one.rank for one in self.members}
+
+    def add(self, one: _Rank) -> None:
+        """Takes in one more."""
+        self.members.append(one)
+        self.workers.add(one.worker)
+        self.ranks.add(one.rank)
 
 
 def is_copy(stem: str, hosts: set[str]) -> bool:
@@ -102,6 +121,7 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
         notes = ()
     ranks, doubles = _without_doubles([_rank(one) for one in members if id(one) not in left_out])
     groups = _together(ranks, one_run=here.of_one_run)
+    by_rank = _by_rank(groups)
     for at, group in enumerate(groups):
         files = [r.member for r in group]
         copied = [(double, own) for double, own in doubles if any(one is own for one in group)]
@@ -115,7 +135,7 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
                 tuple(one.file for one in files),
                 max(r.time for r in group),
                 NAME,
-                notes + _again(group, [one for i, other in enumerate(groups) if i != at for one in other]),
+                notes + _again(at, group, by_rank),
                 lacking + tuple(_copied(double, own) for double, own in copied),
                 copies=tuple(
                     Missing(double.member.file.name, f"It is a copy of {own.member.file.name}, byte for byte.") for double, own in copied
@@ -159,16 +179,28 @@ def _copied(double: _Rank, own: _Rank) -> str:
     return f"{label} is a copy of {of}, byte for byte; it was read once. Was one host's file copied over another's?"
 
 
-def _again(group: list[_Rank], others: list[_Rank]) -> tuple[str, ...]:
+_ByRank = dict[int | str, list[tuple[int, _Rank]]]
+
+
+def _by_rank(groups: list[list[_Rank]]) -> _ByRank:
+    """The traces of each rank, with the number of their group."""
+    out: _ByRank = {}
+    for at, group in enumerate(groups):
+        for one in group:
+            if one.rank is not None:
+                out.setdefault(one.rank, []).append((at, one))
+    return out
+
+
+def _again(at: int, group: list[_Rank], by_rank: _ByRank) -> tuple[str, ...]:
     """Files beside a run that were recorded about with it and have the number of one of its ranks, so that they are runs of their own."""
-    same = [
-        other.member.file.name
-        for other in others
-        if any(
-            one.worker != other.worker and one.rank is not None and one.rank == other.rank and abs(one.time - other.time) <= _TOGETHER_S
-            for one in group
-        )
-    ]
+    found: dict[int, tuple[int, _Rank]] = {}
+    for one in group:
+        for other_at, other in by_rank.get(one.rank, ()) if one.rank is not None else ():
+            if other_at != at and one.worker != other.worker and abs(one.time - other.time) <= _TOGETHER_S:
+                found[id(other)] = other_at, other
+    # The sort is stable: in a group, they stay as they are.
+    same = [other.member.file.name for _, other in sorted(found.values(), key=lambda each: each[0])]
     if not same:
         return ()
     what = "has a rank number of this run, so it is" if len(same) == 1 else "have rank numbers of this run, so they are"
@@ -219,16 +251,26 @@ def _together(ranks: list[_Rank], *, one_run: bool) -> list[list[_Rank]]:
         return [[one] for one in ranks]
     cycles = [list(cycle) for cycle in zip(*workers.values(), strict=False)]
     even = len({len(files) for files in workers.values()}) == 1
-    if even and all(one.joins(cycle[:i]) for cycle in cycles for i, one in enumerate(cycle) if i):
+    if even and all(map(_is_one_run, cycles)):
         return [sorted(cycle, key=_order) for cycle in cycles]
-    out: list[list[_Rank]] = []
+    out: list[_Run] = []
     for one in ranks:
         run = next((run for run in out[: -_OPEN - 1 : -1] if one.joins(run)), None)
         if run is None:
-            out.append([one])
+            out.append(_Run([one]))
         else:
-            run.append(one)
-    return [sorted(run, key=_order) for run in out]
+            run.add(one)
+    return [sorted(run.members, key=_order) for run in out]
+
+
+def _is_one_run(cycle: list[_Rank]) -> bool:
+    """Whether each trace joins those before it."""
+    run = _Run(cycle[:1])
+    for one in cycle[1:]:
+        if not one.joins(run):
+            return False
+        run.add(one)
+    return True
 
 
 def _order(one: _Rank) -> tuple[int, str]:
