@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from nbprof.core.confinement import scan
 from nbprof.core.errors import ReadError
@@ -179,28 +180,35 @@ def _copied(double: _Rank, own: _Rank) -> str:
     return f"{label} is a copy of {of}, byte for byte; it was read once. Was one host's file copied over another's?"
 
 
-_ByRank = dict[int | str, list[tuple[int, _Rank]]]
+class _Placed(NamedTuple):
+    """A trace of a folder, its place among all of them, and the number of its group."""
+
+    place: int
+    group: int
+    trace: _Rank
 
 
-def _by_rank(groups: list[list[_Rank]]) -> _ByRank:
-    """The traces of each rank, with the number of their group."""
-    out: _ByRank = {}
-    for at, group in enumerate(groups):
+def _by_rank(groups: list[list[_Rank]]) -> dict[int | str, list[_Placed]]:
+    """The traces of each rank."""
+    out: dict[int | str, list[_Placed]] = {}
+    place = 0
+    for number, group in enumerate(groups):
         for one in group:
             if one.rank is not None:
-                out.setdefault(one.rank, []).append((at, one))
+                out.setdefault(one.rank, []).append(_Placed(place, number, one))
+            place += 1
     return out
 
 
-def _again(at: int, group: list[_Rank], by_rank: _ByRank) -> tuple[str, ...]:
+def _again(number: int, group: list[_Rank], by_rank: dict[int | str, list[_Placed]]) -> tuple[str, ...]:
     """Files beside a run that were recorded about with it and have the number of one of its ranks, so that they are runs of their own."""
-    found: dict[int, tuple[int, _Rank]] = {}
+    found: dict[int, str] = {}
     for one in group:
-        for other_at, other in by_rank.get(one.rank, ()) if one.rank is not None else ():
-            if other_at != at and one.worker != other.worker and abs(one.time - other.time) <= _TOGETHER_S:
-                found[id(other)] = other_at, other
-    # The sort is stable: in a group, they stay as they are.
-    same = [other.member.file.name for _, other in sorted(found.values(), key=lambda each: each[0])]
+        for other in by_rank[one.rank] if one.rank is not None else ():
+            near = abs(one.time - other.trace.time) <= _TOGETHER_S
+            if other.group != number and one.worker != other.trace.worker and near:
+                found[other.place] = other.trace.member.file.name
+    same = [found[place] for place in sorted(found)]
     if not same:
         return ()
     what = "has a rank number of this run, so it is" if len(same) == 1 else "have rank numbers of this run, so they are"
