@@ -1,7 +1,8 @@
 r"""Standard input as the SDK reads it: each message on it can be read, so that each has an answer.
 
-JSON may escape half of a surrogate pair (`"\ud800"`), which is no text. The SDK drops a line with one in it, and who sent it waits for
-ever. Here it becomes the replacement character, and the answer is that there is nothing of that name.
+JSON may escape half of a surrogate pair (`"\ud800"`), which is no text. The SDK drops a line with
+one in it, and the client waits for ever. Here it becomes the replacement character, and the answer is
+that there is nothing of that name.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
-_ESCAPE = re.compile(rb"\\(?:u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL)
+_PAIR = rb"u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_HALF = rb"u[dD][89a-fA-F][0-9a-fA-F]{2}"
+_ESCAPE = re.compile(rb"\\(?:%b|(%b)|.)" % (_PAIR, _HALF), re.DOTALL)
 
 
 def readable(line: bytes) -> bytes:
@@ -47,7 +50,7 @@ class Messages(io.BufferedIOBase):
 
 
 def claim() -> None:
-    """Puts such a stream in the place of `sys.stdin`. What else reads standard input then finds its end, and takes no message."""
+    """Put such a stream in the place of `sys.stdin`; whatever else reads standard input finds its end."""
     messages = os.fdopen(os.dup(0), "rb")
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)

@@ -1,8 +1,8 @@
-"""Opening files that must lie below certain folders, also while somebody exchanges files and links there.
+"""Opening files that must be below certain folders, even while somebody replaces files by links there.
 
-A path that was checked may lead elsewhere when it is opened. So a path is resolved first, and then opened component by component from the
-folder at its top, following no link. Where the system opens nothing relative to a folder (Windows), the opened file is compared with the
-one at the resolved path.
+A path that was checked may lead elsewhere when it is opened. So it is resolved first, and then opened
+component by component from the folder at its top, following no link. Where the system cannot open
+relative to a folder (Windows), the opened file is compared with the one at the resolved path.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-_RELATIVE = os.open in os.supports_dir_fd and os.stat in os.supports_dir_fd and os.scandir in os.supports_fd
+_RELATIVE = {os.open, os.stat} <= os.supports_dir_fd and os.scandir in os.supports_fd
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 # Passing through a folder needs no right to list it.
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _NO_LINK
@@ -26,7 +26,7 @@ _TRIES = 20
 
 
 class ConfinedError(PermissionError):
-    """The path leads out of the folders that may be read, or to a hidden name; the text says which, and what to do."""
+    """The path leads out of the folders that may be read, or to a hidden name; the text says which."""
 
 
 class ReplacedError(OSError):
@@ -34,7 +34,7 @@ class ReplacedError(OSError):
 
 
 def real_path(path: str | os.PathLike[str]) -> str:
-    """`os.path.realpath`, also while a link on the way is being replaced: Python raises then, although it is not asked to be strict.
+    """`os.path.realpath`, tried again where a link is replaced meanwhile: Python raises `OSError` then.
 
     Raises
     ------
@@ -136,7 +136,7 @@ class Confinement:
 
 @contextmanager
 def scan(path: Path, confinement: Confinement | None) -> Iterator[Iterator[os.DirEntry[str]]]:
-    """The entries of a folder. They can be asked only inside the `with` block, and their `path` may be their name alone.
+    """The entries of a folder, valid only inside the `with` block. Their `path` may be the name alone.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def scan(path: Path, confinement: Confinement | None) -> Iterator[Iterator[os.Di
 
 @contextmanager
 def _parent(folder: str, parts: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    """A descriptor of the folder that holds what the parts lead to, reached without following a link, and its name there."""
+    """A descriptor of the folder that the last part is in, reached without following a link, and that part."""
     descriptor = os.open(folder, _FOLDER)
     name = "."
     try:

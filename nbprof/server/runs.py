@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MOST_FILES = 200_000
 """Files that are examined for one request."""
 MOST_RUNS = 5_000
-MOST_BYTES, MOST_S = 256 << 20, 30.0
+MOST_BYTES, MOST_S = 256 << 20, 60.0
 """Read of the beginnings of files, and the time, for one request."""
 _MOST_LOOKS = 500
 """Files without a telling name, such as `rank0.json`, whose heads are read for one request."""

@@ -1,4 +1,4 @@
-"""Threads for what waits for disks: a few at a time, and none of them keeps a server from ending."""
+"""Threads for work that waits for disks: a few at a time, and none keeps a server from ending."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """Runs functions on daemon threads. Those of an executor are waited for as the process ends, whatever they do.
+    """Runs functions on daemon threads: a process that ends waits for those of an executor.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How much of a place may be looked at for one request: entries of folders, bytes of files, and time."""
+"""How much of a place may be examined for one request: entries of folders, bytes of files, and time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nbprof.core.files import size_text
 
 T = TypeVar("T")
 
-ENTRIES, BYTES, SECONDS = 200_000, 256 << 20, 30.0
+ENTRIES, BYTES, SECONDS = 200_000, 256 << 20, 60.0
 
 
 class Budget:
@@ -61,7 +61,8 @@ class Budget:
         if self._entries > self._most_entries:
             return f"more than {self._most_entries:,} files are in this folder and below"
         if self._bytes > self._most_bytes:
-            return f"more than {size_text(self._most_bytes)} had to be read to see which files here are profiles"
+            most = size_text(self._most_bytes)
+            return f"more than {most} had to be read to see which files here are profiles"
         if self._clock() > self._end:
             return f"looking through this folder took longer than {self._seconds:g} s"
         return ""

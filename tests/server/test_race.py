@@ -205,6 +205,21 @@ def test_what_an_assistant_opens(root, outside, monkeypatch, secret, path):
     assert not secret(replaced, read)
 
 
+@pytest.mark.parametrize("download", [False, True])
+def test_a_link_to_something_hidden_in_the_root(root, monkeypatch, download):
+    """Nothing that is hidden is opened, wherever the link to it comes from."""
+    hidden = place(root / ".hidden", "t.pt.trace.json", torch_trace())
+    replaced = Replaced(monkeypatch, root / "run" / "t.pt.trace.json", hidden)
+
+    def act():
+        if not download:
+            return desk_opens(root, "run/t.pt.trace.json")
+        run = whole(str(root), "run/t.pt.trace.json")
+        return b"".join(blocks(run.real, getattr(run, "confinement", None) or run.top))
+
+    assert hidden.stat().st_ino not in replaced.tries(act)
+
+
 def test_where_the_system_opens_nothing_relative_to_a_folder(root, outside, monkeypatch, secret):
     """As on Windows: there the opened file is compared with the one that was meant."""
     monkeypatch.setattr(confinement, "_RELATIVE", False)
