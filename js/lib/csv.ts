@@ -3,9 +3,19 @@
 import { numberAt, textAt } from "./codec.js";
 import type { Table } from "./payload.js";
 
-/** A text cell. One that a spreadsheet would take for a formula gets an apostrophe in front. */
+const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+
+/**
+ * A text with an apostrophe before what a spreadsheet would take for a formula, also in a further line; a number as it is.
+ * `nbprof frame --csv` does the same.
+ */
+function noFormula(text: string): string {
+  if (NUMBER.test(text)) return text;
+  return (/^[\r\n]/.test(text) ? "'" : "") + text.replace(/(^|\r\n?|\n)(?=[=+\-@\t＝＋－＠])/g, "$1'");
+}
+
 function quote(text: string): string {
-  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  const safe = noFormula(text);
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 

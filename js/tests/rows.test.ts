@@ -77,6 +77,25 @@ describe("CSV", () => {
     expect(second?.startsWith(`"${HOSTILE.replaceAll('"', '""')}"`)).toBe(true);
   });
 
+  it.each([
+    ["=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"],
+    ["@SUM(1)", "'@SUM(1)"],
+    ["-2+3", "'-2+3"],
+    ["+1+1", "'+1+1"],
+    ["＝1", "'＝1"],
+    ["\t=1", "'\t=1"],
+    ["-2", "-2"],
+    ["-2.5e-3", "-2.5e-3"],
+    ["a-b", "a-b"],
+    ["a\n=1", `"a\n'=1"`],
+    ["a\r\n@x", `"a\r\n'@x"`],
+    ["\n=1", `"'\n'=1"`],
+    ["a\nb", `"a\nb"`],
+  ])("takes %j for no formula", (text, cell) => {
+    const one = makeTable([["op", "Operation", "text"]], { op: [text] });
+    expect(toCsv(one, Uint32Array.of(0))).toBe(`op\r\n${cell}\r\n`);
+  });
+
   it("has the rows it is given, in their order", () => {
     const cells = toCsv(table, sortRows(table, Uint32Array.of(0, 1), { key: "us", descending: true }));
     expect(

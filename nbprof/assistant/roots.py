@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nbprof.core.confinement import Confinement, real_path
 from nbprof.core.errors import ReadError
-from nbprof.core.files import RunFiles, join_some, printable
+from nbprof.core.files import RunFiles, could_not_open, join_some, printable
 from nbprof.core.packed import Unpacked
 from nbprof.formats.beside import beside
 from nbprof.sources import locate, select_run
+from nbprof.sources.budget import Budget
 from nbprof.sources.urls import is_url
 
 LONGEST = 4096
@@ -39,6 +41,7 @@ class Roots:
     def __init__(self, folders: Sequence[str | Path], *, allow_urls: bool = False) -> None:
         self.folders = [os.path.realpath(folder) for folder in folders]
         self.allow_urls = allow_urls
+        self.confinement = Confinement(tuple(self.folders), name=self._said())
         for folder in self.folders:
             if not Path(folder).is_dir():
                 raise ReadError("there is no such folder; --root takes one that is there.", path=printable(folder))
@@ -52,15 +55,16 @@ class Roots:
             The path, or a file of the run, lies outside of the folders; or there is no profile.
         """
         place = self.resolve(path)
-        found = locate.runs(place)
+        ways = locate.Ways(confinement=self.confinement, budget=Budget)
+        found, nothing = locate.survey(place, ways)
         inside = found if is_url(place) else [each for each in found if self.holds(each)]
         if found and not inside:
             raise ReadError(f"a file of this run is a link that leads out of {self._said()}.", path=printable(place))
         if not found:
             # It says what is there instead.
-            locate.find(place)
+            raise nothing()
         chosen = inside[0] if run is None else select_run.choose(inside, run, printable(place))
-        return locate.find(chosen), [each.name for each in inside]
+        return locate.find(chosen, ways=ways), [each.name for each in inside]
 
     def resolve(self, path: str) -> str:
         """The path without links, or the URL.
@@ -83,13 +87,15 @@ class Roots:
             if mark and not any(os.path.lexists(Path(folder) / path) for folder in self.folders):
                 return f"{self._real(outer)}!/{inner}"
             return self._real(path)
+        except OSError as error:
+            raise could_not_open(error, Path(path)) from None
         except ValueError:
             raise ReadError("the path contains a NUL character or others that file names cannot have.") from None
 
     def _real(self, path: str) -> str:
         if not path.strip():
             raise ReadError("the path is empty; '.' is the first folder that is read.")
-        places = [os.path.realpath(Path(folder) / path) for folder in self.folders]
+        places = [real_path(Path(folder) / path) for folder in self.folders]
         inside = [place for place in places if self._within(place)]
         if not inside:
             # Whether something is there is not said.
@@ -100,7 +106,7 @@ class Roots:
         """Whether each file that is read of a run lies below the folders."""
         files: list[Any] = [*run.files, *beside(run), *([run.sidecar] if run.sidecar is not None else [])]
         files = [file.packed if isinstance(file, Unpacked) else file for file in files]
-        return all(self._within(os.path.realpath(file.path)) for file in files if isinstance(getattr(file, "path", None), Path))
+        return all(self.confinement.permits(file.path) for file in files if isinstance(getattr(file, "path", None), Path))
 
     def _within(self, real: str) -> bool:
         return any(Path(real).is_relative_to(folder) for folder in self.folders)

@@ -257,9 +257,9 @@ def cache() -> Check:
     above = folder.path
     while not above.exists() and above != above.parent:
         above = above.parent
-    remedy = "Let NBPROF_CACHE_DIR name a folder that is yours; without a cache each profile is read anew."
+    remedy = "Let NBPROF_CACHE_DIR name a folder that is yours alone; without a cache each profile is read anew."
     if not folder.owned():
-        return Check("cache", LIMITED, f"{folder.path} belongs to another user", remedy)
+        return Check("cache", LIMITED, f"{folder.path} belongs to another user, or everybody may write to it", remedy)
     if not above.is_dir() or not os.access(above, os.W_OK):
         return Check("cache", LIMITED, f"{folder.path} cannot be written", remedy)
     return Check("cache", OK, f"{folder.path}, at most {folder.limit() / 2**30:,.1f} GiB")

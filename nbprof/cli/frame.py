@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _ROWS = 20
 """Rows on a terminal, where nobody says how many."""
+_FORMULA = re.compile(r"(\A|\r\n?|\n)(?=[=+\-@\t＝＋－＠])")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _WHERE = "\"self_us > 100 and 'conv' in op\""
 
 
@@ -35,7 +38,7 @@ def _split(_ctx: click.Context, _param: click.Parameter, value: str | None) -> l
 @click.option("--where", default="", metavar="CONDITION", help=f"Only these rows: {_WHERE}.")
 @click.option("--sort", callback=_split, metavar="COLUMNS", help="Sort by these, separated by commas; -total_us: largest first.")
 @click.option("--columns", callback=_split, metavar="COLUMNS", help="Only these columns, separated by commas.")
-@click.option("--csv", "form", flag_value="csv", help="CSV with exact values; empty is NA.")
+@click.option("--csv", "form", flag_value="csv", help="CSV with exact values; empty is NA; ' before a text that would be a formula.")
 @click.option("--json", "form", flag_value="json", help="JSON for programs; docs/command.md has its schema.")
 @click.option("--parquet", "form", flag_value="parquet", help="Parquet; needs pyarrow, and -o unless it is piped.")
 @source.target("Write CSV, JSON or Parquet to this file.")
@@ -103,7 +106,7 @@ def _table(frame: pd.DataFrame, columns: list[Col], first: list[str], *, whole: 
 
 def _content(form: str, name: str, frame: pd.DataFrame, columns: list[Col], run: dict[str, Any], rows: int) -> bytes:
     if form == "csv":
-        return (frame.to_csv(index=False) or "").encode("utf-8", "backslashreplace")
+        return _csv(frame).encode("utf-8", "backslashreplace")
     if form == "json":
         declared = [{"name": col.name, "unit": col.unit, "label": col.label, "help": col.help} for col in columns]
         answer = {"run": run, "frame": name, "columns": declared, "total_rows": rows, "rows": frame}
@@ -114,6 +117,23 @@ def _content(form: str, name: str, frame: pd.DataFrame, columns: list[Col], run:
     except ImportError as error:
         raise NbprofError("Parquet is written by pyarrow, which is not installed: pip install pyarrow, or use --csv") from error
     return packed.getvalue()
+
+
+def _csv(frame: pd.DataFrame) -> str:
+    """A frame as CSV, in which no text of a profile is a formula to a spreadsheet. `js/lib/csv.ts` does the same."""
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+
+    texts = [name for name in frame.columns if not (is_numeric_dtype(frame[name]) or is_bool_dtype(frame[name]))]
+    safe = frame.assign(**{name: frame[name].astype(object).map(_no_formula) for name in texts})
+    safe.columns = [_no_formula(name) for name in frame.columns]
+    return safe.to_csv(index=False) or ""
+
+
+def _no_formula(value: Any) -> Any:
+    """A text with an apostrophe before what would begin a formula, also in a further line; a number as it is."""
+    if not isinstance(value, str) or _NUMBER.fullmatch(value):
+        return value
+    return ("'" if value[:1] in ("\r", "\n") else "") + _FORMULA.sub(r"\1'", value)
 
 
 def _write(content: bytes, target: Path | None) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from nbprof.cli import source
 from nbprof.core.errors import NbprofError
 
 _NO_SDK = 'The server needs the Model Context Protocol SDK, version 2: pip install "nbprof[mcp]"'
@@ -17,7 +18,7 @@ _NO_SDK = 'The server needs the Model Context Protocol SDK, version 2: pip insta
     "--root",
     "roots",
     multiple=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=source.FilePath(file_okay=False, path_type=Path),
     help="A folder whose profiles may be read; may be repeated. By default the working directory.",
 )
 @click.option("--allow-urls", is_flag=True, help="Also read https, s3, gs, az, abfs and hf URLs, with this machine's credentials.")
@@ -33,10 +34,12 @@ def command(roots: tuple[Path, ...], allow_urls: bool, seconds: float, rows: int
         raise NbprofError(_NO_SDK) from None
     if sys.stdin.isatty():
         click.echo("nbprof mcp waits for a client on stdin; clients start it themselves: docs/assistants.md has their settings.", err=True)
+    from nbprof.assistant import stdin
     from nbprof.assistant.roots import Roots
     from nbprof.assistant.server import build
 
     server = build(Roots(roots or [Path.cwd()], allow_urls=allow_urls), seconds=seconds, rows=rows, bytes=bytes, redact=redact)
+    stdin.claim()
     try:
         server.run("stdio")
     except Exception as error:

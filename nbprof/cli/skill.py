@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from nbprof.cli import source
+
 
 @click.group(name="skill")
 def command() -> None:
@@ -13,7 +15,7 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("folder", metavar="DIR", type=source.FilePath(file_okay=False, path_type=Path))
 @click.option("--force", is_flag=True, help="Replace a skill that was changed, or is of another version.")
 def install(folder: Path, force: bool) -> None:
     """Write it to DIR/nbprof/SKILL.md, where DIR is a folder of skills, such as .claude/skills."""

@@ -47,9 +47,19 @@ def files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list
     return [CompletionItem(incomplete, type="file")]
 
 
+class FilePath(click.Path):
+    """A path that is not empty, as of a variable of the shell that is not set: an empty one would be the working folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path, or an error of usage."""
+        if value == "":
+            self.fail("the name is empty.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def target(help: str, **more: Any) -> Callable[[Function], Function]:
     """Adds `-o FILE`; `-` is standard output."""
-    kind = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
+    kind = FilePath(dir_okay=False, allow_dash=True, path_type=Path)
     stated = f"{help} - is standard output."
     return click.option("-o", "--output", "target", metavar="FILE", type=kind, help=stated, **more)
 

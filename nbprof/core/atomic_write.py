@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nbprof.core.errors import NbprofError
-from nbprof.core.files import size_text
+from nbprof.core.files import printable, size_text
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -46,12 +46,21 @@ def atomic_write(target: Path, what: str, size: int | None = None) -> Iterator[B
     NbprofError
         The file could not be written. The message names the file and the remedy.
     """
+    if not _is_a_name(target):
+        raise NbprofError(f"{printable(str(target))}: the {what} could not be written: no file can have this name. Choose another one.")
     try:
         with _opened(target) as file:
             yield file
     except OSError as error:
         reason = f"the {what} could not be written ({error.strerror or error})"
         raise NbprofError(f"{target}: {reason}. {_remedy(error, target, size)}") from error
+
+
+def _is_a_name(target: Path) -> bool:
+    try:
+        return b"\0" not in os.fsencode(target)
+    except UnicodeEncodeError:
+        return False
 
 
 def is_stream(target: Path) -> bool:
@@ -168,7 +177,8 @@ def _remedy(error: OSError, target: Path, size: int | None) -> str:
         needs = f"It needs {size_text(size)}: free" if size is not None else "Free"
         return f"{needs} some space, or choose a folder on another disk{_free(target)}."
     if error.errno == errno.EISDIR:
-        return "It is a folder: add the name of a file."
+        empty = " An empty name is the working folder." if target == Path() else ""
+        return f"It is a folder: add the name of a file.{empty}"
     if error.errno in (errno.ENXIO, errno.EPIPE):
         return "Nothing reads from it: choose a file, or - for standard output."
     if error.errno in (errno.ENOENT, errno.ENOTDIR):

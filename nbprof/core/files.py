@@ -15,6 +15,7 @@ from typing import BinaryIO, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.confinement import ConfinedError, Confinement
 from nbprof.core.errors import ReadError
 
 # Zero bytes behind the data, so that a varint or a word may be read at its very end.
@@ -230,9 +231,21 @@ class Stamp:
 
 @dataclass(frozen=True)
 class LocalFile:
-    """A file on a disk of this machine."""
+    """A file on a disk of this machine.
+
+    Attributes
+    ----------
+    path : Path
+    confinement : Confinement or None
+        The folders that it must be in whenever it is opened; None where it may be anywhere.
+    """
 
     path: Path
+    confinement: Confinement | None = field(default=None, compare=False, kw_only=True)
+
+    def sibling(self, name: str) -> LocalFile:
+        """A file of that name in the same folder."""
+        return LocalFile(self.path.with_name(name), confinement=self.confinement)
 
     @property
     def name(self) -> str:
@@ -257,7 +270,7 @@ class LocalFile:
     def stat(self) -> os.stat_result:
         """What the file system says about it; an error is a sentence."""
         try:
-            return self.path.stat()
+            return self.path.stat() if self.confinement is None else self.confinement.stat(self.path)
         except (OSError, ValueError) as error:
             raise could_not_open(error, self.path) from None
 
@@ -272,7 +285,8 @@ class LocalFile:
         try:
             # Without O_NONBLOCK opening a pipe waits until somebody writes into it.
             flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-            descriptor = os.open(self.path, flags)
+            open_path = os.open if self.confinement is None else self.confinement.open
+            descriptor = open_path(self.path, flags)
         except (OSError, ValueError) as error:
             raise could_not_open(error, self.path) from None
         mode = os.fstat(descriptor).st_mode
@@ -315,10 +329,13 @@ def could_not_open(error: Exception, path: Path) -> ReadError:
     label = printable(str(path))
     if isinstance(error, ValueError):
         return ReadError("the path contains a NUL character, which file names cannot have.", path=label)
+    if isinstance(error, ConfinedError):
+        return ReadError(f"{error.strerror}.", path=label)
     if isinstance(error, PermissionError):
         return ReadError("permission denied. Ask its owner for read permission, or copy it.", path=label)
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
-        if path.is_symlink():
+        # Not a link any more: it has just been replaced.
+        with contextlib.suppress(OSError):
             target = printable(os.readlink(path))  # noqa: PTH115 - as the link has it
             return ReadError(f"the link points to {target}, which does not exist.", path=label)
         return ReadError(f"there is no such file or folder (the working directory is {Path.cwd()}).", path=label)

@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from nbprof.core.confinement import Confinement
 from nbprof.core.errors import ReadError
 from nbprof.core.files import RunFiles, SourceFile
 from nbprof.core.strings import python_strings
@@ -198,7 +199,7 @@ class Recordings(Protocol):
     def recording_of(self, parts: Sequence[str]) -> int:
         """How many of the folders that a file is in lead to its recording."""
 
-    def runs_in(self, folder: Path, *, near: bool = False) -> tuple[list[RunFiles], list[str]]:
+    def runs_in(self, folder: Path, *, near: bool = False, confinement: Confinement | None = None) -> tuple[list[RunFiles], list[str]]:
         """The runs below a folder, newest first, and the paths of recordings that cannot be read yet; with `near` those right in it."""
 
     def runs_at(self, place: Place, claim: Claim, sidecars: Mapping[str, SourceFile]) -> tuple[list[RunFiles], list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbprof.core.atomic_write import atomic_write
 from nbprof.display.redact import Redactor, vocabulary
-from nbprof.run.cache.folder import location
+from nbprof.run.cache.folder import location, open_private
 from nbprof.schema.frames import SCHEMA, WHERE_KNOWN
 from nbprof.tools.header import label
 
@@ -68,17 +69,25 @@ def keep(by: Redactor, redact: Redact) -> None:
 def _key() -> bytes:
     """The key of this user on this machine, made when it is first needed."""
     path = location() / "redact.key"
+    key = secrets.token_bytes(32)
     try:
-        return path.read_bytes()
+        return _read_key(path)
     except FileNotFoundError:
-        key = secrets.token_bytes(32)
+        pass
+    except OSError:
+        # Who knows the key can find out names by trying: one that others may have put there is not used.
+        return key
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(key)
-    except FileExistsError:
-        return path.read_bytes()
     except OSError:
-        # Nowhere to keep it: then pseudonyms are those of this one time.
-        return key
+        # Another process was quicker; or nowhere to keep it: then pseudonyms are those of this one time.
+        with contextlib.suppress(OSError):
+            return _read_key(path)
     return key
+
+
+def _read_key(path: Path) -> bytes:
+    with os.fdopen(open_private(path), "rb") as file:
+        return file.read()

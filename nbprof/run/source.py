@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from nbprof.core.confinement import Confinement
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, LocalFile, RunFiles, SourceFile, join_some
 from nbprof.core.packed import Unpacked
@@ -46,6 +47,8 @@ class RunSource:
     analysed_s: float | None = None
     local: tuple[tuple[Path, int, int], ...] = ()
     limit_bytes: int = LIMIT_BYTES
+    confinement: Confinement | None = None
+    """What its files were read in, and their content is looked at in again."""
     _key: str = field(default="", init=False, repr=False)
     _keys: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
@@ -53,6 +56,7 @@ class RunSource:
     def of(cls, files: RunFiles, analysed_s: float) -> RunSource:
         """The source that the files of one run are."""
         first = files.files[0].name
+        packed = files.files[0].packed if isinstance(files.files[0], Unpacked) else files.files[0]
         more = f" and {len(files.files) - 1} more" if len(files.files) > 1 else ""
         sizes = [f.size for f in files.files]
         return cls(
@@ -64,6 +68,7 @@ class RunSource:
             analysed_s=analysed_s,
             local=local_files(files.files),
             limit_bytes=files.limit_bytes,
+            confinement=getattr(packed, "confinement", None),
         )
 
     def content_key(self) -> str:
@@ -71,7 +76,7 @@ class RunSource:
         with self._keys:
             if not self._key:
                 same = self.local and all(_unchanged(*file) for file in self.local)
-                found = fingerprint([path for path, _, _ in self.local]) if same else None
+                found = fingerprint([path for path, _, _ in self.local], self.confinement) if same else None
                 self._key = found or f"0-{uuid.uuid4().hex}"
             return self._key
 

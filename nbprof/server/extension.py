@@ -17,8 +17,11 @@ from nbprof.server.handlers import AskHandler, CompareHandler, OpenHandler, Read
 from nbprof.server.listing import RunsHandler
 from nbprof.server.pool import Limits, Pool
 from nbprof.server.summaries import Summaries
+from nbprof.server.threads import Threads
 
 _SMALLEST = 2 << 30
+_AT_DISKS = 4
+"""Threads that look through folders. A disk that does not answer must not keep those busy that open profiles."""
 
 
 class NbprofServer(ExtensionApp):
@@ -63,6 +66,7 @@ class NbprofServer(ExtensionApp):
         """Makes the pool; no process starts before it is needed."""
         limits = Limits(self.profiles, self.memory, self.idle_s, self.open_s, self.ask_s, self.ahead)
         self.pool = Pool(limits, self.log)
+        self.threads = Threads(_AT_DISKS)
         self.summaries = Summaries(self.pool, self.log, self.analysed)
         self.recordings = Recordings(self.memory, self.log)
         # What is turned off is not offered.
@@ -81,6 +85,7 @@ class NbprofServer(ExtensionApp):
 
     async def stop_extension(self) -> None:
         """Ends the processes with the server."""
+        self.threads.close()
         self.summaries.close()
         self.pool.close()
         await self.recordings.close()

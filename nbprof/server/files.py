@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 from collections.abc import Awaitable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jupyter_server.auth.decorator import authorized
@@ -39,7 +40,8 @@ class FileHandler(Handler):
 
         if not isinstance(path, str):
             raise RefusedError(400, "this request names no path.")
-        return await asyncio.to_thread(whole, self.root(), path, follow_links=self.app.follow_links, hidden=self.hidden())
+        look = partial(whole, self.root(), path, follow_links=self.app.follow_links, hidden=self.hidden(), stop=self.abandoned)
+        return await self.app.threads.run(look)
 
     async def done(self, work: Any, what: str, path: str) -> None:
         """Waits for what Jupyter's contents manager does.
@@ -184,7 +186,7 @@ class DownloadHandler(FileHandler):
     async def _send(self, run: Whole) -> None:
         from nbprof.server.whole import blocks, zipped
 
-        parts = zipped(run) if run.folder else blocks(run.real, run.top)
+        parts = zipped(run) if run.folder else blocks(run.real, run.confinement)
         kind = "application/zip" if run.folder else "application/octet-stream"
         try:
             # Before the headers: a file that cannot be read is an error with a status.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -11,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbprof.core.errors import ReadError
-from nbprof.server.paths import Place, could_not, inside, too_large
+from nbprof.server.paths import Place, confinement_of, could_not, too_large
 
 if TYPE_CHECKING:
+    from nbprof.core.confinement import Confinement
     from nbprof.core.files import RunFiles
 
 
@@ -36,7 +36,7 @@ class Chosen:
     runs: list[dict[str, Any]]
 
 
-def choose(folder: Path, run: str, root: Path | None, *, hidden: bool) -> Chosen:
+def choose(folder: Path, run: str, confinement: Confinement | None) -> Chosen:
     """The run of that name, or the newest. It looks into the folders below, so it is for a process.
 
     Parameters
@@ -45,10 +45,8 @@ def choose(folder: Path, run: str, root: Path | None, *, hidden: bool) -> Chosen
         Without links.
     run : str
         The name; the empty text for the newest.
-    root : Path or None
-        Runs of which a file lies outside of it are left out.
-    hidden : bool
-        Whether runs may lie in folders whose names begin with a dot.
+    confinement : Confinement or None
+        Runs of which a file may not be opened are left out.
 
     Raises
     ------
@@ -56,12 +54,11 @@ def choose(folder: Path, run: str, root: Path | None, *, hidden: bool) -> Chosen
         There is no run, or none of that name; says what there is.
     """
     from nbprof.sources import locate, select_run
+    from nbprof.sources.budget import Budget
 
-    def shown(one: RunFiles) -> bool:
-        return all(_may(path, root, hidden=hidden) for path in _files(one))
-
-    found = locate.runs(folder)
-    kept = [one for one in found if shown(one)]
+    ways = locate.Ways(confinement=confinement, budget=Budget)
+    found, nothing = locate.survey(folder, ways)
+    kept = [one for one in found if confinement is None or all(map(confinement.permits, _files(one)))]
     if found and not kept:
         raise ReadError(
             "its contents are hidden, or a link that leads out of the folder that Jupyter serves. Copy the files to the place of the link.",
@@ -69,7 +66,7 @@ def choose(folder: Path, run: str, root: Path | None, *, hidden: bool) -> Chosen
         )
     if not kept:
         # It says what is there instead.
-        locate.find(folder)
+        raise nothing()
     one = select_run.choose(kept, run, str(folder)) if run else kept[0]
     told = [{"name": each.name, "modified": _iso(each.modified), "hosts": len(each.files)} for each in kept]
     return Chosen(one.name, tuple(map(str, _files(one))), told)
@@ -84,9 +81,10 @@ def placed(place: Place, run: str, files: Sequence[str], *, largest: int | None 
         A file is gone, or they are too large together.
     """
     states = []
+    confinement = confinement_of(place.root, hidden=place.hidden)
     try:
         for file in files:
-            now = Path(file).stat()
+            now = Path(file).stat() if confinement is None else confinement.stat(file)
             states.append((file, now.st_size, now.st_mtime_ns, now.st_ino))
     except OSError as error:
         raise could_not(error, place.shown) from None
@@ -100,13 +98,6 @@ def placed(place: Place, run: str, files: Sequence[str], *, largest: int | None 
 def _files(one: RunFiles) -> list[Path]:
     pieces = [*one.files, *([one.sidecar] if one.sidecar is not None else [])]
     return [path for piece in pieces if isinstance(path := getattr(piece, "path", None), Path)]
-
-
-def _may(path: Path, root: Path | None, *, hidden: bool) -> bool:
-    real = Path(os.path.realpath(path))
-    if root is None:
-        return True
-    return inside(real, root) and (hidden or not any(part.startswith(".") for part in real.relative_to(root).parts))
 
 
 def _iso(seconds: float) -> str:

@@ -43,12 +43,18 @@ class Handler(APIHandler):
         """Takes the extension, with its options and its processes."""
         self.app = app
         self._work: asyncio.Task[Any] | None = None
+        self._gone = False
 
     def on_connection_close(self) -> None:
         """The one who asked has gone."""
         super().on_connection_close()
+        self._gone = True
         if self._work is not None:
             self._work.cancel()
+
+    def abandoned(self) -> bool:
+        """Whether nobody waits for the answer any more."""
+        return self._gone or self.app.threads.closing
 
     async def until_gone(self, work: Coroutine[Any, Any, T]) -> T:
         """Waits for some work, which is cancelled when the connection closes."""

@@ -6,7 +6,6 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from nbprof.server.handlers import Handler
 from nbprof.server.paths import RefusedError, locate
 
 if TYPE_CHECKING:
-    from nbprof.server.summaries import Summaries
+    from nbprof.server.extension import NbprofServer
 
 DEPTH, MOST_DEPTH = 8, 32
 """Levels of folders below the requested one that are searched, and the most that can be requested."""
@@ -28,9 +27,6 @@ MOST_FOLDERS = 100
 """Of one request."""
 _BEAT_S = 10.0
 """How often a message is sent, so that no proxy closes the connection as idle."""
-
-# Their own: a disk that does not answer must not keep the threads busy that open profiles.
-_threads = ThreadPoolExecutor(4, thread_name_prefix="nbprof list")
 
 
 class RunsHandler(Handler):
@@ -61,7 +57,7 @@ class RunsHandler(Handler):
         self.set_header("Cache-Control", "no-store")
         # nginx would keep the lines until all are there.
         self.set_header("X-Accel-Buffering", "no")
-        walk = _Walk(root, folders, depth, self.app.summaries, follow_links=self.app.follow_links, hidden=self.hidden())
+        walk = _Walk(root, folders, depth, self.app, hidden=self.hidden())
         try:
             async for lines in walk.lines():
                 await self._lines(lines)
@@ -78,7 +74,7 @@ class RunsHandler(Handler):
 
     async def _analysed(self, run: OnDisk, top: Path | None, left: int) -> dict[str, Any] | None:
         """The facts of a run; who waits for it is told now and then that there is still somebody."""
-        work = asyncio.get_running_loop().create_task(self.app.summaries.of(run, top))
+        work = asyncio.get_running_loop().create_task(self.app.summaries.of(run, top, hidden=self.hidden()))
         try:
             while not (await asyncio.wait([work], timeout=_BEAT_S))[0]:
                 await self._lines([{"left": left}])
@@ -113,9 +109,10 @@ class _Walk:
         Runs that are to be analysed.
     """
 
-    def __init__(self, root: str, folders: list[str], depth: int, known: Summaries, *, follow_links: bool, hidden: bool) -> None:
-        self._asked = root, folders, depth, follow_links, hidden
-        self._known = known
+    def __init__(self, root: str, folders: list[str], depth: int, app: NbprofServer, *, hidden: bool) -> None:
+        self._asked = root, folders, depth, app.follow_links, hidden
+        self._known = app.summaries
+        self._threads = app.threads
         self._loop = asyncio.get_running_loop()
         self._some = asyncio.Event()
         self._lock = threading.Lock()
@@ -131,7 +128,7 @@ class _Walk:
 
     async def lines(self) -> AsyncIterator[list[dict[str, Any]]]:
         """What was found since, again and again, until all is found."""
-        work = self._loop.run_in_executor(_threads, self._search)
+        work = self._loop.create_task(self._threads.run(self._search))
         while True:
             await self._some.wait()
             self._some.clear()
@@ -143,10 +140,13 @@ class _Walk:
                 await work
                 return
 
+    def _over_already(self) -> bool:
+        return self._stopped or self._threads.closing
+
     def _search(self) -> None:
         try:
             for one in self._all():
-                if self._stopped:
+                if self._over_already():
                     return
                 if isinstance(one, OnDisk):
                     facts = self._known.known(one)
@@ -172,7 +172,7 @@ class _Walk:
                 continue
             if search is None:
                 self.top = None if follow_links else top
-                search = Search(top, hidden=hidden, follow_links=follow_links, depth=depth, stop=lambda: self._stopped)
+                search = Search(top, hidden=hidden, follow_links=follow_links, depth=depth, stop=self._over_already)
             yield from search.below(shown, real)
 
     def _put(self, some: list[dict[str, Any]], *, over: bool = False) -> None:

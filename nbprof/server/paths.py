@@ -8,7 +8,10 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from nbprof.core.confinement import ConfinedError, Confinement, real_path
 from nbprof.core.errors import ReadError
+
+SERVED = "the folder that Jupyter serves"
 
 
 class RefusedError(ReadError):
@@ -35,6 +38,8 @@ class Place:
     version : str
         Another one when the file has changed. A folder has none before one of its runs is chosen.
     folder : bool
+    hidden : bool
+        Whether names in the root that begin with a dot may be read.
     run : str
         Name of the run of a folder.
     before : Place or None
@@ -49,6 +54,7 @@ class Place:
     bytes: int
     version: str
     folder: bool = False
+    hidden: bool = True
     run: str = ""
     before: Place | None = None
     scheduler: str = ""
@@ -76,20 +82,26 @@ def resolve(root: str, path: str, *, follow_links: bool = False, hidden: bool = 
         It is outside of the root, hidden, not there, neither file nor folder, or too large.
     """
     shown, top, real = locate(root, path, follow_links=follow_links, hidden=hidden)
+    confined = None if follow_links else top
+    confinement = confinement_of(confined, hidden=hidden)
     try:
-        now = real.stat()
+        now = real.stat() if confinement is None else confinement.stat(real)
     except (OSError, ValueError) as error:
         raise could_not(error, shown) from None
     if not stat.S_ISREG(now.st_mode) and not stat.S_ISDIR(now.st_mode):
         raise RefusedError(422, "it is neither a file nor a folder.", path=shown)
-    confined = None if follow_links else top
     if stat.S_ISDIR(now.st_mode):
-        return Place(shown, real, confined, 0, "", folder=True)
+        return Place(shown, real, confined, 0, "", folder=True, hidden=hidden)
     if largest is not None and now.st_size > largest:
         raise too_large(shown, now.st_size, largest)
     state = (str(real), now.st_size, now.st_mtime_ns, now.st_ino)
     version = hashlib.sha256(repr(state).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-    return Place(shown, real, confined, now.st_size, version)
+    return Place(shown, real, confined, now.st_size, version, hidden=hidden)
+
+
+def confinement_of(root: Path | None, *, hidden: bool) -> Confinement | None:
+    """What holds everything that is opened in the root; None where links may lead out of it."""
+    return None if root is None else Confinement((str(root),), hidden, SERVED)
 
 
 def too_large(shown: str, count: int, largest: int) -> RefusedError:
@@ -120,8 +132,11 @@ def locate(root: str, path: str, *, follow_links: bool = False, hidden: bool = F
         raise RefusedError(404, "this path is not below the folder that Jupyter serves. Open a profile from the file browser.", path=shown)
     if not hidden and any(part.startswith(".") for part in parts):
         raise RefusedError(404, "it is hidden, or in a hidden folder: Jupyter does not open names that start with a dot.", path=shown)
-    top = Path(os.path.realpath(Path(root).expanduser()))
-    real = Path(os.path.realpath(top.joinpath(*parts)))
+    try:
+        top = Path(real_path(Path(root).expanduser()))
+        real = Path(real_path(top.joinpath(*parts)))
+    except (OSError, ValueError) as error:
+        raise could_not(error, shown) from None
     if not follow_links and not inside(real, top):
         raise RefusedError(
             403,
@@ -159,6 +174,8 @@ def could_not(error: Exception, shown: str) -> RefusedError:
     """The refusal of what the system did not open."""
     if isinstance(error, FileNotFoundError):
         return RefusedError(404, "the file no longer exists. Was it moved or deleted? Open it from its new place.", path=shown)
+    if isinstance(error, ConfinedError):
+        return RefusedError(403, f"{error.strerror}.", path=shown)
     if isinstance(error, PermissionError):
         return RefusedError(403, "the server may not read it. Change its permissions.", path=shown)
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

@@ -341,7 +341,14 @@ class Pool:
 def _head(place: Place) -> dict[str, Any]:
     """A place as a process is told of it."""
     root = None if place.root is None else str(place.root)
-    return {"path": str(place.real), "shown": place.shown, "root": root, "run": place.run, "scheduler": place.scheduler}
+    return {
+        "path": str(place.real),
+        "shown": place.shown,
+        "root": root,
+        "hidden": place.hidden,
+        "run": place.run,
+        "scheduler": place.scheduler,
+    }
 
 
 def _placed(error: EndedError, place: Place) -> EndedError:

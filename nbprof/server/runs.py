@@ -16,14 +16,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nbprof.core.confinement import Confinement, real_path, scan
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import LocalFile, RunFiles, printable
 from nbprof.core.sidecar import SIDECAR
 from nbprof.formats.register import by_name, stem
 from nbprof.server import runs_recordings
 from nbprof.server.found import OnDisk, Problem
-from nbprof.server.paths import could_not, inside, reaches
+from nbprof.server.paths import confinement_of, could_not, inside, reaches
 from nbprof.sources import detect
+from nbprof.sources.budget import Budget
 from nbprof.sources.folders import BESIDE, MAYBE, NAMED, Listing, LocalFolder, promised
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 MOST_FILES = 200_000
 """Files that are examined for one request."""
 MOST_RUNS = 5_000
+MOST_BYTES, MOST_S = 256 << 20, 60.0
+"""Read of the beginnings of files, and the time, for one request."""
 _MOST_LOOKS = 500
 """Files without a telling name, such as `rank0.json`, whose heads are read for one request."""
 _MOST_PROBLEMS = 50
@@ -69,10 +73,13 @@ class Search:
     _starts: list[Path] = field(default_factory=list)
     _seen: set[str] = field(default_factory=set)
     _with_runs: set[str] = field(default_factory=set)
-    _files: int = 0
+    budget: Budget = field(init=False)
     _looks: int = 0
     _problems: int = 0
     _full: bool = False
+
+    def __post_init__(self) -> None:
+        self.budget = Budget(MOST_FILES, MOST_BYTES, MOST_S, stop=self.stop)
 
     def below(self, shown: str, real: Path) -> Iterator[OnDisk | Problem]:
         """The runs in and below a folder, or in a file, that `locate` found; what lies deeper comes first.
@@ -83,13 +90,14 @@ class Search:
         real : Path
             Without links.
         """
+        confinement = self.confinement
         try:
-            mode = real.stat().st_mode
+            mode = (real.stat() if confinement is None else confinement.stat(real)).st_mode
         except (OSError, ValueError) as error:
             yield from self._problem(shown, could_not(error, shown).reason, gone=isinstance(error, FileNotFoundError))
             return
         if stat.S_ISREG(mode):
-            yield from self._alone(shown, real)
+            yield from self._alone(shown)
         elif not stat.S_ISDIR(mode):
             yield from self._problem(shown, "it is neither a file nor a folder.")
         else:
@@ -107,20 +115,29 @@ class Search:
                 yield from self._folder(at, target, depth, links)
 
     @property
-    def _over(self) -> bool:
-        return self._full or self.stop()
+    def confinement(self) -> Confinement | None:
+        """What holds everything that is opened in the top; None where links may lead out of it."""
+        return confinement_of(None if self.follow_links else self.top, hidden=self.hidden)
 
-    def _alone(self, shown: str, real: Path) -> Iterator[OnDisk | Problem]:
+    @property
+    def complete(self) -> bool:
+        """Whether everything was looked at."""
+        return not (self._full or self.budget.over)
+
+    @property
+    def _over(self) -> bool:
+        return self._full or self.budget.over
+
+    def _alone(self, shown: str) -> Iterator[OnDisk | Problem]:
         """One file that was named."""
         # The name may be that of a link, whose target is called otherwise.
         above, _, name = shown.rpartition("/")
-        folder = Path(os.path.realpath(self.top / above))
-        here = _Here(above, folder, self)
         try:
-            here.take(name, real.stat())
-            sidecar = folder / SIDECAR
-            if sidecar.is_file():
-                here.take(sidecar.name, sidecar.stat())
+            folder = Path(real_path(self.top / above))
+            here = _Here(above, folder, self)
+            here.take(name, here.state(name))
+            if (folder / SIDECAR).is_file():
+                here.take(SIDECAR, here.state(SIDECAR))
         except OSError as error:
             yield from self._problem(shown, could_not(error, shown).reason)
             return
@@ -144,13 +161,16 @@ class Search:
             if depth > 0 and not self._over:
                 yield from self._folder(_join(shown, name), real / name, depth - 1, links)
         links += [(_join(shown, name), target, depth - 1) for name, target in here.links if depth > 0]
-        if self._files > MOST_FILES and not self._full:
-            self._full = True
-            text = f"more than {MOST_FILES:,} files are in this folder and below; the others were not examined. Choose a subfolder."
-            yield from self._problem(shown, text)
-        if not self._over:
-            unknown = bool(here.links) or (depth == 0 and bool(here.folders))
+        if not self._full and not self.stop():
+            unknown = bool(here.links) or (depth == 0 and bool(here.folders)) or self.budget.over
             yield from self._made(here, whole=bool(shown) and not unknown)
+            yield from self._used_up(shown)
+
+    def _used_up(self, shown: str) -> Iterator[Problem]:
+        reason = self.budget.reason
+        if reason and not self._full:
+            self._full = True
+            yield Problem(shown, f"{reason}; the others were not examined. Choose a subfolder.")
 
     def _made(self, here: _Here, *, whole: bool = False) -> Iterator[OnDisk | Problem]:
         """The runs that the files of a folder make. With `whole`, the folder may stand for its run if no other is below."""
@@ -168,22 +188,35 @@ class Search:
                 continue
             if len(self._seen) >= MOST_RUNS:
                 self._full = True
-                yield from self._problem(here.shown, f"there are more than {MOST_RUNS:,} runs; the others are not listed.")
+                yield Problem(here.shown, f"there are more than {MOST_RUNS:,} runs; the others are not listed.")
+                return
+            if self.stop():
                 return
             self._seen.add(one.path)
             self._with_runs.add(str(here.real))
             yield one
-        refused = [text for _, text, called_a_trace in here.listing.refused if called_a_trace]
-        for text in [text for _, text in here.listing.notes] + refused:
-            about = next((f.at for f in here.listing.files if text.startswith(printable(f.at) + " ")), "")
-            yield from self._problem(_join(here.shown, about), text[len(about) :].lstrip() if about else text)
+        yield from self._refused(here)
+
+    def _refused(self, here: _Here) -> Iterator[Problem]:
+        """What was not read in a folder, as many as are told."""
+        names = {printable(file.at): file.at for file in here.listing.files}
+        # What a used up budget leaves out is told of the search as a whole.
+        notes = [] if self.budget.reason else list(here.listing.doubts)
+        notes += [text for _, text in here.listing.notes]
+        notes += [text for _, text, called_a_trace in here.listing.refused if called_a_trace]
+        for text in notes:
+            if self._problems > _MOST_PROBLEMS:
+                return
+            about = next((start for start in _starts(text) if start in names), "")
+            path = _join(here.shown, names.get(about, ""))
+            yield from self._problem(path, text[len(about) :].lstrip() if about else text)
 
     def _of_folders(self, here: _Here) -> Iterator[OnDisk | Problem]:
         """The runs that lie in this folder as recordings that are folders."""
         for recordings, claim in here.listing.claims.items():
             if not claim.sign:
                 continue
-            for one in runs_recordings.found(recordings, here.shown, here.real):
+            for one in runs_recordings.found(recordings, here.shown, LocalFolder(here.real, self.confinement)):
                 if isinstance(one, OnDisk):
                     # A timeline lies beside the tables that it belongs to.
                     here.listing.files = [f for f in here.listing.files if here.real / f.at not in one.files]
@@ -196,7 +229,7 @@ class Search:
 
     def _runs(self, here: _Here, *, whole: bool) -> tuple[list[RunFiles], bool]:
         """The runs, and whether there is one for which the folder stands."""
-        folder, listing = LocalFolder(here.real), here.listing
+        folder, listing = LocalFolder(here.real, self.confinement), here.listing
         unclear = [f for f in listing.files if f.promise >= MAYBE and f.promise != BESIDE]
         left = max(_MOST_LOOKS - self._looks, 0)
         self._looks += min(len(unclear), left)
@@ -242,10 +275,12 @@ class _Here:
         self.shown = shown
         self.real = real
         self.listing = Listing.of()
+        self.listing.budget = search.budget
         self.folders: list[str] = []
         self.links: list[tuple[str, Path]] = []
         self.refused: list[tuple[str, str]] = []
         self._search = search
+        self._confinement = search.confinement
 
     @property
     def is_run(self) -> bool:
@@ -260,24 +295,25 @@ class _Here:
         OSError
         """
         search = self._search
-        with os.scandir(self.real) as entries:
-            here = sorted(entries, key=lambda e: e.name)
-        search._files += len(here)
-        if any(entry.name in _ENVIRONMENT for entry in here):
-            return
-        for entry in here:
-            if entry.name.startswith(".") and not search.hidden:
-                continue
-            try:
-                self._entry(entry)
-            except OSError:
-                # It has vanished, or is a link to what is not there.
-                continue
+        with scan(self.real, self._confinement) as entries:
+            here = sorted(search.budget.entries(entries), key=lambda e: e.name)
+            if any(entry.name in _ENVIRONMENT for entry in here):
+                return
+            for entry in here:
+                if search.stop():
+                    return
+                if entry.name.startswith(".") and not search.hidden:
+                    continue
+                try:
+                    self._entry(entry)
+                except OSError:
+                    # It has vanished, or is a link to what is not there.
+                    continue
 
     def _entry(self, entry: os.DirEntry[str]) -> None:
         link = entry.is_symlink()
         if link:
-            target = Path(os.path.realpath(entry.path))
+            target = Path(real_path(self.real / entry.name))
             search = self._search
             if not reaches(target, search.top, follow_links=search.follow_links, hidden=search.hidden):
                 if promised(entry.name) == NAMED and not inside(target, search.top):
@@ -298,7 +334,17 @@ class _Here:
 
     def take(self, name: str, state: os.stat_result) -> None:
         """Takes in a file."""
-        self.listing.add(name, lambda: _Seen(self.real / name, state))
+        self.listing.add(name, lambda: _Seen(self.real / name, state, confinement=self._confinement))
+
+    def state(self, name: str) -> os.stat_result:
+        """The state of a file in the folder.
+
+        Raises
+        ------
+        OSError
+        """
+        path = self.real / name
+        return path.stat() if self._confinement is None else self._confinement.stat(path)
 
     def run(self, run: RunFiles, *, folder: bool) -> OnDisk:
         """A run of this folder with its path and its state.
@@ -350,6 +396,13 @@ def _capture(sidecar: LocalFile) -> CaptureInfo | None:
     except (NbprofError, ValueError, RecursionError):
         return None
     return CaptureInfo.from_dict(values) if isinstance(values, dict) else None
+
+
+def _starts(text: str) -> Iterator[str]:
+    """What comes before each blank of a sentence: one of these is the name that it begins with."""
+    for i, letter in enumerate(text):
+        if letter == " ":
+            yield text[:i]
 
 
 def _join(folder: str, name: str) -> str:

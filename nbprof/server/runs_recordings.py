@@ -8,9 +8,10 @@ from nbprof.core.errors import NbprofError
 from nbprof.core.files import LocalFile, RunFiles
 from nbprof.formats.format import Recordings
 from nbprof.server.found import OnDisk, Problem
+from nbprof.sources.folders import LocalFolder
 
 
-def found(recordings: Recordings, shown: str, real: Path) -> list[OnDisk | Problem]:
+def found(recordings: Recordings, shown: str, place: LocalFolder) -> list[OnDisk | Problem]:
     """The runs right in a folder, newest first, and a problem for each recording that is not exported yet.
 
     The folder stands for several ranks that are one run where it holds nothing else; else each is listed by itself, as what a path of the
@@ -21,15 +22,15 @@ def found(recordings: Recordings, shown: str, real: Path) -> list[OnDisk | Probl
     recordings : Recordings
     shown : str
         The folder as the file browser calls it.
-    real : Path
+    place : LocalFolder
     """
-    runs, raw = recordings.runs_in(real, near=True)
+    runs, raw = recordings.runs_in(place.path, near=True, confinement=place.confinement)
     out: list[OnDisk | Problem] = []
     for run in runs:
         alone = len(runs) == 1 and bool(shown)
-        for part in [run] if alone or _count(recordings, run) == 1 else _parts(recordings, run, real):
+        for part in [run] if alone or _count(recordings, run) == 1 else _parts(recordings, run, place):
             try:
-                out.append(_on_disk(recordings, part, shown, real))
+                out.append(_on_disk(recordings, part, shown, place.path))
             except NbprofError:
                 # It has vanished.
                 continue
@@ -46,10 +47,11 @@ def _folder(recordings: Recordings, path: Path) -> Path:
     return Path(*parts[: recordings.recording_of(parts)])
 
 
-def _parts(recordings: Recordings, run: RunFiles, real: Path) -> list[RunFiles]:
+def _parts(recordings: Recordings, run: RunFiles, place: LocalFolder) -> list[RunFiles]:
     """Each recording of a run as a run."""
     folders = sorted({_folder(recordings, piece.path) for piece in run.files if isinstance(piece, LocalFile)})
-    return [one for folder in folders for one in recordings.runs_in(folder)[0] if folder != real]
+    below = [folder for folder in folders if folder != place.path]
+    return [one for folder in below for one in recordings.runs_in(folder, confinement=place.confinement)[0]]
 
 
 def _on_disk(recordings: Recordings, run: RunFiles, shown: str, real: Path) -> OnDisk:

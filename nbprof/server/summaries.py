@@ -63,7 +63,7 @@ class Summaries:
         facts = self._known.get(key) or summary.noted(key)
         return facts if facts is not None and ("message" in facts or summary.fits(facts)) else None
 
-    async def of(self, run: OnDisk, top: Path | None) -> dict[str, Any] | None:
+    async def of(self, run: OnDisk, top: Path | None, *, hidden: bool = True) -> dict[str, Any] | None:
         """The facts of a run, or {"message": ...} where it cannot be analysed; None where it is not to be, for it is large.
 
         Two who ask for the same run share the work, which is ended when nobody is waiting for it any more.
@@ -73,6 +73,8 @@ class Summaries:
         run : OnDisk
         top : Path or None
             The folder that everything that is read must be in.
+        hidden : bool
+            Whether names there that begin with a dot may be read.
         """
         from nbprof.server import summary
 
@@ -81,7 +83,7 @@ class Summaries:
         key = await asyncio.to_thread(summary.key, run.state)
         asked = self._asked.get(key)
         if asked is None:
-            work = asyncio.get_running_loop().create_task(self._analyse(run, key, top))
+            work = asyncio.get_running_loop().create_task(self._analyse(run, key, top, hidden=hidden))
             asked = self._asked[key] = _Asked(work)
             work.add_done_callback(lambda done: self._over(key, done))
         asked.waiting += 1
@@ -108,14 +110,15 @@ class Summaries:
         if not work.cancelled():
             work.exception()
 
-    async def _analyse(self, run: OnDisk, key: str, top: Path | None) -> dict[str, Any] | None:
+    async def _analyse(self, run: OnDisk, key: str, top: Path | None, *, hidden: bool) -> dict[str, Any] | None:
         async with self._turn:
             facts = await asyncio.to_thread(self.known, run)
             if facts is not None:
                 return facts
             while self._busy():
                 await asyncio.sleep(_LOOK_S)
-            head = {"do": "summary", "path": str(run.real), "shown": run.path, "root": None if top is None else str(top)}
+            root = None if top is None else str(top)
+            head = {"do": "summary", "path": str(run.real), "shown": run.path, "root": root, "hidden": hidden}
             process = self._ready()
             watch = asyncio.get_running_loop().create_task(self._watch(process))
             try:

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import os
 import re
+import stat
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from nbprof.core.confinement import ConfinedError, Confinement, real_path, scan
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile
 from nbprof.core.sidecar import SIDECAR
 from nbprof.formats.register import stem
 from nbprof.server.found import OnDisk
-from nbprof.server.paths import RefusedError, could_not, inside, locate, nameable, reaches
+from nbprof.server.paths import RefusedError, confinement_of, could_not, locate, nameable, reaches
 from nbprof.server.runs import Search, is_run_folder
 from nbprof.sources.folders import BESIDE, NAMED, promised
 
@@ -47,8 +50,8 @@ class Whole:
     real : Path
     home : Path
         The folder that the path is in, on the disk.
-    top : Path or None
-        The folder that everything that is read must be in; None where links may lead out of it.
+    confinement : Confinement or None
+        What holds everything that is read in the folder that Jupyter serves; None where links may lead out of it.
     folder : bool
     names : tuple of str
         Of the files that belong to it, in the folder or beside the file.
@@ -59,7 +62,7 @@ class Whole:
     path: str
     real: Path
     home: Path
-    top: Path | None
+    confinement: Confinement | None
     folder: bool
     names: tuple[str, ...]
     alone: bool
@@ -75,8 +78,8 @@ class Whole:
         return [f"{self.parent}/{name}" if self.parent else name for name in self.names]
 
 
-def whole(root: str, path: str, *, follow_links: bool = False, hidden: bool = False) -> Whole:
-    """The run that a path of the file browser means, with all that belongs to it.
+def whole(root: str, path: str, *, follow_links: bool = False, hidden: bool = False, stop: Callable[[], bool] = lambda: False) -> Whole:
+    """The run that a path of the file browser means, with all that belongs to it; `stop` says whether nobody waits any more.
 
     Raises
     ------
@@ -85,50 +88,63 @@ def whole(root: str, path: str, *, follow_links: bool = False, hidden: bool = Fa
     """
     shown, top, real = locate(root, path, follow_links=follow_links, hidden=hidden)
     try:
-        real.stat()
-        search = Search(top, hidden=hidden, follow_links=follow_links)
+        confinement = confinement_of(None if follow_links else top, hidden=hidden)
+        now = real.stat() if confinement is None else confinement.stat(real)
+        search = Search(top, hidden=hidden, follow_links=follow_links, stop=stop)
         found = [one for one in search.below(shown, real) if isinstance(one, OnDisk) and one.path == shown]
+        if not found and not search.complete:
+            raise RefusedError(
+                422, "there are too many files in it and below to see which belong to the run. Use the file browser.", path=shown
+            )
         if not found:
             raise RefusedError(
                 422, "it is not a run: neither a profile nor a folder with the files of one. Use the file browser.", path=shown
             )
-        limit = None if follow_links else top
-        home = Path(os.path.realpath(top / shown.rpartition("/")[0]))
-        if real.is_dir():
+        home = Path(real_path(top / shown.rpartition("/")[0]))
+        if stat.S_ISDIR(now.st_mode):
             hosts = {file.name for file in found[0].files}
-            names, alone = _in_folder(real, hosts, lambda target: reaches(target, top, follow_links=follow_links, hidden=hidden))
-            return Whole(shown, real, home, limit, True, tuple(names), alone)
-        return Whole(shown, real, home, limit, False, tuple(_beside(found[0].files[0])), False)
+            names, alone = _in_folder(real, hosts, confinement, lambda link: _reaches(link, top, follow_links, hidden))
+            return Whole(shown, real, home, confinement, True, tuple(names), alone)
+        return Whole(shown, real, home, confinement, False, tuple(_beside(found[0].files[0], confinement)), False)
     except (OSError, ValueError) as error:
         raise could_not(error, shown) from None
 
 
-def _in_folder(real: Path, hosts: set[str], may: Callable[[Path], bool]) -> tuple[list[str], bool]:
-    own, alone = is_run_folder(real), True
+def _reaches(link: Path, top: Path, follow_links: bool, hidden: bool) -> bool:
+    try:
+        return reaches(Path(real_path(link)), top, follow_links=follow_links, hidden=hidden)
+    except OSError:
+        return False
+
+
+def _in_folder(folder: Path, hosts: set[str], confinement: Confinement | None, may: Callable[[Path], bool]) -> tuple[list[str], bool]:
+    own, alone = is_run_folder(folder), True
     names = []
-    for entry in sorted(os.scandir(real), key=lambda e: e.name):
-        belongs = entry.name in hosts or promised(entry.name) in (NAMED, BESIDE) or (_BESIDE if own else _TABLE).search(entry.name)
-        if not belongs or entry.name.startswith(".") or not entry.is_file():
-            alone = alone and entry.name in _RUBBISH
-        elif entry.is_symlink() and not may(Path(os.path.realpath(entry.path))):
-            alone = False
-        else:
-            names.append(entry.name)
+    with scan(folder, confinement) as entries:
+        for entry in sorted(entries, key=lambda e: e.name):
+            belongs = entry.name in hosts or promised(entry.name) in (NAMED, BESIDE) or (_BESIDE if own else _TABLE).search(entry.name)
+            if not belongs or entry.name.startswith(".") or not entry.is_file():
+                alone = alone and entry.name in _RUBBISH
+            elif entry.is_symlink() and not may(folder / entry.name):
+                alone = False
+            else:
+                names.append(entry.name)
     return names, alone
 
 
-def _beside(file: Path) -> list[str]:
+def _beside(file: Path, confinement: Confinement | None) -> list[str]:
     """The file, and what is the same recording beside it: JSON that JAX exports, tables, and the sidecar where no other file needs it."""
     name = stem(file.name)
     names, others = [file.name], False
-    for entry in sorted(os.scandir(file.parent), key=lambda e: e.name):
-        if entry.name == file.name or entry.is_symlink() or not entry.is_file():
-            continue
-        profile = promised(entry.name) == NAMED
-        if entry.name.startswith(f"{name}.") and ((profile and stem(entry.name) == name) or _TABLE.search(entry.name)):
-            names.append(entry.name)
-        else:
-            others = others or profile
+    with scan(file.parent, confinement) as entries:
+        for entry in sorted(entries, key=lambda e: e.name):
+            if entry.name == file.name or entry.is_symlink() or not entry.is_file():
+                continue
+            profile = promised(entry.name) == NAMED
+            if entry.name.startswith(f"{name}.") and ((profile and stem(entry.name) == name) or _TABLE.search(entry.name)):
+                names.append(entry.name)
+            else:
+                others = others or profile
     if not others and (file.parent / SIDECAR).is_file():
         names.append(SIDECAR)
     return names
@@ -180,7 +196,7 @@ def _name(name: object, path: str) -> str:
     return text
 
 
-def blocks(file: Path, top: Path | None) -> Iterator[bytes]:
+def blocks(file: Path, confinement: Confinement | None) -> Iterator[bytes]:
     """The bytes of a file, some at a time.
 
     Raises
@@ -188,9 +204,12 @@ def blocks(file: Path, top: Path | None) -> Iterator[bytes]:
     ReadError, OSError
         It cannot be read, or has become a link that leads out of the folder that Jupyter serves.
     """
-    if top is not None and not inside(Path(os.path.realpath(file)), top):
-        raise RefusedError(403, "it has become a link that leads out of the folder that Jupyter serves.", path=file.name)
-    with LocalFile(file).open() as opened:
+    if confinement is not None:
+        try:
+            confinement.check(file)
+        except ConfinedError as error:
+            raise could_not(error, file.name) from None
+    with LocalFile(file, confinement=confinement).open() as opened:
         left = os.fstat(opened.fileno()).st_size
         while left:
             block = opened.read(min(BLOCK, left))
@@ -212,14 +231,24 @@ def zipped(run: Whole) -> Iterator[bytes]:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:  # type: ignore[call-overload]
         for name in run.names:
             file = run.real / name
-            info = zipfile.ZipInfo.from_file(file, f"{run.real.name}/{name}", strict_timestamps=False)
-            info.compress_type = zipfile.ZIP_STORED if _PACKED.search(name) else zipfile.ZIP_DEFLATED
+            info = _entry(f"{run.real.name}/{name}", LocalFile(file, confinement=run.confinement).stat())
             # A profile that is still being written may grow past 4 GB.
             with archive.open(info, "w", force_zip64=True) as entry:
-                for block in blocks(file, run.top):
+                for block in blocks(file, run.confinement):
                     entry.write(block)
                     yield out.taken()
     yield out.taken()
+
+
+def _entry(name: str, state: os.stat_result) -> zipfile.ZipInfo:
+    """What an archive says of a file in this state; `ZipInfo.from_file` would ask its path, which may have become a link."""
+    times = time.localtime(state.st_mtime)[:6]
+    # The format has no other years.
+    info = zipfile.ZipInfo(name, min(max(times, (1980, 1, 1, 0, 0, 0)), (2107, 12, 31, 23, 59, 58)))
+    info.external_attr = (state.st_mode & 0xFFFF) << 16
+    info.file_size = state.st_size
+    info.compress_type = zipfile.ZIP_STORED if _PACKED.search(name) else zipfile.ZIP_DEFLATED
+    return info
 
 
 class _Out:

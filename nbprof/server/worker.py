@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nbprof.core.errors import NbprofError, RawError, ReadError
 from nbprof.server import pipes
-from nbprof.server.paths import inside
+from nbprof.server.paths import confinement_of
 
 if TYPE_CHECKING:
+    from nbprof.core.confinement import Confinement
     from nbprof.core.files import RunFiles
     from nbprof.run.run import Run
     from nbprof.server.reading import Say
@@ -88,8 +89,7 @@ class Desk:
 
         self._names = (head["path"], head["shown"])
         say(f"Looking for runs in {head['shown']}")
-        root = None if head["root"] is None else Path(head["root"])
-        return json.dumps(asdict(choose(Path(head["path"]), head["run"], root, hidden=head["hidden"]))).encode()
+        return json.dumps(asdict(choose(Path(head["path"]), head["run"], _confinement(head)))).encode()
 
     def open(self, head: dict[str, Any], say: Say, show: Callable[[str, bytes], None]) -> bytes:
         """Reads a profile; the packed payload of its dashboard. `show` is called with that of the first picture, if it has one."""
@@ -145,13 +145,14 @@ class Desk:
         return json.dumps(summary.of(opened(files, captured(files), write=False))).encode()
 
     def _find(self, head: dict[str, Any]) -> RunFiles:
-        from nbprof.sources.locate import find
+        from nbprof.sources.budget import Budget
+        from nbprof.sources.locate import Ways, find
 
-        path, root = Path(head["path"]), head["root"]
+        path, confinement = Path(head["path"]), _confinement(head)
         self._names = (str(path), head["shown"])
-        files = find(path, head.get("run") or None)
-        if root is not None:
-            confine(files, Path(root))
+        files = find(path, head.get("run") or None, Ways(confinement=confinement, budget=Budget))
+        if confinement is not None:
+            confine(files, confinement)
         return files
 
     def _workers(self, head: dict[str, Any], files: RunFiles) -> Any:
@@ -197,8 +198,13 @@ def dask_client(address: str) -> Any:
         raise NbprofError(f"there is no Dask scheduler at {address} ({error}). Start it, correct its address, {clear}") from None
 
 
-def confine(files: RunFiles, root: Path) -> None:
-    """Refuses a run of which a file is a link that leads out of the root.
+def _confinement(head: dict[str, Any]) -> Confinement | None:
+    root = None if head["root"] is None else Path(head["root"])
+    return confinement_of(root, hidden=head.get("hidden", True))
+
+
+def confine(files: RunFiles, confinement: Confinement) -> None:
+    """Refuses a run of which a file is a link that leads out of the root, before anything of it is shown.
 
     Raises
     ------
@@ -206,14 +212,18 @@ def confine(files: RunFiles, root: Path) -> None:
         Names the file.
     """
     # Late: a worker that answers nothing yet need not know the formats.
+    from nbprof.core.files import could_not_open
+    from nbprof.core.packed import Unpacked
     from nbprof.formats.beside import beside
 
     for piece in (*files.files, *beside(files), *([files.sidecar] if files.sidecar is not None else [])):
-        path = getattr(piece, "path", None)
-        if isinstance(path, Path) and not inside(Path(os.path.realpath(path)), root):
-            raise ReadError(
-                "is a link that leads out of the folder that Jupyter serves. Copy the file to the place of the link.", path=piece.label
-            )
+        file = piece.packed if isinstance(piece, Unpacked) else piece
+        path = getattr(file, "path", None)
+        if isinstance(path, Path):
+            try:
+                confinement.check(path)
+            except (OSError, ValueError) as error:
+                raise could_not_open(error, path) from None
 
 
 def main() -> None:

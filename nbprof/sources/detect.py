@@ -10,17 +10,21 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from nbprof.core.errors import ReadError
 from nbprof.core.files import RunFiles, printable
 from nbprof.formats import register
 from nbprof.formats.format import Here, Kind, Member
 from nbprof.formats.register import stem, telling
+from nbprof.sources.budget import Budget
 from nbprof.sources.folders import MAYBE, NAMED, NAMELESS, Folder, Found, Listing
 from nbprof.sources.sniff import HEAD, head_of, recognise
 
 CHEAP_LOOKS, DEAR_LOOKS = 2000, 64
 """How many files' first bytes are read in one place: on a disk or in an archive, and over a network."""
+_MOST_TRACES = 20_000
+"""Traces of a place of which runs are made where what may be looked at is bounded."""
 # Enough for most files to show what they are.
 _SHORT = 1 << 13
 
@@ -47,6 +51,9 @@ def candidates(folder: Folder, listing: Listing) -> list[Member]:
         else:
             traces.append(f)
             told[id(f)] = form.name
+    if listing.budget is not None and len(traces) > _MOST_TRACES:
+        listing.doubts.append(f"Of {len(traces):,} traces here the newest {_MOST_TRACES:,} were examined. Name the folder of a run.")
+        traces = sorted(traces, key=lambda f: f.modified, reverse=True)[:_MOST_TRACES]
     taken = {f.parent for f, _ in named}
     others = [f for f in listing.files if f.promise in (MAYBE, NAMELESS) and f.parent not in taken]
     others.sort(key=lambda f: (f.promise, f.at))
@@ -55,18 +62,26 @@ def candidates(folder: Folder, listing: Listing) -> list[Member]:
     unclear = traces if folder.cheap else [f for f in traces if id(f) in several]
     if len(unclear) > looks:
         # The newest runs are what people come for.
-        unclear.sort(key=lambda f: f.file.modified, reverse=True)
-    looked, refused = _look(folder, unclear[:looks], several)
-    known = {id(f) for f in unclear[:looks]}
+        unclear.sort(key=lambda f: f.modified, reverse=True)
+    looked, refused, left_out = _look(folder, unclear[:looks], several, listing.budget)
+    known = {id(f) for f in unclear[:looks]} - {id(f) for f in left_out}
     alone = {form.name for form in register.FORMATS if form.recordings is None}
     out += [one for one in looked if one.kind.format in alone and one.kind.sure]
-    out += [_member(f, Kind(told[id(f)], sure=False)) for f in traces if id(f) not in known]
+    unseen = [f for f in traces if id(f) not in known]
+    if folder.cheap:
+        # Its state tells of an empty file what its head would.
+        empty, unseen = _parted(unseen, _is_empty)
+        refused += [(f, _no_profile(f, "empty")) for f in empty]
+    out += [_member(f, Kind(told[id(f)], sure=False)) for f in unseen]
     left = looks - min(len(unclear), looks)
-    by_content, others_refused = _look(folder, others[:left], set())
+    by_content, others_refused, others_left_out = _look(folder, others[:left], set(), listing.budget)
     out += [one for one in by_content if one.kind.format in alone and one.kind.sure]
     listing.refused += [(f, text, True) for f, text in refused] + [(f, text, False) for f, text in others_refused]
-    if len(others) > left:
-        listing.notes.append(("", f"{len(others) - left:,} more files with unknown names were not examined."))
+    unexamined = max(len(others) - left, 0) + len(others_left_out)
+    if listing.budget is not None and (reason := listing.budget.reason):
+        listing.doubts.append(f"{reason[:1].upper()}{reason[1:]}; the rest was not examined. Name the folder of a run.")
+    if unexamined:
+        listing.notes.append(("", f"{unexamined:,} more files with unknown names were not examined."))
     return out
 
 
@@ -81,21 +96,31 @@ def _unclear(traces: list[Found]) -> list[Found]:
     return [f for f in traces if len(stems[f.parent]) > 1]
 
 
-def _look(folder: Folder, files: list[Found], several: set[int]) -> tuple[list[Member], list[tuple[Found, str]]]:
-    """What the heads say, and the files that are no profile; of files in `several` also the rank is wanted, which may stand further
-    behind.
-    """
+class _Looked(NamedTuple):
+    """Files that are profiles by their heads, those that are none with a sentence, and those for which the budget was used up."""
 
-    def one(found: Found) -> Member | str:
+    members: list[Member]
+    refused: list[tuple[Found, str]]
+    left_out: list[Found]
+
+
+def _look(folder: Folder, files: list[Found], several: set[int], budget: Budget | None) -> _Looked:
+    """What the heads of some files say; of files in `several` also the rank is wanted, which may stand further behind."""
+
+    def one(found: Found) -> Member | str | None:
+        if budget is not None and budget.over:
+            return None
         try:
             head = b"" if id(found) in several else found.file.head(_SHORT)
             kind = recognise(head, found.file.name, whole=len(head) < _SHORT)
             if not (kind.format and kind.sure) and (len(head) == _SHORT or not head):
                 head = head_of(found.file)
                 kind = recognise(head, found.file.name, whole=len(head) < HEAD)
+            if budget is not None:
+                budget.read(len(head))
         except ReadError as error:
             return f"{printable(found.at)} could not be examined: {error.reason}"
-        return _member(found, kind) if kind.format else f"{printable(found.at)} is {kind.what}, not a profile."
+        return _member(found, kind) if kind.format else _no_profile(found, kind.what)
 
     if folder.cheap:
         done = [one(found) for found in files]
@@ -103,7 +128,26 @@ def _look(folder: Folder, files: list[Found], several: set[int]) -> tuple[list[M
         with ThreadPoolExecutor(16) as pool:
             done = list(pool.map(one, files))
     refused = [(found, text) for found, text in zip(files, done, strict=True) if isinstance(text, str)]
-    return [c for c in done if isinstance(c, Member)], refused
+    left_out = [found for found, text in zip(files, done, strict=True) if text is None]
+    return _Looked([c for c in done if isinstance(c, Member)], refused, left_out)
+
+
+def _no_profile(found: Found, what: str) -> str:
+    return f"{printable(found.at)} is {what}, not a profile."
+
+
+def _is_empty(found: Found) -> bool:
+    try:
+        return found.size == 0
+    except ReadError:
+        # It has vanished; whoever reads it says so.
+        return False
+
+
+def _parted(files: list[Found], is_first: Callable[[Found], bool]) -> tuple[list[Found], list[Found]]:
+    first = [f for f in files if is_first(f)]
+    taken = {id(f) for f in first}
+    return first, [f for f in files if id(f) not in taken]
 
 
 def runs(members: Iterable[Member], sidecars: Iterable[Found], root: str, below: Callable[[str], Path | str]) -> list[RunFiles]:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from nbprof.core.confinement import Confinement
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile
 
@@ -16,7 +17,7 @@ _LEAST = 2
 _IN_ALL = 256
 
 
-def fingerprint(paths: Sequence[Path]) -> str | None:
+def fingerprint(paths: Sequence[Path], confinement: Confinement | None = None) -> str | None:
     """Bytes and a digest of files: of their names, their sizes, and what is in them at up to sixteen places. None if one cannot be read.
 
     A digest of every byte would have an output wait for seconds. Traces differ in their times, from the first event to the last: of many
@@ -27,7 +28,7 @@ def fingerprint(paths: Sequence[Path]) -> str | None:
     total = 0
     try:
         for path in paths:
-            with LocalFile(path).open() as file:
+            with LocalFile(path, confinement=confinement).open() as file:
                 size = os.fstat(file.fileno()).st_size
                 made = hashlib.sha256(f"{path.name}\0{size}\0".encode("utf-8", "replace"))
                 total += size

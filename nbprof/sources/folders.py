@@ -9,11 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from nbprof.core.confinement import Confinement, real_path, scan
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile, SourceFile, could_not_open, printable
 from nbprof.core.sidecar import SIDECAR
 from nbprof.formats import register
 from nbprof.formats.format import Claim, Place, Recordings, within
+from nbprof.sources.budget import Budget
 
 MOST_FILES = 1_000_000
 """A folder with more files below it is not a logdir; scanning on would look like a hung kernel."""
@@ -29,11 +31,25 @@ _PRUNED = {".git", "node_modules", "__pycache__", ".ipynb_checkpoints"}
 
 @dataclass
 class Found:
-    """A file that may be a profile: where it is below the folder, with slashes; what its name promises; and the file."""
+    """A file that may be a profile: where it is below the folder, with slashes; what its name promises; and the file.
+
+    `state` is what the file system said of it when it was listed, where that was asked for.
+    """
 
     at: str
     promise: int
     file: SourceFile
+    state: os.stat_result | None = None
+
+    @property
+    def modified(self) -> float:
+        """Seconds since 1970."""
+        return self.file.modified if self.state is None else self.state.st_mtime
+
+    @property
+    def size(self) -> int | None:
+        """Bytes, None where unknown."""
+        return self.file.size if self.state is None else self.state.st_size
 
     @property
     def parent(self) -> str:
@@ -57,6 +73,8 @@ class Listing:
     """Files that are not profiles, a sentence about each, and whether their name says trace."""
     doubts: list[str] = field(default_factory=list)
     """Sentences about the place as a whole, such as a truncated archive."""
+    budget: Budget | None = None
+    """What may be looked at; None where nothing but `MOST_FILES` bounds it."""
     also: str = ""
     """A file that is included whatever its name, because it was requested."""
     count: int = 0
@@ -77,8 +95,8 @@ class Listing:
         """Those of which there is a sign."""
         return next((recordings for recordings, claim in self.claims.items() if claim.sign), None)
 
-    def add(self, at: str, file: Callable[[], SourceFile]) -> None:
-        """Takes in a file, which is made only if the name says that it may be a profile."""
+    def add(self, at: str, file: Callable[[], SourceFile], state: Callable[[], os.stat_result] | None = None) -> None:
+        """Takes in a file, which is made, and its state asked for, only if the name says that it may be a profile."""
         first, slash, _ = at.partition("/")
         self.top.add(first + slash)
         self.count += 1
@@ -89,7 +107,7 @@ class Listing:
         if at == self.also:
             promise = max(promise, MAYBE)
         if promise >= 0:
-            self.files.append(Found(at, promise, file()))
+            self.files.append(Found(at, promise, file(), state() if state is not None else None))
         elif _ARCHIVE.search(name):
             self.archives.append(at)
         self.note(at)
@@ -187,9 +205,20 @@ class Folder(Place, Protocol):
 
 @dataclass(frozen=True)
 class LocalFolder:
-    """A folder on a disk of this machine."""
+    """A folder on a disk of this machine.
+
+    Attributes
+    ----------
+    path : Path
+    confinement : Confinement or None
+        The folders that everything that is opened must be in; None where it may be anywhere.
+    budget : Budget or None
+        What may be looked at; None where nothing but `MOST_FILES` bounds it.
+    """
 
     path: Path
+    confinement: Confinement | None = None
+    budget: Budget | None = None
 
     cheap = True
 
@@ -219,14 +248,22 @@ class LocalFolder:
             The folder may not be read, or there are too many files.
         """
         out = Listing.of(self.path.absolute().parts)
+        out.budget = self.budget
         if out.within:
             return out
         try:
-            entered = [os.path.realpath(self.path)]
+            entered = [real_path(self.path)]
+        except OSError as error:
+            raise could_not_open(error, self.path) from None
+        try:
             links = self._walk(out, "")
             while links:
                 at = links.pop(0)
-                target = os.path.realpath(self.path / at)
+                try:
+                    target = real_path(self.path / at)
+                except OSError as error:
+                    out.notes.append((at.rpartition("/")[0], _unexamined(at, error)))
+                    continue
                 # What the link points to may hold this folder, or lie in one that has been walked already.
                 if any(_contains(done, target) or _contains(target, done) for done in entered):
                     continue
@@ -239,36 +276,43 @@ class LocalFolder:
     def _walk(self, out: Listing, start: str) -> list[str]:
         links: list[str] = []
         queue = [start]
-        while queue:
+        while queue and not (self.budget and self.budget.over):
             parent = queue.pop()
             folders: list[str] = []
             try:
-                with os.scandir(self.path / parent) as entries:
-                    here = sorted(entries, key=lambda e: e.name)
+                with scan(self.path / parent, self.confinement) as entries:
+                    for entry in sorted(self.budget.entries(entries) if self.budget else entries, key=lambda e: e.name):
+                        self._entry(out, parent, entry, folders, links)
             except OSError as error:
                 if not parent:
                     raise could_not_open(error, self.path) from None
-                out.notes.append((parent, f"{printable(parent)} could not be examined: {error.strerror}."))
-                continue
-            for entry in here:
-                at = f"{parent}/{entry.name}" if parent else entry.name
-                try:
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(at)
-                    elif entry.is_symlink() and entry.is_dir():
-                        if out.enters(at):
-                            links.append(at)
-                    elif entry.is_file():
-                        out.add(at, lambda path=entry.path: LocalFile(Path(path)))  # type: ignore[misc]
-                    else:
-                        if not parent:
-                            out.top.add(entry.name)
-                        if entry.is_symlink() and promised(entry.name) == NAMED:
-                            out.notes.append((parent, f"{printable(at)} is a broken link."))
-                except OSError as error:
-                    out.notes.append((parent, f"{printable(at)} could not be examined: {error.strerror}."))
+                out.notes.append((parent, _unexamined(parent, error)))
             queue += [at for at in reversed(folders) if out.enters(at)]
         return links
+
+    def _entry(self, out: Listing, parent: str, entry: os.DirEntry[str], folders: list[str], links: list[str]) -> None:
+        at = f"{parent}/{entry.name}" if parent else entry.name
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(at)
+            elif entry.is_symlink() and entry.is_dir():
+                if out.enters(at):
+                    links.append(at)
+            elif entry.is_file():
+                # Asking a confined file takes several looks; its folder is open here.
+                state = entry.stat if self.confinement is not None and not entry.is_symlink() else None
+                out.add(at, lambda: LocalFile(self.path / at, confinement=self.confinement), state)
+            else:
+                if not parent:
+                    out.top.add(entry.name)
+                if entry.is_symlink() and promised(entry.name) == NAMED:
+                    out.notes.append((parent, f"{printable(at)} is a broken link."))
+        except OSError as error:
+            out.notes.append((parent, _unexamined(at, error)))
+
+
+def _unexamined(at: str, error: OSError) -> str:
+    return f"{printable(at)} could not be examined: {error.strerror}."
 
 
 def _contains(folder: str, other: str) -> bool:

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
+from nbprof.core.confinement import Confinement, scan
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, LocalFile, Missing, RunFiles, SourceFile, could_not_open, join_some, no_file, printable
 from nbprof.core.sidecar import SIDECAR
 from nbprof.formats import register
 from nbprof.formats.format import Kind, Member
 from nbprof.sources import detect
+from nbprof.sources.budget import Budget
 from nbprof.sources.folders import BESIDE, Folder, Found, Listing, LocalFolder, promised
 from nbprof.sources.select_run import choose, kind_of, resolve
 from nbprof.sources.sniff import HEAD, head_of, recognise
@@ -26,6 +28,9 @@ from nbprof.sources.urls import is_url, shown
 if TYPE_CHECKING:
     from nbprof.sources.archives import TarArchive, ZipArchive
     from nbprof.sources.remote import Storage
+
+_MOST_NOTES = 50
+_MOST_COMPARED = 100_000
 
 Source = Any
 """A path or URL (str, bytes, os.PathLike, a UPath), several of them, or a result of `runs`."""
@@ -43,11 +48,17 @@ class Ways:
         The most that a packed file may unpack to.
     progress : callable or None
         Called with a sentence as downloads go on.
+    confinement : Confinement or None
+        The folders of this machine that everything that is opened must be in.
+    budget : callable or None
+        Gives what may be looked at of a folder of this machine at each request.
     """
 
     storage_options: Mapping[str, Any] = field(default_factory=dict)
     limit_bytes: int = LIMIT_BYTES
     progress: Callable[[str], None] | None = None
+    confinement: Confinement | None = None
+    budget: Callable[[], Budget] | None = None
 
 
 @dataclass
@@ -101,6 +112,17 @@ def runs(source: Source, ways: Ways | None = None) -> list[RunFiles]:
         Nothing is there, or it may not be read.
     """
     return _runs(source, ways or Ways())[0]
+
+
+def survey(source: Source, ways: Ways) -> tuple[list[RunFiles], Callable[[], ReadError]]:
+    """The runs at a place as `runs` has them, and what makes the error that says why there are none, without a second look.
+
+    Raises
+    ------
+    ReadError
+        As `runs`.
+    """
+    return _runs(source, ways)
 
 
 def find(source: Source, run: str | int | None = None, ways: Ways | None = None) -> RunFiles:
@@ -158,18 +180,8 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
         return _named(file, head, next(iter(beside), None))
     sidecars = [f for f in listing.files if f.promise == BESIDE]
     found = detect.runs(detect.candidates(folder, listing), sidecars, folder.name, folder.below)
-    unread: dict[int, list[Missing]] = {}
-    for refused, text, named in listing.refused:
-        here = str(folder.below(refused.parent))
-        lacking = [i for i, run in enumerate(found) if str(run.folder) == here and detect.lacks(run, refused.file.name)]
-        for i in lacking:
-            unread.setdefault(i, []).append(Missing(refused.file.name, f"It {text.removeprefix(printable(refused.at)).strip()}"))
-        if named and not lacking:
-            listing.notes.append((refused.parent, text))
-    found = [replace(run, unread=run.unread + tuple(unread[i])) if i in unread else run for i, run in enumerate(found)]
-    notes: dict[str, list[str]] = {}
-    for at, text in listing.notes:
-        notes.setdefault(str(folder.below(at)), []).append(text)
+    found = _with_unread(found, folder, listing)
+    notes = _notes(folder, listing)
     doubts = tuple(listing.doubts)
     unexported: list[str] = []
     written = {f.parent: f.file for f in sidecars}
@@ -190,6 +202,41 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
         for run in found
     ]
     return told, lambda: _nothing(folder, listing, unexported)
+
+
+def _with_unread(found: list[RunFiles], folder: Folder, listing: Listing) -> list[RunFiles]:
+    """The runs with the files that they lack because they cannot be read; of other files called traces, a note in the listing."""
+    by_folder: dict[str, list[int]] = {}
+    for i, run in enumerate(found):
+        by_folder.setdefault(str(run.folder), []).append(i)
+    refused_in: dict[str, list[tuple[Found, str, bool]]] = {}
+    for each in listing.refused:
+        refused_in.setdefault(each[0].parent, []).append(each)
+    unread: dict[int, list[Missing]] = {}
+    for parent, refused in refused_in.items():
+        runs_here = by_folder.get(str(folder.below(parent)), [])
+        # Each is compared with each run beside it: very many of both are no job of which some files are damaged.
+        compared = len(refused) * len(runs_here) <= _MOST_COMPARED
+        for file, text, named in refused:
+            lacking = [i for i in runs_here if detect.lacks(found[i], file.file.name)] if compared else []
+            for i in lacking:
+                unread.setdefault(i, []).append(Missing(file.file.name, f"It {text.removeprefix(printable(file.at)).strip()}"))
+            if named and not lacking:
+                listing.notes.append((parent, text))
+    return [replace(run, unread=run.unread + tuple(unread[i])) if i in unread else run for i, run in enumerate(found)]
+
+
+def _notes(folder: Folder, listing: Listing) -> dict[str, list[str]]:
+    """The notes of a listing by the folder that they are about, of each folder so many."""
+    by_place: dict[str, list[str]] = {}
+    for at, text in listing.notes:
+        by_place.setdefault(at, []).append(text)
+    notes: dict[str, list[str]] = {}
+    for at, texts in by_place.items():
+        more = len(texts) - _MOST_NOTES
+        left_out = [f"{more:,} more files here could not be read, or are no profiles."] if more > 0 else []
+        notes.setdefault(str(folder.below(at)), []).extend([*texts[:_MOST_NOTES], *left_out])
+    return notes
 
 
 def _named(file: SourceFile, head: bytes, sidecar: SourceFile | None = None) -> tuple[list[RunFiles], Callable[[], ReadError]]:
@@ -262,29 +309,30 @@ def _place(source: Source, ways: Ways) -> SourceFile | Folder:
 def _at_path(text: str, ways: Ways) -> SourceFile | Folder:
     try:
         path = Path(text).expanduser()
-        mode = path.stat().st_mode
+        mode = (path.stat() if ways.confinement is None else ways.confinement.stat(path)).st_mode
     except RuntimeError:
         raise ReadError("there is no home folder for this user.", path=printable(text)) from None
     except (FileNotFoundError, NotADirectoryError) as error:
         if "!/" in text:
             outer, _, inner = text.partition("!/")
             return _inside(_at_path(outer, ways), inner, ways)
-        raise _not_there(error, path) from None
+        raise _not_there(error, path, ways.confinement) from None
     except (OSError, ValueError) as error:
         raise could_not_open(error, Path(text)) from None
     if stat.S_ISDIR(mode):
-        return LocalFolder(path)
+        return LocalFolder(path, ways.confinement, ways.budget() if ways.budget is not None else None)
     if not stat.S_ISREG(mode):
         raise no_file(mode, printable(text))
-    return LocalFile(path)
+    return LocalFile(path, confinement=ways.confinement)
 
 
-def _not_there(error: OSError, path: Path) -> ReadError:
+def _not_there(error: OSError, path: Path, confinement: Confinement | None) -> ReadError:
     out = could_not_open(error, path)
-    if path.is_symlink():
-        return out
     try:
-        near = difflib.get_close_matches(path.name, [p.name for p in path.parent.iterdir()], 1, 0.75)
+        if path.is_symlink():
+            return out
+        with scan(path.parent, confinement) as entries:
+            near = difflib.get_close_matches(path.name, [entry.name for entry in entries], 1, 0.75)
     except OSError:
         near = []
     return ReadError(f"{out.reason} Did you mean {printable(near[0])}?", path=out.path) if near else out
@@ -351,8 +399,7 @@ def _of_file(file: SourceFile, kind: Kind) -> RunFiles:
     sidecar: SourceFile | None = None
     if isinstance(file, LocalFile):
         folder = file.path.parent
-        beside = folder / SIDECAR
-        sidecar = LocalFile(beside) if beside.is_file() else None
+        sidecar = file.sibling(SIDECAR) if (folder / SIDECAR).is_file() else None
     elif (archive := getattr(file, "archive", None)) is not None:
         folder = archive.below(file.at.rpartition("/")[0])  # type: ignore[attr-defined]
     else:

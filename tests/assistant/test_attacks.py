@@ -6,6 +6,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import zipfile
 
 import pytest
@@ -265,3 +267,41 @@ def test_damaged_files_are_sentences(tmp_path):
                 _quoted(await call("brief", id=opened.value["id"]))
 
     asked(session, tmp_path)
+
+
+LAST = 9
+
+
+def spoken(*lines):
+    """The answers of the command to lines on its standard input, by their ids, as far as to that of `LAST`."""
+    hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    first = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+    ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    command = [sys.executable, "-m", "nbprof", "mcp", "--root", str(DATA)]
+    answers = {}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        for line in (json.dumps(first).encode(), json.dumps(ready).encode(), *lines):
+            server.stdin.write(line + b"\n")
+            server.stdin.flush()
+        while LAST not in answers and (answer := server.stdout.readline()):
+            told = json.loads(answer)
+            answers[told["id"]] = told
+        server.stdin.close()
+    return answers
+
+
+def test_half_of_a_surrogate_pair_has_an_answer():
+    """Calls are answered one after the other, and the last one in any case: so a missing answer is seen."""
+    call = b'{"jsonrpc": "2.0", "id": %d, "method": "tools/call", "params": {"name": "%b", "arguments": {"%b": "%b"}}}'
+    lines = [
+        call % (1, b"explain", b"term", b"\\ud800"),
+        call % (2, b"open", b"path", b"x\\uDFFF/y"),
+        call % (3, b"explain", b"term", b"\\ude00\\ud83d"),
+        call % (4, b"\\ud800", b"term", b"x"),
+        call % (5, b"brief", b"id", b"\\ud83d\\ude00 \\\\ud800"),
+    ]
+    answers = spoken(*lines, call % (LAST, b"explain", b"term", b"kernel launch"))
+    assert set(answers) == {0, 1, 2, 3, 4, 5, LAST}
+    # What is text stays what it is.
+    assert "\U0001f600" in answers[5]["result"]["content"][0]["text"]
+    assert "\\\\ud800" in answers[5]["result"]["content"][0]["text"]

@@ -135,7 +135,7 @@ def test_the_folder_of_somebody_else_is_not_used(cache, monkeypatch):
     assert cache.owned()
     fill(cache, KEYS[0], 10)
     assert cache.owned()
-    monkeypatch.setattr(os, "getuid", lambda: cache.path.stat().st_uid + 1)
+    monkeypatch.setattr(os, "geteuid", lambda: cache.path.stat().st_uid + 1)
     assert not cache.owned()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from click.testing import CliRunner
 
 import nbprof
 from nbprof.cli import cells
+from nbprof.cli.frame import _csv
 from nbprof.cli.main import BAD, main
 from nbprof.core.version import __version__
 from nbprof.profiles import named
@@ -26,6 +28,7 @@ from nbprof.schema.frames import SCHEMA
 from tests.cli.support import DATA, SLOW, answer, call, on_a_terminal
 from tests.support.chrome import compact, complete
 from tests.support.frames import public
+from tests.support.kineto import Kineto
 from tests.support.xspace import chunk
 
 
@@ -200,6 +203,54 @@ def test_csv_is_exact(profile, tmp_path):
     assert call("frame", SLOW, "ops", "--csv", "-o", target).stdout == f"{target}\n"
     assert [float(row["self_us"]) for row in csv.DictReader(target.open())] == profile.ops.frame["self_us"].tolist()
     assert call("frame", SLOW, "ops", "--csv").stdout == target.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
+        ("@SUM(1)", "'@SUM(1)"),
+        ("-2+3", "'-2+3"),
+        ("+1+1", "'+1+1"),
+        ("＝1", "'＝1"),
+        ("\t=1", "'\t=1"),
+        ("-2", "-2"),
+        ("-2.5e-3", "-2.5e-3"),
+        ("a-b", "a-b"),
+        ("a\n=1", "a\n'=1"),
+        ("a\r\n@x", "a\r\n'@x"),
+        ("\n=1", "'\n'=1"),
+        ("a\nb", "a\nb"),
+    ],
+)
+def test_no_text_of_a_profile_is_a_formula_in_csv(text, cell):
+    texts = pd.Series([text, None], dtype=object)
+    frame = pd.DataFrame(
+        {"op": texts, "string": texts.astype("string"), "category": texts.astype("category"), "self_us": [-2.5, None], "count": [-2, 3]}
+    )
+    rows = list(csv.DictReader(io.StringIO(_csv(frame), newline="")))
+    assert rows[0] == {"op": cell, "string": cell, "category": cell, "self_us": "-2.5", "count": "-2"}
+    assert rows[1] == {"op": "", "string": "", "category": "", "self_us": "", "count": "3"}
+
+
+def test_a_profile_with_formulas_for_names_is_written_without_them(tmp_path):
+    trace = Kineto()
+    for i in range(4):
+        trace.step(i, i * 1000.0, 900.0)
+        trace.launched(f"=cmd|' /C calc'!A{i}", i * 1000.0 + 50, i * 1000.0 + 100, 500.0)
+    path = tmp_path / "w.pt.trace.json"
+    path.write_bytes(trace.encode())
+    cells = [cell for row in csv.reader(io.StringIO(call("frame", path, "kernels.by_name", "--csv").stdout)) for cell in row]
+    assert any(cell.startswith("'=cmd") for cell in cells)
+    assert not [cell for cell in cells if cell.startswith(("=", "@", "+"))]
+
+
+@pytest.mark.parametrize("words", [["frame", SLOW, "ops", "--csv"], ["report", SLOW], ["trace", SLOW]])
+def test_an_empty_name_is_an_error_that_says_so(words, tmp_path, monkeypatch):
+    """As of a variable of the shell that is not set."""
+    monkeypatch.chdir(tmp_path)
+    assert "the name is empty" in call(*words, "-o", "", code=2).stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_parquet_without_pyarrow_says_what_to_install(monkeypatch):

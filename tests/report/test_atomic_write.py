@@ -180,6 +180,33 @@ def test_a_circle_of_links_is_a_sentence(tmp_path):
 
 
 @posix
+def test_a_link_that_lies_where_the_temporary_file_is_to_be_is_not_followed(tmp_path, monkeypatch):
+    """Nobody knows the name beforehand; whoever guesses it gains nothing."""
+    monkeypatch.setattr(module.secrets, "token_hex", lambda _: "guessed")
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"before")
+    (tmp_path / ".nbprof-guessed.part").symlink_to(victim)
+    with pytest.raises(NbprofError, match="could not be written"):
+        write(tmp_path / "report.html")
+    assert victim.read_bytes() == b"before"
+    assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+def test_what_no_file_can_be_called_is_a_sentence(tmp_path, name):
+    with pytest.raises(NbprofError, match="no file can have this name"):
+        write(tmp_path / name)
+
+
+@pytest.mark.parametrize("how", ["save", "trace"])
+def test_an_empty_name_is_a_sentence(profile, tmp_path, monkeypatch, how):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NbprofError, match="An empty name is the working folder"):
+        profile.save("") if how == "save" else profile.trace.export("")
+    assert not list(tmp_path.iterdir())
+
+
+@posix
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o666, 0o755])
 def test_a_replaced_file_keeps_its_mode_and_owner(tmp_path, mode):
     target = tmp_path / "report.html"

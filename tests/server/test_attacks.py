@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
@@ -371,3 +373,19 @@ class TestOther(Allowed):
         # What is not there is looked for, and soon not found.
         answer = await ask(route, {**route.request, **dict.fromkeys(route.paths, "nothing")})
         assert answer.code != 403, answer.body
+
+
+@those(lambda route: route.paths)
+async def test_a_link_that_changes_while_it_is_resolved_is_a_sentence(route, ask, profile, monkeypatch):
+    """Python's realpath raises where a link is gone between its two looks at it."""
+    real_path = os.path.realpath
+
+    def realpath(path, **options):
+        if str(path).endswith("host-a.xplane.pb"):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
+        return real_path(path, **options)
+
+    monkeypatch.setattr(os.path, "realpath", realpath)
+    answer = await ask(route, route.request)
+    assert answer.code != 500
+    assert answer.code == 422 or b'"message"' in answer.body

@@ -7,11 +7,16 @@ import gzip
 import json
 import os
 import threading
+from concurrent.futures.thread import _threads_queues as waited_for
 
 import pytest
 
+from nbprof.core.files import LocalFile
 from nbprof.server import listing
 from nbprof.server import runs as finding
+from nbprof.server.found import OnDisk, Problem
+from nbprof.sources import detect, locate
+from nbprof.sources.budget import Budget
 from tests.server.conftest import place, torch_trace
 from tests.support import msprof
 from tests.support.xspace import training_run
@@ -300,3 +305,119 @@ async def test_output_of_ascend_is_listed_and_opens(jp_root_dir, listed, open_pr
     for path in answer.paths:
         _, reply = await open_profile(path)
         assert reply.payload is not None
+
+
+class Clock:
+    """Seconds that pass by themselves, some at each look."""
+
+    def __init__(self, step):
+        self.now, self.step = 0.0, step
+
+    def __call__(self):
+        self.now += self.step
+        return self.now
+
+
+def heads_read(monkeypatch):
+    read = []
+    head = LocalFile.head
+    monkeypatch.setattr(LocalFile, "head", lambda file, count: (read.append(file.name), head(file, count))[1])
+    return read
+
+
+def empty_traces(folder, count):
+    folder.mkdir(parents=True)
+    for i in range(count):
+        (folder / f"t{i:05}.trace.json").touch()
+
+
+def test_very_many_empty_traces_are_no_runs(tmp_path, monkeypatch):
+    """Those whose heads are not read are known by their size."""
+    empty_traces(tmp_path / "logs", 300)
+    place(tmp_path / "logs", "a.pt.trace.json", torch_trace())
+    monkeypatch.setattr(detect, "CHEAP_LOOKS", 20)
+    read = heads_read(monkeypatch)
+    found = list(finding.Search(tmp_path).below("", tmp_path))
+    assert [run.path for run in found if isinstance(run, OnDisk)] == ["logs/a.pt.trace.json"]
+    assert len(set(read)) <= 20 + 1
+    problems = [problem for problem in found if isinstance(problem, Problem)]
+    assert len(problems) == 51
+    assert "is empty" in problems[0].message
+    assert "the others are not listed" in problems[-1].message
+
+
+def test_work_grows_with_the_number_of_files_and_not_with_its_square(tmp_path, monkeypatch):
+    """Counted by how often a name is made printable, which each comparison of a file with the others did."""
+    counts = []
+    for count in (200, 400):
+        empty_traces(tmp_path / f"logs{count}", count)
+        calls = []
+        printable = finding.printable
+        with monkeypatch.context() as patch:
+            patch.setattr(finding, "printable", lambda name: (calls.append(name), printable(name))[1])  # noqa: B023
+            assert list(finding.Search(tmp_path / f"logs{count}").below("", tmp_path / f"logs{count}"))
+        counts.append(len(calls))
+    assert counts[1] < 3 * counts[0]
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [
+        ({"entries": 100}, "more than 100 files"),
+        ({"bytes": 1000}, "more than 1,000 bytes had to be read"),
+        ({"seconds": 50, "clock": Clock(1)}, "took longer than 50 s"),
+    ],
+)
+def test_a_list_is_bounded_in_entries_bytes_and_time_and_says_so(tmp_path, monkeypatch, budget, said):
+    for i in range(200):
+        place(tmp_path / "logs", f"t{i:03}.pt.trace.json", torch_trace())
+    read = heads_read(monkeypatch)
+    search = finding.Search(tmp_path)
+    search.budget = Budget(**budget)
+    found = list(search.below("", tmp_path))
+    assert len(set(read)) < 200
+    assert not search.complete
+    (problem,) = [one for one in found if isinstance(one, Problem)]
+    assert said in problem.message
+    assert "the others were not examined" in problem.message
+
+
+def test_opening_a_folder_is_bounded_and_says_so(tmp_path):
+    for i in range(200):
+        place(tmp_path / "logs", f"t{i:03}.pt.trace.json", torch_trace())
+    files = locate.find(tmp_path, ways=locate.Ways(budget=lambda: Budget(entries=100)))
+    assert any("More than 100 files" in text and "not examined" in text for text in files.warnings)
+
+
+def test_a_search_that_nobody_waits_for_reads_nothing_more(tmp_path, monkeypatch):
+    for i in range(200):
+        place(tmp_path / "logs", f"t{i:03}.pt.trace.json", torch_trace())
+    read = heads_read(monkeypatch)
+    list(finding.Search(tmp_path, stop=lambda: len(set(read)) >= 5).below("", tmp_path))
+    assert len(set(read)) <= 6
+
+
+async def test_a_search_does_not_keep_a_server_from_ending(jp_root_dir, connected, monkeypatch, extension):
+    """Threads of an executor are waited for when a process ends, whatever they do; and a server that ends says so to all."""
+    (jp_root_dir / "logs").mkdir()
+    goes_on, began, threads, stops = threading.Event(), threading.Event(), [], []
+
+    def below(search, shown, real):
+        threads.append(threading.current_thread())
+        began.set()
+        goes_on.wait(60)
+        stops.append(search.stop())
+        return iter(())
+
+    monkeypatch.setattr(finding.Search, "below", below)
+    _, writer = await connected("logs")
+    await asyncio.to_thread(began.wait, 60)
+    try:
+        assert threads[0].daemon
+        assert threads[0] not in waited_for
+        await extension.stop_extension()
+    finally:
+        goes_on.set()
+    await asyncio.to_thread(threads[0].join, 60)
+    assert stops == [True]
+    writer.close()

@@ -12,12 +12,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
+from nbprof.core.confinement import scan
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile, Missing, RunFiles, SourceFile, copies_of, join_some
 from nbprof.core.packed import Unpacked
@@ -49,17 +49,36 @@ class _Rank:
     stamped: bool
     time: float
 
-    def joins(self, run: list[_Rank]) -> bool:
+    def joins(self, run: _Run) -> bool:
         """Whether this one was recorded together with those of a run."""
-        if any(self.worker == other.worker or (self.rank is not None and self.rank == other.rank) for other in run):
+        if self.worker in run.workers or (self.rank is not None and self.rank in run.ranks):
             return False
-        near = abs(self.time - run[0].time)
-        first = run[0]
+        first = run.members[0]
+        near = abs(self.time - first.time)
         if self.world and first.world:
             return self.world == first.world and near <= _TOGETHER_S
         if self.rank is not None and first.rank is not None and self.job == first.job:
             return near <= _TOGETHER_S or not (self.stamped and first.stamped)
         return self.stamped and first.stamped and near <= _NEAR_S
+
+
+@dataclass
+class _Run:
+    """Traces that were recorded together, with their workers and ranks: a folder may hold very many."""
+
+    members: list[_Rank]
+    workers: set[str] = field(init=False)
+    ranks: set[int | str | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.workers = {one.worker for one in self.members}
+        self.ranks = {one.rank for one in self.members}
+
+    def add(self, one: _Rank) -> None:
+        """Takes in one more."""
+        self.members.append(one)
+        self.workers.add(one.worker)
+        self.ranks.add(one.rank)
 
 
 def is_copy(stem: str, hosts: set[str]) -> bool:
@@ -103,6 +122,7 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
         notes = ()
     ranks, doubles = _without_doubles([_rank(one) for one in members if id(one) not in left_out])
     groups = _together(ranks, one_run=here.of_one_run)
+    by_rank = _by_rank(groups)
     for at, group in enumerate(groups):
         files = [r.member for r in group]
         copied = [(double, own) for double, own in doubles if any(one is own for one in group)]
@@ -116,7 +136,7 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
                 tuple(one.file for one in files),
                 max(r.time for r in group),
                 NAME,
-                notes + _again(group, [one for i, other in enumerate(groups) if i != at for one in other]),
+                notes + _again(at, group, by_rank),
                 lacking + tuple(_copied(double, own) for double, own in copied),
                 copies=tuple(
                     Missing(double.member.file.name, f"It is a copy of {own.member.file.name}, byte for byte.") for double, own in copied
@@ -160,16 +180,35 @@ def _copied(double: _Rank, own: _Rank) -> str:
     return f"{label} is a copy of {of}, byte for byte; it was read once. Was one host's file copied over another's?"
 
 
-def _again(group: list[_Rank], others: list[_Rank]) -> tuple[str, ...]:
+class _Placed(NamedTuple):
+    """A trace of a folder, its place among all of them, and the number of its group."""
+
+    place: int
+    group: int
+    trace: _Rank
+
+
+def _by_rank(groups: list[list[_Rank]]) -> dict[int | str, list[_Placed]]:
+    """The traces of each rank."""
+    out: dict[int | str, list[_Placed]] = {}
+    place = 0
+    for number, group in enumerate(groups):
+        for one in group:
+            if one.rank is not None:
+                out.setdefault(one.rank, []).append(_Placed(place, number, one))
+            place += 1
+    return out
+
+
+def _again(number: int, group: list[_Rank], by_rank: dict[int | str, list[_Placed]]) -> tuple[str, ...]:
     """Files beside a run that were recorded about with it and have the number of one of its ranks, so that they are runs of their own."""
-    same = [
-        other.member.file.name
-        for other in others
-        if any(
-            one.worker != other.worker and one.rank is not None and one.rank == other.rank and abs(one.time - other.time) <= _TOGETHER_S
-            for one in group
-        )
-    ]
+    found: dict[int, str] = {}
+    for one in group:
+        for other in by_rank[one.rank] if one.rank is not None else ():
+            near = abs(one.time - other.trace.time) <= _TOGETHER_S
+            if other.group != number and one.worker != other.trace.worker and near:
+                found[other.place] = other.trace.member.file.name
+    same = [found[place] for place in sorted(found)]
     if not same:
         return ()
     what = "has a rank number of this run, so it is" if len(same) == 1 else "have rank numbers of this run, so they are"
@@ -220,16 +259,26 @@ def _together(ranks: list[_Rank], *, one_run: bool) -> list[list[_Rank]]:
         return [[one] for one in ranks]
     cycles = [list(cycle) for cycle in zip(*workers.values(), strict=False)]
     even = len({len(files) for files in workers.values()}) == 1
-    if even and all(one.joins(cycle[:i]) for cycle in cycles for i, one in enumerate(cycle) if i):
+    if even and all(map(_is_one_run, cycles)):
         return [sorted(cycle, key=_order) for cycle in cycles]
-    out: list[list[_Rank]] = []
+    out: list[_Run] = []
     for one in ranks:
         run = next((run for run in out[: -_OPEN - 1 : -1] if one.joins(run)), None)
         if run is None:
-            out.append([one])
+            out.append(_Run([one]))
         else:
-            run.append(one)
-    return [sorted(run, key=_order) for run in out]
+            run.add(one)
+    return [sorted(run.members, key=_order) for run in out]
+
+
+def _is_one_run(cycle: list[_Rank]) -> bool:
+    """Whether each trace joins those before it."""
+    run = _Run(cycle[:1])
+    for one in cycle[1:]:
+        if not one.joins(run):
+            return False
+        run.add(one)
+    return True
 
 
 def _order(one: _Rank) -> tuple[int, str]:
@@ -241,12 +290,18 @@ def lying_beside(files: RunFiles, name: re.Pattern[str]) -> list[SourceFile]:
     """The files of this name in the folders of a run of Chrome traces; none of a run of another format."""
     if files.format != NAME:
         return []
-    locals_ = [file.packed if isinstance(file, Unpacked) else file for file in files.files]
     out: list[SourceFile] = []
-    for folder in sorted({file.path.parent for file in locals_ if isinstance(file, LocalFile)}):
+    for first in in_folders(files):
         try:
-            with os.scandir(folder) as entries:
-                out += [LocalFile(Path(folder) / one) for one in sorted(e.name for e in entries if name.match(e.name) and e.is_file())]
+            with scan(first.path.parent, first.confinement) as entries:
+                out += [first.sibling(one) for one in sorted(e.name for e in entries if name.match(e.name) and e.is_file())]
         except OSError:
             continue
     return out
+
+
+def in_folders(files: RunFiles) -> list[LocalFile]:
+    """A file of each folder of this machine that holds files of a run, by folder."""
+    locals_ = [file.packed if isinstance(file, Unpacked) else file for file in files.files]
+    by_folder = {file.path.parent: file for file in locals_ if isinstance(file, LocalFile)}
+    return [by_folder[folder] for folder in sorted(by_folder)]

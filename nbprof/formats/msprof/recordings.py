@@ -9,12 +9,12 @@ The module is the `Recordings` of the format.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nbprof.core.confinement import Confinement, scan
 from nbprof.core.errors import RawError, ReadError
 from nbprof.core.files import LocalFile, RunFiles, SourceFile, printable
 from nbprof.core.sidecar import SIDECAR
@@ -154,7 +154,7 @@ class Recording:
         return days * 86400 + int(digits[8:10]) * 3600 + int(digits[10:12]) * 60 + int(digits[12:14]) + int(digits[14:]) / 1000
 
 
-def recordings(folder: Path, *, near: bool = False) -> list[Recording]:
+def recordings(folder: Path, *, near: bool = False, confinement: Confinement | None = None) -> list[Recording]:
     """The recordings below a folder; with `near` those right in it alone."""
     found: dict[str, Recording] = {}
     loose: dict[str, list[str]] = {}
@@ -163,28 +163,28 @@ def recordings(folder: Path, *, near: bool = False) -> list[Recording]:
     while queue and left > 0:
         at, ours = queue.pop()
         try:
-            with os.scandir(folder / at) as entries:
-                here = sorted(entries, key=lambda entry: entry.name)
+            with scan(folder / at, confinement) as entries:
+                here = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
         except OSError:
             continue
         left -= len(here)
         ours = ours or is_folder(at)
         # Tables that somebody took out of their folders.
-        bare = not ours and any(is_sign(entry.name) for entry in here)
+        bare = not ours and any(is_sign(name) for name, _ in here)
         parts = tuple(at.split("/")) if at else ()
         key = "/".join(parts[: recording_of(parts)]) if ours else at
         one = found.get(key) or Recording(key)
-        for entry in here:
-            below = f"{at}/{entry.name}" if at else entry.name
-            if entry.is_dir(follow_symlinks=False):
-                if device := _DEVICE.fullmatch(entry.name):
+        for name, is_dir in here:
+            below = f"{at}/{name}" if at else name
+            if is_dir:
+                if device := _DEVICE.fullmatch(name):
                     one.devices.add(int(device[1]))
                     one.raw |= ours
-                if not entry.name.startswith(".") and (entry.name not in _INNER if ours else not near or is_folder(below)):
+                if not name.startswith(".") and (name not in _INNER if ours else not near or is_folder(below)):
                     queue.append((below, ours))
-            elif (ours or bare) and use_of(entry.name):
+            elif (ours or bare) and use_of(name):
                 one.files.append(below)
-            elif _FACTS.fullmatch(entry.name):
+            elif _FACTS.fullmatch(name):
                 loose.setdefault(at, []).append(below)
         if (ours or bare) and (one.files or one.devices):
             found[key] = one
@@ -266,18 +266,18 @@ def _told_once(files: list[str]) -> list[str]:
     return out
 
 
-def runs_in(folder: Path, *, near: bool = False) -> tuple[list[RunFiles], list[str]]:
+def runs_in(folder: Path, *, near: bool = False, confinement: Confinement | None = None) -> tuple[list[RunFiles], list[str]]:
     """The runs of Ascend's profilers below a folder, newest first, and the paths of those that msprof has not exported.
 
     With `near` only those that lie right in it.
     """
-    return _runs(recordings(folder, near=near), _Local(folder))
+    return _runs(recordings(folder, near=near, confinement=confinement), _Local(folder, confinement))
 
 
 def runs_at(place: Place, claim: Claim, sidecars: Mapping[str, SourceFile]) -> tuple[list[RunFiles], list[str]]:
     """The same of a place that has been walked over: a folder of this machine, an archive, a URL."""
     if isinstance(path := place.below(""), Path):
-        return runs_in(path)
+        return runs_in(path, confinement=getattr(place, "confinement", None))
     found = listed(claim.files, claim.folders, inside=bool(claim.within))
     return _runs(found, _Listed(place, claim.files, sidecars))
 
@@ -287,14 +287,15 @@ class _Local:
 
     local = True
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, confinement: Confinement | None) -> None:
         self.folder = folder
+        self.confinement = confinement
 
     def below(self, at: str) -> Path:
         return self.folder / at
 
     def file(self, at: str) -> SourceFile:
-        return LocalFile(self.folder / at)
+        return LocalFile(self.folder / at, confinement=self.confinement)
 
     def name(self) -> str:
         """What a folder inside a recording is called by: the recording, where its name has one."""
@@ -306,7 +307,7 @@ class _Local:
         """The folder that nbprof made for a recording, its name, and what it wrote there."""
         parent = self.folder / at
         found = next((one for one in (parent, parent.absolute().parent) if (one / SIDECAR).is_file()), None)
-        return None if found is None else (found, found.absolute().name, LocalFile(found / SIDECAR))
+        return None if found is None else (found, found.absolute().name, LocalFile(found / SIDECAR, confinement=self.confinement))
 
 
 class _Listed:

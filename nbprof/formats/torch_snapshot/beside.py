@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
 
-from nbprof.core.files import LocalFile, RunFiles, SourceFile
-from nbprof.core.packed import Unpacked
+from nbprof.core.confinement import scan
+from nbprof.core.files import RunFiles, SourceFile
 from nbprof.formats.chrome import runs
 from nbprof.formats.register import stem
 from nbprof.formats.torch_snapshot.format import FORMAT
@@ -25,17 +23,13 @@ def beside(files: RunFiles) -> tuple[SourceFile, ...]:
     if files.format != runs.NAME:
         return ()
     out: list[SourceFile] = []
-    locals_ = [file.packed if isinstance(file, Unpacked) else file for file in files.files]
-    folders = {file.path.parent for file in locals_ if isinstance(file, LocalFile)}
     stems = {stem(file.name) for file in files.files}
-    for folder in sorted(folders):
+    alone = len(stems) == 1
+    for first in runs.in_folders(files):
         try:
-            with os.scandir(folder) as entries:
+            with scan(first.path.parent, first.confinement) as entries:
                 names = sorted(entry.name for entry in entries if entry.is_file() and _SUFFIX.search(entry.name))
         except OSError:
             continue
-        alone = len(stems) == 1
-        out += [
-            LocalFile(Path(folder) / name) for name in names if _SUFFIX.sub("", name) in stems or (alone and "snapshot" in name.lower())
-        ]
+        out += [first.sibling(name) for name in names if _SUFFIX.sub("", name) in stems or (alone and "snapshot" in name.lower())]
     return tuple(out)

@@ -6,14 +6,19 @@
 
 Files are written under a name of their own and renamed when they are whole; nothing is ever changed in place, so several kernels need no
 lock. Every failure of the disk means only that something is not kept.
+
+Whoever writes an entry decides what is said of a profile. So nothing is read, by root either, unless this user owns the file and the
+folders of the cache that it is in, and others may not write to them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,6 +31,7 @@ MOST_OF_DISK = 0.05
 _LEFTOVER_S = 24 * 3600
 _MOST_ENTRIES = 1000
 _MOST_PLACES = 4096
+_MOST_NOTED = 1 << 22
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -92,6 +98,8 @@ class Folder:
     def parts(self, key: str) -> list[Path]:
         """The files of an entry; none where there is no such entry. Counts as use of it."""
         entry = self.path / "entries" / key
+        if not _is_private_folder(entry):
+            return []
         found = sorted(path for path in _inside(entry) if path.suffix == SUFFIX)
         if found:
             with contextlib.suppress(OSError):
@@ -127,6 +135,8 @@ class Folder:
     def note(self, name: str, content: Any) -> None:
         """Writes a small JSON file into `places`; failing is silent."""
         with contextlib.suppress(OSError):
+            if not self.owned():
+                return
             self._make(self.path / "places")
             with self._new() as (file, temporary):
                 file.write(json.dumps(content).encode())
@@ -136,8 +146,9 @@ class Folder:
     def noted(self, name: str) -> Any:
         """What `note` wrote, or None."""
         try:
-            return json.loads((self.path / "places" / f"{name}.json").read_bytes())
-        except (OSError, ValueError):
+            with os.fdopen(open_private(self.path / "places" / f"{name}.json"), "rb") as file:
+                return json.loads(file.read(_MOST_NOTED))
+        except (OSError, ValueError, RecursionError):
             return None
 
     def clear(self) -> int:
@@ -148,15 +159,16 @@ class Folder:
         return before - sum(entry.bytes for entry in self.entries())
 
     def owned(self) -> bool:
-        """Whether it is this user's own, or not there yet; what others may have put there is not read."""
+        """Whether it is this user's alone, or not there yet; what others may have put there is not read."""
         try:
-            owner = self.path.stat().st_uid
+            # The folder itself may be a link, to a larger disk.
+            if not is_private(self.path.stat()):
+                return False
         except FileNotFoundError:
             return True
         except OSError:
             return False
-        me = getattr(os, "getuid", lambda: owner)()
-        return me in (owner, 0)
+        return all(_is_private_folder(self.path / name) for name in ("entries", "places", "new"))
 
     def _make(self, path: Path) -> None:
         for each in (self.path, self.path / path.relative_to(self.path).parts[0], path):
@@ -195,6 +207,42 @@ class Folder:
         for path in sorted(places, key=_age)[: max(len(places) - _MOST_PLACES, 0)]:
             with contextlib.suppress(OSError):
                 path.unlink()
+
+
+def is_private(state: os.stat_result) -> bool:
+    """Whether this user owns a file or folder, and not everybody may write to it."""
+    if not hasattr(os, "geteuid"):
+        # Windows keeps the folder of a user from others.
+        return True
+    return state.st_uid == os.geteuid() and not state.st_mode & stat.S_IWOTH
+
+
+def open_private(path: Path) -> int:
+    """A descriptor of a file of the cache; a FIFO in its place is not waited for.
+
+    Raises
+    ------
+    OSError
+        It cannot be opened, is no regular file, or is not this user's alone.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
+    state = os.fstat(descriptor)
+    if stat.S_ISREG(state.st_mode) and is_private(state):
+        return descriptor
+    os.close(descriptor)
+    raise PermissionError(errno.EPERM, "it is no file that this user alone may write to", str(path))
+
+
+def _is_private_folder(path: Path) -> bool:
+    """True also where it is not there."""
+    try:
+        state = path.lstat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return stat.S_ISDIR(state.st_mode) and is_private(state)
 
 
 def _age(path: Path) -> float:

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 import nbprof.run.cache.columns  # noqa: F401 -- makes frames known to values
+from nbprof.run.cache.folder import open_private
 from nbprof.run.cache.values import decode, encode
 
 MAGIC = b"nbprof\x00\x01"
@@ -101,13 +102,13 @@ class Part:
     Damaged
         It is no complete part.
     OSError
-        It cannot be opened.
+        It cannot be opened, or is not this user's alone.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        descriptor = open_private(path)
         self._file = io.FileIO(descriptor, closefd=False)
         # Closed with the last profile that reads from it, without the complaint of a file that nobody closed.
         self.close = weakref.finalize(self, os.close, descriptor)
