@@ -318,3 +318,17 @@ def test_ids_are_looked_up_alike_whether_they_have_gaps_or_not(low: int) -> None
             first = {value: len(ids) - 1 - i for i, value in enumerate(ids[::-1].tolist())}
             assert first_of(ids, wanted).tolist() == [first.get(value, -1) for value in wanted.tolist()]
             assert among(wanted, ids).tolist() == [value in first for value in wanted.tolist()]
+
+
+def test_overlap_analysis_without_the_names_of_its_kinds(tmp_path, tasks):
+    at = int(made.EPOCH_US * 1000)
+    path = changed(
+        tmp_path,
+        tasks,
+        "drop table ENUM_OVERLAP_ANALYSIS_TYPE",
+        "create table OVERLAP_ANALYSIS (deviceId, startNs, endNs, type)",
+        f"insert into OVERLAP_ANALYSIS values (0, {at}, {at + 500}, 0), (0, {at}, {at + 9}, 3), (0, {at}, {at + 9}, 7)",
+    )
+    lanes = read(path).lanes
+    named = lanes.loc[lanes["process"] == "Overlap Analysis", "thread"]
+    assert sorted(named) == ["7", "Computing", "Free"]

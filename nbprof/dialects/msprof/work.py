@@ -16,6 +16,7 @@ from nbprof.activity import activity as act
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects.msprof import lanes as on
+from nbprof.dialects.msprof.carriers import Spans, carriers
 
 Flags = npt.NDArray[np.bool_]
 
@@ -72,7 +73,10 @@ class Work:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """What the tables say of events, one row an event: `event named op_type task_type input_data_types grid mac`; texts as codes."""
+        """What the tables say of events, one row an event, with texts as codes.
+
+        `listed` is whether the event is in a table of operators.
+        """
         parts = []
         for kind, names in (("op_summary", {}), ("task_time", {"kernel_name": "op_name", "kernel_type": "task_type"})):
             for table in self.trace.tables.get(kind, []):
@@ -83,6 +87,7 @@ class Work:
                     part[name] = self._coded(frame, name, rows)
                 # Of the op it is enough to know that it has a name: there may be a million of them.
                 part["named"] = _has_text(frame, "op_name")[rows]
+                part["listed"] = np.full(len(rows), kind == "op_summary")
                 for name, found in (("grid", "block_num"), ("mixed", "mix_block_num")):
                     numbers = frame[found].fillna(-1).to_numpy(np.int64)[rows] if found in frame else np.full(len(rows), -1)
                     part[name] = numbers
@@ -90,7 +95,7 @@ class Work:
                 part["mac"] = np.full(len(rows), np.nan) if ratio is None else ratio.to_numpy(np.float64)[rows]
                 parts.append(pd.DataFrame(part))
         if not parts:
-            return pd.DataFrame({name: np.zeros(0, np.int64) for name in ("event", "named", *_COLUMNS, "grid", "mixed", "mac")})
+            return pd.DataFrame({name: np.zeros(0, np.int64) for name in ("event", "named", "listed", *_COLUMNS, "grid", "mixed", "mac")})
         # Of two rows that tell of one event the first table says more.
         return pd.concat(parts, ignore_index=True).drop_duplicates("event")
 
@@ -115,8 +120,8 @@ class Work:
         return out
 
     @cached_property
-    def kind(self) -> npt.NDArray[np.uint8]:
-        """uint8[events]: COMPUTE, COPY, COLLECTIVE or NO_WORK."""
+    def _kind_by_type(self) -> npt.NDArray[np.uint8]:
+        """uint8[events]: what each event is by its type and lane."""
         trace, events = self.trace, self.trace.events
         out = np.full(len(events), NO_WORK, np.uint8)
         lane = self.lane_kinds[events.lane] if len(events) else np.zeros(0, np.uint8)
@@ -141,6 +146,40 @@ class Work:
         out[self._parts_of_collectives(out)] = NO_WORK
         return out
 
+    @cached_property
+    def kind(self) -> npt.NDArray[np.uint8]:
+        """uint8[events]: COMPUTE, COPY, COLLECTIVE or NO_WORK."""
+        out = self._kind_by_type.copy()
+        out[self.carriers] = NO_WORK
+        return out
+
+    @cached_property
+    def carriers(self) -> Int64s:
+        """Tasks that only carry collectives or parts of operators, ascending.
+
+        Candidates are tasks that are named by their type, and those that the operators of their device
+        do not include.
+        """
+        trace, kind = self.trace, self._kind_by_type
+        compute = np.flatnonzero(kind == COMPUTE)
+        unlisted = self._of_table("listed", 0)[compute] == 0
+        names, place = trace.events.name[compute], self._place(compute)
+        of_type = [i for i in pd.unique(names).tolist() if kind_of(str(trace.names[i])) == COMPUTE]
+        no_operator = unlisted & (np.isin(names, of_type) | np.isin(place, place[~unlisted]))
+        tasks, collectives = compute[no_operator], np.flatnonzero(kind == COLLECTIVE)
+        if not len(tasks):
+            return tasks
+        return carriers(
+            trace,
+            Spans(tasks, self._place(tasks)),
+            Spans(collectives, self._place(collectives)),
+            np.flatnonzero(self.lane_kinds[trace.events.lane] == on.STREAM),
+        )
+
+    def _place(self, rows: Int64s) -> Int64s:
+        """A number of the device of each event that no other device of any host has."""
+        return (self.host(rows).astype(np.int64) << 16) + self.device(rows)
+
     def _parts_of_collectives(self, kind: npt.NDArray[np.uint8]) -> Int64s:
         """Copies by which a collective moves its data: within the time of one on their device, and without a direction of their own."""
         copies, collectives = np.flatnonzero(kind == COPY), np.flatnonzero(kind == COLLECTIVE)
@@ -149,9 +188,7 @@ class Work:
             return copies[:0]
         events = self.trace.events
         # Devices are laid one behind the other, so that one search serves all.
-        place = self.host(np.concatenate([collectives, copies])).astype(np.int64) << 16
-        place += self.device(np.concatenate([collectives, copies]))
-        _, which = np.unique(place, return_inverse=True)
+        _, which = np.unique(self._place(np.concatenate([collectives, copies])), return_inverse=True)
         low = int(min(events.start[collectives].min(), events.start[copies].min()))
         width = int(max(events.end[collectives].max(), events.end[copies].max())) - low + 1
         if width * (int(which.max()) + 1) >= 1 << 62:
