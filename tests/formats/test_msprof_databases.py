@@ -332,3 +332,20 @@ def test_overlap_analysis_without_the_names_of_its_kinds(tmp_path, tasks):
     lanes = read(path).lanes
     named = lanes.loc[lanes["process"] == "Overlap Analysis", "thread"]
     assert sorted(named) == ["7", "Computing", "Free"]
+
+
+def test_a_database_that_is_called_dat(tmp_path, tasks):
+    folder = ascend_db.torch_npu(tmp_path / TORCH, tasks)
+    expected = nbprof.load(folder).kernels.frame
+    for path in (folder / "ASCEND_PROFILER_OUTPUT").glob("*.db"):
+        path.rename(path.with_suffix(".dat"))
+    p = nbprof.load(folder)
+    assert p.kernels.frame.equals(expected)
+    assert "step_trace_time" in p.ascend.kinds
+
+
+def test_tables_that_sqlite_keeps_for_itself_are_none_of_the_profile(tmp_path, tasks):
+    made_by_a_viewer = "create table VIEWED (id INTEGER PRIMARY KEY AUTOINCREMENT, b TEXT)"
+    p = nbprof.load(changed(tmp_path, tasks, made_by_a_viewer, "insert into VIEWED (b) values ('x')"))
+    assert "VIEWED" in p.ascend.kinds
+    assert not [kind for kind in p.ascend.kinds if kind.startswith("sqlite_")]
