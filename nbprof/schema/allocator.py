@@ -28,7 +28,12 @@ SCHEMA: dict[str, list[Col]] = {
         count("stranded_segments", "Stranded segments", "Segments with stranded free memory."),
         size("private_pool_bytes", "Private pools", "Segments of private pools, such as a CUDA graph's."),
         count("entries", "Entries", "Entries in the memory history."),
-        size("peak_allocated_bytes", "Peak allocated", "Peak of the requested bytes in use, over the history and before its first entry.", "Int64"),
+        size(
+            "peak_allocated_bytes",
+            "Peak allocated",
+            "Peak of the requested bytes in use, over the history and before its first entry.",
+            "Int64",
+        ),
         size("peak_reserved_bytes", "Peak reserved", "Peak of reserved memory, over the history and before its first entry.", "Int64"),
         ms("peak_ms", "Peak at", "Time of the peak of allocated memory.", 3),
         size("before_bytes", "Before", "Memory reserved before the first entry of the history.", "Int64"),
