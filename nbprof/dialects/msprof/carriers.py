@@ -70,7 +70,8 @@ def _has_parts(trace: Trace, rows: Int64s, on_streams: Int64s) -> Flags:
         {"time": events.start[parts], "lane": lane[parts], "task": number[parts]},
     )
     starts = np.append(events.start[parts], 0)[following]
-    return ~is_part[rows] & (number[rows] >= 0) & (following >= 0) & (starts < events.end[rows])
+    found: Flags = (following >= 0) & (starts < events.end[rows])
+    return found & ~is_part[rows] & (number[rows] >= 0)
 
 
 def _shares_connection(trace: Trace, tasks: Spans, collectives: Spans) -> Flags:
@@ -82,7 +83,7 @@ def _shares_connection(trace: Trace, tasks: Spans, collectives: Spans) -> Flags:
         {"time": events.end[rows], "device": collectives.device, "id": ident[rows]},
     )
     starts = np.append(events.start[rows], 0)[following]
-    known = (ident[tasks.rows] >= 0) & (ident[tasks.rows] != _NO_ID)
+    known: Flags = (ident[tasks.rows] >= 0) & (ident[tasks.rows] != _NO_ID)
     return known & (following >= 0) & (starts < events.end[tasks.rows])
 
 
@@ -96,7 +97,8 @@ def _encloses(trace: Trace, tasks: Spans, collectives: Spans) -> Flags:
     )
     before = np.append(events.start[rows], 0)[following] - events.start[tasks.rows]
     after = events.end[tasks.rows] - np.append(events.end[rows], 0)[following]
-    return (following >= 0) & (before <= _AROUND_PS) & (after >= 0) & (after <= _AROUND_PS)
+    found: Flags = (following >= 0) & (before <= _AROUND_PS) & (after >= 0) & (after <= _AROUND_PS)
+    return found
 
 
 def _following(each: dict[str, Int64s], others: dict[str, Int64s]) -> Int64s:

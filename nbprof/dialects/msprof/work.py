@@ -178,7 +178,8 @@ class Work:
 
     def _place(self, rows: Int64s) -> Int64s:
         """A number of the device of each event that no other device of any host has."""
-        return (self.host(rows).astype(np.int64) << 16) + self.device(rows)
+        out: Int64s = (self.host(rows).astype(np.int64) << 16) + self.device(rows)
+        return out
 
     def _parts_of_collectives(self, kind: npt.NDArray[np.uint8]) -> Int64s:
         """Copies by which a collective moves its data: within the time of one on their device, and without a direction of their own."""
