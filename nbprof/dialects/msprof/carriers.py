@@ -70,8 +70,9 @@ def _has_parts(trace: Trace, rows: Int64s, on_streams: Int64s) -> Flags:
         {"time": events.start[parts], "lane": lane[parts], "task": number[parts]},
     )
     starts = np.append(events.start[parts], 0)[following]
-    found: Flags = (following >= 0) & (starts < events.end[rows])
-    return found & ~is_part[rows] & (number[rows] >= 0)
+    started = (following >= 0) & (starts < events.end[rows])
+    found: Flags = started & ~is_part[rows] & (number[rows] >= 0)
+    return found
 
 
 def _shares_connection(trace: Trace, tasks: Spans, collectives: Spans) -> Flags:

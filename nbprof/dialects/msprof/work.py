@@ -166,7 +166,8 @@ class Work:
         names, place = trace.events.name[compute], self._place(compute)
         of_type = [i for i in pd.unique(names).tolist() if kind_of(str(trace.names[i])) == COMPUTE]
         no_operator = unlisted & (np.isin(names, of_type) | np.isin(place, place[~unlisted]))
-        tasks, collectives = compute[no_operator], np.flatnonzero(kind == COLLECTIVE)
+        tasks: Int64s = compute[no_operator]
+        collectives = np.flatnonzero(kind == COLLECTIVE)
         if not len(tasks):
             return tasks
         return carriers(
