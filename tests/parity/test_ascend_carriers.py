@@ -158,3 +158,17 @@ def test_a_kernel_without_an_operator_counts(tmp_path):
     p = nbprof.load(path)
     assert p.kernels.frame["total_us"].sum() == pytest.approx(totals(tasks)["computing"] + 70)
     assert "only carry" not in str(p.receipt)
+
+
+def test_what_the_operators_list_counts_whatever_unit_ran_it(tmp_path):
+    """At the lowest level operators have no type, and their tasks may have that of another unit."""
+    tasks, _ = msprof.training(2)
+    path = ascend_db.main(tmp_path / BASE, tasks, steps=1)
+    with sqlite3.connect(path) as db:
+        none, unit = _text(db, "N/A"), _text(db, "STARS_COMMON")
+        db.execute("update COMPUTE_TASK_INFO set taskType = ?, opType = ?", [none, none])
+        listed = "select globalTaskId from COMPUTE_TASK_INFO"
+        db.execute(f"update TASK set taskType = ? where globalTaskId in ({listed})", [unit])
+    p = nbprof.load(path)
+    assert p.kernels.frame["total_us"].sum() == pytest.approx(totals(tasks)["computing"])
+    assert p.kernels.frame["occurrences"].sum() == 6

@@ -138,7 +138,9 @@ class Work:
         by_arg = of_arg[arg]
         out[stream] = np.where(by_table[stream] != NO_WORK, by_table[stream], by_arg[stream])
         # The lowest level of recording states no type: what has a name of its own in the table of kernels is one.
-        untyped = stream & (stated == 0) & (arg < 0) & (self._of_table("named", 0) > 0)
+        # So is what the table of operators lists, of whatever unit the timeline says that it is.
+        named, listed = self._of_table("named", 0) > 0, self._of_table("listed", 0) > 0
+        untyped = stream & (stated == 0) & named & ((arg < 0) | (listed & (by_arg == NO_WORK)))
         out[untyped] = COMPUTE
         collective = [code for code in np.unique(events.name[untyped]).tolist() if _NAMED_COLLECTIVE.match(str(trace.names[code]))]
         out[untyped & np.isin(events.name, collective)] = COLLECTIVE
