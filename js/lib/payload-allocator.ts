@@ -4,6 +4,8 @@ import type { Coded, Empty, Figure, NumberArray, Table } from "./payload.js";
 
 export interface AllocatorDevice {
   device: number;
+  /** "GPU 0", or what else its devices are called. */
+  name: string;
   figures: Figure[];
   /** The moment of figures, map and tables: "at the snapshot", or when memory ran out. */
   when: string;

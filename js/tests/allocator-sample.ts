@@ -21,6 +21,7 @@ export function allocatorSample(hostile = ""): Allocator {
     left_out: "",
     devices: [0, 1].map((device) => ({
       device,
+      name: `GPU ${device}`,
       figures: [{ label: "Reserved", value: 40, unit: "MiB", digits: 0, note: "2 segments" }],
       when: "at 2 ms",
       ooms: [{ when: "at 2 ms", text: `64 MiB were asked for ${hostile}`, remedy: "Set expandable_segments." }],

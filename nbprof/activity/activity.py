@@ -400,6 +400,8 @@ UNKNOWN_COPIES = "unknown copies"
 """One of `Activity.traits`: the recording has no copy, and does not tell whether copies were recorded."""
 LOST_KERNELS = "lost kernels"
 """One of `Activity.traits`: a device was used, but none of its kernels was recorded, so what it did is unknown."""
+EMPTY = "no events"
+"""One of `Activity.traits`: the trace has no events and no counters."""
 PLAIN = "plain trace"
 """One of `Activity.traits`: no framework or recorder that nbprof knows wrote the trace: it has lanes, events and counters, and no more."""
 SHAPES = "shapes of inputs"
@@ -498,7 +500,7 @@ class Activity:
     given_peaks : peaks of the devices that a person gave, by the names of `nbprof.activity.given_peaks.KEYS`; they stand in `devices` too
     tables : what Ascend's profilers state in tables, by kind, see `nbprof.core.trace.Table`; {} of any other format
     traits : what the program was seen to use or do that advice is about: "DataParallel", "gloo: 12", "out of memory: 1",
-        `UNKNOWN_PRECISION`, `UNKNOWN_EAGER`, `UNKNOWN_COPIES`, `PLAIN`, `ITERATIONS`, `SERVING`
+        `UNKNOWN_PRECISION`, `UNKNOWN_EAGER`, `UNKNOWN_COPIES`, `PLAIN`, `EMPTY`, `ITERATIONS`, `SERVING`
     has_host_ops, hosts_without_ops : whether ops of any host were recorded, and, if so, the numbers of the hosts of which none were
     reads_infeed : whether programs of a TPU read from its infeed, so that the device itself says how long it waits for input
     """

@@ -13,6 +13,7 @@ from nbprof.analysis import occupancy
 from nbprof.analysis.steps import backlog
 from nbprof.core.callstacks import BETWEEN
 from nbprof.core.factorize import unique_rows
+from nbprof.dialects.tensorcores import takes_only_32_bit
 from nbprof.schema import frames
 
 Floats = npt.NDArray[np.float64]
@@ -252,6 +253,18 @@ def _summed(kernels: pd.DataFrame, key: str, other: str, counted: str) -> pd.Dat
     out["tensor_core_percent"] = 100 * out["used"] / out["known"].where(out["known"] > 0)
     out["occupancy_percent"] = out["weighted"] / out["occupied"].where(out["occupied"] > 0)
     return out.sort_values("total_us", ascending=False, kind="stable", ignore_index=True)[columns]
+
+
+def fixed_type_percent(kernels: pd.DataFrame) -> float:
+    """Percent of kernel time in hand-written kernels that take only 32-bit numbers, which no setting of a framework changes."""
+    total = float(kernels["total_us"].sum()) if len(kernels) else 0.0
+    if not total:
+        return 0.0
+    code, names = pd.factorize(kernels["kernel"].astype(object))
+    fixed = np.array([takes_only_32_bit(str(name)) for name in names], np.bool_)[code]
+    # What an op of PyTorch launches follows its autocast.
+    fixed &= ~kernels["op"].astype(str).str.startswith("aten::").to_numpy(np.bool_)
+    return 100 * float(kernels["total_us"].to_numpy(np.float64)[fixed].sum()) / total
 
 
 def mean_occupancy(kernels: pd.DataFrame) -> float | None:

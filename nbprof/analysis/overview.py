@@ -11,6 +11,7 @@ import pandas as pd
 from nbprof.activity.activity import CATEGORIES, LOST_KERNELS, NEXT_ITEM, PLAIN, SERVING, UNKNOWN_PRECISION, Activity, device_names
 from nbprof.analysis.advice import checks
 from nbprof.analysis.cpu import CpuSplit
+from nbprof.analysis.kernels import fixed_type_percent
 from nbprof.analysis.memory.memory import leading
 from nbprof.analysis.steps.steps import counted
 from nbprof.analysis.sweep import covered_before, flatten
@@ -135,6 +136,7 @@ def overview(
         host_traced=activity.has_host_ops,
         device_ops=bool((ops["where"] == "device").any()),
         silent_precision=silent_precision,
+        fixed_percent=fixed_type_percent(kernels),
         framework=activity.framework,
         serving=SERVING in activity.traits,
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import CATEGORIES, ITERATIONS, LOST_KERNELS, PLAIN, Activity
+from nbprof.activity.activity import CATEGORIES, EMPTY, ITERATIONS, LOST_KERNELS, PLAIN, Activity
 from nbprof.activity.unit import Unit
 from nbprof.analysis.advice import checks
 from nbprof.analysis.contention import OTHERS
@@ -286,6 +286,9 @@ def verdict(found: Breakdown) -> Verdict:
 
 
 def _plain(activity: Activity) -> Verdict:
+    if EMPTY in activity.traits:
+        detail = "The recording was empty, or its events are in another file. Record again, while the program works."
+        return Verdict(None, "No events", "the trace holds no events", detail)
     open_ = "steps, ops, kernels or allocations" if "kernels" in activity.missing else "steps, ops or allocations"
     detail = f"Which of its events are {open_} is not known; the trace view shows them all."
     return Verdict(None, "Plain trace", "no framework that nbprof knows wrote it", detail)

@@ -92,6 +92,30 @@ def kernel_precision(kernel: str) -> int:
     return 32 if _NAME_32.search(kernel) or _INTEGERS.search(kernel) else 0
 
 
+# Compilers write no return type before a function that is not a template. Libraries of kernels consist
+# of templates over the types that they take, in their namespaces.
+_SIGNATURE = re.compile(r"(?:void )?(?P<name>[\w:]+)(?P<template><[^()]*>)?\((?P<taken>.*)\)(?: \[clone .*\])?")
+_POINTER_32 = re.compile(r"\b(?:float|double)[234]?(?: const)?\*")
+_POINTER_16 = re.compile(r"(?i)half|bfloat|fp8|float8")
+_LIBRARY = re.compile(r"(?i)cu(?:blas|dnn|tlass|fft|sparse)|[sdczh]gemm|convolve|\w::\w")
+
+
+@lru_cache(maxsize=1 << 18)
+def takes_only_32_bit(kernel: str) -> bool:
+    """Whether a kernel was written by hand for pointers to `float` or `double`, as its demangled signature states.
+
+    No setting of a framework changes its types: `matmul_k(float*, float*, float*, int)`. Functions in
+    namespaces and templates over types are those of libraries, which have others for 16 bits.
+    """
+    found = _SIGNATURE.fullmatch(kernel)
+    if found is None or _LIBRARY.search(found["name"]) or _POINTER_16.search(kernel):
+        return False
+    template = found["template"] or ""
+    if template and not re.fullmatch(r"<[\d\s,]*>", template):
+        return False
+    return bool(_POINTER_32.search(found["taken"]))
+
+
 _XPROF_NVIDIA = (
     "16816",
     "c1688",

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from nbprof.timeline.drawable import Drawable
 
 MOST = 100
+WAITS, COLLECTIVES = "waits", "collectives"
+"""The notes of lanes of an NPU that hold no work, and that hold all collectives."""
 _NAMED = 200
 # Threads that are looked at for all gaps together.
 _LOOKS = 100_000
@@ -39,10 +41,16 @@ class Gap:
 
 
 def sections(slices: Slices) -> dict[tuple[str, str], list[Lane]]:
-    """Lanes of work of each device, by host and heading."""
+    """Lanes of work of each device, by host and heading.
+
+    Streams that only wait are not among them. Collectives are, where they have a lane of their own, as
+    no task of a stream may stand for one.
+    """
     out: dict[tuple[str, str], list[Lane]] = {}
-    for lane in work_lanes(slices):
-        if lane.kind == "device":
+    working = {lane.id for lane in work_lanes(slices)}
+    for lane in slices.tracks.lanes:
+        works = lane.id in working and lane.note != WAITS
+        if lane.kind == "device" and (works or lane.note == COLLECTIVES):
             out.setdefault((lane.host, lane.process), []).append(lane)
     return out
 

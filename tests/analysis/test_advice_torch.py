@@ -134,6 +134,29 @@ def test_single_precision(tmp_path, device, code, cores):
         assert "set_float32_matmul_precision" in found.loc["tensor_cores", "fix"]
 
 
+_HAND_WRITTEN = "matmul_k(float*, float*, float*, int, int, int)"
+
+
+def test_a_hand_written_kernel_follows_no_autocast(tmp_path):
+    k = Kineto(deviceProperties=[A100])
+    p = profile(tmp_path, steps(k, lambda at: k.launched(_HAND_WRITTEN, at + 1, at + 5, 90)))
+    assert "mixed_precision" not in set(p.advice["rule"])
+    check = p.overview["checks"].set_index("check").loc["precision"]
+    assert check["level"] == "no"
+    assert p.overview["compute_16bit_percent"] == 0
+
+
+def test_beside_a_hand_written_kernel_the_others_are_judged(tmp_path):
+    def body(at):
+        k.launched(_HAND_WRITTEN, at + 1, at + 5, 60)
+        k.launched("ampere_sgemm", at + 4, at + 65, 30, op=k.op("aten::mm", at + 3, 5, types=["float", "float"]))
+
+    k = Kineto(deviceProperties=[A100])
+    found = advice(tmp_path, steps(k, body)).loc["mixed_precision"]
+    assert found["gain_ms_per_step"] == pytest.approx(0.015)
+    assert "67% of kernel time" in found["evidence"]
+
+
 def test_half_precision_needs_no_advice(tmp_path):
     def body(at):
         k.launched("nvjet_hsh_128x256", at + 1, at + 5, 94, op=k.op("aten::mm", at, 5, types=["c10::Half", "c10::Half"]))

@@ -461,3 +461,22 @@ def test_a_snapshot_beside_a_trace_belongs_to_it(tmp_path):
     p = nbprof.load(tmp_path)
     assert len(p.allocator.segments) == 0
     assert any("asks for builtins.print" in line.text for line in p.run.receipt.lines)
+
+
+@pytest.mark.parametrize("kept", [1, 2, 4])
+def test_the_peak_counts_what_was_held_before_the_first_entry(kept):
+    device = Allocator()
+    blocks = [device.alloc(size * MIB, WEIGHT) for size in (30, 50, 40)]
+    for block in blocks[:2]:
+        device.free(block)
+    device.empty_cache()
+    # A history that holds its last entries alone: frees and what is given back.
+    frees = [entry for entry in device.trace if "free" in entry["action"]]
+    device.trace = frees[-kept:]
+    _, (replay,), _ = replayed(device)
+    (row,) = allocator.summary([replay]).to_dict("records")
+    first = replay.at(0)
+    used = first.blocks[first.blocks["state"] == torch_snapshot.ALLOCATED]
+    assert row["peak_reserved_bytes"] == first.segments["size"].sum() > replay.end().segments["size"].sum()
+    assert row["peak_allocated_bytes"] == used["requested"].sum()
+    assert row["peak_ms"] == 0

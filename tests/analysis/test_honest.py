@@ -687,3 +687,28 @@ def test_time_in_which_a_pipeline_works_ahead_is_not_said_to_be_saved(tmp_path, 
     assert ("faster than now" in o["verdict_detail"]) is not made
     assert ("would wait longer" in o["verdict_detail"]) is made
     assert np.isnan(p.advice.set_index("rule").loc["other", "gain_ms_per_step"]) == made
+
+
+_NAMES = [
+    {"name": "process_name", "ph": "M", "pid": 1, "tid": 0, "args": {"name": "python"}},
+    {"name": "thread_name", "ph": "M", "pid": 1, "tid": 3, "args": {"name": "main"}},
+]
+_SAMPLE = {"name": "load", "ph": "C", "pid": 1, "ts": 5, "args": {"percent": 7}}
+
+
+@pytest.mark.parametrize(("events", "why"), [([], "list of events is empty"), (_NAMES, "names of processes and threads, but no events")])
+def test_a_trace_without_events_promises_none(tmp_path, events, why):
+    (tmp_path / "a.json").write_text(json.dumps({"traceEvents": events}))
+    p = load(tmp_path / "a.json")
+    assert p.overview["verdict"] == "No events"
+    assert why in str(p.receipt)
+    for told in (str(p), p.brief(), str(p.receipt)):
+        assert "shows them all" not in told
+        assert "trace view" not in told
+
+
+def test_a_trace_of_counters_alone_has_something_to_show(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps({"traceEvents": [*_NAMES, _SAMPLE]}))
+    p = load(tmp_path / "a.json")
+    assert p.overview["verdict"] == "Plain trace"
+    assert "no events" not in str(p.receipt)

@@ -11,6 +11,7 @@ from nbprof.dialects.tensorcores import (
     kernel_precision,
     op_is_eligible,
     op_is_eligible_in_xprof,
+    takes_only_32_bit,
     uses_tensor_core,
     uses_tensor_core_in_xprof,
 )
@@ -232,3 +233,37 @@ def test_ops_of_pytorch_beside_its_own():
 )
 def test_precision_by_name(name, bits):
     assert kernel_precision(name) == bits
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "my_matmul(float*, float*, float*, int, int, int)",
+        "matmul_k(float const*, float const*, float*, int)",
+        "saxpy(int, double, double const*, double*)",
+        "reduce4(float4 const*, float*, int)",
+        "void matmul_tiled<32>(float*, float*, float*, int, int)",
+        "vector_add(float const*, float*, int) [clone .kd]",
+    ],
+)
+def test_hand_written_kernels_of_32_bit_numbers(kernel):
+    assert takes_only_32_bit(kernel)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "ampere_sgemm_128x64_nn",
+        "triton_poi_fused_add_0",
+        "matmul_k(__half*, __half*, float*, int)",
+        "copy_indices(int*, long, int)",
+        "void sgemm_largek_lds64<true, true, 6, 3, 4, 5, 2, 66>(float*, float const*, float const*, int, int)",
+        "void implicit_convolve_sgemm<float, float, 128, 5, 5, 3>(int, int, int, float const*, int, float*)",
+        "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int, float*)",
+        "void cudnn::ops::scalePackedTensor_kernel<float, float>(cudnnTensor4dStruct, float*, float)",
+        "void tensorflow::BiasNHWCKernel<float>(int, float const*, float const*, float*, int)",
+        "void fft2d_r2c_16x16<float>(float2*, float const*, int, int)",
+    ],
+)
+def test_kernels_whose_types_a_setting_may_change(kernel):
+    assert not takes_only_32_bit(kernel)

@@ -318,3 +318,34 @@ def test_ids_are_looked_up_alike_whether_they_have_gaps_or_not(low: int) -> None
             first = {value: len(ids) - 1 - i for i, value in enumerate(ids[::-1].tolist())}
             assert first_of(ids, wanted).tolist() == [first.get(value, -1) for value in wanted.tolist()]
             assert among(wanted, ids).tolist() == [value in first for value in wanted.tolist()]
+
+
+def test_overlap_analysis_without_the_names_of_its_kinds(tmp_path, tasks):
+    at = int(made.EPOCH_US * 1000)
+    path = changed(
+        tmp_path,
+        tasks,
+        "drop table ENUM_OVERLAP_ANALYSIS_TYPE",
+        "create table OVERLAP_ANALYSIS (deviceId, startNs, endNs, type)",
+        f"insert into OVERLAP_ANALYSIS values (0, {at}, {at + 500}, 0), (0, {at}, {at + 9}, 3), (0, {at}, {at + 9}, 7)",
+    )
+    lanes = read(path).lanes
+    named = lanes.loc[lanes["process"] == "Overlap Analysis", "thread"]
+    assert sorted(named) == ["7", "Computing", "Free"]
+
+
+def test_a_database_that_is_called_dat(tmp_path, tasks):
+    folder = ascend_db.torch_npu(tmp_path / TORCH, tasks)
+    expected = nbprof.load(folder).kernels.frame
+    for path in (folder / "ASCEND_PROFILER_OUTPUT").glob("*.db"):
+        path.rename(path.with_suffix(".dat"))
+    p = nbprof.load(folder)
+    assert p.kernels.frame.equals(expected)
+    assert "step_trace_time" in p.ascend.kinds
+
+
+def test_tables_that_sqlite_keeps_for_itself_are_none_of_the_profile(tmp_path, tasks):
+    made_by_a_viewer = "create table VIEWED (id INTEGER PRIMARY KEY AUTOINCREMENT, b TEXT)"
+    p = nbprof.load(changed(tmp_path, tasks, made_by_a_viewer, "insert into VIEWED (b) values ('x')"))
+    assert "VIEWED" in p.ascend.kinds
+    assert not [kind for kind in p.ascend.kinds if kind.startswith("sqlite_")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -285,3 +286,34 @@ def test_what_a_database_lacks_is_unknown(tmp_path: Path) -> None:
     assert "registers per thread" not in trace.args
     assert "on no GPU that the recording lists" in _said(trace)
     assert np.unique(trace.lanes["host"]).tolist() == ["a"]
+
+
+def _database(path: Path, **tables: str) -> bytes:
+    with sqlite3.connect(path) as base:
+        for name, columns in tables.items():
+            base.execute(f"create table {name} ({columns})")
+    return path.read_bytes()
+
+
+_V1_KERNELS = '"Index" INTEGER, "KernelName" TEXT, "gpu-id" INTEGER, "BeginNs" INTEGER, "EndNs" INTEGER'
+_V1_CALLS = '"BeginNs" INTEGER, "EndNs" INTEGER, "pid" INTEGER, "tid" INTEGER, "Name" TEXT, "args" TEXT'
+
+
+def test_files_of_the_predecessor_are_called_by_its_name(tmp_path: Path) -> None:
+    files = {
+        "results.csv": b'"Index","KernelName","gpu-id","queue-id","grd","wgr","DispatchNs","BeginNs","EndNs"\n0,"k",0,0,64,64,1,2,3\n',
+        "results.stats.csv": b'"Name","Calls","TotalDurationNs","AverageNs","Percentage"\n"k",1,5,5,100\n',
+        "new.db": _database(tmp_path / "new.db", KERN=_V1_KERNELS, HIP=_V1_CALLS),
+        "old.db": _database(tmp_path / "old.db", A=_V1_KERNELS),
+    }
+    for name, data in files.items():
+        kind = recognise(data, name)
+        assert (kind.format, kind.what.endswith("of rocprof (v1)")) == ("", True), name
+        assert "rocprofv3 --runtime-trace" in kind.remedy
+
+
+def test_databases_with_a_table_of_the_same_name_are_no_recordings(tmp_path: Path) -> None:
+    assert "something else" in recognise(_database(tmp_path / "a.db", COPY="id", A="id"), "a.db").what
+    data = _database(tmp_path / "b.rpd", rocpd_string="id, string", rocpd_api="id", rocpd_api_ops="id", rocpd_op="id")
+    kind = recognise(data, "b.rpd")
+    assert (kind.format, "rocmProfileData" in kind.what) == ("", True)

@@ -139,3 +139,31 @@ def test_without_a_snapshot_it_says_how_to_get_one(tmp_path):
     again = nbprof.load(tmp_path / "a.pt.trace.json").payload()
     assert "allocator" in [tab["id"] for tab in again["meta"]["tabs"]]
     assert np.sum(again["allocator"]["devices"][0]["segments"]["size"]) > 400 * MIB
+
+
+def test_a_snapshot_of_nothing_says_so(tmp_path):
+    (tmp_path / "empty.pickle").write_bytes(pickle.dumps(snapshot()))
+    p = nbprof.load(tmp_path / "empty.pickle")
+    whole = p.payload()
+    assert [tab["id"] for tab in whole["meta"]["tabs"]] == ["allocator"]
+    assert whole["meta"]["facts"][0] == "allocator snapshot"
+    for told in (text.summary(whole), static_html(whole)):
+        assert "held no memory" in told
+        for other in ("CPU", "GPU", "no steps", "Average step", "_record_memory_history"):
+            assert other not in told
+
+
+def test_the_device_of_a_snapshot_is_called_what_its_backend_calls_it(tmp_path):
+    device, frames = Allocator(4 * MIB), [frame("empty", "/site-packages/torch_npu/npu/memory.py", 9)]
+    device.alloc(MIB, frames)
+    with pytest.raises(OutOfMemory):
+        device.alloc(40 * MIB, frames)
+    (tmp_path / "npu.pickle").write_bytes(pickle.dumps(snapshot(device)))
+    p = nbprof.load(tmp_path / "npu.pickle")
+    whole = p.payload()
+    assert [one["name"] for one in whole["allocator"]["devices"]] == ["NPU 0"]
+    assert "torch.npu.empty_cache" in str(whole["allocator"]["devices"][0]["figures"])
+    for told in (text.summary(whole), static_html(whole), repr(p.allocator), str(p.allocator.oom.to_dict()), p.brief()):
+        assert "NPU" in told
+        assert "GPU" not in told
+        assert "cuda" not in told.lower()

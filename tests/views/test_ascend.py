@@ -105,6 +105,21 @@ def test_long_tables_are_cut_and_say_so() -> None:
     assert "3 before those shown" in group["steps"]["left_out"]
 
 
+def test_single_tasks_are_listed_by_their_length(story: profiles.Profile) -> None:
+    part = sections(story.run)["tasks"]
+    data, ops = part["table"]["data"], story.ascend.ops.frame
+    ops = ops[ops["core"] != "Communication"].sort_values("duration_us", ascending=False, kind="stable")
+    count = part["table"]["rows"]
+    assert count == min(len(ops), ascend.MOST_ROWS["tasks"])
+    np.testing.assert_allclose(data["duration_us"], ops["duration_us"].head(count), rtol=1e-6)
+    np.testing.assert_allclose(data["_at_ms"], ops["start_ms"].head(count), atol=1e-6)
+    assert [data["op"]["values"][code] for code in data["op"]["codes"][:5]] == ops["op"].head(5).tolist()
+    assert story.ascend.ops.longest(3)["duration_us"].tolist() == ops["duration_us"].head(3).tolist()
+    rows = [("collective", "hcom", "COMMUNICATION", 1, 0, 9e6), ("op", "A", "AI_CORE", 1, 1, 5.0)]
+    alone = sections(run({"op_summary": [table("op_summary", **tasks(rows))]}))["tasks"]
+    assert alone["table"]["data"]["op"]["values"] == ["op"]
+
+
 def test_without_an_all_reduce_the_refresh_is_one_part() -> None:
     (group,) = ascend.iterations(run({"step_trace": [table("step_trace", **steps(reduce=None))]}))
     assert list(group["steps"]["labels"].values()) == ["Data Aug Bound", "FP to BP Time", "Grad Refresh Bound"]

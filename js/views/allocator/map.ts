@@ -46,7 +46,7 @@ export function segmentMap(device: AllocatorDevice, signal: AbortSignal): HTMLEl
   const area = canvas(stage, {
     signal,
     height: segments.rows * pitch,
-    label: `${count(segments.rows)} segments of GPU ${device.device} with ${count(blocks.rows)} blocks. Arrow keys step through blocks and segments.`,
+    label: `${count(segments.rows)} segments of ${device.name} with ${count(blocks.rows)} blocks. Arrow keys step through blocks and segments.`,
     draw: (context, width) => {
       const colour = (name: string): string => cssColor(stage, name);
       const [used, pending, free, lost] = ["--m-stack", "--m-heap", "--m-free", "--c-launch"].map(colour);

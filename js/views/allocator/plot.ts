@@ -35,7 +35,7 @@ export function levels(device: AllocatorDevice, signal: AbortSignal): HTMLElemen
   const area = canvas(stage, {
     signal,
     height: HEIGHT,
-    label: `Memory of GPU ${device.device} over ${count(device.entries)} entries: at most ${bytesText(most)} reserved. Arrow keys step through them.`,
+    label: `Memory of ${device.name} over ${count(device.entries)} entries: at most ${bytesText(most)} reserved. Arrow keys step through them.`,
     draw: (context, width, height) => {
       const colour = (name: string): string => cssColor(stage, name);
       const pixels = Math.max(1, Math.floor(width));

@@ -30,7 +30,7 @@ export const render: View = (el, context) => {
     clear(body);
     body.append(...drawn(device, end.signal));
   };
-  const choices = devices.map((device, i) => ({ id: String(i), label: `GPU ${device.device}` }));
+  const choices = devices.map((device, i) => ({ id: String(i), label: device.name }));
   el.append(
     devices.length > 1
       ? h(

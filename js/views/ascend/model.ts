@@ -7,7 +7,7 @@ import { toOp } from "../jump.js";
 
 /** To the longest task of an op; of a stream to its longest wait, with some room on both sides. */
 export function toTrace(id: string, data: Table, row: number): Hint {
-  if (id === "ops") return toOp(data, row, "device");
+  if (id === "ops" || id === "tasks") return toOp(data, row, "device");
   const [at, length] = [numberAt(data.data["_at_ms"], row), numberAt(data.data["_for_ms"], row)];
   return Number.isFinite(at) ? { range_ms: [at - length / 4, at + length * 1.25] } : {};
 }

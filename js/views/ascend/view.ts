@@ -217,7 +217,7 @@ function columns(id: string, data: Table): ColumnSpec[] {
     if (BARS.includes(key) || (key === "bound_fraction" && id === "pmu_types"))
       spec.bar = { css: hue, max: (mostOf(data, key) || 1) * 1.06, width: 48 };
     // The row of all streams together.
-    if (key === "stream") {
+    if (key === "stream" && id === "waits") {
       spec.cell = (row, cell) => {
         const stream = numberAt(data.data["stream"], row);
         cell.append(Number.isFinite(stream) ? String(stream) : h("b", "all"));

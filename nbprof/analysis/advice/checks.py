@@ -132,6 +132,7 @@ def checks(
     host_traced: bool = True,
     device_ops: bool = False,
     silent_precision: bool = False,
+    fixed_percent: float = 0.0,
     framework: str = "",
     serving: bool = False,
 ) -> pd.DataFrame:
@@ -157,6 +158,8 @@ def checks(
         Whether ops of devices were recorded.
     silent_precision : bool
         Whether neither kernels nor their names state a data type.
+    fixed_percent : float
+        Percent of kernel time in hand-written kernels that take only 32-bit numbers.
     framework : str
         PyTorch and JAX have their own wording.
     serving : bool
@@ -174,7 +177,7 @@ def checks(
         else [Check(c, np.nan, "unknown", NO_STEPS, "overview") for c in _OF_STEPS]
     )
     half: float | None = facts.get("compute_16bit_percent")
-    found = "unknown" if half is None else "moderate" if half < LITTLE_16_BIT else "no"
+    found = "unknown" if half is None else "moderate" if half < LITTLE_16_BIT * (1 - fixed_percent / 100) else "no"
     share = f"Only {half:.1f}%" if half and half >= NONE_PERCENT else "None"
     text = {
         "unknown": "Unknown: neither the kernels nor their names state a data type."

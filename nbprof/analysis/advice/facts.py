@@ -16,6 +16,7 @@ from nbprof.analysis.advice.checks import INPUT_HIGH, INPUT_MODERATE, NONE_PERCE
 from nbprof.analysis.advice.evidence import Evidence
 from nbprof.analysis.advice.programs import Work, part_in_16_bit
 from nbprof.analysis.advice.tf_data import SLOW_CALL_US
+from nbprof.analysis.kernels import fixed_type_percent
 from nbprof.analysis.ops.torch_runtime import Runtime
 from nbprof.analysis.rule import Found, Rule, Target, Threshold, severity
 
@@ -123,6 +124,11 @@ class Facts:
         """
         work = self.work
         return None if work is None else part_in_16_bit(work.ops["own"], work.ops["narrow"], work.own)
+
+    @cached_property
+    def fixed_type_percent(self) -> float:
+        """Percent of kernel time in hand-written kernels that take only 32-bit numbers."""
+        return fixed_type_percent(self.kernels)
 
     @property
     def in_host_memory(self) -> bool:

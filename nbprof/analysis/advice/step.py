@@ -156,11 +156,20 @@ def _precision(facts: Facts, limit: Threshold) -> Found | None:
     # Names of kernels tell the width of numbers only where they state it; programs always do.
     programs = facts.programs_16_bit_percent
     half = half if programs is None or half is None else max(half, programs)
-    if half is None or half >= limit["below"] or not compute or not cores:
+    if half is None or not compute or not cores:
+        return None
+    fixed = facts.fixed_type_percent
+    compute *= 1 - fixed / 100
+    # No setting changes what a kernel written for `float*` computes: both shares are of the others.
+    if half >= limit["below"] * (1 - fixed / 100):
+        return None
+    if fixed and 100 * compute < PART_MODERATE * facts.mean["step_time"]:
         return None
     text = f"{only(half)} of device compute is 16-bit. If accuracy permits, use 16-bit ops: they run up to twice as fast"
     work = facts.evidence.work
     text += ", as they move half the bytes." if work is not None and not work.products and facts.tpu else f", on {cores}."
+    if fixed >= 1:
+        text += f" Hand-written kernels of 32-bit numbers, {fixed:.0f}% of kernel time, are not included: they need other code."
     # A TPU has no kernels of its own to show.
     target = OPS if facts.tpu else KERNELS
     return Found(text, facts.level(compute / 2), compute / 2, _in_16_bit(facts), target=target)

@@ -241,11 +241,18 @@ def summary(replays: Sequence[Replay]) -> pd.DataFrame:
     for replay in replays:
         levels, before = replay.levels(), replay.before()
         row: dict[str, float | int | None] = {"device": replay.device, **measures(replay.end())}
-        peak = int(np.argmax(levels["allocated"])) if replay.count else -1
         row["entries"] = replay.count
-        row["peak_allocated_bytes"] = int(levels["allocated"][peak]) if replay.count else None
-        row["peak_reserved_bytes"] = max(int(levels["reserved"].max()), int(replay.end().segments["size"].sum())) if replay.count else None
-        time = int(replay.entries["time_us"][peak]) if replay.count else UNKNOWN
+        row["peak_allocated_bytes"] = row["peak_reserved_bytes"] = None
+        time = UNKNOWN
+        if replay.count:
+            peak = int(np.argmax(levels["allocated"]))
+            if before["allocated"] > levels["allocated"][peak]:
+                # Most was in use when the history begins, until its first entry.
+                peak = 0
+            row["peak_allocated_bytes"] = max(before["allocated"], int(levels["allocated"][peak]))
+            end = int(replay.end().segments["size"].sum())
+            row["peak_reserved_bytes"] = max(before["reserved"], int(levels["reserved"].max()), end)
+            time = int(replay.entries["time_us"][peak])
         row["peak_ms"] = (time - origin) / 1e3 if time >= 0 else np.nan
         row["before_bytes"] = before["reserved"] if replay.count else None
         row["ooms"] = int((replay.entries["action"] == OOM).sum()) if replay.count else None
@@ -256,16 +263,17 @@ def summary(replays: Sequence[Replay]) -> pd.DataFrame:
 def notes(snapshot: Snapshot, replays: Sequence[Replay]) -> list[str]:
     """What is missing from the history, one sentence each."""
     out = []
-    if not snapshot.traced or not any(replay.count for replay in replays):
+    # Of an allocator that held nothing, a history would be empty, too.
+    if replays and (not snapshot.traced or not any(replay.count for replay in replays)):
         out.append(
-            "The snapshot has no history: torch.cuda.memory._record_memory_history() was not called before it was taken, so only the "
-            "moment of the snapshot is known, not the peak."
+            f"The snapshot has no history: {snapshot.backend.module}.memory._record_memory_history() was not called before it was "
+            "taken, so only the moment of the snapshot is known, not the peak."
         )
     for replay in replays:
         before = replay.before()["reserved"] if replay.count else 0
         if before:
             out.append(
-                f"The history of GPU {replay.device} starts with {size_text(before)} already reserved; what came before is unknown. "
+                f"The history of {replay.name} starts with {size_text(before)} already reserved; what came before is unknown. "
                 "Recording was started late, or max_entries was exceeded and the oldest entries were dropped."
             )
     return out

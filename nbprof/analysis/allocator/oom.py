@@ -12,7 +12,7 @@ from nbprof.analysis.allocator.allocator import holders, measures, pinning, star
 from nbprof.analysis.allocator.stacks import Stacks
 from nbprof.analysis.allocator.state import SMALL, Replay, State
 from nbprof.core.files import size_text
-from nbprof.formats.torch_snapshot.snapshot import INACTIVE, OOM
+from nbprof.formats.torch_snapshot.snapshot import INACTIVE, OOM, Backend
 from nbprof.schema import frames
 
 MOST = 100
@@ -56,8 +56,8 @@ def _moment(replay: Replay, at: int, stacks: Stacks, settings: Mapping[str, Any]
         "pinned_by": str(kept["location"].iloc[0]) if len(kept) else "",
         "location": str(stacks.locations(entries["stack"][at : at + 1])[0]),
     }
-    facts["explanation"] = _explained(facts, kept, elsewhere)
-    facts["remedy"] = _remedy(facts, holders(state, stacks), expandable=expandable)
+    facts["explanation"] = _explained(facts, kept, elsewhere, replay.name)
+    facts["remedy"] = _remedy(facts, holders(state, stacks), replay.backend, expandable=expandable)
     return facts
 
 
@@ -87,9 +87,9 @@ def _cause(asked: int, elsewhere: int, stranded: int, room: int) -> str:
     return FRAGMENTED if stranded >= asked or stranded + room >= _segment(asked) else FULL
 
 
-def _explained(facts: dict[str, Any], kept: pd.DataFrame, elsewhere: int) -> str:
+def _explained(facts: dict[str, Any], kept: pd.DataFrame, elsewhere: int, device: str) -> str:
     asked = size_text(facts["asked_bytes"])
-    head = f"{asked} requested at {facts['location']} could not be allocated on GPU {facts['device']}."
+    head = f"{asked} requested at {facts['location']} could not be allocated on {device}."
     room = facts["device_free_bytes"]
     said = [head] if pd.isna(room) else [f"{head} The device had {size_text(int(room))} free."]
     said.append(
@@ -112,15 +112,15 @@ def _explained(facts: dict[str, Any], kept: pd.DataFrame, elsewhere: int) -> str
     return " ".join(said)
 
 
-def _remedy(facts: dict[str, Any], held: pd.DataFrame, *, expandable: bool) -> str:
+def _remedy(facts: dict[str, Any], held: pd.DataFrame, backend: Backend, *, expandable: bool) -> str:
     if facts["cause"] == OTHER_POOL:
         return (
-            "Allocate and free on the stream that uses the memory, or call torch.cuda.empty_cache() before the other stream or graph "
-            "allocates."
+            f"Allocate and free on the stream that uses the memory, or call {backend.module}.empty_cache() before the other stream or "
+            "graph allocates."
         )
     if facts["cause"] == LIMITED:
         return (
-            "The device had enough free memory, so a limit was hit: check torch.cuda.set_per_process_memory_fraction, and whether "
+            f"The device had enough free memory, so a limit was hit: check {backend.module}.set_per_process_memory_fraction, and whether "
             "another process briefly used the memory."
         )
     if facts["cause"] == FRAGMENTED:
@@ -128,7 +128,7 @@ def _remedy(facts: dict[str, Any], held: pd.DataFrame, *, expandable: bool) -> s
         if expandable:
             return f"Enough memory is free, but fragmented, and expandable_segments is already on. {early}"
         return (
-            "Enough memory is free, but fragmented. Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the program starts (or "
+            f"Enough memory is free, but fragmented. Set {backend.settings}=expandable_segments:True before the program starts (or "
             f"max_split_size_mb, to avoid splitting large blocks). {early}"
         )
     lacking = (

@@ -83,7 +83,7 @@ class Replay:
     """
 
     def __init__(self, snapshot: Snapshot, device: int) -> None:
-        self.device = device
+        self.device, self.backend = device, snapshot.backend
         rows = np.flatnonzero(snapshot.entries["device"] == device)
         self.entries = {name: column[rows] for name, column in snapshot.entries.items()}
         # No device has that much; sums of such numbers would be of no use.
@@ -101,6 +101,11 @@ class Replay:
         # Blocks of a file that was cut short do not follow from an end that nobody wrote.
         self.whole = not snapshot.cut
         self._lives: Lives | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the device, such as `GPU 0`."""
+        return f"{self.backend.chip} {self.device}"
 
     @property
     def count(self) -> int:

@@ -148,6 +148,16 @@ def plain(trace: Trace) -> act.Activity:
     lanes["lane"] = np.arange(len(lanes))
     out = act.Activity(hosts=trace.hosts)
     out.traits = {act.PLAIN}
+    if not len(trace.events) and not len(trace.counters):
+        out.traits.add(act.EMPTY)
+        out.missing = {
+            "steps": "This trace has no events, so it has no steps.",
+            "ops": "This trace has no events, so it has no ops.",
+            "kernels": "This trace has no events, so it has no GPU kernels.",
+            "memory": "This trace has no events, so it has no allocator events.",
+            "input": "This trace has no events, so it has no input work.",
+        }
+        return out
     what = "This is a plain trace, not written by a framework that nbprof knows"
     out.missing = {
         "steps": f"{what}, so it has no steps. Its events are in the trace view.",

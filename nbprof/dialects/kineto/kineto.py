@@ -21,7 +21,7 @@ from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import torchnames
 from nbprof.dialects.environment import environment
 from nbprof.dialects.iterations import Placed, placed
-from nbprof.dialects.kineto import absent, chrome_xla, graphs, serving
+from nbprof.dialects.kineto import absent, autograd, chrome_xla, graphs, serving
 from nbprof.dialects.kineto import costs as kineto_costs
 from nbprof.dialects.kineto import memory as kineto_memory
 from nbprof.dialects.kineto import receipt as kineto_receipt
@@ -71,12 +71,17 @@ def interpret(
         from nbprof.dialects.rocprof import rocprof
 
         return rocprof.interpret(trace)
+    adapted = autograd.adapt(trace) if autograd.is_autograd(trace) else []
     kind = kinds(trace)
     seen = np.bincount(kind, minlength=16)
     # A recording in which nothing of PyTorch ran has nothing but the profiler's own marks.
     if not seen[list(_OURS)].any() and not any(str(name).startswith(_OF_PROFILER) for name in trace.names):
         return chrome_xla.plain(trace)
-    return Torch(trace, split(trace, kind), graph_captures, programs, annotations).activity()
+    out = Torch(trace, split(trace, kind), graph_captures, programs, annotations).activity()
+    if adapted:
+        found = out.maker("notes")
+        out.later("notes", lambda: [*adapted, *found()])
+    return out
 
 
 def graph_captures(trace: Trace, programs: Sequence[Program] = ()) -> list[Capture]:

@@ -23,6 +23,9 @@ from nbprof.formats.chrome.graph_annotations import Said
 
 Flags = npt.NDArray[np.bool_]
 
+_LAUNCH_FLOWS = ("ac2g", "async", "async_cpu_to_gpu", "cpu_to_cuda")
+"""Categories of the arrows from calls or ops to device work."""
+
 
 class Nest:
     """Some events of a trace as a forest by time on their lanes, to ask what is around something.
@@ -320,7 +323,7 @@ class Links:
         out = np.full(len(which), -1, np.int64)
         if flows is None or not len(flows.phase):
             return out
-        names = [c for c in np.unique(flows.category).tolist() if c >= 0 and self.trace.strings[c] in ("ac2g", "async", "async_cpu_to_gpu")]
+        names = [c for c in np.unique(flows.category).tolist() if c >= 0 and self.trace.strings[c] in _LAUNCH_FLOWS]
         # Ids that are no numbers are no correlation ids.
         begins = np.flatnonzero((flows.phase == 0) & np.isin(flows.category, names) & (flows.id >= 0) & (flows.id < 1 << 48))
         if not len(begins):

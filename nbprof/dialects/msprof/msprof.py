@@ -20,6 +20,7 @@ from nbprof.dialects.msprof import lanes as on
 from nbprof.dialects.msprof import memory as msprof_memory
 from nbprof.dialects.msprof import steps as msprof_steps
 from nbprof.dialects.msprof.work import COLLECTIVE, COMPUTE, COPY, Work
+from nbprof.display import wording
 
 _LAUNCH, _SYNC, _ALLOCATE, _COPY_CALL = (
     re.compile(pattern, re.IGNORECASE)
@@ -337,6 +338,12 @@ class _Ascend:
         if alone and alone < len(self.launch):
             share = 100 * alone / len(self.launch)
             text = f"{alone:,} of {len(self.launch):,} NPU tasks ({share:.3g} %) could not be linked to a call on the host."
+            out.append(Note("info", text))
+        carriers = self.work.carriers
+        if len(carriers):
+            length = wording.millis(float(self.trace.events.duration[carriers].sum()) / 1e9)
+            text = f"{wording.plural(len(carriers), 'task')} with the type of a kernel ({length} in total) only carry "
+            text += "collectives or parts of operators, which are recorded separately; these tasks are not counted."
             out.append(Note("info", text))
         unknown = self.work.of(COPY)
         if len(unknown) and (count := self.work.directions(unknown).count("copy")):

@@ -16,6 +16,7 @@ from nbprof.activity import activity as act
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects.msprof import lanes as on
+from nbprof.dialects.msprof.carriers import Spans, carriers
 
 Flags = npt.NDArray[np.bool_]
 
@@ -72,7 +73,10 @@ class Work:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """What the tables say of events, one row an event: `event named op_type task_type input_data_types grid mac`; texts as codes."""
+        """What the tables say of events, one row an event, with texts as codes.
+
+        `listed` is whether the event is in a table of operators.
+        """
         parts = []
         for kind, names in (("op_summary", {}), ("task_time", {"kernel_name": "op_name", "kernel_type": "task_type"})):
             for table in self.trace.tables.get(kind, []):
@@ -83,6 +87,7 @@ class Work:
                     part[name] = self._coded(frame, name, rows)
                 # Of the op it is enough to know that it has a name: there may be a million of them.
                 part["named"] = _has_text(frame, "op_name")[rows]
+                part["listed"] = np.full(len(rows), kind == "op_summary")
                 for name, found in (("grid", "block_num"), ("mixed", "mix_block_num")):
                     numbers = frame[found].fillna(-1).to_numpy(np.int64)[rows] if found in frame else np.full(len(rows), -1)
                     part[name] = numbers
@@ -90,7 +95,7 @@ class Work:
                 part["mac"] = np.full(len(rows), np.nan) if ratio is None else ratio.to_numpy(np.float64)[rows]
                 parts.append(pd.DataFrame(part))
         if not parts:
-            return pd.DataFrame({name: np.zeros(0, np.int64) for name in ("event", "named", *_COLUMNS, "grid", "mixed", "mac")})
+            return pd.DataFrame({name: np.zeros(0, np.int64) for name in ("event", "named", "listed", *_COLUMNS, "grid", "mixed", "mac")})
         # Of two rows that tell of one event the first table says more.
         return pd.concat(parts, ignore_index=True).drop_duplicates("event")
 
@@ -115,8 +120,8 @@ class Work:
         return out
 
     @cached_property
-    def kind(self) -> npt.NDArray[np.uint8]:
-        """uint8[events]: COMPUTE, COPY, COLLECTIVE or NO_WORK."""
+    def _kind_by_type(self) -> npt.NDArray[np.uint8]:
+        """uint8[events]: what each event is by its type and lane."""
         trace, events = self.trace, self.trace.events
         out = np.full(len(events), NO_WORK, np.uint8)
         lane = self.lane_kinds[events.lane] if len(events) else np.zeros(0, np.uint8)
@@ -133,12 +138,50 @@ class Work:
         by_arg = of_arg[arg]
         out[stream] = np.where(by_table[stream] != NO_WORK, by_table[stream], by_arg[stream])
         # The lowest level of recording states no type: what has a name of its own in the table of kernels is one.
-        untyped = stream & (stated == 0) & (arg < 0) & (self._of_table("named", 0) > 0)
+        # So is what the table of operators lists, of whatever unit the timeline says that it is.
+        named, listed = self._of_table("named", 0) > 0, self._of_table("listed", 0) > 0
+        untyped = stream & (stated == 0) & named & ((arg < 0) | (listed & (by_arg == NO_WORK)))
         out[untyped] = COMPUTE
         collective = [code for code in np.unique(events.name[untyped]).tolist() if _NAMED_COLLECTIVE.match(str(trace.names[code]))]
         out[untyped & np.isin(events.name, collective)] = COLLECTIVE
         out[lane == on.COMMUNICATION] = COLLECTIVE
         out[self._parts_of_collectives(out)] = NO_WORK
+        return out
+
+    @cached_property
+    def kind(self) -> npt.NDArray[np.uint8]:
+        """uint8[events]: COMPUTE, COPY, COLLECTIVE or NO_WORK."""
+        out = self._kind_by_type.copy()
+        out[self.carriers] = NO_WORK
+        return out
+
+    @cached_property
+    def carriers(self) -> Int64s:
+        """Tasks that only carry collectives or parts of operators, ascending.
+
+        Candidates are tasks that are named by their type, and those that the operators of their device
+        do not include.
+        """
+        trace, kind = self.trace, self._kind_by_type
+        compute = np.flatnonzero(kind == COMPUTE)
+        unlisted = self._of_table("listed", 0)[compute] == 0
+        names, place = trace.events.name[compute], self._place(compute)
+        of_type = [i for i in pd.unique(names).tolist() if kind_of(str(trace.names[i])) == COMPUTE]
+        no_operator = unlisted & (np.isin(names, of_type) | np.isin(place, place[~unlisted]))
+        tasks: Int64s = compute[no_operator]
+        collectives = np.flatnonzero(kind == COLLECTIVE)
+        if not len(tasks):
+            return tasks
+        return carriers(
+            trace,
+            Spans(tasks, self._place(tasks)),
+            Spans(collectives, self._place(collectives)),
+            np.flatnonzero(self.lane_kinds[trace.events.lane] == on.STREAM),
+        )
+
+    def _place(self, rows: Int64s) -> Int64s:
+        """A number of the device of each event that no other device of any host has."""
+        out: Int64s = (self.host(rows).astype(np.int64) << 16) + self.device(rows)
         return out
 
     def _parts_of_collectives(self, kind: npt.NDArray[np.uint8]) -> Int64s:
@@ -149,9 +192,7 @@ class Work:
             return copies[:0]
         events = self.trace.events
         # Devices are laid one behind the other, so that one search serves all.
-        place = self.host(np.concatenate([collectives, copies])).astype(np.int64) << 16
-        place += self.device(np.concatenate([collectives, copies]))
-        _, which = np.unique(place, return_inverse=True)
+        _, which = np.unique(self._place(np.concatenate([collectives, copies])), return_inverse=True)
         low = int(min(events.start[collectives].min(), events.start[copies].min()))
         width = int(max(events.end[collectives].max(), events.end[copies].max())) - low + 1
         if width * (int(which.max()) + 1) >= 1 << 62:

@@ -20,6 +20,7 @@ from nbprof.formats.chrome.document import Document, walk
 
 # Where XLA's exporter stops.
 _XLA_MOST = 1_000_000
+_METADATA = ord("M")
 _SUFFIXES = (".gz", ".json", ".trace", ".pt", ".py")
 
 
@@ -82,6 +83,11 @@ def _add(builder: Builder, file: SourceFile, limit_bytes: int, label: str) -> No
         receipt.warn(label + source.trouble)
     if not count:
         receipt.warn(f"{label}The list of events is empty: the profiler recorded nothing, or was stopped at once.")
+    elif all((part.phase == _METADATA).all() for part in document.parts):
+        receipt.warn(
+            f"{label}The file has names of processes and threads, but no events: the profiler recorded nothing, or the "
+            "events are in another file."
+        )
     _facts(builder, document, host)
     base = document.metadata.get("baseTimeNanoseconds", 0)
     builder.add(host, document.parts, _base(base))

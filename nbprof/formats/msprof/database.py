@@ -101,8 +101,8 @@ class Database:
 
     @property
     def tables(self) -> list[str]:
-        """Names of its tables."""
-        return list(self._file.tables)
+        """Names of its tables, without those that SQLite keeps for itself."""
+        return [name for name in self._file.tables if not name.startswith("sqlite_")]
 
     def columns(self, table: str) -> tuple[str, ...]:
         """Names of the columns of a table."""

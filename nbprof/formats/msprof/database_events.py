@@ -29,6 +29,8 @@ _OVERLAP = {
     "COMM_NOT_OVERLAP_COMP": "Communication(Not Overlapped)",
     "FREE": "Free",
 }
+_OVERLAP_KINDS = dict(enumerate(_OVERLAP))
+"""The kinds by number, for databases without ENUM_OVERLAP_ANALYSIS_TYPE."""
 _STEP = "ProfilerStep#"
 # By table: the process that its samples are shown as.
 _COUNTERS = {
@@ -438,8 +440,12 @@ class _Made:
         base, events = self.base, self.events
         found = base.read("OVERLAP_ANALYSIS", "deviceId startNs endNs type")
         pairs, which = tuples_of(np.maximum(found["deviceId"], 0), found["type"])
-        enum = base.enum("ENUM_OVERLAP_ANALYSIS_TYPE")
-        kinds = [_OVERLAP.get(text or "", text or "") for text in enum.texts(np.array([kind for _, kind in pairs], np.int64))]
+        numbers = [kind for _, kind in pairs]
+        if base.columns("ENUM_OVERLAP_ANALYSIS_TYPE"):
+            named = base.enum("ENUM_OVERLAP_ANALYSIS_TYPE").texts(np.array(numbers, np.int64))
+        else:
+            named = [_OVERLAP_KINDS.get(number, str(number)) for number in numbers]
+        kinds = [_OVERLAP.get(text or "", text or "") for text in named]
         lanes = [events.lane("Overlap Analysis", str(i), kind, d, i) for (d, i), kind in zip(pairs, kinds, strict=True)]
         lane, code = np.array(lanes or [0], np.int64), np.array([events.texts[kind] for kind in kinds] or [0], np.int32)
         events.add("X", lane[which], code[which], found["startNs"], found["endNs"])

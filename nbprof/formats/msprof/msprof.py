@@ -32,7 +32,7 @@ from nbprof.formats.msprof.recordings import rank_of, recording_of, use_of
 _DATES_NS = 10**17
 _DEVICE = re.compile(r"device_(\d{1,4})$")
 # Databases of what tables and timelines tell as well.
-_WHOLE = re.compile(r"(ascend_|msprof)\w*\.db$", re.IGNORECASE)
+_WHOLE = re.compile(r"(ascend_|msprof)\w*\.(db|dat)$", re.IGNORECASE)
 # Of an archive, as labels have it.
 _PACKED = re.compile(r"((\.tar)?\.\w{1,4})?!$")
 

@@ -36,9 +36,10 @@ _TIMELINE = re.compile(r"(msprof|trace_view|msprof_tx)(_slice)?(_\d+)*\.json$")
 _PARTIAL = re.compile(r"(task_time|hccl|step_trace|ge|acl|runtime_api)(_slice)?(_\d+)*\.json$")
 _FACTS = re.compile(r"(info\.json(\.\d+)?|start_info(\.\d+)?|profiler_info(_\d+)?\.json|profiler_metadata\.json)$")
 _ANALYSED = re.compile(r"(communication|communication_matrix)\.json$|prof_rule(_\d+)*\.json$")
-# What torch_npu and MindSpore, msprof, and their tools call theirs; the cache of a viewer is none.
+# What torch_npu and MindSpore, msprof, and their tools call theirs; the cache of a viewer is none. Some
+# tools keep them as .dat, with the same bytes.
 _DATABASE = re.compile(
-    r"ascend_(pytorch|mindspore)(_profiler)?(_(?P<rank>\d{1,6}))?\.db|msprof(_\d+)?\.db|(analysis|communication_analyzer)\.db",
+    r"(ascend_(pytorch|mindspore)(_profiler)?(_(?P<rank>\d{1,6}))?|msprof(_\d+)?|analysis|communication_analyzer)\.(db|dat)",
     re.IGNORECASE,
 )
 _CACHES = re.compile(r"mindstudio_insight_data\.db", re.IGNORECASE)

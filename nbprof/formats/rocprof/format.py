@@ -10,6 +10,11 @@ from nbprof.formats.rocprof.headers import kind_of, prefix_of
 
 NAME = "rocprof"
 _ROOT = b'"rocprofiler-sdk-tool"'
+_RPD = "rocpd_api_ops"
+"""A table of rocmProfileData, whose other tables are called as those of rocprofv3."""
+_V1_TABLES = {"KERN", "A", "HIP", "HSA", "OPS", "COPY", "rocTX"}
+_RECORD_ANEW = "record with  rocprofv3 --runtime-trace."
+_V1_REMEDY = f"nbprof shows the .json of the same recording as a timeline, where rocprof wrote one; for tables and steps {_RECORD_ANEW}"
 _TOGETHER_S = 1800.0
 """Processes of one job end about together; what was written later is of another."""
 
@@ -18,11 +23,23 @@ def sniff(head: Head) -> Kind | None:
     """Whether it is a file of rocprofv3, by its content."""
     if head.json:
         return Kind(NAME, "a recording of rocprofv3 (JSON)") if _ROOT in head.text[:256] else None
-    if any(name.startswith("rocpd_") for name in tables_named(head.data)):
+    tables = tables_named(head.data)
+    if any(name.startswith("rocpd_") for name in tables):
+        if _RPD in tables:
+            return Kind("", "a database of rocmProfileData (RPD)", f"nbprof does not read it: {_RECORD_ANEW}")
         return Kind(NAME, "a recording of rocprofv3 (database of rocpd)")
-    if not is_text(head.data[:4096]):
-        return None
-    kind = kind_of(head.data[:8192].partition(b"\n")[0])
+    if not _V1_TABLES.isdisjoint(tables) and b"BeginNs" in head.data:
+        return Kind("", "a database of rocprof (v1)", _V1_REMEDY)
+    return None if tables or not is_text(head.data[:4096]) else _table(head.data[:8192].partition(b"\n")[0])
+
+
+def _table(line: bytes) -> Kind | None:
+    """Which table a header is of, if it is of one of AMD's profilers."""
+    kind = kind_of(line)
+    if kind == "v1":
+        return Kind("", "a table of rocprof (v1)", _V1_REMEDY)
+    if kind == "v1_stats":
+        return Kind("", "a summary of rocprof (v1)", _V1_REMEDY)
     if kind == "stats":
         return Kind("", "a summary of rocprofv3 (CSV)", "Load the tables *_trace.csv of the same recording: they have all that it sums up.")
     return Kind(NAME, "a table of rocprofv3 (CSV)") if kind else None

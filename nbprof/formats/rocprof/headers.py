@@ -32,9 +32,14 @@ TABLES: dict[str, tuple[frozenset[str], dict[str, str]]] = {
         {**_SPAN, **_PLACE, "Kind": "domain", "Operation": "name", "Allocation_Size": "bytes"},
     ),
     "agents": (frozenset({"Node_Id", "Logical_Node_Id", "Agent_Type"}), {}),
-    "stats": (frozenset({"Name", "Calls", "TotalDurationNs"}), {}),
+    "stats": (frozenset({"Name", "Calls", "TotalDurationNs", "MinNs"}), {}),
+    # Of its predecessors, rocprof and rocprofv2.
+    "v1_stats": (frozenset({"Name", "Calls", "TotalDurationNs"}), {}),
+    "v1": (frozenset({"KernelName", "gpu-id", "queue-id"}), {}),
 }
 """By kind of table: columns that its header has, and what each column is called here. The first that fits is it."""
+NOT_READ = ("stats", "v1_stats", "v1")
+"""Kinds of tables that are known, and that nothing is read from."""
 _NAME = re.compile(
     r"(?:(.*)_)?(?:(?:kernel|memory_copy|memory_allocation|scratch_memory|hip|hsa|marker|rccl|rocdecode|rocjpeg|kokkos|ompt)(?:_\w+?)?_trace"
     r"|counter_collection|agent_info|\w+?_stats)\.csv",

@@ -20,7 +20,7 @@ import pandas as pd
 
 from nbprof.core.files import SourceFile
 from nbprof.core.trace import Int64s
-from nbprof.formats.rocprof.headers import TABLES, cells, kind_of
+from nbprof.formats.rocprof.headers import NOT_READ, TABLES, cells, kind_of
 from nbprof.formats.rocprof.records import COLUMNS, CPU, GPU, Agent, Recording, dated, devices, ends, numbered, stacked
 
 _TEXTS = frozenset({"name", "domain", "agent", "source", "target", "counter"})
@@ -38,7 +38,7 @@ def read(files: Sequence[SourceFile], label: str) -> Recording:
     for file in files:
         data = bytes(file.read().data)
         kind = kind_of(data[: data.find(b"\n") + 1 or len(data)])
-        if kind and kind != "stats":
+        if kind and kind not in NOT_READ:
             found.setdefault(kind, []).append(_table(data, kind, out))
     tables = {kind: stacked(frames) for kind, frames in found.items()}
     if (listed := tables.pop("agents", None)) is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,18 @@ OTHER, ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, SEGMENT_FREE, SEGME
 STATES = ("inactive", "active_allocated", "active_pending_free")
 INACTIVE, ALLOCATED, PENDING = range(len(STATES))
 UNKNOWN = -1
+
+
+class Backend(NamedTuple):
+    """What a backend of PyTorch calls its devices, its module and the settings of its allocator."""
+
+    chip: str
+    module: str
+    settings: str
+
+
+CUDA = Backend("GPU", "torch.cuda", "PYTORCH_CUDA_ALLOC_CONF")
+NPU = Backend("NPU", "torch.npu", "PYTORCH_NPU_ALLOC_CONF")
 
 
 @dataclass
@@ -60,3 +73,8 @@ class Snapshot:
     cut: bool = False
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+
+    @cached_property
+    def backend(self) -> Backend:
+        """The backend whose allocator this is, by the files of the stacks."""
+        return NPU if any("torch_npu" in file for _, file, _ in self.frames) else CUDA

@@ -47,7 +47,9 @@ def sniff(head: Head) -> Kind | None:
         # By its name it is one: where it is damaged, the reader says. Nothing is walked in the files of a thousand hosts.
         named = head.named and ".xplane.pb" in head.name and head.data[0] in _TAGS
         sure = False if named else begins(head.data)
-        if sure is not None:
+        # A quote begins a field, too, whose end a short text does not have.
+        text = head.data[:1] == b'"' and is_text(head.data[:4096])
+        if sure or (sure is False and not text):
             return Kind(_NAME, "an XSpace profile", sure=sure)
     lower = head.name.lower()
     for suffix, what, remedy in _OTHERS:

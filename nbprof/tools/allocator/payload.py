@@ -10,7 +10,7 @@ import pandas as pd
 from nbprof.analysis.allocator import allocator
 from nbprof.display import wording
 from nbprof.display.codec import coded, numbers
-from nbprof.formats.torch_snapshot.snapshot import ACTIONS, OOM
+from nbprof.formats.torch_snapshot.snapshot import ACTIONS, OOM, Backend
 from nbprof.schema import frames
 from nbprof.tools.common import bytes_figure, figure, sample
 from nbprof.tools.tables import table_of
@@ -47,13 +47,19 @@ def nothing() -> dict[str, Any]:
 
 
 def has(run: Run) -> bool:
-    """Whether there is a snapshot."""
-    return bool(run.snapshot_pieces) and bool(run.allocator.replays)
+    """Whether there is a snapshot that says something, if only that it is empty because there is nothing else."""
+    return bool(run.snapshot_pieces) and (bool(run.allocator.replays) or alone(run))
 
 
 def alone(run: Run) -> bool:
     """Whether the profile is a snapshot and nothing else: then no other view has anything to show."""
-    return has(run) and not len(run.trace.lanes) and not len(run.trace.events)
+    return bool(run.snapshot_pieces) and not len(run.trace.lanes) and not len(run.trace.events)
+
+
+def chip(run: Run) -> str:
+    """What the devices of the snapshot are called; the empty text where it has none."""
+    replays = run.allocator.replays
+    return replays[0].backend.chip if replays else ""
 
 
 def text(run: Run) -> str:
@@ -61,10 +67,10 @@ def text(run: Run) -> str:
     frame = run.allocator.summary
     if not len(frame):
         return "<nbprof allocator: no snapshot of PyTorch's allocator>"
-    lines = []
+    lines, kind = [], chip(run)
     for row in frame.to_dict("records"):
         lines.append(
-            f"GPU {row['device']}: {wording.size(row['reserved_bytes'])} reserved, {wording.size(row['allocated_bytes'])} allocated, "
+            f"{kind} {row['device']}: {wording.size(row['reserved_bytes'])} reserved, {wording.size(row['allocated_bytes'])} allocated, "
             f"{wording.size(row['inactive_bytes'])} free, of which {wording.size(row['stranded_bytes'])} stranded (fragmentation "
             f"{wording.percent(row['fragmentation_percent'])})"
         )
@@ -78,6 +84,9 @@ def text(run: Run) -> str:
 
 
 def _empty(run: Run) -> dict[str, str]:
+    if run.allocator.snapshot is not None:
+        text = "It has no segments: PyTorch's allocator held no memory of a device when it was taken."
+        return {"title": "The snapshot is empty", "text": " ".join([text, *run.allocator.notes])}
     return {
         "title": "No snapshot of PyTorch's allocator",
         "text": " ".join(run.allocator.notes)
@@ -99,7 +108,8 @@ def _device(run: Run, replay: Replay) -> dict[str, Any]:
     figures = allocator.measures(state)
     return {
         "device": replay.device,
-        "figures": _figures(figures, row),
+        "name": replay.name,
+        "figures": _figures(figures, row, replay.backend),
         "when": "at the snapshot" if moment is None else _when(ooms.iloc[0]),
         "ooms": [
             {"when": _when(one), "text": wording.cut(one["explanation"], 1200), "remedy": wording.cut(one["remedy"], 800)}
@@ -118,7 +128,7 @@ def _when(oom: pd.Series[Any]) -> str:
     return f"at entry {int(oom['entry']) + 1:,}" if pd.isna(time) else f"at {wording.duration(time / 1e3)}"
 
 
-def _figures(now: dict[str, float | int], row: dict[Any, Any]) -> list[dict[str, Any]]:
+def _figures(now: dict[str, float | int], row: dict[Any, Any], backend: Backend) -> list[dict[str, Any]]:
     reserved = float(now["reserved_bytes"])
     share = wording.percent(100 * float(now["allocated_bytes"]) / reserved) if reserved else wording.MISSING
     stranded = f"{wording.size(now['stranded_bytes'])} stranded in {wording.plural(int(now['stranded_segments']), 'segment')}"
@@ -129,7 +139,7 @@ def _figures(now: dict[str, float | int], row: dict[Any, Any]) -> list[dict[str,
         bytes_figure("allocated", "In use", now["allocated_bytes"], f"{share} of it; rounding {wording.size(now['rounding_bytes'])}"),
         bytes_figure("inactive", "Free inside", now["inactive_bytes"], f"largest block {largest}"),
         figure("fragmentation", "Fragmentation", wording.real(now["fragmentation_percent"]), "%", 1, stranded),
-        bytes_figure("releasable", "Releasable", now["releasable_bytes"], "by torch.cuda.empty_cache()"),
+        bytes_figure("releasable", "Releasable", now["releasable_bytes"], f"by {backend.module}.empty_cache()"),
     ]
 
 
@@ -220,9 +230,9 @@ def only(whole: dict[str, Any]) -> bool:
 
 def lines(part: dict[str, Any], most: int) -> list[str]:
     """A payload's figures of each device, and why memory ran out, in so many lines at most."""
-    out = []
+    out = [f"{part['empty']['title']}. {part['empty']['text']}"] if part["empty"] else []
     for one in part["devices"]:
         figures = ", ".join(f"{fig['label']} {wording.number(fig['value'], fig['digits'])} {fig['unit']}" for fig in one["figures"])
-        out.append(f"GPU {one['device']}, {one['when']}: {figures}")
+        out.append(f"{one['name']}, {one['when']}: {figures}")
         out += [f"Out of memory {each['when']}: {each['text']} {each['remedy']}" for each in one["ooms"][:1]]
     return out[:most]

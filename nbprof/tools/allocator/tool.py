@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def _alone(run: Run) -> Alone | None:
-    return Alone(["allocator"], [payload.ALONE], "GPU") if payload.alone(run) else None
+    return Alone(["allocator"], [payload.ALONE], payload.chip(run) or "no device") if payload.alone(run) else None
 
 
 def _text(whole: Part, most: int) -> list[str]:

@@ -132,6 +132,12 @@ class Ops(Part):
         frame = self.frame
         return grouped(frame.assign(scope=scoped(frame["op"])) if column == "scope" else frame, column)
 
+    def longest(self, most: int = 20) -> pd.DataFrame:
+        """The longest single tasks, without communication: rows of `frame`, the longest first."""
+        from nbprof.tools.ascend.payload import longest
+
+        return longest(self._profile.run).head(most)
+
 
 class Pmu(Part):
     """Hardware counters of the cores by task: which pipe an op keeps busy, and what it waits for.

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis.ascend import tables as ascend_tables
+from nbprof.analysis.ascend.ascend import COMMUNICATION
 from nbprof.display import wording
 from nbprof.display.codec import short
 from nbprof.run.ascend import LACKS
@@ -21,7 +22,7 @@ from nbprof.tools.tables import column, floats, head, hidden
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
-MOST_ROWS = {"op_types": 100, "ops": 300, "pmu_types": 60, "waits": 64, "fusion": 200, "api": 100}
+MOST_ROWS = {"op_types": 100, "ops": 300, "tasks": 100, "pmu_types": 60, "waits": 64, "fusion": 200, "api": 100}
 """Rows of each table in a report; the line below the table says what is left out."""
 MOST_GROUPS, MOST_ITERATIONS = 16, 4_000
 """Models on devices whose iterations a report holds, and iterations of each."""
@@ -44,6 +45,8 @@ COLUMNS = {
     "cores": ("core", "tasks", "total_us", "fraction", "alone_us"),
     "ops": ("op", "op_type", "task_type", "tasks", "total_us", "fraction", "avg_us", "max_us", "wait_us", "block_num", "op_state",
             "bound_by", "bound_fraction", "input_shapes"),
+    "tasks": ("op", "op_type", "task_type", "stream", "task", "iteration", "start_ms", "duration_us", "wait_us", "block_num",
+              "op_state", "input_shapes", "input_data_types", "host", "device"),
     "pmu_types": (
         "op_type", "core", "tasks", "duration_us", "bound_by", "bound_fraction", "saturated_fraction", "cube_fraction", "vector_fraction",
         "scalar_fraction", "mte1_fraction", "mte2_fraction", "mte3_fraction", "fixpipe_fraction", "memory_bound",
@@ -59,6 +62,7 @@ _TITLES = {
     "op_types": "Ops by type",
     "cores": "By core",
     "ops": "Ops",
+    "tasks": "Longest tasks",
     "pmu_types": "Core counters",
     "waits": "Waits of streams",
     "fusion": "Fusion",
@@ -98,10 +102,15 @@ def payload(run: Run) -> dict[str, Any]:
         "iterations": iterations(run),
         "iterations_missing": "" if len(run.ascend.iterations) else LACKS["iterations"],
         "rules": rules(run),
-        "sections": [section(run, name) for name in _TITLES] + ascend_tables_view.sections(run),
+        "sections": [section(run, name) for name in _shown(run)] + ascend_tables_view.sections(run),
         "ring": _ring(run.ascend.op_types),
         "notes": list(run.ascend.notes),
     }
+
+
+def _shown(run: Run) -> list[str]:
+    """The tables of the tab; that there are no ops is said once."""
+    return [name for name in _TITLES if name != "tasks" or len(run.ascend.ops)]
 
 
 def nothing() -> dict[str, Any]:
@@ -265,23 +274,23 @@ def section(run: Run, name: str) -> dict[str, Any]:
     most = MOST_ROWS.get(name, len(frame))
     shown = frame.head(most)
     left = len(frame) - len(shown)
-    note = (
-        f"{wording.plural(left, 'more row')}: p.ascend.{name.removesuffix('_types') if name == 'pmu_types' else name} has all."
-        if left
-        else ""
-    )
+    where = {"pmu_types": "pmu", "tasks": "ops"}.get(name, name)
+    note = f"{wording.plural(left, 'more row')}: p.ascend.{where} has all." if left else ""
     table = _table(name, shown)
     if name == "ops" and len(shown):
         # No head names it: bars have its colour.
         table["data"]["core"] = column(shown, "core", "text")
         table = hidden(table, shown["_at"].to_numpy(np.float64), shown["_for"].to_numpy(np.float64))
+    if name == "tasks" and len(shown):
+        table["data"]["core"] = column(shown, "core", "text")
+        table = hidden(table, shown["start_ms"].to_numpy(np.float64), shown["duration_us"].to_numpy(np.float64) / 1000)
     if name == "waits" and len(shown):
         table = hidden(table, shown["longest_at_ms"].to_numpy(np.float64), shown["longest_us"].to_numpy(np.float64) / 1000)
     return {
         "id": name,
         "title": _TITLES[name],
         "scope": _scope(run, name, frame),
-        "missing": "" if len(frame) else LACKS.get("pmu" if name == "pmu_types" else name, ""),
+        "missing": "" if len(frame) else LACKS.get(where, ""),
         "note": note,
         "table": table,
     }
@@ -290,6 +299,8 @@ def section(run: Run, name: str) -> dict[str, Any]:
 def _rows(run: Run, name: str) -> pd.DataFrame:
     if name == "ops":
         return by_op(run)
+    if name == "tasks":
+        return longest(run)
     frame: pd.DataFrame = getattr(run.ascend, name)
     if name == "cores" and len(frame):
         # Of all devices together.
@@ -297,6 +308,13 @@ def _rows(run: Run, name: str) -> pd.DataFrame:
         whole = float(frame["total_us"].sum())
         frame["fraction"] = frame["total_us"] / whole if whole > 0 else np.nan
     return frame
+
+
+def longest(run: Run) -> pd.DataFrame:
+    """The tasks of the devices, the longest first; communication is in the tables of collectives."""
+    ops = run.ascend.ops
+    tasks = ops[(ops["core"] != COMMUNICATION) & ops["duration_us"].notna()]
+    return tasks.sort_values("duration_us", ascending=False, kind="stable", ignore_index=True)
 
 
 def by_op(run: Run) -> pd.DataFrame:
@@ -336,6 +354,8 @@ def _scope(run: Run, name: str, frame: pd.DataFrame) -> str:
         return f"{wording.plural(int(frame['tasks'].sum()), 'task')}, {total} ms; without communication"
     if name == "ops":
         return f"{wording.plural(len(run.ascend.ops), 'task')} by op; click a row to see its longest task in the trace"
+    if name == "tasks":
+        return f"the longest of {wording.plural(len(frame), 'task')}, without communication; click a row to see it in the trace"
     if name == "pmu_types":
         return f"{', '.join(run.ascend.pmu_groups)}; means by type, weighted by time"
     if name == "fusion":
@@ -348,7 +368,9 @@ def _scope(run: Run, name: str, frame: pd.DataFrame) -> str:
 
 def frame_name(table: str) -> str:
     """The frame of the schema that a table of the tab shows."""
-    return {"cores": "ascend.op_types.cores", "pmu_types": "ascend.pmu.types"}.get(table, f"ascend.{table}.frame")
+    return {"cores": "ascend.op_types.cores", "pmu_types": "ascend.pmu.types", "tasks": "ascend.ops.frame"}.get(
+        table, f"ascend.{table}.frame"
+    )
 
 
 def _table(name: str, rows: pd.DataFrame) -> dict[str, Any]:

@@ -1,0 +1,90 @@
+"""Exports of `torch.autograd.profiler` without Kineto: `profile().export_chrome_trace` of old PyTorch.
+
+Events have no categories: processes called "CPU functions" and "CUDA functions" tell ops of the host from work of a device, whose thread is
+the number of the device, and arrows `cpu_to_cuda` lead from an op to its work. Device work is named as its kernel, or as its op where CUDA
+events timed ops: then an op that consists of others has a span of its own around theirs.
+
+Source: `EventList.export_chrome_trace` of torch/autograd/profiler.py and torch/autograd/profiler_util.py.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.core.trace import INT, TEXT, ArgColumn, Int64s, Note, Trace
+
+HOST = "CPU functions"
+FLOW = "cpu_to_cuda"
+_DEVICE = re.compile(r"(?!CPU\b)(\w+) functions\Z")
+_SPANS = (
+    "PyTorch's old profiler timed ops on the device, not kernels: the tables of kernels list the innermost "
+    "ops that ran there, with the time between the events around each."
+)
+
+
+def is_autograd(trace: Trace) -> bool:
+    """Whether that profiler wrote a trace."""
+    if "pid" not in trace.lanes or not (trace.lanes["pid"].astype(str) == HOST).any():
+        return False
+    # Arrows have a category, and no event.
+    return bool((trace.text_arg("cat") < 0).all())
+
+
+def adapt(trace: Trace) -> list[Note]:
+    """Gives events the categories and numbers that Kineto writes; returns lines for the receipt."""
+    events, lanes = trace.events, trace.lanes
+    process = lanes["pid"].astype(str)
+    on_host = (process == HOST).to_numpy(np.bool_)[events.lane]
+    of_device = process.str.match(_DEVICE).to_numpy(np.bool_)
+    work = np.flatnonzero(of_device[events.lane])
+    ops = np.flatnonzero(on_host)
+    outer = _around_others(trace, work, ops)
+    codes = {text: len(trace.strings) + i for i, text in enumerate(("cpu_op", "kernel", "gpu_user_annotation"))}
+    trace.strings = [*trace.strings, *codes]
+    category = np.full(len(events), -1, np.int64)
+    category[ops] = codes["cpu_op"]
+    category[work] = codes["kernel"]
+    category[work[outer]] = codes["gpu_user_annotation"]
+    known = np.flatnonzero(category >= 0).astype(np.int32)
+    device = lanes["tid"].astype(str).map(lambda tid: int(tid) if tid.isdecimal() and len(tid) < 5 else 0)
+    number = device.to_numpy(np.int64)[events.lane]
+    # CUDA is also what ROCm is called; the others are those of their makers.
+    others = of_device & (process != "CUDA functions").to_numpy(np.bool_)
+    for lane in np.flatnonzero(others).tolist():
+        lanes.loc[lanes.index[lane], "labels"] = f"{process.iloc[lane].partition(' ')[0]} {device.iloc[lane]}"
+    trace.args = {
+        **trace.args,
+        "cat": ArgColumn(known, TEXT, category[known]),
+        "device": ArgColumn(work.astype(np.int32), INT, number[work]),
+        **_correlations(trace, work),
+    }
+    return [Note("info", _SPANS)] if outer.any() else []
+
+
+def _around_others(trace: Trace, work: Int64s, ops: Int64s) -> npt.NDArray[np.bool_]:
+    """Which device work is the span of an op around those of the ops in it; none where kernels have names of their own."""
+    events = trace.events
+    names = np.unique(events.name[ops])
+    if not len(work) or not np.isin(events.name[work], names).all():
+        return np.zeros(len(work), np.bool_)
+    parents = np.unique(events.parent[work])
+    return np.isin(work, parents[parents >= 0])
+
+
+def _correlations(trace: Trace, work: Int64s) -> dict[str, ArgColumn]:
+    """The number of the arrow that ends where each piece of device work begins."""
+    flows, events = trace.flows, trace.events
+    if flows is None or not len(flows.phase):
+        return {}
+    ends = np.flatnonzero((flows.phase == 2) & (flows.id >= 0))
+    found = pd.DataFrame({"lane": flows.lane[ends], "time": flows.time[ends], "id": flows.id[ends]}).drop_duplicates(["lane", "time"])
+    rows = pd.DataFrame({"lane": events.lane[work], "time": events.start[work], "event": work})
+    linked = rows.merge(found, on=["lane", "time"])
+    if not len(linked):
+        return {}
+    linked = linked.sort_values("event")
+    return {"correlation": ArgColumn(linked["event"].to_numpy(np.int32), INT, linked["id"].to_numpy(np.int64))}
