@@ -120,10 +120,10 @@ def split(found: Totals | None) -> CpuSplit | None:
 
 
 class Products(NamedTuple):
-    """Matrix products and convolutions of 32-bit numbers: their percent of the time of steps, by self time, and their mean, in ms."""
+    """Matrix products and convolutions of 32-bit numbers: their percent of the time of steps, by self time, and their mean FLOPs."""
 
     percent: float
-    mean_ms: float
+    flops: float
 
 
 NO_PRODUCTS = Products(0.0, 0.0)
@@ -141,8 +141,9 @@ def products(activity: Activity, steps: pd.DataFrame) -> Products:
     start = runs["start"].to_numpy(np.int64)
     step = np.searchsorted(begin, start, side="right") - 1
     counts = is_wide[runs["part"].to_numpy(np.int64)] & (step >= 0) & (start < stop[step])
-    own = runs["own"].to_numpy(np.float64)[counts]
-    return Products(min(100.0, 100 * float(own.sum()) / total), float(own.mean()) / 1e9 if len(own) else 0.0)
+    own, flops = (runs[column].to_numpy(np.float64)[counts] for column in ("own", "flops"))
+    known = flops[np.isfinite(flops)]
+    return Products(min(100.0, 100 * float(own.sum()) / total), float(known.mean()) if len(known) else 0.0)
 
 
 def _of_host(activity: Activity, host: int, steps: pd.DataFrame) -> Totals:

@@ -683,10 +683,10 @@ RULES = {
         ({"evidence": host({"compute": 49.9}, used=1.0)}, False),
     ],
     "cpu_bf16": [
-        ({**torch(), "evidence": host({}, products=Products(40.0, 2.0), bf16="amx_bf16")}, True),
-        ({**torch(), "evidence": host({}, products=Products(39.99, 9.0), bf16="amx_bf16")}, False),
-        ({**torch(), "evidence": host({}, products=Products(90.0, 1.99), bf16="amx_bf16")}, False),
-        ({**torch(), "evidence": host({}, products=Products(90.0, 9.0))}, False),
+        ({**torch(), "evidence": host({}, products=Products(40.0, 1e9), bf16="amx_bf16")}, True),
+        ({**torch(), "evidence": host({}, products=Products(39.99, 9e9), bf16="amx_bf16")}, False),
+        ({**torch(), "evidence": host({}, products=Products(90.0, 0.99e9), bf16="amx_bf16")}, False),
+        ({**torch(), "evidence": host({}, products=Products(90.0, 9e9))}, False),
     ],
     "premapped_small": [
         ({"evidence": Evidence(texts=("premapped region: RESOURCE_EXHAUSTED: Attempting to allocate 6.00G.",))}, True),

@@ -145,21 +145,23 @@ def test_products_in_float32_are_advised_to_be_bfloat16_where_the_cpu_has_it(tmp
     run = profile(tmp_path, on_cpu(100)).run
     parts, split = run._breakdown.host_parts, run._breakdown.cpu
     step_ms = run._breakdown.mean_ms
-    able = HostUse(parts, None, split, QUIET, products=cpu.Products(60.0, 5.0), bf16="avx512_bf16")
+    able = HostUse(parts, None, split, QUIET, products=cpu.Products(60.0, 5e9), bf16="avx512_bf16")
     assert findings(run, able)["cpu_bf16"] == pytest.approx(0.3 * step_ms)
     assert "cpu_bf16" not in findings(run, replace(able, bf16=""))
-    assert "cpu_bf16" not in findings(run, replace(able, products=cpu.Products(60.0, 1.0)))
+    assert "cpu_bf16" not in findings(run, replace(able, products=cpu.Products(60.0, 1e8)))
 
 
 def test_products_are_counted_in_steps_and_only_in_32_bit(tmp_path):
     ms = 10**9
     parts = pd.DataFrame({"product": [True, True, False], "precision": ["float32", "bfloat16", "float32"]})
-    runs = pd.DataFrame({"part": [0, 1, 2, 0], "start": [0, 2 * ms, 4 * ms, 50 * ms], "own": [2 * ms, 2 * ms, 2 * ms, 9 * ms]})
+    runs = pd.DataFrame(
+        {"part": [0, 1, 2, 0], "start": [0, 2 * ms, 4 * ms, 50 * ms], "own": [2 * ms, 2 * ms, 2 * ms, 9 * ms], "flops": 5.0}
+    )
     recorded = profile(tmp_path, on_cpu(100)).run.activity
     steps = pd.DataFrame({"start_ms": [0.0], "step_time_ms": [10.0]})
     assert cpu.products(recorded, steps) == cpu.NO_PRODUCTS
     recorded.cost_runs, recorded.cost_parts = runs, parts
-    assert cpu.products(recorded, steps) == pytest.approx((20.0, 2.0))
+    assert cpu.products(recorded, steps) == pytest.approx((20.0, 5.0))
 
 
 def test_cores_without_work_are_named_where_the_program_computes(tmp_path):

@@ -7,7 +7,21 @@ from __future__ import annotations
 
 from nbprof.analysis.advice.checks import PART_HIGH
 from nbprof.analysis.advice.facts import OPS, TRACE, AdviceRule, Facts
-from nbprof.analysis.rule import ALL, ESTIMATED, HOST_TIME, INFERRED, MEASURED, OURS, PYTORCH, TENSORFLOW_JAX, UP_TO, Found, Rule, Threshold
+from nbprof.analysis.rule import (
+    ABOUT,
+    ALL,
+    ESTIMATED,
+    HOST_TIME,
+    INFERRED,
+    MEASURED,
+    OURS,
+    PYTORCH,
+    TENSORFLOW_JAX,
+    UP_TO,
+    Found,
+    Rule,
+    Threshold,
+)
 from nbprof.analysis.verdict import place
 from nbprof.display import wording
 
@@ -22,9 +36,9 @@ _EAGER_SHARE = Threshold(
 )  # fmt: skip
 _THREADS = Threshold("≥ {moderate:g} % of step time in compute, with ≤ {busy:percent} of the cores busy", moderate=50.0, busy=0.6)
 _PRODUCTS = Threshold(
-    "≥ {moderate:g} % of step time (high from {high:g} %), ≥ {long:g} ms each on average", moderate=40.0, high=70.0, long=2.0
+    "≥ {moderate:g} % of step time (high from {high:g} %), ≥ {large:g} FLOPs each on average", moderate=40.0, high=70.0, large=1e9
 )
-"""Shorter ones spend as much on the conversion to bfloat16 as they gain."""
+"""Smaller ones spend as much on the conversion to bfloat16 as they gain."""
 _DISPATCH_MS = 0.2
 """Overhead of an op up to which it is that of dispatch: Python, autograd and allocation take 5 to 100 µs with the profiler on."""
 _VECTORIZE = (
@@ -118,7 +132,7 @@ def _bf16(facts: Facts, limit: Threshold) -> Found | None:
     if host is None or not host.bf16 or host.products.percent < limit["moderate"]:
         return None
     share = host.products.percent
-    if host.products.mean_ms < limit["long"]:
+    if host.products.flops < limit["large"]:
         return None
     # Twice as many numbers fit into a register and through memory.
     gain = share * facts.mean["step_time"] / 200
@@ -158,7 +172,7 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "cpu_bf16", _bf16, _PRODUCTS, OURS, OPS, PYTORCH,
         "Matrix products in float32 on a CPU with instructions for bfloat16", "Compute in bfloat16 on the CPU",
-        certainty=ESTIMATED, refuted_by="{the} takes as long under torch.autocast", gain_is=UP_TO, shortens=HOST_TIME,
+        certainty=ESTIMATED, refuted_by="{the} takes as long under torch.autocast", gain_is=ABOUT, shortens=HOST_TIME,
     ),
 )  # fmt: skip
 NAMES = tuple(rule.name for rule in RULES)
