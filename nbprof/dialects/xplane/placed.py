@@ -140,11 +140,11 @@ def from_the_loop(found: ProgramSteps | None, iterations: Iterations) -> Program
     """The same steps, the first one from where its iteration began: what the host did before its program ran is a part of it."""
     if found is None:
         return None
-    table = found.table.copy()
-    first = table["begin"].idxmin()
-    if iterations.start[0] <= table.loc[first, "begin"] < iterations.end[0]:
-        table.loc[first, "begin"] = iterations.start[0]
-    return replace(found, table=table)
+    begin = found.table["begin"].to_numpy(np.int64).copy()
+    first = int(begin.argmin())
+    if iterations.start[0] <= begin[first] < iterations.end[0]:
+        begin[first] = iterations.start[0]
+    return replace(found, table=found.table.assign(begin=begin))
 
 
 def _same_loop(found: ProgramSteps | None, iterations: Iterations) -> bool:
