@@ -267,7 +267,8 @@ class Python:
         if not total:
             return None
         used = np.diff(samples.cpu) >= _IDLE * (1 - waited) * np.diff(samples.at)
-        idle = ~used[samples.sample[rows] - 1]
+        # Threads that wait for work of a pool may use cores meanwhile.
+        idle = ~used[samples.sample[rows] - 1] | self._sleeping[samples.node[rows]]
         framework = self._in_framework[samples.node[rows]] & ~idle
         library = self._in_library[samples.node[rows]] & ~idle & ~framework & ~self._interpreting[rows]
         rest = ~(library | framework | idle)
@@ -299,6 +300,11 @@ class Python:
         waited_for = np.isin(samples.sample, samples.sample[of_cell & waits]) & ~of_cell & (self.weight > 0)
         replaced = np.isin(samples.sample, samples.sample[waited_for])
         return np.flatnonzero((of_cell & ~replaced) | waited_for)
+
+    @cached_property
+    def _sleeping(self) -> Flags:
+        """By node: whether it is in `time.sleep`."""
+        return np.array([place.call == "time.sleep" for place in self.samples.places], np.bool_)[self._place]
 
     @cached_property
     def _in_framework(self) -> Flags:

@@ -326,3 +326,10 @@ def test_with_several_threads_another_one_may_have_had_the_gil():
     worker = [("/project/data.py", "load", 1, 3)]
     taken = samples([(1, stack, 0, 9), (1, worker, 1, 9)], threads=("MainThread", "worker"), late=np.array([-1, 1.15]) * MS)
     assert Python(taken, {}).use().library == 1.0
+
+
+def test_a_thread_that_sleeps_waits_whatever_other_threads_use():
+    stack = [(CELL, "<module>", 1, 2, "time.sleep")]
+    found = Python(samples([(1, stack, 0, 0), (2, stack, 0, 0)]), {}).use()
+    assert found.waiting == 1.0
+    assert found.top_waiting.call == "time.sleep"
