@@ -251,9 +251,9 @@ class TorchBackend:
         assert self._steps is not None
         return self._steps.open_mark()
 
-    def open_wait(self) -> Span:
+    def open_wait(self, name: str = WAIT) -> Span:
         """Open a span around what a step waits for."""
-        return ContextSpan(self._torch.profiler.record_function(WAIT))
+        return ContextSpan(self._torch.profiler.record_function(name))
 
     def versions(self) -> str:
         """Versions that matter for reading the run."""

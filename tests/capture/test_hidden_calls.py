@@ -61,7 +61,7 @@ def test_calls_and_returns_that_a_profiler_sees_are_balanced():
     sys.setprofile(lambda frame, event, _: depth.append(steps[event]))
     try:
         run_hidden(outer, 1)
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="below zero"):
             run_hidden(outer, -1)
     finally:
         sys.setprofile(before)
@@ -112,7 +112,7 @@ def test_imports_of_libraries_are_hidden_and_those_of_the_program_are_not(tmp_pa
     hidden.on = True
     try:
         assert __import__("nbprof_test_library").value == __import__("nbprof_test_program").value == 1
-        with pytest.raises(OSError) as caught:
+        with pytest.raises(OSError, match="not today") as caught:
             __import__("nbprof_test_broken")
         hidden.on = False
         del sys.modules["nbprof_test_library"]

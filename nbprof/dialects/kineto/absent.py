@@ -74,7 +74,10 @@ def kernels(links: Links, hosts: Hosts) -> str:
     if found := without_kernels(links, "This profile", LOST):
         return found
     if _only_host_memory(links):
-        return "This profile has no GPU kernels: it has no call into the GPU's runtime and no allocation on a GPU, so the run used only the CPU."
+        return (
+            "This profile has no GPU kernels: it has no call into the GPU's runtime and no allocation on a GPU, so the run used only the "
+            "CPU."
+        )
     if count := _unseen_gpus(links, hosts):
         gpus, used = ("a GPU", "it was") if count == 1 else (f"{count:,} GPUs", "they were")
         return (
