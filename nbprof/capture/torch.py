@@ -195,9 +195,7 @@ class TorchBackend:
         if threads is not None:
             self._unseen += [name for name in threads.stop() if name not in self._unseen]
         steps = self._steps
-        marks = steps.marks[:] if steps is not None else []
-        if steps is not None:
-            steps.marks.clear()
+        marks = steps.finished() if steps is not None else []
         npu, self._npu = self._npu, None
         if npu is not None:
             if self._thread != threading.get_ident():
