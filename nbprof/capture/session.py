@@ -344,6 +344,8 @@ class Session:
         second = self._second_framework()
         # Where nothing ran of what was recorded, what else may have is the first thing to know.
         notes = [*getattr(self.backend, "unrecorded", list)(), *notes]
+        shown = self._auto.shown if self._auto is not None else self.backend
+        capture.unrecorded = getattr(shown, "unrecorded", list)()
         capture.notes = second + notes if self._auto is not None and self._auto.name == PYTHON else notes + second
 
     def _second_framework(self) -> list[str]:

@@ -9,9 +9,11 @@ import time
 
 import pytest
 
+import nbprof
 from nbprof.capture.options import Options
 from nbprof.capture.session import Session
 from nbprof.capture.torch_threads import OtherThreads, starts_threads
+from nbprof.profiles.load import open_recording
 from tests.capture.torches import counts
 from tests.support.profiles import needed
 
@@ -66,6 +68,43 @@ def test_a_thread_that_is_not_recorded_is_named_first(torch, tmp_path):
     assert recording.info.notes[0].startswith('thread "server 1" ran PyTorch and was not recorded')
     assert "--no-memory" in recording.info.notes[0]
     assert not [thread for thread in threading.enumerate() if thread.name == "nbprof-threads"]
+
+
+def test_verdict_and_advice_know_what_was_not_recorded(torch, tmp_path):
+    model = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    session = Session(Options(logdir=str(tmp_path)), source="import torch\ntrain()").start()
+    seen = until_looked_at(session)
+
+    def train():
+        steps = 0
+        while steps < 4 or not seen():
+            model(torch.ones(4, 8)).sum().backward()
+            optimizer.step()
+            steps += 1
+
+    thread = threading.Thread(target=train, name="trainer")
+    thread.start()
+    thread.join()
+    recording = session.stop()
+    for p in (open_recording(recording), nbprof.load(recording.path)):
+        assert (p.overview["verdict"], p.overview["bound"]) == ("Ops not recorded", None)
+        assert p.overview["verdict_text"].startswith("the framework worked on a thread that was not recorded")
+        assert p.overview["verdict_detail"].startswith('Thread "trainer" ran PyTorch and was not recorded')
+        assert p.advice.empty
+        assert p.run.missing["ops"].startswith('No op was recorded. Thread "trainer" ran PyTorch')
+        text = str(p.receipt) + p.text()
+        for false in ("Python calls", "No PyTorch op ran", "PyTorch allocated nothing", "profile_memory=True", "Python-bound"):
+            assert false not in text
+
+
+def test_a_recording_of_all_threads_does_not_ask_for_what_was_asked_for(torch, tmp_path):
+    session = Session(Options(logdir=str(tmp_path)), source="import torch, threading\nthreading.Thread(target=run).start()").start()
+    on_a_thread(torch, _twice())
+    p = open_recording(session.stop())
+    assert p.run.missing["memory"] == "This profile has no allocator events: the ops of all threads were recorded, without allocations."
+    assert "profile_memory=True" not in str(p.receipt)
+    assert p.overview["verdict"] != "Ops not recorded"
 
 
 def test_threads_without_pytorch_are_not_named(torch, tmp_path):
