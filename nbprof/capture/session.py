@@ -181,6 +181,14 @@ class Session:
         used = used_before()
         return sorted(imported, key=lambda name: name not in used)[:1] if not self._choice.expected else []
 
+    def ends_here(self, why: str) -> bool:
+        """Whether `stop` may be called on this thread; where it may not, the recording is ended on its own, after the step that runs.
+
+        Where no step has ended, what was recorded of Python alone can be kept.
+        """
+        windows = self.windows
+        return windows.ends_here or windows.end_there(why) or (self._auto is not None and not self.clock.seen)
+
     def stop(self, error: BaseException | None = None) -> Recording | None:
         """End the recording and return it; None with `failure` set if there is nothing.
 

@@ -130,6 +130,8 @@ class Windows:
         self._lines: LineClock | None = None
         self._sampler: PythonSampler | None = None
         self._code_began = 0
+        self._thread = 0
+        """The thread that began the window."""
         self.loops = Recorder()
         self.label = self.notebook = ""
         self._of_start: list[str] = []
@@ -149,6 +151,7 @@ class Windows:
                 lines = _line_clock(self.options)
                 notes = self.backend.start(self.place.scratch, self.options)
                 self.recording = True
+                self._thread = threading.get_ident()
             except Exception as error:
                 self._fail(error)
                 return
@@ -431,6 +434,31 @@ class Windows:
             wait = max(WAIT_S, 3 * of_a_step)
             if not self._ended.wait(wait):
                 self._end_by(f"{why}, and no step ended in the {wait:.0f} s after it")
+
+    @property
+    def ends_here(self) -> bool:
+        """Whether this thread can end the window that runs."""
+        anywhere = getattr(self.backend, "ends_anywhere", True)
+        return bool(anywhere) or not self.recording or threading.get_ident() == self._thread
+
+    def end_there(self, why: str) -> bool:
+        """End on the thread that began, at the end of the step that it runs; False where no step of it ended in time."""
+        marked = self.clock.marked - self._since.marked
+        of_a_step = (time.perf_counter() - self._since.time) / marked if marked else 0.0
+        thread, given_up = self._thread, threading.Event()
+
+        def end() -> None:
+            if given_up.is_set():
+                return
+            if threading.get_ident() == thread:
+                self._end_by(why)
+            else:
+                self.clock.after_step(end)
+
+        self.clock.after_step(end)
+        self._ended.wait(max(WAIT_S, 3 * of_a_step))
+        given_up.set()
+        return not self.recording
 
     def _end_by(self, why: str) -> None:
         with self._change:
