@@ -215,7 +215,7 @@ def steps(iterable: Iterable[T], name: str = "train") -> Generator[T, None, None
 def steps(iterable: AsyncIterable[T], name: str = "train") -> AsyncIterator[T]: ...
 
 
-def steps(iterable: Iterable[T] | AsyncIterable[T], name: str = "train") -> Generator[T, None, None] | AsyncIterator[T]:
+def steps(iterable: Any, name: str = "train") -> Generator[T, None, None] | AsyncIterator[T]:
     """Yield from `iterable`, making each iteration of the loop a step; the wait for the next item counts in its step, as input.
 
     Loops on several threads are each counted; steps are numbered by when they began.
@@ -236,7 +236,7 @@ def steps(iterable: Iterable[T] | AsyncIterable[T], name: str = "train") -> Gene
     >>> for batch in nbprof.steps([1, 2]):
     ...     pass
     """
-    if not hasattr(type(iterable), "__iter__") and isinstance(iterable, AsyncIterable):
+    if isinstance(iterable, AsyncIterable) and not isinstance(iterable, Iterable):
         return AsyncSteps(iterable, name)
     made: list[weakref.ref[Any]] = []
     rounds = _rounds(iterable, name, made)

@@ -41,7 +41,7 @@ class _Fetch(NamedTuple):
 
 
 def _place(depth: int) -> tuple[tuple[int, int], ...]:
-    found = []
+    found: list[tuple[int, int]] = []
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None and len(found) < _FRAMES:
         found.append((id(frame.f_code), frame.f_lasti))
@@ -148,7 +148,7 @@ class OptimizerSteps:
         self._waiting: dict[tuple[int, int], tuple[int, int]] = {}
         """Those that stepped once since the last step: when, and when a loop of theirs would have begun, 0 for unknown."""
         self._paused = False
-        self._begun: Mark | None = None
+        self._first_step: Mark | None = None
         """The first step, once a loop has begun in it."""
         self._fetches: list[_Fetch] = []
         """The batches that were fetched since the last step ended or an evaluation began."""
@@ -328,9 +328,9 @@ class OptimizerSteps:
         if self._made_at:
             self._made_at = time.time_ns()
         if self._key is None:
-            if not (again and self._begun is mark):
+            if not (again and self._first_step is mark):
                 mark.start = self.now()
-            self._begun = mark
+            self._first_step = mark
         elif resumes and self._paused and self._key[0] == threading.get_ident():
             self.left_out.append((mark, mark.start))
             mark.start = self.now()
