@@ -166,6 +166,11 @@ class AutoBackend:
         return all(getattr(part.backend, "ends_anywhere", True) for part in self._parts if part.running)
 
     @property
+    def bytes_per_call(self) -> int:
+        """What a call of a Python function takes when the recordings are stopped."""
+        return max((getattr(part.backend, "bytes_per_call", 0) for part in self._parts if part.running), default=0)
+
+    @property
     def since(self) -> Since | None:
         """When the shown recording began."""
         return next((part.since for part in self._all if part.backend is self.shown), None)

@@ -54,7 +54,7 @@ class Backend(Protocol):
     `start` and `stop` are called once for each window. A backend that can be stopped only on the thread that started it has an attribute
     ``ends_anywhere`` that is False; one that learns more while it records has a method ``notes()`` that gives sentences; one that can mark
     waiting for input has a method ``open_wait()`` that gives a `Span`; one whose recording may begin later than the window has an attribute
-    ``since``, a `Since`.
+    ``since``, a `Since`; one that keeps Python calls in memory until it is stopped has an attribute ``bytes_per_call``.
     """
 
     @property
@@ -132,6 +132,8 @@ class Windows:
         self._code_began = 0
         self._thread = 0
         """The thread that began the window."""
+        self._room = 0.0
+        """Bytes that Python calls may take when the profiler stops."""
         self.loops = Recorder()
         self.label = self.notebook = ""
         self._of_start: list[str] = []
@@ -148,7 +150,8 @@ class Windows:
                     self.notes += self.place.notes
                 else:
                     self.place.renew()
-                lines = _line_clock(self.options)
+                lines = _line_clock(self.options, self._called)
+                self._room = self._room_for_calls() if lines is not None else 0.0
                 notes = self.backend.start(self.place.scratch, self.options)
                 self.recording = True
                 self._thread = threading.get_ident()
@@ -181,6 +184,20 @@ class Windows:
                 lambda text: self.notes.append(text),
             )
             self._bounds.start()
+
+    def _room_for_calls(self) -> float:
+        from nbprof.capture.bounds import GB, free_bytes
+
+        return self.options.limit_gb * GB if self.options.limit_gb is not None else free_bytes() / 2
+
+    def _called(self, calls: int) -> None:
+        """So many Python functions were called in the window; ends it where the profiler could not stop with more. Never raises."""
+        each = getattr(self.backend, "bytes_per_call", 0)
+        if not each or calls * each <= self._room or not self.recording or threading.get_ident() != self._thread:
+            return
+        with contextlib.suppress(Exception):
+            size = f"about {calls * each / 1e9:,.2f} GB"
+            self._end_by(f"{calls:,} Python functions were called, whose recording takes {size} when it is stopped (--limit)")
 
     def code_begins(self) -> None:
         """All is set up: what runs from here on is the person's code. Never raises."""
@@ -471,11 +488,11 @@ class Windows:
         self._ended.set()
 
 
-def _line_clock(options: Options) -> LineClock | None:
+def _line_clock(options: Options, called: Callable[[int], None]) -> LineClock | None:
     """What follows the lines of cells, where stacks are to be recorded."""
     if not (options.stacks or options.python):
         return None
     # Late, for it imports numpy, and a cell may be recorded that does not.
     from nbprof.capture.lines import LineClock
 
-    return LineClock()
+    return LineClock(called)

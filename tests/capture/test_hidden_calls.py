@@ -175,3 +175,41 @@ def test_a_compilation_under_stacks_stays_within_bounds(tmp_path):
     lines = done.stdout.splitlines()
     assert lines[:3] == ["steps 3", "own True", "inside 0"], done.stdout
     assert "Python calls inside 1 compilation and" in done.stdout
+
+
+CALLS = """
+import resource
+import sys
+import torch
+resource.setrlimit(resource.RLIMIT_AS, ({limit}, {limit}))
+import nbprof
+
+def escaped(number):
+    return str(number).strip()
+
+def calls(count):
+    for number in range(count):
+        escaped(number)
+    return number
+
+with nbprof.profile(stacks=True) as p:
+    torch.ones(2) + 1
+    last = calls({count})
+print("last", last, sys.gettrace(), sys.getprofile())
+print(p.receipt)
+"""
+
+
+@pytest.mark.parametrize(("limit", "count", "ends"), [(4_000_000_000, 1_500_000, True), (12_000_000_000, 20_000, False)])
+def test_a_recording_ends_before_it_has_more_calls_than_memory(tmp_path, limit, count, ends):
+    """Three million calls take PyTorch's profiler 7 GB to stop."""
+    pytest.importorskip("resource")
+    pytest.importorskip("torch")
+    path = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "NBPROF_CACHE": "0"}
+    text = CALLS.format(limit=limit, count=count)
+    done = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines()[0] == f"last {count - 1} None None"
+    assert ("Python functions were called, whose recording takes about" in done.stdout) == ends
+    assert ("recording ended" in done.stdout) == ends
