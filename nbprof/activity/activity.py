@@ -375,6 +375,11 @@ PYTHON = "Python"
 NEXT_ITEM = "nbprof.steps: next item"
 """Name of the span that nbprof records around the wait of ``nbprof.steps`` for its next item."""
 
+NEXT_BATCH = "Keras: next batch"
+"""Name of the span that nbprof records around the wait of a loop of Keras for its next batch."""
+
+WAITS_FOR_ITEMS = (NEXT_ITEM, NEXT_BATCH)
+
 
 class Names:
     """Strings as codes, each once."""

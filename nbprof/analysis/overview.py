@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import CATEGORIES, LOST_KERNELS, NEXT_ITEM, PLAIN, SERVING, UNKNOWN_PRECISION, Activity, device_names
+from nbprof.activity.activity import CATEGORIES, LOST_KERNELS, PLAIN, SERVING, UNKNOWN_PRECISION, WAITS_FOR_ITEMS, Activity, device_names
 from nbprof.analysis.advice import checks
 from nbprof.analysis.cpu import CpuSplit
 from nbprof.analysis.kernels import fixed_type_percent
@@ -108,8 +108,8 @@ def overview(
     steps = first["steps"]
     percent = summary.set_index("category")["percent"]
     on_host = ops.loc[ops["where"] == "host", "op"]
-    # Where the wait that nbprof.steps times is all that was recorded of the host, nothing is known of the framework's ops there.
-    only_waits = len(on_host) > 0 and bool((on_host == NEXT_ITEM).all())
+    # Where a wait that nbprof times is all that was recorded of the host, nothing is known of the framework's ops there.
+    only_waits = len(on_host) > 0 and bool(on_host.isin(WAITS_FOR_ITEMS).all())
     if only_waits:
         eager_us = {**eager_us, "host": (0.0, 0.0)}
     out = {**first, **_ops(ops, activity, eager_us)}

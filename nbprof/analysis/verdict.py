@@ -164,6 +164,8 @@ class Breakdown:
         What host compute consists of, in a program without a device.
     unexplained : PythonUse or None
         What Python did in the time in which nothing was recorded (`other`), where its stacks were sampled.
+    unrecorded : str
+        What the framework ran that is not in the recording, as a sentence; "" where nothing is known of it.
     contention : mapping
         Of the cores, see `nbprof.capture.contention`.
     """
@@ -179,6 +181,7 @@ class Breakdown:
     cpu: CpuSplit | None = None
     unexplained: PythonUse | None = None
     contention: Mapping[str, float] = field(default_factory=dict)
+    unrecorded: str = ""
 
     @property
     def unit(self) -> Unit:
@@ -266,6 +269,9 @@ def verdict(found: Breakdown) -> Verdict:
         # What the host did not do, the device may have done.
         fact = "no kernel was recorded, so what the device did is unknown"
         return Verdict(None, "Kernels not recorded", fact, activity.missing["kernels"])
+    if is_unrecorded(found):
+        fact = f"the framework worked on a thread that was not recorded, so what fills {found.unit.time} is unknown"
+        return Verdict(None, "Ops not recorded", fact, found.unrecorded)
     if not len(found.steps):
         return _without_work(activity)
     bound = found.bound
@@ -283,6 +289,11 @@ def verdict(found: Breakdown) -> Verdict:
     if found.shares[bound] < SINGLE_BOTTLENECK_PERCENT:
         return _no_single_bottleneck(found, bound, confidence, evidence)
     return _bound(found, bound, confidence, evidence)
+
+
+def is_unrecorded(found: Breakdown) -> bool:
+    """Whether the work of the steps was on a thread that was not recorded."""
+    return bool(found.unrecorded) and (not found.activity.has_host_ops or (len(found.steps) > 0 and found.bound == "other"))
 
 
 def _plain(activity: Activity) -> Verdict:

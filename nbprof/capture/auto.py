@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbprof.capture.clock import Marker, Span, StepClock
+from nbprof.capture.clock import WAIT, Marker, Span, StepClock
 from nbprof.capture.jax import NOTHING_RAN
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
@@ -164,6 +164,11 @@ class AutoBackend:
     def ends_anywhere(self) -> bool:
         """Whether any thread may end the recording."""
         return all(getattr(part.backend, "ends_anywhere", True) for part in self._parts if part.running)
+
+    @property
+    def bytes_per_call(self) -> int:
+        """What a call of a Python function takes when the recordings are stopped."""
+        return max((getattr(part.backend, "bytes_per_call", 0) for part in self._parts if part.running), default=0)
 
     @property
     def since(self) -> Since | None:
@@ -319,10 +324,10 @@ class AutoBackend:
         """Open a span that may become step `number`, in each recording."""
         return _Markers([part.backend.open_marker(kind, number) for part in self._all if part.running])
 
-    def open_wait(self) -> Span:
+    def open_wait(self, name: str = WAIT) -> Span:
         """Open a span around what a step waits for, in each recording."""
         openers = [getattr(part.backend, "open_wait", None) for part in self._all if part.running]
-        return _Spans([opener() for opener in openers if opener is not None])
+        return _Spans([opener(name) for opener in openers if opener is not None])
 
     def versions(self) -> str:
         """Versions that matter for reading the run."""

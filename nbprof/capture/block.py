@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbprof.capture.options import Options, options_of, signature
 from nbprof.capture.shield import Shield
+from nbprof.core import remedies
 from nbprof.core.errors import CaptureError, NbprofError
 
 if TYPE_CHECKING:
@@ -158,6 +159,7 @@ class profile:  # noqa: N801 - a context manager that reads as a verb, like `war
 
 profile.__signature__ = signature()  # type: ignore[attr-defined]  # for completion and help
 
+_STOPPED_ELSEWHERE = "nbprof.stop() was called on another thread"
 _started: list[profile] = []
 _lock = threading.Lock()
 
@@ -188,6 +190,10 @@ def start(**options: Any) -> None:
     block._begin(stacklevel=3)
     with _lock:
         _started[:] = [block]
+    session = block._session
+    backend = session.backend if session is not None else None
+    if threading.current_thread() is not threading.main_thread() and not getattr(backend, "ends_anywhere", True):
+        warnings.warn(f"nbprof: {remedies.STOPS_HERE}", RuntimeWarning, stacklevel=2)
 
 
 start.__signature__ = signature()  # type: ignore[attr-defined]
@@ -196,15 +202,24 @@ start.__signature__ = signature()  # type: ignore[attr-defined]
 def stop() -> Profile | None:
     """End the recording that `nbprof.start()` began and return its profile, which becomes `nbprof.last`; None if nothing could be recorded.
 
+    PyTorch with allocations can only be stopped on the thread that started it. Called on another one, this waits until that thread has
+    finished its step, which ends the recording there.
+
     Raises
     ------
     CaptureError
-        If `nbprof.start()` has not been called.
+        If `nbprof.start()` has not been called; or if it was called on another thread that finishes no step: the recording goes on then.
     """
     with _lock:
-        block = _started.pop() if _started else None
+        block = _started[-1] if _started else None
     if block is None:
         raise CaptureError("no recording to stop: call nbprof.start() first")
+    session = block._session
+    if session is not None and not session.ends_here(_STOPPED_ELSEWHERE):
+        raise CaptureError(remedies.STOP_THERE)
+    with _lock:
+        if block in _started:
+            _started.remove(block)
     block._finish(None, stacklevel=3)
     return block.result
 

@@ -31,6 +31,20 @@ def machine_bytes() -> int:
     return total
 
 
+def free_bytes() -> int:
+    """The memory that this process may still take: of the machine, of its container, and by its own limit."""
+    process = psutil.Process()
+    used = process.memory_info()
+    free = min(int(psutil.virtual_memory().available), machine_bytes() - int(used.rss))
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if soft != resource.RLIM_INFINITY:
+            free = min(free, soft - int(used.vms))
+    return max(free, 0)
+
+
 class Bounds:
     """Watches the clock and the process from a thread of its own, and says once that a bound was reached.
 

@@ -29,8 +29,16 @@ OpenMarker = Callable[[str, int], Marker]
 WAIT = "nbprof.steps: next item"
 """What the span around the wait of ``nbprof.steps`` is called in traces."""
 
+KERAS_WAIT = "Keras: next batch"
+"""What the span around the wait of a loop of Keras is called."""
+
 STAGE = {"_ipl_stage_id": 1, "_ipl_stage_name": "nbprof.steps", "_ipl_stage_cat": "unknown"}
 """What marks a span as a stage of an input pipeline in XSpace files, where XProf reads it too; what the stage does is not known here."""
+
+
+def stage(name: str) -> dict[str, object]:
+    """The same for a span of a name."""
+    return {**STAGE, "_ipl_stage_name": name.partition(":")[0]}
 
 
 class Span(Protocol):
@@ -114,7 +122,7 @@ class StepClock:
         self.failed_at = 0
         self.fault = ""
         self.open_marker: OpenMarker | None = None
-        self.open_wait: Callable[[], Span] | None = None
+        self.open_wait: Callable[[str], Span] | None = None
         self.started = time.perf_counter()
         self.waits = Waits()
         self._begin_window = begin_window

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nbprof.capture.clock import STAGE, WAIT, ContextSpan, Marker, Span, StepClock
+from nbprof.capture.clock import WAIT, ContextSpan, Marker, Span, StepClock, stage
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
 from nbprof.capture.shield import pressed, shielded
@@ -112,9 +112,9 @@ class JaxBackend:
         """Open a span that may become step `number`."""
         return _Annotation(self._jax.profiler, kind, number)
 
-    def open_wait(self) -> Span:
+    def open_wait(self, name: str = WAIT) -> Span:
         """Open a span around what a step waits for."""
-        return ContextSpan(self._jax.profiler.TraceAnnotation(WAIT, **STAGE))
+        return ContextSpan(self._jax.profiler.TraceAnnotation(name, **stage(name)))
 
     def versions(self) -> str:
         """Versions that matter for reading the run."""

@@ -6,15 +6,19 @@ rather than adding a callback changes nothing visible: the list has no extra cal
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from functools import wraps
 from types import ModuleType
 from typing import Any
 
-from nbprof.capture.clock import StepClock
+from nbprof.capture.clock import KERAS_WAIT, StepClock
 from nbprof.capture.patches import Patches
+from nbprof.capture.steps import Waiting
 
 MODULE = "keras.src.callbacks.callback_list"
+_ITERATORS = (("keras.src.trainers.epoch_iterator", "EpochIterator"), ("keras.src.backend.jax.trainer", "JAXEpochIterator"))
+"""Classes whose iterators give a loop its batches. Those of PyTorch and TensorFlow are loaders of these frameworks, which record them."""
 LOOPS = {"train": "fit", "test": "evaluate", "predict": "predict"}
 
 
@@ -46,10 +50,59 @@ def hook(module: ModuleType, clock: StepClock, patches: Patches) -> None:
         _around(owner, f"on_{kind}_batch_begin", patches, clock, before=batch_begins)
         _around(owner, f"on_{kind}_batch_end", patches, clock, after=batch_ended)
         _around(owner, f"on_{kind}_end", patches, clock, before=lambda _: clock.leave())
-    _around(owner, "on_epoch_begin", patches, clock, before=lambda _: clock.loop("train"))
+
+    def loop_begins(kind: str) -> None:
+        _hook_iterators(clock, patches)
+        clock.loop(kind)
+
+    _around(owner, "on_epoch_begin", patches, clock, before=lambda _: loop_begins("train"))
     _around(owner, "on_epoch_end", patches, clock, before=lambda _: clock.leave())
-    _around(owner, "on_test_begin", patches, clock, before=lambda _: clock.loop("test"))
-    _around(owner, "on_predict_begin", patches, clock, before=lambda _: clock.loop("predict"))
+    _around(owner, "on_test_begin", patches, clock, before=lambda _: loop_begins("test"))
+    _around(owner, "on_predict_begin", patches, clock, before=lambda _: loop_begins("predict"))
+
+
+class _Batches:
+    """The batches of a loop; the time in which the loop waits for one counts as input.
+
+    Parameters
+    ----------
+    batches : iterator
+        What gives the batches.
+    clock : StepClock
+        Of the recording.
+    """
+
+    __slots__ = ("_batches", "_clock")
+
+    def __init__(self, batches: Iterator[Any], clock: StepClock) -> None:
+        self._batches = batches
+        self._clock = clock
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        __tracebackhide__ = True
+        with Waiting(self._clock, KERAS_WAIT):
+            return next(self._batches)
+
+
+def _hook_iterators(clock: StepClock, patches: Patches) -> None:
+    """Time what gives the batches of loops; the module of a backend may be imported later than the callbacks."""
+    for name, kind in _ITERATORS:
+        owner = getattr(sys.modules.get(name), kind, None)
+        original = vars(owner).get("_get_iterator") if owner is not None else None
+        if original is None or getattr(original, "_nbprof_clock", None) is clock:
+            continue
+
+        def get_iterator(self: Any, _original: Any = original) -> Any:
+            __tracebackhide__ = True
+            found = _original(self)
+            return _Batches(iter(found), clock) if clock.alive else found
+
+        _stands_for(get_iterator, original)
+        get_iterator._nbprof_clock = clock  # type: ignore[attr-defined]
+        patches.replace(owner, "_get_iterator", get_iterator)
 
 
 def _batch(args: tuple[Any, ...]) -> int:

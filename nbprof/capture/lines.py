@@ -27,13 +27,23 @@ _TOOLS = (4, 3)
 _BEGIN = re.compile(r"get_ipython\(\)\.run_line_magic\('nbprof_begin', (.*)\)$")
 """What the first line ``%%nbprof`` becomes."""
 MOST_CELLS, MOST_CHARACTERS = 50, 20_000
+CALLS = 1 << 14
+"""The number of calls is told after each so many."""
 
 
 class LineClock:
-    """Notes each change of the line, from `start` to `stop`."""
+    """Notes each change of the line, from `start` to `stop`.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    called : callable, optional
+        Told how many Python functions were called on the thread, each time that so many more were; it may stop this.
+    """
+
+    def __init__(self, called: Callable[[int], None] | None = None) -> None:
         self.trouble = ""
+        self.calls = 0
+        self.called = called
         self._at, self._line = array("q"), array("i")
         self._numbers: dict[tuple[str, int], int] = {}
         """By cell and line, from 1."""
@@ -60,6 +70,7 @@ class LineClock:
 
     def stop(self) -> LineTimes | None:
         """End, on any thread; None where no line of a cell ran."""
+        self.called = None
         if self.on:
             # While it still follows: the first call after that ends it.
             displaced, self.on = self._tracer.displaced, False
@@ -97,6 +108,13 @@ class LineClock:
     def here(self) -> bool:
         """Whether what happens now is to be noted."""
         return self.on and threading.get_ident() == self.thread
+
+    def count(self) -> None:
+        """A function of Python is called."""
+        if threading.get_ident() == self.thread:
+            self.calls += 1
+            if self.called is not None and not self.calls % CALLS:
+                self.called(self.calls)
 
     def enter(self) -> None:
         """A function of a cell begins, or goes on."""
@@ -180,8 +198,11 @@ class _Tracing:
 
     def _call(self, frame: FrameType, _event: str, _: Any) -> Any:
         clock = self._clock
+        if clock.called is not None:
+            clock.count()
         if not clock.on:
-            if sys.gettrace() == self._call:
+            # Where calls are counted, this goes on when there is no room for more lines.
+            if clock.called is None and sys.gettrace() == self._call:
                 sys.settrace(None)
             return None
         if not clock.is_cell(frame.f_code):
@@ -257,6 +278,10 @@ class _Monitoring:
 
     def _start(self, code: CodeType, _: int) -> Any:
         clock = self._clock
+        if clock.called is not None:
+            clock.count()
+            if not clock.is_cell(code):
+                return None
         if not clock.is_cell(code):
             return sys.monitoring.DISABLE  # type: ignore[attr-defined,unused-ignore]
         self._follow(code)

@@ -114,6 +114,15 @@ class Rewriter(ast.NodeTransformer):
             node.iter = _items(number, node.iter)
         return node
 
+    def visit_AsyncFor(self, node: ast.AsyncFor) -> ast.AST:
+        """An `async for` loop, too; its body says first that the item has come."""
+        number = None if _yields(node) or _marks_steps(node.iter) else self._text.site(node, "for")
+        self.generic_visit(node)
+        if number is not None:
+            node.iter = _located(_call(loops.ASYNC_LOOP, number, node.iter), node.iter)
+            node.body.insert(0, _located(ast.Expr(_call(loops.CAME, number)), node.target))
+        return node
+
     def visit_While(self, node: ast.While) -> ast.AST:
         """A `while` loop becomes a `for` loop without a target, which a false condition leaves."""
         number = None if _yields(node) or any(map(_jumps, node.orelse)) else self._text.site(node, "while")

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from nbprof.core.loop_times import LoopTimes
 
 LOOP, ITER, WHILE_LOOP, OVER, DEFINED = (f"__nbprof_{name}__" for name in ("loop", "iter", "while", "over", "defined"))
+ASYNC_LOOP, CAME = (f"__nbprof_{name}__" for name in ("async_loop", "came"))
 """Names that the rewritten code calls. They are builtins: the program's namespace stays its own."""
 
 _MOST = 100_000
@@ -463,6 +464,79 @@ def _over(number: int) -> None:
         run.over_at = _clock()
 
 
+def _async_loop(number: int, items: Any) -> Any:
+    """What an `async for` loop runs over in place of `items`."""
+    __tracebackhide__ = True
+    recorder, site = _recorder, _sites.get(number)
+    known = hasattr(type(items), "__aiter__") and not isinstance(items, steps.AsyncSteps)
+    if recorder is None or site is None or number in recorder.through or not known:
+        return items
+    return _AsyncIterable(items, partial(recorder.enter, number, site))
+
+
+def _came(number: int) -> None:
+    """The item of an `async for` loop has come."""
+    run = _inside.get(None)
+    while run is not None and run.number != number:
+        run = run.parent
+    if run is not None and not run.got:
+        run.got = _clock()
+
+
+class _AsyncIterable:
+    """Asynchronous iterable whose loop is followed from where it begins; `enter` gives the run of the loop in a frame."""
+
+    __slots__ = ("_enter", "_items")
+
+    def __init__(self, items: Any, enter: Callable[[FrameType], _Run | None]) -> None:
+        self._items = items
+        self._enter = enter
+
+    def __aiter__(self) -> Any:
+        __tracebackhide__ = True
+        iterator = type(self._items).__aiter__(self._items)
+        run = None
+        # The program's loop runs in any case, and fails by itself over what is no iterator.
+        if hasattr(type(iterator), "__anext__"):
+            with contextlib.suppress(Exception):
+                run = self._enter(sys._getframe(1))
+        return _AsyncItems(iterator, run) if run is not None else iterator
+
+
+class _AsyncItems:
+    """The iterator of an `async for` loop; notes when the loop asks for items and when it drops this.
+
+    What it gives to the loop to wait for is what the program's iterator gives: no frame of nbprof is on the stack meanwhile.
+    """
+
+    __slots__ = ("_iterator", "_next", "_run")
+
+    def __init__(self, iterator: Any, run: _Run) -> None:
+        self._iterator = iterator
+        self._next = type(iterator).__anext__
+        self._run = run
+
+    def __aiter__(self) -> _AsyncItems:
+        return self
+
+    def __anext__(self) -> Any:
+        __tracebackhide__ = True
+        run, now = self._run, _clock()
+        if run.got:
+            run.note(now)
+        run.asked, run.got = now, 0
+        return self._next(self._iterator)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            run, now = self._run, _clock()
+            frame = sys._getframe(1)
+            # After `break` and `return` the last iteration is complete; an exception has ended it.
+            if run.got and frame.f_lasti >= 0 and opname[frame.f_code.co_code[frame.f_lasti]].startswith("POP_"):
+                run.note(now)
+            run.end(now)
+
+
 class _Never:
     """Equals nothing, without asking what it is compared with."""
 
@@ -642,9 +716,12 @@ def _defined(number: int) -> Callable[[Any], Any]:
     return register
 
 
+_ASYNC = ((ASYNC_LOOP, _async_loop), (CAME, _came))
+
+
 def install() -> None:
     """Make the names known that the rewritten code calls; they stay, for such code may run later."""
-    for name, value in ((LOOP, _loop), (ITER, iter), (WHILE_LOOP, _while), (OVER, _over), (DEFINED, _defined)):
+    for name, value in ((LOOP, _loop), (ITER, iter), (WHILE_LOOP, _while), (OVER, _over), (DEFINED, _defined), *_ASYNC):
         setattr(builtins, name, value)
 
 

@@ -153,9 +153,9 @@ class PythonBackend:
         del number
         return _Mark(self, kind)
 
-    def open_wait(self) -> Span:
+    def open_wait(self, name: str = WAIT) -> Span:
         """Open a span around what a step waits for."""
-        return _Wait(self)
+        return _Wait(self, name)
 
     def versions(self) -> str:
         """Python and the libraries that are imported, with their versions."""
@@ -186,14 +186,15 @@ class _Mark:
 class _Wait:
     """A span around what a step waits for."""
 
-    def __init__(self, backend: PythonBackend) -> None:
+    def __init__(self, backend: PythonBackend, name: str) -> None:
         self._backend = backend
+        self._name = name
         self._thread = backend.thread()
         self._start = time.time_ns()
 
     def close(self) -> None:
         """End it."""
-        self._backend.add(WAIT, INPUT, self._thread, self._start)
+        self._backend.add(self._name, INPUT, self._thread, self._start)
 
 
 class _Gauge:

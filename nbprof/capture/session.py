@@ -181,6 +181,14 @@ class Session:
         used = used_before()
         return sorted(imported, key=lambda name: name not in used)[:1] if not self._choice.expected else []
 
+    def ends_here(self, why: str) -> bool:
+        """Whether `stop` may be called on this thread; where it may not, the recording is ended on its own, after the step that runs.
+
+        Where no step has ended, what was recorded of Python alone can be kept.
+        """
+        windows = self.windows
+        return windows.ends_here or windows.end_there(why) or (self._auto is not None and not self.clock.seen)
+
     def stop(self, error: BaseException | None = None) -> Recording | None:
         """End the recording and return it; None with `failure` set if there is nothing.
 
@@ -344,6 +352,8 @@ class Session:
         second = self._second_framework()
         # Where nothing ran of what was recorded, what else may have is the first thing to know.
         notes = [*getattr(self.backend, "unrecorded", list)(), *notes]
+        shown = self._auto.shown if self._auto is not None else self.backend
+        capture.unrecorded = getattr(shown, "unrecorded", list)()
         capture.notes = second + notes if self._auto is not None and self._auto.name == PYTHON else notes + second
 
     def _second_framework(self) -> list[str]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dis import get_instructions, opname
-from inspect import CO_GENERATOR
+from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR
 from types import FrameType, TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, overload
 
-from nbprof.capture.clock import Marker, Span, StepClock, current
+from nbprof.capture.clock import WAIT, Marker, Span, StepClock, current
 
 T = TypeVar("T")
 
@@ -33,9 +33,9 @@ class _Root:
         self.thread = threading.get_ident()
         self._safely(lambda clock: self._open(clock, number, found))
 
-    def waiting(self) -> _Waiting:
+    def waiting(self) -> Waiting:
         """Around what the step waits for."""
-        return _Waiting(self.clock)
+        return Waiting(self.clock)
 
     def close(self, outcome: str) -> None:
         """End it as ``done``, ``failed`` or ``unused`` (there was nothing left to do)."""
@@ -69,10 +69,11 @@ class _Root:
             self.clock.abandon()
 
 
-class _Waiting:
+class Waiting:
     """Counts the time of a block as time that the step waits for input, and marks it as that in the trace."""
 
-    def __init__(self, clock: StepClock | None) -> None:
+    def __init__(self, clock: StepClock | None, name: str = WAIT) -> None:
+        self._name = name
         self._clock = clock if clock is not None and clock.alive else None
         self._counting = self._clock.waits.waiting() if self._clock is not None else None
         self._span: Span | None = None
@@ -83,7 +84,7 @@ class _Waiting:
         open_wait = self._clock.open_wait
         if open_wait is not None:
             with suppress(Exception):
-                self._span = open_wait()
+                self._span = open_wait(self._name)
         self._counting.__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -206,7 +207,15 @@ def step(name: str = "train", step_num: int | None = None) -> Iterator[None]:
     root.close("done")
 
 
-def steps(iterable: Iterable[T], name: str = "train") -> Generator[T, None, None]:
+@overload
+def steps(iterable: Iterable[T], name: str = "train") -> Generator[T, None, None]: ...
+
+
+@overload
+def steps(iterable: AsyncIterable[T], name: str = "train") -> AsyncIterator[T]: ...
+
+
+def steps(iterable: Any, name: str = "train") -> Generator[T, None, None] | AsyncIterator[T]:
     """Yield from `iterable`, making each iteration of the loop a step; the wait for the next item counts in its step, as input.
 
     Loops on several threads are each counted; steps are numbered by when they began.
@@ -216,8 +225,8 @@ def steps(iterable: Iterable[T], name: str = "train") -> Generator[T, None, None
 
     Parameters
     ----------
-    iterable : iterable
-        What your loop runs over: batches, a data loader, a range.
+    iterable : iterable or asynchronous iterable
+        What your loop runs over: batches, a data loader, a range. What ``async for`` runs over gives an asynchronous iterator.
     name : str
         What the steps are called.
 
@@ -227,6 +236,8 @@ def steps(iterable: Iterable[T], name: str = "train") -> Generator[T, None, None
     >>> for batch in nbprof.steps([1, 2]):
     ...     pass
     """
+    if isinstance(iterable, AsyncIterable) and not isinstance(iterable, Iterable):
+        return AsyncSteps(iterable, name)
     made: list[weakref.ref[Any]] = []
     rounds = _rounds(iterable, name, made)
     # Cleared before a generator that nobody refers to any more is closed.
@@ -257,3 +268,74 @@ def _rounds(iterable: Iterable[T], name: str, made: list[weakref.ref[Any]]) -> G
             root.close("failed")
             raise
         root.close("done")
+
+
+class AsyncSteps(AsyncIterator[T]):
+    """The items of an asynchronous iterable; each iteration of the loop over them is a step.
+
+    No asynchronous generator: Python closes one some time after the loop was left, and this one when it drops it.
+
+    Parameters
+    ----------
+    iterable : asynchronous iterable
+    name : str
+        What the steps are called.
+    """
+
+    def __init__(self, iterable: AsyncIterable[T], name: str) -> None:
+        self._iterator = aiter(iterable)
+        self._name = name
+        self._root: _Root | None = None
+        self._loop = 0
+        """The identity of the frame of the loop; 0 where something else asks for the items."""
+
+    def __aiter__(self) -> AsyncSteps[T]:
+        return self
+
+    def __anext__(self) -> Coroutine[Any, Any, T]:
+        frame = sys._getframe(1)
+        self._loop = id(frame) if _instruction(frame) == "GET_ANEXT" else 0
+        return self._next()
+
+    async def _next(self) -> T:
+        __tracebackhide__ = True
+        self._close("done")
+        root = _Root(self._name, None, "marked by nbprof.steps")
+        try:
+            with root.waiting():
+                item = await anext(self._iterator)
+        except StopAsyncIteration:
+            root.close("unused")
+            raise
+        except BaseException:
+            root.close("failed")
+            raise
+        self._root = root
+        return item
+
+    async def aclose(self) -> None:
+        """Close the iterable, if it can be closed; the step that runs ends here."""
+        __tracebackhide__ = True
+        self._close("done")
+        close = getattr(self._iterator, "aclose", None)
+        if close is not None:
+            await close()
+
+    def __del__(self) -> None:
+        if self._root is not None:
+            with suppress(Exception):
+                self._close(self._left(sys._getframe(1)))
+
+    def _close(self, outcome: str) -> None:
+        root, self._root = self._root, None
+        if root is not None:
+            root.close(outcome)
+
+    def _left(self, frame: FrameType) -> str:
+        """How the last round ended, by what the frame does that drops the iterator."""
+        if id(frame) != self._loop:
+            return "done" if self._loop else "unused"
+        name = _instruction(frame)
+        # A generator that is closed where it has passed an item on: the loop around it was left.
+        closed = name in _YIELDS and frame.f_code.co_flags & CO_ASYNC_GENERATOR
+        return "done" if name.startswith(_DROPS) or closed else "failed"

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from nbprof.capture import tensorflow_npu
-from nbprof.capture.clock import STAGE, WAIT, ContextSpan, Marker, Span, StepClock
+from nbprof.capture.clock import WAIT, ContextSpan, Marker, Span, StepClock, stage
 from nbprof.capture.options import POINTS, Options
 from nbprof.capture.patches import Patches
 from nbprof.core import remedies, wire
@@ -152,9 +152,9 @@ class TensorFlowBackend:
         del number
         return _TraceSpan(self._tf.profiler.experimental.Trace, kind)
 
-    def open_wait(self) -> Span:
+    def open_wait(self, name: str = WAIT) -> Span:
         """Open a span around what a step waits for."""
-        return ContextSpan(self._tf.profiler.experimental.Trace(WAIT, **STAGE))
+        return ContextSpan(self._tf.profiler.experimental.Trace(name, **stage(name)))
 
     def versions(self) -> str:
         """Versions that matter for reading the run."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbprof.capture import torch_npu, torch_trace
 from nbprof.capture.clock import WAIT, ContextSpan, Marker, Span, StepClock
+from nbprof.capture.hidden_calls import HiddenCalls
 from nbprof.capture.logged import stderr_lines
 from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
@@ -31,6 +32,10 @@ TITLE = "PyTorch"
 
 _BEGINNINGS = (("profile", "_prepare_trace"), ("profile", "_start_trace"), ("emit_nvtx", "__enter__"), ("emit_itt", "__enter__"))
 """Where a profiler of PyTorch begins: classes of `torch.autograd.profiler` and their methods."""
+
+
+_CALL_BYTES = 5_000
+"""PyTorch takes 1.6 kB for each call of a function, and a function of Python calls two of C, more or less."""
 
 
 class TorchBackend:
@@ -58,11 +63,18 @@ class TorchBackend:
         """Whether the cell is expected to start threads: then all are recorded, without allocations."""
         self._threads: OtherThreads | None = None
         self._unseen: list[str] = []
+        self._frames = False
+        self._hidden: HiddenCalls | None = None
 
     @property
     def ends_anywhere(self) -> bool:
         """Whether any thread may end the recording."""
         return not self._thread
+
+    @property
+    def bytes_per_call(self) -> int:
+        """What a call of a Python function takes when the profiler stops."""
+        return _CALL_BYTES if self._frames and self._profile is not None else 0
 
     @property
     def stepped(self) -> bool:
@@ -97,7 +109,8 @@ class TorchBackend:
         profiler = torch.profiler
         self._folder = folder
         wanted = self.starts_threads or not options.memory
-        choice, everywhere = _experimental(all_threads=wanted, stacks=options.stacks, frames=options.python or options.stacks)
+        frames = options.python or options.stacks
+        choice, everywhere = _experimental(all_threads=wanted, frames=frames)
         memory = options.memory and not (self.starts_threads and everywhere)
         with stderr_lines() as lines:
             try:
@@ -106,7 +119,7 @@ class TorchBackend:
                     activities=profiler.supported_activities(),
                     record_shapes=options.shapes,
                     profile_memory=memory,
-                    with_stack=options.python or options.stacks,
+                    with_stack=frames,
                     **choice,
                 )
                 self._profile.start()
@@ -118,6 +131,8 @@ class TorchBackend:
                 raise CaptureError(f"PyTorch's profiler did not start: {error}") from error
             finally:
                 self._starting = False
+        self._frames = frames
+        self._hide(frames)
         self._thread = 0 if everywhere else threading.get_ident()
         self._threads = OtherThreads(self._thread).start() if self._thread else None
         if self._steps is not None:
@@ -183,14 +198,13 @@ class TorchBackend:
             If there is nothing to write, or it cannot be written.
         """
         profile, self._profile = self._profile, None
+        self._hide(False)
         history, self._history = self._history, None
         threads, self._threads = self._threads, None
         if threads is not None:
             self._unseen += [name for name in threads.stop() if name not in self._unseen]
         steps = self._steps
-        marks = steps.marks[:] if steps is not None else []
-        if steps is not None:
-            steps.marks.clear()
+        marks = steps.finished() if steps is not None else []
         npu, self._npu = self._npu, None
         if npu is not None:
             if self._thread != threading.get_ident():
@@ -223,6 +237,11 @@ class TorchBackend:
             if history is not None:
                 self._note(*history.end(run / f"{name}.memory_snapshot.pickle"))
 
+    def _hide(self, on: bool) -> None:
+        """Hide what is not the program's from the recording of Python calls, or end that."""
+        if self._hidden is not None:
+            self._hidden.on = on
+
     def _note(self, *sentences: str) -> None:
         self._notes += [sentence for sentence in sentences if sentence not in self._notes]
 
@@ -230,7 +249,8 @@ class TorchBackend:
         """Notes for the user since those that `start` returned."""
         of_steps = self._steps.notes() if self._steps is not None else []
         first = self.unrecorded()
-        return [*self._notes, *(note for note in of_steps if note not in first)]
+        hidden = self._hidden.note() if self._hidden is not None else ""
+        return [*self._notes, *([hidden] if hidden else []), *(note for note in of_steps if note not in first)]
 
     def open_marker(self, kind: str, number: int) -> Marker:
         """Begin a span that may become step `number`."""
@@ -238,9 +258,9 @@ class TorchBackend:
         assert self._steps is not None
         return self._steps.open_mark()
 
-    def open_wait(self) -> Span:
+    def open_wait(self, name: str = WAIT) -> Span:
         """Open a span around what a step waits for."""
-        return ContextSpan(self._torch.profiler.record_function(WAIT))
+        return ContextSpan(self._torch.profiler.record_function(name))
 
     def versions(self) -> str:
         """Versions that matter for reading the run."""
@@ -265,6 +285,9 @@ class TorchBackend:
         give_way : callable
             Called before one of the user's profilers starts: two at once would crash the process.
         """
+        self._hidden = HiddenCalls(patches)
+        self._hidden.hook()
+        self._hide(self._profile is not None and self._frames)
         self._steps = steps = OptimizerSteps(clock)
         steps.recorded_thread = self._thread
         if self._npu is not None:
@@ -317,14 +340,17 @@ def _somebody_records(torch: Any) -> bool:
     return bool(enabled is not None and enabled())
 
 
-def _experimental(*, all_threads: bool, stacks: bool, frames: bool) -> tuple[dict[str, Any], bool]:
-    """What this version of PyTorch knows of: arguments of the profiler, and whether it will record all threads."""
+def _experimental(*, all_threads: bool, frames: bool) -> tuple[dict[str, Any], bool]:
+    """What this version of PyTorch knows of: arguments of the profiler, and whether it will record all threads.
+
+    Not ``verbose``: it writes the stack of each event as text, which takes five times the memory; the Python calls around an op tell it.
+    """
     try:
         from torch._C._profiler import _ExperimentalConfig  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         return {}, False
     # Each version knows more than the one before; events of Python objects are of no use here.
-    wanted = {"verbose": stacks, "profile_all_threads": all_threads, "trace_only": not frames, "record_python_gc_info": True}
+    wanted = {"profile_all_threads": all_threads, "trace_only": not frames, "record_python_gc_info": True}
     for leave_out in ((), ("trace_only",), ("trace_only", "record_python_gc_info"), tuple(wanted)):
         given: dict[str, Any] = {key: value for key, value in wanted.items() if key not in leave_out and value}
         try:

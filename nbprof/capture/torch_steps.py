@@ -13,7 +13,8 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any
+from types import FrameType
+from typing import Any, NamedTuple
 
 from nbprof.capture.clock import StepClock
 from nbprof.capture.patches import Patches
@@ -24,6 +25,28 @@ FOUND = "optimizer steps of torch.optim"
 
 # Where Lightning, by either of its names, keeps which modules were training before an evaluation.
 _OF_LIGHTNING = ("lightning.pytorch.utilities.model_helpers", "pytorch_lightning.utilities.model_helpers")
+
+
+_MOST_FETCHES = 10_000
+"""Batches between two steps that are noted."""
+_FRAMES = 6
+"""So many callers tell the place in the program at which a batch is fetched."""
+
+
+class _Fetch(NamedTuple):
+    """A batch that came from a loader: when it was asked for, Unix time in ns, and where in the program."""
+
+    began: int
+    place: tuple[tuple[int, int], ...]
+
+
+def _place(depth: int) -> tuple[tuple[int, int], ...]:
+    found: list[tuple[int, int]] = []
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None and len(found) < _FRAMES:
+        found.append((id(frame.f_code), frame.f_lasti))
+        frame = frame.f_back
+    return tuple(found)
 
 
 class Mark:
@@ -44,6 +67,8 @@ class Mark:
         self.start = now()
         self.end = 0
         self.number = 0
+        self.fetched: list[_Fetch] = []
+        """The batches that were fetched before it seemed to begin, and after whatever was before it."""
 
     def close(self, step: int | None, batches: int = 1) -> None:
         """End here, as step `step`, or as none."""
@@ -94,7 +119,8 @@ class OptimizerSteps:
     def __init__(self, clock: StepClock) -> None:
         self.marks: list[Mark] = []
         self.skipped = 0
-        self.left_out: list[float] = []
+        self.left_out: list[tuple[Mark, int]] = []
+        """Steps that begin after an evaluation, and when that began, Unix time in ns."""
         self.elsewhere = False
         """Whether an optimizer stepped on a thread that is not recorded."""
         self.recorded_thread = 0
@@ -122,6 +148,12 @@ class OptimizerSteps:
         self._waiting: dict[tuple[int, int], tuple[int, int]] = {}
         """Those that stepped once since the last step: when, and when a loop of theirs would have begun, 0 for unknown."""
         self._paused = False
+        self._first_step: Mark | None = None
+        """The first step, once a loop has begun in it."""
+        self._fetches: list[_Fetch] = []
+        """The batches that were fetched since the last step ended or an evaluation began."""
+        self._places: set[tuple[tuple[int, int], ...]] = set()
+        """Where steps fetch their batches."""
         self.told = 0
         """How many steps optimizers have made."""
 
@@ -132,6 +164,7 @@ class OptimizerSteps:
     def recording_began(self) -> None:
         """What is told from here on is in the recording; a boundary that is being told was before it."""
         self._at, self._mark, self._last, self._first = 0, None, None, None
+        self._fetches = []
 
     def begins_again(self, begin: Callable[[], None]) -> None:
         """Have `begin` start the recording once more: the step that runs begins with it."""
@@ -257,25 +290,50 @@ class OptimizerSteps:
             self._at = 0
         self._last = mark if mark is not None and mark.number else None
         self._paused = False
+        fetches, self._fetches = self._fetches, []
+        if self._last is not None:
+            start = self._last.start
+            self._places |= {fetch.place for fetch in fetches if fetch.began >= start}
+            self._last.fetched = [fetch for fetch in fetches if fetch.began < start]
+
+    def fetched(self, began: int, place: tuple[tuple[int, int], ...]) -> None:
+        """A loader gave a batch, which a step may use that begins later, once the model is in training mode."""
+        if len(self._fetches) < _MOST_FETCHES:
+            self._fetches.append(_Fetch(began, place))
+
+    def finished(self) -> list[Mark]:
+        """The steps, each with the batches that it uses: those fetched before it from where steps fetch theirs."""
+        marks, self.marks[:] = self.marks[:], []
+        for mark in marks:
+            for fetch in reversed(mark.fetched):
+                if fetch.place not in self._places:
+                    break
+                mark.start = min(mark.start, fetch.began)
+        return marks
 
     def paused(self) -> None:
         """A model was put into evaluation mode: what comes is no step unless an optimizer steps."""
+        self._fetches = []
         if self._key is not None and self._key[0] == threading.get_ident():
             self._paused = True
 
-    def loop_begins(self, *, resumes: bool) -> None:
-        """A loop begins, or goes on after an evaluation: what was before it is no part of its first step."""
+    def loop_begins(self, *, resumes: bool, again: bool = False) -> None:
+        """A loop begins, or goes on after an evaluation: what was before it is no part of its first step.
+
+        `again` says that the model was in training mode already: trainers say so for each batch of a step.
+        """
         mark = self._mark
         if mark is None or self._clock.open_loop != KIND or self._clock.in_marker:
             return
         if self._made_at:
             self._made_at = time.time_ns()
         if self._key is None:
-            mark.start = self.now()
+            if not (again and self._first_step is mark):
+                mark.start = self.now()
+            self._first_step = mark
         elif resumes and self._paused and self._key[0] == threading.get_ident():
-            now = self.now()
-            self.left_out.append((now - mark.start) / 1e9)
-            mark.start = now
+            self.left_out.append((mark, mark.start))
+            mark.start = self.now()
             self._paused = False
 
     def hook(self, torch: Any, patches: Patches) -> Any:
@@ -316,12 +374,13 @@ class OptimizerSteps:
         @wraps(original)
         def train(model: Any, mode: bool = True) -> Any:
             __tracebackhide__ = True
-            if mode is False and getattr(model, "training", False):
+            training = getattr(model, "training", False)
+            if mode is False and training:
                 self._safely(self.paused)
                 self._safely(lambda: self._hook_lightning(patches, looked_at))
             result = original(model, mode)
             if mode is True:
-                self._safely(lambda: self.loop_begins(resumes=True))
+                self._safely(lambda: self.loop_begins(resumes=True, again=bool(training)))
             return result
 
         patches.replace(module, "train", train)
@@ -359,6 +418,24 @@ class OptimizerSteps:
             return original(self_)
 
         patches.replace(loader, "__iter__", iterate)
+        iterator = getattr(loaders, "_BaseDataLoaderIter", None)
+        if iterator is not None and "__next__" in vars(iterator):
+            self._hook_fetches(iterator, patches)
+
+    def _hook_fetches(self, owner: Any, patches: Patches) -> None:
+        original = owner.__next__
+
+        @wraps(original)
+        def following(iterator: Any) -> Any:
+            __tracebackhide__ = True
+            began = time.time_ns()
+            batch = original(iterator)
+            thread = self._key[0] if self._key is not None else 0
+            if self._clock.alive and thread in (0, threading.get_ident()):
+                self.fetched(began, _place(2))
+            return batch
+
+        patches.replace(owner, "__next__", following)
 
     def _hook_scalers(self, patches: Patches) -> None:
         """A step that a GradScaler skips, for gradients that are not finite, is the end of a step all the same."""
@@ -407,7 +484,8 @@ class OptimizerSteps:
             out.append(f"{self.skipped:,} {'step' if one else 'steps'} without an update: GradScaler found gradients that were not finite")
         if self.left_out:
             some = "a stretch" if len(self.left_out) == 1 else f"{len(self.left_out):,} stretches"
-            out.append(f"{some} with the model in evaluation mode ({sum(self.left_out):,.2f} s) between steps: not part of any step")
+            took = sum(mark.start - began for mark, began in self.left_out) / 1e9
+            out.append(f"{some} with the model in evaluation mode ({took:,.2f} s) between steps: not part of any step")
         if self.between:
             some = "the time" if len(self.between) == 1 else f"{len(self.between):,} times"
             until = f"until the optimizer of the next was made ({sum(self.between):,.2f} s)"

@@ -54,7 +54,7 @@ class Backend(Protocol):
     `start` and `stop` are called once for each window. A backend that can be stopped only on the thread that started it has an attribute
     ``ends_anywhere`` that is False; one that learns more while it records has a method ``notes()`` that gives sentences; one that can mark
     waiting for input has a method ``open_wait()`` that gives a `Span`; one whose recording may begin later than the window has an attribute
-    ``since``, a `Since`.
+    ``since``, a `Since`; one that keeps Python calls in memory until it is stopped has an attribute ``bytes_per_call``.
     """
 
     @property
@@ -130,6 +130,10 @@ class Windows:
         self._lines: LineClock | None = None
         self._sampler: PythonSampler | None = None
         self._code_began = 0
+        self._thread = 0
+        """The thread that began the window."""
+        self._room = 0.0
+        """Bytes that Python calls may take when the profiler stops."""
         self.loops = Recorder()
         self.label = self.notebook = ""
         self._of_start: list[str] = []
@@ -146,9 +150,11 @@ class Windows:
                     self.notes += self.place.notes
                 else:
                     self.place.renew()
-                lines = _line_clock(self.options)
+                lines = _line_clock(self.options, self._called)
+                self._room = self._room_for_calls() if lines is not None else 0.0
                 notes = self.backend.start(self.place.scratch, self.options)
                 self.recording = True
+                self._thread = threading.get_ident()
             except Exception as error:
                 self._fail(error)
                 return
@@ -178,6 +184,20 @@ class Windows:
                 lambda text: self.notes.append(text),
             )
             self._bounds.start()
+
+    def _room_for_calls(self) -> float:
+        from nbprof.capture.bounds import GB, free_bytes
+
+        return self.options.limit_gb * GB if self.options.limit_gb is not None else free_bytes() / 2
+
+    def _called(self, calls: int) -> None:
+        """So many Python functions were called in the window; ends it where the profiler could not stop with more. Never raises."""
+        each = getattr(self.backend, "bytes_per_call", 0)
+        if not each or calls * each <= self._room or not self.recording or threading.get_ident() != self._thread:
+            return
+        with contextlib.suppress(Exception):
+            size = f"about {calls * each / 1e9:,.2f} GB"
+            self._end_by(f"{calls:,} Python functions were called, whose recording takes {size} when it is stopped (--limit)")
 
     def code_begins(self) -> None:
         """All is set up: what runs from here on is the person's code. Never raises."""
@@ -432,6 +452,31 @@ class Windows:
             if not self._ended.wait(wait):
                 self._end_by(f"{why}, and no step ended in the {wait:.0f} s after it")
 
+    @property
+    def ends_here(self) -> bool:
+        """Whether this thread can end the window that runs."""
+        anywhere = getattr(self.backend, "ends_anywhere", True)
+        return bool(anywhere) or not self.recording or threading.get_ident() == self._thread
+
+    def end_there(self, why: str) -> bool:
+        """End on the thread that began, at the end of the step that it runs; False where no step of it ended in time."""
+        marked = self.clock.marked - self._since.marked
+        of_a_step = (time.perf_counter() - self._since.time) / marked if marked else 0.0
+        thread, given_up = self._thread, threading.Event()
+
+        def end() -> None:
+            if given_up.is_set():
+                return
+            if threading.get_ident() == thread:
+                self._end_by(why)
+            else:
+                self.clock.after_step(end)
+
+        self.clock.after_step(end)
+        self._ended.wait(max(WAIT_S, 3 * of_a_step))
+        given_up.set()
+        return not self.recording
+
     def _end_by(self, why: str) -> None:
         with self._change:
             self._over, self._wanted = True, ""
@@ -443,11 +488,11 @@ class Windows:
         self._ended.set()
 
 
-def _line_clock(options: Options) -> LineClock | None:
+def _line_clock(options: Options, called: Callable[[int], None]) -> LineClock | None:
     """What follows the lines of cells, where stacks are to be recorded."""
     if not (options.stacks or options.python):
         return None
     # Late, for it imports numpy, and a cell may be recorded that does not.
     from nbprof.capture.lines import LineClock
 
-    return LineClock()
+    return LineClock(called)

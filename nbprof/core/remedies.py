@@ -48,6 +48,14 @@ WRONG_THREAD = (
     "PyTorch's recording was stopped on another thread than it was started on, and with allocations it must be the same one; without "
     "them (--no-memory, memory=False) any thread may stop it"
 )
+STOP_THERE = (
+    "the recording goes on: with allocations PyTorch can only be stopped on the thread that called nbprof.start(), and no step ended "
+    "there. Call nbprof.stop() on that thread; without allocations (nbprof.start(memory=False)) any thread may stop it"
+)
+STOPS_HERE = (
+    "with allocations PyTorch can only be stopped on the thread that started it: call nbprof.stop() on this one before it ends; without "
+    "allocations (nbprof.start(memory=False)) any thread may stop it"
+)
 NO_STEPS = "no optimizer of torch.optim made a step"
 
 NPU_NOT_IN_USE = (

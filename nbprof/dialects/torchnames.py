@@ -15,12 +15,13 @@ from nbprof.activity import copies
 STEP = re.compile(r"ProfilerStep[#*](\d+)")
 OPTIMIZER = re.compile(r"Optimizer\.step#(.+)")
 LOADER = re.compile(r"enumerate\((?:DataLoader|DataPipe|DataLoader2)\)#")
-INPUT = re.compile(rf"{LOADER.pattern}|{re.escape(act.NEXT_ITEM)}\Z")
-_INPUT_STARTS = ("enumerate(", act.NEXT_ITEM)
+_ITEMS = "|".join(map(re.escape, act.WAITS_FOR_ITEMS))
+INPUT = re.compile(rf"{LOADER.pattern}|(?:{_ITEMS})\Z")
+_INPUT_STARTS = ("enumerate(", *act.WAITS_FOR_ITEMS)
 
 
 def is_input(name: str) -> bool:
-    """Whether an event is what a loop waits in for its next batch: a DataLoader, or any iterator where `nbprof.steps` marks it."""
+    """Whether an event is what a loop waits in for its next batch: a DataLoader, or any iterator where nbprof marks it."""
     return name.startswith(_INPUT_STARTS) and bool(INPUT.match(name))
 
 
@@ -46,7 +47,7 @@ def op_type(name: str) -> str:
     if spaced and not space.startswith(_OTHER_SPACES):
         return space
     if is_input(name):
-        return "iterator" if name == act.NEXT_ITEM else "DataLoader"
+        return "iterator" if name in act.WAITS_FOR_ITEMS else "DataLoader"
     if _AUTOGRAD.match(name):
         return "autograd"
     if name.startswith("triton_"):

@@ -40,7 +40,7 @@ from nbprof.analysis.memory import growth, memory
 from nbprof.analysis.memory import ops as memory_ops
 from nbprof.analysis.ops import longest_calls, ops, torch_ops, torch_runtime, xprof_ops
 from nbprof.analysis.steps import backlog, periodic, pods, steps, tpu_cores, warmup, xprof_steps
-from nbprof.analysis.verdict import Breakdown, verdict
+from nbprof.analysis.verdict import Breakdown, is_unrecorded, verdict
 from nbprof.core import remedies, trim
 from nbprof.core.cells import readable
 from nbprof.core.errors import NbprofError
@@ -54,7 +54,7 @@ from nbprof.dialects.xplane import tpu_cores as xplane_tpu_cores
 from nbprof.formats.chrome import graph_annotations, inductor
 from nbprof.formats.register import by_name, stem
 from nbprof.formats.torch_snapshot.beside import beside
-from nbprof.run import absent, combine, stated
+from nbprof.run import absent, combine, recorded, stated
 from nbprof.run.allocator import AllocatorFrames
 from nbprof.run.ascend import AscendFrames
 from nbprof.run.cache.run_cache import RunCache, open_run_cache
@@ -665,7 +665,8 @@ class Run(Frames):
         """The same with what was recorded beside the files: what Python did, and how busy the cores were."""
         if self.capture is None:
             return self._breakdown
-        return replace(self._breakdown, unexplained=self.unexplained, contention=self.capture.contention)
+        unrecorded = recorded.sentence(self.capture.unrecorded)
+        return replace(self._breakdown, unexplained=self.unexplained, contention=self.capture.contention, unrecorded=unrecorded)
 
     @cached
     def host_parts(self) -> pd.DataFrame:
@@ -678,10 +679,10 @@ class Run(Frames):
 
     def _verdict_as_recorded(self) -> dict[str, Any]:
         """The verdict, where what was recorded beside the files may change it."""
-        if self.capture is None or (self.unexplained is None and not self.capture.contention):
+        if self.capture is None or (self.unexplained is None and not self.capture.contention and not self.capture.unrecorded):
             return {}
         found = self._breakdown_as_recorded
-        return verdict(found).to_dict() if found.host_parts else {}
+        return verdict(found).to_dict() if found.host_parts or found.unrecorded else {}
 
     @persisted
     def _overview_of_steps(self) -> dict[str, Any]:
@@ -813,6 +814,8 @@ class Run(Frames):
     @cached
     def advice(self) -> pd.DataFrame:
         """Findings with evidence and fix, largest gain first."""
+        if self.capture is not None and self.capture.unrecorded and is_unrecorded(self._breakdown_as_recorded):
+            return advice.frame([])
         out = self._advice_of_files
         # How it was recorded is no part of the files.
         out = self._with_versions(out)
@@ -900,7 +903,7 @@ class Run(Frames):
         missing = dict(self.activity.missing)
         if not len(self.steps):
             missing.setdefault("steps", "This profile has step markers, but no step was recorded completely, so step time is unknown.")
-        return missing
+        return recorded.missing(missing, self.capture) if self.capture is not None else missing
 
     @cached
     def receipt(self) -> Receipt:

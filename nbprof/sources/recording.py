@@ -71,6 +71,8 @@ class CaptureInfo:
         When the iterations of the cell's loops ran, as `nbprof.core.loop_times` packs it; empty where no loop of a cell ran.
     python : dict
         Sampled Python stacks, as `nbprof.core.python_samples` packs them; empty with ``--no-sampling``.
+    unrecorded : list of str
+        What the framework ran that is not in the recording, as on other threads.
     machine : dict
         What bears on step times: `cpu`, `cores`, `python`, `driver`; empty where another machine recorded.
     """
@@ -101,6 +103,7 @@ class CaptureInfo:
     loops: dict[str, Any] = field(default_factory=dict)
     python: dict[str, Any] = field(default_factory=dict)
     machine: dict[str, str] = field(default_factory=dict)
+    unrecorded: list[str] = field(default_factory=list)
 
     @property
     def warmup(self) -> int | None:
@@ -129,7 +132,7 @@ class CaptureInfo:
         for key, value in values.items():
             if key in empty and isinstance(value, (int, float) if key == "elapsed_s" else type(empty[key])):
                 fit[key] = value
-        for key in ("notes", "warnings"):
+        for key in ("notes", "warnings", "unrecorded"):
             fit[key] = [note for note in fit.get(key, []) if isinstance(note, str)]
         fit["contention"] = {
             str(key): float(value)

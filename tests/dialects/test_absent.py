@@ -19,14 +19,14 @@ def warnings(p):
     return [line.text for line in p.receipt.lines if line.level == "warning"]
 
 
-def stepped(k: Kineto, call: str = "", steps: int = 4) -> Kineto:
-    """Steps of 1 ms with an op of 100 µs, a call in it, and a wait of 600 µs for the device where there is a call."""
+def stepped(k: Kineto, call: str = "", steps: int = 4, wait: float = 600) -> Kineto:
+    """Steps of 1 ms with an op of 100 µs, a call in it, and a wait (µs) for the device where there is a call."""
     for i in range(steps):
         k.step(i, 1000 * i, 1000)
         op = k.op("aten::mm", 1000 * i + 10, 100)
         if call:
             k.call(call, 1000 * i + 50, 5, op)
-            k.call("cudaDeviceSynchronize", 1000 * i + 300, 600)
+            k.call("cudaDeviceSynchronize", 1000 * i + 300, wait)
     return k
 
 
@@ -105,10 +105,13 @@ def test_launches_that_were_captured_into_a_graph_are_no_loss(tmp_path):
 
 @pytest.mark.parametrize("devices", [[GPU], []])
 def test_calls_without_a_launch_launched_nothing(tmp_path, devices):
-    p = profile(tmp_path, stepped(Kineto(deviceProperties=devices), "cudaGetDeviceCount"))
+    k = stepped(Kineto(deviceProperties=devices), "cudaGetDeviceCount", wait=5)
+    # The call that initializes the device takes its time.
+    k.call("cudaDeviceSynchronize", 4000, 90_000)
+    p = profile(tmp_path, k)
     assert not warnings(p)
     assert p.run.missing["kernels"] == (
-        "This profile has no GPU kernels: it has 8 calls into the GPU's runtime, and none of them launches a kernel."
+        "This profile has no GPU kernels: it has 9 calls into the GPU's runtime, and none of them launches a kernel."
     )
     assert "ProfilerActivity" not in str(p.receipt)
     assert p.overview["device_kind"] == (GPU["name"] if devices else "CPU")
@@ -124,21 +127,56 @@ def test_a_machine_without_a_gpu_used_the_cpu(tmp_path):
     assert p.overview["device_kind"] == "CPU"
 
 
-@pytest.mark.parametrize("metadata", [{}, {"deviceProperties": [GPU]}])
-def test_a_gpu_that_no_call_was_recorded_of_is_left_open(tmp_path, metadata):
-    p = profile(tmp_path, stepped(Kineto(**metadata)))
+@pytest.mark.parametrize("call", ["cudaGetDeviceCount", "cudaMemcpyAsync"])
+def test_calls_that_wait_or_copy_show_that_the_device_worked(tmp_path, call):
+    p = profile(tmp_path, stepped(Kineto(deviceProperties=[GPU]), call, wait=5 if call == "cudaMemcpyAsync" else 600))
+    (warning,) = warnings(p)
+    proof = "called for 4 copies" if call == "cudaMemcpyAsync" else "waited for the device for 1.80 ms"
+    assert warning.startswith(f"The program {proof}, but no work of the GPU was recorded, so what it did is unknown. It was started before")
+    assert p.run.missing["kernels"].startswith(f"This profile has no GPU kernels, although the program {proof}: no work of the GPU")
+    assert "ProfilerActivity" not in p.run.missing["kernels"] + warning
+    assert p.overview["verdict"] == "Kernels not recorded"
+    assert p.steps.frame["waiting_ms"].isna().all()
+    assert p.advice.empty
+
+
+def test_a_recording_that_does_not_say_whether_there_is_a_gpu_leaves_it_open(tmp_path):
+    p = profile(tmp_path, stepped(Kineto()))
     assert not warnings(p)
     assert "the run used only the CPU, or was recorded without ProfilerActivity.CUDA" in p.run.missing["kernels"]
-    assert ("The machine has a GPU, but no call into the runtime was recorded" in str(p.receipt)) == bool(metadata)
 
 
-@pytest.mark.parametrize("proof", ["NCCL", "memory", "MPS"])
+@pytest.mark.parametrize("count", [1, 8])
+def test_a_gpu_that_no_call_was_recorded_of_may_have_been_used(tmp_path, count):
+    p = profile(tmp_path, stepped(Kineto(deviceProperties=[{**GPU, "id": i} for i in range(count)])))
+    (warning,) = warnings(p)
+    gpus = "a GPU" if count == 1 else "8 GPUs"
+    assert warning.startswith(f"The machine has {gpus}, but no call into the runtime was recorded: if the program used")
+    assert f"on a machine with {gpus}: whether" in p.run.missing["kernels"]
+    assert "only the CPU" not in str(p.receipt) + p.run.missing["kernels"]
+    assert (p.overview["verdict"], p.overview["bound"]) == ("Kernels not recorded", None)
+    assert p.advice.empty
+    assert "Python" not in p.text()
+
+
+def test_a_gpu_of_the_machine_on_which_nothing_was_allocated_was_not_used(tmp_path):
+    k = stepped(Kineto(deviceProperties=[GPU], profile_memory=1))
+    k.memory(20, 512, 0xA0, 512)
+    p = profile(tmp_path, k)
+    assert not warnings(p)
+    assert p.run.missing["kernels"].endswith("no allocation on a GPU, so the run used only the CPU.")
+    assert p.overview["verdict"] != "Kernels not recorded"
+
+
+@pytest.mark.parametrize("proof", ["NCCL", "memory", "MPS", "cudnn"])
 def test_a_gpu_that_was_used_and_not_recorded_is_no_cpu(tmp_path, proof):
     k = Kineto(deviceProperties=[], **({"distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 2}} if proof == "NCCL" else {}))
     if proof == "memory":
         k.memory(20, 512, 0xA0, 512, 2048, device=0)
     if proof == "MPS":
         k.op("aten::_mps_convolution", 150, 20)
+    if proof == "cudnn":
+        k.op("aten::cudnn_convolution", 150, 20)
     p = profile(tmp_path, stepped(k))
     assert len([text for text in warnings(p) if "the GPU was not recorded: what it did is unknown" in text]) == 1
     assert "the run used only the CPU" not in str(p.receipt)

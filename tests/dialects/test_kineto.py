@@ -491,3 +491,19 @@ def test_several_processes_in_one_file_are_told_apart(tmp_path):
     k.op("aten::mm", 0, 10)
     k.add("aten::mm", "cpu_op", 0, 10, pid=200, tid=200, args={"External id": 9})
     assert profile(tmp_path, k).trace.lanes["process"].tolist() == ["Process 100", "Process 200"]
+
+
+# Batches.
+
+
+@pytest.mark.parametrize(("batches", "said"), [([4, 4, 4, 4, 5], False), ([4] * 10 + [5], True), ([1] * 6, False), ([2, 3, 2, 3], False)])
+def test_steps_that_take_several_batches_say_so(tmp_path, batches, said):
+    k = Kineto()
+    for number, count in enumerate(batches):
+        k.step(number, 1000 * number, 900)
+        for batch in range(count):
+            k.note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1000 * number + 100 * batch, 50)
+        k.op("aten::mm", 1000 * number + 600, 100)
+    text = f"each step takes {batches[0]} batches from DataLoaders, as where gradients are accumulated"
+    assert (text in receipt(profile(tmp_path, k))) == said
+    assert "batches from DataLoaders" not in receipt(profile(tmp_path, k)) or said

@@ -38,6 +38,15 @@ def test_each_way_to_record_sees_the_loop(ready, cell, line):
     assert ready.ask("loops(nbprof.last)") == f"[({line}, 'for i in range(4):', 4, 0)]"
 
 
+def test_an_asynchronous_loop(ready):
+    ready.run("import asyncio\nasync def slow():\n    for i in range(4):\n        await asyncio.sleep(0.01)\n        yield i")
+    result = ready.run("%%nbprof -q -o p\nasync for i in slow():\n    time.sleep(0.005)\nprint(i)")
+    assert result.status == "ok", result.traceback
+    assert ready.ask("[loop for loop in loops(p) if loop[0] == 2]") == "[(2, 'async for i in slow():', 4, 0)]"
+    assert ready.ask("len(p.steps.frame)") == "4"
+    assert ready.ask("bool((p.steps.frame['input_ms'] > 9).all())") == "True"
+
+
 def test_a_function_of_an_earlier_cell(ready):
     ready.run(f"def train():\n    {LOOP}".replace("\n    y", "\n        y").replace("\n    time", "\n        time"))
     result = ready.run("%%nbprof -q -o p\nfor epoch in range(2):\n    train()")

@@ -73,8 +73,8 @@ class StandingMarks:
         marker: Marker = self._backend.open_marker(kind, number)
         return marker
 
-    def _open_wait(self) -> Span:
-        span: Span = self._backend.open_wait()
+    def _open_wait(self, name: str) -> Span:
+        span: Span = self._backend.open_wait(name)
         return span
 
     def _keras_is_here(self, module: ModuleType) -> None:

@@ -1,11 +1,13 @@
 """Why a recording has no kernels, ops, allocations or batches, in sentences that hold for what the file shows.
 
-A file without kernels is one of four: launches were recorded, so the kernels were lost; calls into the runtime were recorded, but none of
-them launches anything; no call was recorded on a machine that has a GPU; the profiler found no GPU.
+A file without kernels is one of five: launches were recorded, so the kernels were lost; calls into the runtime were recorded, but none of
+them launches anything; the program shows that it used a GPU, which was not recorded; the machine has a GPU and no call was recorded, so
+whether it was used is unknown; the profiler found no GPU.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,12 @@ from nbprof.dialects.kineto.links import Links
 ACTIVITIES = "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
 _HOST_MEMORY = (0, 2)
 """Device types of PyTorch: CPU and MKLDNN."""
+_GPU_OPS = re.compile(r"^(?:nccl:|aten::_?(?:cudnn|miopen)_|aten::_scaled_dot_product_(?:flash|efficient|cudnn)_attention(?!_for_cpu))")
+"""Ops that run on a GPU alone."""
+_WAIT_PS = 50_000_000
+"""A wait for a device that does nothing takes some µs."""
 _LAUNCHES = [torchnames.CALL_KINDS.index(kind) for kind in (torchnames.LAUNCH, torchnames.GRAPH)]
+_COPIES = [torchnames.CALL_KINDS.index(kind) for kind in (torchnames.COPY, torchnames.FILL)]
 LOST = (
     "the kernels were lost. Record fewer steps, in a fresh process and with no other profiler running. If that does not help, the "
     "process may lack the permission to trace the GPU (CUPTI on NVIDIA GPUs)."
@@ -49,26 +56,34 @@ def lost_note(links: Links, reason: str) -> list[Note]:
 
 def unseen_note(links: Links, hosts: Hosts) -> list[Note]:
     """The note that a GPU may have worked unseen."""
-    if len(links.work) or len(links.calls):
-        return []
-    if proof := _used_gpu(links, hosts):
-        text = f"The program {proof}, but the GPU was not recorded: what it did is unknown. Record with {ACTIVITIES}."
-        return [Note("warning", text)]
-    if not (count := sum(map(len, hosts.device_properties))):
+    if proof := _unseen_proof(links, hosts):
+        return [Note("warning", f"The program {proof}, but {_unseen(links, 'what it did is unknown')}")]
+    if not (count := _unseen_gpus(links, hosts)):
         return []
     text = (
         f"The machine has {'a GPU' if count == 1 else f'{count:,} GPUs'}, but no call into the runtime was recorded: if the program used "
-        f"{'it' if count == 1 else 'them'}, record with {ACTIVITIES}."
+        f"{'it' if count == 1 else 'them'}, what was done there is unknown. Record with {ACTIVITIES}."
     )
-    return [Note("info", text)]
+    return [Note("warning", text)]
 
 
 def kernels(links: Links, hosts: Hosts) -> str:
     """Why a profile of PyTorch has no kernels."""
+    if proof := _unseen_proof(links, hosts):
+        return f"This profile has no GPU kernels, although the program {proof}: {_unseen(links)}"
     if found := without_kernels(links, "This profile", LOST):
         return found
-    if proof := _used_gpu(links, hosts):
-        return f"This profile has no GPU kernels, although the program {proof}: the GPU was not recorded. Record with {ACTIVITIES}."
+    if _only_host_memory(links):
+        return (
+            "This profile has no GPU kernels: it has no call into the GPU's runtime and no allocation on a GPU, so the run used only the "
+            "CPU."
+        )
+    if count := _unseen_gpus(links, hosts):
+        gpus, used = ("a GPU", "it was") if count == 1 else (f"{count:,} GPUs", "they were")
+        return (
+            f"This profile has no GPU kernels and no calls into the GPU's runtime, on a machine with {gpus}: whether {used} used is "
+            f"unknown. Record with {ACTIVITIES}."
+        )
     stated = all(isinstance(facts.get("deviceProperties"), list) for facts in hosts.facts)
     if stated and not any(hosts.device_properties):
         return "This profile has no GPU kernels: the profiler found no GPU, and the run used only the CPU."
@@ -138,11 +153,51 @@ def batches(links: Links) -> str:
 
 def traits(links: Links, hosts: Hosts) -> set[str]:
     """What the lack of kernels means for the verdict."""
-    if lost_kernels(links):
-        return {act.LOST_KERNELS}
-    if not (len(links.work) or len(links.calls)) and _used_gpu(links, hosts):
+    if lost_kernels(links) or _unseen_proof(links, hosts) or _unseen_gpus(links, hosts):
         return {act.LOST_KERNELS}
     return set()
+
+
+def _unseen_gpus(links: Links, hosts: Hosts) -> int:
+    """How many GPUs the machine has of which nothing was recorded, so that they may have been used; 0 where they were not.
+
+    A recording of CUDA has calls, at least that in which the profiler waits for the device at the end.
+    """
+    if len(links.work) or len(links.calls) or _only_host_memory(links):
+        return 0
+    return sum(map(len, hosts.device_properties))
+
+
+def _only_host_memory(links: Links) -> bool:
+    """Whether allocations were recorded, and all are the host's: ops on a device allocate their results there."""
+    if len(links.work) or len(links.calls):
+        return False
+    rows = links.rows(MEMORY)
+    return bool(len(rows)) and bool(np.isin(links.trace.arg("Device Type", 0)[rows], _HOST_MEMORY).all())
+
+
+def _unseen_proof(links: Links, hosts: Hosts) -> str:
+    """What shows that the program used a GPU of which no work was recorded, as the end of a sentence; '' where nothing does."""
+    if len(links.work) or launches(links):
+        return ""
+    return _called_for_work(links) or _used_gpu(links, hosts)
+
+
+def _unseen(links: Links, what: str = "") -> str:
+    """Why the work of a GPU that was used is not there, and what helps, as the rest of a sentence."""
+    if len(links.calls):
+        return f"no work of the GPU was recorded{what and f', so {what}'}. It was started before the recording, or {LOST}"
+    return f"the GPU was not recorded{what and f': {what}'}. Record with {ACTIVITIES}."
+
+
+def _called_for_work(links: Links) -> str:
+    """The calls that copy, or wait for a device that is busy; the longest wait is left out, as a first call initializes the device."""
+    kinds = steps.call_kinds(links)
+    if copies := int(np.isin(kinds, _COPIES).sum()):
+        return f"called for {copies:,} {'copy' if copies == 1 else 'copies'}"
+    waits = np.sort(links.trace.events.duration[links.calls[kinds == torchnames.CALL_KINDS.index(torchnames.SYNC)]])[:-1]
+    waits = waits[waits > _WAIT_PS]
+    return f"waited for the device for {waits.sum() / 1e9:,.2f} ms" if len(waits) else ""
 
 
 def _used_gpu(links: Links, hosts: Hosts) -> str:
@@ -153,6 +208,8 @@ def _used_gpu(links: Links, hosts: Hosts) -> str:
     backends: list[Any] = [facts.get("distributedInfo") for facts in hosts.facts]
     if any(isinstance(info, dict) and info.get("backend") == "nccl" for info in backends):
         return "communicates by NCCL"
-    if any("_mps_" in str(name) for name in links.trace.names):
+    names = list(map(str, links.trace.names))
+    if any("_mps_" in name for name in names):
         return "ran ops on MPS"
-    return ""
+    ran = next((name for name in names if _GPU_OPS.match(name)), "")
+    return f"ran {ran}, which runs on GPUs only" if ran else ""

@@ -11,7 +11,7 @@ from nbprof.dialects import sanity, torchnames
 from nbprof.dialects.kineto import absent
 from nbprof.dialects.kineto import memory as kineto_memory
 from nbprof.dialects.kineto.hosts import Hosts
-from nbprof.dialects.kineto.lanes import CALL, KERNEL, OVERHEAD, SLACK_PS, UNKNOWN, category
+from nbprof.dialects.kineto.lanes import ANNOTATION, CALL, KERNEL, OP, OVERHEAD, SLACK_PS, UNKNOWN, category
 from nbprof.dialects.kineto.links import Links
 from nbprof.dialects.kineto.origins import Origins
 from nbprof.dialects.kineto.steps import Steps
@@ -19,6 +19,8 @@ from nbprof.display import wording
 
 _MOST_MESSAGES = 10
 _STARTS = (torchnames.LAUNCH, torchnames.GRAPH)
+_SAME = 0.9
+"""The part of the steps that must take as many batches for that to be said."""
 _MOVES = (torchnames.COPY, torchnames.FILL)
 
 
@@ -29,6 +31,7 @@ def notes(links: Links, steps: Steps, hosts: Hosts, launches: pd.DataFrame, orig
     """
     return [
         *steps.notes,
+        *_batches(links, steps),
         *_ranks(hosts),
         *_other_vendors(links),
         *absent.lost_note(links, lost),
@@ -51,6 +54,25 @@ def _warning(text: str) -> Note:
 
 def _many(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def _batches(links: Links, steps: Steps) -> list[Note]:
+    """How many batches a step takes, where it is more than one."""
+    trace = links.trace
+    rows = links.rows(OP, ANNOTATION, UNKNOWN)
+    loader = np.array([torchnames.LOADER.match(str(name)) is not None for name in trace.names], np.bool_)
+    rows = rows[loader[trace.events.name[rows]]]
+    if not len(rows):
+        return []
+    host = links.host[rows]
+    group = steps.group_at(host, trace.events.start[rows])
+    taken = pd.Series(1, pd.MultiIndex.from_arrays([host[group >= 0], group[group >= 0]])).groupby(level=[0, 1]).sum()
+    if not len(taken):
+        return []
+    count = int(taken.mode().iloc[0])
+    if count < 2 or (taken == count).sum() < _SAME * len(steps.host):
+        return []
+    return [_info(f"each step takes {count:,} batches from DataLoaders, as where gradients are accumulated")]
 
 
 def _ranks(hosts: Hosts) -> list[Note]:

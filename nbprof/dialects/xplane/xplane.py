@@ -230,7 +230,7 @@ def _name_categories(trace: Trace) -> npt.NDArray[np.uint8]:
     out = np.zeros(len(trace.names), np.uint8)
     for code, name in enumerate(trace.names):
         upper = name[:16].upper()
-        if upper.startswith("ITERATORGETNEXT") or name == act.NEXT_ITEM:
+        if upper.startswith("ITERATORGETNEXT") or name in act.WAITS_FOR_ITEMS:
             out[code] = index["input"]
         elif (copied := copies.CLASS.get(copies.kind(name))) is not None or copies.blit(name):
             out[code] = index[act.CATEGORY_OF_CLASS[act.DEVICE_TO_DEVICE if copied is None else copied]]
@@ -269,13 +269,17 @@ def _missing(placed: Placed, out: act.Activity) -> dict[str, str]:
             "XLA programs allocate once, ahead of time."
         )
     if not len(out.iterators):
-        missing["input"] = (
-            "The input comes from the iterator passed to nbprof.steps, not from tf.data: see the input pipeline."
-            if act.NEXT_ITEM in set(map(str, placed.trace.names))
-            else "This profile has no calls of tf.data iterators: the input does not come from a tf.data pipeline, "
-            "or it ran before the capture."
-        )
+        missing["input"] = _no_tf_data(set(map(str, placed.trace.names)))
     return missing
+
+
+def _no_tf_data(names: set[str]) -> str:
+    """Why there are no calls of tf.data."""
+    if act.NEXT_ITEM in names:
+        return "The input comes from the iterator passed to nbprof.steps, not from tf.data: see the input pipeline."
+    if act.NEXT_BATCH in names:
+        return "The input comes from what the loop of Keras was given, not from tf.data: see the input pipeline."
+    return "This profile has no calls of tf.data iterators: the input does not come from a tf.data pipeline, or it ran before the capture."
 
 
 _LAUNCHES = re.compile(r"(?:cu|cuda|hip|hipMod)\w*Launch")

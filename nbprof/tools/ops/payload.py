@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import NEXT_ITEM
+from nbprof.activity.activity import WAITS_FOR_ITEMS
 from nbprof.analysis.ops import ops as analysis
 from nbprof.tools import rings
 from nbprof.tools.common import by_torch, unknown
@@ -97,9 +97,9 @@ def without_idle(ops: pd.DataFrame) -> pd.DataFrame:
 
 
 def of_framework(ops: pd.DataFrame) -> pd.DataFrame:
-    """Those of them that are not the wait that nbprof.steps times."""
+    """Those of them that are not a wait that nbprof times."""
     ops = without_idle(ops)
-    return ops[ops["op"] != NEXT_ITEM] if len(ops) else ops
+    return ops[~ops["op"].isin(WAITS_FOR_ITEMS)] if len(ops) else ops
 
 
 def left_out(run: Run) -> int:
