@@ -21,7 +21,7 @@ from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import torchnames
 from nbprof.dialects.environment import environment
 from nbprof.dialects.iterations import Placed, placed
-from nbprof.dialects.kineto import absent, chrome_xla, graphs, serving
+from nbprof.dialects.kineto import absent, chrome_xla, corrupt, graphs, serving
 from nbprof.dialects.kineto import costs as kineto_costs
 from nbprof.dialects.kineto import memory as kineto_memory
 from nbprof.dialects.kineto import receipt as kineto_receipt
@@ -113,6 +113,7 @@ class Torch:
     ) -> None:
         self.trace = trace
         self.hosts = Hosts(trace)
+        self.corrupt = corrupt.mend(trace, kind)
         self.links = Links(trace, kind, graph_captures, _by_host(annotations or {}, self.hosts.ranks))
         self.origins = Origins(self.links, programs)
         self.out: act.Activity
@@ -152,7 +153,7 @@ class Torch:
         out.later("missing", self.missing)
         out.later("traits", self._traits)
         out.later("optimizer_calls", self._optimizer_calls)
-        out.later("notes", lambda: [*kineto_units.notes(self.unit), *self.notes()])
+        out.later("notes", lambda: [*kineto_units.notes(self.unit), *self.corrupt, *self.notes()])
         return activity
 
     @cached_property
