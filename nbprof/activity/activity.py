@@ -488,6 +488,7 @@ class Activity:
     group_names : by (host, group)
     unit : what `markers` mark: steps, or what stands in their place where nothing marks any
     cut : (host, group) of steps of which the begin, or the end of the device work, was not recorded; they are shown, but not averaged
+    lost : (host, group) of steps of which the recorder lost device work; they are shown, but not averaged
     memory_added_up : names of memories whose totals nothing states: bytes in use are summed from the recorded events, so what was
         allocated before the recording is missing
     memory_capacity : bytes that an allocator could have at most, by the memory's name, where the file states it
@@ -551,6 +552,7 @@ class Activity:
     group_names: dict[tuple[int, int], str]
     unit: Unit
     cut: set[tuple[int, int]]
+    lost: set[tuple[int, int]]
     memory_added_up: set[str]
     memory_capacity: dict[str, int]
     ops: Names
@@ -676,6 +678,7 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "group_names": dict,
     "unit": lambda: MARKED,
     "cut": set,
+    "lost": set,
     "memory_added_up": set,
     "memory_capacity": dict,
     "ops": Names,

@@ -130,7 +130,7 @@ class Torch:
         out.set_hosts_with_ops(links.lane_host[np.unique(self.trace.events.lane[links.kind == OP])].tolist())
         out.later("environment", lambda: environment(self.trace))
         out.later("devices", lambda: devices(links, self.hosts.device_properties))
-        out.later(("markers", "group_names", "cut"), lambda: kineto_steps.markers(self.steps))
+        out.later(("markers", "group_names", "cut", "lost"), lambda: kineto_steps.markers(self.steps))
         out.later("unit", lambda: self.unit)
         out.later("engine_iterations", lambda: serving.table(links, self.steps, out))
         out.later("work", self._work_table)
