@@ -37,6 +37,8 @@ _FAR_PAST_NEXT = 100
 _FAR_PAST_WAIT_PS = 100 * SLACK_PS
 # So much later work must have ended meanwhile. The one next behind may have been launched early.
 _ENDED_MEANWHILE, _LOOKED_AT = 2, 8
+# A first collective that waits so long, ps, waits for another rank and for no data.
+_FIRST_WAIT_PS = 100 * SLACK_PS
 _NEVER = np.iinfo(np.int64).max // 4
 
 
@@ -106,6 +108,25 @@ def of_device(work: Spans, others_end: int, waited: tuple[Int64s, Int64s], calle
     at_most = np.minimum(until_next, np.maximum(until_wait, 0))
     mended = np.minimum(np.where(known, median, _NEVER), at_most)
     return np.where(wrong, np.minimum(mended, duration), duration)
+
+
+def first_waits(collectives: Spans) -> tuple[Flags, Int64s]:
+    """Which collectives waited at the start of the recording for ranks that came later, and what each takes without that.
+
+    The first one of a stream waits for ranks whose recording, or whose first step, began later. A wait in any later one is what the
+    program does in each step.
+    """
+    duration, lane = collectives.duration, collectives.lane
+    first = np.append(True, np.diff(lane) != 0) if len(lane) else np.zeros(0, np.bool_)
+    others = duration[~first]
+    if len(others) < _FEW_CALLS:
+        return np.zeros(len(lane), np.bool_), duration
+    waits = first & (duration >= _FIRST_WAIT_PS) & (duration >= _MAGNITUDE * int(others.max()))
+    taken = duration.copy()
+    for row in np.flatnonzero(waits).tolist():
+        alike = duration[~first & (collectives.name == collectives.name[row])]
+        taken[row] = int(np.median(alike if len(alike) else others))
+    return waits, taken
 
 
 def of_threads(calls: Spans) -> Int64s:

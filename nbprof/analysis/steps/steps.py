@@ -77,7 +77,7 @@ def measured(activity: Activity, work: pd.DataFrame | None = None) -> tuple[pd.D
         return pd.DataFrame(), False
     out = pd.concat(parts, ignore_index=True)
     host = out["host"].map({h: i for i, h in enumerate(activity.hosts)})
-    for column, steps in (("cut", activity.cut), ("lost", activity.lost)):
+    for column, steps in (("cut", activity.cut), ("lost", activity.lost), ("waited", activity.waited)):
         out[column] = [pair in steps for pair in zip(host, out["group"], strict=True)]
     out["traces"] = _trace_anew(activity, out, host)
     return pd.concat([out, _copied(activity, work, host, out["group"])], axis=1), bool((work["cls"] == HOST_COMPILE).any())
@@ -108,6 +108,11 @@ def numbered(found: tuple[pd.DataFrame, bool], warmup: int | None, traits: set[s
         out["warmup"] = False
     else:
         out["warmup"] = warming(out, warmup) if warmup is not None or ITERATIONS not in traits else starting(out)
+    # A rank that the others wait for at the start is in no hurry in its own step: of all ranks that step is warm-up.
+    nth = out.groupby("host", sort=False).cumcount()
+    waited = nth.isin(nth[out["waited"]])
+    if not (out["warmup"] | waited).all():
+        out["warmup"] |= waited
     # What an evaluation compiles at its begin does not make it what the run is about.
     at_work = out["step_time_ms"] - out["compile_ms"].fillna(0.0)
     main = averaged(at_work[~out["warmup"]].groupby(out["kind"]).sum())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import MutableMapping
+from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
@@ -21,8 +22,24 @@ _MOST_STREAMS = 4
 _NO_LAUNCH = 1 << 62
 
 
-def mend(trace: Trace, kind: Kinds) -> list[Note]:
-    """Replaces durations in `trace.events` that cannot be; the warnings that say so.
+@dataclass
+class Mended:
+    """What was replaced.
+
+    Attributes
+    ----------
+    notes : list of Note
+        Warnings that say so.
+    first_waits : int64[k]
+        Events of collectives that waited at the start of the recording.
+    """
+
+    notes: list[Note] = field(default_factory=list)
+    first_waits: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+def mend(trace: Trace, kind: Kinds) -> Mended:
+    """Replaces durations in `trace.events` that cannot be, and leaves out what collectives waited at the start.
 
     Parameters
     ----------
@@ -32,21 +49,25 @@ def mend(trace: Trace, kind: Kinds) -> list[Note]:
     """
     events = trace.events
     if not len(events) or events.duration.max() < durations.SLACK_PS:
-        return []
+        return Mended()
     found = _Mender(trace, kind)
     for host in range(len(trace.hosts)):
         found.threads(host)
         found.steps(host)
         found.device(host)
         found.device_notes(host)
+    corrupt = np.flatnonzero(found.duration != events.duration)
+    for host in range(len(trace.hosts)):
+        found.first_waits(host)
     rows = np.flatnonzero(found.duration != events.duration)
     if not len(rows):
-        return []
-    notes = found.notes(rows)
+        return Mended()
+    waits = np.flatnonzero(found.start != events.start)
+    notes = [*found.notes(corrupt), *found.about_waits(waits)]
     stated = ArgColumn(rows.astype(np.int32), DOUBLE, (events.duration[rows] / 1e6).view(np.int64))
     trace.args = ChainMap({RECORDED: stated}, cast("MutableMapping[str, ArgColumn]", trace.args))
-    trace.events = type(events)(events.lane, events.name, events.start, found.duration)
-    return notes
+    trace.events = type(events)(events.lane, events.name, found.start, found.duration)
+    return Mended(notes, waits)
 
 
 class _Mender:
@@ -54,6 +75,7 @@ class _Mender:
 
     def __init__(self, trace: Trace, kind: Kinds) -> None:
         self.trace, self.kind = trace, kind
+        self.start: Int64s = trace.events.start.copy()
         self.duration: Int64s = trace.events.duration.copy()
         lanes = trace.lanes
         hosts = {name: i for i, name in enumerate(trace.hosts)}
@@ -163,6 +185,33 @@ class _Mender:
 
     def _is_step(self, row: int) -> bool:
         return bool(torchnames.STEP.match(str(self.trace.names[self.trace.events.name[row]])))
+
+    def first_waits(self, host: int) -> None:
+        """Collectives that waited at the start: they begin when the last rank has come."""
+        rows = self._rows(host, KERNEL)
+        named = np.array([torchnames.is_collective(str(name)) for name in self.trace.names], np.bool_)
+        rows = rows[named[self.trace.events.name[rows]]]
+        waits, taken = durations.first_waits(self._spans(rows))
+        rows, taken = rows[waits], taken[waits]
+        self.start[rows] += self.duration[rows] - taken
+        self.duration[rows] = taken
+
+    def about_waits(self, rows: Int64s) -> list[Note]:
+        """What the receipt says of collectives that waited at the start."""
+        if not len(rows):
+            return []
+        events = self.trace.events
+        waited = events.duration[rows] - self.duration[rows]
+        name = wording.kernel(str(self.trace.names[events.name[rows[waited.argmax()]]]))
+        one = len(rows) == 1
+        which = "The first collective" if one else f"{len(rows):,} first collectives of their streams"
+        longest, total = (wording.millis(int(value) / 1e9) for value in (waited.max(), waited.sum()))
+        text = (
+            f"{which} ({name}; {self._places(rows)}) waited {'' if one else 'up to '}{longest} at the start of the recording for ranks that "
+            f"came later, as when their profilers start apart: that is warm-up. {'It counts' if one else 'Each counts'} with what later "
+            f"calls take, and {total} are left out of all figures."
+        )
+        return [Note("warning", text)]
 
     def notes(self, rows: Int64s) -> list[Note]:
         """What the receipt says of replaced durations."""

@@ -113,7 +113,7 @@ class Torch:
     ) -> None:
         self.trace = trace
         self.hosts = Hosts(trace)
-        self.corrupt = corrupt.mend(trace, kind)
+        self.mended = corrupt.mend(trace, kind)
         self.links = Links(trace, kind, graph_captures, _by_host(annotations or {}, self.hosts.ranks))
         self.origins = Origins(self.links, programs)
         self.out: act.Activity
@@ -131,6 +131,7 @@ class Torch:
         out.later("environment", lambda: environment(self.trace))
         out.later("devices", lambda: devices(links, self.hosts.device_properties))
         out.later(("markers", "group_names", "cut", "lost"), lambda: kineto_steps.markers(self.steps))
+        out.later("waited", self._waited)
         out.later("unit", lambda: self.unit)
         out.later("engine_iterations", lambda: serving.table(links, self.steps, out))
         out.later("work", self._work_table)
@@ -153,7 +154,7 @@ class Torch:
         out.later("missing", self.missing)
         out.later("traits", self._traits)
         out.later("optimizer_calls", self._optimizer_calls)
-        out.later("notes", lambda: [*kineto_units.notes(self.unit), *self.corrupt, *self.notes()])
+        out.later("notes", lambda: [*kineto_units.notes(self.unit), *self.mended.notes, *self.notes()])
         return activity
 
     @cached_property
@@ -174,6 +175,15 @@ class Torch:
     def unit(self) -> Unit:
         """What `steps` are."""
         return self._units[1]
+
+    def _waited(self) -> set[tuple[int, int]]:
+        """Steps in which a collective waited at the start of the recording."""
+        links, rows = self.links, self.mended.first_waits
+        launch = links.launch[np.searchsorted(links.work, rows)]
+        launched = self.trace.events.start[np.where(launch >= 0, launch, rows)]
+        host = links.host[rows]
+        group = self.steps.group_at(host, launched)
+        return {(int(h), int(g)) for h, g in zip(host, group, strict=True) if g >= 0}
 
     def find_steps(self) -> Steps:
         """The steps, by what marks them in traces of PyTorch, or by ranges that the program called steps, iterations or batches."""
