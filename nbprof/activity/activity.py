@@ -322,6 +322,8 @@ HOST_COMPUTE, HOST_COMPILE, HOST_TO_HOST, HOST_TO_DEVICE, HOST_PREPARE = 10, 60,
 HOST_WAIT_DEVICE = 75
 # Of programs that serve requests: no class of a training step's chart.
 HOST_PREPROCESS, HOST_POSTPROCESS, HOST_BATCH_FORMATION, HOST_RUNTIME = 20, 30, 40, 50
+# Between two nodes of one replayed graph the device runs nothing for some microseconds, because each is recorded.
+DEVICE_BETWEEN_NODES = 95
 DEVICE_COLLECTIVES, HOST_WAIT_INPUT, DEVICE_TO_DEVICE, DEVICE_TO_HOST = 100, 110, 120, 130
 # Nothing says how wide the numbers of a DEVICE_COMPUTE are.
 DEVICE_COMPUTE_32, DEVICE_COMPUTE, DEVICE_COMPUTE_16, DEVICE_WAIT_DEVICE, DEVICE_WAIT_HOST = 140, 145, 150, 160, 170
@@ -337,6 +339,7 @@ CATEGORY_OF_CLASS: dict[int, str] = {
     HOST_WAIT_DEVICE: "other",
     HOST_TO_DEVICE: "input",
     HOST_PREPARE: "kernel_launch",
+    DEVICE_BETWEEN_NODES: "device_compute",
     DEVICE_COLLECTIVES: "device_collectives",
     HOST_WAIT_INPUT: "input",
     DEVICE_TO_DEVICE: "device_to_device",

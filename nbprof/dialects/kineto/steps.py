@@ -325,10 +325,13 @@ def work(links: Links, steps: Steps, device_class: Int64s) -> pd.DataFrame:
     host_rows, host_class = _host_classes(links)
     captures, begun, done = links.captures
     whole = np.concatenate([links.work[~links.earlier], host_rows])
-    rows = np.concatenate([whole, captures])
+    between, idle_from, idle_to = links.graphs.gaps
+    rows = np.concatenate([whole, captures, between])
     # A graph that is captured is made ready to run, as a program that is compiled: the host's time goes there whatever it does meanwhile.
-    cls = np.concatenate([device_class[~links.earlier], host_class, np.full(len(captures), act.HOST_COMPILE)])
-    begun, done = np.concatenate([events.start[whole], begun]), np.concatenate([events.end[whole], done])
+    added = np.repeat([act.HOST_COMPILE, act.DEVICE_BETWEEN_NODES], [len(captures), len(between)])
+    cls = np.concatenate([device_class[~links.earlier], host_class, added])
+    begun = np.concatenate([events.start[whole], begun, idle_from])
+    done = np.concatenate([events.end[whole], done, idle_to])
     span, group, start, end = spread(steps, links.host[rows], begun, done)
     rows = rows[span]
     return pd.DataFrame(
