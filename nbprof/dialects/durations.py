@@ -39,6 +39,8 @@ _FAR_PAST_WAIT_PS = 100 * SLACK_PS
 _ENDED_MEANWHILE, _LOOKED_AT = 2, 8
 # A first collective that waits so long, ps, waits for another rank and for no data.
 _FIRST_WAIT_PS = 100 * SLACK_PS
+# Work that begins so long, ps, before its launch, or after later work of its stream, states a wrong time.
+_MISPLACED_PS = 100 * SLACK_PS
 _NEVER = np.iinfo(np.int64).max // 4
 
 
@@ -108,6 +110,37 @@ def of_device(work: Spans, others_end: int, waited: tuple[Int64s, Int64s], calle
     at_most = np.minimum(until_next, np.maximum(until_wait, 0))
     mended = np.minimum(np.where(known, median, _NEVER), at_most)
     return np.where(wrong, np.minimum(mended, duration), duration)
+
+
+def misplaced(work: Spans, launched: Int64s, waited: tuple[Int64s, Int64s], called: Int64s) -> Flags:
+    """Device work that cannot have begun when it says.
+
+    It began long before its launch, which no other work did; or, on a stream, long after most of the work that was launched next; or
+    long after the host had waited for it.
+
+    Parameters
+    ----------
+    work, waited, called
+        As of `of_device`.
+    launched : int64[n]
+        When the launch of each began; `_NEVER` or later where that is not known.
+    """
+    known = launched < _NEVER
+    early = known & (launched - work.start >= _MISPLACED_PS)
+    if int(early.sum()) > max(_FEW_CALLS, len(known) // _FAR_MAGNITUDE):
+        # The clocks of host and device are apart.
+        early[:] = False
+    late = work.start - _waited_at(waited, called) >= _MISPLACED_PS
+    rows = np.flatnonzero(known & work.in_order & ~early)
+    rows = rows[np.lexsort((work.start[rows], launched[rows], work.lane[rows]))]
+    overtaken, followed = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    for nth in range(1, _LOOKED_AT + 1):
+        this, later = rows[:-nth], rows[nth:]
+        follows = (work.lane[this] == work.lane[later]) & (launched[later] > launched[this])
+        followed[:-nth] += follows
+        overtaken[:-nth] += follows & (work.start[this] - work.start[later] >= _MISPLACED_PS)
+    late[rows] |= (overtaken >= _ENDED_MEANWHILE) & (2 * overtaken > followed)
+    return early | late
 
 
 def first_waits(collectives: Spans) -> tuple[Flags, Int64s]:

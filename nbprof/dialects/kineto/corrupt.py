@@ -13,7 +13,7 @@ from nbprof.core.trace import DOUBLE, ArgColumn, Int64s, Note, Trace
 from nbprof.dialects import durations, torchnames
 from nbprof.dialects.durations import Spans
 from nbprof.dialects.kineto import ranges
-from nbprof.dialects.kineto.lanes import ANNOTATION, CALL, COPY, DEVICE_NOTE, FILL, KERNEL, OP, Kinds
+from nbprof.dialects.kineto.lanes import ANNOTATION, CALL, COPY, DEVICE_NOTE, FILL, KERNEL, OP, UNKNOWN, Kinds
 from nbprof.display import wording
 
 RECORDED = "recorded duration (us)"
@@ -46,10 +46,9 @@ def mend(trace: Trace, kind: Kinds) -> Mended:
     trace : Trace
         With split lanes.
     kind : uint8[events]
+        Becomes UNKNOWN of device work whose time cannot be.
     """
     events = trace.events
-    if not len(events) or events.duration.max() < durations.SLACK_PS:
-        return Mended()
     found = _Mender(trace, kind)
     for host in range(len(trace.hosts)):
         found.threads(host)
@@ -60,10 +59,12 @@ def mend(trace: Trace, kind: Kinds) -> Mended:
     for host in range(len(trace.hosts)):
         found.first_waits(host)
     rows = np.flatnonzero(found.duration != events.duration)
+    if found.misplaced:
+        kind[found.misplaced] = UNKNOWN
     if not len(rows):
-        return Mended()
+        return Mended(found.about_misplaced())
     waits = np.flatnonzero(found.start != events.start)
-    notes = [*found.notes(corrupt), *found.about_waits(waits)]
+    notes = [*found.about_misplaced(), *found.notes(corrupt), *found.about_waits(waits)]
     stated = ArgColumn(rows.astype(np.int32), DOUBLE, (events.duration[rows] / 1e6).view(np.int64))
     trace.args = ChainMap({RECORDED: stated}, cast("MutableMapping[str, ArgColumn]", trace.args))
     trace.events = type(events)(events.lane, events.name, found.start, found.duration)
@@ -77,6 +78,7 @@ class _Mender:
         self.trace, self.kind = trace, kind
         self.start: Int64s = trace.events.start.copy()
         self.duration: Int64s = trace.events.duration.copy()
+        self.misplaced: list[int] = []
         lanes = trace.lanes
         hosts = {name: i for i, name in enumerate(trace.hosts)}
         self.lane_host = lanes["host"].map(hosts).to_numpy(np.int64)
@@ -125,12 +127,30 @@ class _Mender:
     def device(self, host: int) -> None:
         """Kernels, copies and fills."""
         rows = self._rows(host, KERNEL, COPY, FILL)
-        if not len(rows) or self.duration[rows].max() < durations.SLACK_PS:
+        if not len(rows):
             return
-        launch = self.trace.arg("correlation", rows=rows)
+        ident = self.trace.arg("correlation", rows=rows)
         calls = self._rows(host, CALL)
+        launch = self._launch(ident, calls)
         waited, called = self._waits(rows, calls, launch)
-        self.duration[rows] = durations.of_device(self._spans(rows, launch=launch), self._host_end(host), waited, called)
+        spans = self._spans(rows, launch=ident)
+        linked = launch >= 0
+        launched = np.where(linked, self.trace.events.start[launch], _NO_LAUNCH)
+        wrong = durations.misplaced(spans, launched, waited, called)
+        if wrong.any():
+            self.misplaced.extend(rows[wrong].tolist())
+            rows, ident, called = rows[~wrong], ident[~wrong], called[~wrong]
+            spans = self._spans(rows, launch=ident)
+        self.duration[rows] = durations.of_device(spans, self._host_end(host), waited, called)
+
+    def _launch(self, ident: Int64s, calls: Int64s) -> Int64s:
+        """The call that each piece of device work states, -1."""
+        if not len(calls):
+            return np.full(len(ident), -1, np.int64)
+        of_call = self.trace.arg("correlation", rows=calls)
+        order = np.argsort(of_call, kind="stable")
+        at = np.minimum(np.searchsorted(of_call[order], ident), len(calls) - 1)
+        return np.where((ident > 0) & (of_call[order][at] == ident), calls[order][at], -1)
 
     def _host_end(self, host: int) -> int:
         """When the last event of a host ended that is none of a device."""
@@ -146,20 +166,13 @@ class _Mender:
     def _waits(self, rows: Int64s, calls: Int64s, launch: Int64s) -> tuple[tuple[Int64s, Int64s], Int64s]:
         """Calls that waited for all work of the only device, and when the launch of each piece of work had ended."""
         events = self.trace.events
-        never = np.full(len(rows), _NO_LAUNCH, np.int64)
         named = np.array([torchnames.waits_for_device(str(name)) for name in self.trace.names], np.bool_)
         waits = calls[named[events.name[calls]]]
-        devices = np.unique(self.lane_device[events.lane[rows]])
-        if not len(waits) or len(devices) > 1:
+        if not len(waits) or len(np.unique(self.lane_device[events.lane[rows]])) > 1:
             nothing = np.zeros(0, np.int64)
-            return (nothing, nothing), never
+            return (nothing, nothing), np.full(len(rows), _NO_LAUNCH, np.int64)
         waits = waits[np.argsort(events.start[waits], kind="stable")]
-        ident = self.trace.arg("correlation", rows=calls)
-        order = np.argsort(ident, kind="stable")
-        at = np.minimum(np.searchsorted(ident[order], launch), len(calls) - 1)
-        call = calls[order][at]
-        linked = (launch > 0) & (ident[order][at] == launch)
-        called = np.where(linked, events.start[call] + self.duration[call], never)
+        called = np.where(launch >= 0, events.start[launch] + self.duration[launch], _NO_LAUNCH)
         return (events.start[waits], events.start[waits] + self.duration[waits]), called
 
     def device_notes(self, host: int) -> None:
@@ -195,6 +208,20 @@ class _Mender:
         rows, taken = rows[waits], taken[waits]
         self.start[rows] += self.duration[rows] - taken
         self.duration[rows] = taken
+
+    def about_misplaced(self) -> list[Note]:
+        """What the receipt says of device work whose time cannot be."""
+        if not self.misplaced:
+            return []
+        rows = np.array(self.misplaced, np.int64)
+        took = wording.millis(int(self.trace.events.duration[rows].sum()) / 1e9)
+        begin, their, they = ("begins", "its", "It is") if len(rows) == 1 else ("begin", "their", "They are")
+        text = (
+            f"{wording.plural(len(rows), 'device event')} ({self._places(rows)}; {took}) {begin} at a time that cannot be: long before "
+            f"{their} launch, or long after later work of the stream or the host's wait for the device. {they} in no figure. The profiler "
+            "wrote a wrong time: record again."
+        )
+        return [Note("warning", text)]
 
     def about_waits(self, rows: Int64s) -> list[Note]:
         """What the receipt says of collectives that waited at the start."""

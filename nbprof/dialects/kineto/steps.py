@@ -23,6 +23,7 @@ from nbprof.dialects.iterations import Placed, first_events
 from nbprof.dialects.kineto import lost_work, serving
 from nbprof.dialects.kineto.lanes import ANNOTATION, CALL, COPY, OP, UNKNOWN
 from nbprof.dialects.kineto.links import Links
+from nbprof.display import wording
 
 HOW = (
     "This profile has no steps, so step time is unknown: nothing marks them. With torch.profiler, call prof.step() at the end of "
@@ -189,8 +190,9 @@ def of_marks(
     alike = np.array([i for i, one in enumerate(iterations) if one == iterations[-1]] if iterations else group, np.int64)
     cut, last = by_work(matched[alike])
     cut = len(group) - int(alike[-cut]) if cut else 0
-    if broken and not cut:
-        cut, last = 1, broken
+    if not cut:
+        last = broken or _runs_on(links, host, marks, begun, done)
+        cut = int(bool(last))
     if cut:
         text = f"The last step{where} was" if cut == 1 else f"The last {cut} steps{where} were"
         notes.append(Note("warning", f"{text} cut off by the end of the recording ({last}): shown, but not averaged."))
@@ -199,6 +201,23 @@ def of_marks(
     found = Steps(np.full(len(start), host), group, marks, start, end, begun, done, labels, ended, set(), notes, said)
     lost_work.mark(links, host, found, matched)
     return found
+
+
+# A last step this many times as long as any before it, and without work for most of that, goes on behind the loop.
+_RUNS_ON, _FEWEST_BEFORE = 100, 3
+
+
+def _runs_on(links: Links, host: int, marks: Int64s, begun: Int64s, done: Int64s) -> str:
+    """What says that the last marker goes on long after the last work of its step, '' where nothing does."""
+    length = done - begun
+    if len(length) <= _FEWEST_BEFORE or length[-1] < _RUNS_ON * length[:-1].max():
+        return ""
+    events = links.trace.events
+    rows = np.concatenate([links.rows(OP, ANNOTATION, CALL), links.work])
+    rows = rows[(links.host[rows] == host) & ~np.isin(rows, marks)]
+    last = int(events.end[rows].max(initial=int(begun[-1])))
+    idle = int(done[-1]) - last
+    return f"its marker goes on for {wording.millis(idle / 1e9)} after its last work" if 2 * idle > length[-1] else ""
 
 
 def one_thread(links: Links, rows: Int64s) -> Int64s:
