@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 import nbprof
-from nbprof.dialects.kineto.corrupt import RECORDED
-from tests.support import nsys
+from nbprof.dialects.corrupt import RECORDED
+from tests.support import build, nsys
 from tests.support.kineto import Kineto, load, profile
+from tests.support.xspace import MS, PlaneWriter, xspace
 
 STEPS, KERNELS, KERNEL_US, BEGIN = 6, 20, 40.0, 500.0
 STEP_US = KERNELS * 50.0
@@ -187,3 +188,29 @@ def test_another_recorder(tmp_path, kernel):
     assert step_times(p) == step_times(sound)
     assert kernel_total_us(p) == pytest.approx(kernel_total_us(sound))
     assert any("states a duration of 2,000.00 ms that cannot be" in text for text in warnings(p))
+
+
+def jax_loop(long: dict[int, float] | None = None) -> bytes:
+    """Marked steps of 10 ms with 10 kernels of 0.8 ms, launched one by one; of some another duration is stated."""
+    host, gpu = PlaneWriter("/host:CPU"), PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 9})
+    main, kernels = [], []
+    for step in range(STEPS):
+        at = 10 * step * MS
+        main.append(host.event("train", at, 10 * MS, step_num=step, _r=1))
+        for i in range(10):
+            launch = 10 * step + i + 1
+            main.append(host.event("cuLaunchKernel", at + i * MS // 4, MS // 8, correlation_id=launch))
+            took = int((long or {}).get(launch - 1, 0.8) * MS)
+            kernels.append(gpu.event("gemm" if i % 2 else "fusion", at + MS // 10 + 99 * i * MS // 100, took, correlation_id=launch))
+    host.line("python", main, line_id=1)
+    gpu.line("Stream #2(Compute)", kernels, line_id=2)
+    return xspace(gpu, host)
+
+
+@pytest.mark.parametrize("long", [{12: 3_000.0}, {0: 90.0, 31: 3_000.0}, {10 * STEPS - 1: 3_000.0}])
+def test_xspace_files(tmp_path, long):
+    sound, p = (build.profile(folder(tmp_path, name), jax_loop(given)) for name, given in (("sound", None), ("corrupt", long)))
+    assert step_times(p) == step_times(sound)
+    assert kernel_total_us(p) == pytest.approx(kernel_total_us(sound))
+    assert p.overview["verdict"] == sound.overview["verdict"]
+    assert any(text.startswith(f"{len(long)} device event") and "GPU 0, stream 2" in text for text in warnings(p))
