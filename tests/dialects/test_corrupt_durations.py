@@ -6,9 +6,9 @@ import pytest
 
 import nbprof
 from nbprof.dialects.corrupt import RECORDED
+from tests.fuzz.values import jax_loop
 from tests.support import build, nsys
 from tests.support.kineto import Kineto, load, profile
-from tests.support.xspace import MS, PlaneWriter, xspace
 
 STEPS, KERNELS, KERNEL_US, BEGIN = 6, 20, 40.0, 500.0
 STEP_US = KERNELS * 50.0
@@ -190,27 +190,47 @@ def test_another_recorder(tmp_path, kernel):
     assert any("states a duration of 2,000.00 ms that cannot be" in text for text in warnings(p))
 
 
-def jax_loop(long: dict[int, float] | None = None) -> bytes:
-    """Marked steps of 10 ms with 10 kernels of 0.8 ms, launched one by one; of some another duration is stated."""
-    host, gpu = PlaneWriter("/host:CPU"), PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 9})
-    main, kernels = [], []
-    for step in range(STEPS):
-        at = 10 * step * MS
-        main.append(host.event("train", at, 10 * MS, step_num=step, _r=1))
-        for i in range(10):
-            launch = 10 * step + i + 1
-            main.append(host.event("cuLaunchKernel", at + i * MS // 4, MS // 8, correlation_id=launch))
-            took = int((long or {}).get(launch - 1, 0.8) * MS)
-            kernels.append(gpu.event("gemm" if i % 2 else "fusion", at + MS // 10 + 99 * i * MS // 100, took, correlation_id=launch))
-    host.line("python", main, line_id=1)
-    gpu.line("Stream #2(Compute)", kernels, line_id=2)
-    return xspace(gpu, host)
-
-
-@pytest.mark.parametrize("long", [{12: 3_000.0}, {0: 90.0, 31: 3_000.0}, {10 * STEPS - 1: 3_000.0}])
+@pytest.mark.parametrize("long", [{12: 3_000.0}, {0: 90.0, 31: 3_000.0}, {119: 3_000.0}])
 def test_xspace_files(tmp_path, long):
     sound, p = (build.profile(folder(tmp_path, name), jax_loop(given)) for name, given in (("sound", None), ("corrupt", long)))
     assert step_times(p) == step_times(sound)
     assert kernel_total_us(p) == pytest.approx(kernel_total_us(sound))
     assert p.overview["verdict"] == sound.overview["verdict"]
     assert any(text.startswith(f"{len(long)} device event") and "GPU 0, stream 2" in text for text in warnings(p))
+
+
+@pytest.mark.parametrize("later_us", [4_000_000.0, 3.6e9, -3.6e9])
+@pytest.mark.parametrize("nth", [0, 30, STEPS * KERNELS - 1])
+def test_a_time_that_cannot_be(tmp_path, later_us, nth):
+    """The event is left out, and its step as one that lost work."""
+    k = training(wait=True)
+    event = [e for e in k.events if e.get("cat") == "kernel"][nth]
+    for other in k.events:
+        other["ts"] += 4e9
+    event["ts"] += later_us
+    p = profile(tmp_path, k)
+    step = nth // KERNELS
+    steps = p.steps.frame.set_index("step")
+    assert steps["step_time_ms"].round(1).tolist() == [1.0] * STEPS
+    assert steps.index[steps["lost"]].tolist() == [step]
+    assert kernel_total_us(p) == pytest.approx((STEPS * KERNELS - 1) * KERNEL_US)
+    assert any(text.startswith("1 device event (1 on GPU 0, stream 7; 0.04 ms) begins at a time that cannot be") for text in warnings(p))
+
+
+def test_a_marker_that_goes_on_behind_the_loop_is_not_averaged(tmp_path):
+    k = training()
+    marker = next(e for e in k.events if e["name"] == f"ProfilerStep#{STEPS - 1}")
+    marker["dur"] = 3_000_000.0
+    p = profile(tmp_path, k)
+    assert p.steps.frame["counted"].tolist() == [True] * (STEPS - 1) + [False]
+    assert p.overview["step_time_ms"] == pytest.approx(1.0)
+    assert "The last step was cut off by the end of the recording (its marker goes on for 2,999" in str(p.receipt)
+
+
+def test_work_that_states_no_launch_in_the_middle_is_no_backlog(tmp_path):
+    """An id below all others is of a launch before the recording only where the work comes before all others of its stream."""
+    k = training()
+    [e for e in k.events if e.get("cat") == "kernel"][70]["args"]["correlation"] = 0
+    p = profile(tmp_path, k)
+    assert len(p.steps.frame) == STEPS
+    assert not len(p.steps.backlog)

@@ -28,6 +28,7 @@ from typing import Any
 
 from tests.support import nsys
 from tests.support.kineto import Kineto
+from tests.support.xspace import MS, PlaneWriter, xspace
 
 Event = dict[str, Any]
 
@@ -167,8 +168,33 @@ def _sqlite(out: nsys.Export) -> bytes:
         return out.sqlite(Path(folder) / "run.sqlite").read_bytes()
 
 
+def jax_loop(long: dict[int, float] | None = None) -> bytes:
+    """An XSpace file of marked steps of 10 ms with 10 kernels of 0.8 ms; of some kernels another duration is stated, ms."""
+    host, gpu = PlaneWriter("/host:CPU"), PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 9})
+    main, kernels = [], []
+    for step in range(STEPS):
+        at = 10 * step * MS
+        main.append(host.event("train", at, 10 * MS, step_num=step, _r=1))
+        for i in range(10):
+            launch = 10 * step + i + 1
+            main.append(host.event("cuLaunchKernel", at + i * MS // 4, MS // 8, correlation_id=launch))
+            took = int((long or {}).get(launch - 1, 0.8) * MS)
+            stated = {"correlation_id": launch, "kernel_details": "regs:32 grid:4,1,1 block:128,1,1"}
+            kernels.append(gpu.event("gemm" if i % 2 else "fusion", at + MS // 10 + 99 * i * MS // 100, took, **stated))
+    host.line("python", main, line_id=1)
+    gpu.line("Stream #2(Compute)", kernels, line_id=2)
+    return xspace(gpu, host)
+
+
+def of_xspace(rng: Random) -> tuple[dict[str, bytes], str]:
+    """A corrupt XSpace file."""
+    chosen = rng.sample(range(10 * STEPS), rng.randint(1, 4))
+    return {"run.xplane.pb": jax_loop({nth: _long(rng) / 1e3 for nth in chosen})}, "kernels_too_long"
+
+
 FORMATS: dict[str, tuple[Callable[[Random], tuple[dict[str, bytes], str]], Callable[[], dict[str, bytes]]]] = {
     "kineto": (of_kineto, lambda: {"run.pt.trace.json": recording().encode()}),
+    "xspace": (of_xspace, lambda: {"run.xplane.pb": jax_loop()}),
     "nsys": (of_nsys, lambda: {"run.sqlite": _sqlite(_nsys())}),
 }
 
