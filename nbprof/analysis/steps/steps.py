@@ -107,7 +107,9 @@ def numbered(found: tuple[pd.DataFrame, bool], warmup: int | None, traits: set[s
         # How long they take depends on the requests; an engine is warm before it serves any.
         out["warmup"] = False
     else:
-        out["warmup"] = warming(out, warmup) if warmup is not None or ITERATIONS not in traits else starting(out)
+        # Of a step that is incomplete for either reason the length says nothing.
+        incomplete = out.assign(cut=out["cut"] | out["lost"])
+        out["warmup"] = warming(incomplete, warmup) if warmup is not None or ITERATIONS not in traits else starting(out)
     # A rank that the others wait for at the start is in no hurry in its own step: of all ranks that step is warm-up.
     nth = out.groupby("host", sort=False).cumcount()
     waited = nth.isin(nth[out["waited"]])

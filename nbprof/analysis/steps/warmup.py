@@ -62,9 +62,7 @@ def warming(steps: pd.DataFrame, warmup: int | None) -> pd.Series:
     out = np.zeros(len(steps), np.bool_)
     for rows in steps.groupby(["host", "kind"], sort=False).indices.values():
         mine = steps.iloc[rows]
-        time = mine["step_time_ms"].to_numpy(np.float64)
-        incomplete, traces = (mine["cut"] | mine["lost"]).to_numpy(bool), mine["traces"].to_numpy(bool)
-        out[rows] = _warmup(time, incomplete, traces)
+        out[rows] = _warmup(*(mine[name].to_numpy(kind) for name, kind in (("step_time_ms", np.float64), ("cut", bool), ("traces", bool))))
     return pd.Series(out, steps.index)
 
 
@@ -101,7 +99,7 @@ def about_warmup(steps: pd.DataFrame, warmup: int | None, unit: Unit = MARKED) -
 
 
 def _warmup(times: Floats, cut: Flags, traces: Flags) -> Flags:
-    """The leading steps that take far longer than the rest; one that is incomplete is in no average, and says nothing of the step after it.
+    """The leading steps that take far longer than the rest; one that is cut is in no average, and says nothing of the step after it.
 
     So does the first step of a further training, which traces functions of its own; where they are traced more often than a cell trains,
     or again a few steps later, that is what the loop costs.
