@@ -8,7 +8,7 @@ LAB := build/lab
 SINCE := HEAD
 SECONDS := 80
 # Of `make fuzz`: each round draws other examples; a round that failed is drawn again with the SEED it printed and ROUNDS=1. Damaged
-# files are drawn for FUZZ_SECONDS, and so long again by each fuzzer that is guided by coverage.
+# files are drawn for FUZZ_SECONDS, so long again files with corrupt values, and by each fuzzer that is guided by coverage.
 SEED := $(shell date +%s)
 ROUNDS := 10
 FUZZ_SECONDS := 60
@@ -85,6 +85,7 @@ fuzz: $(VENV)/.test
 		$(BIN)/python -m pytest -q -n 2 -m hypothesis --hypothesis-profile=fuzz --ignore tests/e2e --hypothesis-seed=$$seed || exit 1; \
 	done
 	$(BIN)/python -m tests.fuzz.readers --seed $(SEED) --seconds $(FUZZ_SECONDS) --keep build/fuzz/finds
+	$(BIN)/python -m tests.fuzz.values --seed $(SEED) --seconds $(FUZZ_SECONDS)
 	$(BIN)/python -m pip install --quiet atheris
 	mkdir -p build/fuzz/chrome build/fuzz/xspace
 	for reader in chrome xspace; do \

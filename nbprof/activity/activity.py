@@ -322,6 +322,8 @@ HOST_COMPUTE, HOST_COMPILE, HOST_TO_HOST, HOST_TO_DEVICE, HOST_PREPARE = 10, 60,
 HOST_WAIT_DEVICE = 75
 # Of programs that serve requests: no class of a training step's chart.
 HOST_PREPROCESS, HOST_POSTPROCESS, HOST_BATCH_FORMATION, HOST_RUNTIME = 20, 30, 40, 50
+# Between two nodes of one replayed graph the device runs nothing for some microseconds, because each is recorded.
+DEVICE_BETWEEN_NODES = 95
 DEVICE_COLLECTIVES, HOST_WAIT_INPUT, DEVICE_TO_DEVICE, DEVICE_TO_HOST = 100, 110, 120, 130
 # Nothing says how wide the numbers of a DEVICE_COMPUTE are.
 DEVICE_COMPUTE_32, DEVICE_COMPUTE, DEVICE_COMPUTE_16, DEVICE_WAIT_DEVICE, DEVICE_WAIT_HOST = 140, 145, 150, 160, 170
@@ -337,6 +339,7 @@ CATEGORY_OF_CLASS: dict[int, str] = {
     HOST_WAIT_DEVICE: "other",
     HOST_TO_DEVICE: "input",
     HOST_PREPARE: "kernel_launch",
+    DEVICE_BETWEEN_NODES: "device_compute",
     DEVICE_COLLECTIVES: "device_collectives",
     HOST_WAIT_INPUT: "input",
     DEVICE_TO_DEVICE: "device_to_device",
@@ -495,6 +498,8 @@ class Activity:
     group_names : by (host, group)
     unit : what `markers` mark: steps, or what stands in their place where nothing marks any
     cut : (host, group) of steps of which the begin, or the end of the device work, was not recorded; they are shown, but not averaged
+    lost : (host, group) of steps of which the recorder lost device work; they are shown, but not averaged
+    waited : (host, group) of steps in which a collective waited at the start of the recording for another rank: warm-up
     memory_added_up : names of memories whose totals nothing states: bytes in use are summed from the recorded events, so what was
         allocated before the recording is missing
     memory_capacity : bytes that an allocator could have at most, by the memory's name, where the file states it
@@ -558,6 +563,8 @@ class Activity:
     group_names: dict[tuple[int, int], str]
     unit: Unit
     cut: set[tuple[int, int]]
+    lost: set[tuple[int, int]]
+    waited: set[tuple[int, int]]
     memory_added_up: set[str]
     memory_capacity: dict[str, int]
     ops: Names
@@ -683,6 +690,8 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "group_names": dict,
     "unit": lambda: MARKED,
     "cut": set,
+    "lost": set,
+    "waited": set,
     "memory_added_up": set,
     "memory_capacity": dict,
     "ops": Names,

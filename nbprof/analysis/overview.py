@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import CATEGORIES, LOST_KERNELS, PLAIN, SERVING, UNKNOWN_PRECISION, WAITS_FOR_ITEMS, Activity, device_names
+from nbprof.activity.activity import (
+    CATEGORIES,
+    DEVICE_BETWEEN_NODES,
+    LOST_KERNELS,
+    PLAIN,
+    SERVING,
+    UNKNOWN_PRECISION,
+    WAITS_FOR_ITEMS,
+    Activity,
+    device_names,
+)
 from nbprof.analysis.advice import checks
 from nbprof.analysis.cpu import CpuSplit
 from nbprof.analysis.kernels import fixed_type_percent
@@ -246,7 +256,7 @@ def busy_shares(activity: Activity, steps: pd.DataFrame) -> list[float]:
     """
     used = counted(steps)
     work = activity.work
-    on_device = work["device"].to_numpy() >= 0
+    on_device = (work["device"].to_numpy() >= 0) & (work["cls"].to_numpy() != DEVICE_BETWEEN_NODES)
     # A device that nothing was recorded on may have run nothing, or may not have been traced.
     if not on_device.any() or not len(used):
         return []

@@ -19,7 +19,7 @@ from nbprof.activity.unit import Unit
 from nbprof.analysis.advice import checks
 from nbprof.analysis.contention import OTHERS
 from nbprof.analysis.steps import step_count
-from nbprof.analysis.steps.steps import counted, waiting_percent
+from nbprof.analysis.steps.steps import counted, mostly_lost, waiting_percent
 from nbprof.display import wording
 
 if TYPE_CHECKING:
@@ -274,6 +274,9 @@ def verdict(found: Breakdown) -> Verdict:
         return Verdict(None, "Ops not recorded", fact, found.unrecorded)
     if not len(found.steps):
         return _without_work(activity)
+    if (lost := mostly_lost(found.steps)) is not None:
+        fact = f"{lost[0]:,} of {lost[1]:,} {found.unit.plural} lost device work, so what most of them wait for is unknown"
+        return Verdict(None, "Device work not recorded", fact, "The receipt names them. Record again, fewer steps, in a fresh process.")
     bound = found.bound
     recorded = activity.has_host_ops or activity.has_device or len(activity.device_extents) or found.unexplained is not None
     # What iterations consist of may be stated in a table of their own.

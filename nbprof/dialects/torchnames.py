@@ -71,6 +71,7 @@ CALL_KINDS = (LAUNCH, COPY, FILL, SYNC, ALLOCATE, GRAPH, OTHER_CALL, COPY_H2D, C
 STARTS_WORK = (LAUNCH, GRAPH, COPY, FILL)
 CAPTURE = re.compile(r"(?:cuda|cu|hip)Stream(Begin|End)Capture")
 """Calls that begin and end the capture of a graph."""
+_WAITS_FOR_DEVICE = re.compile(r"(?:cuda|cu|hip)(?:Device|Ctx)Synchronize")
 _CALLS = tuple(
     (kind, re.compile(pattern))
     for kind, pattern in (
@@ -94,6 +95,11 @@ _CALLS = tuple(
 
 
 _CALL_STARTS = ("cu", "hip", "ur", "ze", "aclrt", "Launch", "launch", "runFunction")
+
+
+def waits_for_device(name: str) -> bool:
+    """Whether a call waits until the device has done all that it was given."""
+    return _WAITS_FOR_DEVICE.match(name) is not None
 
 
 def call_kind(name: str) -> str:

@@ -56,6 +56,15 @@ SCHEMA: dict[str, list[Col]] = {
             None,
         ),
         Col(
+            "lost",
+            "bool",
+            "",
+            "Lost work",
+            "The recorder lost device work of the step, as launches without kernels show: left out of the averages.",
+            "bool",
+            None,
+        ),
+        Col(
             "counted",
             "bool",
             "",

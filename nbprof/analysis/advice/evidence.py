@@ -26,7 +26,7 @@ from nbprof.analysis.memory.modules import Named
 from nbprof.analysis.pods.own_time import COLLECTIVES
 from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.analysis.steps.periodic import Periodic
-from nbprof.analysis.steps.steps import COPIED, counted, waiting_percent
+from nbprof.analysis.steps.steps import COPIED, counted, mostly_lost, waiting_percent
 from nbprof.analysis.sweep import covered_before, flatten
 from nbprof.core.errors import ReadError
 from nbprof.core.trace import Int64s
@@ -181,7 +181,7 @@ class Evidence:
     python_calls : bool
         Whether calls of Python are events of the trace.
     lost_kernels : bool
-        Whether a device was used, but none of its kernels was recorded.
+        Whether a device was used, but none of its kernels was recorded, or most steps lost some.
     code : StepCode
         Of how the step is written.
     unrolled : Unrolled, optional
@@ -333,7 +333,7 @@ def gather(
         tracing=_tracing(activity, counted(steps)),
         programs_per_step=programs_per_step(activity, steps),
         python_calls=PYTHON_CALLS in activity.traits,
-        lost_kernels=LOST_KERNELS in activity.traits and "kernels" in activity.missing,
+        lost_kernels=(LOST_KERNELS in activity.traits and "kernels" in activity.missing) or mostly_lost(steps) is not None,
         code=step_code.gather(activity, steps),
         unrolled=unrolled.find(activity),
         placed=_placed(activity, ops, kernels, len(steps)),

@@ -77,7 +77,8 @@ def measured(activity: Activity, work: pd.DataFrame | None = None) -> tuple[pd.D
         return pd.DataFrame(), False
     out = pd.concat(parts, ignore_index=True)
     host = out["host"].map({h: i for i, h in enumerate(activity.hosts)})
-    out["cut"] = [pair in activity.cut for pair in zip(host, out["group"], strict=True)]
+    for column, steps in (("cut", activity.cut), ("lost", activity.lost), ("waited", activity.waited)):
+        out[column] = [pair in steps for pair in zip(host, out["group"], strict=True)]
     out["traces"] = _trace_anew(activity, out, host)
     return pd.concat([out, _copied(activity, work, host, out["group"])], axis=1), bool((work["cls"] == HOST_COMPILE).any())
 
@@ -88,7 +89,7 @@ def numbered(found: tuple[pd.DataFrame, bool], warmup: int | None, traits: set[s
     `traits` are those of the activity, as steps that are iterations of something warm up in another way, or not at all.
     """
     times = ["start_ms", "step_time_ms", *(f"{c}_ms" for c in CATEGORIES)]
-    columns = ["host", "step", "name", *times, "kind", "warmup", "cut", "counted", "host_to_device_ms", "waiting_ms"]
+    columns = ["host", "step", "name", *times, "kind", "warmup", "cut", "lost", "counted", "host_to_device_ms", "waiting_ms"]
     out, compiled = found
     if not len(out):
         return pd.DataFrame(columns=[*columns, "group"])
@@ -106,13 +107,21 @@ def numbered(found: tuple[pd.DataFrame, bool], warmup: int | None, traits: set[s
         # How long they take depends on the requests; an engine is warm before it serves any.
         out["warmup"] = False
     else:
-        out["warmup"] = warming(out, warmup) if warmup is not None or ITERATIONS not in traits else starting(out)
+        # Of a step that is incomplete for either reason the length says nothing.
+        incomplete = out.assign(cut=out["cut"] | out["lost"])
+        out["warmup"] = warming(incomplete, warmup) if warmup is not None or ITERATIONS not in traits else starting(out)
+    # A rank that the others wait for at the start is in no hurry in its own step: of all ranks that step is warm-up.
+    nth = out.groupby("host", sort=False).cumcount()
+    waited = nth.isin(nth[out["waited"]])
+    if not (out["warmup"] | waited).all():
+        out["warmup"] |= waited
     # What an evaluation compiles at its begin does not make it what the run is about.
     at_work = out["step_time_ms"] - out["compile_ms"].fillna(0.0)
     main = averaged(at_work[~out["warmup"]].groupby(out["kind"]).sum())
     used = ~out["warmup"] & (out["kind"] == main)
-    # A profile of nothing but cut steps still has an average.
-    out["counted"] = used & ~out["cut"] if (used & ~out["cut"]).any() else used
+    # A profile of nothing but incomplete steps still has an average.
+    complete = used & ~out["cut"] & ~out["lost"]
+    out["counted"] = complete if complete.any() else used
     return out[[*columns, *(column for column in COPIED.values() if column in out), "group"]]
 
 
@@ -433,6 +442,14 @@ def _longest(markers: pd.DataFrame, used: npt.NDArray[np.bool_]) -> tuple[Int64s
 def counted(steps: pd.DataFrame) -> pd.DataFrame:
     """The steps in the averages: not warm-up, not cut off, and of one kind (train, test, predict)."""
     return steps[steps["counted"].astype(bool)] if len(steps) else steps
+
+
+def mostly_lost(steps: pd.DataFrame) -> tuple[int, int] | None:
+    """How many steps lost device work, and of how many, where most did: the others are too few to say what the loop does. Else None."""
+    if not len(steps):
+        return None
+    lost = int(steps["lost"].sum())
+    return (lost, len(steps)) if 2 * lost > len(steps) else None
 
 
 def waiting_percent(steps: pd.DataFrame) -> float:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from nbprof.dialects.kineto.links import Links
     from nbprof.formats.chrome.inductor import Program
 
+MOST_BETWEEN_NODES_PS = 10_000_000
+"""A longer gap between nodes of a replay is none that recording makes."""
 _KIND = {torchnames.LAUNCH: KERNEL, torchnames.COPY: COPY, torchnames.FILL: FILL}
 
 
@@ -190,6 +192,28 @@ class Graphs:
     def replay(self) -> Int64s:
         """int64[r]: which replay each of `at` is of."""
         return self._table[2]
+
+    @cached_property
+    def gaps(self) -> tuple[Int64s, Int64s, Int64s]:
+        """Moments between nodes of one replay in which none of them runs: the node before each, begin and end.
+
+        Recording each node by itself takes some microseconds between two; without that they follow each other at once. What takes longer
+        is a wait of the graph itself.
+        """
+        events = self.links.trace.events
+        work = self.links.work[self.at]
+        device = np.maximum(self.links.device[work].astype(np.int64), 0)
+        order = np.lexsort((events.start[work], device, self.replay))
+        rows, key = work[order], (self.replay << 16 | device)[order]
+        start, end = events.start[rows], events.end[rows]
+        first = np.flatnonzero(np.diff(key, prepend=-1))
+        replay = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(key))))
+        # Replays are laid one behind the other, so that one running maximum serves all of them.
+        length = np.maximum.reduceat(end, first) - start[first] if len(first) else first
+        shift = (np.cumsum(length) - length - start[first])[replay]
+        reach = np.maximum.accumulate(end + shift)[:-1] - shift[:-1]
+        before = (key[1:] == key[:-1]) & (start[1:] > reach) & (start[1:] - reach <= MOST_BETWEEN_NODES_PS)
+        return rows[:-1][before], reach[before], start[1:][before]
 
     @cached_property
     def _matched(self) -> tuple[Int64s, list[Origin], dict[str, int]]:

@@ -21,7 +21,7 @@ from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import torchnames
 from nbprof.dialects.environment import environment
 from nbprof.dialects.iterations import Placed, placed
-from nbprof.dialects.kineto import absent, autograd, chrome_xla, graphs, serving
+from nbprof.dialects.kineto import absent, autograd, chrome_xla, corrupt, graphs, serving
 from nbprof.dialects.kineto import costs as kineto_costs
 from nbprof.dialects.kineto import memory as kineto_memory
 from nbprof.dialects.kineto import receipt as kineto_receipt
@@ -118,6 +118,7 @@ class Torch:
     ) -> None:
         self.trace = trace
         self.hosts = Hosts(trace)
+        self.mended = corrupt.mend(trace, kind)
         self.links = Links(trace, kind, graph_captures, _by_host(annotations or {}, self.hosts.ranks))
         self.origins = Origins(self.links, programs)
         self.out: act.Activity
@@ -134,7 +135,8 @@ class Torch:
         out.set_hosts_with_ops(links.lane_host[np.unique(self.trace.events.lane[links.kind == OP])].tolist())
         out.later("environment", lambda: environment(self.trace))
         out.later("devices", lambda: devices(links, self.hosts.device_properties))
-        out.later(("markers", "group_names", "cut"), lambda: kineto_steps.markers(self.steps))
+        out.later(("markers", "group_names", "cut", "lost"), lambda: kineto_steps.markers(self.steps))
+        out.later("waited", self._waited)
         out.later("unit", lambda: self.unit)
         out.later("engine_iterations", lambda: serving.table(links, self.steps, out))
         out.later("work", self._work_table)
@@ -157,7 +159,7 @@ class Torch:
         out.later("missing", self.missing)
         out.later("traits", self._traits)
         out.later("optimizer_calls", self._optimizer_calls)
-        out.later("notes", lambda: [*kineto_units.notes(self.unit), *self.notes()])
+        out.later("notes", lambda: [*kineto_units.notes(self.unit), *self.mended.notes, *self.notes()])
         return activity
 
     @cached_property
@@ -178,6 +180,15 @@ class Torch:
     def unit(self) -> Unit:
         """What `steps` are."""
         return self._units[1]
+
+    def _waited(self) -> set[tuple[int, int]]:
+        """Steps in which a collective waited at the start of the recording."""
+        links, rows = self.links, self.mended.first_waits
+        launch = links.launch[np.searchsorted(links.work, rows)]
+        launched = self.trace.events.start[np.where(launch >= 0, launch, rows)]
+        host = links.host[rows]
+        group = self.steps.group_at(host, launched)
+        return {(int(h), int(g)) for h, g in zip(host, group, strict=True) if g >= 0}
 
     def find_steps(self) -> Steps:
         """The steps, by what marks them in traces of PyTorch, or by ranges that the program called steps, iterations or batches."""

@@ -70,6 +70,11 @@ def category(cat: str) -> int:
     return CALL if _RUNTIME.match(low) else _CATEGORY.get(low, UNKNOWN)
 
 
+def launches_work(name: str) -> bool:
+    """Whether it is the name of a call that launches a kernel or a graph."""
+    return torchnames.call_kind(name) in (torchnames.LAUNCH, torchnames.GRAPH)
+
+
 def kinds(trace: Trace) -> Kinds:
     """uint8[events]: OP, KERNEL, ... by category; what old files call an operator is an annotation where its name says so."""
     codes = trace.text_arg("cat")
@@ -84,6 +89,10 @@ def kinds(trace: Trace) -> Kinds:
     moved = np.flatnonzero([n == torchnames.MTIA_COPY for n in trace.names])
     if len(moved):
         out[(out == KERNEL) & np.isin(trace.events.name, moved)] = COPY
+    launching = np.flatnonzero([launches_work(str(n)) for n in trace.names])
+    if len(launching):
+        # On the device it stands for all that the call launched, and is no kernel.
+        out[(out == KERNEL) & np.isin(trace.events.name, launching)] = DEVICE_NOTE
     if (out > UNKNOWN).any():
         _of_other_vendors(trace, codes, out)
     memory = np.flatnonzero([n in ("[memory]", "[OutOfMemory]") for n in trace.names])

@@ -208,7 +208,16 @@ class Links:
             lowest = int(idents[idents >= 0].min()) if linked else -1
             before = events.start[self.work] < events.start[known[self.host[known] == host]].min()
             out |= on_host & (self.launch < 0) & np.where((given >= 0) & linked, given < lowest, before)
-        return out
+        return out & ~self._after_launched
+
+    @property
+    def _after_launched(self) -> Flags:
+        """bool[w]: whether work that was launched within the recording began before each on its lane: what is older comes before that."""
+        lane, start = self.trace.events.lane[self.work], self.trace.events.start[self.work]
+        first = np.full(len(self.trace.lanes), np.iinfo(np.int64).max)
+        linked = self.launch >= 0
+        np.minimum.at(first, lane[linked], start[linked])
+        return np.asarray(start > first[lane], np.bool_)
 
     @cached_property
     def captures(self) -> tuple[Int64s, Int64s, Int64s]:

@@ -11,13 +11,14 @@ from nbprof.dialects import sanity, torchnames
 from nbprof.dialects.kineto import absent
 from nbprof.dialects.kineto import memory as kineto_memory
 from nbprof.dialects.kineto.hosts import Hosts
-from nbprof.dialects.kineto.lanes import ANNOTATION, CALL, KERNEL, OP, OVERHEAD, SLACK_PS, UNKNOWN, category
+from nbprof.dialects.kineto.lanes import ANNOTATION, CALL, DEVICE_NOTE, KERNEL, OP, OVERHEAD, SLACK_PS, UNKNOWN, category, launches_work
 from nbprof.dialects.kineto.links import Links
 from nbprof.dialects.kineto.origins import Origins
 from nbprof.dialects.kineto.steps import Steps
 from nbprof.display import wording
 
 _MOST_MESSAGES = 10
+_MOST_LANES = 3
 _STARTS = (torchnames.LAUNCH, torchnames.GRAPH)
 _SAME = 0.9
 """The part of the steps that must take as many batches for that to be said."""
@@ -34,6 +35,7 @@ def notes(links: Links, steps: Steps, hosts: Hosts, launches: pd.DataFrame, orig
         *_batches(links, steps),
         *_ranks(hosts),
         *_other_vendors(links),
+        *_images(links),
         *absent.lost_note(links, lost),
         *_linked(links, launches),
         *_graphs(links),
@@ -133,6 +135,27 @@ def _other_vendors(links: Links) -> list[Note]:
             text = f"{count} of category {printable(trace.strings[code])} lie on devices: they count as device work"
             out.append(_info(f"{text}, as kernels where their names say neither copy nor fill."))
     return out
+
+
+def _images(links: Links) -> list[Note]:
+    """Events of devices that are named as the call that launched something, and stand for all of it."""
+    trace, events = links.trace, links.trace.events
+    rows = links.rows(DEVICE_NOTE)
+    named = np.array([launches_work(str(name)) for name in trace.names], np.bool_)
+    rows = rows[named[events.name[rows]]]
+    if not len(rows):
+        return []
+    codes = pd.unique(events.name[rows])
+    lanes = trace.lanes.iloc[pd.unique(events.lane[rows])[:_MOST_LANES]]
+    places = [f"{process}, {thread}" for process, thread in zip(lanes["process"], lanes["thread"], strict=True)]
+    count = _many(len(rows), "device event is", "device events are")
+    took = wording.millis(int(events.duration[rows].sum()) / 1e9)
+    names = ", ".join(str(trace.names[code]) for code in codes[:_MOST_LANES].tolist())
+    text = (
+        f"{count} named as the call that launches ({names}; {took} on {'; '.join(places)}): it stands for all that was launched, "
+        "idle time included, and counts as no device work. Only kernels recorded by themselves count."
+    )
+    return [_warning(text)]
 
 
 def _captured(links: Links) -> list[Note]:

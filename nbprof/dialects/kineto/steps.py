@@ -20,9 +20,10 @@ from nbprof.activity import activity as act
 from nbprof.core.trace import Int64s, Note
 from nbprof.dialects import torchnames
 from nbprof.dialects.iterations import Placed, first_events
-from nbprof.dialects.kineto import serving
+from nbprof.dialects.kineto import lost_work, serving
 from nbprof.dialects.kineto.lanes import ANNOTATION, CALL, COPY, OP, UNKNOWN
 from nbprof.dialects.kineto.links import Links
+from nbprof.display import wording
 
 HOW = (
     "This profile has no steps, so step time is unknown: nothing marks them. With torch.profiler, call prof.step() at the end of "
@@ -41,7 +42,8 @@ class Steps:
     """Steps of all hosts; `group` numbers them within a host, in time order.
 
     `host`, `group`, `event` (the marker), `start` and `end` (int64 ps) are arrays; `names` has a name a step. `begun` and `done` are when
-    the host began and ended each: it runs ahead of the device. `iterations` says, by host and group, what an inference engine ran in each.
+    the host began and ended each: it runs ahead of the device. Of those in `lost` the recorder lost device work. `iterations` says, by
+    host and group, what an inference engine ran in each.
     """
 
     host: Int64s
@@ -53,6 +55,7 @@ class Steps:
     done: Int64s
     names: list[str]
     cut: set[tuple[int, int]] = field(default_factory=set)
+    lost: set[tuple[int, int]] = field(default_factory=set)
     notes: list[Note] = field(default_factory=list)
     iterations: dict[tuple[int, int], serving.Iteration] = field(default_factory=dict)
 
@@ -66,6 +69,7 @@ class Steps:
             **columns,
             names=[name for part in parts for name in part.names],
             cut={step for part in parts for step in part.cut},
+            lost={step for part in parts for step in part.lost},
             notes=[note for part in parts for note in part.notes],
             iterations={step: one for part in parts for step, one in part.iterations.items()},
         )
@@ -94,9 +98,11 @@ def of_iterations(links: Links, iterations: Placed) -> Steps:
     """The iterations of a loop as steps, with the device work that each launched."""
     rows = np.sort(np.concatenate([links.rows(OP, ANNOTATION, CALL), links.work]))
     marks = first_events(links.trace, rows if len(rows) else np.arange(len(links.trace.events)), iterations.start)
-    start, end, _ = _with_device(links, 0, iterations.start, iterations.end)
+    start, end, matched = _with_device(links, 0, iterations.start, iterations.end)
     none = np.zeros(len(start), np.int64)
-    return Steps(none, np.arange(len(start)), marks, start, end, iterations.start, iterations.end, iterations.names)
+    found = Steps(none, np.arange(len(start)), marks, start, end, iterations.start, iterations.end, iterations.names)
+    lost_work.mark(links, 0, found, matched)
+    return found
 
 
 def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
@@ -184,14 +190,34 @@ def of_marks(
     alike = np.array([i for i, one in enumerate(iterations) if one == iterations[-1]] if iterations else group, np.int64)
     cut, last = by_work(matched[alike])
     cut = len(group) - int(alike[-cut]) if cut else 0
-    if broken and not cut:
-        cut, last = 1, broken
+    if not cut:
+        last = broken or _runs_on(links, host, marks, begun, done)
+        cut = int(bool(last))
     if cut:
         text = f"The last step{where} was" if cut == 1 else f"The last {cut} steps{where} were"
         notes.append(Note("warning", f"{text} cut off by the end of the recording ({last}): shown, but not averaged."))
     ended = {(host, int(g)) for g in group[len(group) - cut :]}
     said = {(host, i): one for i, one in enumerate(iterations)}
-    return Steps(np.full(len(start), host), group, marks, start, end, begun, done, labels, ended, notes, said)
+    found = Steps(np.full(len(start), host), group, marks, start, end, begun, done, labels, ended, set(), notes, said)
+    lost_work.mark(links, host, found, matched)
+    return found
+
+
+# A last step this many times as long as any before it, and without work for most of that, goes on behind the loop.
+_RUNS_ON, _FEWEST_BEFORE = 100, 3
+
+
+def _runs_on(links: Links, host: int, marks: Int64s, begun: Int64s, done: Int64s) -> str:
+    """What says that the last marker goes on long after the last work of its step, '' where nothing does."""
+    length = done - begun
+    if len(length) <= _FEWEST_BEFORE or length[-1] < _RUNS_ON * length[:-1].max():
+        return ""
+    events = links.trace.events
+    rows = np.concatenate([links.rows(OP, ANNOTATION, CALL), links.work])
+    rows = rows[(links.host[rows] == host) & ~np.isin(rows, marks)]
+    last = int(events.end[rows].max(initial=int(begun[-1])))
+    idle = int(done[-1]) - last
+    return f"its marker goes on for {wording.millis(idle / 1e9)} after its last work" if 2 * idle > length[-1] else ""
 
 
 def one_thread(links: Links, rows: Int64s) -> Int64s:
@@ -252,8 +278,8 @@ def _with_device(links: Links, host: int, start: Int64s, end: Int64s) -> tuple[I
     return first, last, np.bincount(at[within], minlength=len(start))
 
 
-def markers(steps: Steps) -> tuple[pd.DataFrame, dict[tuple[int, int], str], set[tuple[int, int]]]:
-    """`markers`, `group_names` and `cut` of the activity."""
+def markers(steps: Steps) -> tuple[pd.DataFrame, dict[tuple[int, int], str], set[tuple[int, int]], set[tuple[int, int]]]:
+    """`markers`, `group_names`, `cut` and `lost` of the activity."""
     frame = pd.DataFrame(
         {
             "event": steps.event,
@@ -265,7 +291,7 @@ def markers(steps: Steps) -> tuple[pd.DataFrame, dict[tuple[int, int], str], set
         }
     ).astype(act.MARKERS)
     names = {(h, g): n for h, g, n in zip(steps.host.tolist(), steps.group.tolist(), steps.names, strict=True)}
-    return frame, names, steps.cut
+    return frame, names, steps.cut, steps.lost
 
 
 def spread(steps: Steps, host: npt.NDArray[np.integer], start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
@@ -318,10 +344,13 @@ def work(links: Links, steps: Steps, device_class: Int64s) -> pd.DataFrame:
     host_rows, host_class = _host_classes(links)
     captures, begun, done = links.captures
     whole = np.concatenate([links.work[~links.earlier], host_rows])
-    rows = np.concatenate([whole, captures])
+    between, idle_from, idle_to = links.graphs.gaps
+    rows = np.concatenate([whole, captures, between])
     # A graph that is captured is made ready to run, as a program that is compiled: the host's time goes there whatever it does meanwhile.
-    cls = np.concatenate([device_class[~links.earlier], host_class, np.full(len(captures), act.HOST_COMPILE)])
-    begun, done = np.concatenate([events.start[whole], begun]), np.concatenate([events.end[whole], done])
+    added = np.repeat([act.HOST_COMPILE, act.DEVICE_BETWEEN_NODES], [len(captures), len(between)])
+    cls = np.concatenate([device_class[~links.earlier], host_class, added])
+    begun = np.concatenate([events.start[whole], begun, idle_from])
+    done = np.concatenate([events.end[whole], done, idle_to])
     span, group, start, end = spread(steps, links.host[rows], begun, done)
     rows = rows[span]
     return pd.DataFrame(

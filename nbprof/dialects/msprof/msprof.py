@@ -82,7 +82,7 @@ class _Ascend:
         out.tables = self.trace.tables
         out.later("environment", lambda: environment(self.trace))
         out.later("devices", self._devices)
-        out.later(("markers", "group_names", "cut"), lambda: markers(self.steps))
+        out.later(("markers", "group_names", "cut", "lost"), lambda: markers(self.steps))
         out.later("unit", lambda: self.unit)
         out.later("work", self._work)
         out.later("host_ops", self._host_ops)

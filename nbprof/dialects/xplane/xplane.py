@@ -19,6 +19,7 @@ from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import around, sanity, sides
 from nbprof.dialects.environment import environment
+from nbprof.dialects.xplane import corrupt
 from nbprof.dialects.xplane import cpu_ops as xplane_cpu_ops
 from nbprof.dialects.xplane import iterators as xplane_iterators
 from nbprof.dialects.xplane import steps as xplane_steps
@@ -71,6 +72,7 @@ def interpret(trace: Trace) -> act.Activity:
     out: act.Activity = weakref.proxy(activity)
     gpus = devices(trace, out)
     placed = Placed(trace, gpus)
+    mended = corrupt.mend(placed)
     out.xprof = True
     out.has_device = bool(gpus) or bool(xplane_tpu_ops.core_planes(trace))
     with_ops = trace.lanes.loc[(trace.lanes["kind"] == "host") & (trace.lanes["events"] > 0), "host"].unique()
@@ -109,7 +111,7 @@ def interpret(trace: Trace) -> act.Activity:
     out.later("missing", lambda: _missing(placed, out))
     out.later("launches", lambda: launches(placed, out))
     out.later("traits", lambda: _traits(placed))
-    out.later("notes", lambda: [*_unit_notes(placed), *notes(placed, out), *xplane_steps.notes(placed, out), *eager_notes(out)])
+    out.later("notes", lambda: [*_unit_notes(placed), *mended, *notes(placed, out), *xplane_steps.notes(placed, out), *eager_notes(out)])
     return activity
 
 

@@ -56,7 +56,9 @@ class Steps(Framed):
         or another device, device compute, output (copies to the host), device to device, input (waiting for the next batch), collectives,
         kernel launch, copies to the device (input as well), compilation, the rest of the host's work. What nothing covers is `other_ms`,
         and so is a wait of the host for a device that runs nothing (`waiting_ms`): the categories add up to the step time exactly. What was
-        not recorded is NA, never 0. `host_to_device_bytes` and similar columns need the sizes of copies in the file; XProf looks
+        not recorded is NA, never 0. A gap of up to 10 µs between two nodes of one replayed CUDA or HIP graph, which recording each node
+        makes, is device compute where nothing else runs; the device is not busy then. `host_to_device_bytes` and similar columns need
+        the sizes of copies in the file; XProf looks
         for them under another name, and has 0.
 
         **Differences from XProf 2.24** (`as_xprof()` gives its table): there host work is not part of the steps of a profile with a

@@ -10,6 +10,7 @@ import pandas as pd
 
 from nbprof.activity.unit import STEP, Unit
 from nbprof.analysis.steps import step_count
+from nbprof.display import wording
 from nbprof.display.categories import CATEGORIES
 from nbprof.display.codec import coded, short
 from nbprof.tools.common import by_jax, by_torch, unit_of, unknown, without_work
@@ -157,12 +158,15 @@ def _left_out(steps: pd.DataFrame, unit: Unit) -> str:
     first = _of_each(warm & (steps["kind"] == main), steps)
     parts = [f"the first {unit.noun if first == 1 else f'{first} {unit.plural}'} (compilation, warm-up)"] if first else []
     parts += [f"{n} {kind} {unit.plural}" for kind, n in steps.loc[steps["kind"] != main, "kind"].value_counts().items()]
-    cut = steps["cut"].astype(bool) & ~warm & (steps["kind"] == main)
+    of_kind = ~warm & (steps["kind"] == main)
+    lost = steps["lost"].astype(bool) & of_kind
+    cut = steps["cut"].astype(bool) & of_kind & ~lost
     # Of each host those before its first step that counts, and those behind its last.
     counted = steps["counted"].astype(bool).groupby(steps["host"], sort=False)
     early = cut & (counted.cumsum() == 0) & counted.transform("any")
     late = cut & ~early & (counted.cumsum() == counted.transform("sum"))
     for which, rows, why in (
+        ("", lost & ~steps["counted"].astype(bool), "the recorder lost device work"),
         ("the first", early, "what came before is not recorded"),
         ("another", cut & ~early & ~late, "between two loops"),
         ("the last", late, "cut off by the end of the recording"),
@@ -171,5 +175,6 @@ def _left_out(steps: pd.DataFrame, unit: Unit) -> str:
         if count:
             hosts = steps.loc[rows, "host"].unique().tolist()
             of = f" of {hosts[0]}" if len(hosts) == 1 and steps["host"].nunique() > 1 else ""
-            parts.append(f"{which} {unit.noun if count == 1 else f'{count} {unit.plural}'}{of} ({why})")
+            counted_noun = unit.noun if count == 1 and which else wording.plural(count, unit.noun, unit.plural)
+            parts.append(f"{which} {counted_noun}{of} ({why})".lstrip())
     return f"Averages exclude {' and '.join(parts)}."

@@ -1,0 +1,237 @@
+"""Times of a trace that cannot be, replaced or left out before anything is made of it, and what the receipt says of them."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import MutableMapping
+from typing import cast
+
+import numpy as np
+
+from nbprof.core.trace import DOUBLE, ArgColumn, Int64s, Note, Trace
+from nbprof.dialects import durations, torchnames
+from nbprof.dialects.durations import Spans
+from nbprof.display import wording
+
+RECORDED = "recorded duration (us)"
+"""The arg that has what the file states of an event whose duration was replaced."""
+_MOST_STREAMS = 4
+_NO_LAUNCH = 1 << 62
+
+
+class Mender:
+    """The times of a trace while they are looked at, host by host. A dialect says which events are what.
+
+    Attributes
+    ----------
+    start, duration : int64[events]
+        As they are to be.
+    misplaced : list of int
+        Device work whose time cannot be.
+    """
+
+    correlation = "correlation"
+    """The arg that device work and its launch share."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.start: Int64s = trace.events.start
+        self.duration: Int64s = trace.events.duration
+        self.misplaced: list[int] = []
+        lanes = trace.lanes
+        hosts = {name: i for i, name in enumerate(trace.hosts)}
+        self.lane_host = lanes["host"].map(hosts).to_numpy(np.int64)
+        self.lane_device = lanes["device"].to_numpy(np.int64)
+        process, thread = (lanes[name].astype(str) for name in ("process", "thread"))
+        # Queues of SYCL and of HSA run side by side what was put there.
+        self.in_order = (process.str.startswith("GPU") & thread.str.startswith("Stream ")).to_numpy(np.bool_)
+        self._border = np.searchsorted(trace.events.lane, np.arange(len(lanes) + 1))
+
+    def work(self, host: int) -> Int64s:
+        """Kernels, copies and fills of a host."""
+        raise NotImplementedError
+
+    def calls(self, host: int) -> Int64s:
+        """What may have launched them."""
+        raise NotImplementedError
+
+    def images(self, host: int) -> Int64s:
+        """What lies on devices and lasts as long as the work in it."""
+        raise NotImplementedError
+
+    def lanes_of(self, host: int) -> list[tuple[int, int]]:
+        """The events of each thread of a host, as first and behind the last."""
+        lanes = np.flatnonzero((self.lane_host == host) & (self.lane_device < 0)).tolist()
+        return [(int(low), int(high)) for lane in lanes if (low := self._border[lane]) < (high := self._border[lane + 1])]
+
+    def replace(self, rows: Int64s, duration: Int64s) -> None:
+        """Gives events another duration."""
+        changed = duration != self.duration[rows]
+        if changed.any():
+            if self.duration is self.trace.events.duration:
+                # Nearly all traces are sound, and may be large.
+                self.duration = self.duration.copy()
+            self.duration[rows[changed]] = duration[changed]
+
+    def spans(self, rows: Int64s, name: Int64s | None = None, launch: Int64s | None = None) -> Spans:
+        """Some events, with what they are compared by."""
+        events = self.trace.events
+        return Spans(
+            events.lane[rows],
+            events.start[rows],
+            self.duration[rows],
+            events.name[rows].astype(np.int64) if name is None else name,
+            np.full(len(rows), -1, np.int64) if launch is None else launch,
+            self.in_order[events.lane[rows]],
+        )
+
+    def device(self, host: int) -> None:
+        """Kernels, copies and fills."""
+        rows = self.work(host)
+        if not len(rows):
+            return
+        ident = self.trace.arg(self.correlation, rows=rows)
+        calls = self.calls(host)
+        launch = self._launch(ident, calls)
+        waited, called = self._waits(rows, calls, launch)
+        spans = self.spans(rows, launch=ident)
+        linked = launch >= 0
+        launched = np.where(linked, self.trace.events.start[launch], _NO_LAUNCH)
+        wrong = durations.misplaced(spans, launched, waited, called)
+        if wrong.any():
+            self.misplaced.extend(rows[wrong].tolist())
+            rows, ident, called = rows[~wrong], ident[~wrong], called[~wrong]
+            spans = self.spans(rows, launch=ident)
+        self.replace(rows, durations.of_device(spans, self._host_end(host), waited, called))
+
+    def device_durations(self, host: int) -> None:
+        """The same without their launches."""
+        rows = self.work(host)
+        if not len(rows) or self.duration[rows].max() < durations.SLACK_PS:
+            return
+        ident = self.trace.arg(self.correlation, rows=rows)
+        never, nothing = np.full(len(rows), _NO_LAUNCH, np.int64), np.zeros(0, np.int64)
+        self.replace(rows, durations.of_device(self.spans(rows, launch=ident), self._host_end(host), (nothing, nothing), never))
+
+    def _launch(self, ident: Int64s, calls: Int64s) -> Int64s:
+        """The call that each piece of device work states, -1."""
+        if not len(calls):
+            return np.full(len(ident), -1, np.int64)
+        of_call = self.trace.arg(self.correlation, rows=calls)
+        order = np.argsort(of_call, kind="stable")
+        at = np.minimum(np.searchsorted(of_call[order], ident), len(calls) - 1)
+        return np.where((ident > 0) & (of_call[order][at] == ident), calls[order][at], -1)
+
+    def _host_end(self, host: int) -> int:
+        """When the last event of a host ended that is none of a device."""
+        start = self.trace.events.start
+        ends = [int((start[low:high] + self.duration[low:high]).max()) for low, high in self.lanes_of(host)]
+        return max(ends, default=0)
+
+    def _waits(self, rows: Int64s, calls: Int64s, launch: Int64s) -> tuple[tuple[Int64s, Int64s], Int64s]:
+        """Calls that waited for all work of the only device, and when the launch of each piece of work had ended."""
+        events = self.trace.events
+        named = np.array([torchnames.waits_for_device(str(name)) for name in self.trace.names], np.bool_)
+        waits = calls[named[events.name[calls]]]
+        if not len(waits) or len(np.unique(self.lane_device[events.lane[rows]])) > 1:
+            nothing = np.zeros(0, np.int64)
+            return (nothing, nothing), np.full(len(rows), _NO_LAUNCH, np.int64)
+        waits = waits[np.argsort(events.start[waits], kind="stable")]
+        called = np.where(launch >= 0, events.start[launch] + self.duration[launch], _NO_LAUNCH)
+        return (events.start[waits], events.start[waits] + self.duration[waits]), called
+
+    def device_notes(self, host: int) -> None:
+        """Images of annotations on devices, which last as long as the work in them: where that was replaced, they end with what is left."""
+        events = self.trace.events
+        work = self.work(host)
+        wrong = work[self.duration[work] != events.duration[work]]
+        notes = self.images(host)
+        if not len(wrong) or not len(notes):
+            return
+        stated_ends = np.unique(events.start[wrong] + events.duration[wrong])
+        end = events.start[notes] + events.duration[notes]
+        nearest = stated_ends[np.minimum(np.searchsorted(stated_ends, end - durations.SLACK_PS), len(stated_ends) - 1)]
+        for note in notes[np.abs(end - nearest) <= durations.SLACK_PS].tolist():
+            begin = int(events.start[note])
+            behind = notes[(events.lane[notes] == events.lane[note]) & (events.start[notes] > begin)]
+            inside = work[(events.start[work] >= begin) & (self.lane_device[events.lane[work]] == self.lane_device[events.lane[note]])]
+            # An annotation around others ends behind the last of them.
+            later = behind[events.name[behind] != events.name[note]]
+            until = int(events.start[later].min(initial=end.max())) if self._is_step(note) else int(end.max())
+            inside = inside[events.start[inside] < until]
+            ended = int((events.start[inside] + self.duration[inside]).max(initial=begin))
+            self.replace(np.array([note]), np.array([ended - begin]))
+
+    def _is_step(self, row: int) -> bool:
+        return bool(torchnames.STEP.match(str(self.trace.names[self.trace.events.name[row]])))
+
+    def apply(self) -> None:
+        """Gives the trace the times as they are to be; what the file states stays with the events."""
+        events = self.trace.events
+        if self.duration is events.duration:
+            return
+        rows = np.flatnonzero(self.duration != events.duration)
+        stated = ArgColumn(rows.astype(np.int32), DOUBLE, (events.duration[rows] / 1e6).view(np.int64))
+        self.trace.args = ChainMap({RECORDED: stated}, cast("MutableMapping[str, ArgColumn]", self.trace.args))
+        self.trace.events = type(events)(events.lane, events.name, self.start, self.duration)
+
+    def about_misplaced(self) -> list[Note]:
+        """What the receipt says of device work whose time cannot be."""
+        if not self.misplaced:
+            return []
+        rows = np.array(self.misplaced, np.int64)
+        took = wording.millis(int(self.trace.events.duration[rows].sum()) / 1e9)
+        begin, their, they = ("begins", "its", "It is") if len(rows) == 1 else ("begin", "their", "They are")
+        text = (
+            f"{wording.plural(len(rows), 'device event')} ({self.places(rows)}; {took}) {begin} at a time that cannot be: long before "
+            f"{their} launch, or long after later work of the stream or the host's wait for the device. {they} in no figure. The profiler "
+            "wrote a wrong time: record again."
+        )
+        return [Note("warning", text)]
+
+    def notes(self) -> list[Note]:
+        """What the receipt says of replaced durations."""
+        events, lanes = self.trace.events, self.trace.lanes
+        if self.duration is events.duration:
+            return []
+        rows = np.flatnonzero(self.duration != events.duration)
+        on_device = (lanes["kind"] == "device").to_numpy(np.bool_)[events.lane[rows]]
+        out = []
+        if on_device.any():
+            evidence = "later work of its stream, the host's wait for the device or the whole recording had ended by then"
+            out.append(self._note(rows[on_device], "device event", evidence))
+        of_host = self.lane_device[events.lane[rows]] < 0
+        if of_host.any():
+            evidence = "what is around it had ended by then, or the next step had begun"
+            out.append(self._note(rows[of_host], "event of the host", evidence))
+        return out
+
+    def _note(self, rows: Int64s, what: str, evidence: str) -> Note:
+        events, names = self.trace.events, self.trace.names
+        stated = events.duration[rows]
+        less = wording.millis(int((stated - self.duration[rows]).sum()) / 1e9)
+        longest = wording.millis(int(stated.max()) / 1e9)
+        codes, count = np.unique(events.name[rows], return_counts=True)
+        most = str(names[codes[count.argmax()]])
+        which = wording.kernel(most) if what == "device event" else wording.one_line(most)
+        which += f" and {wording.plural(len(codes) - 1, 'other name')}" if len(codes) > 1 else ""
+        one = len(rows) == 1
+        stating = f"states a duration of {longest}" if one else f"state durations of up to {longest}"
+        text = (
+            f"{wording.plural(len(rows), what, what.replace('event', 'events'))} ({self.places(rows)}: {which}) {stating} that cannot be: "
+            f"{evidence}. {'It counts' if one else 'Each counts'} with what other calls of its name take, at most until the next work; "
+            f"{less} are left out of all figures. The profiler wrote a wrong end: record again for {'its' if one else 'their'} times."
+        )
+        return Note("warning", text)
+
+    def places(self, rows: Int64s) -> str:
+        """How many events lie on which stream or thread."""
+        lanes = self.trace.lanes
+        several = len(self.trace.hosts) > 1
+        found = []
+        for lane, count in zip(*np.unique(self.trace.events.lane[rows], return_counts=True), strict=True):
+            host, process, thread = (str(lanes[name].iloc[int(lane)]) for name in ("host", "process", "thread"))
+            where = [*([host] if several else []), process, thread[:1].lower() + thread[1:]]
+            found.append(f"{int(count):,} on {', '.join(where)}")
+        more = len(found) - _MOST_STREAMS
+        return "; ".join(found[:_MOST_STREAMS]) + (f"; others on {wording.plural(more, 'more lane')}" if more > 0 else "")

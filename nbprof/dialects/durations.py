@@ -1,0 +1,263 @@
+"""Durations that cannot be: of device work and of what threads did, mended before anything is summed up.
+
+Profilers now and then write a wrong end. One kernel of 20 µs that states 3 s makes every average of a short recording wrong, so such an
+event counts with what the other calls of its name take, and the receipt says so. Two kinds of evidence are needed, as kernels may be long:
+
+- The event contradicts its surroundings. On a stream work runs one after the other, yet later work began and ended before this event
+  ended; or the host had waited for the device, and went on; or the event outlasts the recording. On a thread calls are nested, yet this
+  one ends long after the call around it.
+- It is of another magnitude than all other calls of its name.
+
+Overlaps of microseconds (programmatic dependent launch) and long work behind which nothing runs meanwhile are left as they are. So are the
+nodes of one graph, which may run side by side on one stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.core.trace import Int64s
+
+Flags = npt.NDArray[np.bool_]
+
+# An end may be off by less than this, ps: clocks of devices drift, and dependent kernels begin early.
+SLACK_PS = 1_000_000_000
+# What the duration must be of those of all other calls of the name.
+_MAGNITUDE, _FAR_MAGNITUDE = 10, 100
+# Some files have whole microseconds: a duration of 0 is none of a magnitude.
+_SHORTEST_PS = 1_000_000
+# So many other calls tell how long one takes.
+_FEW_CALLS = 3
+# Without other calls: the duration is this many times the time until the next work on the stream.
+_FAR_PAST_NEXT = 100
+# Without other calls: it ends so long after the host had waited for it. Clocks of hosts and devices are less apart.
+_FAR_PAST_WAIT_PS = 100 * SLACK_PS
+# So much later work must have ended meanwhile. The one next behind may have been launched early.
+_ENDED_MEANWHILE, _LOOKED_AT = 2, 8
+# A first collective that waits so long, ps, waits for another rank and for no data.
+_FIRST_WAIT_PS = 100 * SLACK_PS
+# Work that begins so long, ps, before its launch, or after later work of its stream, states a wrong time.
+_MISPLACED_PS = 100 * SLACK_PS
+_NEVER = np.iinfo(np.int64).max // 4
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Events of one host, sorted by lane and start; times in ps.
+
+    Attributes
+    ----------
+    lane, start, duration : integers[n]
+    name : int64[n]
+        A code for what calls are compared.
+    launch : int64[n]
+        What put each on its lane: events of one launch may run side by side. -1 for an event by itself.
+    in_order : bool[n]
+        Whether work of the lane runs one after the other.
+    """
+
+    lane: npt.NDArray[np.integer]
+    start: Int64s
+    duration: Int64s
+    name: Int64s
+    launch: Int64s
+    in_order: Flags
+
+    @property
+    def end(self) -> Int64s:
+        """Where each ends."""
+        return self.start + self.duration
+
+
+def of_device(work: Spans, others_end: int, waited: tuple[Int64s, Int64s], called: Int64s) -> Int64s:
+    """The durations of device work, with those that cannot be replaced by what they are at most.
+
+    Parameters
+    ----------
+    work : Spans
+    others_end : int
+        When everything else that was recorded of the host had ended.
+    waited : (int64[k], int64[k])
+        Begin and end of calls that waited for all work of the only device, in time order. None where there are several devices.
+    called : int64[n]
+        When the launch of each had ended; `_NEVER` or later where that is not known.
+    """
+    duration = work.duration
+    n = len(duration)
+    if not n or duration.max() < SLACK_PS:
+        return duration
+    following = _next_of_another_launch(work)
+    has_next = following < n
+    until_next = np.where(has_next, work.start[np.minimum(following, n - 1)] - work.start, _NEVER)
+    ended = _ended_meanwhile(work, following, has_next & (duration - until_next >= SLACK_PS))
+    until_wait = _waited_at(waited, called) - work.start
+    too_late = _after_wait(duration, until_wait)
+    outlasting = _outlasting(work, others_end, (ended > 0) | too_late)
+    candidates = (ended > 0) | too_late | outlasting
+    if not candidates.any():
+        return duration
+    longest, median, calls = _other_calls(work, candidates)
+    known = calls >= _FEW_CALLS
+    larger, far_larger = (known & (duration >= factor * longest) for factor in (_MAGNITUDE, _FAR_MAGNITUDE))
+    overtaken = work.in_order & (ended >= _ENDED_MEANWHILE)
+    wrong = (overtaken & larger) | ((ended > 0) & far_larger)
+    wrong |= overtaken & ~known & (duration // _FAR_PAST_NEXT >= until_next)
+    wrong |= too_late & np.where(known, larger, duration - until_wait >= _FAR_PAST_WAIT_PS)
+    wrong |= outlasting & far_larger
+    at_most = np.minimum(until_next, np.maximum(until_wait, 0))
+    mended = np.minimum(np.where(known, median, _NEVER), at_most)
+    return np.where(wrong, np.minimum(mended, duration), duration)
+
+
+def misplaced(work: Spans, launched: Int64s, waited: tuple[Int64s, Int64s], called: Int64s) -> Flags:
+    """Device work that cannot have begun when it says.
+
+    It began long before its launch, which no other work did; or, on a stream, long after most of the work that was launched next; or
+    long after the host had waited for it.
+
+    Parameters
+    ----------
+    work, waited, called
+        As of `of_device`.
+    launched : int64[n]
+        When the launch of each began; `_NEVER` or later where that is not known.
+    """
+    known = launched < _NEVER
+    early = known & (launched - work.start >= _MISPLACED_PS)
+    if int(early.sum()) > max(_FEW_CALLS, len(known) // _FAR_MAGNITUDE):
+        # The clocks of host and device are apart.
+        early[:] = False
+    late = work.start - _waited_at(waited, called) >= _MISPLACED_PS
+    rows = np.flatnonzero(known & work.in_order & ~early)
+    rows = rows[np.lexsort((work.start[rows], launched[rows], work.lane[rows]))]
+    overtaken, followed = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    for nth in range(1, _LOOKED_AT + 1):
+        this, later = rows[:-nth], rows[nth:]
+        follows = (work.lane[this] == work.lane[later]) & (launched[later] > launched[this])
+        followed[:-nth] += follows
+        overtaken[:-nth] += follows & (work.start[this] - work.start[later] >= _MISPLACED_PS)
+    late[rows] |= (overtaken >= _ENDED_MEANWHILE) & (2 * overtaken > followed)
+    return early | late
+
+
+def first_waits(collectives: Spans) -> tuple[Flags, Int64s]:
+    """Which collectives waited at the start of the recording for ranks that came later, and what each takes without that.
+
+    The first one of a stream waits for ranks whose recording, or whose first step, began later. A wait in any later one is what the
+    program does in each step.
+    """
+    duration, lane = collectives.duration, collectives.lane
+    first = np.append(True, np.diff(lane) != 0) if len(lane) else np.zeros(0, np.bool_)
+    others = duration[~first]
+    if len(others) < _FEW_CALLS:
+        return np.zeros(len(lane), np.bool_), duration
+    waits = first & (duration >= _FIRST_WAIT_PS) & (duration >= _MAGNITUDE * int(others.max()))
+    taken = duration.copy()
+    for row in np.flatnonzero(waits).tolist():
+        alike = duration[~first & (collectives.name == collectives.name[row])]
+        taken[row] = int(np.median(alike if len(alike) else others))
+    return waits, taken
+
+
+def of_threads(calls: Spans) -> Int64s:
+    """The durations of nested calls, with those that end long after the call around them replaced by what other calls of the name take."""
+    duration = calls.duration
+    if not len(duration) or duration.max() < SLACK_PS:
+        return duration
+    lane, start, end = calls.lane, calls.start, calls.end
+    candidates = np.zeros(len(duration), np.bool_)
+    first = np.flatnonzero(np.diff(lane, prepend=-1))
+    for low, high in zip(first.tolist(), [*first[1:].tolist(), len(lane)], strict=True):
+        reach = np.maximum.accumulate(end[low:high])[:-1]
+        candidates[low + 1 : high] = (start[low + 1 : high] < reach) & (end[low + 1 : high] - reach >= SLACK_PS)
+    if not candidates.any():
+        return duration
+    longest, median, count = _other_calls(calls, candidates)
+    wrong = candidates & (count >= _FEW_CALLS) & (duration >= _FAR_MAGNITUDE * longest)
+    return np.where(wrong, median, duration)
+
+
+def of_markers(steps: Spans) -> Int64s:
+    """The durations of step markers, with those that reach over the begin of the next step cut there.
+
+    Parameters
+    ----------
+    steps : Spans
+        Markers of steps; `launch` is the number of each. A loop inside a step counts anew.
+    """
+    duration = steps.duration
+    if len(duration) < 2:
+        return duration
+    follows = (np.diff(steps.lane) == 0) & (np.diff(steps.name) == 0) & (np.diff(steps.launch) == 1)
+    until_next = np.append(np.where(follows, np.diff(steps.start), _NEVER), _NEVER)
+    over = duration - until_next
+    return np.where((over >= SLACK_PS) & (over >= duration // 2), until_next, duration)
+
+
+def _next_of_another_launch(work: Spans) -> Int64s:
+    """The next event of each lane that another launch put there; the number of events where there is none."""
+    n = len(work.start)
+    by_itself = work.launch < 0
+    changes = np.append(True, (np.diff(work.lane) != 0) | (np.diff(work.launch) != 0) | by_itself[1:])
+    begins = np.append(np.flatnonzero(changes), n)
+    following = begins[np.searchsorted(begins, np.arange(n), side="right")]
+    other_lane = work.lane[np.minimum(following, n - 1)] != work.lane
+    return np.where(other_lane, n, following)
+
+
+def _ended_meanwhile(work: Spans, following: Int64s, asked: Flags) -> Int64s:
+    """How much later work of the lane ended long before each of some events did; of the next few."""
+    out = np.zeros(len(following), np.int64)
+    rows = np.flatnonzero(asked)
+    lane, end = work.lane, work.end
+    for nth in range(_LOOKED_AT):
+        later = following[rows] + nth
+        rows, later = rows[later < len(lane)], later[later < len(lane)]
+        out[rows] += (lane[later] == lane[rows]) & (end[later] + SLACK_PS // 2 <= end[rows])
+    return out
+
+
+def _waited_at(waited: tuple[Int64s, Int64s], called: Int64s) -> Int64s:
+    """When a call that was made after the launch of each had waited for the device; `_NEVER` where none did."""
+    begin, end = waited
+    if not len(begin):
+        return np.full(len(called), _NEVER, np.int64)
+    nth = np.searchsorted(begin, called, side="left")
+    # Of calls on several threads, the first to return.
+    earliest = np.minimum.accumulate(end[::-1])[::-1]
+    return np.append(earliest, _NEVER)[nth]
+
+
+def _after_wait(duration: Int64s, until_wait: Int64s) -> Flags:
+    """Work that seems to have run on for most of its time after the host had waited for it."""
+    over = duration - until_wait
+    return (over >= SLACK_PS) & (over >= duration // 2)
+
+
+def _outlasting(work: Spans, others_end: int, suspects: Flags) -> Flags:
+    """Work of another magnitude than its other calls that is, for most of its time, all that seems to have been recorded."""
+    end = work.end
+    late = (end - others_end >= SLACK_PS) & (work.duration >= SLACK_PS)
+    if not late.any():
+        return late
+    longest, _, calls = _other_calls(work, late | suspects)
+    late &= (calls >= _FEW_CALLS) & (work.duration >= _FAR_MAGNITUDE * longest)
+    bound = max(others_end, int(end[~(late | suspects)].max(initial=others_end)))
+    over = end - bound
+    return late & (over >= SLACK_PS) & (over >= work.duration // 2)
+
+
+def _other_calls(spans: Spans, candidates: Flags) -> tuple[Int64s, Int64s, Int64s]:
+    """By event, of the other calls of its name that are no candidates: the longest, the median, and how many there are."""
+    n = len(candidates)
+    longest, median, count = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    for name in np.unique(spans.name[candidates]).tolist():
+        same = spans.name == name
+        durations = spans.duration[same & ~candidates]
+        if len(durations):
+            longest[same] = max(int(durations.max()), _SHORTEST_PS)
+            median[same], count[same] = int(np.median(durations)), len(durations)
+    return longest, median, count

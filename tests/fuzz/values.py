@@ -1,0 +1,294 @@
+"""Fuzzing of values: recordings whose bytes are sound, and a few of whose times, durations, kinds or ranks are not.
+
+    python -m tests.fuzz.values --seconds 60                     # all formats, in turn
+    python -m tests.fuzz.values kineto --seed 7 --count 1000
+    python -m tests.fuzz.values kineto --seed 7 --first 471 --count 1
+
+What is said of such a recording agrees with what its sound part says: the average step, the time of kernels, how busy the device is and the
+verdict are those of the sound recording, or not known, and a figure that changed has a warning. An input follows from the format, the seed
+and its number alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import math
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.support import nsys
+from tests.support.kineto import Kineto
+from tests.support.xspace import MS, PlaneWriter, xspace
+
+Event = dict[str, Any]
+
+STEPS, KERNELS, KERNEL_US, SPACE_US, BEGIN_US = 12, 16, 40.0, 50.0, 5_000.0
+TOLERANCE = 0.05
+"""How far a figure may be from that of the sound recording: a piece of work that is cut is known that well."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a person reads first, NaN for what is not known."""
+
+    step_ms: float
+    busy_percent: float
+    kernel_ms: float
+    steps: int
+    verdict: str
+    findings: frozenset[str]
+    warnings: frozenset[str]
+
+
+def recording(rank: int | None = None) -> Kineto:
+    """A training of which every step is like the others."""
+    k = Kineto() if rank is None else Kineto(distributedInfo={"backend": "nccl", "rank": rank, "world_size": 2})
+    length = KERNELS * SPACE_US
+    for step in range(STEPS):
+        begin = BEGIN_US + step * length
+        k.step(step, begin, length)
+        for i in range(KERNELS):
+            at = begin + i * SPACE_US
+            name = ("aten::mm", "aten::add")[i % 2]
+            k.launched(("gemm", "elementwise")[i % 2], at + 3, at + 8, KERNEL_US, k.op(name, at + 1, 9))
+    k.call("cudaDeviceSynchronize", BEGIN_US + STEPS * length, 5)
+    return k
+
+
+def _of(k: Kineto, *categories: str) -> list[Event]:
+    return [event for event in k.events if event.get("cat") in categories]
+
+
+def _long(rng: Random) -> float:
+    return rng.choice((3e6, 5e5, 1e5, 7e7, 3.6e9)) * rng.uniform(0.5, 2)
+
+
+def kernels_too_long(k: Kineto, rng: Random) -> None:
+    """Kernels that end seconds too late."""
+    for event in rng.sample(_of(k, "kernel"), rng.randint(1, 4)):
+        event["dur"] = _long(rng)
+
+
+def kernels_too_short(k: Kineto, rng: Random) -> None:
+    """Kernels that take no time, less than none, or state no number."""
+    for event in rng.sample(_of(k, "kernel"), rng.randint(1, 4)):
+        event["dur"] = rng.choice((0, -5.0, None, "n/a"))
+
+
+def kernels_elsewhere(k: Kineto, rng: Random) -> None:
+    """Kernels that began at another time than they did."""
+    for event in rng.sample(_of(k, "kernel"), rng.randint(1, 3)):
+        event["ts"] = rng.choice((0.0, event["ts"] + 3.6e9, event["ts"] + 4e6, 1e15, -1e9))
+
+
+def markers(k: Kineto, rng: Random) -> None:
+    """A marker that lasts over later steps."""
+    marks = [event for event in k.events if event["name"].startswith("ProfilerStep#")]
+    for event in rng.sample(marks, rng.randint(1, 2)):
+        event["dur"] = _long(rng)
+
+
+def ops(k: Kineto, rng: Random) -> None:
+    """Ops and calls that end seconds too late."""
+    for event in rng.sample(_of(k, "cpu_op", "cuda_runtime"), rng.randint(1, 3)):
+        if event["name"] != "cudaDeviceSynchronize":
+            event["dur"] = _long(rng)
+
+
+def kinds(k: Kineto, rng: Random) -> None:
+    """Device work of a category that there is not, or called as the call that launched it."""
+    for event in rng.sample(_of(k, "kernel"), rng.randint(1, 3)):
+        if rng.random() < 0.5:
+            event["cat"] = rng.choice(("", "kernels?", "cpu_op_", None, 7))
+        else:
+            event["name"] = rng.choice(("cudaLaunchKernel", "cudaGraphLaunch", "hipGraphLaunch"))
+
+
+def ranks(k: Kineto, rng: Random) -> None:
+    """A rank that is none."""
+    k.metadata["distributedInfo"] = {
+        "backend": "nccl",
+        "rank": rng.choice((-1, "0", None, 2**40, 1.5, [])),
+        "world_size": rng.choice((2, -3, "x")),
+    }
+
+
+def correlations(k: Kineto, rng: Random) -> None:
+    """Device work that states a launch that there is not."""
+    for event in rng.sample(_of(k, "kernel"), rng.randint(1, 3)):
+        event["args"]["correlation"] = rng.choice((0, -1, 2**31 - 1, 10**12, "x"))
+
+
+WAYS: tuple[Callable[[Kineto, Random], None], ...] = (
+    kernels_too_long,
+    kernels_too_short,
+    kernels_elsewhere,
+    markers,
+    ops,
+    kinds,
+    ranks,
+    correlations,
+)
+
+
+def of_kineto(rng: Random) -> tuple[dict[str, bytes], str]:
+    """A corrupt trace of PyTorch, and what is corrupt in it."""
+    k = recording()
+    ways = rng.sample(WAYS, rng.choice((1, 1, 1, 2)))
+    for way in ways:
+        way(k, rng)
+    return {"run.pt.trace.json": k.encode()}, " and ".join(way.__name__ for way in ways)
+
+
+def of_nsys(rng: Random) -> tuple[dict[str, bytes], str]:
+    """A corrupt export of Nsight Systems."""
+    out = copy.deepcopy(_nsys())
+    rows = rng.sample(out.tables["CUPTI_ACTIVITY_KIND_KERNEL"], rng.randint(1, 3))
+    for row in rows:
+        row["end"] = row["start"] + int(1e3 * _long(rng))
+    return {"run.sqlite": _sqlite(out)}, "kernels_too_long"
+
+
+def _nsys() -> nsys.Export:
+    return nsys.training(STEPS)
+
+
+def _sqlite(out: nsys.Export) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        return out.sqlite(Path(folder) / "run.sqlite").read_bytes()
+
+
+def jax_loop(long: dict[int, float] | None = None) -> bytes:
+    """An XSpace file of marked steps of 10 ms with 10 kernels of 0.8 ms; of some kernels another duration is stated, ms."""
+    host, gpu = PlaneWriter("/host:CPU"), PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 9})
+    main, kernels = [], []
+    for step in range(STEPS):
+        at = 10 * step * MS
+        main.append(host.event("train", at, 10 * MS, step_num=step, _r=1))
+        for i in range(10):
+            launch = 10 * step + i + 1
+            main.append(host.event("cuLaunchKernel", at + i * MS // 4, MS // 8, correlation_id=launch))
+            took = int((long or {}).get(launch - 1, 0.8) * MS)
+            stated = {"correlation_id": launch, "kernel_details": "regs:32 grid:4,1,1 block:128,1,1"}
+            kernels.append(gpu.event("gemm" if i % 2 else "fusion", at + MS // 10 + 99 * i * MS // 100, took, **stated))
+    host.line("python", main, line_id=1)
+    gpu.line("Stream #2(Compute)", kernels, line_id=2)
+    return xspace(gpu, host)
+
+
+def of_xspace(rng: Random) -> tuple[dict[str, bytes], str]:
+    """A corrupt XSpace file."""
+    chosen = rng.sample(range(10 * STEPS), rng.randint(1, 4))
+    return {"run.xplane.pb": jax_loop({nth: _long(rng) / 1e3 for nth in chosen})}, "kernels_too_long"
+
+
+FORMATS: dict[str, tuple[Callable[[Random], tuple[dict[str, bytes], str]], Callable[[], dict[str, bytes]]]] = {
+    "kineto": (of_kineto, lambda: {"run.pt.trace.json": recording().encode()}),
+    "xspace": (of_xspace, lambda: {"run.xplane.pb": jax_loop()}),
+    "nsys": (of_nsys, lambda: {"run.sqlite": _sqlite(_nsys())}),
+}
+
+
+def figures(files: dict[str, bytes], folder: Path) -> Figures:
+    """What is said of a recording."""
+    from nbprof.profiles.load import read
+
+    folder.mkdir(exist_ok=True)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        p = read(folder / next(iter(files)))
+        kernels = p.kernels.by_name()
+        assert p.text()
+        return Figures(
+            _number(p.overview["step_time_ms"]),
+            _number(p.overview["device_busy_percent"]),
+            float(kernels["total_us"].sum()) / 1e3 if len(kernels) else math.nan,
+            len(p.steps.frame),
+            str(p.overview["verdict"]),
+            frozenset(p.advice["rule"].tolist()),
+            frozenset(note.text for note in p.receipt.lines if note.level == "warning"),
+        )
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def faults(sound: Figures, corrupt: Figures) -> list[str]:
+    """Where what is said of a corrupt recording is not what its sound part says."""
+    out = []
+    warned = bool(corrupt.warnings - sound.warnings)
+    for name in ("step_ms", "busy_percent", "kernel_ms"):
+        expected, said = getattr(sound, name), getattr(corrupt, name)
+        if not math.isnan(said) and not math.isclose(said, expected, rel_tol=TOLERANCE):
+            out.append(f"{name} is {said:g} where the sound part says {expected:g}")
+    if corrupt.verdict != sound.verdict and not warned:
+        out.append(f"the verdict is {corrupt.verdict!r} instead of {sound.verdict!r}, and nothing warns")
+    if corrupt.steps != sound.steps and not warned:
+        out.append(f"{corrupt.steps} steps instead of {sound.steps}, and nothing warns")
+    if more := corrupt.findings - sound.findings:
+        out.append(f"findings that the sound part does not make: {', '.join(sorted(more))}")
+    return out
+
+
+def one(form: str, seed: int, number: int, sound: Figures, folder: Path) -> str:
+    """Opens one input; what is wrong with what is said of it, '' where nothing is."""
+    from nbprof.core.errors import ReadError
+
+    files, ways = FORMATS[form][0](Random(f"{form} {seed} {number}"))
+    try:
+        found = faults(sound, figures(files, folder))
+    except ReadError:
+        return ""
+    except Exception:
+        return f"{ways}: {traceback.format_exc(limit=-3)}"
+    return f"{ways}: {'; '.join(found)}" if found else ""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the formats that are asked for; 1 where one of them has a find."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("formats", nargs="*", help=", ".join(FORMATS))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="number of the first input")
+    parser.add_argument("--count", type=int, default=0, help="inputs of each format; as many as the time allows when left out")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="for all formats together")
+    chosen = parser.parse_args(arguments)
+    names = chosen.formats or list(FORMATS)
+    if unknown := [name for name in names if name not in FORMATS]:
+        parser.error(f"unknown format {unknown[0]!r}; there are {', '.join(FORMATS)}")
+    if not chosen.count and chosen.seconds == float("inf"):
+        parser.error("give --count or --seconds")
+    finds = {}
+    with tempfile.TemporaryDirectory(prefix="nbprof-values-") as folder:
+        for name in names:
+            until = time.monotonic() + chosen.seconds / len(names)
+            sound = figures(FORMATS[name][1](), Path(folder) / f"{name}-sound")
+            number, found = chosen.first, 0
+            last = chosen.first + chosen.count if chosen.count else sys.maxsize
+            while number < last and time.monotonic() < until:
+                if find := one(name, chosen.seed, number, sound, Path(folder) / name):
+                    found += 1
+                    print(
+                        f"FIND {name}: {find}\n  again: python -m tests.fuzz.values {name} --seed {chosen.seed} --first {number} --count 1"
+                    )
+                number += 1
+            finds[name] = {"inputs": number - chosen.first, "finds": found}
+    print(json.dumps(finds), flush=True)
+    return int(any(result["finds"] for result in finds.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
