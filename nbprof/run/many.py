@@ -18,7 +18,7 @@ from nbprof.activity.unit import NONE, WHOLE
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.files import Missing, RunFiles
 from nbprof.core.strings import python_strings
-from nbprof.core.trace import Cut, Events, Receipt, Trace
+from nbprof.core.trace import Cut, Events, Note, Receipt, Trace
 from nbprof.formats.register import by_name, stem
 from nbprof.run import combine, parallel, stated
 from nbprof.run.cache.run_cache import RunCache, open_run_cache
@@ -54,7 +54,9 @@ def partial(
     said = deepcopy(run.as_read.receipt)
     notes = [note for note in said.notes if note != said.about_cut]
     read = {"epoch_ns": int(run.as_read.epoch_ns), "events": said.events, "notes": notes, "skipped": said.skipped, "cut": said.cut}
-    return pack({_READ: read, **{name: get(run) for name, (get, when) in _combined().items() if when in whens}})
+    values = {name: get(run) for name, (get, when) in _combined().items() if when in whens}
+    read["notes"] = [*notes, *(Note("warning", sentence) for sentence in run.memo.failures.sentences)]
+    return pack({_READ: read, **values})
 
 
 def _combined() -> dict[str, tuple[Callable[[Run], Any], str]]:
