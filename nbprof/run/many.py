@@ -19,6 +19,7 @@ from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.files import Missing, RunFiles
 from nbprof.core.strings import python_strings
 from nbprof.core.trace import Cut, Events, Note, Receipt, Trace
+from nbprof.formats.hosts import with_folders
 from nbprof.formats.register import by_name, stem
 from nbprof.run import combine, parallel, stated
 from nbprof.run.cache.run_cache import RunCache, open_run_cache
@@ -162,7 +163,8 @@ class Parts:
         self._names_of_files = [file.name for file in files.files]
         self.read: list[dict[str, Any]] = [one[_READ] for one in partials]
         self._own: list[list[str]] = [one["hosts"] for one in partials]
-        names = iter(_distinct([name for own in self._own for name in own], [stem(files.files[number].name) for number in self.numbers]))
+        called = with_folders([stem(files.files[number].name) for number in self.numbers], [files.files[number] for number in self.numbers])
+        names = iter(_distinct([name for own in self._own for name in own], called))
         self.groups = [[next(names) for _ in own] for own in self._own]
         known = [one["epoch_ns"] for one in self.read if one["epoch_ns"]]
         self.epoch_ns: int = min(known, default=0)
@@ -275,12 +277,13 @@ class Parts:
 
 
 def _distinct(names: Sequence[str], stems: Sequence[str]) -> list[str]:
-    """The names of hosts; of equal ones all but the first are called as their file."""
+    """The names of hosts; of equal ones all but the first are called as their file, and all where its folder tells them apart."""
     taken: set[str] = set()
     out = []
     for name, own in zip(names, stems, strict=True):
         more = (f"{own} ({number})" for number in itertools.count(2))
-        new = next(candidate for candidate in itertools.chain((name, own), more) if candidate not in taken)
+        first = (own, name) if own.endswith(f"/{name}") else (name, own)
+        new = next(candidate for candidate in itertools.chain(first, more) if candidate not in taken)
         taken.add(new)
         out.append(new)
     return out

@@ -124,8 +124,22 @@ def find(source: Source, run: str | int | None = None, ways: Ways | None = None)
     found, nothing = _runs(source, ways)
     if not found:
         raise nothing()
-    chosen = replace(found[0], newest_of=len(found)) if run is None else choose(found, run, _label(source))
+    chosen = _newest(found) if run is None else choose(found, run, _label(source))
     return resolve(chosen, ways.limit_bytes)
+
+
+def _newest(found: list[RunFiles]) -> RunFiles:
+    """The first of the runs, which are sorted, with a line for its receipt that it was chosen, and by what."""
+    newest = found[0]
+    if len(found) == 1:
+        return newest
+    by = (
+        "when they were recorded"
+        if all(run.dated for run in found)
+        else "when their files were last changed, as not all say when they were recorded"
+    )
+    note = f"{newest.name} is the newest of {len(found):,} runs here, by {by}. nbprof.runs lists them, and run= opens another."
+    return replace(newest, newest_of=len(found), notes=(note, *newest.notes))
 
 
 def _runs(source: Source, ways: Ways) -> tuple[list[RunFiles], Callable[[], ReadError]]:
