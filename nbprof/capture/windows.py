@@ -18,6 +18,7 @@ from nbprof.capture.contention import Contention
 from nbprof.capture.loops import Recorder, Taken
 from nbprof.capture.machine import machine
 from nbprof.capture.options import Options
+from nbprof.capture.other_profilers import OtherProfilers
 from nbprof.capture.place import Place
 from nbprof.capture.reserve import Reserve
 from nbprof.capture.shield import shielded
@@ -129,6 +130,7 @@ class Windows:
         self._reserve: Reserve | None = None
         self._lines: LineClock | None = None
         self._sampler: PythonSampler | None = None
+        self._others = OtherProfilers(displaced=False)
         self._code_began = 0
         self.loops = Recorder()
         self.label = self.notebook = ""
@@ -147,7 +149,9 @@ class Windows:
                 else:
                     self.place.renew()
                 lines = _line_clock(self.options)
+                self._others = OtherProfilers(displaced=self.options.python or self.options.stacks)
                 notes = self.backend.start(self.place.scratch, self.options)
+                self._others.started()
                 self.recording = True
             except Exception as error:
                 self._fail(error)
@@ -179,6 +183,12 @@ class Windows:
             )
             self._bounds.start()
 
+    @property
+    def _hides(self) -> bool:
+        """Whether a recorder of Python calls does not show that it has taken the place of another profiler."""
+        backends = getattr(self.backend, "frameworks", [self.backend])
+        return any(backend is not None and backend.name == "jax" for backend in backends)
+
     def code_begins(self) -> None:
         """All is set up: what runs from here on is the person's code. Never raises."""
         self._code_began = time.time_ns()
@@ -204,7 +214,7 @@ class Windows:
             self._line_times()
             self._end_sampling()
             self._release()
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception), self._others.given_back([], self._hides):
                 self.backend.stop()
             self.place.discard()
             self.notes = [note for note in self.notes if note not in self._of_start]
@@ -227,7 +237,8 @@ class Windows:
             self._release()
             try:
                 self.place.secure()
-                self.backend.stop()
+                with self._others.given_back(self.notes, self._hides):
+                    self.backend.stop()
                 info = self._describe(self.backend, ended, contention, lines, self._samples(sampler))
                 self._settle(self.place, replace(info, loops=self._packed(loops)))
             except Exception as error:
