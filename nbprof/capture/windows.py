@@ -133,7 +133,8 @@ class Windows:
         self._others = OtherProfilers(displaced=False)
         self._code_began = 0
         self.loops = Recorder()
-        self.label = self.notebook = ""
+        self.label = self.notebook = self.display = ""
+        """How the recording is called, the notebook, and the id of the output that shows the status."""
         self._of_start: list[str] = []
         self._group = uuid.uuid4().hex if options.every else ""
 
@@ -148,6 +149,7 @@ class Windows:
                     self.notes += self.place.notes
                 else:
                     self.place.renew()
+                self.mark()
                 lines = _line_clock(self.options)
                 self._others = OtherProfilers(displaced=self.options.python or self.options.stacks)
                 notes = self.backend.start(self.place.scratch, self.options)
@@ -188,6 +190,11 @@ class Windows:
         """Whether a recorder of Python calls does not show that it has taken the place of another profiler."""
         backends = getattr(self.backend, "frameworks", [self.backend])
         return any(backend is not None and backend.name == "jax" for backend in backends)
+
+    def mark(self) -> None:
+        """Leave a trace of this recording, in case that the process is killed. Never raises."""
+        if self.place is not None:
+            self.place.mark(notebook=self.notebook, display=self.display)
 
     def code_begins(self) -> None:
         """All is set up: what runs from here on is the person's code. Never raises."""

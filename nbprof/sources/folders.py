@@ -12,6 +12,7 @@ from typing import Protocol
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile, SourceFile, could_not_open, printable
 from nbprof.core.sidecar import SIDECAR
+from nbprof.core.unfinished import SCRATCH, Unfinished, look
 from nbprof.formats import register
 from nbprof.formats.format import Claim, Place, Recordings, within
 
@@ -57,6 +58,8 @@ class Listing:
     """Files that are not profiles, a sentence about each, and whether their name says trace."""
     doubts: list[str] = field(default_factory=list)
     """Sentences about the place as a whole, such as a truncated archive."""
+    unfinished: list[Unfinished] = field(default_factory=list)
+    """Recordings right in the place that are not finished."""
     also: str = ""
     """A file that is included whatever its name, because it was requested."""
     count: int = 0
@@ -111,7 +114,7 @@ class Listing:
                 claim.sign = at + "/"
                 return False
         # A recording that was never finished lies in a folder of its own, hidden.
-        return name not in _PRUNED and not name.startswith(".recording-")
+        return name not in _PRUNED and not name.startswith(SCRATCH)
 
     def take(self, at: str, file: Callable[[], SourceFile]) -> None:
         """Takes in a file of a place that lists whole paths, unless it is in a folder that is not entered."""
@@ -236,6 +239,16 @@ class LocalFolder:
             raise ReadError(error.reason, path=self.label) from None
         return out
 
+    def _left(self, out: Listing, at: str) -> bool:
+        """Whether a hidden folder is that of a recording that ended before its profile was complete, and has files."""
+        parent, _, name = at.rpartition("/")
+        if not name.startswith(SCRATCH):
+            return False
+        found = look(self.path / at)
+        if not parent:
+            out.unfinished.append(found)
+        return found.written and bool(found.facts) and not found.running
+
     def _walk(self, out: Listing, start: str) -> list[str]:
         links: list[str] = []
         queue = [start]
@@ -267,7 +280,7 @@ class LocalFolder:
                             out.notes.append((parent, f"{printable(at)} is a broken link."))
                 except OSError as error:
                     out.notes.append((parent, f"{printable(at)} could not be examined: {error.strerror}."))
-            queue += [at for at in reversed(folders) if out.enters(at)]
+            queue += [at for at in reversed(folders) if out.enters(at) or self._left(out, at)]
         return links
 
 

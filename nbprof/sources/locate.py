@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, LocalFile, Missing, RunFiles, SourceFile, could_not_open, join_some, no_file, printable
 from nbprof.core.sidecar import SIDECAR
+from nbprof.core.unfinished import Unfinished
 from nbprof.formats import register
 from nbprof.formats.format import Kind, Member
 from nbprof.sources import detect
@@ -203,6 +204,8 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
         else run
         for run in found
     ]
+    if listing.unfinished:
+        told = [_beside_unfinished(run, listing.unfinished) for run in told]
     return told, lambda: _nothing(folder, listing, unexported)
 
 
@@ -375,6 +378,13 @@ def _of_file(file: SourceFile, kind: Kind) -> RunFiles:
     return RunFiles(member.stem, folder, (file,), file.modified, kind.format, register.by_name(kind.format).notes(member), sidecar=sidecar)
 
 
+def _beside_unfinished(run: RunFiles, unfinished: list[Unfinished]) -> RunFiles:
+    """A run with what is to be said of recordings in its logdir that are not finished: of its own as a warning."""
+    inside = [one for one in unfinished if Path(run.folder).is_relative_to(one.folder)]
+    others = [one.sentence for one in unfinished if one.facts and one not in inside]
+    return replace(run, notes=run.notes + tuple(others), warnings=run.warnings + tuple(one.sentence for one in inside))
+
+
 def _nothing(folder: Folder, listing: Listing, unread: list[str]) -> ReadError:
     """The error for a place without a profile: what nbprof looked for, and what is there."""
     archive = isinstance(folder, _Inside)
@@ -395,5 +405,6 @@ def _nothing(folder: Folder, listing: Listing, unread: list[str]) -> ReadError:
         said.append(f"The {'archive' if archive else 'folder'} is empty: was the profiler stopped, and without an error?")
     else:
         said.append(f"It holds {join_some(top, 5)}.")
+    said[1:1] = [one.sentence for one in listing.unfinished]
     said += (listing.doubts + [text for _, text in listing.notes])[:3]
     return ReadError(" ".join(said), path=folder.label)
