@@ -237,10 +237,14 @@ class Parts:
         return [Partial(data[group]) for group in together]
 
     def _typical(self) -> list[int]:
-        """Some hosts from the fastest to the slowest, by the mean length of their steps; without steps, from the first to the last."""
+        """Some hosts from the fastest to the slowest, by the mean length of their steps; without steps, from the first to the last.
+
+        Where only some hosts have steps, it is some of those: what to change in a step follows from them alone.
+        """
         steps = combine.measured_steps(self.values("_measured_steps"), self)[0]
         mean = steps.groupby("host")["step_time_ms"].mean() if len(steps) else pd.Series(dtype=np.float64)
-        order = np.argsort(mean.reindex(self.names).fillna(0.0).to_numpy(), kind="stable")
+        length = mean.reindex(self.names).to_numpy(np.float64)
+        order = np.argsort(length, kind="stable")[: int(np.isfinite(length).sum()) or None]
         return sorted({int(order[round(at)]) for at in np.linspace(0, len(order) - 1, parallel.MANY)})
 
     def _first_with_programs(self) -> list[int]:
