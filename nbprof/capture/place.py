@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nbprof.capture.options import Options
 from nbprof.core.errors import CaptureError
-from nbprof.core.unfinished import MARK, SCRATCH, mark, unfinished
+from nbprof.core.unfinished import MARK, SCRATCH, mark
 
 DEFAULT = "nbprof-results"
 ENOUGH = 1 << 30
@@ -231,10 +231,7 @@ def _move_into(logdir: Path, run: Path, name: str) -> Path:
 
 
 def _clear_leftovers(logdir: Path) -> None:
-    """Remove the scratch folders of processes that were killed: empty ones at once, others after a day, as no recording lasts as long."""
-    for one in unfinished(logdir):
-        if one.facts and not one.running and not one.written:
-            shutil.rmtree(one.folder, ignore_errors=True)
+    """Remove the scratch folders of processes that were killed: no recording lasts as long."""
     for folder in logdir.glob(f"{SCRATCH}*"):
         with contextlib.suppress(OSError):
             if time.time() - folder.stat().st_mtime > LEFT_S:

@@ -45,7 +45,7 @@ class Unfinished:
         pid = self.facts.get("pid")
         if not isinstance(pid, int) or pid <= 0:
             return False
-        if self.facts.get("machine") != socket.gethostname():
+        if self.facts.get("machine") != _machine():
             return True
         try:
             os.kill(pid, 0)
@@ -54,6 +54,12 @@ class Unfinished:
         except OSError:
             return True
         return True
+
+    @property
+    def started(self) -> float:
+        """When it began, in seconds since 1970; 0 where that is not known."""
+        started = self.facts.get("started")
+        return float(started) if isinstance(started, (int, float)) else 0.0
 
     @property
     def sentence(self) -> str:
@@ -73,11 +79,10 @@ class Unfinished:
 
     @property
     def _when(self) -> str:
-        started = self.facts.get("started")
-        if not isinstance(started, (int, float)):
+        if not self.started:
             return ""
         with contextlib.suppress(ValueError, OverflowError, OSError):
-            return time.strftime(" that began on %Y-%m-%d at %H:%M", time.localtime(started))
+            return time.strftime(" that began on %Y-%m-%d at %H:%M", time.localtime(self.started))
         return ""
 
     @property
@@ -86,10 +91,19 @@ class Unfinished:
         return f" in {notebook}" if isinstance(notebook, str) and notebook.isprintable() and notebook else ""
 
 
+def _machine() -> str:
+    """Where the ids of processes are those of this one: containers of one name may have ids of their own."""
+    parts = [socket.gethostname()]
+    with contextlib.suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+    return " ".join(parts)
+
+
 def mark(folder: Path, facts: Mapping[str, Any]) -> None:
     """Say in the folder of a recording whose it is. Never raises."""
     with contextlib.suppress(OSError, TypeError, ValueError):
-        own = {"pid": os.getpid(), "machine": socket.gethostname(), "started": time.time()}
+        own = {"pid": os.getpid(), "machine": _machine(), "started": time.time()}
         (folder / MARK).write_text(json.dumps({**own, **facts}), encoding="utf-8")
 
 

@@ -379,9 +379,9 @@ def _of_file(file: SourceFile, kind: Kind) -> RunFiles:
 
 
 def _beside_unfinished(run: RunFiles, unfinished: list[Unfinished]) -> RunFiles:
-    """A run with what is to be said of recordings in its logdir that are not finished: of its own as a warning."""
+    """A run with what is to be said of later recordings in its logdir that are not finished, and of its own as a warning."""
     inside = [one for one in unfinished if Path(run.folder).is_relative_to(one.folder)]
-    others = [one.sentence for one in unfinished if one.facts and one not in inside]
+    others = [one.sentence for one in unfinished if one not in inside and one.started > run.modified]
     return replace(run, notes=run.notes + tuple(others), warnings=run.warnings + tuple(one.sentence for one in inside))
 
 
