@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import sys
@@ -58,6 +59,30 @@ def pytest_configure():
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"
     # Whoever runs tests in the background has Ctrl-C turned off, for every process started here too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class _Failures(logging.Handler):
+    """Keeps what `nbprof.core.guard` says of parts that failed."""
+
+    def __init__(self):
+        super().__init__()
+        self.messages = []
+
+    def emit(self, record):
+        self.messages.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
+
+
+@pytest.fixture(autouse=True)
+def no_part_fails(request):
+    """A part of the analysis that fails is left out of what users see; in a test it is a failure, unless the test is about that."""
+    failures, log = _Failures(), logging.getLogger("nbprof.guard")
+    level = log.level
+    log.addHandler(failures)
+    log.setLevel(logging.DEBUG)
+    yield
+    log.removeHandler(failures)
+    log.setLevel(level)
+    assert not failures.messages or request.node.get_closest_marker("parts_fail")
 
 
 def pytest_make_parametrize_id(val, argname):

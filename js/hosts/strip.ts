@@ -6,6 +6,7 @@
 import type { IRenderMime } from "@jupyterlab/rendermime-interfaces";
 import { Widget } from "@lumino/widgets";
 import { h } from "../lib/dom.js";
+import { endedText, hasEnded } from "../lib/ended.js";
 import type { Comm, Kernel } from "./comm.js";
 import { answersBeside, newComm, open } from "./comm.js";
 import type { Session } from "./kernel.js";
@@ -39,6 +40,7 @@ interface Strip {
 
 export class StripRenderer extends Widget implements IRenderMime.IRenderer {
   private strip: Strip | null = null;
+  private model: IRenderMime.IMimeModel | null = null;
   private drawn = 0;
   private session: Session | null = null;
   private comm: Comm | null = null;
@@ -65,6 +67,7 @@ export class StripRenderer extends Widget implements IRenderMime.IRenderer {
       return;
     }
     this.strip = strip;
+    this.model = model;
     this.drawn++;
     this.draw();
   }
@@ -95,7 +98,7 @@ export class StripRenderer extends Widget implements IRenderMime.IRenderer {
     const { strip } = this;
     if (!strip) return;
     // One that is opened with a notebook is drawn once, and as a rule its kernel runs nothing.
-    if (this.drawn < 2 && this.kernel?.status !== "busy") {
+    if (hasEnded(strip.text) || (this.drawn < 2 && this.kernel?.status !== "busy")) {
       this.rest();
       return;
     }
@@ -137,18 +140,32 @@ export class StripRenderer extends Widget implements IRenderMime.IRenderer {
     write(this.voice, `nbprof: ${head}${step ? `, step ${step.value}` : ""}`);
   }
 
-  /** Nothing comes any more: what was said last, as a line. */
-  private rest(): void {
+  /** Nothing comes any more: what was said last, as a line, and that it is over where no kernel runs the cell. */
+  private rest(over = this.kernel?.status !== "busy"): void {
     clearTimeout(this.silent);
     if (!this.strip) return;
     delete this.node.dataset["kind"];
-    this.node.replaceChildren(this.strip.text);
+    this.node.replaceChildren(over ? endedText(this.strip.text) : this.strip.text);
   }
 
   private status(_sender: unknown, status: string): void {
     if (!GONE.has(status)) return;
     this.part();
-    this.rest();
+    this.rest(true);
+    this.keep();
+  }
+
+  /** What the notebook saves must not say that it records, wherever it is shown. */
+  private keep(): void {
+    const { strip, model } = this;
+    this.model = null;
+    if (!strip || !model) return;
+    const text = endedText(strip.text);
+    try {
+      model.setData({ data: { [STRIP_TYPE]: { ...strip, items: [], stops: false, text }, ...asText(text) } });
+    } catch {
+      // A document that cannot be changed.
+    }
   }
 
   /** Opens the way back, where the kernel hears it while it runs a cell; the button is there once it has answered. */
@@ -196,6 +213,13 @@ export class StripRenderer extends Widget implements IRenderMime.IRenderer {
       // Its kernel is gone already.
     }
   }
+}
+
+/** A line for front ends without nbprof. */
+function asText(text: string): { "text/plain": string; "text/html": string } {
+  const line = h("div", null, text);
+  line.style.cssText = "font-size:12px;line-height:20px;opacity:.75;font-variant-numeric:tabular-nums";
+  return { "text/plain": text, "text/html": line.outerHTML };
 }
 
 function write(element: HTMLElement, text: string): void {

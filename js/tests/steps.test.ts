@@ -1,16 +1,18 @@
 import { describe, expect, it } from "vitest";
 import { createStore } from "../lib/store.js";
-import { selectBars, selectedBars } from "../views/brush.js";
+import { overlaps, selectBars, selectedBars } from "../views/brush.js";
 import { anchored, clearest, cutLabels } from "../views/stepchart.js";
 import {
   axisLimit,
   axisTop,
   bars,
   breakdown,
+  countSteps,
   leftOutNote,
   rangeText,
   selectedRows,
   statistics,
+  stepCount,
 } from "../views/stepstats.js";
 import { tableOf } from "./columns.js";
 import { sample } from "./sample.js";
@@ -43,6 +45,45 @@ describe("statistics", () => {
     expect(stats).toMatchObject({ n: 1, mean: 3, min: 3, max: 3 });
     expect(stats.sd).toBeNaN();
     expect(statistics(new Float64Array(0), []).mean).toBeNaN();
+  });
+});
+
+describe("numbers that repeat", () => {
+  // Two epochs of three steps on two hosts; the second counts anew and takes twice as long.
+  const numbers = [0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2];
+  const repeated = {
+    ...sample().steps,
+    step: Int32Array.from(numbers),
+    step_time_ms: Float64Array.from(numbers, (_, row) => (row < 6 ? 10 : 20)),
+    hosts: ["a", "b"],
+    host: Uint16Array.from(numbers, (_, row) => row % 2),
+    categories: {},
+    count: undefined,
+  };
+
+  it("are steps of their own", () => {
+    expect(stepCount(repeated)).toBe("6 steps");
+    const drawn = bars(repeated, 100);
+    expect(drawn.map((bar) => bar.first)).toEqual([0, 1, 2, 0, 1, 2]);
+    expect(drawn.map((bar) => bar.time_ms)).toEqual([10, 10, 10, 20, 20, 20]);
+    expect(drawn.map((bar) => bar.rows.length)).toEqual([2, 2, 2, 2, 2, 2]);
+  });
+
+  it("share no bar with those of another epoch", () => {
+    for (const { first, last } of bars(repeated, 2)) expect(first).toBeLessThanOrEqual(last);
+  });
+
+  it("are all selected by a range of numbers", () => {
+    const rows = selectedRows(repeated, { first: 1, last: 1 });
+    expect(countSteps(repeated, rows)).toBe(2);
+    expect(bars(repeated, 100).map((bar) => overlaps(bar, { first: 1, last: 1 }))).toEqual([
+      false,
+      true,
+      false,
+      false,
+      true,
+      false,
+    ]);
   });
 });
 
@@ -140,6 +181,8 @@ describe("bars", () => {
   it("join the hosts that report the same step", () => {
     const { steps } = sample({ steps: 4 });
     steps.step = Int32Array.of(1, 1, 2, 2);
+    steps.hosts = ["a", "b"];
+    steps.host = Uint16Array.of(0, 1, 0, 1);
     expect(bars(steps, 500).map((bar) => bar.rows)).toEqual([
       [0, 1],
       [2, 3],

@@ -6,7 +6,7 @@
  */
 
 import { boxOf, clear, h, listen, s, shareAt } from "../lib/dom.js";
-import type { Store } from "../lib/store.js";
+import type { Selection, Store } from "../lib/store.js";
 import type { Bar } from "./stepstats.js";
 
 const HEIGHT = 26;
@@ -17,9 +17,13 @@ const REACH = 7;
 export function selectedBars(bars: readonly Bar[], store: Store): [number, number] | null {
   const selection = store.get("selection");
   if (!selection || bars.length === 0) return null;
-  const first = bars.findIndex((bar) => bar.last >= selection.first);
-  const last = bars.findLastIndex((bar) => bar.first <= selection.last);
-  return first < 0 || last < first ? null : [first, last];
+  const first = bars.findIndex((bar) => overlaps(bar, selection));
+  return first < 0 ? null : [first, bars.findLastIndex((bar) => overlaps(bar, selection))];
+}
+
+/** Whether a bar has numbers of a selection. */
+export function overlaps(bar: Bar | undefined, selection: Selection): boolean {
+  return !!bar && bar.last >= selection.first && bar.first <= selection.last;
 }
 
 /** Selects the bars a…b in either order; all of them is no selection. */

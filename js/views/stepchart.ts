@@ -7,9 +7,9 @@ import { CATEGORIES } from "../lib/payload.js";
 import { tickDigits, ticks } from "../lib/scale.js";
 import { capital } from "../lib/unit.js";
 import type { ViewContext } from "../lib/view.js";
-import { brush, selectBars, selectedBars } from "./brush.js";
+import { brush, overlaps, selectBars, selectedBars } from "./brush.js";
 import { stepsHint } from "./jump.js";
-import { axisTop, type Bar, bars as makeBars, rangeText, selectedRows, statistics } from "./stepstats.js";
+import { axisTop, type Bar, countSteps, bars as makeBars, rangeText, selectedRows, statistics } from "./stepstats.js";
 
 const HEIGHT = 168;
 const WAIT_HEIGHT = 44;
@@ -181,24 +181,26 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
 
   function select(): void {
     const selection = store.get("selection");
-    const range = selectedBars(frame.bars, store);
+    // Numbers may repeat: then the bars of a range of them do not all stand beside each other.
+    const faded = selection !== null && selectedBars(frame.bars, store) !== null;
+    const outside = (i: number): boolean => faded && !overlaps(frame.bars[i], selection);
     const fade = (group: SVGElement, i: number): void => {
-      group.classList.toggle("faded", range !== null && (i < range[0] || i > range[1]));
+      group.classList.toggle("faded", outside(i));
     };
     [...marks.children].forEach((group, i) => {
       fade(group as SVGElement, i);
     });
     [...waitMarks.children].forEach((mark, i) => {
-      (mark as SVGElement).classList.toggle("out", range !== null && (i < range[0] || i > range[1]));
+      (mark as SVGElement).classList.toggle("out", outside(i));
     });
     strip.update();
     const rows = selectedRows(steps, selection);
     clear(said);
     if (selection) {
-      const numbersIn = new Set(rows.map((row) => steps.step[row])).size;
-      const all = new Set(steps.step).size;
+      const selected = countSteps(steps, rows);
+      const all = countSteps(steps, [...steps.step.keys()]);
       said.append(
-        `${rangeText(selection.first, selection.last, noun)} selected (${num(numbersIn)} of ${num(all)}) `,
+        `${rangeText(selection.first, selection.last, noun)} selected (${num(selected)} of ${num(all)}) `,
         link("clear", () => store.set("selection", null)),
         " ",
         link("show in trace →", () => context.go("trace", stepsHint(steps, selection, rows))),

@@ -48,9 +48,29 @@ export function selectedRows(steps: Steps, selection: Selection | null): number[
   return rows;
 }
 
+/**
+ * How many earlier steps of its host have the number of each row: a number is a label, which repeats where epochs count anew. With its turn
+ * it is the same step on all hosts.
+ */
+export function turns(steps: Steps): number[] {
+  const seen = new Map<string, number>();
+  return Array.from(steps.step, (step, row) => {
+    const key = `${steps.host?.[row] ?? 0} ${step}`;
+    const turn = seen.get(key) ?? 0;
+    seen.set(key, turn + 1);
+    return turn;
+  });
+}
+
+/** How many steps some rows are, which several hosts may have each. */
+export function countSteps(steps: Steps, rows: readonly number[]): number {
+  const turn = turns(steps);
+  return new Set(rows.map((row) => `${turn[row]} ${steps.step[row]}`)).size;
+}
+
 /** "32 steps", "2 steps on 2 ranks"; nothing of a single recording. */
 export function stepCount(steps: Steps): string {
-  const n = new Set(steps.step).size;
+  const n = countSteps(steps, [...steps.step.keys()]);
   const { noun = "step", count } = steps;
   if (noun === "recording") return count ?? "";
   return count ?? `${num(n)} ${noun}${n === 1 ? "" : "s"}`;
@@ -110,22 +130,27 @@ export interface Bar {
   parts_ms: number[];
 }
 
-/** At most `limit` bars, each over equally many consecutive step numbers. */
+/** At most about `limit` bars, each over equally many consecutive step numbers; numbers that come again have bars of their own. */
 export function bars(steps: Steps, limit: number): Bar[] {
-  const order = Array.from(steps.step, (_, row) => row).sort(
-    (a, b) => (steps.step[a] as number) - (steps.step[b] as number) || a - b,
-  );
+  const turn = turns(steps);
+  const apart = (a: number, b: number): number =>
+    (turn[a] as number) - (turn[b] as number) || (steps.step[a] as number) - (steps.step[b] as number);
+  const order = Array.from(steps.step, (_, row) => row).sort((a, b) => apart(a, b) || a - b);
   const groups: number[][] = [];
   for (const row of order) {
     const group = groups.at(-1);
     // Several hosts report the same step: one bar.
-    if (group && steps.step[group[0] as number] === steps.step[row]) group.push(row);
+    if (group && !apart(group[0] as number, row)) group.push(row);
     else groups.push([row]);
   }
   const per = Math.max(1, Math.ceil(groups.length / Math.max(1, limit)));
   const result: Bar[] = [];
-  for (let i = 0; i < groups.length; i += per) {
-    const rows = groups.slice(i, i + per).flat();
+  const turnOf = (group: number[] | undefined): number => turn[group?.[0] ?? -1] ?? -1;
+  let end = 0;
+  for (let i = 0; i < groups.length; i = end) {
+    end = i + 1;
+    while (end < groups.length && end < i + per && turnOf(groups[end]) === turnOf(groups[i])) end++;
+    const rows = groups.slice(i, end).flat();
     result.push({
       first: steps.step[rows[0] as number] as number,
       last: steps.step[rows.at(-1) as number] as number,

@@ -12,10 +12,9 @@ from pathlib import Path
 
 from nbprof.capture.options import Options
 from nbprof.core.errors import CaptureError
+from nbprof.core.unfinished import MARK, SCRATCH, mark
 
 DEFAULT = "nbprof-results"
-SCRATCH = ".recording-"
-
 ENOUGH = 1 << 30
 """With less than these bytes free on the disk of the logdir, a profiler writes elsewhere first."""
 
@@ -82,14 +81,20 @@ class Place:
                 at = self._elsewhere()
         self.scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=at))
 
+    def mark(self, **facts: str) -> None:
+        """Say in the scratch folder whose it is, in case that the process is killed. Never raises."""
+        if not self.temporary:
+            mark(self.scratch, facts)
+
     def secure(self) -> None:
         """Have what is now to be written to the scratch folder land elsewhere, if its disk has become full meanwhile."""
         if self.temporary or self.scratch.parent != self.logdir or _free(self.logdir) >= ENOUGH:
             return
         with contextlib.suppress(OSError):
-            if any(self.scratch.iterdir()):
+            if any(path.name != MARK for path in self.scratch.iterdir()):
                 # This profiler writes while it records.
                 return
+            (self.scratch / MARK).unlink(missing_ok=True)
             target = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=self._elsewhere()))
             # The profiler was told at its start where to write to. Removing the folder makes the room that the link takes.
             self.scratch.rmdir()

@@ -18,6 +18,7 @@ from nbprof.capture.contention import Contention
 from nbprof.capture.loops import Recorder, Taken
 from nbprof.capture.machine import machine
 from nbprof.capture.options import Options
+from nbprof.capture.other_profilers import OtherProfilers
 from nbprof.capture.place import Place
 from nbprof.capture.reserve import Reserve
 from nbprof.capture.shield import shielded
@@ -129,13 +130,15 @@ class Windows:
         self._reserve: Reserve | None = None
         self._lines: LineClock | None = None
         self._sampler: PythonSampler | None = None
+        self._others = OtherProfilers(displaced=False)
         self._code_began = 0
         self._thread = 0
         """The thread that began the window."""
         self._room = 0.0
         """Bytes that Python calls may take when the profiler stops."""
         self.loops = Recorder()
-        self.label = self.notebook = ""
+        self.label = self.notebook = self.display = ""
+        """How the recording is called, the notebook, and the id of the output that shows the status."""
         self._of_start: list[str] = []
         self._group = uuid.uuid4().hex if options.every else ""
 
@@ -150,9 +153,12 @@ class Windows:
                     self.notes += self.place.notes
                 else:
                     self.place.renew()
+                self.mark()
                 lines = _line_clock(self.options, self._called)
                 self._room = self._room_for_calls() if lines is not None else 0.0
+                self._others = OtherProfilers(displaced=self.options.python or self.options.stacks)
                 notes = self.backend.start(self.place.scratch, self.options)
+                self._others.started()
                 self.recording = True
                 self._thread = threading.get_ident()
             except Exception as error:
@@ -199,6 +205,17 @@ class Windows:
             size = f"about {calls * each / 1e9:,.2f} GB"
             self._end_by(f"{calls:,} Python functions were called, whose recording takes {size} when it is stopped (--limit)")
 
+    @property
+    def _hides(self) -> bool:
+        """Whether a recorder of Python calls does not show that it has taken the place of another profiler."""
+        backends = getattr(self.backend, "frameworks", [self.backend])
+        return any(backend is not None and backend.name == "jax" for backend in backends)
+
+    def mark(self) -> None:
+        """Leave a trace of this recording, in case that the process is killed. Never raises."""
+        if self.place is not None:
+            self.place.mark(notebook=self.notebook, display=self.display)
+
     def code_begins(self) -> None:
         """All is set up: what runs from here on is the person's code. Never raises."""
         self._code_began = time.time_ns()
@@ -224,7 +241,7 @@ class Windows:
             self._line_times()
             self._end_sampling()
             self._release()
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception), self._others.given_back([], self._hides):
                 self.backend.stop()
             self.place.discard()
             self.notes = [note for note in self.notes if note not in self._of_start]
@@ -247,7 +264,8 @@ class Windows:
             self._release()
             try:
                 self.place.secure()
-                self.backend.stop()
+                with self._others.given_back(self.notes, self._hides):
+                    self.backend.stop()
                 info = self._describe(self.backend, ended, contention, lines, self._samples(sampler))
                 self._settle(self.place, replace(info, loops=self._packed(loops)))
             except Exception as error:

@@ -394,6 +394,8 @@ class RunFiles:
     """Limit for decompressing a file of these."""
     sidecar: SourceFile | None = None
     """What nbprof wrote next to the files when it recorded them."""
+    dated: bool = False
+    """Whether `modified` is the time of the recording, by its own clock or its name; else it is that of the last change of a file."""
     newest_of: int = 1
     """How many runs there were to choose from, where nobody said which and it is the newest."""
     copies: tuple[Missing, ...] = field(default=())

@@ -47,6 +47,19 @@ class Slot:
         """Whether what is drawn can be followed by something else in its place; in a terminal it cannot."""
         return self._publisher is not None
 
+    @property
+    def ident(self) -> str:
+        """The display id of what is shown; empty before anything is."""
+        return self._id or ""
+
+    def close(self, ident: str, text: str) -> None:
+        """Put a line of text in place of what an earlier kernel showed under that id; front ends that do not know the id show nothing."""
+        publisher = self._publisher
+        if publisher is None or not ident or getattr(publisher, "pub_socket", None) is None:
+            return
+        content = {"data": _line(text)[0], "metadata": {}, "transient": {"display_id": ident}}
+        publisher.session.send(publisher.pub_socket, "update_display_data", content, parent=self._parent, ident=publisher.topic)
+
     def draw(self, data: dict[str, Any]) -> None:
         """Show what something else will follow, from any thread.
 

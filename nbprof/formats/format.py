@@ -79,6 +79,8 @@ class Kind:
         True for what an exporter writes beside another file of the same recording.
     tool : str
         The program that exports what can be read of it.
+    clock : float or None
+        When it was recorded by its own clock, in seconds since 1970, where the head states it.
     """
 
     format: str
@@ -90,6 +92,7 @@ class Kind:
     world_size: int | None = None
     exporter: bool = False
     tool: str = ""
+    clock: float | None = None
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,24 @@ class Here:
     def of(self, form: str) -> list[Member]:
         """The files of one format."""
         return [member for member in self.members if member.kind.format == form]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Folders beside each other whose files may be one run.
+
+    Attributes
+    ----------
+    outer : str
+        The folder that they are in.
+    folders : list of str
+    members : list of Member
+        All files in them.
+    """
+
+    outer: str
+    folders: list[str]
+    members: list[Member]
 
 
 class Place(Protocol):
@@ -252,6 +273,8 @@ class Format:
         What is said of a file of such a name that has no byte.
     gather : callable, optional
         The runs of a folder: those that formats before this one found there, and its own. Without it each file is a run.
+    across : callable, optional
+        Folders whose files may be one run together: each with the folder above them, and their files with stems that name the folder.
     is_copy : callable, optional
         Whether a file is, by its stem, the same recording as the hosts in its folder, whose stems are given.
     lacks : callable, optional
@@ -284,6 +307,7 @@ class Format:
     by_folder: bool = False
     empty: str = "the file is empty: the profiler was stopped before it wrote anything."
     gather: Callable[[Here, list[RunFiles]], list[RunFiles]] | None = None
+    across: Callable[[Mapping[str, list[Member]]], list[Beside]] = lambda _folders: []
     is_copy: Callable[[str, set[str]], bool] = _never
     lacks: Callable[[str, Sequence[str]], bool] = _never
     notes: Callable[[Member], tuple[str, ...]] = _nothing

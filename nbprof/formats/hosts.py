@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
-from nbprof.core.files import join_some
+from nbprof.core.files import SourceFile, join_some, printable
+
+
+def with_folders(names: Sequence[str], files: Sequence[SourceFile]) -> list[str]:
+    """The names of hosts by their files, with the folder of the file where several have one name: `rank0/trace`, `rank1/trace`."""
+    count = Counter(names)
+    result = []
+    for name, file in zip(names, files, strict=True):
+        folder = re.split(r"[/\\]", file.label)[-2:-1] if count[name] > 1 else []
+        result.append(f"{printable(folder[0])}/{name}" if folder and folder[0] else name)
+    return result
 
 
 def hosts_missing(names: Iterable[str]) -> list[str]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nbprof.capture.clock import StepClock
     from nbprof.capture.options import Options
     from nbprof.capture.session import Session
+    from nbprof.core.unfinished import Unfinished
     from nbprof.notebook.live_status import Strip
     from nbprof.profiles.comparison import Comparison
     from nbprof.profiles.profile import Profile
@@ -147,6 +148,7 @@ class Cell:
             # What is imported while it records is part of the first step. A failure is told where it is shown.
             with contextlib.suppress(Exception):
                 importlib.import_module("nbprof.notebook.live_status")
+        left = self._left()
         try:
             session.start()
         except CaptureError as error:
@@ -162,7 +164,17 @@ class Cell:
         self._session = session
         if not self._show.quiet:
             self._begin_strip(session)
+            for one in left:
+                with contextlib.suppress(Exception):
+                    self._slot.close(str(one.facts.get("display") or ""), f"nbprof: {self._shown(one.sentence)}")
         session.windows.code_begins()
+
+    def _left(self) -> list[Unfinished]:
+        """Recordings of kernels that ended before them: their outputs go on saying that they record."""
+        from nbprof.capture.place import DEFAULT
+        from nbprof.core.unfinished import unfinished
+
+        return [one for one in unfinished(Path(self._options.logdir or DEFAULT).expanduser()) if one.facts and not one.running]
 
     def _begin_strip(self, session: Session) -> None:
         try:
@@ -171,6 +183,8 @@ class Cell:
             live_status.listen(self._shell)
             self._strip = live_status.Strip(session, self._slot)
             self._strip.begin()
+            session.windows.display = self._slot.ident
+            session.windows.mark()
         except Exception as error:
             session.windows.notes.append(f"the live status could not be shown: {type(error).__name__}: {error}")
 

@@ -11,6 +11,7 @@ import pandas as pd
 from nbprof.activity.unit import Unit, best
 from nbprof.analysis.steps.step_count import format_count
 from nbprof.core.errors import NbprofError
+from nbprof.core.guard import FrameError
 from nbprof.core.version import __version__
 from nbprof.display import wording
 from nbprof.profiles.redaction import Redact, keep, redactor
@@ -220,6 +221,9 @@ def _rows(profile: Profile, top: Top) -> tuple[pd.DataFrame, str]:
     try:
         frame, call = _frame(profile, top.call)
     except NeedsHostError:
+        return pd.DataFrame(), ""
+    except FrameError as error:
+        profile.run.memo.failures.add(str(error))
         return pd.DataFrame(), ""
     if frame.empty:
         return frame, call

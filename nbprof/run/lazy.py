@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from nbprof.core import guard
+from nbprof.core.guard import Failures
 from nbprof.core.strings import python_strings
 
 if TYPE_CHECKING:
@@ -31,10 +33,13 @@ class Memo:
         It counts how long the analysis took.
     run_cache : RunCache, optional
         What the disk has of the run; no cache when left out.
+    failures : Failures, optional
+        Where parts of the analysis that fail are noted; they end it when left out.
     """
 
-    def __init__(self, source: RunSource, run_cache: RunCache | None = None) -> None:
+    def __init__(self, source: RunSource, run_cache: RunCache | None = None, failures: Failures | None = None) -> None:
         self.run_cache = run_cache
+        self.failures = failures or Failures(lambda _: None)
         self.values: dict[str, Any] = {}
         self._source = source
         self._lock = threading.RLock()
@@ -44,14 +49,16 @@ class Memo:
         """The value of that name, computed on first access."""
         with self._lock:
             if name not in self.values:
-                with self._timed():
+                with self._timed(), guard.collecting(self.failures), guard.named(f"The part {name.strip('_')} of the analysis"):
                     self.values[name] = compute()
             value: T = self.values[name]
             return value
 
     def persisted(self, name: str, compute: Callable[[], T]) -> T:
-        """The value of that name out of the cache on disk, which keeps it otherwise."""
-        return compute() if self.run_cache is None else self.run_cache.value(name, compute)
+        """The value of that name out of the cache on disk, which keeps it otherwise; not what may lack a part that failed."""
+        if self.run_cache is None:
+            return compute()
+        return self.run_cache.value(name, compute, lambda: not self.failures.sentences)
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:

@@ -18,7 +18,8 @@ from nbprof.activity.unit import NONE, WHOLE
 from nbprof.core.errors import NbprofError, ReadError
 from nbprof.core.files import Missing, RunFiles
 from nbprof.core.strings import python_strings
-from nbprof.core.trace import Cut, Events, Receipt, Trace
+from nbprof.core.trace import Cut, Events, Note, Receipt, Trace
+from nbprof.formats.hosts import with_folders
 from nbprof.formats.register import by_name, stem
 from nbprof.run import combine, parallel, stated
 from nbprof.run.cache.run_cache import RunCache, open_run_cache
@@ -54,7 +55,9 @@ def partial(
     said = deepcopy(run.as_read.receipt)
     notes = [note for note in said.notes if note != said.about_cut]
     read = {"epoch_ns": int(run.as_read.epoch_ns), "events": said.events, "notes": notes, "skipped": said.skipped, "cut": said.cut}
-    return pack({_READ: read, **{name: get(run) for name, (get, when) in _combined().items() if when in whens}})
+    values = {name: get(run) for name, (get, when) in _combined().items() if when in whens}
+    read["notes"] = [*notes, *(Note("warning", sentence) for sentence in run.memo.failures.sentences)]
+    return pack({_READ: read, **values})
 
 
 def _combined() -> dict[str, tuple[Callable[[Run], Any], str]]:
@@ -160,7 +163,8 @@ class Parts:
         self._names_of_files = [file.name for file in files.files]
         self.read: list[dict[str, Any]] = [one[_READ] for one in partials]
         self._own: list[list[str]] = [one["hosts"] for one in partials]
-        names = iter(_distinct([name for own in self._own for name in own], [stem(files.files[number].name) for number in self.numbers]))
+        called = with_folders([stem(files.files[number].name) for number in self.numbers], [files.files[number] for number in self.numbers])
+        names = iter(_distinct([name for own in self._own for name in own], called))
         self.groups = [[next(names) for _ in own] for own in self._own]
         known = [one["epoch_ns"] for one in self.read if one["epoch_ns"]]
         self.epoch_ns: int = min(known, default=0)
@@ -233,10 +237,14 @@ class Parts:
         return [Partial(data[group]) for group in together]
 
     def _typical(self) -> list[int]:
-        """Some hosts from the fastest to the slowest, by the mean length of their steps; without steps, from the first to the last."""
+        """Some hosts from the fastest to the slowest, by the mean length of their steps; without steps, from the first to the last.
+
+        Where only some hosts have steps, it is some of those: what to change in a step follows from them alone.
+        """
         steps = combine.measured_steps(self.values("_measured_steps"), self)[0]
         mean = steps.groupby("host")["step_time_ms"].mean() if len(steps) else pd.Series(dtype=np.float64)
-        order = np.argsort(mean.reindex(self.names).fillna(0.0).to_numpy(), kind="stable")
+        length = mean.reindex(self.names).to_numpy(np.float64)
+        order = np.argsort(length, kind="stable")[: int(np.isfinite(length).sum()) or None]
         return sorted({int(order[round(at)]) for at in np.linspace(0, len(order) - 1, parallel.MANY)})
 
     def _first_with_programs(self) -> list[int]:
@@ -273,12 +281,13 @@ class Parts:
 
 
 def _distinct(names: Sequence[str], stems: Sequence[str]) -> list[str]:
-    """The names of hosts; of equal ones all but the first are called as their file."""
+    """The names of hosts; of equal ones all but the first are called as their file, and all where its folder tells them apart."""
     taken: set[str] = set()
     out = []
     for name, own in zip(names, stems, strict=True):
         more = (f"{own} ({number})" for number in itertools.count(2))
-        new = next(candidate for candidate in itertools.chain((name, own), more) if candidate not in taken)
+        first = (own, name) if own.endswith(f"/{name}") else (name, own)
+        new = next(candidate for candidate in itertools.chain(first, more) if candidate not in taken)
         taken.add(new)
         out.append(new)
     return out

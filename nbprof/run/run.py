@@ -45,6 +45,7 @@ from nbprof.core import remedies, trim
 from nbprof.core.cells import readable
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import Missing, RunFiles, SourceFile, skipped, some
+from nbprof.core.guard import Failures, guarded
 from nbprof.core.line_times import LineTimes
 from nbprof.core.loop_times import LoopTimes, choose
 from nbprof.core.trace import Note, Receipt, Trace
@@ -122,7 +123,7 @@ class Run(Frames):
         self.as_read = trace
         self.snapshot_pieces: Sequence[SourceFile] = ()
         self.graph_captures: Sequence[Capture] = ()
-        self.memo = Memo(source, run_cache)
+        self.memo = Memo(source, run_cache, Failures(trace.receipt.warn))
         self._interpret = interpret
         self._given_peaks = dict(given_peaks or {})
 
@@ -519,6 +520,11 @@ class Run(Frames):
         """One row an allocator."""
         return memory.summary(self.memory_timeline)
 
+    @property
+    def known_memory(self) -> pd.DataFrame:
+        """`memory_summary` for what shows it among other things: without rows where it could not be computed."""
+        return guarded("The memory of the run", lambda: self.memory_summary, lambda _: memory.summary(pd.DataFrame(columns=memory.COLUMNS)))
+
     @of_hosts(combine.memories, REST)
     def memory_peak(self) -> pd.DataFrame:
         """Allocations alive at the peak of each allocator."""
@@ -718,7 +724,7 @@ class Run(Frames):
             self._host_us_in_steps,
             self._eager_us,
             self.kernels,
-            self.memory_summary,
+            self.known_memory,
             functions=self._functions,
             tf_data=bool(self.input_ops["category"].isin(input_pipeline.READING).any()) and self.activity.framework != "PyTorch",
             input_traced=self._input_traced,
@@ -782,7 +788,7 @@ class Run(Frames):
             steps=self.steps,
             ops=self.ops_in_steps,
             kernels=self.kernels_in_steps,
-            memory=self.memory_summary,
+            memory=self.known_memory,
             modules=lambda: self.programs.memory_modules,
             compiled=self.programs.compiled,
             pods=self.pods,
@@ -790,12 +796,15 @@ class Run(Frames):
             texts=advice_host_buffer.speaks_of_it(map(str, self.trace.names)),
             started=advice_host_buffer.started(self.trace),
             npu_rules=self.ascend.rules if (self.activity.devices["kind"] == "NPU").any() else None,
-            rhythm=periodic.find(self.steps, self.trace),
-            growth=growth.find(self.steps, self.memory_timeline, self.hosts),
+            rhythm=guarded("The search for a rhythm of the steps", lambda: periodic.find(self.steps, self.trace), lambda _: None),
+            growth=guarded("The search for memory that grows", self._growth, lambda _: None),
             calls=self.tf_data.calls,
             marked=np.unique(self.trace.events.lane[self.activity.markers["event"].to_numpy(np.int64)]),
             not_launched_ms=lambda: self.device_time.not_launched_ms(),
         )
+
+    def _growth(self) -> growth.Growth | None:
+        return growth.find(self.steps, self.memory_timeline, self.hosts)
 
     @cached
     def _advice_of_files(self) -> pd.DataFrame:
@@ -940,7 +949,8 @@ class Run(Frames):
     def _told(self) -> combine.Told:
         about = [*self.activity.notes, *self.activity.program_notes]
         total, tangled = len(self._host_ops[0]), int(self._host_ops[0]["overlaps"].sum())
-        return about, tangled, total, memory.notes(self.memory_timeline), steps.edges(self.activity, self.steps)
+        of_memory = guarded("What the receipt says of memory", lambda: memory.notes(self.memory_timeline), lambda _: [])
+        return about, tangled, total, of_memory, steps.edges(self.activity, self.steps)
 
     @property
     def between_hosts(self) -> list[Note]:
@@ -970,8 +980,8 @@ class Run(Frames):
         if tangled:
             text = f"{tangled:,} of {total:,} host ops partly overlap another op on their thread: that time counts for the later one."
             notes.append(Note("warning" if tangled > total // 100 else "info", text))
-        notes += self._pods[1]
-        notes += self.device_time.notes
+        notes += guarded("What the receipt says of comparing hosts", lambda: self._pods[1], lambda _: [])
+        notes += guarded("What the receipt says of ranks", lambda: self.device_time.notes, lambda _: [])
         notes += of_memory
         if cut:
             # Cut off by it, or of a framework that was not recorded.

@@ -168,7 +168,7 @@ def runs(members: Iterable[Member], sidecars: Iterable[Found], root: str, below:
     for member in members:
         folders.setdefault(member.parent, []).append(member)
     beside = {s.parent: s.file for s in sidecars}
-    named: list[tuple[str, str, RunFiles]] = []
+    named = _across(folders, root, below)
     for parent, its in folders.items():
         last = parent.rpartition("/")[2] or root
         here = Here(sorted(its, key=lambda member: member.file.name), last, below(parent), _is_run_folder(below(parent)))
@@ -180,6 +180,22 @@ def runs(members: Iterable[Member], sidecars: Iterable[Found], root: str, below:
             found = [replace(found[0], sidecar=sidecar)]
         named += [(parent, last, run) for run in found]
     return sorted(_distinct(named), key=lambda r: (r.modified, r.name), reverse=True)
+
+
+def _across(folders: dict[str, list[Member]], root: str, below: Callable[[str], Path | str]) -> list[tuple[str, str, RunFiles]]:
+    """The runs that have files in several folders, which are taken out of `folders`; each with the folder around them and its name."""
+    named: list[tuple[str, str, RunFiles]] = []
+    for form in register.FORMATS:
+        for group in form.across(folders):
+            last = group.outer.rpartition("/")[2] or root
+            here = Here(sorted(group.members, key=lambda member: member.stem), last, below(group.outer))
+            folder_of = {id(member.file): member.parent for member in group.members}
+            found = form.runs(here, [])
+            if all(len({folder_of[id(file)] for file in run.files}) > 1 for run in found):
+                named += [(group.outer, last, run) for run in found]
+                for folder in group.folders:
+                    del folders[folder]
+    return named
 
 
 def lacks(run: RunFiles, name: str) -> bool:

@@ -13,6 +13,7 @@ from nbprof.core.confinement import Confinement, real_path, scan
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile, SourceFile, could_not_open, printable
 from nbprof.core.sidecar import SIDECAR
+from nbprof.core.unfinished import SCRATCH, Unfinished, look
 from nbprof.formats import register
 from nbprof.formats.format import Claim, Place, Recordings, within
 from nbprof.sources.budget import Budget
@@ -75,6 +76,8 @@ class Listing:
     """Sentences about the place as a whole, such as a truncated archive."""
     budget: Budget | None = None
     """What may be looked at; None where nothing but `MOST_FILES` bounds it."""
+    unfinished: list[Unfinished] = field(default_factory=list)
+    """Recordings right in the place that are not finished."""
     also: str = ""
     """A file that is included whatever its name, because it was requested."""
     count: int = 0
@@ -129,7 +132,7 @@ class Listing:
                 claim.sign = at + "/"
                 return False
         # A recording that was never finished lies in a folder of its own, hidden.
-        return name not in _PRUNED and not name.startswith(".recording-")
+        return name not in _PRUNED and not name.startswith(SCRATCH)
 
     def take(self, at: str, file: Callable[[], SourceFile]) -> None:
         """Takes in a file of a place that lists whole paths, unless it is in a folder that is not entered."""
@@ -273,6 +276,16 @@ class LocalFolder:
             raise ReadError(error.reason, path=self.label) from None
         return out
 
+    def _left(self, out: Listing, at: str) -> bool:
+        """Whether a hidden folder is that of a recording that ended before its profile was complete, and has files."""
+        parent, _, name = at.rpartition("/")
+        if not name.startswith(SCRATCH):
+            return False
+        found = look(self.path / at)
+        if not parent:
+            out.unfinished.append(found)
+        return found.written and bool(found.facts) and not found.running
+
     def _walk(self, out: Listing, start: str) -> list[str]:
         links: list[str] = []
         queue = [start]
@@ -287,7 +300,7 @@ class LocalFolder:
                 if not parent:
                     raise could_not_open(error, self.path) from None
                 out.notes.append((parent, _unexamined(parent, error)))
-            queue += [at for at in reversed(folders) if out.enters(at)]
+            queue += [at for at in reversed(folders) if out.enters(at) or self._left(out, at)]
         return links
 
     def _entry(self, out: Listing, parent: str, entry: os.DirEntry[str], folders: list[str], links: list[str]) -> None:

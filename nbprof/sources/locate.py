@@ -16,6 +16,7 @@ from nbprof.core.confinement import Confinement, scan
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, LocalFile, Missing, RunFiles, SourceFile, could_not_open, join_some, no_file, printable
 from nbprof.core.sidecar import SIDECAR
+from nbprof.core.unfinished import Unfinished
 from nbprof.formats import register
 from nbprof.formats.format import Kind, Member
 from nbprof.sources import detect
@@ -146,8 +147,22 @@ def find(source: Source, run: str | int | None = None, ways: Ways | None = None)
     found, nothing = _runs(source, ways)
     if not found:
         raise nothing()
-    chosen = replace(found[0], newest_of=len(found)) if run is None else choose(found, run, _label(source))
+    chosen = _newest(found) if run is None else choose(found, run, _label(source))
     return resolve(chosen, ways.limit_bytes)
+
+
+def _newest(found: list[RunFiles]) -> RunFiles:
+    """The first of the runs, which are sorted, with a line for its receipt that it was chosen, and by what."""
+    newest = found[0]
+    if len(found) == 1:
+        return newest
+    by = (
+        "when they were recorded"
+        if all(run.dated for run in found)
+        else "when their files were last changed, as not all say when they were recorded"
+    )
+    note = f"{newest.name} is the newest of {len(found):,} runs here, by {by}. nbprof.runs lists them, and run= opens another."
+    return replace(newest, newest_of=len(found), notes=(note, *newest.notes))
 
 
 def _runs(source: Source, ways: Ways) -> tuple[list[RunFiles], Callable[[], ReadError]]:
@@ -201,6 +216,8 @@ def _below(folder: Folder) -> tuple[list[RunFiles], Callable[[], ReadError]]:
         else run
         for run in found
     ]
+    if listing.unfinished:
+        told = [_beside_unfinished(run, listing.unfinished) for run in told]
     return told, lambda: _nothing(folder, listing, unexported)
 
 
@@ -408,6 +425,13 @@ def _of_file(file: SourceFile, kind: Kind) -> RunFiles:
     return RunFiles(member.stem, folder, (file,), file.modified, kind.format, register.by_name(kind.format).notes(member), sidecar=sidecar)
 
 
+def _beside_unfinished(run: RunFiles, unfinished: list[Unfinished]) -> RunFiles:
+    """A run with what is to be said of later recordings in its logdir that are not finished, and of its own as a warning."""
+    inside = [one for one in unfinished if Path(run.folder).is_relative_to(one.folder)]
+    others = [one.sentence for one in unfinished if one not in inside and one.started > run.modified]
+    return replace(run, notes=run.notes + tuple(others), warnings=run.warnings + tuple(one.sentence for one in inside))
+
+
 def _nothing(folder: Folder, listing: Listing, unread: list[str]) -> ReadError:
     """The error for a place without a profile: what nbprof looked for, and what is there."""
     archive = isinstance(folder, _Inside)
@@ -428,5 +452,6 @@ def _nothing(folder: Folder, listing: Listing, unread: list[str]) -> ReadError:
         said.append(f"The {'archive' if archive else 'folder'} is empty: was the profiler stopped, and without an error?")
     else:
         said.append(f"It holds {join_some(top, 5)}.")
+    said[1:1] = [one.sentence for one in listing.unfinished]
     said += (listing.doubts + [text for _, text in listing.notes])[:3]
     return ReadError(" ".join(said), path=folder.label)

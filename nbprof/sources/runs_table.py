@@ -39,7 +39,8 @@ def runs(
     DataFrame
         One row per run: `run`, its name, as `load(source, run=...)` takes it; `hosts`, files that are hosts or ranks of it; `format`,
         `xspace`, `chrome`, `msprof` or `torch_memory`; `bytes` of its files as they lie there, missing where the place does not say;
-        `modified`, local time; `path`, which `load` takes too.
+        `modified`, local time: when it was recorded, or, where that is not stated, when its files were last changed; `path`, which `load`
+        takes too.
 
     Raises
     ------

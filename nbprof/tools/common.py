@@ -79,7 +79,7 @@ def without_work(run: Run) -> bool:
     """Whether nothing that a program does was recorded: no op, no kernel, no allocation."""
     if plain(run) or run.activity.has_host_ops or run.activity.has_device:
         return False
-    return run.ops.empty and run.kernels.empty and run.memory_summary.empty
+    return run.ops.empty and run.kernels.empty and run.known_memory.empty
 
 
 def has_device(run: Run) -> bool:

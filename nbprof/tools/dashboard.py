@@ -12,10 +12,12 @@ import numpy as np
 
 from nbprof.activity.unit import STEP, Unit
 from nbprof.core.errors import NbprofError
+from nbprof.core.guard import collecting, guarded
 from nbprof.core.strings import python_strings
 from nbprof.core.version import __version__
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY
+from nbprof.run.stated import NeedsHostError
 from nbprof.tools import drawn, register
 from nbprof.tools.common import unit_of
 from nbprof.tools.header import created, facts, label, notice
@@ -58,7 +60,14 @@ def dashboard(
     most = budget(events)
     wanted, tools = chosen(views), register.tools()
     run.read_ahead()
-    shown = [tab for tab in wanted if views or asked(tools[tab].has, run, otherwise=True)]
+    with collecting(run.memo.failures):
+        return _dashboard(run, wanted, tools, most, views=bool(views), progress=progress)
+
+
+def _dashboard(
+    run: Run, wanted: list[str], tools: dict[str, Tool], most: int, *, views: bool, progress: Callable[[str], None] | None
+) -> dict[str, Any]:
+    shown = [tab for tab in wanted if views or asked(tools[tab].has, run, otherwise=True, part=_named(tab))]
     if not views and (alone := register.alone(run)):
         shown = alone.tabs
     payload: dict[str, Any] = {}
@@ -66,11 +75,26 @@ def dashboard(
     for done, (tab, tool) in enumerate(sorted(tools.items(), key=lambda one: one[0] == "overview"), 1):
         if progress is not None and (tab in wanted or tool.always):
             progress(f"analysing, {done} of {len(tools)}: {NAMES[tab].label}")
-        payload |= asked(tool.beside, run, otherwise={})
-        there = tab in wanted or tool.always
-        payload[tab] = asked(tool.payload, run, most, otherwise=_of_one_host(tool)) if there else _left_out(tool)
+        payload |= asked(tool.beside, run, otherwise={}, part=f"What goes with the tab {NAMES[tab].label}")
+        payload[tab] = _part(run, tab, tool, most) if tab in wanted or tool.always else _left_out(tool)
     # Last, because it states how long the analysis took.
     return _in_units({"meta": meta(run, shown, most), "overview": payload.pop("overview"), **payload}, unit_of(run))
+
+
+def _part(run: Run, tab: str, tool: Tool, most: int) -> dict[str, Any]:
+    """The part of a tab; where it fails, an empty one that says so."""
+
+    def failed(sentence: str) -> dict[str, Any]:
+        return {**tool.nothing(), **tool.fallback(run, sentence), "empty": {"title": "This view could not be computed", "text": sentence}}
+
+    try:
+        return guarded(_named(tab), lambda: tool.payload(run, most), failed)
+    except NeedsHostError:
+        return _of_one_host(tool)
+
+
+def _named(tab: str) -> str:
+    return f"The tab {NAMES[tab].label}"
 
 
 def spoken(run: Run) -> dict[str, Any]:

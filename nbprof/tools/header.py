@@ -120,7 +120,7 @@ def _said(error: str) -> str:
 
 def _at_the_peak(run: Run) -> str:
     """What to look at after the memory ran out."""
-    summary = run.memory_summary
+    summary = run.known_memory
     if not len(summary):
         return "Memory ran out, and no allocations had been recorded."
     largest = summary.sort_values("peak_bytes", kind="stable").iloc[-1]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from nbprof.core.guard import Failures, collecting, guarded
 from nbprof.display import wording
 from nbprof.tools import register
 from nbprof.tools.header import UNFINISHED
@@ -23,8 +25,10 @@ def summary(payload: dict[str, Any]) -> str:
     unfinished = [UNFINISHED] if meta.get("pending") else []
     lines: list[str] = []
     # The overview, which is first, fills what the others leave.
-    for tool in [only] if only else reversed(register.tools().values()):
-        lines = tool.text(payload, _MOST_LINES - 2 - len(unfinished) - len(lines)) + lines
+    with collecting(Failures(lines.append)):
+        for tool in [only] if only else reversed(register.tools().values()):
+            most = _MOST_LINES - 2 - len(unfinished) - len(lines)
+            lines[:0] = guarded("A part of this text", partial(tool.text, payload, most), lambda _: [])
     head = f"nbprof · {meta['label']} · {' · '.join(meta['facts'])}"
     return "\n".join(wording.one_line(line) for line in [head, *unfinished, *lines, _footer(meta["footer"])])
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nbprof.core.guard import guarded
 from nbprof.display.codec import Delta
 from nbprof.run.cache.values import record
 from nbprof.run.stated import NeedsHostError
@@ -87,6 +88,8 @@ class Tool:
         (run, events) -> the part of the payload with the tab's id; `events` is how many events of the trace a report holds.
     nothing : callable
         The same part with nothing in it, for a report that leaves the tab out.
+    fallback : callable
+        (run, sentence) -> what a part has in place of that where it could not be computed; `sentence` says what failed.
     has : callable
         Whether the tab is there for a run, unless it is asked for by name.
     always : bool
@@ -118,6 +121,7 @@ class Tool:
 
     payload: Callable[[Run, int], Part]
     nothing: Callable[[], Part]
+    fallback: Callable[[Run, str], Part] = lambda _run, _sentence: {}
     has: Callable[[Run], bool] = lambda _run: True
     always: bool = False
     beside: Callable[[Run], dict[str, Part]] = lambda _run: {}
@@ -137,10 +141,10 @@ class Tool:
     brief: tuple[Top, ...] = ()
 
 
-def asked(tell: Callable[..., Any], *args: Any, otherwise: Any) -> Any:
-    """What a tool says of a run; `otherwise` where that needs the events of hosts that were read separately."""
+def asked(tell: Callable[..., Any], *args: Any, otherwise: Any, part: str = "A part of the dashboard") -> Any:
+    """What a tool says of a run; `otherwise` where it fails, or needs the events of hosts that were read separately."""
     try:
-        return tell(*args)
+        return guarded(part, partial(tell, *args), lambda _: otherwise)
     except NeedsHostError:
         return otherwise
 

@@ -53,6 +53,21 @@ def opless_job(folder, count):
     return out
 
 
+def half_marked_job(folder, count):
+    """Ranks of which the first marks steps as PyTorch does, the second by ranges of the program's own, and the third not at all."""
+    out = folder / f"half{count}"
+    out.mkdir()
+    for rank, one in enumerate(job([[[400, 900], [450, 950]] * 2 for _ in range(count)])):
+        for event in one.events:
+            if "Group size" in event["args"]:
+                event["args"] |= {"Group size": count, "Process Group Ranks": str(list(range(count)))}
+            if event["name"].startswith("ProfilerStep#"):
+                number = event["name"].rpartition("#")[2]
+                event["name"] = (event["name"], f"iteration {number}", "forward")[rank]
+        (out / f"rank{rank}.1623143089861.pt.trace.json").write_text(json.dumps({**one.metadata, "traceEvents": one.events}))
+    return out
+
+
 def uneven_hosts(folder, count):
     """Programs of hosts that are not equally fast; the second has one of its own under the name that the others have theirs."""
     out = folder / "logdir" / "plugins" / "profile" / "run"
@@ -65,11 +80,12 @@ def uneven_hosts(folder, count):
 FOUND = {name: make for name, make in MADE.items() if name not in ("msprof", "torch_npu")} | {
     "uneven job": uneven_job,
     "opless job": opless_job,
+    "half-marked job": half_marked_job,
     "uneven": uneven_hosts,
 }
 
 
-GROUPED = ("memory", "uneven job", "opless job", "uneven")
+GROUPED = ("memory", "uneven job", "opless job", "half-marked job", "uneven")
 
 
 @pytest.fixture(scope="module", params=[*((name, False) for name in FOUND), *((name, True) for name in GROUPED)], ids=str)

@@ -185,9 +185,11 @@ def test_a_kernel_that_is_restarted_leaves_a_line(opened):
     restart(page)
     page.wait_for_function("() => document.querySelector('.nbprof-strip:not([data-kind])')")
     assert strip(page).locator("*").count() == 0
-    assert strip(page).inner_text().startswith("nbprof: recording · step ")
+    ended = "nbprof: the kernel ended before this cell did; last shown: recording · step "
+    assert strip(page).inner_text().startswith(ended)
     save(page)
     (left,) = outputs(folder, "strip.ipynb")
-    assert left["data"]["text/plain"].startswith("nbprof: recording · step ")
+    assert left["data"]["text/plain"].startswith(ended)
+    assert ended in left["data"]["text/html"]
     # JupyterLab asks the kernel for a thread for each target of comms, and drops what a restart makes of a request that is not answered yet.
     assert [each for each in problems if "create_subshell_request" not in each] == []

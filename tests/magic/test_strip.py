@@ -102,6 +102,27 @@ def test_the_strip_leaves_a_line_and_its_second_place_becomes_the_dashboard(kern
     assert last["input"]["value"] == "0 %"
 
 
+LEFT = """
+import json, subprocess, sys
+from nbprof.core.unfinished import mark, unfinished
+process = subprocess.Popen([sys.executable, "-c", ""])
+process.wait()
+logs = pathlib.Path("left-logs")
+(logs / ".recording-old").mkdir(parents=True)
+mark(logs / ".recording-old", {"pid": process.pid, "display": "of-the-old-kernel"})
+"""
+
+
+def test_the_status_of_a_kernel_that_was_killed_is_closed_by_the_next_recording(kernel):
+    assert kernel.run(f"import pathlib\n{LEFT}").status == "ok"
+    seen = pictures(kernel, "%%nbprof --logdir left-logs\nloop(5)\nmine = unfinished(logs)[0].facts['display']", lambda _: None)
+    closed = [m["content"]["data"] for m in seen if m["content"]["transient"]["display_id"] == "of-the-old-kernel"]
+    assert len(closed) == 1
+    assert " was not finished: its process, " in closed[0]["text/plain"]
+    shown = {m["content"]["transient"]["display_id"] for m in seen}
+    assert kernel.run(f"assert mine in {shown!r}").status == "ok"
+
+
 LARGE = """
 from nbprof.profiles import profile as made
 from nbprof.tools import dashboard

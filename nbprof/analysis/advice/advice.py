@@ -20,6 +20,7 @@ from nbprof.analysis.advice.evidence import Evidence
 from nbprof.analysis.advice.facts import AdviceRule, Facts
 from nbprof.analysis.ops.torch_runtime import Runtime
 from nbprof.analysis.rule import ALL, HOST_TIME, JAX, PYTORCH, TENSORFLOW, TENSORFLOW_JAX, UP_TO, Finding
+from nbprof.core.guard import guarded
 
 TOPICS = (input_rules, step, host, code, hlo, training, device, over_steps, host_buffer, versions)
 """The modules whose `RULES` run, in this order; findings with equal gain, or none, keep it."""
@@ -103,9 +104,18 @@ def _fitting(facts: Facts) -> list[AdviceRule]:
 
 
 def _asked(rules: Iterable[AdviceRule], facts: Facts) -> list[Finding]:
-    asked = [rule for rule in rules if not (rule.needs_units and facts.unit.whole)]
-    found = [(rule, rule.finding(one, facts.unit)) for rule in asked if (one := rule.ask(facts)) is not None]
-    return [kept for rule, one in found if (kept := _beside(one, rule.shortens, facts)) is not None]
+    findings = [_of_rule(rule, facts) for rule in rules if not (rule.needs_units and facts.unit.whole)]
+    return [finding for finding in findings if finding is not None]
+
+
+def _of_rule(rule: AdviceRule, facts: Facts) -> Finding | None:
+    """The finding of one rule; a rule that fails has none, and the others are asked all the same."""
+
+    def ask() -> Finding | None:
+        found = rule.ask(facts)
+        return None if found is None else _beside(rule.finding(found, facts.unit), rule.shortens, facts)
+
+    return guarded(f"The rule {rule.name} of the advice", ask, lambda _: None)
 
 
 def _beside(found: Finding, shortens: str, facts: Facts) -> Finding | None:

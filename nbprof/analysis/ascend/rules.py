@@ -6,11 +6,14 @@ them. Thresholds are those of msprof, msprof-analyze and msadvisor; where they h
 
 from __future__ import annotations
 
+from functools import partial
+
 import pandas as pd
 
 from nbprof.analysis.ascend import rules_ops, rules_run
 from nbprof.analysis.ascend.ascend import texts
 from nbprof.analysis.ascend.facts import AscendRule, Facts
+from nbprof.core.guard import guarded
 from nbprof.display import wording
 
 FOUND, CLEAR, UNKNOWN = "found", "not found", "not known"
@@ -35,7 +38,8 @@ def frame(facts: Facts, stated: pd.DataFrame | None = None) -> pd.DataFrame:
     stated : DataFrame, optional
         The tables `prof_rule`, gathered: what msprof itself found.
     """
-    rows = [_row(rule, facts) for rule in every()]
+    computed = [guarded(f"The rule {rule.name} of the Ascend rules", partial(_row, rule, facts), lambda _: None) for rule in every()]
+    rows = [row for row in computed if row is not None]
     if stated is not None and len(stated):
         rows += _stated(stated)
     out = pd.DataFrame(rows, columns=COLUMNS)

@@ -17,6 +17,7 @@ import pandas as pd
 
 from nbprof.activity.activity import CORE_KINDS, Activity
 from nbprof.analysis.device_time.device_time import KEYS, missing, rank_column, rank_of
+from nbprof.analysis.steps.step_rows import step_rows, turns
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.schema import frames
@@ -65,17 +66,22 @@ def bus_factor(kind: str, ranks: Floats) -> Floats:
 
 
 def each(recorded: pd.DataFrame, hosts: list[str], steps: pd.DataFrame) -> tuple[pd.DataFrame, list[Note]]:
-    """One row per collective and rank, in time order, and what the receipt says: the columns of `p.device_time.each_collective`.
+    """One row per collective and rank, in time order, and what the receipt says.
 
+    The columns are those of `p.device_time.each_collective`, and `turn`.
+
+    `turn` tells apart the steps of a host that have one number, see `turns`; -1 outside of steps.
     `recorded` is what `calls` gives, of one host or of several one after the other.
     """
     if not len(recorded):
-        return pd.DataFrame(columns=[*EACH, "match"]), []
+        return pd.DataFrame(columns=[*EACH, "match", "turn"]), []
     calls = recorded.assign(host=recorded["host"].map({name: i for i, name in enumerate(hosts)}).astype(np.int64))
-    calls["step"] = _step_of(calls, hosts, steps)
+    row = step_rows(np.array(hosts, object)[calls["host"].to_numpy(np.int64)], calls["start"].to_numpy(np.float64) / _MS, steps)
+    number, turn = (np.append(values, -1)[row] for values in (_numbers(steps), turns(steps)))
+    calls["step"] = missing(number, row < 0)
     ranks = [rank_of(host) for host in hosts]
     notes: list[Note] = []
-    match = _matched(calls, hosts, ranks, notes)
+    match = _matched(calls.assign(turn=turn), hosts, ranks, notes)
     length = (calls["end"] - calls["start"]).to_numpy(np.int64)
     known = match >= 0
     count = int(match.max(initial=-1)) + 1
@@ -126,6 +132,7 @@ def each(recorded: pd.DataFrame, hosts: list[str], steps: pd.DataFrame) -> tuple
             "algorithm_gb_per_second": rate,
             "bus_gb_per_second": rate * factor,
             "match": match,
+            "turn": turn,
         }
     )
     return out, notes
@@ -162,21 +169,8 @@ def calls(activity: Activity, trace: Trace) -> pd.DataFrame:
     return out.assign(host=np.array(activity.hosts, object)[out["host"].to_numpy(np.int64)])[CALLS]
 
 
-def _step_of(calls: pd.DataFrame, hosts: list[str], steps: pd.DataFrame) -> pd.Series:
-    out = np.full(len(calls), -1, np.int64)
-    host, start = calls["host"].to_numpy(np.int64), calls["start"].to_numpy(np.float64) / _MS
-    for number, name in enumerate(hosts):
-        mine = steps[steps["host"] == name] if len(steps) else steps
-        if not len(mine):
-            continue
-        begin = mine["start_ms"].to_numpy(np.float64)
-        order = np.argsort(begin, kind="stable")
-        begin, end = begin[order], (begin + mine["step_time_ms"].to_numpy(np.float64))[order]
-        rows = np.flatnonzero(host == number)
-        at = np.searchsorted(begin, start[rows], side="right") - 1
-        inside = (at >= 0) & (start[rows] < end[np.maximum(at, 0)])
-        out[rows[inside]] = mine["step"].to_numpy(np.int64)[order][at[inside]]
-    return pd.Series(out).astype("Int64").mask(out < 0)
+def _numbers(steps: pd.DataFrame) -> Int64s:
+    return steps["step"].to_numpy(np.int64) if len(steps) else np.zeros(0, np.int64)
 
 
 def _matched(calls: pd.DataFrame, hosts: list[str], ranks: list[int | None], notes: list[Note]) -> Int64s:
@@ -199,7 +193,9 @@ def _matched(calls: pd.DataFrame, hosts: list[str], ranks: list[int | None], not
     sequence = calls["sequence"].to_numpy(np.int64)
     # The sequence number tells the collective; without one it is told by its place among those of its step.
     counted = sequence >= 0
-    _, key = unique_rows(group, members, kind, np.where(counted, sequence, -1), np.where(counted, -1, step))
+    turn = calls["turn"].to_numpy(np.int64)
+    unnumbered = np.where(counted, -1, step), np.where(counted, -1, turn)
+    _, key = unique_rows(group, members, kind, np.where(counted, sequence, -1), *unnumbered)
     place = _place(key, member)
     per_member = np.bincount(key * (member.max() + 1) + member, weights=usable, minlength=(key.max() + 1) * (member.max() + 1))
     per_member = per_member.reshape(key.max() + 1, -1)
@@ -299,8 +295,8 @@ def stragglers(rows: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     rows = rows.assign(_cost=cost)
     parts = []
     for frame, keys in (
-        (rows.assign(step=missing(np.zeros(len(rows)), np.ones(len(rows), np.bool_))), KEYS),
-        (rows[rows["step"].notna()], ["step", *KEYS]),
+        (rows.assign(step=missing(np.zeros(len(rows)), np.ones(len(rows), np.bool_)), turn=-1), ["turn", *KEYS]),
+        (rows[rows["step"].notna()], ["step", "turn", *KEYS]),
     ):
         if not len(frame):
             continue
@@ -322,16 +318,17 @@ def stragglers(rows: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     out = pd.concat(parts, ignore_index=True)
     out[["late_ms", "wait_ms", "cost_ms", "time"]] /= 1e3
     out["wait_percent"] = 100 * out["wait_ms"] / out["time"].where(out["time"] > 0)
-    length = steps.groupby("step")["step_time_ms"].max() if len(steps) else pd.Series(dtype="f8")
-    whole = out["step"].map(length).astype("float64")
-    whole = whole.fillna(float(length.sum()) if len(length) else np.inf)
-    if not len(length):
+    out["_number"] = out["step"].fillna(-1).astype("int64")
+    same_step = ["_number", "turn"]
+    if len(steps):
+        length = steps.groupby([steps["step"].to_numpy(np.int64), turns(steps)])["step_time_ms"].max()
+        whole = length.reindex(pd.MultiIndex.from_frame(out[same_step])).fillna(float(length.sum())).to_numpy(np.float64)
+    else:
         # Without steps the time in collectives is what a delay is measured by.
-        whole = out.groupby("step", dropna=False)["time"].transform("max")
-    most = out.groupby("step", dropna=False)["cost_ms"].transform("max")
+        whole = out.groupby(same_step)["time"].transform("max").to_numpy(np.float64)
+    most = out.groupby(same_step)["cost_ms"].transform("max")
     out["straggler"] = (out["cost_ms"] == most) & (out["cost_ms"] > LATE * whole)
-    out["_order"] = out["step"].fillna(-1).astype("int64")
-    return out.sort_values(["_order", "rank", "host", "device"], kind="stable", ignore_index=True)[STRAGGLERS]
+    return out.sort_values(["turn", "_number", "rank", "host", "device"], kind="stable", ignore_index=True)[STRAGGLERS]
 
 
 def ranks_missing(hosts: list[str], processes: object) -> list[int]:

@@ -68,7 +68,8 @@ def _of(steps: pd.DataFrame, timeline: pd.DataFrame, rows: Int64s, hosts: Sequen
         return None
     used = of("in_use_bytes").to_numpy(np.int64)
     # By the step that asked for it: a host that launches ahead allocates for steps of which its device has not begun any.
-    step = pd.Index(mine["step"]).get_indexer(pd.Index(of("step")))
+    # Numbers of steps may repeat, as in a second loop; groups do not.
+    step = pd.Index(mine["group"].to_numpy(np.int64)).get_indexer(pd.Index(of("group").to_numpy(np.int64, na_value=-1)))
     inside = np.flatnonzero(step >= 0)
     least = np.full(len(mine), np.iinfo(np.int64).max)
     np.minimum.at(least, step[inside], used[inside])

@@ -14,9 +14,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.analysis.pods.chance import Floats
+from nbprof.analysis.steps.step_rows import turns
 from nbprof.core.trace import Int64s
 
 COLLECTIVES, STEPS = "collectives", "steps"
+_OF_STEP = ["host", "device", "step", "turn"]
+"""A step of a device: its number may come back in the next epoch, as the next turn."""
 
 
 @dataclass
@@ -68,6 +71,9 @@ def own_time(steps: pd.DataFrame, pods: pd.DataFrame, overlap: pd.DataFrame, eac
     """
     if not len(steps) or not len(pods):
         return None
+    steps = steps.assign(turn=turns(steps))
+    # The public frame does not tell turns apart.
+    each = each if "turn" in each else each.assign(turn=0)
     counted = steps[steps["counted"].astype(bool)]
     found = _communicating(counted, pods, overlap, each) if len(overlap) else None
     return found or _whole(counted, pods)
@@ -94,9 +100,8 @@ def _communicating(counted: pd.DataFrame, pods: pd.DataFrame, overlap: pd.DataFr
     whole[_odd(shape, of_step, of_rank, rows, each)] = np.nan
     waited = np.full(shape, np.nan)
     if len(known):
-        sums = known.groupby(["host", "device", "step"], sort=False)["wait_us"].sum().rename("_wait").reset_index()
-        sums["step"] = sums["step"].astype("int64")
-        found = rows[["host", "device", "step"]].astype({"step": "int64"}).merge(sums, on=["host", "device", "step"], how="left")
+        sums = known.groupby(_OF_STEP, sort=False)["wait_us"].sum().rename("_wait").reset_index().astype({"step": "int64"})
+        found = rows[_OF_STEP].astype({"step": "int64"}).merge(sums, on=_OF_STEP, how="left")
         # More than was exposed held nobody up.
         waited = np.minimum(_table(shape, of_step, of_rank, found["_wait"] / 1e3), exposed)
     seen = ~np.isnan(whole).all(axis=1)
@@ -114,8 +119,8 @@ def _odd(shape: tuple[int, int], of_step: Int64s, of_rank: Int64s, rows: pd.Data
     calls = each[each["step"].notna()] if len(each) else each
     if not len(calls):
         return np.zeros(shape, np.bool_)
-    sums = calls.groupby(["host", "device", "step"], sort=False).size().rename("_calls").reset_index().astype({"step": "int64"})
-    found = rows[["host", "device", "step"]].astype({"step": "int64"}).merge(sums, on=["host", "device", "step"], how="left")
+    sums = calls.groupby(_OF_STEP, sort=False).size().rename("_calls").reset_index().astype({"step": "int64"})
+    found = rows[_OF_STEP].astype({"step": "int64"}).merge(sums, on=_OF_STEP, how="left")
     count = _table(shape, of_step, of_rank, found["_calls"].fillna(0))
     more = count - np.nanmedian(count, axis=1, keepdims=True)
     return np.asarray((more != np.nanmedian(more, axis=0)) & ~np.isnan(count), np.bool_)
@@ -126,7 +131,7 @@ def _numbered(counted: pd.DataFrame, pods: pd.DataFrame, known: pd.DataFrame) ->
 
     Hosts that count differently are told by the collectives that they share; without any, by the alignment of `pods`.
     """
-    columns = ["host", "step", "start_ms", "step_time_ms"]
+    columns = ["host", "step", "turn", "start_ms", "step_time_ms"]
     if not len(known):
         found = pods[["host", "group", "step"]].drop_duplicates(["host", "group"]).rename(columns={"step": "_number"})
         return counted[[*columns, "group"]].merge(found, on=["host", "group"])[[*columns, "_number"]]

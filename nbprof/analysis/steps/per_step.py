@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import HOST_COMPILE, TRACED, Activity
+from nbprof.analysis.steps.step_rows import turns
 from nbprof.analysis.steps.steps import counted
 
 _NO_DEVICE = "no device was recorded: the run used only the CPU, or its profiler left the device out"
@@ -45,7 +46,7 @@ def counts(activity: Activity, steps: pd.DataFrame, collectives: pd.DataFrame) -
     collectives : DataFrame
         One row per collective and rank, as `p.device_time.each_collective` has them.
     """
-    used = counted(steps)
+    used = counted(steps.assign(turn=turns(steps)) if len(steps) else steps)
     if not len(used):
         names = ("kernels", "launches", "syncs", "pageable_copies", "collective_bytes", "recompiles")
         return dict.fromkeys(names, Count(None, _NO_STEPS))
@@ -96,8 +97,10 @@ def _pageable(activity: Activity, events: np.ndarray[tuple[int], np.dtype[np.int
 def _collective_bytes(collectives: pd.DataFrame, used: pd.DataFrame) -> Count:
     if not len(collectives):
         return Count(0.0)
-    keys = [collectives["host"].astype(object), collectives["step"].astype("Float64").fillna(-1).astype("int64")]
-    mine = collectives[pd.MultiIndex.from_arrays(keys).isin(pd.MultiIndex.from_arrays([used["host"].astype(object), used["step"]]))]
+    # The number of a step that does not count may come back in one that does.
+    keys = ["host", "step", "turn"]
+    known = collectives[collectives["step"].notna()].astype({"host": object, "step": "int64"})
+    mine = known[pd.MultiIndex.from_frame(known[keys]).isin(pd.MultiIndex.from_frame(used[keys].astype({"host": object})))]
     without = int(mine["bytes"].isna().sum())
     if without:
         return Count(None, f"the size of {without:,} of {len(mine):,} collectives was not recorded")

@@ -191,17 +191,16 @@ class Torch:
         return {(int(h), int(g)) for h, g in zip(host, group, strict=True) if g >= 0}
 
     def find_steps(self) -> Steps:
-        """The steps, by what marks them in traces of PyTorch, or by ranges that the program called steps, iterations or batches."""
+        """The steps of each host, by what marks them in traces of PyTorch, by ranges that the program called steps, iterations or batches,
+        or by the batches that it asked for. Each host has the best of its marks, as where it is read without the others.
+        """
         # Late: it builds on the steps, too.
         from nbprof.dialects.kineto import ranges
 
-        marked = kineto_steps.find(self.links, batches=False)
-        if len(marked.host):
-            return marked
         named = ranges.find(self.links, "ranges", ranges.named(self.trace.names))
-        if len(named.host) or self.iterations is not None:
+        if self.iterations is not None:
             return named
-        return kineto_steps.find(self.links)
+        return kineto_steps.with_batches(self.links, named)
 
     @cached_property
     def iterations(self) -> Placed | None:

@@ -94,6 +94,13 @@ def find(links: Links, *, batches: bool = True) -> Steps:
     return Steps.joined([part for part in parts if part is not None])
 
 
+def with_batches(links: Links, steps: Steps) -> Steps:
+    """The steps, and the batches that hosts without any asked for."""
+    done = set(steps.host.tolist())
+    rest = [_of_host(links, host, batches=True) for host in range(len(links.trace.hosts)) if host not in done]
+    return Steps.joined([steps, *(part for part in rest if part is not None)])
+
+
 def of_iterations(links: Links, iterations: Placed) -> Steps:
     """The iterations of a loop as steps, with the device work that each launched."""
     rows = np.sort(np.concatenate([links.rows(OP, ANNOTATION, CALL), links.work]))

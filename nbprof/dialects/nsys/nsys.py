@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nbprof.activity import activity as act
+from nbprof.core.files import join_some
 from nbprof.core.trace import Note, Trace
 from nbprof.dialects.kineto import absent, range_ops, ranges
 from nbprof.dialects.kineto import receipt as kineto_receipt
@@ -55,10 +56,18 @@ class _Nsight(Torch):
             missing["kernels"] = absent.without_kernels(links, "This recording", _LOST) or (
                 f"This recording has no GPU kernels and no calls of CUDA: the program made none, or CUDA was not traced. {_REMEDY}"
             )
+        unread = self.trace.metadata.get("nvtx_unread")
+        if isinstance(unread, list) and unread:
+            tables = join_some([str(table) for table in unread], 3)
+            lost = f"The NVTX events of this recording are in {tables}, a layout that nbprof does not know"
+            if not len(self.steps.host):
+                missing["steps"] = f"{lost}: whether ranges mark steps is unknown, and so is step time."
+            if not out.has_host_ops:
+                missing["ops"] = f"{lost}: which framework ops they state is unknown."
         if not len(self.steps.host):
-            missing["steps"] = HOW
+            missing.setdefault("steps", HOW)
         if not out.has_host_ops:
-            missing["ops"] = (
+            missing["ops"] = missing.get("ops") or (
                 "This recording has no framework ops: Nsight Systems records what NVTX ranges state. With PyTorch, run the program in "
                 "torch.autograd.profiler.emit_nvtx(), or record it with  nsys profile --pytorch=autograd-nvtx."
             )

@@ -17,6 +17,7 @@ from nbprof.core.trace import Cut, Receipt, Trace
 from nbprof.formats.chrome.build import Builder
 from nbprof.formats.chrome.bytes import Source
 from nbprof.formats.chrome.document import Document, walk
+from nbprof.formats.hosts import with_folders
 
 # Where XLA's exporter stops.
 _XLA_MOST = 1_000_000
@@ -42,10 +43,11 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
     """
     receipt = Receipt()
     builder = Builder(receipt)
-    for file in files:
+    names = with_folders([host_of(file.name) for file in files], files)
+    for file, host in zip(files, names, strict=True):
         if progress:
             progress(f"reading {file.name}")
-        _add(builder, file, limit_bytes, label=f"{file.name}: " if len(files) > 1 else "")
+        _add(builder, file, host, limit_bytes, label=f"{file.name}: " if len(files) > 1 else "")
     return builder.trace()
 
 
@@ -56,7 +58,7 @@ def host_of(name: str) -> str:
     return name
 
 
-def _add(builder: Builder, file: SourceFile, limit_bytes: int, label: str) -> None:
+def _add(builder: Builder, file: SourceFile, host: str, limit_bytes: int, label: str) -> None:
     source = Source(file, limit_bytes)
     collecting = gc.isenabled()
     gc.disable()
@@ -70,7 +72,6 @@ def _add(builder: Builder, file: SourceFile, limit_bytes: int, label: str) -> No
             gc.enable()
     receipt = builder.receipt
     tell(receipt, document, label, file.name)
-    host = host_of(file.name)
     taken = {f.host for f in builder.files}
     while host in taken:
         host += "'"

@@ -18,6 +18,10 @@ _KINETO = re.compile(
     rb'"(?:schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds|cupti_version|with_stack|displayTimeUnit)"\s*:'
 )
 _RANK = re.compile(rb'"rank"\s*:\s*(\d{1,9})\b')
+_BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
+_TIME = re.compile(rb'"ts"\s*:\s*"?(\d{1,17}(?:\.\d{1,6})?)\b')
+_FIRST_S, _LAST_S = 1.3e9, 4.1e9
+"""Of what a trace states as a time since 1970, from 2011 to 2099; the clock of a machine begins when it is started."""
 _WORLD = re.compile(rb'"world_size"\s*:\s*(\d{1,9})\b')
 
 
@@ -67,7 +71,18 @@ def _trace(text: bytes) -> Kind:
         if first and second:
             rank, world = int(first[1]), int(second[1])
     exporter = b'"highres-ticks"' in text[:4096]
-    return Kind(runs.NAME, "a Chrome trace", rank=rank, world_size=world, exporter=exporter)
+    return Kind(runs.NAME, "a Chrome trace", rank=rank, world_size=world, exporter=exporter, clock=_clock(text))
+
+
+def _clock(text: bytes) -> float | None:
+    """When the first events of a trace were recorded; None where their times are of no known clock."""
+    times = [float(found[1]) for found in _TIME.finditer(text)]
+    if not times:
+        return None
+    base = _BASE.search(text)
+    # Some of the first events have time 0, those that name processes.
+    clock = max(times) / 1e6 + (int(base[1]) / 1e9 if base else 0.0)
+    return clock if _FIRST_S < clock < _LAST_S else None
 
 
 def _better_beside(trace: Member) -> tuple[str, ...]:
@@ -92,6 +107,7 @@ FORMAT = Format(
     suffixes=SUFFIXES["chrome"],
     names=re.compile(r"(^|[._-])trace\.json" + PACKING, re.IGNORECASE),
     gather=runs.gather,
+    across=runs.across,
     is_copy=runs.is_copy,
     lacks=runs.lacks,
     notes=_better_beside,

@@ -3,7 +3,9 @@
 - `torch.profiler.tensorboard_trace_handler` writes `<worker>.<time>.pt.trace.json[.gz]` at each cycle of its schedule. Two files of one
   worker, or of one rank, are two runs. Files of several workers are ranks of one run if they say so (`distributedInfo` with the same world
   size, or names that differ by the number of a rank) and were written within half an hour, and also without saying so within a minute.
+- Times are those in the names of files, else those that the traces state, else those of the last change of the files.
 - If every rank wrote the same number of files, the first of each are one run, the second of each the next, and so on.
+- Folders that are called as ranks (`rank0`, `rank1`) hold the ranks of one run by the same rules.
 - In `plugins/profile/<run>/`, traces that state no time in their names are the hosts of that run.
 - Any other trace is a run of its own.
 - JSON that TensorFlow and JAX export beside an XSpace of the same host is the same recording, cut to a million events; it is left aside,
@@ -13,7 +15,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -22,11 +24,13 @@ from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile, Missing, RunFiles, SourceFile, copies_of, join_some
 from nbprof.core.packed import Unpacked
 from nbprof.formats import hosts
-from nbprof.formats.format import Here, Member
+from nbprof.formats.format import Beside, Here, Member
 
 NAME = "chrome"
 _TIMED = re.compile(r"(?P<worker>.+?)\.(?P<time>\d{13}|\d{16}|\d{19})$")
 _RANK = re.compile(r"(?<![a-z])(rank|worker|gpu|proc|process|node|host|trainer)([-_.]?)(\d{1,4})(?!\d)", re.IGNORECASE)
+# Engines that serve models name the place of a process along each axis of parallelism: `dp0_pp0_tp1_dcp0_ep1_rank1`, `17123-TP-1-DP-0`.
+_AXIS = re.compile(r"(?<![a-z])(dp|ddp|fsdp|tp|pp|cp|dcp|pcp|ep|etp|sp|vp|mp)([-_.]?)(\d{1,4})(?![a-z\d])", re.IGNORECASE)
 _TOGETHER_S, _NEAR_S = 1800.0, 60.0
 _BESIDE = "perfetto_trace"
 """JAX writes its trace twice: `<host>.trace.json.gz`, and once more under this name."""
@@ -47,7 +51,12 @@ class _Rank:
     rank: int | str | None
     world: int | None
     stamped: bool
+    """Whether the name states the time."""
     time: float
+    dated: bool
+    """Whether `time` is that of the recording, by its name or its clock; else it is that of the last change of the file."""
+    weak: bool
+    """Whether `rank` is only a place along axes of parallelism, by which runs of different settings are called, too."""
 
     def joins(self, run: _Run) -> bool:
         """Whether this one was recorded together with those of a run."""
@@ -58,7 +67,8 @@ class _Rank:
         if self.world and first.world:
             return self.world == first.world and near <= _TOGETHER_S
         if self.rank is not None and first.rank is not None and self.job == first.job:
-            return near <= _TOGETHER_S or not (self.stamped and first.stamped)
+            dated = self.dated and first.dated
+            return dated and near <= _NEAR_S if self.weak else near <= _TOGETHER_S or not dated
         return self.stamped and first.stamped and near <= _NEAR_S
 
 
@@ -136,8 +146,9 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
                 tuple(one.file for one in files),
                 max(r.time for r in group),
                 NAME,
-                notes + _again(at, group, by_rank),
+                notes + _choice(group) + _again(at, group, by_rank),
                 lacking + tuple(_copied(double, own) for double, own in copied),
+                dated=all(r.dated for r in group),
                 copies=tuple(
                     Missing(double.member.file.name, f"It is a copy of {own.member.file.name}, byte for byte.") for double, own in copied
                 ),
@@ -232,9 +243,14 @@ def _split(stem: str) -> tuple[str, float | None]:
 
 
 def _parts(stem: str) -> tuple[str, str, float | None]:
-    """The name of a file's worker without the number of its rank, that number (empty where it has none), and the time it states."""
+    """The name of a file's worker without the number of its rank, that number (empty where it has none), and the time it states.
+
+    Where a name has only places along axes of parallelism, these are the number, with dots between them and one at the end.
+    """
     worker, time = _split(stem)
-    return _RANK.sub(r"\1\2#", worker), ".".join(match[3] for match in _RANK.finditer(worker)), time
+    ranks, axes = ([match[3] for match in pattern.finditer(worker)] for pattern in (_RANK, _AXIS))
+    number = ".".join(ranks) if ranks else "".join(f"{place}." for place in axes)
+    return _AXIS.sub(r"\1\2#", _RANK.sub(r"\1\2#", worker)), number, time
 
 
 def _rank(member: Member) -> _Rank:
@@ -243,13 +259,23 @@ def _rank(member: Member) -> _Rank:
     rank: int | str | None = member.kind.rank
     if rank is None and number:
         rank = number
-    stamped = time is not None
-    return _Rank(member, worker, job, rank, member.kind.world_size, stamped, member.file.modified if time is None else time)
+    stated = member.kind.clock if time is None else time
+    return _Rank(
+        member=member,
+        worker=worker,
+        job=job,
+        rank=rank,
+        world=member.kind.world_size,
+        stamped=time is not None,
+        time=member.file.modified if stated is None else stated,
+        dated=stated is not None,
+        weak=isinstance(rank, str) and rank.endswith("."),
+    )
 
 
 def _together(ranks: list[_Rank], *, one_run: bool) -> list[list[_Rank]]:
     """The traces of one folder, run by run."""
-    if one_run and ranks and not any(r.stamped for r in ranks):
+    if one_run and ranks and not any(r.stamped for r in ranks) and not _apart(ranks):
         return [ranks]
     ranks = sorted(ranks, key=lambda r: (r.time, r.worker))
     workers: dict[str, list[_Rank]] = {}
@@ -281,9 +307,73 @@ def _is_one_run(cycle: list[_Rank]) -> bool:
     return True
 
 
-def _order(one: _Rank) -> tuple[int, str]:
-    number = one.rank if isinstance(one.rank, int) else int(str(one.rank).rpartition(".")[2] or 0) if one.rank is not None else 0
-    return number, one.worker
+def _apart(ranks: list[_Rank]) -> bool:
+    """Whether traces were recorded at such different times, by their own clocks, that they are not of one run."""
+    times = [one.time for one in ranks if one.dated]
+    return len(times) == len(ranks) and max(times) - min(times) > _TOGETHER_S
+
+
+def _order(one: _Rank) -> tuple[list[int], str]:
+    places = [one.rank] if isinstance(one.rank, int) else [int(place) for place in str(one.rank or "").split(".") if place]
+    return places, one.worker
+
+
+def across(folders: Mapping[str, list[Member]]) -> list[Beside]:
+    """Folders beside each other that are called as ranks and hold traces alone."""
+    groups: dict[tuple[str, str], dict[str, str]] = {}
+    for folder, members in folders.items():
+        outer, _, name = folder.rpartition("/")
+        job, number, _ = _parts(name)
+        if number and not number.endswith(".") and all(member.kind.format == NAME for member in members):
+            groups.setdefault((outer, job), {})[folder] = number
+    result = []
+    for (outer, _), numbers in groups.items():
+        if len(numbers) < 2 or len(set(numbers.values())) < len(numbers) or outer in folders:
+            continue
+        members = [_in_rank(member, folder) for folder in numbers for member in folders[folder]]
+        result.append(Beside(outer, list(numbers), members))
+    return result
+
+
+def _in_rank(member: Member, folder: str) -> Member:
+    """A trace of a folder that is called as a rank, as if its name were that of the folder."""
+    name, (worker, _) = folder.rpartition("/")[2], _split(member.stem)
+    time = member.stem[len(worker) :]
+    # A node has several ranks, each with its number in the name of its file.
+    return replace(member, stem=f"{name}_{member.stem}" if _parts(member.stem)[1] else name + time)
+
+
+def _choice(group: list[_Rank]) -> tuple[str, ...]:
+    """Why several traces are read as ranks of one run, where they do not state it themselves."""
+    if len(group) < 2 or all(one.world for one in group):
+        return ()
+    files = join_some([_where(one) for one in group], 3)
+    times = [one.time for one in group]
+    spread = max(times) - min(times)
+    named = all(one.rank is not None for one in group)
+    why = "by the numbers of ranks in their names" if named else "because different workers wrote them"
+    if all(one.dated for one in group):
+        when = f" and times that differ by {spread:.0f} s" if spread >= 1 else " and times that are the same"
+    elif spread > _TOGETHER_S:
+        when = f", though the files were last changed {_length(spread)} apart and do not say when they were recorded"
+    else:
+        when = ", as they do not say when they were recorded"
+    return (f"{files} are read as the ranks of one run {why}{when}. The path of one file opens it alone.",)
+
+
+def _where(one: _Rank) -> str:
+    """The name of a file, with the folder where that is called as the rank."""
+    name, folder = one.member.file.name, one.member.parent.rpartition("/")[2]
+    return f"{folder}/{name}" if folder and one.member.stem.startswith(folder) else name
+
+
+def _length(seconds: float) -> str:
+    """`3 days`, `5 hours`."""
+    for size, unit in ((86400, "day"), (3600, "hour")):
+        if seconds >= size:
+            count = round(seconds / size)
+            return f"{count:,} {unit}" if count == 1 else f"{count:,} {unit}s"
+    return f"{seconds / 60:.0f} minutes"
 
 
 def lying_beside(files: RunFiles, name: re.Pattern[str]) -> list[SourceFile]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import NamedTuple
 
 from nbprof.formats.nsys.tables import Rows, Tables
 
@@ -30,6 +30,13 @@ _PROPERTIES = {
 }
 
 
+class Message(NamedTuple):
+    """A sentence that the recorder logged, and the process that it is about; None where that is not stated."""
+
+    text: str
+    pid: int | None
+
+
 @dataclass
 class Facts:
     """What is stated.
@@ -47,7 +54,8 @@ class Facts:
     ordinals : dict
         The device that a process calls by a number, by (process, number).
     versions : dict
-    messages : list of (level, text)
+    messages : list of Message
+        What the recorder logged as a warning or an error.
     """
 
     tables: Tables
@@ -59,7 +67,7 @@ class Facts:
     devices: list[dict[str, object]] = field(default_factory=list)
     ordinals: dict[tuple[int, int], int] = field(default_factory=dict)
     versions: dict[str, object] = field(default_factory=dict)
-    messages: list[tuple[Literal["info", "warning"], str]] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
 
     def enum(self, table: str, otherwise: dict[int, str]) -> dict[int, str]:
         """Labels of an enumeration, those of the file where it has them."""
@@ -127,8 +135,11 @@ def _devices(out: Facts) -> None:
 def _messages(out: Facts) -> None:
     """What the recorder itself said went wrong."""
     labels = out.enum("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", {})
-    rows = Rows(out.tables, "DIAGNOSTIC_EVENT", "severity", "text")
-    for severity, text in zip(rows.ints("severity").tolist(), rows.texts("text"), strict=True):
+    rows = Rows(out.tables, "DIAGNOSTIC_EVENT", "severity", "text", "globalPid")
+    of_process = zip(rows.ints("severity").tolist(), rows.texts("text"), rows.ints("globalPid", 0).tolist(), strict=True)
+    for severity, text, process in of_process:
         if re.match(r"warn|err|fatal", labels.get(severity, ""), re.IGNORECASE) and text and len(out.messages) < _MOST_MESSAGES:
             line = " ".join(text.split())
-            out.messages.append(("warning", line if line.endswith(".") else f"{line}."))
+            # Questions end as they are: "Does the process use NVTX?"
+            line = line if line.endswith((".", "?", "!")) else f"{line}."
+            out.messages.append(Message(line, (process >> 24 & _PID) or None))

@@ -16,7 +16,7 @@ FOLDER = re.compile(r"_(pqtdir|parqdir)$", re.IGNORECASE)
 
 # Tables that Nsight Systems alone writes: nvprof called its tables of kernels by the name of CUPTI's records, too.
 _OURS = re.compile(
-    r"TARGET_INFO_\w+|META_DATA_(CAPTURE|EXPORT)|NVTX_EVENTS|ENUM_NSYS_\w+|CUPTI_ACTIVITY_KIND_(KERNEL|RUNTIME)|ANALYSIS_DETAILS"
+    r"TARGET_INFO_\w+|META_DATA_(CAPTURE|EXPORT)|NVTX_EVENTS\w*|ENUM_NSYS_\w+|CUPTI_ACTIVITY_KIND_(KERNEL|RUNTIME)|ANALYSIS_DETAILS"
 )
 _NVPROF = re.compile(r"CUPTI_ACTIVITY_KIND_(CONCURRENT_KERNEL|DRIVER|MARKER)|StringTable")
 _TABLE = re.compile(

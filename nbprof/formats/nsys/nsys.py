@@ -8,6 +8,7 @@ A process that used a GPU is a host of the trace, as a rank's file is: its ids o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -77,6 +78,10 @@ class Report:
         Tables that were read to know the processes.
     counts : dict of str to int
         How many rows each table has that has some.
+    nvtx : list of str
+        Tables of NVTX events that were read.
+    nvtx_unread : list of str
+        Tables of NVTX events whose columns are not known.
     places : dict of int to int
         In which order the threads came, by their global ids: the lanes of one stand together.
     """
@@ -90,6 +95,8 @@ class Report:
     shown: set[str] = field(default_factory=set)
     loaded: dict[str, Rows] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    nvtx: list[str] = field(default_factory=list)
+    nvtx_unread: list[str] = field(default_factory=list)
     places: dict[int, int] = field(default_factory=dict)
 
     def rows(self, table: str, *columns: str) -> Rows:
@@ -166,6 +173,7 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
     receipt = Receipt()
     builder = Builder(receipt)
     metadata: dict[str, object] = {}
+    unread: list[str] = []
     of_host: dict[str, dict[str, object]] = {}
     for name, tables in _exports(files, progress):
         report = _report(name, tables, builder, taken=set(of_host))
@@ -173,6 +181,7 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
             of_host[host] = report.facts.of_process(pid)
         metadata |= report.facts.versions
         _events(report)
+        unread += report.nvtx_unread
         prefix = f"{name}: " if len(files) > 1 and not isinstance(tables, InFolder) else ""
         _say(report, receipt, prefix)
     if not len(builder):
@@ -181,7 +190,7 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
             "nsys profile --trace=cuda,nvtx,osrt.",
             path=files[0].label,
         )
-    return builder.trace(list(of_host), {**metadata, "hosts": of_host, "nsys": True})
+    return builder.trace(list(of_host), {**metadata, "hosts": of_host, "nsys": True, "nvtx_unread": unread})
 
 
 def _exports(files: Sequence[SourceFile], progress: Callable[[str], None] | None) -> list[tuple[str, Tables]]:
@@ -389,5 +398,39 @@ def _say(report: Report, receipt: Receipt, prefix: str) -> None:
         receipt.info(f"{prefix}{len(report.hosts)} processes used a GPU: each is shown as a host.")
     if not report.facts.dated:
         receipt.info(f"{prefix}The export does not state when the session began: times count from its start.")
-    for level, text in report.facts.messages:
-        (receipt.warn if level == "warning" else receipt.info)(f"{prefix}Nsight Systems said: {text}")
+    for table in report.nvtx_unread:
+        columns = join_some(report.tables.columns(table), 6)
+        receipt.warn(
+            f"{prefix}The NVTX events of the table {table} ({counts[table]:,} rows) are not shown: nbprof does not know its columns "
+            f"({columns}), or the kinds of events in it. Export the report once more with another version of Nsight Systems."
+        )
+    for message in report.facts.messages:
+        receipt.warn(f"{prefix}{_message(message, report)}")
+
+
+def _message(message: facts.Message, report: Report) -> str:
+    """What Nsight Systems logged, with the process that it is about: what holds for one need not hold for another."""
+    of = f" of {_process(message.pid, report)}" if message.pid is not None else ""
+    text = f"Nsight Systems said{of}: {message.text}"
+    for word, tables in (("NVTX", report.nvtx), ("CUDA", [KERNELS, CALLS])):
+        events = {table: report.counts.get(table, 0) for table in tables}
+        if re.search(rf"\bno\b.*\b{word}\b", message.text, re.IGNORECASE) and sum(events.values()):
+            pids = sorted({pid for table in tables for pid in _processes(table, report)} - {0})
+            whose = f", of {join_some([_process(pid, report) for pid in pids], 3)}" if pids else ""
+            text += f" The export has {sum(events.values()):,} {word} events{whose}."
+    if message.pid is None and text.endswith(message.text) and len(report.hosts) > 1:
+        text += " It does not say of which process."
+    return text
+
+
+def _process(pid: int, report: Report) -> str:
+    name = report.facts.processes.get(pid, "")
+    return f"process {pid} ({name})" if name else f"process {pid}"
+
+
+def _processes(table: str, report: Report) -> list[int]:
+    """The processes that a table has rows of."""
+    rows = Rows(report.tables, table, "globalTid", "globalPid")
+    ident = next((name for name in ("globalTid", "globalPid") if name in rows), "")
+    found: list[int] = pd.unique(rows.ints(ident, 0) >> 24 & _PID).tolist() if ident else []
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,15 +20,34 @@ CATEGORY, MARK, PUSH_POP, START_END, DOMAIN = 33, 34, 59, 60, 75
 _COLUMNS = ("start", "end", "eventType", "text", "textId", "globalTid", "endGlobalTid", "category", "domainId")
 # Behind all threads of a process.
 _BEHIND = 1 << 30
+# The columns of a table of NVTX events that is called so, and of one with any other name.
+_NAMED, _ANY = {"start", "eventType"}, {"start", "end", "eventType", "globalTid"}
+_TEXTS, _OF_NVTX = {"text", "textId"}, {"domainId", "rangeId", "category"}
 _PAYLOADS = ("int64Value", "uint64Value", "int32Value", "uint32Value", "doubleValue", "floatValue")
 
 
 def add(report: Report) -> None:
-    """Adds the ranges of a report: those of a thread to its lane; those that may begin and end anywhere to lanes of their own."""
-    rows = report.rows("NVTX_EVENTS", *_COLUMNS, *_PAYLOADS)
-    if not len(rows):
-        return
+    """Adds the ranges of a report: those of a thread to its lane; those that may begin and end anywhere to lanes of their own.
+
+    Tables are known by their columns: versions of Nsight Systems may call them otherwise than `NVTX_EVENTS`.
+    """
+    for table in report.counts:
+        columns = set(report.tables.columns(table))
+        named = "NVTX" in table.upper()
+        if (_NAMED if named else _ANY) <= columns and columns & _TEXTS and (named or columns & _OF_NVTX):
+            _add(report, table)
+        elif named and any(re.search("start|time", name, re.IGNORECASE) for name in columns):
+            report.shown.add(table)
+            report.nvtx_unread.append(table)
+
+
+def _add(report: Report, table: str) -> None:
+    rows = report.rows(table, *_COLUMNS, *_PAYLOADS)
     kind = rows.ints("eventType")
+    if not np.isin(kind, (CATEGORY, MARK, PUSH_POP, START_END, DOMAIN)).any():
+        report.nvtx_unread.append(table)
+        return
+    report.nvtx.append(table)
     last = int(np.maximum(rows.ints("start", 0), rows.ints("end", 0)).max())
     name, tid = _texts(report, rows), rows.ints("globalTid", 0)
     args = _args(report, rows, name)

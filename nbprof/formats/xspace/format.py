@@ -8,6 +8,7 @@ All such files of a folder are the hosts of one run, which is named after the fo
 from __future__ import annotations
 
 import re
+import time
 
 from nbprof.core import wire
 from nbprof.core.errors import ReadError
@@ -135,9 +136,18 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
     )
     members = [member for member in members if member not in left]
     files = tuple(member.file for member in members)
-    newest = max(file.modified for file in files)
+    started = _started(here.name) if here.of_one_run else None
+    newest = max(file.modified for file in files) if started is None else started
     warnings = hosts.warning(member.stem for member in members)
-    return [*before, RunFiles(here.name, here.folder, files, newest, _NAME, notes, warnings)]
+    return [*before, RunFiles(here.name, here.folder, files, newest, _NAME, notes, warnings, dated=started is not None)]
+
+
+def _started(run: str) -> float | None:
+    """When a run was recorded, which TensorFlow and JAX name it after; None of another name."""
+    try:
+        return time.mktime(time.strptime(run, "%Y_%m_%d_%H_%M_%S"))
+    except (ValueError, OverflowError):
+        return None
 
 
 def _is_left(member: Member, in_parts: dict[str, str]) -> bool:

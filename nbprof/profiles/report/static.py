@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from nbprof.core.guard import Failures, collecting, guarded
 from nbprof.display import markup, wording
 from nbprof.tools import register
 from nbprof.tools.header import UNFINISHED
@@ -24,16 +26,25 @@ def static_html(payload: dict[str, Any], picture: bytes | None = None) -> str:
     """
     only = register.only(payload)
     tools = [only] if only else list(register.tools().values())
-    said = next((line for tool in tools for line in tool.text(payload, 1)), "")
+    failed: list[str] = []
+    with collecting(Failures(failed.append)):
+        text = next((line for tool in tools for line in tool.text(payload, 1)), "")
+        leads = [_part(tool.lead, payload) for tool in tools]
+        bodies = [_part(tool.static, payload) for tool in tools]
     parts = [
         _header(payload["meta"]),
-        *(tool.lead(payload) for tool in tools),
-        markup.picture(picture, f"Step time. {said}", _STEPS_WIDTH) if picture and not only else "",
-        *(tool.static(payload) for tool in tools),
+        *leads,
+        markup.picture(picture, f"Step time. {text}", _STEPS_WIDTH) if picture and not only else "",
+        *bodies,
+        *(markup.paragraph(markup.text(sentence)) for sentence in failed),
         _footer(payload["meta"]),
     ]
     font = "font:13px/20px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif"
     return f'<div style="{font};max-width:1000px;text-align:left">{"".join(parts)}</div>'
+
+
+def _part(write: Callable[[dict[str, Any]], str], payload: dict[str, Any]) -> str:
+    return guarded("A part of this report", lambda: write(payload), lambda _: "")
 
 
 def _header(meta: dict[str, Any]) -> str:

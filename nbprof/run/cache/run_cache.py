@@ -54,8 +54,8 @@ class RunCache:
         """The trace of the run; `read` reads it from `pieces`."""
         return read()
 
-    def value(self, name: str, compute: Callable[[], T]) -> T:  # noqa: ARG002 -- as where there is a cache
-        """A value that follows from the files alone; `compute` makes it."""
+    def value(self, name: str, compute: Callable[[], T], sound: Callable[[], bool] = lambda: True) -> T:  # noqa: ARG002
+        """A value that follows from the files alone; `compute` makes it, and `sound` tells afterwards whether it may be kept."""
         return compute()
 
 
@@ -115,8 +115,8 @@ class DiskRunCache(RunCache):
         self._keep(trace)
         return trace
 
-    def value(self, name: str, compute: Callable[[], T]) -> T:
-        """A value out of the cache, or computed, and then kept."""
+    def value(self, name: str, compute: Callable[[], T], sound: Callable[[], bool] = lambda: True) -> T:
+        """A value out of the cache, or computed, and then kept if it is sound."""
         name = f"value.{name}"
         if name in self._index:
             with contextlib.suppress(KeyError):
@@ -132,9 +132,10 @@ class DiskRunCache(RunCache):
                 self._computing -= 1
         if not self._computing:
             self._spent_s += time.perf_counter() - began
-        with self._lock:
-            self._waiting[name] = value
-        self._write_after(_AFTER_FRAME_S)
+        if sound():
+            with self._lock:
+                self._waiting[name] = value
+            self._write_after(_AFTER_FRAME_S)
         return value
 
     def _find(self) -> None:

@@ -132,7 +132,7 @@ class DeviceTime(View):
     @property
     def each_collective(self) -> pd.DataFrame:
         """One row per collective and rank, in time order for each rank; `match` is the same number for all ranks of one collective."""
-        return self._profile.run.device_time.each_collective()
+        return self._profile.run.device_time.each_collective().drop(columns="turn")
 
     @property
     def stragglers(self) -> pd.DataFrame:

@@ -179,7 +179,11 @@ def _parts(frame: pd.DataFrame, unit: Unit) -> dict[str, Any]:
     whole = _most(_whole(frame), "idle_ms", MOST_DEVICES)
     hosts = frame["host"].nunique()
     # A recording that is the only unit is that window already.
-    steps = [] if unit.whole else frame.loc[frame["step"].notna(), "step"].drop_duplicates().tolist()
+    # A number that comes again on a device is another step.
+    turn = frame.groupby(["host", "device", "step"], sort=False, dropna=False).cumcount()
+    keys = list(zip(turn.tolist(), frame["step"].fillna(-1).astype("int64").tolist(), strict=True))
+    numbered = frame["step"].notna().to_numpy(np.bool_)
+    steps = [] if unit.whole else list(dict.fromkeys(key for key, of_step in zip(keys, numbered, strict=True) if of_step))
     steps = steps[: MOST_STEPS if len(whole) * len(steps) > 4000 else 4000]
     if len(steps) > 1000:
         steps = steps[:1000]
@@ -187,15 +191,14 @@ def _parts(frame: pd.DataFrame, unit: Unit) -> dict[str, Any]:
     device_of = {key: i for i, key in enumerate(zip(whole["host"], whole["device"], strict=True))}
     row = np.array([device_of.get(key, -1) for key in zip(frame["host"], frame["device"], strict=True)], np.int64)
     window_of = {step: i + 1 for i, step in enumerate(steps)}
-    window = frame["step"].map(window_of).where(frame["step"].notna(), 0).fillna(-1).to_numpy(np.int64)
+    window = np.where(numbered, np.array([window_of.get(key, -1) for key in keys], np.int64), 0)
     parts = np.full((len(steps) + 1, len(whole), len(PARTS)), np.nan, np.float32)
-    # A step number that comes twice on a device counts with its first.
-    shown = np.flatnonzero((row >= 0) & (window >= 0))[::-1]
+    shown = np.flatnonzero((row >= 0) & (window >= 0))
     parts[window[shown], row[shown]] = frame[[f"{part}_ms" for part in PARTS]].to_numpy(np.float32)[shown]
     return {
         "devices": [_name(one, hosts) for one in whole.itertuples()],
         "_keys": list(device_of),
-        "windows": ["Whole recording", *(f"{unit.noun.capitalize()} {step}" for step in steps)],
+        "windows": ["Whole recording", *(f"{unit.noun.capitalize()} {step}" for _, step in steps)],
         "parts_ms": parts.reshape(-1),
     }
 

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from nbprof.core.guard import guarded
 from nbprof.tools.input import payload
 from nbprof.tools.steps import figure
 from nbprof.tools.steps import payload as steps
-from nbprof.tools.tool import Tool, Top, kept, stored
+from nbprof.tools.tool import Part, Tool, Top, kept, stored
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+
+def _steps(run: Run) -> dict[str, Part]:
+    def failed(sentence: str) -> Part:
+        return steps.nothing("The steps could not be drawn", sentence)
+
+    return {"steps": guarded("The chart of the steps", lambda: stored(run, "steps", steps.payload), failed)}
+
 
 TOOL = Tool(
     payload=kept("input", payload.payload),
     nothing=payload.nothing,
     # The summary of every report stands on the steps.
-    beside=lambda run: {"steps": stored(run, "steps", steps.payload)},
+    beside=_steps,
     follows=lambda _run, bound: bound == "input",
     figures={"steps": figure.steps},
     brief=(Top("Pipelines", "tf_data.pipelines", "pipeline", ("mean_us", "slow_calls", "bottleneck", "bottleneck_us"), late=True),),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof.analysis.verdict import COVERED, covered_by_steps
+from nbprof.core.guard import guarded
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY
 from nbprof.formats.register import by_name
@@ -39,19 +40,31 @@ MOST_ADVICE = 5
 
 def payload(run: Run) -> dict[str, Any]:
     """The `Overview` part."""
-    advice = [_advice(run, row) for row in run.advice.head(MOST_ADVICE).to_dict("records")]
+    first = early(run)
+    advice, no_advice = guarded("The advice", lambda: _findings(run), lambda sentence: ([], sentence))
     return {
-        **early(run),
+        **first,
         "figures": figures(run),
         "advice": advice,
-        "no_advice": "" if advice else _no_advice(run),
-        "top_ops": _top_ops(run),
+        "no_advice": no_advice,
+        "top_ops": guarded("The table of the top ops", lambda: _top_ops(run), lambda _: first["top_ops"]),
         "top_ops_where": "host" if run.answer.get("top_ops_where") == "host" else "device",
         "checks": _checks(run, run.answer.get("checks")),
         "run": [*_of_file(run), *_facts(run.overview)] if plain(run) else _facts(run.overview),
         **({"plain": True} if plain(run) else {}),
-        "code": asked(lines.payload, run, otherwise=None),
+        "code": asked(lines.payload, run, otherwise=None, part="The table of lines of code"),
     }
+
+
+def fallback(run: Run, sentence: str) -> dict[str, Any]:
+    """What can be said where the rest could not be computed."""
+    return {**early(run), "no_advice": sentence}
+
+
+def _findings(run: Run) -> tuple[list[dict[str, Any]], str]:
+    """The advice, or why there is none."""
+    advice = [_advice(run, row) for row in run.advice.head(MOST_ADVICE).to_dict("records")]
+    return advice, "" if advice else _no_advice(run)
 
 
 def early(run: Run) -> dict[str, Any]:
@@ -312,7 +325,7 @@ def _memory(run: Run) -> dict[str, Any]:
     if peak is None:
         return bytes_figure("peak_memory", "Peak memory", None, "")
     note = ""
-    summary = run.memory_summary
+    summary = run.known_memory
     if len(summary):
         shown = summary[summary["peak_bytes"] == peak]
         largest = (shown if len(shown) else summary.sort_values("peak_bytes", ascending=False, kind="stable")).iloc[0]
@@ -387,6 +400,8 @@ def _no_advice(run: Run) -> str:
         return "The recording has no work in it, so there is nothing to weigh."
     if run.steps.empty:
         return "Without steps, nbprof cannot weigh one cost against another, so it gives no advice."
+    if any(sentence.startswith("The rule ") for sentence in run.memo.failures.sentences):
+        return "No recommendations, but some rules could not be computed: the receipt names them."
     return "No recommendations: no rule found a measurable gain in this run."
 
 

@@ -22,6 +22,7 @@ def _steps_png(whole: Part) -> bytes | None:
 TOOL = Tool(
     payload=lambda run, _events: payload.payload(run),
     nothing=dict,
+    fallback=payload.fallback,
     always=True,
     text=text.lines,
     picture=_png,

@@ -10,6 +10,7 @@ import pandas as pd
 
 from nbprof.activity.unit import STEP, Unit
 from nbprof.analysis.steps import step_count
+from nbprof.analysis.steps.step_rows import turns
 from nbprof.display import wording
 from nbprof.display.categories import CATEGORIES
 from nbprof.display.codec import coded, short
@@ -110,16 +111,35 @@ def payload(run: Run) -> dict[str, Any]:
     return part
 
 
+def nothing(title: str, text: str) -> dict[str, Any]:
+    """The part without steps, which says why there are none."""
+    none = np.zeros(0, np.float64)
+    lists: dict[str, Any] = {"name": [], "hosts": [], "categories": {}}
+    return {
+        "empty": {"title": title, "text": text},
+        "step": np.zeros(0, np.int32),
+        "start_ms": none,
+        "step_time_ms": none,
+        "prefix": "",
+        **lists,
+    }
+
+
 def _over_hosts(steps: pd.DataFrame) -> pd.DataFrame:
-    """One row per step number: the mean of its hosts, of those where it counts if it counts on any."""
+    """One row per step of the job: the mean of its hosts, of those where it counts if it counts on any.
+
+    Numbers are labels and may repeat on a host: the first, second … step of a number on each host are one step.
+    """
+    keys = ["turn", "step"]
+    steps = steps.assign(turn=turns(steps))
     counted = steps["counted"].astype(bool)
-    used = steps[counted | ~counted.groupby(steps["step"]).transform("any")]
-    by_number = used.groupby("step", sort=True)
+    used = steps[counted | ~counted.groupby([steps[key] for key in keys]).transform("any")]
+    by_number = used.groupby(keys, sort=True)
     out = by_number.first()
     times = ["step_time_ms", *(c.column for c in CATEGORIES)]
     out[times] = by_number[times].mean()
     out["start_ms"] = by_number["start_ms"].min()
-    return out.reset_index()
+    return out.reset_index().drop(columns="turn")
 
 
 def _typical(steps: pd.DataFrame) -> int | None:

@@ -1,0 +1,132 @@
+"""Other profilers of Python calls, which a framework's recorder of such calls replaces: they are given back when the recording ends.
+
+Python has one function at a time for ``sys.setprofile`` (and one for new threads), and one tool at a time for each id of
+``sys.monitoring``. PyTorch and JAX set theirs without keeping what was there, and leave nothing behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+_TOOLS = range(6)
+
+
+class _Tool(NamedTuple):
+    """A tool of ``sys.monitoring``: its name, the events that it asks for, and what it does at each."""
+
+    name: str
+    events: int
+    callbacks: dict[int, Callable[..., Any]]
+
+
+class OtherProfilers:
+    """The profilers of Python calls on this thread as they are now, before a recorder is started.
+
+    Parameters
+    ----------
+    displaced : bool
+        Whether the recorder records Python calls; one that does not leaves them alone, and nothing is looked at.
+    """
+
+    def __init__(self, *, displaced: bool) -> None:
+        self._thread = threading.get_ident()
+        self._profile: Any = sys.getprofile() if displaced else None
+        self._of_threads: Any = _of_threads() if displaced else None
+        self._tools = _tools() if displaced else {}
+        self._displaced: set[int] = set()
+
+    def started(self) -> None:
+        """The recorder runs: see which tools of `sys.monitoring` it has displaced."""
+        now = _tools() if self._tools else {}
+        self._displaced = {number for number, tool in self._tools.items() if now.get(number) != tool}
+
+    @contextlib.contextmanager
+    def given_back(self, notes: list[str], hidden: bool = False) -> Iterator[None]:
+        """Around the end of the recorder: what it leaves empty gets what was there; `notes` gets a sentence about it.
+
+        A profiler that the program ended meanwhile stays ended, unless the recorder is `hidden`: Python does not show that of JAX.
+        """
+        on_thread = threading.get_ident() == self._thread
+        profiled = on_thread and (hidden or sys.getprofile() is not None)
+        of_threads = hidden or _of_threads() is not None
+        still = set(_tools()) if self._tools else set()
+        try:
+            yield
+        finally:
+            names: list[str] = []
+            with contextlib.suppress(Exception):
+                if profiled and self._profile is not None and sys.getprofile() is None:
+                    _set_again(self._profile)
+                    names.append(_name(self._profile))
+                if of_threads and self._of_threads is not None and _of_threads() is None:
+                    threading.setprofile(self._of_threads)
+                names += self._tools_again(still)
+            if names:
+                which = ", ".join(dict.fromkeys(names))
+                notes.append(
+                    f"another profiler of Python calls was running ({which}): Python has one at a time, so it was set aside while Python "
+                    "calls were recorded, and set again afterwards; it lacks what ran meanwhile"
+                )
+
+    def _tools_again(self, still: set[int]) -> list[str]:
+        """Give tools back that were displaced, or went with the recorder; their names."""
+        names: list[str] = []
+        now = _tools() if self._tools else {}
+        for number, tool in self._tools.items():
+            ended = number not in still and number not in self._displaced
+            replaced = number in now and now[number].name != tool.name
+            if ended or replaced or now.get(number) == tool:
+                continue
+            monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
+            if number not in now:
+                monitoring.use_tool_id(number, tool.name)
+            for event, callback in tool.callbacks.items():
+                monitoring.register_callback(number, event, callback)
+            monitoring.set_events(number, tool.events)
+            names.append(tool.name)
+        return names
+
+
+def _of_threads() -> Any:
+    """What `threading.setprofile` was given."""
+    return threading.getprofile() if hasattr(threading, "getprofile") else None
+
+
+def _set_again(profile: Any) -> None:
+    # A profiler written in C, as that of cProfile, is no function to set: it sets itself.
+    if not callable(profile) and hasattr(profile, "enable"):
+        profile.enable()
+    else:
+        sys.setprofile(profile)
+
+
+def _name(profile: Any) -> str:
+    kind = type(profile)
+    name = getattr(profile, "__qualname__", "") or f"{kind.__module__}.{kind.__qualname__}"
+    return str(name)
+
+
+def _tools() -> dict[int, _Tool]:
+    """The tools of `sys.monitoring`, by their ids; none before Python 3.12."""
+    monitoring: Any = getattr(sys, "monitoring", None)
+    if monitoring is None:
+        return {}
+    result = {}
+    for number in _TOOLS:
+        name = monitoring.get_tool(number)
+        if name is None or name == "nbprof":
+            continue
+        callbacks = {}
+        for event in [1 << bit for bit in range(20)]:
+            # Only by setting another one does Python say which there is.
+            with contextlib.suppress(ValueError):
+                callback = monitoring.register_callback(number, event, None)
+                monitoring.register_callback(number, event, callback)
+                if callback is not None:
+                    callbacks[event] = callback
+        result[number] = _Tool(name, monitoring.get_events(number), callbacks)
+    return result

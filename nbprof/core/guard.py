@@ -1,0 +1,123 @@
+"""One failure costs one part: a rule, a tab or a piece of evidence that raises is left out, with a sentence that names it.
+
+A fault of the analysis must not take the answers with it that do not depend on it. Outside of `collecting`, as in a test of one
+function, exceptions pass unchanged.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TypeVar
+
+from nbprof.core.errors import NbprofError
+
+T = TypeVar("T")
+
+LOG = logging.getLogger("nbprof.guard")
+LOG.addHandler(logging.NullHandler())
+"""Gets the traceback of each failure, at level DEBUG."""
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+class FrameError(NbprofError):
+    """A frame could not be computed because of a bug; the message says which, and the cause is attached."""
+
+
+class Failures:
+    """The failures of one run.
+
+    Parameters
+    ----------
+    tell : callable
+        Gets the sentence about each failure once.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.sentences: list[str] = []
+        self._tell = tell
+
+    def add(self, sentence: str) -> None:
+        """Note a failure."""
+        if sentence not in self.sentences:
+            self.sentences.append(sentence)
+            self._tell(sentence)
+
+
+_FAILURES: ContextVar[Failures | None] = ContextVar("nbprof_failures", default=None)
+
+
+@contextmanager
+def collecting(failures: Failures) -> Iterator[None]:
+    """Failures inside are noted there instead of ending the analysis."""
+    token = _FAILURES.set(failures)
+    try:
+        yield
+    finally:
+        _FAILURES.reset(token)
+
+
+def guarded(part: str, compute: Callable[[], T], otherwise: Callable[[str], T]) -> T:
+    """The value of `compute`; where it fails, that of `otherwise`, which gets the sentence about the failure.
+
+    Parameters
+    ----------
+    part : str
+        What is computed, as the subject of a sentence: "The rule `straggler`".
+    compute, otherwise : callable
+
+    Raises
+    ------
+    NbprofError
+        `compute` raises it on purpose, to say something to the user.
+    """
+    failures = _FAILURES.get()
+    try:
+        return compute()
+    except FrameError as error:
+        if failures is None:
+            raise
+        sentence = f"{part} is left out: {error}"
+        failures.add(sentence)
+        return otherwise(sentence)
+    except (NbprofError, MemoryError):
+        raise
+    except Exception as error:
+        if failures is None:
+            raise
+        LOG.debug("%s failed", part, exc_info=error)
+        sentence = f"{part} is left out: {reason(error)}"
+        failures.add(sentence)
+        return otherwise(sentence)
+
+
+@contextmanager
+def named(frame: str) -> Iterator[None]:
+    """An exception that nobody foresaw is raised as a `FrameError` that names the frame."""
+    try:
+        yield
+    except (NbprofError, MemoryError):
+        raise
+    except Exception as error:
+        LOG.debug("%s failed", frame, exc_info=error)
+        raise FrameError(f"{frame} could not be computed. {reason(error)}") from error
+
+
+def reason(error: Exception) -> str:
+    """What was raised and where, with the remedy."""
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [frame for frame in frames if Path(frame.filename).is_relative_to(_PACKAGE)]
+    last = (inside or frames)[-1] if frames else None
+    place = ""
+    if last is not None:
+        path = Path(last.filename)
+        name = path.relative_to(_PACKAGE.parent).as_posix() if inside else path.name
+        place = f" ({name}, line {last.lineno})"
+    text = " ".join(str(error).split())[:200]
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"{what}{place}. This is a bug of nbprof; please report it with this line. What does not depend on it is not affected."

@@ -1,0 +1,128 @@
+"""Recordings that are not finished: each runs in a hidden folder of its logdir, with a file that says whose it is.
+
+Where its process was killed the folder stays behind, with what the profiler had written by then, which most write only at the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SCRATCH = ".recording-"
+"""How the names of these folders begin."""
+MARK = ".started.json"
+_LONGEST = 1 << 16
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A recording that is not finished.
+
+    Attributes
+    ----------
+    folder : Path
+    facts : dict
+        What the file says: `pid`, `machine`, `started` (in seconds since 1970), `notebook`, `display` (the id of the output that shows
+        its status); empty for a recording of an older version.
+    written : bool
+        Whether the profiler has written any file.
+    """
+
+    folder: Path
+    facts: dict[str, Any] = field(default_factory=dict)
+    written: bool = False
+
+    @property
+    def running(self) -> bool:
+        """Whether its process is there, or may be there on another machine."""
+        pid = self.facts.get("pid")
+        if not isinstance(pid, int) or pid <= 0:
+            return False
+        if self.facts.get("machine") != _machine():
+            return True
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    @property
+    def started(self) -> float:
+        """When it began, in seconds since 1970; 0 where that is not known."""
+        started = self.facts.get("started")
+        return float(started) if isinstance(started, (int, float)) else 0.0
+
+    @property
+    def sentence(self) -> str:
+        """What became of it, for the user."""
+        which = f"The recording{self._when}{self._where}"
+        if self.running:
+            return f"{which} is not finished: its process, {self.facts['pid']}, is still running, and its run appears when it ends."
+        if not self.facts:
+            return f"{self.folder.name} is left of a recording that was not finished, and has no profile in it."
+        how = f"its process, {self.facts['pid']}, ended before the recording did"
+        if self.written:
+            return f"{which} was not finished: {how}. What its profiler had written by then is shown."
+        return (
+            f"{which} was not finished: {how}, and before its profiler wrote anything, so nothing of it can be read. With --steps 10:20 a "
+            "recording is written as soon as these steps have run."
+        )
+
+    @property
+    def _when(self) -> str:
+        if not self.started:
+            return ""
+        with contextlib.suppress(ValueError, OverflowError, OSError):
+            return time.strftime(" that began on %Y-%m-%d at %H:%M", time.localtime(self.started))
+        return ""
+
+    @property
+    def _where(self) -> str:
+        notebook = self.facts.get("notebook")
+        return f" in {notebook}" if isinstance(notebook, str) and notebook.isprintable() and notebook else ""
+
+
+def _machine() -> str:
+    """Where the ids of processes are those of this one: containers of one name may have ids of their own."""
+    parts = [socket.gethostname()]
+    with contextlib.suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+    return " ".join(parts)
+
+
+def mark(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Say in the folder of a recording whose it is. Never raises."""
+    with contextlib.suppress(OSError, TypeError, ValueError):
+        own = {"pid": os.getpid(), "machine": _machine(), "started": time.time()}
+        (folder / MARK).write_text(json.dumps({**own, **facts}), encoding="utf-8")
+
+
+def look(folder: Path) -> Unfinished:
+    """The recording in a folder whose name begins with `SCRATCH`."""
+    facts: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError):
+        with (folder / MARK).open(encoding="utf-8") as file:
+            read = json.loads(file.read(_LONGEST))
+        facts = read if isinstance(read, dict) else {}
+    written = False
+    with contextlib.suppress(OSError):
+        written = any(path.is_file() and path.name != MARK and path.stat().st_size for path in folder.rglob("*"))
+    return Unfinished(folder, facts, written)
+
+
+def unfinished(logdir: Path) -> list[Unfinished]:
+    """The recordings in a logdir that are not finished, the oldest first."""
+    with contextlib.suppress(OSError):
+        found = [look(folder) for folder in logdir.glob(f"{SCRATCH}*") if folder.is_dir()]
+        return sorted(found, key=lambda one: (str(one.facts.get("started", "")), one.folder.name))
+    return []
