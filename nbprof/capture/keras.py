@@ -13,6 +13,7 @@ from typing import Any
 
 from nbprof.capture.clock import StepClock
 from nbprof.capture.patches import Patches
+from nbprof.sources.recording import BATCHES_OF_KERAS
 
 MODULE = "keras.src.callbacks.callback_list"
 LOOPS = {"train": "fit", "test": "evaluate", "predict": "predict"}
@@ -41,7 +42,7 @@ def hook(module: ModuleType, clock: StepClock, patches: Patches) -> None:
         def batch_ended(args: tuple[Any, ...], kind: str = kind, first: dict[str, int] = first) -> None:
             # With steps_per_execution, one call covers several batches: it begins at the first's number and ends at the last's.
             batches = _batch(args) - first.pop("batch", _batch(args)) + 1
-            clock.end(kind, max(batches, 1), "batches of Keras")
+            clock.end(kind, max(batches, 1), BATCHES_OF_KERAS)
 
         _around(owner, f"on_{kind}_batch_begin", patches, clock, before=batch_begins)
         _around(owner, f"on_{kind}_batch_end", patches, clock, after=batch_ended)

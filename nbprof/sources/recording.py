@@ -12,6 +12,9 @@ from nbprof.activity.given_peaks import checked
 from nbprof.core.errors import NbprofError
 from nbprof.core.sidecar import SIDECAR
 
+BATCHES_OF_KERAS = "batches of Keras"
+"""What a note of a recording says that its steps are, where Keras ran the loop."""
+
 
 @dataclass
 class CaptureInfo:
@@ -116,6 +119,11 @@ class CaptureInfo:
             return checked(value if isinstance(value, dict) else None)
         except NbprofError:
             return {}
+
+    @property
+    def of_keras(self) -> bool:
+        """Whether the steps are batches of Keras, so that Keras runs the loop, on any backend."""
+        return any(note.startswith("steps: ") and note.endswith(BATCHES_OF_KERAS) for note in self.notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""

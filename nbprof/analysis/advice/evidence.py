@@ -173,6 +173,8 @@ class Evidence:
         Runs of compiled programs per step of a host, for JAX.
     python_calls : bool
         Whether calls of Python are events of the trace.
+    host_recorded : bool
+        Whether anything that the host did is in the profile: ops, calls of the device's runtime, or calls of Python.
     lost_kernels : bool
         Whether a device was used, but none of its kernels was recorded.
     code : StepCode
@@ -227,6 +229,7 @@ class Evidence:
     tracing: int | None = None
     programs_per_step: float | None = None
     python_calls: bool = False
+    host_recorded: bool = True
     lost_kernels: bool = False
     code: StepCode = field(default_factory=StepCode)
     unrolled: Unrolled | None = None
@@ -326,6 +329,7 @@ def gather(
         tracing=_tracing(activity, counted(steps)),
         programs_per_step=_programs_per_step(activity, steps),
         python_calls=PYTHON_CALLS in activity.traits,
+        host_recorded=activity.has_host_ops or PYTHON_CALLS in activity.traits or len(activity.calls) > 0,
         lost_kernels=LOST_KERNELS in activity.traits and "kernels" in activity.missing,
         code=step_code.gather(activity, steps),
         unrolled=unrolled.find(activity),

@@ -379,6 +379,15 @@ def _jit(facts: Facts, limit: Threshold) -> Found | None:
 _LAST_LOOKED_AT = 5
 
 
+_HOST_TOO = {
+    "PyTorch": "torch.profiler records the host if its activities include ProfilerActivity.CPU, Nsight Systems with "
+    "--trace=cuda,nvtx,osrt.",
+    "XLA": "XLA's profiler records the host at host_tracer_level 1 or higher (jax.profiler.ProfileOptions, "
+    "tf.profiler.experimental.ProfilerOptions).",
+}
+"""How to record what the host does, by who recorded the devices."""
+
+
 def _other(facts: Facts, limit: Threshold) -> Found | None:
     share = facts.unexplained_percent
     time = share * facts.mean["step_time"] / 100
@@ -398,6 +407,12 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     # Around ops and launches, it is longer for their recording.
     among = facts.gpu_busy_percent is not None and facts.mean["host_compute"] + facts.mean["kernel_launch"] > time / 2
     gain_is = UP_TO if among else ABOUT
+    if not facts.evidence.host_recorded:
+        text = (
+            f"In **{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) nothing ran on a device, and nothing that the host did "
+            f"is in the profile, so why is unknown. {_HOST_TOO['PyTorch' if facts.torch else 'XLA']}"
+        )
+        return Found(text, gain_ms=float("nan"), title="Record the host as well", gain_is="")
     text = (
         f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) is outside any recorded op, "
         f"launch or copy: Python, logging or I/O."

@@ -9,9 +9,10 @@ import pandas as pd
 
 from nbprof.activity.activity import SERVING
 from nbprof.activity.unit import MARKED, Unit
+from nbprof.analysis.advice import keras_code
 from nbprof.analysis.input import input_pipeline
 from nbprof.display import wording
-from nbprof.tools.common import bar, by_tensorflow, by_torch, figure, fix_lines, has_device, unit_of, unknown
+from nbprof.tools.common import bar, by_keras, by_tensorflow, by_torch, figure, fix_lines, has_device, unit_of, unknown
 from nbprof.tools.steps import serving
 from nbprof.tools.tables import floats, hidden, longest, table
 
@@ -83,6 +84,14 @@ def _empty(run: Run) -> dict[str, Any]:
         return {"title": "No input pipeline in this run", "text": run.missing["input"]}
     if plain := unknown(run, "input", "No input ops in this run"):
         return plain
+    if by_keras(run) and not by_tensorflow(run):
+        return {
+            "title": "No input work in this run",
+            "text": "During the recording, nothing was copied to a device, and no work of an input pipeline was recorded. A "
+            "keras.utils.PyDataset can prepare batches in worker processes:",
+            "code": "class Batches(keras.utils.PyDataset):\n    ...  # __len__, and __getitem__ that returns a batch\n"
+            "model.fit(Batches(workers=4, use_multiprocessing=True))",
+        }
     if by_torch(run):
         return {
             "title": "No input work in this run",
@@ -143,6 +152,8 @@ def _categories(run: Run) -> list[dict[str, Any]]:
         per_step = wording.real(scaled.get("us_per_step"))
         part = wording.real(scaled.get("percent"))
         own = _category(row)
+        if by_keras(run) and by_torch(run):
+            own["advice"] = keras_code.CATEGORIES.get(own["key"], own["advice"])
         out.append(
             {
                 **own,
