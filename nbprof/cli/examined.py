@@ -73,6 +73,7 @@ def checks(*, deep: bool = False) -> Iterator[Check]:
     yield from nvidia(_ROOT)
     yield from amd(_ROOT)
     yield from ascend(_ROOT)
+    yield from tpu(_ROOT)
     yield grpc()
     yield port()
     yield disk()
@@ -217,6 +218,15 @@ def ascend(root: Path) -> Iterator[Check]:
         tool = shutil.which("msprof")
         remedy = "source set_env.sh of the CANN toolkit, which has it."
         yield Check("Ascend NPU", OK, f"msprof is {tool}") if tool else Check("Ascend NPU", LIMITED, "msprof is not on the path", remedy)
+
+
+def tpu(root: Path) -> Iterator[Check]:
+    """Where the runtime of a TPU logs what it does, of which a profile says little: its start, and the buffer for transfers."""
+    if not any((root / "dev").glob("accel[0-9]*")) and not (_version("libtpu") and any((root / "dev/vfio").glob("[0-9]*"))):
+        return
+    log = root / remedies.TPU_LOG.lstrip("/")
+    where = f"its runtime logs to {log}" if log.is_file() else "TPU_STDERR_LOG_LEVEL=0 shows the log of its runtime on the console"
+    yield Check("TPU", OK, f"there is one; {where}")
 
 
 def _loaded(pattern: str, packages: tuple[str, ...]) -> list[Path]:

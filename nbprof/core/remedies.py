@@ -89,6 +89,9 @@ ADAPTER_SESSION = (
 )
 OF_TORCH_NPU = "torch_npu's profiler said: {}"
 
+TPU_LOG = "/tmp/tpu_logs/tpu_driver.INFO"  # noqa: S108
+"""Where the runtime of a TPU logs what it does."""
+
 TF_UNSEEN = (
     "TensorFlow sees no GPU although the machine has one, so only the host is recorded: pip install 'tensorflow[and-cuda]' installs the "
     "CUDA libraries, nvidia-smi shows whether the driver works"

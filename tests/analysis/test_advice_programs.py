@@ -326,7 +326,7 @@ def test_of_two_validations_the_longer_one_is_not_passed_over_in_silence(tmp_pat
 REAL = {
     "jax/mi300-jax_conv_minimal_08": ["layout"],
     "jax/tpu-v6e-inference": ["host_memory", "mixed_precision"],
-    "jax/mi300-jax08_attention": ["other", "host_bound", "single_ops"],
+    "jax/mi300-jax08_attention": ["single_ops"],
     "kineto/a100-nccl-ranks": ["other", "collectives", "gemm_alignment"],
     "kineto/mi300-ddp-resnet18": ["allocator"],
     "kineto/v100-resnet50-workers0": ["mixed_precision", "loader_in_process"],

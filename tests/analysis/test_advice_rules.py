@@ -670,6 +670,12 @@ RULES = {
         ({"evidence": Evidence(texts=("premapped buffer of size 64GiB",), tpu_start_s=16.0)}, True),
         ({"evidence": Evidence(texts=("CreateTpuSystemState: took 90s",))}, False),
     ],
+    "tpu_start": [
+        ({"evidence": Evidence(texts=("CreateTpuSystemState: took 15.01s",))}, True),
+        ({"evidence": Evidence(tpu_start_s=90.0)}, True),
+        ({"evidence": Evidence(texts=("CreateTpuSystemState: took 15.0s",))}, False),
+        ({"evidence": Evidence(texts=("premapped buffer of size 64GiB", "CreateTpuSystemState: took 90s"))}, False),
+    ],
 }  # fmt: skip
 
 
@@ -834,7 +840,14 @@ def test_the_premapped_buffer_grows_to_what_is_asked_for_in_whole_pages():
     (one,) = said("using TPU host premapped buffer of size 17179869184", "premapped: RESOURCE_EXHAUSTED")
     assert "**16.00 GiB**" in one.evidence
     assert "'34359738368'" in one.fix
+    assert "takes that much host memory from other processes" in one.evidence
     assert not said("RESOURCE_EXHAUSTED: Attempting to allocate 6.00G in HBM")
+
+
+def test_a_slow_start_of_unknown_cause_names_the_log():
+    (one,) = said("CreateTpuSystemState: took 90s")
+    assert "/tmp/tpu_logs/tpu_driver.INFO" in one.evidence
+    assert "TPU_STDERR_LOG_LEVEL" in one.fix
 
 
 NPU = {"name": "Ascend NPU", "kind": "NPU", "compute_capability": None, "architecture": None, "count": 1}

@@ -230,6 +230,17 @@ def test_rocm(tmp_path, monkeypatch):
     assert "render" in of(examined.amd(tmp_path))["AMD GPU"].remedy
 
 
+def test_the_log_of_a_tpu_is_named(tmp_path):
+    assert not [*examined.tpu(tmp_path)]
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/accel0").touch()
+    assert "TPU_STDERR_LOG_LEVEL=0" in of(examined.tpu(tmp_path))["TPU"].text
+    log = tmp_path / "tmp/tpu_logs/tpu_driver.INFO"
+    log.parent.mkdir(parents=True)
+    log.touch()
+    assert of(examined.tpu(tmp_path))["TPU"].text == f"there is one; its runtime logs to {log}"
+
+
 def test_a_framework_that_does_not_start_is_told(monkeypatch):
     monkeypatch.setattr(examined, "_DEVICES", {"PyTorch": "raise ImportError('libx.so')"})
     found = of(examined.frameworks(deep=True))

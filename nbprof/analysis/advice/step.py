@@ -35,6 +35,7 @@ from nbprof.analysis.advice.facts import (
     only,
     short,
 )
+from nbprof.analysis.advice.host_buffer import PRICE
 from nbprof.analysis.rule import (
     ABOUT,
     ALL,
@@ -331,6 +332,9 @@ def _host_memory(facts: Facts, limit: Threshold) -> Found | None:
     share = float(facts.overview["host_transfer_percent"])
     gain = share * facts.mean["step_time"] / 100
     text = f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(gain)}**) goes to moving arrays between device and host memory."
+    text += (
+        f" Copies of arrays that must stay there may be faster with a larger premapped buffer (TPU_PREMAPPED_BUFFER_SIZE), which {PRICE}."
+    )
     return Found(text, limit.severity(share), gain)
 
 
