@@ -46,9 +46,14 @@ export function withShares(table: Table, totals: Ops["totals"], idle: boolean): 
       share[row] = (100 * selfOf(row)) / whole;
       running += share[row] as number;
       reached[row] = running;
-      // Ops of a side that the page does not have come after those that it has.
-      if (row >= table.rows) rank[row] = ++last + more++;
-      else rank[row] = (last = rank[row] as number) + more;
+      if (row >= table.rows) {
+        last += 1;
+        rank[row] = last + more;
+        more += 1;
+      } else {
+        last = rank[row] as number;
+        rank[row] = last + more;
+      }
     }
   }
   const values: Record<string, (where: Where) => number> = {

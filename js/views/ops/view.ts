@@ -250,7 +250,6 @@ function columns(full: Table, data: () => Table): ColumnSpec[] {
 /** What stands in a rate of an op that has none: on a device what it computes and moves is unknown, on the host nobody asks. */
 function unknown({ data }: Table, key: string, row: number): string {
   const none = (rate: string): boolean => Number.isNaN(numberAt(data[rate], row));
-  const asked =
-    key !== "tensor_core_percent" && textAt(data.where, row) === "device" && textAt(data.op, row) !== IDLE;
+  const asked = key !== "tensor_core_percent" && textAt(data.where, row) === "device" && textAt(data.op, row) !== IDLE;
   return asked && none("gflops_per_second") && none("gbytes_per_second") ? "unknown" : MISSING;
 }
