@@ -17,6 +17,7 @@ from nbprof.profiles.load import load
 from nbprof.run.source import facts
 from nbprof.sources.recording import CaptureInfo
 from nbprof.tools import dashboard as payload
+from nbprof.tools.input import payload as inputs
 from nbprof.tools.kernels import payload as kernels
 from nbprof.tools.memory import payload as memory
 from nbprof.tools.ops import payload as ops
@@ -263,6 +264,19 @@ def test_the_bottleneck_of_a_pipeline_is_marked_in_the_table():
         assert [node["percent"] for node in graph["nodes"]] == pytest.approx([100 * one / sum(own) for one in own])
         assert graph["critical_ms"] == pytest.approx(sum(node["self_ms"] for node in graph["nodes"] if node["critical"]))
     assert part["ops"]["data"]["us_per_call"].tolist() == [3156.25, 500.0, 500.0]
+
+
+def test_all_pipelines_and_their_calls_are_listed(monkeypatch):
+    run = fake.run()
+    part = payload.dashboard(run)["input"]
+    check(part["pipeline_table"], "Table")
+    assert part["pipeline_table"]["rows"] == len(run.tf_data.pipelines)
+    calls = part["call_table"]
+    assert calls["rows"] == len(run.tf_data.calls) > 1
+    assert calls["data"]["start_ms"] == pytest.approx(run.tf_data.calls["start_ms"].to_numpy())
+    assert part["pipelines"][0]["nodes"][0]["start_ms"] == run.tf_data.nodes["start_ms"].iloc[0]
+    monkeypatch.setattr(inputs, "MOST_LISTED", 1)
+    assert payload.dashboard(run)["input"]["call_table"]["data"]["rank"].tolist() == [0] * len(run.tf_data.pipelines)
 
 
 def test_idle_is_in_the_totals_only():

@@ -25,6 +25,10 @@ _COLUMNS = ("op", "category", "occurrences", "total_ms", "total_percent", "self_
 MOST_NODES = 400
 MOST_PIPELINES = 64
 MOST_CALLS = 5
+MOST_LISTED = 500
+"""Calls of each pipeline in the table of calls, the longest."""
+_OF_PIPELINES = ("host", "pipeline", "calls", "slow_calls", "mean_us", "min_us", "max_us", "bottleneck", "bottleneck_us")
+_OF_CALLS = ("host", "pipeline", "rank", "start_ms", "duration_us", "bottleneck", "bottleneck_us")
 
 
 def payload(run: Run) -> dict[str, Any]:
@@ -40,6 +44,7 @@ def payload(run: Run) -> dict[str, Any]:
         "missing": _missing(run, shown),
         **_said(run),
         "pipelines": pipelines(run),
+        **_tables(run),
         "ops": hidden(
             _listed(_with_cost(ops, _TORCH_CATEGORIES if by_torch(run) else _CATEGORIES), by_torch(run)),
             *longest(ops, run.longest_calls, ("host", "input")),
@@ -236,6 +241,18 @@ def pipelines(run: Run) -> list[dict[str, Any]]:
     return [_pipeline(row, nodes, slowest, calls) for row in shown.to_dict("records")]
 
 
+def _tables(run: Run) -> dict[str, Any]:
+    """The pipelines and their calls as tables; nothing where no pipeline ran."""
+    shown, calls = run.tf_data.pipelines.head(MOST_PIPELINES), run.tf_data.calls
+    if not len(shown):
+        return {}
+    listed = calls[calls["rank"] < MOST_LISTED]
+    return {
+        "pipeline_table": table(shown, "tf_data.pipelines", _OF_PIPELINES),
+        "call_table": table(listed, "tf_data.calls", _OF_CALLS),
+    }
+
+
 _WHICH = ["host", "pipeline"]
 _Rows = dict[tuple[Any, ...], list[dict[Any, Any]]]
 
@@ -299,6 +316,7 @@ def _node(row: dict[Any, Any]) -> dict[str, Any]:
         "name": str(row["iterator"]),
         "long_name": str(row["long_name"]),
         "note": note if isinstance(note, str) else "",
+        "start_ms": wording.real(row["start_ms"]),
         "total_ms": wording.real(row["total_ms"]) or 0.0,
         "self_ms": wording.real(row["self_ms"]) or 0.0,
         "calls": int(row["calls"]),
