@@ -464,6 +464,8 @@ RULES = {
         (gpu(kernels=kernels({"kernel": "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2", "total_us": 5.0}, {"total_us": 95.0})), True),
         (gpu(kernels=kernels({"kernel": "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2", "total_us": 4.9}, {"total_us": 95.1})), False),
         (gpu(kernels=kernels({"kernel": "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align8", "total_us": 50.0})), False),
+        (gpu(kernels=kernels({"kernel": "cutlass_80_tensorop_i16832gemm_s8_128x128_64x3_tn_align8", "total_us": 50.0})), True),
+        (gpu(kernels=kernels({"kernel": "cutlass_80_tensorop_i16832gemm_s8_128x128_64x3_tn_align16", "total_us": 50.0})), False),
     ],
     "small_kernels": [
         (gpu(kernels=short(1000, 9.9)), True),
@@ -826,6 +828,19 @@ def test_short_ops_and_lost_time_have_causes_of_their_own():
     assert told.loc["utilisation", "title"] == "Speed up gather ops"
     assert "take" not in told.loc["utilisation", "fix"]
     assert told.loc["utilisation", "gain_ms_per_step"] == pytest.approx(0.9 * (70 * 0.9 + 30 * 0.5))
+
+
+@pytest.mark.parametrize(("framework", "dtype"), [("JAX", "jnp.int8"), ("TensorFlow", "")])
+def test_8_bit_products_want_multiples_of_16(framework, dtype):
+    unaligned = {"kernel": "cutlass_80_tensorop_s8_i16832gemm_s8_128x128_64x3_tn_align4", "total_us": 60.0}
+    half = {"kernel": "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2", "total_us": 40.0}
+    one = found(**gpu(kernels=kernels(unaligned, half)), framework=framework).loc["gemm_alignment"]
+    assert one["title"] == "Round sizes up to multiples of 16"
+    assert "**100%** of kernel time" in one["evidence"]
+    assert "a multiple of 16, or of 64" in one["fix"]
+    assert dtype in one["fix"]
+    half["total_us"] = 80.0
+    assert found(**gpu(kernels=kernels(unaligned, half)), framework=framework).loc["gemm_alignment", "title"].endswith("of 8")
 
 
 def said(*texts):
