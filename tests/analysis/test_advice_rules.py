@@ -830,6 +830,16 @@ def test_short_ops_and_lost_time_have_causes_of_their_own():
     assert told.loc["utilisation", "gain_ms_per_step"] == pytest.approx(0.9 * (70 * 0.9 + 30 * 0.5))
 
 
+@pytest.mark.parametrize(("framework", "packages"), [("JAX", "jax[cuda13]"), ("TensorFlow", "tensorflow[and-cuda]")])
+def test_convolutions_without_tensor_cores_may_need_the_newest_cudnn(framework, packages):
+    def evidence(op):
+        unused = {"op": op, "op_tensor_core_eligible": True, "uses_tensor_core": False, "total_us": 100.0}
+        return found(**gpu(kernels=kernels(unused)), framework=framework).loc["tensor_cores", "evidence"]
+
+    assert packages in evidence("model/conv2d/Conv2D")
+    assert "cuDNN" not in evidence("model/dense/MatMul")
+
+
 @pytest.mark.parametrize(("framework", "dtype"), [("JAX", "jnp.int8"), ("TensorFlow", "")])
 def test_8_bit_products_want_multiples_of_16(framework, dtype):
     unaligned = {"kernel": "cutlass_80_tensorop_s8_i16832gemm_s8_128x128_64x3_tn_align4", "total_us": 60.0}

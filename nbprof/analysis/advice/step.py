@@ -216,19 +216,26 @@ def _how(facts: Facts, op: str) -> tuple[str, str]:
         fix = "+x, params = jax.tree.map(lambda a: a.astype(jnp.float16), (x, params))\n loss = loss_fn(params, x, y)"
     elif facts.jax:
         fix = "+jax.config.update('jax_default_matmul_precision', 'tensorfloat32')"
-    return "It needs 16-bit inputs, and channels and batch size that are multiples of 8.", fix
+    how = "It needs 16-bit inputs, and channels and batch size that are multiples of 8 (of 16 with 8-bit inputs)."
+    if "conv" in op.lower() and facts.matrix_units == TENSOR_CORES:
+        packages = "pip install -U 'jax[cuda13]'" if facts.jax else "pip install -U 'tensorflow[and-cuda]'"
+        how += f" The newest cuDNN uses them for more convolutions: {packages} brings it."
+    return how, fix
 
 
 def _how_of_torch(facts: Facts, op: str) -> tuple[str, str]:
     if "conv" in op:
-        return "Convolutions use them with 16-bit inputs, channels-last layout, and channel counts that are multiples of 8.", (
-            " model = model.to(device)\n+model = model.to(memory_format=torch.channels_last)\n+x = x.to(memory_format=torch.channels_last)"
+        return (
+            "Convolutions use them with 16-bit inputs, channels-last layout, and channel counts that are multiples of 8 (of 16 with int8).",
+            (
+                " model = model.to(device)\n+model = model.to(memory_format=torch.channels_last)\n+x = x.to(memory_format=torch.channels_last)"
+            ),
         )
     runtime = facts.torch_runtime
     if not runtime.amd and runtime.capability is not None and runtime.capability >= (8, 0):
         fix = '+torch.set_float32_matmul_precision("high")'
-        return "TF32 lets 32-bit matrix products use them; 16-bit ones need sizes that are multiples of 8.", fix
-    return "It needs 16-bit inputs and sizes that are multiples of 8.", ""
+        return "TF32 lets 32-bit matrix products use them; 16-bit ones need sizes that are multiples of 8, 8-bit ones of 16.", fix
+    return "It needs 16-bit inputs and sizes that are multiples of 8 (of 16 with 8-bit inputs).", ""
 
 
 def _compiled_part(unit: Unit) -> str:
