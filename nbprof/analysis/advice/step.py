@@ -225,12 +225,9 @@ def _how(facts: Facts, op: str) -> tuple[str, str]:
 
 def _how_of_torch(facts: Facts, op: str) -> tuple[str, str]:
     if "conv" in op:
-        return (
-            "Convolutions use them with 16-bit inputs, channels-last layout, and channel counts that are multiples of 8 (of 16 with int8).",
-            (
-                " model = model.to(device)\n+model = model.to(memory_format=torch.channels_last)\n+x = x.to(memory_format=torch.channels_last)"
-            ),
-        )
+        how = "Convolutions use them with 16-bit inputs, channels-last layout, and channels in multiples of 8 (of 16 with int8)."
+        fix = " model = model.to(device)\n+model = model.to(memory_format=torch.channels_last)"
+        return how, f"{fix}\n+x = x.to(memory_format=torch.channels_last)"
     runtime = facts.torch_runtime
     if not runtime.amd and runtime.capability is not None and runtime.capability >= (8, 0):
         fix = '+torch.set_float32_matmul_precision("high")'
