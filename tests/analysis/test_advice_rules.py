@@ -8,6 +8,7 @@ import pytest
 
 from nbprof.analysis.advice import step as advice_step
 from nbprof.analysis.advice.advice import WORTH_PERCENT, every, without_steps
+from nbprof.analysis.advice.devices_used import Idle, InTurn
 from nbprof.analysis.advice.evidence import Evidence, HostUse, Padding, Placed, Spread, Straggler
 from nbprof.analysis.advice.facts import INPUT_SHARE, Facts
 from nbprof.analysis.advice.programs import Product, Work
@@ -671,6 +672,16 @@ RULES = {
         ({"evidence": Evidence(texts=("premapped buffer of size 68719476736", "CreateTpuSystemState: took 15.0s"))}, False),
         ({"evidence": Evidence(texts=("premapped buffer of size 64GiB",), tpu_start_s=16.0)}, True),
         ({"evidence": Evidence(texts=("CreateTpuSystemState: took 90s",))}, False),
+    ],
+    "idle_devices": [
+        ({"evidence": Evidence(idle_devices=Idle("GPU", 8, 6))}, True),
+        ({"evidence": Evidence()}, False),
+    ],
+    "copied_in_turn": [
+        ({"parts": {"input": 20.0}, "evidence": Evidence(copies_in_turn=InTurn(2, 10.0, 0.1))}, True),
+        ({"parts": {"input": 20.0}, "evidence": Evidence(copies_in_turn=InTurn(2, 10.0, 0.11))}, False),
+        ({"parts": {"input": 20.0}, "evidence": Evidence(copies_in_turn=InTurn(2, 9.9, 0.0))}, False),
+        ({"parts": {"input": 4.9}, "evidence": Evidence(copies_in_turn=InTurn(2, 90.0, 0.0))}, False),
     ],
     "tpu_start": [
         ({"evidence": Evidence(texts=("CreateTpuSystemState: took 15.01s",))}, True),

@@ -13,8 +13,9 @@ import pandas as pd
 
 from nbprof.activity.activity import LOST_KERNELS, PYTHON_CALLS, SERVING, TRACED, Activity
 from nbprof.analysis import hlo
+from nbprof.analysis.advice import devices_used, step_code, unrolled
 from nbprof.analysis.advice import programs as advice_programs
-from nbprof.analysis.advice import step_code, unrolled
+from nbprof.analysis.advice.devices_used import Idle, InTurn
 from nbprof.analysis.advice.programs import Work
 from nbprof.analysis.advice.step_code import StepCode
 from nbprof.analysis.advice.unrolled import Unrolled
@@ -173,6 +174,10 @@ class Evidence:
         Runs of compiled programs per step of a host, for JAX.
     python_calls : bool
         Whether calls of Python are events of the trace.
+    idle_devices : Idle, optional
+        Devices that ran nothing beside others that did.
+    copies_in_turn : InTurn, optional
+        Copies from the host to several devices.
     host_recorded : bool
         Whether anything that the host did is in the profile: ops, calls of the device's runtime, or calls of Python.
     lost_kernels : bool
@@ -230,6 +235,8 @@ class Evidence:
     programs_per_step: float | None = None
     python_calls: bool = False
     host_recorded: bool = True
+    idle_devices: Idle | None = None
+    copies_in_turn: InTurn | None = None
     lost_kernels: bool = False
     code: StepCode = field(default_factory=StepCode)
     unrolled: Unrolled | None = None
@@ -329,6 +336,8 @@ def gather(
         tracing=_tracing(activity, counted(steps)),
         programs_per_step=_programs_per_step(activity, steps),
         python_calls=PYTHON_CALLS in activity.traits,
+        idle_devices=devices_used.idle(activity),
+        copies_in_turn=devices_used.in_turn(activity, steps),
         host_recorded=activity.has_host_ops or PYTHON_CALLS in activity.traits or len(activity.calls) > 0,
         lost_kernels=LOST_KERNELS in activity.traits and "kernels" in activity.missing,
         code=step_code.gather(activity, steps),
