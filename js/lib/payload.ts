@@ -292,7 +292,7 @@ export interface Input {
   next_step: string;
   share: Figure[];
   pipelines: Pipeline[];
-  /** One row per pipeline. Reports of 0.2 and before lack it, and the next. */
+  /** One row per pipeline, where there are several. Reports of 0.2 and before lack it, and the next. */
   pipeline_table?: Table;
   /** The longest calls of each pipeline, by pipeline and rank. */
   call_table?: Table;

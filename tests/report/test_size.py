@@ -27,7 +27,7 @@ def written(p, count):
     return len(json.dumps(notebook, ensure_ascii=False, indent=1).encode())
 
 
-@pytest.mark.parametrize(("path", "one", "ten"), [(OWN, 222_000, 2_220_000), (LARGE, 398_000, 3_980_000)], ids=["small", "large"])
+@pytest.mark.parametrize(("path", "one", "ten"), [(OWN, 224_000, 2_240_000), (LARGE, 400_000, 4_000_000)], ids=["small", "large"])
 def test_dashboards_leave_a_notebook_small(path, one, ten):
     if not path.exists():
         pytest.skip("the real profile is not beside this checkout")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -269,14 +270,18 @@ def test_the_bottleneck_of_a_pipeline_is_marked_in_the_table():
 def test_all_pipelines_and_their_calls_are_listed(monkeypatch):
     run = fake.run()
     part = payload.dashboard(run)["input"]
-    check(part["pipeline_table"], "Table")
-    assert part["pipeline_table"]["rows"] == len(run.tf_data.pipelines)
+    assert "pipeline_table" not in part, "of one pipeline the graph says all"
     calls = part["call_table"]
     assert calls["rows"] == len(run.tf_data.calls) > 1
     assert calls["data"]["start_ms"] == pytest.approx(run.tf_data.calls["start_ms"].to_numpy())
     assert part["pipelines"][0]["nodes"][0]["start_ms"] == run.tf_data.nodes["start_ms"].iloc[0]
+    second = run.tf_data.pipelines.assign(pipeline="Host:1")
+    both = SimpleNamespace(pipelines=pd.concat([run.tf_data.pipelines, second]), calls=run.tf_data.calls)
+    several = inputs._tables(SimpleNamespace(tf_data=both))["pipeline_table"]
+    check(several, "Table")
+    assert several["rows"] == 2
     monkeypatch.setattr(inputs, "MOST_LISTED", 1)
-    assert payload.dashboard(run)["input"]["call_table"]["data"]["rank"].tolist() == [0] * len(run.tf_data.pipelines)
+    assert payload.dashboard(run)["input"]["call_table"]["rows"] == len(run.tf_data.pipelines)
 
 
 def test_idle_is_in_the_totals_only():

@@ -222,13 +222,7 @@ function callTable(el: HTMLElement, context: ViewContext, pipeline: Pipeline, si
     table: all,
     label: "Calls of the pipeline",
     signal,
-    columns: [
-      { key: "rank", dim: true },
-      "start_ms",
-      "duration_us",
-      { key: "bottleneck", grow: true, width: 120 },
-      "bottleneck_us",
-    ],
+    columns: ["start_ms", "duration_us", { key: "bottleneck", grow: true, width: 120 }],
     onRow: (row) => {
       const start = numberAt(all.data["start_ms"], row);
       context.go("trace", { range_ms: [start, start + numberAt(all.data["duration_us"], row) / 1000] });

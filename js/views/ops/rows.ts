@@ -56,25 +56,20 @@ export function withShares(table: Table, totals: Ops["totals"], idle: boolean): 
       }
     }
   }
-  const values: Record<string, (where: Where) => number> = {
-    occurrences: () => 1,
-    total_us: (where) => totals[`${where}_idle_us`],
-    avg_us: (where) => totals[`${where}_idle_us`],
-    self_us: (where) => totals[`${where}_idle_us`],
-    avg_self_us: (where) => totals[`${where}_idle_us`],
-    eager: () => 0,
-  };
-  const texts: Record<string, (where: Where) => string> = { where: (where) => where, type: () => IDLE, op: () => IDLE };
+  const times = ["total_us", "avg_us", "self_us", "avg_self_us"];
   const grown = (key: string, data: Table["data"][string]): Table["data"][string] => {
     const ready = given.get(key);
     if (ready) return ready;
-    if ("codes" in data || typeof (data as ArrayLike<unknown>)[0] === "string")
-      return Array.from({ length: count }, (_, row) =>
-        row < table.rows ? textAt(data, row) : (texts[key]?.(of(row)) ?? ""),
-      );
-    return Float64Array.from({ length: count }, (_, row) =>
-      row < table.rows ? numberAt(data, row) : (values[key]?.(of(row)) ?? Number.NaN),
-    );
+    const rows = Array.from({ length: count }, (_, row) => row);
+    const own = (row: number): boolean => row < table.rows;
+    if ("codes" in data || typeof (data as ArrayLike<unknown>)[0] === "string") {
+      const idleText = (row: number): string =>
+        key === "where" ? of(row) : key === "op" || key === "type" ? IDLE : "";
+      return rows.map((row) => (own(row) ? textAt(data, row) : idleText(row)));
+    }
+    const idleNumber = (row: number): number =>
+      times.includes(key) ? selfOf(row) : key === "occurrences" ? 1 : Number.NaN;
+    return Float64Array.from(rows, (row) => (own(row) ? numberAt(data, row) : idleNumber(row)));
   };
   const data = Object.fromEntries(Object.entries(table.data).map(([key, column]) => [key, grown(key, column)]));
   return { ...table, data, rows: count };

@@ -28,7 +28,7 @@ MOST_CALLS = 5
 MOST_LISTED = 500
 """Calls of each pipeline in the table of calls, the longest."""
 _OF_PIPELINES = ("host", "pipeline", "calls", "slow_calls", "mean_us", "min_us", "max_us", "bottleneck", "bottleneck_us")
-_OF_CALLS = ("host", "pipeline", "rank", "start_ms", "duration_us", "bottleneck", "bottleneck_us")
+_OF_CALLS = ("host", "pipeline", "start_ms", "duration_us", "bottleneck")
 
 
 def payload(run: Run) -> dict[str, Any]:
@@ -242,15 +242,13 @@ def pipelines(run: Run) -> list[dict[str, Any]]:
 
 
 def _tables(run: Run) -> dict[str, Any]:
-    """The pipelines and their calls as tables; nothing where no pipeline ran."""
+    """The pipelines, where there are several, and their calls, the longest of each first, as tables; nothing where none ran."""
     shown, calls = run.tf_data.pipelines.head(MOST_PIPELINES), run.tf_data.calls
     if not len(shown):
         return {}
     listed = calls[calls["rank"] < MOST_LISTED]
-    return {
-        "pipeline_table": table(shown, "tf_data.pipelines", _OF_PIPELINES),
-        "call_table": table(listed, "tf_data.calls", _OF_CALLS),
-    }
+    several = {"pipeline_table": table(shown, "tf_data.pipelines", _OF_PIPELINES)} if len(shown) > 1 else {}
+    return {**several, "call_table": table(listed, "tf_data.calls", _OF_CALLS)}
 
 
 _WHICH = ["host", "pipeline"]
