@@ -103,7 +103,8 @@ def about_warmup(steps: pd.DataFrame, warmup: int | None, unit: Unit = MARKED) -
 
 def _why_of_few(steps: pd.DataFrame, excluded: int) -> str:
     """Why the first of a few steps is warm-up, or why that is not known; of several hosts the one where it takes the longest."""
-    factors = [factor for _, rows in steps.groupby(["host", "kind"]) if (factor := first_factor(rows)) is not None]
+    found = [first_factor(rows) for _, rows in steps.groupby(["host", "kind"])]
+    factors = [factor for factor in found if factor is not None]
     if not factors:
         return "too few to tell: 2 or more are needed"
     if excluded:
