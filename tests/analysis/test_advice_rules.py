@@ -841,6 +841,15 @@ def test_short_ops_and_lost_time_have_causes_of_their_own():
     assert told.loc["utilisation", "gain_ms_per_step"] == pytest.approx(0.9 * (70 * 0.9 + 30 * 0.5))
 
 
+@pytest.mark.parametrize(("framework", "how"), [("JAX", "JAX_PLATFORMS=cpu"), ("TensorFlow", "tf.config.set_visible_devices([], 'GPU')")])
+def test_the_cpu_is_named_where_the_device_does_next_to_nothing(framework, how):
+    def evidence(busy):
+        return found(**gpu(kernels=short(100, 9.9), device_busy_percent=busy), framework=framework).loc["small_batch", "evidence"]
+
+    assert how in evidence(1.9)
+    assert "CPU" not in evidence(2.0)
+
+
 @pytest.mark.parametrize(("framework", "packages"), [("JAX", "jax[cuda13]"), ("TensorFlow", "tensorflow[and-cuda]")])
 def test_convolutions_without_tensor_cores_may_need_the_newest_cudnn(framework, packages):
     def evidence(op):

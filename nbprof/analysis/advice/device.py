@@ -168,6 +168,7 @@ def _small_batch(facts: Facts, limit: Threshold) -> Found | None:
     if peak and capacity:
         part = 100 * peak / capacity
         text += f" Peak memory is **{part:.{1 if part < 1 else 0}f}%** of device memory."
+    # Of short kernels, a CPU that is 50 times as slow would need no more than the time that the host takes anyway.
     if busy < limit["tiny"] and not facts.npu:
         text += f" If the batch cannot grow, the model may be too small for the device, and faster on the CPU: {_on_cpu(facts)}."
     return Found(text)
@@ -417,7 +418,7 @@ RULES: tuple[AdviceRule, ...] = (
         Threshold(
             "busy ≥ {used:g} % and < {busy:g} % (PyTorch {busy_torch:g} %), ≥ {host:percent} of idle time waiting for a launch, "
             "kernels < {short_us:g} µs, peak < {room:percent} of memory; the CPU is named if busy < {tiny:g} %",
-            used=1.0, busy=30.0, busy_torch=50.0, host=0.5, short_us=SHORT_KERNEL_US, room=0.5, tiny=10.0,
+            used=1.0, busy=30.0, busy_torch=50.0, host=0.5, short_us=SHORT_KERNEL_US, room=0.5, tiny=2.0,
         ),
         f"{TORCH_TB}; {GPU_GUIDE_CHOICE}", KERNELS, ALL, "Device utilization, with short kernels, little input time and free memory",
         "Give each {noun} a larger batch", "+batch_size *= 8  # as memory and accuracy permit",
