@@ -244,6 +244,8 @@ export interface TfDataNode {
   long_name: string;
   /** Second line of the node: a parameter or a plain remark ("" when none). */
   note: string;
+  /** Start of its first call. Reports of 0.2 and before lack it. */
+  start_ms?: number | null;
   total_ms: number;
   self_ms: number;
   /** Of the self time of all iterators of the graph; null where it has none. */
@@ -302,6 +304,10 @@ export interface Input {
   next_step: string;
   share: Figure[];
   pipelines: Pipeline[];
+  /** One row per pipeline, where there are several. Reports of 0.2 and before lack it, and the next. */
+  pipeline_table?: Table;
+  /** The longest calls of each pipeline, by pipeline and rank. */
+  call_table?: Table;
   /** op, category, occurrences, total_ms, total_percent, self_ms, self_percent, us_per_call; self time descending. */
   ops: Table;
   /** By row of `ops`: 1 when it is the bottleneck of a pipeline. */

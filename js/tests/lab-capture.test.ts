@@ -46,10 +46,20 @@ describe("the fields", () => {
         device_level: 1,
         python_level: 0,
         retries: 3,
+        delay_ms: null,
         name: null,
         folder: "nbprof-results",
       },
     });
+  });
+
+  it("take a delay, or leave it to the server", () => {
+    const delay = (text: string): unknown => {
+      const checked = check({ ...DEFAULTS, addresses: "a:1", delay: text });
+      return "request" in checked ? checked.request.delay_ms : checked.wrong.delay;
+    };
+    expect([" ", "0", "1,500"].map(delay)).toEqual([null, 0, 1500]);
+    expect(delay("soon")).toBe("the delay must be 0 ms to 3,600,000 ms (an hour), a whole number, not 'soon'");
   });
 
   it("tell all that is wrong at once", () => {

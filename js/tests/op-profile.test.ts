@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { padding, si, verdict } from "../views/op-profile/details.js";
-import { all, build, type Node, opened, rows, scopes, use, worst } from "../views/op-profile/model.js";
+import { all, build, isLow, type Node, opened, rows, scopes, use, worst } from "../views/op-profile/model.js";
 import { type Op, opProfile } from "./op-profile-sample.js";
 
 const OPS: Op[] = [
@@ -98,6 +98,19 @@ describe("trees of the op profile", () => {
       bytes: Number.NaN,
       wasted: Number.NaN,
     });
+  });
+
+  it("low use of FLOPS is marked, but not where memory is the limit or nothing is known", () => {
+    const of = opProfile([
+      { name: "slow", time: 10, flops: 1, bytes: 1 },
+      { name: "fast", time: 10, flops: 9, bytes: 1 },
+      { name: "moving", time: 10, flops: 1, bytes: 9 },
+      { name: "computing", time: 10, flops: 1 },
+      { name: "unknown", time: 10 },
+    ]);
+    const low = (name: string): boolean =>
+      isLow(of, [...all(build(of, "category", false))].find((node) => node.name === name) as Node);
+    expect(["slow", "fast", "moving", "computing", "unknown"].map(low)).toEqual([true, false, false, true, false]);
   });
 
   it("idle is part of the whole, and of no use", () => {

@@ -63,9 +63,27 @@ describe("the percent columns", () => {
   });
   it("become smaller on a side whose idle time is known, where that is included", () => {
     const idle = withShares(rows, ops.totals, true);
-    expect(column("self_percent", idle)).toEqual([7.5, 50, 12.5, 5, 30]);
-    expect(column("cumulative_percent", idle)).toEqual([20, 50, 12.5, 25, 80]);
-    expect(column("rank", idle)).toEqual(column("rank", rows));
+    expect(column("self_percent", idle)).toEqual([7.5, 50, 12.5, 5, 30, 75]);
+    expect(column("cumulative_percent", idle)).toEqual([95, 50, 87.5, 100, 80, 75]);
+  });
+  it("have a row for the idle time of each side that is included, where it falls by its time", () => {
+    const ranked = table([
+      { ...op("device", "MatMul", "a", 60, 1, [60, 60]), rank: 1 },
+      { ...op("device", "Conv2D", "b", 40, 1, [40, 100]), rank: 2 },
+      { ...op("host", "Dataset", "c", 100, 1, [100, 100]), rank: 3 },
+    ]);
+    const totals = { device_us: 100, host_us: 100, device_idle_us: 50, host_idle_us: 300 };
+    const idle = withShares(ranked, totals, true);
+    expect(idle.rows).toBe(5);
+    const texts = (key: string): string[] => Array.from({ length: 5 }, (_, i) => textAt(idle.data[key], i));
+    expect(texts("op")).toEqual(["a", "b", "c", "IDLE", "IDLE"]);
+    expect(texts("type").slice(3)).toEqual(["IDLE", "IDLE"]);
+    expect(texts("where")).toEqual(["device", "device", "host", "device", "host"]);
+    expect(column("self_us", idle)).toEqual([60, 40, 100, 50, 300]);
+    expect(column("rank", idle)).toEqual([1, 3, 5, 2, 4]);
+    expect(column("cumulative_percent", idle).map(Math.round)).toEqual([40, 100, 100, 73, 75]);
+    expect(groups(idle, [0, 1, 2, 3, 4], "type").map(({ values }) => values.op)).toContain("IDLE");
+    expect(withShares(ranked, { ...totals, device_idle_us: 0, host_idle_us: Number.NaN }, true)).toBe(ranked);
   });
 });
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { textAt } from "../lib/codec.js";
-import { callsText, longestText, nested } from "../views/input/view.js";
+import { callsText, longestText, nested, rowsOf } from "../views/input/view.js";
 import { bottleneck, layout, NODE_HEIGHT } from "../views/tfdata.js";
 import { INPUT_OPS, NODES } from "./sample.js";
 
@@ -21,6 +21,15 @@ describe("sentences", () => {
     expect(callsText({ ...one, calls: 2, min_us: 49, mean_us: 50 })).toBe(
       "2 calls, 1 of them slow; a call takes 50.0 µs on average, 49.0 µs to 51.0 µs.",
     );
+  });
+});
+
+describe("tables of pipelines and calls", () => {
+  it("have the rows of one pipeline of one host", () => {
+    const data = { host: ["a", "b", "a", "a"], pipeline: ["Host:0", "Host:0", "Host:1", "Host:0"] };
+    const table = { columns: [], data, rows: 4 };
+    expect(rowsOf(table, { host: "a", name: "Host:0" })).toEqual([0, 3]);
+    expect(rowsOf(table, { host: "c", name: "Host:0" })).toEqual([]);
   });
 });
 

@@ -104,7 +104,7 @@ export function footer({ meta }: Payload, tabs: number): Footer {
     keys,
     h(
       "div.foot",
-      h("span", `${num(events)} events, ${num(dropped)} dropped`),
+      h("span", `${num(events)} ${events === 1 ? "event" : "events"}, ${num(dropped)} dropped`),
       analysed_s !== null && h("span", `analysed in ${num(analysed_s, 1)} s`),
       from && h("span.from", from),
       meta.receipt.length > 0 && opener,

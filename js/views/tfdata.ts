@@ -1,7 +1,7 @@
 /** The tf.data graph: its layout (pure) and its drawing. Data flows left to right, one column per depth. */
 
 import { boxOf, h, listen, s } from "../lib/dom.js";
-import { ms, num } from "../lib/format.js";
+import { known, ms, num } from "../lib/format.js";
 import { hoverCard } from "../lib/parts.js";
 import type { Pipeline, TfDataNode } from "../lib/payload.js";
 
@@ -152,7 +152,7 @@ export function drawGraph(
     const box = h(
       "div",
       {
-        class: node === hot ? "dn hot" : "dn",
+        class: node === hot ? "dn hot" : node.critical ? "dn crit" : "dn off",
         style: { left: `${x}px`, top: `${y}px`, width: `${width}px`, height: `${NODE_HEIGHT}px` },
       },
       h("b", node.name),
@@ -166,6 +166,7 @@ export function drawGraph(
         two: true,
         rows: [
           ...(node.note ? [{ label: "Note", value: node.note }] : []),
+          ...(known(node.start_ms) ? [{ label: "Start", value: ms(node.start_ms) }] : []),
           { label: "Excluding inputs", value: `${ms(node.self_ms)}, ${num(percent, 1)}%` },
           { label: "Including inputs", value: ms(node.total_ms) },
           { label: "Calls", value: num(node.calls) },

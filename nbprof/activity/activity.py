@@ -287,6 +287,7 @@ DEVICES = [
     "peak_flops_per_second",
     *(f"{level}_bytes_per_second" for level in ON_CHIP),
     "chip",
+    "chip_core",
     "megacore",
     "sparse_cores",
 ]

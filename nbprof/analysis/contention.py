@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nbprof.activity.unit import MARKED, Unit
+
 OTHERS = 0.2
 """Part of the cores that other processes kept busy, from which on it is said."""
 WAITED_PERCENT = 10.0
@@ -12,7 +14,7 @@ FULL = 0.9
 """Part of the cores that are busy where none is free."""
 
 
-def sentence(measured: Mapping[str, float], least: float = OTHERS) -> str:
+def sentence(measured: Mapping[str, float], least: float = OTHERS, unit: Unit = MARKED) -> str:
     """What other processes took while the profile was recorded; '' where they took little, or where it is not known.
 
     Parameters
@@ -21,19 +23,22 @@ def sentence(measured: Mapping[str, float], least: float = OTHERS) -> str:
         What `nbprof.capture.contention.Contention.measured` gave.
     least : float
         The part of the cores from which on it is not little.
+    unit : Unit
+        What times are given per.
     """
     cores, own, others = (measured.get(key, 0.0) for key in ("cores", "own_cores", "other_cores"))
     waited = measured.get("waited_percent")
     if not cores or others < least * cores:
         return ""
     part = f"{others:.1f} of the {cores:.0f} cores" if cores > 1 else f"{100 * others:.0f}% of the core"
+    timed, are = (unit.a, "is") if unit.whole else (unit.plural, "are")
     used = f"Other processes used {part} while this was recorded"
     if waited is None:
-        return f"{used}, and this one {own:.1f}: on a quiet machine steps may be faster." if own + others >= FULL * cores else ""
+        return f"{used}, and this one {own:.1f}: on a quiet machine {timed} may be faster." if own + others >= FULL * cores else ""
     if waited < WAITED_PERCENT:
         return ""
     ready = f"for {waited:.0f}% of the time in which they were ready to run"
-    return f"{used}, and the threads of this one waited for a core {ready}: on a quiet machine steps are faster."
+    return f"{used}, and the threads of this one waited for a core {ready}: on a quiet machine {timed} {are} faster."
 
 
 def full(measured: Mapping[str, float]) -> bool:

@@ -18,7 +18,7 @@ from nbprof.activity.activity import CATEGORIES, EMPTY, ITERATIONS, LOST_KERNELS
 from nbprof.activity.unit import Unit
 from nbprof.analysis.advice import checks
 from nbprof.analysis.contention import OTHERS
-from nbprof.analysis.steps import step_count
+from nbprof.analysis.steps import step_count, warmup
 from nbprof.analysis.steps.steps import counted, mostly_lost, waiting_percent
 from nbprof.display import wording
 
@@ -552,10 +552,10 @@ def _assess(found: Breakdown, bound: str, name: str = "") -> tuple[Evidence, str
         outside = f"{100 * (1 - covered):.0f}% of the time from the first to the last {_of_kind(kind, unit)} is outside {unit.plural}"
         evidence.append((False, f"{outside}: validation, input or logging, for example; nbprof.steps(dataset) marks the whole loop"))
         level = "low"
-    warmup = steps[steps["warmup"].astype(bool) & (steps["kind"] == kind)]
-    if len(warmup):
+    warm = steps[steps["warmup"].astype(bool) & (steps["kind"] == kind)]
+    if len(warm):
         # The n-th of each host: they ran side by side.
-        times = warmup.groupby(warmup.groupby("host").cumcount())["step_time_ms"].mean()
+        times = warm.groupby(warm.groupby("host").cumcount())["step_time_ms"].mean()
         first = ", ".join(wording.millis(t, 0 if t >= 10 else 2) for t in times)
         which = unit.noun if len(times) == 1 else f"{len(times)} {unit.plural}"
         evidence.append((True, f"First {which} ({first}) left out: compilation, warm-up"))
@@ -604,13 +604,21 @@ def _of_steps(found: Breakdown, bound: str, name: str) -> Evidence:
     alone = f"One {unit.noun} says nothing about the spread of {unit.time}"
     out = [
         (leading >= (1 - FEW) * count, f"{name} is the largest part in {every if few is None else f'only {every}'}{spread}"),
-        (longest >= ENOUGH, number if longest >= ENOUGH else f"Only {number}: capture {ENOUGH} or more"),
+        (longest >= ENOUGH, number if longest >= ENOUGH else f"Only {number}: capture {ENOUGH} or more{_maybe_warmup(steps, unit)}"),
         (steady, spread_text if longest > 1 else alone),
         _complete(found.dropped),
     ]
     if unit.agreement is not None:
         out.append((True, f"{unit.plural.capitalize()} are an estimate: {100 * unit.agreement:.0f}% of the events fit"))
     return out
+
+
+def _maybe_warmup(steps: pd.DataFrame, unit: Unit) -> str:
+    """That the first of a few steps may be warm-up, where their number leaves that open; "" elsewhere."""
+    factors = [warmup.first_factor(rows) or 0.0 for _, rows in steps.groupby("host")]
+    if max(factors) <= warmup.FEW_FACTOR:
+        return ""
+    return f". The first takes {max(factors):.1f} times the longest of the others: too few {unit.plural} to tell whether it is warm-up"
 
 
 def _every(unit: Unit, leading: int, count: int) -> str:
@@ -620,7 +628,9 @@ def _every(unit: Unit, leading: int, count: int) -> str:
 
 
 def _complete(dropped: int) -> tuple[bool, str]:
-    return dropped == 0, "Complete trace: no event was dropped" if dropped == 0 else f"{dropped:,} events were dropped"
+    if dropped == 0:
+        return True, "Complete trace: no event was dropped"
+    return False, f"{wording.plural(dropped, 'event')} {'was' if dropped == 1 else 'were'} dropped"
 
 
 def _slowed(found: Breakdown, bound: str) -> Evidence:

@@ -15,6 +15,7 @@ from typing import Any
 from nbprof.capture.clock import KERAS_WAIT, StepClock
 from nbprof.capture.patches import Patches
 from nbprof.capture.steps import Waiting
+from nbprof.sources.recording import BATCHES_OF_KERAS
 
 MODULE = "keras.src.callbacks.callback_list"
 _ITERATORS = (("keras.src.trainers.epoch_iterator", "EpochIterator"), ("keras.src.backend.jax.trainer", "JAXEpochIterator"))
@@ -45,7 +46,7 @@ def hook(module: ModuleType, clock: StepClock, patches: Patches) -> None:
         def batch_ended(args: tuple[Any, ...], kind: str = kind, first: dict[str, int] = first) -> None:
             # With steps_per_execution, one call covers several batches: it begins at the first's number and ends at the last's.
             batches = _batch(args) - first.pop("batch", _batch(args)) + 1
-            clock.end(kind, max(batches, 1), "batches of Keras")
+            clock.end(kind, max(batches, 1), BATCHES_OF_KERAS)
 
         _around(owner, f"on_{kind}_batch_begin", patches, clock, before=batch_begins)
         _around(owner, f"on_{kind}_batch_end", patches, clock, after=batch_ended)

@@ -13,6 +13,7 @@ from typing import Any
 
 from nbprof.activity.given_peaks import checked
 from nbprof.core.errors import CaptureError, NbprofError
+from nbprof.sources.urls import is_url
 
 BACKENDS = ("tensorflow", "jax", "torch")
 """The frameworks that can be recorded, in the order of preference."""
@@ -36,7 +37,6 @@ AIC_METRICS = (
 """Groups of counters of AI Cores, by the names that msprof, torch_npu and the adapters of TensorFlow share."""
 POINTS = ("fp_point", "bp_point")
 _OP = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./>:-]{0,999}")
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+://)")
 LONGEST_S = 24 * 3600.0
 """A recording with a time limit ends within a day; a longer one would fill any memory."""
 
@@ -58,7 +58,8 @@ class Options:
     host_level : int
         0 nothing on the host, 1 the most important events, 2 ops, too, 3 everything.
     logdir : str, optional
-        Folder that receives ``plugins/profile/<run>/``; by default ``nbprof-results`` in the working directory.
+        Folder that receives ``plugins/profile/<run>/``; by default ``nbprof-results`` in the working directory. A URL, as
+        ``gs://bucket/logs``, receives it when it is complete.
     save : bool
         False keeps the files in a temporary folder only as long as the profile lives.
     warmup : int, optional
@@ -114,11 +115,11 @@ class Options:
     def __post_init__(self) -> None:
         if self.backend not in CHOICES:
             raise CaptureError(f"unknown backend {self.backend!r}: choose {', '.join(CHOICES[:-1])} or {CHOICES[-1]}")
-        if self.logdir is not None and (found := _URL.match(self.logdir)):
-            raise CaptureError(
-                f"profilers write to folders of this machine, and {self.logdir!r} is a URL: leave --logdir out, and copy the run to "
-                f"{found[1]} afterwards; nbprof.load opens it there"
-            )
+        if self.logdir is not None and is_url(self.logdir):
+            from nbprof.sources.upload import refusal
+
+            if why := refusal(self.logdir):
+                raise CaptureError(why)
         if self.host_level not in (0, 1, 2, 3):
             raise CaptureError(f"the host level must be 0, 1, 2 or 3, not {self.host_level!r}")
         if self.steps is not None:

@@ -13,6 +13,8 @@ from pathlib import Path
 from nbprof.capture.options import Options
 from nbprof.core.errors import CaptureError
 from nbprof.core.unfinished import MARK, SCRATCH, mark
+from nbprof.sources.upload import Upload
+from nbprof.sources.urls import is_url
 
 DEFAULT = "nbprof-results"
 ENOUGH = 1 << 30
@@ -42,13 +44,16 @@ class Place:
         True where the files are to be deleted when the profile is no longer needed.
     notes : list of str
         Notes for the user, for example that the working directory is read-only.
+    upload : Upload or None
+        Copies runs to the URL that the logdir is.
     beside : list of Path
         Further runs that were recorded at the same time as the last one that was moved, of other frameworks.
     """
 
     def __init__(self, options: Options) -> None:
         self.notes: list[str] = []
-        self.temporary = not options.save and options.logdir is None
+        self.upload = Upload(options.logdir) if options.logdir is not None and is_url(options.logdir) else None
+        self.temporary = self.upload is not None or (not options.save and options.logdir is None)
         self._spare: Path | None = None
         wanted = Path(options.logdir or DEFAULT).expanduser()
         if self.temporary:
@@ -168,6 +173,10 @@ class Place:
             with contextlib.suppress(OSError):
                 self._spare.rmdir()
                 self._spare = None
+
+    def keep(self) -> None:
+        """Keep what was to be removed."""
+        self.temporary = False
 
     def remove(self) -> None:
         """Remove everything, where nothing was to be kept."""

@@ -239,8 +239,12 @@ class Session:
                 recording.write()
             except OSError as trouble:
                 recording.info.notes.append(f"the run's {recording.path.name} has no complete nbprof.json next to it: {trouble.strerror}")
+        for recording in self.windows.recordings:
+            recording.note_upload()
         self.recording = shown
         place = self.windows.place
+        if place is not None and place.temporary and any(recording.temporary is None for recording in self.windows.recordings):
+            place.keep()
         if place is not None and place.temporary:
             # The profile holds the info for as long as anybody holds the profile.
             weakref.finalize(shown.info, place.remove)
@@ -464,8 +468,9 @@ def _finish_at_exit() -> None:
     if session is not None:
         # A script that ends, a kernel that is shut down: what was recorded is kept.
         recording = session.stop()
-        if recording is not None and not recording.temporary:
-            sys.stderr.write(f"nbprof: the recording ended with the process; its files are in {recording.path}\n")
+        if recording is not None and (recording.url or not recording.temporary):
+            where = recording.url or recording.path
+            sys.stderr.write(f"nbprof: the recording ended with the process; its files are in {where}\n")
 
 
 atexit.register(_finish_at_exit)

@@ -19,6 +19,7 @@ from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
 from nbprof.capture.place import DEFAULT, ignore_by_git
 from nbprof.core import remedies
+from nbprof.sources.urls import is_url
 
 BRIDGE, DEVICE = "npu_bridge", "npu_device"
 PROFILERS = ("npu_bridge.profiler.profiler", "npu_device.compat.v1.profiler.profiler")
@@ -94,7 +95,9 @@ class AdapterOptions:
             if not self._options.save and self._options.logdir is None:
                 self._note(remedies.ADAPTER_KEEPS)
                 return None
-            logdir = Path(self._options.logdir).expanduser().absolute() if self._options.logdir else Path.cwd() / DEFAULT
+            wanted = self._options.logdir or ""
+            # The NPU writes until it is closed, so its data are not copied to a URL.
+            logdir = Path(wanted).expanduser().absolute() if wanted and not is_url(wanted) else Path.cwd() / DEFAULT
             output = logdir / "ascend" / time.strftime("%Y_%m_%d_%H_%M_%S")
             try:
                 output.mkdir(parents=True, exist_ok=True)

@@ -375,7 +375,8 @@ class Windows:
             place.discard()
             return
         suffix = f"-steps-{capture.window[0]}-{capture.window[-1]}" if self._group and capture.window else ""
-        recording = Recording(place.settle(suffix), capture, temporary=place.logdir if place.temporary else None)
+        kept_until = place.logdir if place.temporary else None
+        recording = Recording(place.settle(suffix), capture, temporary=kept_until, upload=place.upload)
         self.recordings.append(recording)
         self.beside[recording.path] = place.beside
         self.notes += [note for note in place.notes if note not in self.notes]

@@ -46,6 +46,8 @@ _PORT = 6009
 _PERFMON, _SYS_ADMIN = 1 << 38, 1 << 21
 """Capabilities of Linux; either one lets a process read performance counters."""
 _ROOT = Path("/")
+_TOOLKITS = ("usr/local/cuda*/extras/CUPTI/lib64", "usr/local/cuda*/targets/*/lib", "opt/cuda*/extras/CUPTI/lib64")
+"""Where CUDA toolkits put CUPTI; no loader looks there by itself."""
 
 
 class Check(NamedTuple):
@@ -71,6 +73,7 @@ def checks(*, deep: bool = False) -> Iterator[Check]:
     yield from nvidia(_ROOT)
     yield from amd(_ROOT)
     yield from ascend(_ROOT)
+    yield from tpu(_ROOT)
     yield grpc()
     yield port()
     yield disk()
@@ -144,12 +147,27 @@ def nvidia(root: Path) -> Iterator[Check]:
         )
     else:
         yield Check("NVIDIA GPU", OK, text)
-    libraries = [
-        str(path) for path in _libraries(root, "libcupti.so*", ("nvidia/*/lib", "torch/lib"), "usr/local/cuda*/extras/CUPTI/lib64")
-    ]
-    where = libraries[0] if libraries else ctypes.util.find_library("cupti")
-    yield Check("CUPTI", OK, where) if where else Check("CUPTI", LIMITED, "not found", _sentence(remedies.NO_CUPTI))
+    yield _cupti(root)
     yield _counters(root)
+
+
+def _cupti(root: Path) -> Check:
+    """Whether the loader finds CUPTI: one of a toolkit that is in none of its folders is as good as none."""
+    libraries = _loaded("libcupti.so*", ("nvidia/*/lib", "torch/lib"))
+    where = str(libraries[0]) if libraries else ctypes.util.find_library("cupti")
+    if where:
+        return Check("CUPTI", OK, where)
+    toolkits = [library for pattern in _TOOLKITS for library in _newest_first(root, pattern, "libcupti.so*")]
+    if not toolkits:
+        return Check("CUPTI", LIMITED, "not found", _sentence(remedies.NO_CUPTI))
+    folder = toolkits[0].parent
+    return Check(
+        "CUPTI",
+        LIMITED,
+        f"{toolkits[0]} is in no folder where the loader looks",
+        f"Before Jupyter starts: export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH; or install the CUPTI package of the framework's CUDA "
+        "(pip install nvidia-cuda-cupti-cu12, or -cu13).",
+    )
 
 
 def _counters(root: Path) -> Check:
@@ -186,7 +204,8 @@ def amd(root: Path) -> Iterator[Check]:
     else:
         yield Check("AMD GPU", LIMITED, "this user may not use it", "sudo usermod -aG render,video $USER, then log in again.")
     for pattern in ("librocprofiler-sdk.so*", "libroctracer64.so*"):
-        if libraries := _libraries(root, pattern, ("torch/lib", "_rocm_sdk_*/lib"), "opt/rocm*/lib"):
+        # The frameworks of ROCm state its folder in their libraries.
+        if libraries := [*_loaded(pattern, ("torch/lib", "_rocm_sdk_*/lib")), *_newest_first(root, "opt/rocm*/lib", pattern)]:
             yield Check("ROCm tracing", OK, str(libraries[0]))
             return
     remedy = "Install rocprofiler-sdk (or roctracer) of the ROCm release that the framework was built for."
@@ -201,12 +220,25 @@ def ascend(root: Path) -> Iterator[Check]:
         yield Check("Ascend NPU", OK, f"msprof is {tool}") if tool else Check("Ascend NPU", LIMITED, "msprof is not on the path", remedy)
 
 
-def _libraries(root: Path, pattern: str, packages: tuple[str, ...], system: str) -> list[Path]:
-    """Where a library lies: in the packages of a framework, where the loader is told to look, or with the system's toolkit."""
+def tpu(root: Path) -> Iterator[Check]:
+    """Where the runtime of a TPU logs what it does, of which a profile says little: its start, and the buffer for transfers."""
+    if not any((root / "dev").glob("accel[0-9]*")) and not (_version("libtpu") and any((root / "dev/vfio").glob("[0-9]*"))):
+        return
+    log = root / remedies.TPU_LOG.lstrip("/")
+    where = f"its runtime logs to {log}" if log.is_file() else "TPU_STDERR_LOG_LEVEL=0 shows the log of its runtime on the console"
+    yield Check("TPU", OK, f"there is one; {where}")
+
+
+def _loaded(pattern: str, packages: tuple[str, ...]) -> list[Path]:
+    """A library where the loader finds it: in the packages of a framework, in the environment, or where it is told to look."""
     places = [path for folder in dict.fromkeys(sys.path) if folder for part in packages for path in Path(folder).glob(part)]
     places += [Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if folder]
-    places += sorted(root.glob(system), reverse=True)
+    places.append(Path(sys.prefix) / "lib")
     return [library for place in places for library in sorted(place.glob(pattern))]
+
+
+def _newest_first(root: Path, folders: str, pattern: str) -> list[Path]:
+    return [library for place in sorted(root.glob(folders), reverse=True) for library in sorted(place.glob(pattern))]
 
 
 def _read(path: Path) -> str:

@@ -19,7 +19,8 @@ PRIVILEGES = (
 )
 NO_CUPTI = (
     "the GPU is not recorded: CUPTI, NVIDIA's tracing library, could not be loaded or started. It comes with the framework's CUDA "
-    f"packages (pip install nvidia-cuda-cupti-cu12, or -cu13) and must be as new as the driver expects; {HOST_ONLY}"
+    "packages (pip install nvidia-cuda-cupti-cu12, or -cu13), or with a CUDA toolkit, whose folder extras/CUPTI/lib64 must be in "
+    f"LD_LIBRARY_PATH before Jupyter starts, and must be as new as the driver expects; {HOST_ONLY}"
 )
 TAKEN = (
     "the GPU is not recorded: another tool is using its tracing interface (CUPTI allows only one: nsys, ncu, DCGM and other profilers "
@@ -95,6 +96,9 @@ ADAPTER_SESSION = (
     "the NPU records the session into {output}, which is complete once the session is closed. Then open that folder with nbprof.load"
 )
 OF_TORCH_NPU = "torch_npu's profiler said: {}"
+
+TPU_LOG = "/tmp/tpu_logs/tpu_driver.INFO"  # noqa: S108
+"""Where the runtime of a TPU logs what it does."""
 
 TF_UNSEEN = (
     "TensorFlow sees no GPU although the machine has one, so only the host is recorded: pip install 'tensorflow[and-cuda]' installs the "

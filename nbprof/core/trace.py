@@ -101,7 +101,7 @@ class Receipt:
             self.notes.append(note)
 
     def __str__(self) -> str:
-        head = f"{self.events:,} events read, {self.dropped:,} dropped"
+        head = f"{self.events:,} {'event' if self.events == 1 else 'events'} read, {self.dropped:,} dropped"
         return "\n".join([head, *(f"{'!' if n.level == 'warning' else '-'} {n.text}" for n in self.lines)])
 
     @property

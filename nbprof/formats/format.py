@@ -69,6 +69,8 @@ class Kind:
         A noun phrase for the user.
     remedy : str
         What to do instead, as a sentence; the empty text where there is nothing to say.
+    source : str
+        How the names of the files end that this one was made from, one of which is to be opened instead.
     packed : str
         `gzip`, `bzip2` or `xz` where the profile is inside one of these.
     sure : bool
@@ -86,6 +88,7 @@ class Kind:
     format: str
     what: str = ""
     remedy: str = ""
+    source: str = ""
     packed: str = ""
     sure: bool = True
     rank: int | None = None

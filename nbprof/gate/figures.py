@@ -136,7 +136,7 @@ def repeats(runs: Sequence[Run]) -> tuple[list[Repeat], str]:
 
 def disturbed(run: Run) -> str:
     """What other processes took while a run was recorded; '' if little, or if it is not known."""
-    return contention.sentence(run.capture.contention, DISTURBED) if run.capture is not None else ""
+    return contention.sentence(run.capture.contention, DISTURBED, run.activity.unit) if run.capture is not None else ""
 
 
 def _of_steps(name: str) -> Callable[[Run], Count]:

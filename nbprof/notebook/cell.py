@@ -245,7 +245,7 @@ class Cell:
 
         again = f'nbprof.load("{recording.path}") opens it'
         if recording.temporary:
-            again = "run the cell again"
+            again = f'nbprof.load("{recording.url}") opens it' if recording.url else "run the cell again"
         stopped = f"reading the run was interrupted: {again}"
         try:
             with self._shield.opened():

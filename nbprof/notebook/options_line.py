@@ -110,7 +110,12 @@ def parser(prog: str = "%%nbprof") -> Parser:
     add("--fp-point", metavar="OP", type=_or(str, "auto"), default=None, help=what)
     what = "last op of the backward pass in a TensorFlow graph on an NPU; auto: found"
     add("--bp-point", metavar="OP", type=_or(str, "auto"), default=None, help=what)
-    add("--logdir", metavar="DIR", default=None, help="folder for the run, in TensorBoard's layout; nbprof-results by default")
+    add(
+        "--logdir",
+        metavar="DIR",
+        default=None,
+        help="folder or URL for the run, in TensorBoard's layout; nbprof-results by default",
+    )
     add("--save", action="store_true", default=True, help="keep the files of the run (default)")
     add("--no-save", action="store_false", dest="save", help="keep the files only as long as the profile lives")
     add("--views", metavar="A,B", default="", help="tabs to show, such as overview,steps,memory; or all")

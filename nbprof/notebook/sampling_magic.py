@@ -59,7 +59,12 @@ def _parser() -> _SamplingParser:
     )
     add("-o", "--out", metavar="NAME", default="", help="variable that receives the profile")
     add("-q", "--quiet", action="store_true", help="show nothing, and keep files only with --logdir")
-    add("--logdir", metavar="DIR", default=None, help="folder for the run, in TensorBoard's layout; nbprof-results by default")
+    add(
+        "--logdir",
+        metavar="DIR",
+        default=None,
+        help="folder or URL for the run, in TensorBoard's layout; nbprof-results by default",
+    )
     add("--name", metavar="RUN", default=None, help="name of the run's folder; the time by default")
     add("--no-save", action="store_false", dest="save", help="keep the files only as long as the profile lives")
     add("--views", metavar="A,B", default="", help="tabs to show, such as overview,steps,memory; all by default")

@@ -142,7 +142,10 @@ class Comparison:
 
     @property
     def figures(self) -> pd.DataFrame:
-        """Step time, input wait, device busy, examples and steps per second, peak memory; those that neither run has are omitted."""
+        """Step time, input wait, device busy, op time on the device, examples and steps per second, peak memory.
+
+        Those that neither run has are omitted.
+        """
         return analysis.figures(*self._sides[:2])
 
     @property

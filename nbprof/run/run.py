@@ -24,7 +24,7 @@ from nbprof.activity.unit import ANY, NAMED
 from nbprof.analysis import contention, cpu, graphs, kernels, multiprocessors, overview, unexplained
 from nbprof.analysis import lines as lines_of
 from nbprof.analysis import serving as serving_of
-from nbprof.analysis.advice import advice, checks
+from nbprof.analysis.advice import advice, checks, keras_code
 from nbprof.analysis.advice import cores as advice_cores
 from nbprof.analysis.advice import evidence as advice_evidence
 from nbprof.analysis.advice import host as advice_host
@@ -753,7 +753,7 @@ class Run(Frames):
             stated = {name: version for name, _, version in (part.rpartition(" ") for part in self.capture.framework.split(", ")) if name}
             known = out["environment"]
             out["environment"] = {**known, "framework": self.capture.framework, "versions": {**stated, **known["versions"]}}
-        if self.capture is not None and (others := contention.sentence(self.capture.contention)):
+        if self.capture is not None and (others := contention.sentence(self.capture.contention, unit=self.activity.unit)):
             out["contention"] = others
             if out["confidence"] != "none":
                 out["confidence"] = {"high": "medium"}.get(out["confidence"], "low")
@@ -831,6 +831,8 @@ class Run(Frames):
         out = self._with_host(out)
         if self.capture is not None:
             out = advice_cores.taken(out, self.capture.contention, self.activity.unit)
+            if self.capture.of_keras:
+                out = keras_code.in_keras(out)
         error = self.capture.error if self.capture is not None and self.capture.error else ""
         if advice_host_buffer.speaks_of_it([error]):
             texts = advice_host_buffer.speaks_of_it([*map(str, self.trace.names), error])

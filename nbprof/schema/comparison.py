@@ -53,7 +53,7 @@ SCHEMA: dict[str, list[Col]] = {
         _number("after_ms", "ms", "After ms", "The same after.", 2),
     ],
     "comparison.figures": [
-        text("figure", "Figure", "step_time, input, device_busy, examples_per_second, steps_per_second or peak_memory."),
+        text("figure", "Figure", "step_time, input, device_busy, ops_on_device, examples_per_second, steps_per_second or peak_memory."),
         text("unit", "Unit", "Unit of the values: ms, percent, 1/s or bytes."),
         _number("before", "", "Before", "Value before.", 2),
         _number("after", "", "After", "Value after.", 2),

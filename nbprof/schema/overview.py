@@ -75,6 +75,7 @@ SCHEMA: dict[str, list[Col]] = {
             )
         ),
         count("chip", "Chip", "Number of the TPU core's chip on its host."),
+        count("chip_core", "Core of chip", "Number of the TPU core on its chip."),
         Col("megacore", "bool", "", "Megacore", "Whether the two cores of a TPU chip work as one.", "bool", None),
         count("sparse_cores", "SparseCores", "SparseCores of a TPU core that were recorded."),
         count("core", "Core", "Number of the SparseCore on its TPU core; missing for a whole device."),

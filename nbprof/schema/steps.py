@@ -41,8 +41,9 @@ SCHEMA: dict[str, list[Col]] = {
             "bool",
             "",
             "Warm-up",
-            "A leading step or the first of a second training, over 4 times the median, or one of the first two iterations of a graph on "
-            "an NPU: excluded from the averages.",
+            "A leading step or the first of a second training, over 4 times the median of the following ones (of two to four steps: the "
+            "first, over 4 times each other, or over twice each if the others are alike), or one of the first two iterations of a graph "
+            "on an NPU: excluded from the averages.",
             "bool",
             None,
         ),

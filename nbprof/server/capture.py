@@ -34,7 +34,7 @@ _LOOK_S = 0.5
 """How often the memory of a recording is checked."""
 _LEAVE_S = 5.0
 """How long a recording that was cancelled may take to release its workers and remove its files."""
-_FIELDS = ("duration_ms", "host_level", "device_level", "python_level", "retries", "name")
+_FIELDS = ("duration_ms", "delay_ms", "host_level", "device_level", "python_level", "retries", "name")
 
 Tell = Callable[[str], None]
 
@@ -66,7 +66,8 @@ class Order:
     @property
     def longest_s(self) -> float:
         """What recording, sending and asking again may take together; each of them has a limit of its own."""
-        return (self.sampling.retries + 1) * (2 * self.sampling.duration_ms / 1000 + 120) + 60
+        delay_s = self.sampling.delay_for(len(self.addresses)) / 1000
+        return delay_s + (self.sampling.retries + 1) * (2 * self.sampling.duration_ms / 1000 + 120) + 60
 
 
 class Recordings:
@@ -174,7 +175,7 @@ def shown_of(path: str) -> str:
 
 
 class CaptureHandler(Handler):
-    """POST {addresses, duration_ms, host_level, device_level, python_level, retries, name, folder}: workers are recorded.
+    """POST {addresses, duration_ms, delay_ms, host_level, device_level, python_level, retries, name, folder}: workers are recorded.
 
     The answer is lines of JSON: {"recording": key}, then {"progress": sentence} and {"worker": {address, state, text}} as they come, and
     in the end {"path", "name", "workers", "notes"}, or {"message": sentence} where nothing was recorded. POST {"stop": key} ends the

@@ -93,7 +93,7 @@ class Desk:
 
     def open(self, head: dict[str, Any], say: Say, show: Callable[[str, bytes], None]) -> bytes:
         """Reads a profile; the packed payload of its dashboard. `show` is called with that of the first picture, if it has one."""
-        from nbprof.display import codec
+        from nbprof.display import codec, wording
         from nbprof.profiles.load import read
         from nbprof.server import summary
         from nbprof.server.reading import followed
@@ -107,7 +107,7 @@ class Desk:
         profile = read(files, progress=say_read, whole=True, executor=self._workers(head, files))
         self._run = profile.run
         events = int(profile.run.receipt.events)
-        doing = f"Analysing {events:,} events of {path.name}"
+        doing = f"Analysing {wording.plural(events, 'event')} of {path.name}"
         say(doing)
         if payload.large(self._run) and (early := payload.early(self._run)) is not None:
             show(doing, codec.pack(early))
@@ -119,7 +119,7 @@ class Desk:
 
     def compare(self, head: dict[str, Any], say: Say) -> bytes:
         """Reads two profiles; the packed payload of the dashboard of the second, with its tab Compare."""
-        from nbprof.display import codec
+        from nbprof.display import codec, wording
         from nbprof.profiles.comparison import Comparison
         from nbprof.profiles.load import read
         from nbprof.server.reading import followed
@@ -130,7 +130,7 @@ class Desk:
             say(f"Reading {name}")
             files, say_read = followed(self._find(place), say)
             both.append(read(files, progress=say_read, whole=True, executor=self._workers(place, files)))
-            say(f"Analysing {int(both[-1].run.receipt.events):,} events of {name}")
+            say(f"Analysing {wording.plural(int(both[-1].run.receipt.events), 'event')} of {name}")
         comparison = Comparison(both)
         return codec.pack(comparison.payload())
 

@@ -11,6 +11,11 @@ from typing import Any
 from nbprof.activity.given_peaks import checked
 from nbprof.core.errors import NbprofError
 from nbprof.core.sidecar import SIDECAR
+from nbprof.sources.upload import Upload
+from nbprof.sources.urls import shown
+
+BATCHES_OF_KERAS = "batches of Keras"
+"""What a note of a recording says that its steps are, where Keras ran the loop."""
 
 
 @dataclass
@@ -120,6 +125,11 @@ class CaptureInfo:
         except NbprofError:
             return {}
 
+    @property
+    def of_keras(self) -> bool:
+        """Whether the steps are batches of Keras, so that Keras runs the loop, on any backend."""
+        return any(note.startswith("steps: ") and note.endswith(BATCHES_OF_KERAS) for note in self.notes)
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
         return asdict(self)
@@ -173,12 +183,20 @@ class Recording:
         The folder that vanishes with the profile, where nothing was to be kept.
     others : list of Recording
         The other windows of the same cell (``--every``), in time order.
+    upload : Upload or None
+        Copies it to the URL that the logdir is, each time it is written.
     """
 
     path: Path
     info: CaptureInfo
     temporary: Path | None = None
     others: list[Recording] = field(default_factory=list)
+    upload: Upload | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it was copied to, as it may be shown; "" where it was not."""
+        return self.upload.where(self.path) if self.upload is not None else ""
 
     @property
     def host_file(self) -> Path:
@@ -205,6 +223,18 @@ class Recording:
         """Put the info beside the trace files, for whoever opens the run later."""
         text = json.dumps(self.info.to_dict(), indent=1)
         (self.path / SIDECAR).write_text(text, encoding="utf-8")
+        if self.upload is not None:
+            self.upload.put(self.path)
+
+    def note_upload(self) -> None:
+        """Note where it was copied to; if that failed, keep the files here and note why."""
+        if self.upload is None:
+            return
+        if self.url:
+            self.info.notes.append(f"the run is in {self.url}")
+            return
+        self.temporary = None
+        self.info.notes.append(f"the run could not be copied to {shown(self.upload.url)} ({self.upload.trouble}); it is in {self.path}")
 
 
 def windows_of(folder: Path, info: CaptureInfo) -> list[tuple[Path, CaptureInfo]]:

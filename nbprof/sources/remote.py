@@ -113,8 +113,7 @@ def connect(url: str, options: Mapping[str, Any] | None) -> tuple[Storage, str]:
             given["client_kwargs"] = {"timeout": aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=120)}
         fs, path = fsspec.core.url_to_fs(url, **given)
     except ImportError as error:
-        missing = next((_BACKENDS[part] for part in _schemes(url) if part in _BACKENDS and not _installed(part)), "")
-        how = f"pip install {missing}" if missing else scrubbed(str(error), url, options)
+        how = missing_backend(url) or scrubbed(str(error), url, options)
         raise ReadError(f"the backend for {scheme}:// is not installed: {how}", path=label) from None
     except ValueError as error:
         if "rotocol not known" in str(error):
@@ -124,6 +123,12 @@ def connect(url: str, options: Mapping[str, Any] | None) -> tuple[Storage, str]:
         with Storage(None, url, given).errors(label):
             raise error
     return Storage(fs, url, given), path
+
+
+def missing_backend(url: str) -> str:
+    """How to install what fsspec lacks for a URL; "" where it lacks nothing that is known."""
+    missing = next((_BACKENDS[part] for part in _schemes(url) if part in _BACKENDS and not _installed(part)), "")
+    return f"pip install {missing}" if missing else ""
 
 
 def _schemes(url: str) -> list[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from dataclasses import replace
 from typing import Any
 
 from nbprof.core.errors import RawError, ReadError
-from nbprof.core.files import LIMIT_BYTES, LocalFile, Missing, RunFiles, SourceFile, copies_of, join_some
+from nbprof.core.files import LIMIT_BYTES, LocalFile, Missing, RunFiles, SourceFile, copies_of, join_some, printable
 from nbprof.core.packed import Unpacked
 from nbprof.core.sqlite import stated_bytes
 from nbprof.formats import register
@@ -116,7 +117,8 @@ def kind_of(file: SourceFile, head: bytes | None = None) -> Kind:
     if kind.format and kind.format != "archive":
         return kind
     if kind.what == "empty":
-        raise ReadError((register.telling(file.name) or Format).empty, path=file.label)
+        form = register.telling(file.name) or Format
+        raise ReadError(f"{form.empty}{_instead_of_empty(file)}", path=file.label)
     if kind.format == "archive":
         raise ReadError(f"this is {kind.what} inside a run. Load it on its own to see what is inside.", path=file.label)
     if file.size is not None and file.size < (size := stated_bytes(head)):
@@ -124,10 +126,39 @@ def kind_of(file: SourceFile, head: bytes | None = None) -> Kind:
         raise ReadError(
             f"this SQLite database is cut off: {file.size:,} of its {size:,} bytes are here. Copy or export it again.", path=file.label
         )
-    text = f"this is {kind.what}. {kind.remedy or _readable()}"
+    text = f"this is {kind.what}. {kind.remedy or _source(file, kind.source) or _readable()}"
     if kind.tool and isinstance(file, LocalFile):
         raise RawError(text, path=file.label, what=kind.what, recordings=[str(file.path)], tool=kind.tool)
     raise ReadError(text, path=file.label)
+
+
+def _source(file: SourceFile, suffix: str) -> str:
+    """Which file to open instead of one that was made from it; empty where nothing is known of it."""
+    if not suffix:
+        return ""
+    names = _siblings(file, suffix)
+    if not names:
+        return f"Give the path of the *{suffix} that it was made from."
+    return (
+        f"Give the path of {names[0]} next to it." if len(names) == 1 else f"Give the path of a *{suffix} next to it: {join_some(names)}."
+    )
+
+
+def _instead_of_empty(file: SourceFile) -> str:
+    """What to do about an empty XSpace: a profile that is too large for it is beside it in parts, or nowhere."""
+    if ".xplane.pb" not in file.name.lower():
+        return ""
+    parts = [name for name in _siblings(file, ".xplane.riegeli") if register.stem(name) == register.stem(file.name)]
+    return f" Load {parts[0]} next to it." if parts else " In the latter case, record fewer steps."
+
+
+def _siblings(file: SourceFile, suffix: str) -> list[str]:
+    """The names in the folder of a file of this machine that end in some text."""
+    if not isinstance(file, LocalFile):
+        return []
+    with contextlib.suppress(OSError):
+        return sorted(printable(path.name) for path in file.path.parent.iterdir() if path.name.lower().endswith(suffix))
+    return []
 
 
 def _readable() -> str:

@@ -119,7 +119,7 @@ def _inside(head: bytes, name: str, packing: str) -> Kind:
     if kind.packed or kind.what.startswith("a zip"):
         return Kind("", f"{kind.what} packed once more with {packing}", "Unpack it once.")
     if not kind.format:
-        return Kind("", f"{kind.what} packed with {packing}", kind.remedy)
+        return Kind("", f"{kind.what} packed with {packing}", kind.remedy, kind.source)
     return replace(kind, packed=packing)
 
 

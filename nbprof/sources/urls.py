@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nbprof.core.files import printable
-
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -18,6 +16,9 @@ def is_url(text: str) -> bool:
 
 def shown(url: str) -> str:
     """A URL as it may be shown: without user, password, query and fragment."""
+    # Late, for it imports numpy, and a cell may be recorded that does not.
+    from nbprof.core.files import printable
+
     parts = url.split("::")
     clean = []
     for part in parts:
@@ -30,6 +31,8 @@ def shown(url: str) -> str:
 
 def scrubbed(text: str, url: str, options: Mapping[str, Any] | None) -> str:
     """A message of a backend, without what is secret."""
+    from nbprof.core.files import printable
+
     for secret in _texts(options or {}):
         # An end point is no secret, and its address helps.
         if len(secret) >= 4 and not re.match(r"^https?://[^@?]*$", secret):

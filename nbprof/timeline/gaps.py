@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.trace import Int64s
+from nbprof.timeline.lanes import without_place
 from nbprof.timeline.ranges import work_lanes
 from nbprof.timeline.slices import MOST_NAME, Slices
 from nbprof.timeline.sums import Sums, Union, covered, in_lane
@@ -182,4 +183,4 @@ def frame(run: Drawable, most: int = MOST, slices: Slices | None = None) -> pd.D
 
 def _device(gap: Gap) -> str:
     """The heading without the host."""
-    return gap.process.removeprefix(f"{gap.host} · ")
+    return without_place(gap.process.removeprefix(f"{gap.host} · "))

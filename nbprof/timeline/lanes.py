@@ -13,6 +13,8 @@ import numpy.typing as npt
 from nbprof.core.trace import Events, Int64s
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from nbprof.timeline.drawable import Drawable
 
 Kind = Literal["steps", "device", "host", "counter"]
@@ -22,6 +24,7 @@ LEAST_BUSY = 0.002
 _DEVICE = re.compile(r"(?:GPU|TPU|NPU|XPU|MTIA|CUSTOM)\b")
 _PLANE = re.compile(r"/device:(?:CUSTOM:)?([A-Za-z]+):(\d+)")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
+_PLACE = re.compile(r" \(chip \d+, core \d+\)\Z")
 _CHUNK = 1 << 18
 
 # Names of the lanes of PyTorch's recorder that hold no work; its overhead is some.
@@ -73,6 +76,32 @@ def section(process: str, device: object = None) -> str:
 def heading(host: str, process: str, hosts: int) -> str:
     """A section, prefixed with its host if there are several hosts."""
     return f"{host} · {process}" if hosts > 1 else process
+
+
+def with_places(lanes: list[Lane], devices: pd.DataFrame) -> list[Lane]:
+    """The lanes, in whose headings the cores of TPUs have their place, as the guide has it: "TPU 2 (chip 1, core 0)".
+
+    Parameters
+    ----------
+    lanes : list of Lane
+    devices : DataFrame
+        Of `Activity.devices`.
+    """
+    known = devices[(devices["kind"] == "TPU") & devices["chip"].notna() & devices["chip_core"].notna()]
+    if not len(known):
+        return lanes
+    rows = known[["host", "device", "chip", "chip_core"]].to_dict("records")
+    places = {(row["host"], f"TPU {row['device']}"): f" (chip {int(row['chip'])}, core {int(row['chip_core'])})" for row in rows}
+    result = []
+    for lane in lanes:
+        place = places.get((lane.host, lane.process.removeprefix(f"{lane.host} · ")), "")
+        result.append(replace(lane, process=lane.process + place) if place else lane)
+    return result
+
+
+def without_place(process: str) -> str:
+    """A heading without what `with_places` adds."""
+    return _PLACE.sub("", process)
 
 
 def recorded(run: Drawable, span: int) -> list[Lane]:

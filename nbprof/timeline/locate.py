@@ -16,6 +16,7 @@ from nbprof.core.trace import Int64s
 from nbprof.timeline import gaps
 from nbprof.timeline.drawable import Drawable
 from nbprof.timeline.find import Finder
+from nbprof.timeline.lanes import without_place
 from nbprof.timeline.slices import Slices
 
 if TYPE_CHECKING:
@@ -159,7 +160,8 @@ class Locator:
             return np.ones(len(events), np.bool_)
         lanes = np.zeros(len(self._slices.kind), np.bool_)
         for lane in self._slices.tracks.lanes:
-            headings = {lane.device, lane.process, lane.process.removeprefix(f"{lane.host} · ")}
+            process = without_place(lane.process)
+            headings = {lane.device, process, process.removeprefix(f"{lane.host} · ")}
             lanes[lane.id] = (not host or lane.host == host) and (device in (None, "") or str(device) in headings)
         out: npt.NDArray[np.bool_] = lanes[self._lane(events)]
         return out

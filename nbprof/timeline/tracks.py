@@ -80,7 +80,7 @@ def tracks(run: Drawable) -> Tracks:
     codes = np.zeros(len(names), np.uint8)
     codes[: len(category)] = category
     return Tracks(
-        in_sections(lanes, more, [lane for lane, _ in counters]),
+        drawn.with_places(in_sections(lanes, more, [lane for lane, _ in counters]), run.activity.devices),
         events,
         extra,
         names,

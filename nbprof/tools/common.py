@@ -55,7 +55,12 @@ def by_jax(run: Run) -> bool:
 def by_tensorflow(run: Run) -> bool:
     """Whether TensorFlow wrote the profile, by Keras or not."""
     framework = str(run.first_answer.get("framework") or "").lower()
-    return "tensorflow" in framework or "keras" in framework
+    return "tensorflow" in framework or ("keras" in framework and not by_torch(run) and not by_jax(run))
+
+
+def by_keras(run: Run) -> bool:
+    """Whether Keras ran the loop, on any backend."""
+    return run.capture is not None and run.capture.of_keras
 
 
 def by_python(run: Run) -> bool:

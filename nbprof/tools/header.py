@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 UNFINISHED = "The analysis had not finished when this was written."
 """What a first picture is to those who find it in a notebook: where the analysis ends, the whole takes its place."""
+_LOST = "lost while it was recorded"
+"""What the receipt says of events for which the recorder had no room."""
 _DATED = re.compile(r"\d{4}(_\d\d){5}(_\d+)?(-steps-\d+-\d+)?")
 """How TensorFlow and JAX, and nbprof after them, name the folder of a run."""
 
@@ -99,13 +101,23 @@ def notice(run: Run) -> dict[str, Any] | None:
     if read.dropped:
         return {
             "kind": "partial",
-            "title": f"{read.dropped:,} of {read.events + read.dropped:,} events were dropped.",
-            "text": "The numbers cover the events that were kept. To get all events, record fewer steps:",
-            "code": "%%nbprof --steps 5:15",
+            "title": f"{read.dropped:,} of {wording.plural(read.events + read.dropped, 'event')} {'was' if read.dropped == 1 else 'were'} "
+            "dropped.",
+            "text": f"The numbers cover the events that were kept. {_dropped(read.skipped)}",
         }
     if run.steps.empty and register.alone(run) is None:
         return {"kind": "no_steps", **steps.no_steps(run)}
     return None
+
+
+def _dropped(skipped: dict[str, int]) -> str:
+    """Why events were left out, most of them first, and what helps against it; only the recorder can lose them for want of room."""
+    count, reason = max((count, reason) for reason, count in skipped.items())
+    text = f"{wording.plural(count, 'event')} {reason}"
+    if len(skipped) > 1:
+        text = f"{text.rstrip('.')}, and {wording.plural(len(skipped) - 1, 'more reason')} in the receipt."
+    lost = any(_LOST in why for why in skipped)
+    return f"{text} A larger buffer of the recorder, or a shorter recording, keeps more." if lost else text
 
 
 def _said(error: str) -> str:

@@ -35,4 +35,4 @@ def summary(payload: dict[str, Any]) -> str:
 
 def _footer(footer: dict[str, Any]) -> str:
     size = "" if footer["bytes"] is None else f", {wording.size(footer['bytes'])}"
-    return f"{footer['events']:,} events, {footer['dropped']:,} dropped; {footer['file']}{size}"
+    return f"{wording.plural(footer['events'], 'event')}, {footer['dropped']:,} dropped; {footer['file']}{size}"

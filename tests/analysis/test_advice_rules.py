@@ -10,6 +10,7 @@ import pytest
 
 from nbprof.analysis.advice import step as advice_step
 from nbprof.analysis.advice.advice import WORTH_PERCENT, every, without_steps
+from nbprof.analysis.advice.devices_used import Idle, InTurn
 from nbprof.analysis.advice.evidence import Evidence, HostUse, Padding, Placed, Spread, Straggler
 from nbprof.analysis.advice.facts import INPUT_SHARE, Facts
 from nbprof.analysis.advice.programs import Product, Work
@@ -477,6 +478,8 @@ RULES = {
         (gpu(kernels=kernels({"kernel": "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2", "total_us": 5.0}, {"total_us": 95.0})), True),
         (gpu(kernels=kernels({"kernel": "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2", "total_us": 4.9}, {"total_us": 95.1})), False),
         (gpu(kernels=kernels({"kernel": "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align8", "total_us": 50.0})), False),
+        (gpu(kernels=kernels({"kernel": "cutlass_80_tensorop_i16832gemm_s8_128x128_64x3_tn_align8", "total_us": 50.0})), True),
+        (gpu(kernels=kernels({"kernel": "cutlass_80_tensorop_i16832gemm_s8_128x128_64x3_tn_align16", "total_us": 50.0})), False),
     ],
     "small_kernels": [
         (gpu(kernels=short(1000, 9.9)), True),
@@ -698,6 +701,22 @@ RULES = {
         ({"evidence": Evidence(texts=("premapped buffer of size 64GiB",), tpu_start_s=16.0)}, True),
         ({"evidence": Evidence(texts=("CreateTpuSystemState: took 90s",))}, False),
     ],
+    "idle_devices": [
+        ({"evidence": Evidence(idle_devices=Idle("GPU", 8, 6))}, True),
+        ({"evidence": Evidence()}, False),
+    ],
+    "copied_in_turn": [
+        ({"parts": {"input": 20.0}, "evidence": Evidence(copies_in_turn=InTurn(2, 10.0, 0.1))}, True),
+        ({"parts": {"input": 20.0}, "evidence": Evidence(copies_in_turn=InTurn(2, 10.0, 0.11))}, False),
+        ({"parts": {"input": 20.0}, "evidence": Evidence(copies_in_turn=InTurn(2, 9.9, 0.0))}, False),
+        ({"parts": {"input": 4.9}, "evidence": Evidence(copies_in_turn=InTurn(2, 90.0, 0.0))}, False),
+    ],
+    "tpu_start": [
+        ({"evidence": Evidence(texts=("CreateTpuSystemState: took 15.01s",))}, True),
+        ({"evidence": Evidence(tpu_start_s=90.0)}, True),
+        ({"evidence": Evidence(texts=("CreateTpuSystemState: took 15.0s",))}, False),
+        ({"evidence": Evidence(texts=("premapped buffer of size 64GiB", "CreateTpuSystemState: took 90s"))}, False),
+    ],
 }  # fmt: skip
 
 
@@ -850,6 +869,38 @@ def test_short_ops_and_lost_time_have_causes_of_their_own():
     assert told.loc["utilisation", "gain_ms_per_step"] == pytest.approx(0.9 * (70 * 0.9 + 30 * 0.5))
 
 
+@pytest.mark.parametrize(("framework", "how"), [("JAX", "JAX_PLATFORMS=cpu"), ("TensorFlow", "tf.config.set_visible_devices([], 'GPU')")])
+def test_the_cpu_is_named_where_the_device_does_next_to_nothing(framework, how):
+    def evidence(busy):
+        return found(**gpu(kernels=short(100, 9.9), device_busy_percent=busy), framework=framework).loc["small_batch", "evidence"]
+
+    assert how in evidence(1.9)
+    assert "CPU" not in evidence(2.0)
+
+
+@pytest.mark.parametrize(("framework", "packages"), [("JAX", "jax[cuda13]"), ("TensorFlow", "tensorflow[and-cuda]")])
+def test_convolutions_without_tensor_cores_may_need_the_newest_cudnn(framework, packages):
+    def evidence(op):
+        unused = {"op": op, "op_tensor_core_eligible": True, "uses_tensor_core": False, "total_us": 100.0}
+        return found(**gpu(kernels=kernels(unused)), framework=framework).loc["tensor_cores", "evidence"]
+
+    assert packages in evidence("model/conv2d/Conv2D")
+    assert "cuDNN" not in evidence("model/dense/MatMul")
+
+
+@pytest.mark.parametrize(("framework", "dtype"), [("JAX", "jnp.int8"), ("TensorFlow", "")])
+def test_8_bit_products_want_multiples_of_16(framework, dtype):
+    unaligned = {"kernel": "cutlass_80_tensorop_s8_i16832gemm_s8_128x128_64x3_tn_align4", "total_us": 60.0}
+    half = {"kernel": "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2", "total_us": 40.0}
+    one = found(**gpu(kernels=kernels(unaligned, half)), framework=framework).loc["gemm_alignment"]
+    assert one["title"] == "Round sizes up to multiples of 16"
+    assert "**100%** of kernel time" in one["evidence"]
+    assert "a multiple of 16, or of 64" in one["fix"]
+    assert dtype in one["fix"]
+    half["total_us"] = 80.0
+    assert found(**gpu(kernels=kernels(unaligned, half)), framework=framework).loc["gemm_alignment", "title"].endswith("of 8")
+
+
 def said(*texts):
     return without_steps(Evidence(texts=texts))
 
@@ -862,7 +913,14 @@ def test_the_premapped_buffer_grows_to_what_is_asked_for_in_whole_pages():
     (one,) = said("using TPU host premapped buffer of size 17179869184", "premapped: RESOURCE_EXHAUSTED")
     assert "**16.00 GiB**" in one.evidence
     assert "'34359738368'" in one.fix
+    assert "takes that much host memory from other processes" in one.evidence
     assert not said("RESOURCE_EXHAUSTED: Attempting to allocate 6.00G in HBM")
+
+
+def test_a_slow_start_of_unknown_cause_names_the_log():
+    (one,) = said("CreateTpuSystemState: took 90s")
+    assert "/tmp/tpu_logs/tpu_driver.INFO" in one.evidence
+    assert "TPU_STDERR_LOG_LEVEL" in one.fix
 
 
 NPU = {"name": "Ascend NPU", "kind": "NPU", "compute_capability": None, "architecture": None, "count": 1}

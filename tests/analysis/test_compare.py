@@ -322,6 +322,13 @@ def test_shares_change_in_points_and_unknown_figures_are_left_out():
     assert found.loc["step_time", "change_percent"] == -50
 
 
+def test_where_ops_ran_is_a_figure_of_both_runs():
+    a, b = side("a", [4.0, 4.0], overview={"device_op_percent": 61.0}), side("b", [2.0, 2.0], overview={"device_op_percent": 85.5})
+    found = compare.figures(a, b).set_index("figure").loc["ops_on_device"]
+    assert found[["before", "after", "change", "unit"]].tolist() == [61.0, 85.5, 24.5, "percent"]
+    assert "ops_on_device" not in compare.figures(side("a", [4.0]), side("b", [2.0]))["figure"].tolist()
+
+
 @pytest.mark.parametrize("times", [([1.0, 2.0], [3.0]), ([], []), ([], [2.0])])
 def test_frames_are_as_declared(times):
     a, b = (side(str(i), each, ops=ops([("host", "A", "a", 2, 2)])) for i, each in enumerate(times))

@@ -654,11 +654,46 @@ def test_the_first_step_that_is_averaged_may_warm_up():
     assert text.endswith("(no leading step takes over 4 times the median of the following ones)")
 
 
-def test_few_steps_say_nothing_of_warm_up():
-    assert steps_of([600.0, 6.0, 6.0, 6.0]) == (
-        4 * [False],
-        "warm-up: no step is excluded from averages (too few to tell: 5 or more are needed)",
-    )
+@pytest.mark.parametrize(
+    ("times", "warm", "why"),
+    [
+        ([600.0, 6.0, 6.0, 6.0], True, "100.0 times the longest of the following ones"),
+        ([134.4, 42.9, 42.8], True, "3.1 times the longest of the following ones"),
+        ([600.0, 6.0], True, "100.0 times the longest of the following ones"),
+        ([600.0, 100.0, 6.0], True, "6.0 times the longest of the following ones"),
+        # With one step to compare it with, or with some that differ, three times as long says little.
+        ([134.4, 42.9], False, "too few to tell: the first takes 3.1 times the longest of the following ones"),
+        ([134.4, 42.9, 20.0], False, "too few to tell: the first takes 3.1 times the longest of the following ones"),
+        ([60.0, 42.9, 42.8], False, "the first takes less than 2 times the following ones"),
+        ([60.0], False, "too few to tell: 2 or more are needed"),
+    ],
+)
+def test_of_a_few_steps_the_first_may_be_warm_up(times, warm, why):
+    which = "the first step is" if warm else "no step is"
+    flags = [warm] + (len(times) - 1) * [False]
+    assert steps_of(times) == (flags, f"warm-up: {which} excluded from averages ({why})")
+
+
+def test_a_cut_step_is_not_compared_with():
+    assert steps_of([600.0, 40.0, 41.0, 6.0], cut=[3])[0] == [True, False, False, False]
+    assert not any(steps_of([90.0, 40.0, 20.0], cut=[2])[0]), "one step is left to compare with"
+
+
+@pytest.mark.parametrize(("first", "mean", "doubt"), [(3.1, 40.0, ""), (1.0, 40.0, ""), (2.5, 60.0, "takes 2.5 times")])
+def test_three_steps_of_which_the_first_is_cold(tmp_path, first, mean, doubt):
+    k = kineto.Kineto()
+    at = 0.0
+    times = [40.0 * first, 40.0, 40.0] if not doubt else [40.0 * first, 40.0]
+    for i, time in enumerate(times):
+        k.step(i, at, 1000 * time)
+        k.op("aten::mm", at + 10, 1000 * time - 20)
+        at += 1000 * time
+    p = kineto.profile(tmp_path, k)
+    expected = sum(times) / len(times) if doubt else mean
+    assert p.overview["step_time_ms"] == pytest.approx(expected, abs=0.1)
+    said = " ".join(text for _, text in p.overview["confidence_evidence"])
+    assert ("too few steps to tell whether it is warm-up" in said) is bool(doubt)
+    assert doubt in said
 
 
 @pytest.mark.parametrize(("iterator", "made"), [("Iterator::Root::Prefetch", True), ("Iterator::Root::Generator", False), ("", False)])

@@ -92,6 +92,19 @@ def test_a_collective_waits_for_the_core_that_comes_last(tmp_path):
     assert cores["step"].tolist() == [0, 0, 1, 1]
 
 
+def test_sections_of_the_trace_name_chip_and_core(tmp_path):
+    """The second core of chip 1, and the first core of chip 0: fields 3 and 4, left out for 0."""
+    details = (bytes.fromhex("18012001"), bytes.fromhex("2804"), b"")
+    planes = [core(f"/device:TPU:{i}", [(FUSION, 0, 3), (FUSION, 5, 7)], [(0, 8)], core_details=d) for i, d in enumerate(details)]
+    p = profile(tmp_path, xspace(*planes))
+    lanes = p.run.timeline.tracks.lanes
+    sections = list(dict.fromkeys(lane.process for lane in lanes if lane.kind != "host"))
+    assert sections == ["TPU 0 (chip 1, core 1)", "TPU 1 (chip 0, core 0)", "TPU 2"]
+    assert p.devices["chip_core"].tolist() == [1, 0, pd.NA]
+    # Elsewhere a core keeps its short name, by which it is found.
+    assert p.trace.gaps()["device"].unique().tolist() == ["TPU 0", "TPU 1", "TPU 2"]
+
+
 def test_a_sparse_core_is_a_worker_of_its_own(tmp_path):
     tensor = core("/device:TPU:0", [(FUSION, 0, 4), (FUSION, 10, 14)], [(0, 5), (10, 15)], has_megacore=1)
     gather = "%gather.1 = f32[8] gather(f32[8] %x)"

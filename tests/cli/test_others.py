@@ -184,14 +184,32 @@ def test_cupti_is_looked_for_where_the_loader_finds_it(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(tmp_path / "packages")])
     monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    assert "LD_LIBRARY_PATH" in of(examined.nvidia(root))["CUPTI"].remedy
     assert "pip install nvidia-cuda-cupti" in of(examined.nvidia(root))["CUPTI"].remedy
-    for place in ("root/usr/local/cuda-12.8/extras/CUPTI/lib64", "libraries", "packages/nvidia/cuda_cupti/lib"):
+    for place in ("libraries", "packages/nvidia/cuda_cupti/lib"):
         library = tmp_path / place / "libcupti.so.12"
         library.parent.mkdir(parents=True)
         library.touch()
         if place == "libraries":
             monkeypatch.setenv("LD_LIBRARY_PATH", str(library.parent))
-        assert of(examined.nvidia(root))["CUPTI"].text == str(library)
+        assert of(examined.nvidia(root))["CUPTI"][1:3] == ("ok", str(library))
+
+
+@pytest.mark.parametrize("place", ["usr/local/cuda-12.8/extras/CUPTI/lib64", "usr/local/cuda/targets/x86_64-linux/lib"])
+def test_a_cupti_that_no_loader_finds_is_none(tmp_path, monkeypatch, place):
+    root = machine(tmp_path / "root")
+    monkeypatch.setattr(sys, "path", [])
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "elsewhere"))
+    library = root / place / "libcupti.so.12"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    found = of(examined.nvidia(root))["CUPTI"]
+    assert found.state == "limited"
+    assert str(library) in found.text
+    assert f"export LD_LIBRARY_PATH={library.parent}:$LD_LIBRARY_PATH" in found.remedy
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}:{library.parent}")
+    assert of(examined.nvidia(root))["CUPTI"][1:3] == ("ok", str(library))
 
 
 def test_a_hidden_gpu_is_told(tmp_path, monkeypatch):
@@ -210,6 +228,17 @@ def test_rocm(tmp_path, monkeypatch):
     assert of(examined.amd(tmp_path))["ROCm tracing"].text == str(library)
     monkeypatch.setattr("os.access", lambda path, mode: False)
     assert "render" in of(examined.amd(tmp_path))["AMD GPU"].remedy
+
+
+def test_the_log_of_a_tpu_is_named(tmp_path):
+    assert not [*examined.tpu(tmp_path)]
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/accel0").touch()
+    assert "TPU_STDERR_LOG_LEVEL=0" in of(examined.tpu(tmp_path))["TPU"].text
+    log = tmp_path / "tmp/tpu_logs/tpu_driver.INFO"
+    log.parent.mkdir(parents=True)
+    log.touch()
+    assert of(examined.tpu(tmp_path))["TPU"].text == f"there is one; its runtime logs to {log}"
 
 
 def test_a_framework_that_does_not_start_is_told(monkeypatch):

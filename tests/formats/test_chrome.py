@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from nbprof.core.errors import ReadError
+from nbprof.core.files import LocalFile
 from nbprof.core.trace import DOUBLE, INT, TEXT, UINT
 from nbprof.formats.chrome import chrome
 from tests.support.chrome import Memory, compact, complete, document, expected_slices, kineto, packed, read, slices_of
@@ -403,12 +404,29 @@ def test_the_layout_of_xla_with_its_empty_last_event():
     assert (trace.receipt.events, trace.receipt.lines, trace.hosts) == (1, [], ["host"])
 
 
-@pytest.mark.parametrize(("count", "by_xla", "told"), [(1_000_000, True, 1), (999_999, True, 0), (1_000_000, False, 0)])
-def test_the_cut_of_xlas_exporter_is_said(monkeypatch, count, by_xla, told):
-    monkeypatch.setattr(chrome, "_XLA_MOST", 1000)
+@pytest.mark.parametrize(
+    ("count", "by_xla", "cut"), [(1000, True, True), (5000, True, True), (999, True, False), (1001, True, False), (1000, False, False)]
+)
+def test_the_cut_of_xlas_exporter_is_said(monkeypatch, count, by_xla, cut):
+    """Names of threads do not count; a file of another number of events is complete, whatever the limit was when it was written."""
+    assert chrome._XLA_LIMITS == (1_000_000, 5_000_000)
+    monkeypatch.setattr(chrome, "_XLA_LIMITS", (1000, 5000))
     facts = {"metadata": {"highres-ticks": True}} if by_xla else {}
-    trace = read(compact(*[complete(ts=i) for i in range(count // 1000)], **facts))
-    assert sum("1,000,000 events" in w for w in _warnings(trace)) == told
+    names = [{"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "/host:CPU"}}]
+    trace = read(compact(*names, *[complete(ts=i) for i in range(count)], **facts))
+    assert sum("XLA's exporter stops" in w for w in _warnings(trace)) == cut
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_the_file_with_all_events_is_named_where_it_is(monkeypatch, tmp_path, beside):
+    monkeypatch.setattr(chrome, "_XLA_LIMITS", (3,))
+    path = tmp_path / "vm.trace.json"
+    path.write_text(compact(*[complete(ts=i) for i in range(3)], metadata={"highres-ticks": True}))
+    if beside:
+        (tmp_path / "vm.xplane.pb").write_bytes(b"x")
+    (warning,) = _warnings(chrome.read([LocalFile(path)]))
+    assert ("vm.xplane.pb next to it has them all." in warning) is beside
+    assert ("next to it" in warning) is beside
 
 
 def test_the_last_of_two_equal_keys_counts_as_everywhere():

@@ -189,3 +189,22 @@ def test_a_database_that_is_cut_off_says_so_though_its_tables_are_not_known(tmp_
         load(tmp_path / "cut.sqlite")
     with pytest.raises(ReadError, match="an SQLite database of something else"):
         load(tmp_path / "whole.sqlite")
+
+
+@pytest.mark.parametrize(
+    ("beside", "says"),
+    [
+        ((), "Give the path of the *.xplane.pb that it was made from."),
+        (("a.xplane.pb",), "Give the path of a.xplane.pb next to it."),
+        (("a.xplane.pb", "b.xplane.pb"), "Give the path of a *.xplane.pb next to it: a.xplane.pb, b.xplane.pb."),
+    ],
+)
+@pytest.mark.parametrize("case", ["a KernelStatsDb", "a memory table", "a compiled program"])
+def test_what_was_made_from_a_profile_names_it_where_it_is(tmp_path, case, beside, says):
+    name, data, _ = OTHERS[case]
+    (tmp_path / name).write_bytes(data)
+    for other in beside:
+        (tmp_path / other).write_bytes(b"")
+    with pytest.raises(ReadError) as caught:
+        load(tmp_path / name)
+    assert str(caught.value).endswith(says)

@@ -41,8 +41,16 @@ def test_an_empty_file_beside_it_is_explained(run):
 def test_an_empty_file_alone_says_what_it_may_be(run):
     (run / "host-a.xplane.pb").write_bytes(b"")
     for path in (run, run / "host-a.xplane.pb"):
-        with pytest.raises(ReadError, match=r"host-a.xplane.pb: the file is empty: .*over 2 GB.*load the \*.xplane.riegeli beside it"):
+        with pytest.raises(ReadError, match=r"host-a.xplane.pb: the file is empty: .*over 2 GB.*In the latter case, record fewer steps"):
             nbprof.load(path)
+
+
+def test_an_empty_file_names_its_parts_where_they_are(run):
+    (run / "host-a.xplane.pb").write_bytes(b"")
+    (run / "host-a.xplane.riegeli").write_bytes(written(parts()))
+    (run / "host-b.xplane.riegeli").write_bytes(written(parts()))
+    with pytest.raises(ReadError, match=r"Load host-a.xplane.riegeli next to it\.$"):
+        nbprof.load(run / "host-a.xplane.pb")
 
 
 def test_hosts_may_differ_in_how_they_were_written(run):

@@ -27,7 +27,7 @@ def written(p, count):
     return len(json.dumps(notebook, ensure_ascii=False, indent=1).encode())
 
 
-@pytest.mark.parametrize(("path", "one", "ten"), [(OWN, 226_000, 2_260_000), (LARGE, 400_000, 4_000_000)], ids=["small", "large"])
+@pytest.mark.parametrize(("path", "one", "ten"), [(OWN, 228_000, 2_280_000), (LARGE, 402_000, 4_020_000)], ids=["small", "large"])
 def test_dashboards_leave_a_notebook_small(path, one, ten):
     if not path.exists():
         pytest.skip("the real profile is not beside this checkout")

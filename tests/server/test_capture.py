@@ -309,6 +309,8 @@ WRONG = [
     ({"host_level": 4}, "host_level"),
     ({"device_level": 2}, "device_level"),
     ({"python_level": -1}, "python_level"),
+    ({"delay_ms": -1}, "delay_ms"),
+    ({"delay_ms": "5"}, "delay_ms"),
     ({"retries": 101}, "retries"),
     ({"retries": "3"}, "retries"),
     ({"name": "../x"}, "name"),
@@ -349,7 +351,7 @@ async def test_what_cannot_be_is_refused_at_once_beside_its_field(post, jp_root_
 
 
 async def test_the_sentences_are_those_of_python(post):
-    for field, value in {"duration_ms": 0, "host_level": 9, "retries": 1000, "name": "/", "addresses": "a"}.items():
+    for field, value in {"duration_ms": 0, "delay_ms": 3_600_001, "host_level": 9, "retries": 1000, "name": "/", "addresses": "a"}.items():
         _, body = await post("capture", {"addresses": NOBODY, field: value})
         with pytest.raises(CaptureError) as error:
             parse(value) if field == "addresses" else Sampling(**{field: value})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from nbprof.profiles.load import load
 from nbprof.run.source import facts
 from nbprof.sources.recording import CaptureInfo
 from nbprof.tools import dashboard as payload
+from nbprof.tools.input import payload as inputs
 from nbprof.tools.kernels import payload as kernels
 from nbprof.tools.memory import payload as memory
 from nbprof.tools.ops import payload as ops
@@ -263,6 +265,23 @@ def test_the_bottleneck_of_a_pipeline_is_marked_in_the_table():
         assert [node["percent"] for node in graph["nodes"]] == pytest.approx([100 * one / sum(own) for one in own])
         assert graph["critical_ms"] == pytest.approx(sum(node["self_ms"] for node in graph["nodes"] if node["critical"]))
     assert part["ops"]["data"]["us_per_call"].tolist() == [3156.25, 500.0, 500.0]
+
+
+def test_all_pipelines_and_their_calls_are_listed(monkeypatch):
+    run = fake.run()
+    part = payload.dashboard(run)["input"]
+    assert "pipeline_table" not in part, "of one pipeline the graph says all"
+    calls = part["call_table"]
+    assert calls["rows"] == len(run.tf_data.calls) > 1
+    assert calls["data"]["start_ms"] == pytest.approx(run.tf_data.calls["start_ms"].to_numpy())
+    assert part["pipelines"][0]["nodes"][0]["start_ms"] == run.tf_data.nodes["start_ms"].iloc[0]
+    second = run.tf_data.pipelines.assign(pipeline="Host:1")
+    both = SimpleNamespace(pipelines=pd.concat([run.tf_data.pipelines, second]), calls=run.tf_data.calls)
+    several = inputs._tables(SimpleNamespace(tf_data=both))["pipeline_table"]
+    check(several, "Table")
+    assert several["rows"] == 2
+    monkeypatch.setattr(inputs, "MOST_LISTED", 1)
+    assert payload.dashboard(run)["input"]["call_table"]["rows"] == len(run.tf_data.pipelines)
 
 
 def test_idle_is_in_the_totals_only():

@@ -4,6 +4,8 @@ export interface Fields {
   /** As typed: grpc://a:6009, b:6009. */
   addresses: string;
   duration: string;
+  /** Empty for what suits the number of workers. */
+  delay: string;
   hostLevel: string;
   deviceLevel: string;
   pythonLevel: string;
@@ -18,6 +20,7 @@ export type Field = keyof Fields;
 export const DEFAULTS: Readonly<Fields> = {
   addresses: "",
   duration: "2000",
+  delay: "",
   hostLevel: "2",
   deviceLevel: "1",
   pythonLevel: "0",
@@ -29,6 +32,7 @@ export const DEFAULTS: Readonly<Fields> = {
 export interface Request {
   addresses: string[];
   duration_ms: number;
+  delay_ms: number | null;
   host_level: number;
   device_level: number;
   python_level: number;
@@ -41,6 +45,7 @@ export interface Request {
 export const ASKED: Readonly<Record<Field, keyof Request>> = {
   addresses: "addresses",
   duration: "duration_ms",
+  delay: "delay_ms",
   hostLevel: "host_level",
   deviceLevel: "device_level",
   pythonLevel: "python_level",
@@ -146,6 +151,9 @@ export function check(fields: Fields): { request: Request } | { wrong: Partial<R
   const request: Request = {
     addresses: "addresses" in workers ? workers.addresses : [],
     duration_ms: number("duration", 1, 3_600_000, "the duration must be 1 ms to 3,600,000 ms (an hour)"),
+    delay_ms: fields.delay.trim()
+      ? number("delay", 0, 3_600_000, "the delay must be 0 ms to 3,600,000 ms (an hour)")
+      : null,
     host_level: number("hostLevel", 0, 3, "the host level must be 0, 1, 2 or 3"),
     device_level: number("deviceLevel", 0, 1, "the device level must be 0 or 1"),
     python_level: number("pythonLevel", 0, 1, "the Python level must be 0 or 1"),

@@ -43,6 +43,7 @@ const LEVELS: Partial<Record<Field, readonly string[]>> = {
 const FIELDS: readonly (readonly [field: Field, label: string, note: string])[] = [
   ["addresses", "Worker addresses", "One or more, separated by commas"],
   ["duration", "Duration (ms)", "1 to 3,600,000 (an hour)"],
+  ["delay", "Delay (ms)", "Until all start together; 0: each at once; if empty, 1,000 for several workers"],
   ["retries", "Retries", "If a worker is idle, busy or unreachable; 0 to 100"],
   ["hostLevel", "Host tracer", ""],
   ["deviceLevel", "Device tracer", ""],
@@ -144,7 +145,7 @@ export class CaptureForm extends Widget {
           spellcheck: "false",
           autocomplete: "off",
           placeholder: PLACEHOLDERS[field],
-          ...((field === "duration" || field === "retries") && { inputmode: "numeric" }),
+          ...(["duration", "delay", "retries"].includes(field) && { inputmode: "numeric" }),
           ...(field === "addresses" && { "aria-required": "true" }),
         });
     control.value = DEFAULTS[field];

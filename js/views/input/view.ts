@@ -174,10 +174,71 @@ function hostSide(input: Input, context: ViewContext): HTMLElement {
   return h("section.of-run", heading("Host side", scope, runTag()), plainTable(heads, rows), ...missing);
 }
 
+/** Rows of a table of pipelines, or of their calls, that are of one pipeline. */
+export function rowsOf(table: Table, { host, name }: Pick<Pipeline, "host" | "name">): number[] {
+  const { data, rows } = table;
+  return Array.from({ length: rows }, (_, row) => row).filter(
+    (row) => textAt(data["pipeline"], row) === name && textAt(data["host"], row) === host,
+  );
+}
+
+/** All pipelines; a row chooses the one that is drawn. */
+function pipelineTable(el: HTMLElement, context: ViewContext, choose: (at: number) => void): void {
+  const { pipelines, pipeline_table: all } = context.payload.input;
+  if (!all || pipelines.length < 2) return;
+  const at = new Map(pipelines.flatMap((item, i) => rowsOf(all, item).map((row) => [row, i] as const)));
+  const hosts = new Set(pipelines.map(({ host }) => host)).size > 1;
+  const box = h("div");
+  el.append(h("section.of-run.by-host", heading("tf.data pipelines", `${num(pipelines.length)}`, runTag()), box));
+  const rows = table(box, {
+    table: all,
+    label: "tf.data pipelines",
+    signal: context.signal,
+    columns: [
+      ...(hosts ? ["host"] : []),
+      { key: "pipeline", grow: true, width: 90 },
+      "calls",
+      "slow_calls",
+      "mean_us",
+      { key: "min_us", narrow: true },
+      "max_us",
+      { key: "bottleneck", narrow: true },
+      { key: "bottleneck_us", narrow: true },
+    ],
+    onRow: (row) => choose(at.get(row) ?? 0),
+  });
+  rows.setRows([...at.keys()]);
+}
+
+/** The calls of a pipeline, longest first; a row shows its call in the trace. */
+function callTable(el: HTMLElement, context: ViewContext, pipeline: Pipeline, signal: AbortSignal): void {
+  const { call_table: all } = context.payload.input;
+  const mine = all ? rowsOf(all, pipeline) : [];
+  if (!all || mine.length < 2) return;
+  const box = h("div");
+  const cut = pipeline.calls > mine.length ? `the ${num(mine.length)} longest of ${num(pipeline.calls)}` : "";
+  el.append(heading("Calls", cut ? `${cut}; p.tf_data.calls has all` : num(mine.length)), box);
+  const rows = table(box, {
+    table: all,
+    label: "Calls of the pipeline",
+    signal,
+    columns: ["start_ms", "duration_us", { key: "bottleneck", grow: true, width: 120 }],
+    onRow: (row) => {
+      const start = numberAt(all.data["start_ms"], row);
+      context.go("trace", { range_ms: [start, start + numberAt(all.data["duration_us"], row) / 1000] });
+    },
+  });
+  rows.setRows(mine);
+}
+
 function graph(el: HTMLElement, context: ViewContext): void {
   const { pipelines } = context.payload.input;
   if (pipelines.length === 0) return;
   const section = h("section.of-run.by-host");
+  pipelineTable(el, context, (pipeline) => {
+    choose(pipeline, -1);
+    section.scrollIntoView({ block: "nearest" });
+  });
   el.append(section);
   const hosts = [...new Set(pipelines.map((item) => item.host))];
   let at = 0;
@@ -204,7 +265,7 @@ function graph(el: HTMLElement, context: ViewContext): void {
       id: String(i),
       label: `${i ? `no. ${i + 1} slowest` : "slowest"}, ${us(item.duration_us)}`,
     }));
-    const scope = `data flows left to right; thick line = critical path, ${ms(critical, one ? 3 : 1)}; each box: time in the pipeline's calls, on any thread, without its inputs`;
+    const scope = `data flows left to right; thick outlines and lines = critical path, ${ms(critical, one ? 3 : 1)}, dashed = off it; each box: time in the pipeline's calls, on any thread, without its inputs`;
     section.append(
       heading("tf.data pipeline", scope, runTag()),
       h(
@@ -241,6 +302,7 @@ function graph(el: HTMLElement, context: ViewContext): void {
       h("p.more", h("span", ...marked(pipeline.advice), pipeline.advice ? " " : "", callsText(pipeline))),
       pipeline.fix.length ? codeBox(pipeline.fix) : "",
     );
+    callTable(section, context, pipeline, drawing.signal);
   };
   draw();
   context.onResize(draw);

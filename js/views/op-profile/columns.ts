@@ -5,19 +5,26 @@ import type { OpProfile } from "../../lib/payload.js";
 import type { Sort } from "./model.js";
 
 export interface Head {
-  key: Sort | "name";
+  key: Sort | Text;
   label: string;
   help: string;
   css: string;
 }
 
-/** The columns; numbers but the name at the right, runs where there is room. */
+/** Columns that no tree is sorted by. */
+export type Text = "name" | "framework_op";
+
+export const isText = (key: Head["key"]): key is Text => key === "name" || key === "framework_op";
+
+const CSS: Partial<Record<Head["key"], string>> = { name: "", runs: "n hide-n", framework_op: "fw hide-n" };
+
+/** The columns; numbers at the right, runs and framework ops where there is room. */
 export const heads = (profile: OpProfile): Head[] =>
   profile.heads.map(({ key, label, help }) => ({
     key: key as Head["key"],
     label,
     help,
-    css: key === "name" ? "" : key === "runs" ? "n hide-n" : "n",
+    css: CSS[key as Head["key"]] ?? "n",
   }));
 
 const IN_FILE = [

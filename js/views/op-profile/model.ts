@@ -222,6 +222,16 @@ export function use(profile: OpProfile, { kind, flops, bytes, busy }: Node): Use
   };
 }
 
+/** Below this part of the peak FLOP/s the use of them is low; from so much of the bandwidth on, memory is why. */
+const LOW = 0.3;
+const NEAR = 0.7;
+
+/** Whether an op, or what lies in a group, computes far below the peak although memory does not hold it up. */
+export function isLow(profile: OpProfile, node: Node): boolean {
+  const { flops, bytes } = use(profile, node);
+  return flops < LOW && !(bytes >= NEAR);
+}
+
 /** What a node is ordered by. */
 export function value(profile: OpProfile, of: Node, sort: Sort): number {
   if (of.kind === "fused") return of.flops;

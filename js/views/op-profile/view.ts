@@ -9,9 +9,9 @@ import type { View, ViewHandle } from "../../lib/view.js";
 import { filterField } from "../folding.js";
 import { hasTrace } from "../jump.js";
 import { fillName } from "../names.js";
-import { csv, heads } from "./columns.js";
+import { csv, heads, isText } from "./columns.js";
 import { details, time } from "./details.js";
-import { all, type By, build, type Node, opened, type Row, rows, type Sort, use, value } from "./model.js";
+import { all, type By, build, isLow, type Node, opened, type Row, rows, type Sort, use, value } from "./model.js";
 
 /** Rows drawn at most: what is beyond is found by closing others, or by searching. */
 const MOST_ROWS = 1000;
@@ -68,8 +68,8 @@ export const render: View = (el, context, hint) => {
           const state = on ? (descending ? "descending" : "ascending") : "none";
           return h(
             "th",
-            { class: `${css}${on ? " on" : ""}`, scope: "col", "aria-sort": key === "name" ? undefined : state },
-            key === "name"
+            { class: `${css}${on ? " on" : ""}`, scope: "col", "aria-sort": isText(key) ? undefined : state },
+            isText(key)
               ? h("span.why", { title: help, tabindex: "-1" }, label)
               : h(
                   "button",
@@ -137,7 +137,8 @@ export const render: View = (el, context, hint) => {
       ...columns.slice(1).map(({ key, css }) => {
         const td = h("td", { class: css });
         if (key === "time") td.append(bar(share, more ? null : node));
-        else if (!more) td.append(figure(key as Sort, node));
+        else if (key === "framework_op" && !more) td.append(provenance(node));
+        else if (!more && !isText(key)) td.append(figure(key, node));
         return td;
       }),
     );
@@ -153,6 +154,12 @@ export const render: View = (el, context, hint) => {
     return h("span", { class: node?.kind === "idle" ? "ob other" : "ob device", style }, h("b", percent(100 * share)));
   }
 
+  /** The framework op of an op, its end if there is little room. */
+  function provenance(node: Node): HTMLElement | string {
+    const text = node.kind === "op" ? textAt(profile.ops.framework_op, node.row) : "";
+    return text && h("span.from", { title: text }, h("bdi", text));
+  }
+
   function figure(key: Sort, node: Node): HTMLElement | string {
     if (node.kind === "idle") return "";
     const { flops, bytes, wasted } = use(profile, node);
@@ -163,7 +170,8 @@ export const render: View = (el, context, hint) => {
     const [used, peak] = key === "flops" ? [flops, profile.peak_flops] : [bytes, profile.peak_bytes];
     if (peak === null) return num(value(profile, node, key) / 1000, 1);
     if (!known(used)) return "–";
-    return h("span.use", { style: { "--u": String(Math.min(1, used)) } }, percent(100 * used));
+    const low = key === "flops" && isLow(profile, node);
+    return h(low ? "span.use.low" : "span.use", { style: { "--u": String(Math.min(1, used)) } }, percent(100 * used));
   }
 
   function mark(node: Node, scroll = false): void {

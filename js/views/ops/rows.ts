@@ -16,21 +16,66 @@ export function bySelf(table: Table): Uint32Array {
   return allRows(table).sort((a, b) => self(b) - self(a) || a - b);
 }
 
-/** The table with shares of a side's self time, or, with idle, of its self and idle time. */
+export const IDLE = "IDLE";
+
+/** The table with shares of a side's self time; or, with idle, of its self and idle time, which then has a row of its own. */
 export function withShares(table: Table, totals: Ops["totals"], idle: boolean): Table {
-  if (!idle) return table;
-  const scale = (where: Where): number => {
-    const [work, rest] = [totals[`${where}_us`], totals[`${where}_idle_us`]];
-    return rest > 0 ? work / (work + rest) : 1;
+  const idles = SIDES.filter((where) => idle && totals[`${where}_idle_us`] > 0 && totals[`${where}_us`] > 0);
+  if (!idles.length) return table;
+  const count = table.rows + idles.length;
+  const of = (row: number): Where => (row < table.rows ? whereOf(table, row) : (idles[row - table.rows] as Where));
+  const selfOf = (row: number): number =>
+    row < table.rows ? numberAt(table.data.self_us, row) || 0 : totals[`${of(row)}_idle_us`];
+  const given = new Map<string, Float64Array>();
+  const fresh = (key: string): Float64Array => {
+    const values = new Float64Array(count).fill(Number.NaN);
+    for (let row = 0; row < table.rows; row++) values[row] = numberAt(table.data[key], row);
+    given.set(key, values);
+    return values;
   };
-  const scales = { device: scale("device"), host: scale("host") };
-  const scaled = (key: string): Float64Array =>
-    Float64Array.from(allRows(table), (row) => numberAt(table.data[key], row) * scales[whereOf(table, row)]);
-  const shares = Object.fromEntries(SHARES.map((key) => [key, scaled(key)]));
-  return { ...table, data: { ...table.data, ...shares } };
+  const [rank, share, reached] = [fresh("rank"), fresh("self_percent"), fresh("cumulative_percent")];
+  let more = 0;
+  for (const where of SIDES) {
+    const rest = totals[`${where}_idle_us`];
+    const whole = totals[`${where}_us`] + (rest > 0 ? rest : 0);
+    const order = Array.from({ length: count }, (_, row) => row).filter((row) => of(row) === where);
+    order.sort((a, b) => selfOf(b) - selfOf(a) || a - b);
+    const ranks = order.map((row) => rank[row] as number).filter((value) => !Number.isNaN(value));
+    let [running, last] = [0, ranks.length ? (ranks[0] as number) - 1 : 0];
+    for (const row of order) {
+      share[row] = (100 * selfOf(row)) / whole;
+      running += share[row] as number;
+      reached[row] = running;
+      if (row >= table.rows) {
+        last += 1;
+        rank[row] = last + more;
+        more += 1;
+      } else {
+        last = rank[row] as number;
+        rank[row] = last + more;
+      }
+    }
+  }
+  const times = ["total_us", "avg_us", "self_us", "avg_self_us"];
+  const grown = (key: string, data: Table["data"][string]): Table["data"][string] => {
+    const ready = given.get(key);
+    if (ready) return ready;
+    const rows = Array.from({ length: count }, (_, row) => row);
+    const own = (row: number): boolean => row < table.rows;
+    if ("codes" in data || typeof (data as ArrayLike<unknown>)[0] === "string") {
+      const idleText = (row: number): string =>
+        key === "where" ? of(row) : key === "op" || key === "type" ? IDLE : "";
+      return rows.map((row) => (own(row) ? textAt(data, row) : idleText(row)));
+    }
+    const idleNumber = (row: number): number =>
+      times.includes(key) ? selfOf(row) : key === "occurrences" ? 1 : Number.NaN;
+    return Float64Array.from(rows, (row) => (own(row) ? numberAt(data, row) : idleNumber(row)));
+  };
+  const data = Object.fromEntries(Object.entries(table.data).map(([key, column]) => [key, grown(key, column)]));
+  return { ...table, data, rows: count };
 }
 
-const SHARES = ["self_percent", "cumulative_percent"] as const;
+const SIDES: readonly Where[] = ["device", "host"];
 
 /** The layer of an op: its name scope without the last component; tf.data iterators nest with "::". */
 export function layerOf(op: string): string {

@@ -13,7 +13,7 @@ import { nameCell } from "../fold.js";
 import { filterField, foldingTable } from "../folding.js";
 import { toOp, toPrograms } from "../jump.js";
 import { fillName } from "../names.js";
-import { type By, bySelf, groups, types, type Where, withShares } from "./rows.js";
+import { type By, bySelf, groups, IDLE, types, type Where, withShares } from "./rows.js";
 import { modulesTable, shapesTable } from "./torch.js";
 
 const SIDES: readonly Where[] = ["device", "host"];
@@ -89,7 +89,7 @@ interface OpsTable {
 function opsTable(context: ViewContext): OpsTable {
   const { ops } = context.payload;
   let full = ops.table;
-  const order = bySelf(full);
+  let order = bySelf(full);
   let where: Where | "any" = "any";
   let type = "";
   let match: ((text: string) => boolean) | null = null;
@@ -151,7 +151,9 @@ function opsTable(context: ViewContext): OpsTable {
       };
     },
     ofGroups: ["rank", "cumulative_percent"],
-    onRow: (row) => context.go("trace", toOp(full, row)),
+    onRow: (row) => {
+      if (textAt(full.data.type, row) !== IDLE) context.go("trace", toOp(full, row));
+    },
     onChange: (rows, found, by) => {
       pickers(true);
       const shown = found ?? rows;
@@ -193,6 +195,7 @@ function opsTable(context: ViewContext): OpsTable {
     element: h("section", toolbar, list.holder, h("p.more", rowsText, h("span", selfText && `Self time ${selfText}`))),
     setIdle(on) {
       full = withShares(ops.table, ops.totals, on);
+      order = bySelf(full);
       list.renew();
     },
     hint: (hint) => {
@@ -247,7 +250,6 @@ function columns(full: Table, data: () => Table): ColumnSpec[] {
 /** What stands in a rate of an op that has none: on a device what it computes and moves is unknown, on the host nobody asks. */
 function unknown({ data }: Table, key: string, row: number): string {
   const none = (rate: string): boolean => Number.isNaN(numberAt(data[rate], row));
-  const asked =
-    key !== "tensor_core_percent" && textAt(data.where, row) === "device" && textAt(data.op, row) !== "IDLE";
+  const asked = key !== "tensor_core_percent" && textAt(data.where, row) === "device" && textAt(data.op, row) !== IDLE;
   return asked && none("gflops_per_second") && none("gbytes_per_second") ? "unknown" : MISSING;
 }

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import NATIVE, PYTHON
-from nbprof.analysis.advice import code, device, hlo, host, host_buffer, npu, over_steps, step, training, versions
+from nbprof.analysis.advice import code, device, hlo, host, host_buffer, npu, over_steps, several, step, training, versions
 from nbprof.analysis.advice import input as input_rules
 from nbprof.analysis.advice.checks import MOST_GAIN, PART_MODERATE
 from nbprof.analysis.advice.evidence import Evidence
@@ -22,7 +22,7 @@ from nbprof.analysis.ops.torch_runtime import Runtime
 from nbprof.analysis.rule import ALL, HOST_TIME, JAX, PYTORCH, TENSORFLOW, TENSORFLOW_JAX, UP_TO, Finding
 from nbprof.core.guard import guarded
 
-TOPICS = (input_rules, step, host, code, hlo, training, device, over_steps, host_buffer, versions)
+TOPICS = (input_rules, step, host, code, hlo, training, device, several, over_steps, host_buffer, versions)
 """The modules whose `RULES` run, in this order; findings with equal gain, or none, keep it."""
 MOST = 5
 OF_ENGINES = ("straggler",)

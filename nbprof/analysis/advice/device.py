@@ -44,30 +44,44 @@ ON_HOST_PERCENT = 10.0
 _ELEMENTWISE = re.compile(r"elementwise_kernel|Cwise(?:Unary|Binary|Nullary|Ternary)Op|EigenMetaKernel.*TensorAssignOp|_GPU_DT_\w+_kernel")
 # "cutlass_80_tensorop_bf16_s16816gemm_bf16_256x128_64x3_tn_align2": how many values a load takes; 8 of 16 bits where sizes allow it.
 _UNALIGNED = re.compile(r"(?:f16|bf16|s16816|s1688|h1688|h16816|half).*_align[12](?:\D|$)", re.IGNORECASE)
+# The same of 8 bits, "cutlass_80_tensorop_i16832gemm_s8_128x128_64x3_tn_align4": 16 values where sizes allow it.
+_UNALIGNED_8_BIT = re.compile(r"(?:tensorop|wmma).*(?:i8816|i8832|i16832|i16864|_[su]8_|e[45]m[23]).*_align[1248](?:\D|$)", re.IGNORECASE)
+_MULTIPLES = {8: "a size is not a multiple of 8 (4 for TF32)", 16: "a size is not a multiple of 16 (of 8-bit values)"}
 
 
 def _alignment(facts: Facts, limit: Threshold) -> Found | None:
-    """G9, G10: 16-bit matrix products whose sizes are not multiples of 8."""
+    """G9, G10: matrix products of 16 and 8 bits whose sizes are not multiples of 8 and 16."""
     kernels, whole = facts.computing
     if not whole:
         return None
-    mine = named(kernels, _UNALIGNED)
-    share = 100 * float(mine["total_us"].sum()) / whole
+    narrow = named(kernels, _UNALIGNED_8_BIT)
+    others = named(named(kernels, _UNALIGNED_8_BIT, hit=False), _UNALIGNED)
+    times = {16: float(narrow["total_us"].sum()), 8: float(others["total_us"].sum())}
+    share = 100 * sum(times.values()) / whole
     if share < limit["least"]:
         return None
+    # What most of the time asks for is said.
+    multiple = max(times, key=times.__getitem__)
+    rows = narrow if multiple == 16 else others
     gain = facts.compute_ms * share / 100
-    worst = mine.iloc[int(mine["total_us"].to_numpy().argmax())]
+    worst = rows.iloc[int(rows["total_us"].to_numpy().argmax())]
+    loads = "one or two values at a time (align1, align2 in the name)"
+    if multiple == 16:
+        loads = "fewer values at a time than they could (align1 to align8 in the name)"
     text = (
-        f"**{share:.0f}%** of kernel time is in matrix products that load one or two values at a time (align1, align2 in the name) because "
-        f"a size is not a multiple of 8 (4 for TF32); the longest is {short(worst['op'])} with "
-        f"**{wording.millis(worst['total_us'] / 1000)}**."
+        f"**{share:.0f}%** of kernel time is in matrix products that load {loads} because {_MULTIPLES[multiple]}; the longest is "
+        f"{short(worst['op'])} with **{wording.millis(worst['total_us'] / 1000)}**."
     )
-    fix = "-head = nn.Linear(768, 30522)\n+head = nn.Linear(768, 30528)  # a multiple of 8, or of 64"
+    also = f"a multiple of {multiple}, or of 64"
+    fix = f"-head = nn.Linear(768, 30522)\n+head = nn.Linear(768, 30528)  # {also}"
     if facts.jax:
-        fix = "-w = jnp.zeros((768, 30522), jnp.bfloat16)\n+w = jnp.zeros((768, 30528), jnp.bfloat16)  # a multiple of 8, or of 64"
+        fix = f"-w = jnp.zeros((768, 30522), {_DTYPES[multiple]})\n+w = jnp.zeros((768, 30528), {_DTYPES[multiple]})  # {also}"
     elif not facts.torch:
-        fix = "-x = layers.Dense(30522)(x)\n+x = layers.Dense(30528)(x)  # a multiple of 8, or of 64"
-    return Found(text, facts.level(gain), gain, fix)
+        fix = f"-x = layers.Dense(30522)(x)\n+x = layers.Dense(30528)(x)  # {also}"
+    return Found(text, facts.level(gain), gain, fix, f"Round sizes up to multiples of {multiple}")
+
+
+_DTYPES = {8: "jnp.bfloat16", 16: "jnp.int8"}
 
 
 def _counts(facts: Facts) -> tuple[float, float]:
@@ -154,7 +168,17 @@ def _small_batch(facts: Facts, limit: Threshold) -> Found | None:
     if peak and capacity:
         part = 100 * peak / capacity
         text += f" Peak memory is **{part:.{1 if part < 1 else 0}f}%** of device memory."
+    # Of short kernels, a CPU that is 50 times as slow would need no more than the time that the host takes anyway.
+    if busy < limit["tiny"] and not facts.npu:
+        text += f" If the batch cannot grow, the model may be too small for the device, and faster on the CPU: {_on_cpu(facts)}."
     return Found(text)
+
+
+def _on_cpu(facts: Facts) -> str:
+    """How to run the program on the CPU."""
+    if facts.torch:
+        return "device = 'cpu'"
+    return "JAX_PLATFORMS=cpu" if facts.jax else "tf.config.set_visible_devices([], 'GPU')"
 
 
 def _few_blocks(facts: Facts, limit: Threshold) -> Found | None:
@@ -375,7 +399,8 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "gemm_alignment", _alignment, Threshold("≥ {least:g} % of kernel time", least=5.0),
         "NVIDIA matrix multiplication guide; nbprof's threshold", KERNELS, ALL,
-        "16-bit and TF32 matrix products whose kernels load one or two values at a time", "Round sizes up to multiples of 8",
+        "16-bit and TF32 matrix products whose kernels load one or two values at a time, and 8-bit ones with fewer than 16",
+        "Round sizes up to multiples of 8",
         certainty=ESTIMATED, refuted_by="the products take as long with sizes padded to a multiple of 8", shortens=DEVICE_TIME,
     ),
     Rule(
@@ -392,8 +417,8 @@ RULES: tuple[AdviceRule, ...] = (
         "small_batch", _small_batch,
         Threshold(
             "busy ≥ {used:g} % and < {busy:g} % (PyTorch {busy_torch:g} %), ≥ {host:percent} of idle time waiting for a launch, "
-            "kernels < {short_us:g} µs, peak < {room:percent} of memory",
-            used=1.0, busy=30.0, busy_torch=50.0, host=0.5, short_us=SHORT_KERNEL_US, room=0.5,
+            "kernels < {short_us:g} µs, peak < {room:percent} of memory; the CPU is named if busy < {tiny:g} %",
+            used=1.0, busy=30.0, busy_torch=50.0, host=0.5, short_us=SHORT_KERNEL_US, room=0.5, tiny=2.0,
         ),
         f"{TORCH_TB}; {GPU_GUIDE_CHOICE}", KERNELS, ALL, "Device utilization, with short kernels, little input time and free memory",
         "Give each {noun} a larger batch", "+batch_size *= 8  # as memory and accuracy permit",

@@ -13,8 +13,9 @@ import pandas as pd
 
 from nbprof.activity.activity import LOST_KERNELS, PYTHON_CALLS, SERVING, TRACED, Activity
 from nbprof.analysis import hlo
+from nbprof.analysis.advice import devices_used, step_code, unrolled
 from nbprof.analysis.advice import programs as advice_programs
-from nbprof.analysis.advice import step_code, unrolled
+from nbprof.analysis.advice.devices_used import Idle, InTurn
 from nbprof.analysis.advice.programs import Work
 from nbprof.analysis.advice.step_code import StepCode
 from nbprof.analysis.advice.unrolled import Unrolled
@@ -180,6 +181,12 @@ class Evidence:
         Runs of compiled programs per step of a host, for JAX.
     python_calls : bool
         Whether calls of Python are events of the trace.
+    idle_devices : Idle, optional
+        Devices that ran nothing beside others that did.
+    copies_in_turn : InTurn, optional
+        Copies from the host to several devices.
+    host_recorded : bool
+        Whether anything that the host did is in the profile: ops, calls of the device's runtime, or calls of Python.
     lost_kernels : bool
         Whether a device was used, but none of its kernels was recorded, or most steps lost some.
     code : StepCode
@@ -234,6 +241,9 @@ class Evidence:
     tracing: int | None = None
     programs_per_step: float | None = None
     python_calls: bool = False
+    host_recorded: bool = True
+    idle_devices: Idle | None = None
+    copies_in_turn: InTurn | None = None
     lost_kernels: bool = False
     code: StepCode = field(default_factory=StepCode)
     unrolled: Unrolled | None = None
@@ -333,6 +343,9 @@ def gather(
         tracing=_tracing(activity, counted(steps)),
         programs_per_step=programs_per_step(activity, steps),
         python_calls=PYTHON_CALLS in activity.traits,
+        idle_devices=devices_used.idle(activity),
+        copies_in_turn=devices_used.in_turn(activity, steps),
+        host_recorded=activity.has_host_ops or PYTHON_CALLS in activity.traits or len(activity.calls) > 0,
         lost_kernels=(LOST_KERNELS in activity.traits and "kernels" in activity.missing) or mostly_lost(steps) is not None,
         code=step_code.gather(activity, steps),
         unrolled=unrolled.find(activity),

@@ -14,6 +14,7 @@ import numpy as np
 
 from nbprof.analysis.advice.facts import TRACE, AdviceRule, Facts
 from nbprof.analysis.rule import ANY, TPU, TPU_GUIDE_CHOICE, Found, Rule, Threshold
+from nbprof.core.remedies import TPU_LOG
 from nbprof.core.trace import Trace
 
 DEFAULT_BYTES = 4 * 2**30
@@ -26,6 +27,9 @@ _STATED = re.compile(r"premapped buffer of size\s+([\d.,]+)\s*([KMGT]i?B?|B|byte
 _START = re.compile(r"CreateTpuSystemState.*?took\s+([\d.]+)\s*s", re.IGNORECASE | re.DOTALL)
 _START_EVENT = re.compile(r"CreateTpuSystemState\b|InitializeTpuSystem\b")
 _SETTING = "+import os  # before JAX or TensorFlow starts\n+os.environ['TPU_PREMAPPED_BUFFER_SIZE'] = '{}'  # bytes, a multiple of 4096"
+_TO_CONSOLE = "+import os  # before JAX or TensorFlow starts\n+os.environ['TPU_STDERR_LOG_LEVEL'] = '0'"
+PRICE = "takes that much host memory from other processes, and makes the start of the TPU system longer"
+"""What a larger buffer costs."""
 _UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -84,14 +88,20 @@ def _too_small(facts: Facts, _: Threshold) -> Found | None:
         text += f"; a transfer requested **{_text(asked)}**"
     wanted = _rounded(max(2 * (size or DEFAULT_BYTES), 2 * asked))
     text += f". Its size is **{_text(size)}**." if size else f". Its size is **{_text(DEFAULT_BYTES)}** by default."
+    text += f" A larger one {PRICE}."
     fix = f"{_SETTING.format(wanted)}\n+os.environ['TPU_PREMAPPED_BUFFER_TRANSFER_THRESHOLD_BYTES'] = '{wanted}'"
     return Found(text, "high", fix=fix)
 
 
+def _start_s(facts: Facts) -> float:
+    """How long the TPU system took to start, s; 0 where that is not known."""
+    stated = (float(found.group(1)) for text in facts.evidence.texts if (found := _START.search(text)))
+    return max(stated, default=facts.evidence.tpu_start_s or 0.0)
+
+
 def _too_large(facts: Facts, limit: Threshold) -> Found | None:
     texts = facts.evidence.texts
-    size = _size(texts)
-    took = max((float(said.group(1)) for text in texts if (said := _START.search(text))), default=facts.evidence.tpu_start_s or 0.0)
+    size, took = _size(texts), _start_s(facts)
     if took <= limit["start_s"] or not size or _failed(texts):
         return None
     text = (
@@ -99,6 +109,17 @@ def _too_large(facts: Facts, limit: Threshold) -> Found | None:
         f"**{_text(size)}**."
     )
     return Found(text, "low", fix=_SETTING.format(_rounded(max(size // 2, PAGE))))
+
+
+def _slow_start(facts: Facts, limit: Threshold) -> Found | None:
+    took = _start_s(facts)
+    if took <= limit["start_s"] or _size(facts.evidence.texts) or _failed(facts.evidence.texts):
+        return None
+    text = (
+        f"The TPU system took **{took:.1f} s** to start; the profile does not say why. A large premapped buffer is one reason: its size is "
+        f"in the log of the TPU's runtime, {TPU_LOG}, which also goes to the console with TPU_STDERR_LOG_LEVEL=0."
+    )
+    return Found(text, "low")
 
 
 RULES: tuple[AdviceRule, ...] = (
@@ -111,5 +132,11 @@ RULES: tuple[AdviceRule, ...] = (
         "premapped_large", _too_large, Threshold("> {start_s:g} s", start_s=15.0), TPU_GUIDE_CHOICE, TRACE, TPU,
         "Start time of the TPU system, if the size of the premapped buffer is known", "Reduce the premapped buffer",
         refuted_by="the TPU system takes as long to start with a smaller buffer", gain_is="",
+    ),
+    Rule(
+        "tpu_start", _slow_start, Threshold("> {start_s:g} s", start_s=15.0), TPU_GUIDE_CHOICE, TRACE, TPU,
+        "Start time of the TPU system, if the size of the premapped buffer is not known", "Read in the log what the TPU starts with",
+        _TO_CONSOLE,
+        refuted_by="the log shows nothing that takes long", gain_is="",
     ),
 )  # fmt: skip

@@ -35,6 +35,7 @@ from nbprof.analysis.advice.facts import (
     only,
     short,
 )
+from nbprof.analysis.advice.host_buffer import PRICE
 from nbprof.analysis.rule import (
     ABOUT,
     ALL,
@@ -224,19 +225,23 @@ def _how(facts: Facts, op: str) -> tuple[str, str]:
         fix = "+x, params = jax.tree.map(lambda a: a.astype(jnp.float16), (x, params))\n loss = loss_fn(params, x, y)"
     elif facts.jax:
         fix = "+jax.config.update('jax_default_matmul_precision', 'tensorfloat32')"
-    return "It needs 16-bit inputs, and channels and batch size that are multiples of 8.", fix
+    how = "It needs 16-bit inputs, and channels and batch size that are multiples of 8 (of 16 with 8-bit inputs)."
+    if "conv" in op.lower() and facts.matrix_units == TENSOR_CORES:
+        packages = "pip install -U 'jax[cuda13]'" if facts.jax else "pip install -U 'tensorflow[and-cuda]'"
+        how += f" The newest cuDNN uses them for more convolutions: {packages} brings it."
+    return how, fix
 
 
 def _how_of_torch(facts: Facts, op: str) -> tuple[str, str]:
     if "conv" in op:
-        return "Convolutions use them with 16-bit inputs, channels-last layout, and channel counts that are multiples of 8.", (
-            " model = model.to(device)\n+model = model.to(memory_format=torch.channels_last)\n+x = x.to(memory_format=torch.channels_last)"
-        )
+        how = "Convolutions use them with 16-bit inputs, channels-last layout, and channels in multiples of 8 (of 16 with int8)."
+        fix = " model = model.to(device)\n+model = model.to(memory_format=torch.channels_last)"
+        return how, f"{fix}\n+x = x.to(memory_format=torch.channels_last)"
     runtime = facts.torch_runtime
     if not runtime.amd and runtime.capability is not None and runtime.capability >= (8, 0):
         fix = '+torch.set_float32_matmul_precision("high")'
-        return "TF32 lets 32-bit matrix products use them; 16-bit ones need sizes that are multiples of 8.", fix
-    return "It needs 16-bit inputs and sizes that are multiples of 8.", ""
+        return "TF32 lets 32-bit matrix products use them; 16-bit ones need sizes that are multiples of 8, 8-bit ones of 16.", fix
+    return "It needs 16-bit inputs and sizes that are multiples of 8 (of 16 with 8-bit inputs).", ""
 
 
 def _compiled_part(unit: Unit) -> str:
@@ -340,6 +345,9 @@ def _host_memory(facts: Facts, limit: Threshold) -> Found | None:
     share = float(facts.overview["host_transfer_percent"])
     gain = share * facts.mean["step_time"] / 100
     text = f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(gain)}**) goes to moving arrays between device and host memory."
+    text += (
+        f" Copies of arrays that must stay there may be faster with a larger premapped buffer (TPU_PREMAPPED_BUFFER_SIZE), which {PRICE}."
+    )
     return Found(text, limit.severity(share), gain)
 
 
@@ -388,6 +396,15 @@ def _jit(facts: Facts, limit: Threshold) -> Found | None:
 _LAST_LOOKED_AT = 5
 
 
+_HOST_TOO = {
+    "PyTorch": "torch.profiler records the host if its activities include ProfilerActivity.CPU, Nsight Systems with "
+    "--trace=cuda,nvtx,osrt.",
+    "XLA": "XLA's profiler records the host at host_tracer_level 1 or higher (jax.profiler.ProfileOptions, "
+    "tf.profiler.experimental.ProfilerOptions).",
+}
+"""How to record what the host does, by who recorded the devices."""
+
+
 def _other(facts: Facts, limit: Threshold) -> Found | None:
     share = facts.unexplained_percent
     time = share * facts.mean["step_time"] / 100
@@ -407,6 +424,12 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     # Around ops and launches, it is longer for their recording.
     among = facts.gpu_busy_percent is not None and facts.mean["host_compute"] + facts.mean["kernel_launch"] > time / 2
     gain_is = UP_TO if among else ABOUT
+    if not facts.evidence.host_recorded:
+        text = (
+            f"In **{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) nothing ran on a device, and nothing that the host did "
+            f"is in the profile, so why is unknown. {_HOST_TOO['PyTorch' if facts.torch else 'XLA']}"
+        )
+        return Found(text, gain_ms=float("nan"), title="Record the host as well", gain_is="")
     text = (
         f"**{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) is outside any recorded op, "
         f"launch or copy: Python, logging or I/O."

@@ -136,7 +136,8 @@ def _sync(facts: Facts, limit: Threshold) -> Measured | None:
     waiting = acl[acl["api"].str.lower().str.contains(_SYNC, regex=False)]
     share = float(waiting["total_us"].sum() / acl["total_us"].sum())
     calls = int(waiting["count"].sum())
-    text = f"{percent(share)} of the time in AscendCL calls is in {calls:,} calls that wait for the device."
+    waits = "call that waits" if calls == 1 else "calls that wait"
+    text = f"{percent(share)} of the time in AscendCL calls is in {calls:,} {waits} for the device."
     return Measured(share, share > limit["limit"], text, waiting["api"])
 
 
@@ -146,7 +147,7 @@ def _compile(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     calls = api[api["api"].str.contains("aclopCompile", case=False, regex=False)]
     count = int(ascend.most(calls, "count"))
-    text = f"{count:,} calls{_on_one(calls)} compiled an op while the program ran."
+    text = f"{wording.plural(count, 'call')}{_on_one(calls)} compiled an op while the program ran."
     return Measured(count, count > limit["limit"], text, calls["api"])
 
 

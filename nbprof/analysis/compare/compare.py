@@ -216,6 +216,7 @@ _FIGURES: list[tuple[str, str, Any]] = [
     ("step_time", "ms", _mean_step),
     ("input", "percent", lambda side: _stated("input_percent", side)),
     ("device_busy", "percent", lambda side: _stated("device_busy_percent", side)),
+    ("ops_on_device", "percent", lambda side: _stated("device_op_percent", side)),
     ("examples_per_second", "1/s", lambda side: _per_second(batch_size(side), side)),
     ("steps_per_second", "1/s", lambda side: _per_second(1.0, side)),
     ("peak_memory", "bytes", lambda side: _stated("peak_memory_bytes", side)),

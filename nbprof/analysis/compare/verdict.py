@@ -291,7 +291,7 @@ def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
         out.append((False, f"Times are {units[0].per} before, {units[1].per} after"))
     for side, where in ((before, "before"), (after, "after")):
         if side.dropped:
-            out.append((False, f"{side.dropped:,} events were dropped {where}"))
+            out.append((False, f"{wording.plural(side.dropped, 'event')} {'was' if side.dropped == 1 else 'were'} dropped {where}"))
         if side.failed:
             out.append((False, f"The cell failed {where}: it was only partly recorded"))
     if not per_step(before, after):

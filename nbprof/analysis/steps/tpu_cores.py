@@ -74,7 +74,10 @@ def _empty() -> pd.DataFrame:
     return pd.DataFrame(columns=[*COLUMNS, "host", "group", "counted"]).astype(_TYPES)
 
 
-_NULLABLE = {"chip": "Int64", "sparse_cores": "Int64", "megacore": "boolean", "memory_bytes": "Int64", "cores": "Int64"}
+_NULLABLE = {
+    **dict.fromkeys(("chip", "chip_core", "sparse_cores", "memory_bytes", "cores"), "Int64"),
+    "megacore": "boolean",
+}
 """What not every device states, whose type is one of numbers nevertheless."""
 
 

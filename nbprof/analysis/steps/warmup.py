@@ -13,8 +13,10 @@ Flags = npt.NDArray[np.bool_]
 
 # A leading step that takes this many times the median of the others compiles or warms up.
 WARMUP_FACTOR = 4.0
-# Of fewer steps behind it there is no median to compare it with.
+# With fewer steps behind it, a step is compared with each of them rather than with their median.
 _FOLLOWING = 4
+# What a first step must take of the longest of these to be warm-up if they are alike, within so much of each other.
+FEW_FACTOR, ALIKE = 2.0, 1.25
 # A cell trains once more, or twice, to compare models; what is traced more often is made anew in a loop.
 _MOST_TRAININGS = 2
 
@@ -91,11 +93,45 @@ def about_warmup(steps: pd.DataFrame, warmup: int | None, unit: Unit = MARKED) -
     if warmup is not None and warmup < int(steps.groupby("host").size().min()):
         return f"warm-up: {which} excluded from averages, as requested by --warmup {warmup}"
     why = f"over {WARMUP_FACTOR:g} times the median of the following ones"
-    if not count:
-        few = steps.groupby(["host", "kind"]).size().max() <= _FOLLOWING
-        why = f"too few to tell: {_FOLLOWING + 1} or more are needed" if few else f"no leading {unit.noun} takes {why}"
+    if steps.groupby(["host", "kind"]).size().max() <= _FOLLOWING:
+        why = _why_of_few(steps, count)
+    elif not count:
+        why = f"no leading {unit.noun} takes {why}"
     none_left = f"; --warmup {warmup} would leave no {unit.noun}" if warmup is not None else ""
     return f"warm-up: {which} excluded from averages ({why}){none_left}"
+
+
+def _why_of_few(steps: pd.DataFrame, excluded: int) -> str:
+    """Why the first of a few steps is warm-up, or why that is not known; of several hosts the one where it takes the longest."""
+    found = [first_factor(rows) for _, rows in steps.groupby(["host", "kind"])]
+    factors = [factor for factor in found if factor is not None]
+    if not factors:
+        return "too few to tell: 2 or more are needed"
+    if excluded:
+        return f"{max(factors):.1f} times the longest of the following ones"
+    if max(factors) > FEW_FACTOR:
+        return f"too few to tell: the first takes {max(factors):.1f} times the longest of the following ones"
+    return f"the first takes less than {FEW_FACTOR:g} times the following ones"
+
+
+def first_factor(steps: pd.DataFrame) -> float | None:
+    """How many times the longest of the following steps the first takes, cut ones aside; None for fewer than two, or for many."""
+    times = steps["step_time_ms"].to_numpy(np.float64)[~steps["cut"].to_numpy(np.bool_)]
+    if len(steps) > _FOLLOWING or len(times) < 2 or not times[1:].max() > 0:
+        return None
+    return float(times[0] / times[1:].max())
+
+
+def _first_of_few(times: Floats, cut: Flags) -> Flags:
+    """The first of two to four steps, if it takes far longer than each other, or longer than all others, which are alike."""
+    result = np.zeros(len(times), np.bool_)
+    used = np.flatnonzero(~cut)
+    if len(used) < 2:
+        return result
+    first, rest = times[used[0]], times[used[1:]]
+    alike = len(rest) > 1 and rest.max() <= ALIKE * rest.min()
+    result[used[0]] = first > (FEW_FACTOR if alike else WARMUP_FACTOR) * rest.max() > 0
+    return result
 
 
 def _warmup(times: Floats, cut: Flags, traces: Flags) -> Flags:
@@ -104,8 +140,10 @@ def _warmup(times: Floats, cut: Flags, traces: Flags) -> Flags:
     So does the first step of a further training, which traces functions of its own; where they are traced more often than a cell trains,
     or again a few steps later, that is what the loop costs.
     """
+    if len(times) <= _FOLLOWING:
+        return _first_of_few(times, cut)
     out = np.zeros(len(times), np.bool_)
-    compared = max(len(times) - _FOLLOWING, 0)
+    compared = len(times) - _FOLLOWING
 
     def long(i: int) -> bool:
         return bool(times[i] > WARMUP_FACTOR * float(np.median(times[i + 1 :])))

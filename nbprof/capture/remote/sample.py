@@ -104,12 +104,15 @@ def record(addresses: str | Iterable[str], sampling: Sampling, tell: Tell, watch
     # What was recorded is not lost any more, whatever happens.
     with shielded():
         name_hosts(workers.recorded)
-        recording = Recording(place.settle(), info, temporary=place.logdir if place.temporary else None)
+        recording = Recording(place.settle(), info, temporary=place.logdir if place.temporary else None, upload=place.upload)
         info.notes += [note for note in place.notes if note not in info.notes]
         try:
             recording.write()
         except OSError as error:
             info.notes.append(f"the run's {recording.path.name} has no nbprof.json next to it: {error.strerror}")
+        recording.note_upload()
+    if recording.temporary is None:
+        place.keep()
     if place.temporary:
         # The profile holds the info for as long as anybody holds the profile; at the latest the files go with the process.
         weakref.finalize(info, place.remove)

@@ -185,12 +185,15 @@ def of_marks(
     if hidden := [name for name, length in zip(labels, (end - start).tolist(), strict=True) if length <= 0]:
         listed = ", ".join(hidden[:4]) + (f" and {len(hidden) - 4:,} more" if len(hidden) > 4 else "")
         one = len(hidden) == 1
+        ended = "ended while the device was still running the previous one, and launched nothing that ran later"
+        if not (links.host[links.work] == host).any():
+            # Nothing but the marks themselves can hide a step.
+            ended = "ended no later than the previous one, or as soon as it began"
         notes.append(
             Note(
                 "warning",
-                f"{'A step' if one else f'{len(hidden):,} steps'}{where} ended while the device was still running the previous one, "
-                f"and launched nothing that ran later: {'it has' if one else 'they have'} no time of {'its' if one else 'their'} own "
-                f"and {'is' if one else 'are'} not listed ({listed}).",
+                f"{'A step' if one else f'{len(hidden):,} steps'}{where} {ended}: {'it has' if one else 'they have'} no time of "
+                f"{'its' if one else 'their'} own and {'is' if one else 'are'} not listed ({listed}).",
             )
         )
     # One iteration may have a tenth of the work of another, unless they are alike.
@@ -203,9 +206,9 @@ def of_marks(
     if cut:
         text = f"The last step{where} was" if cut == 1 else f"The last {cut} steps{where} were"
         notes.append(Note("warning", f"{text} cut off by the end of the recording ({last}): shown, but not averaged."))
-    ended = {(host, int(g)) for g in group[len(group) - cut :]}
+    last_ones = {(host, int(g)) for g in group[len(group) - cut :]}
     said = {(host, i): one for i, one in enumerate(iterations)}
-    found = Steps(np.full(len(start), host), group, marks, start, end, begun, done, labels, ended, set(), notes, said)
+    found = Steps(np.full(len(start), host), group, marks, start, end, begun, done, labels, last_ones, set(), notes, said)
     lost_work.mark(links, host, found, matched)
     return found
 

@@ -139,7 +139,11 @@ def eager_notes(out: act.Activity) -> list[Note]:
     count, _ = out.eager_calls
     if count <= len(out.host_ops):
         return []
-    text = f"{count:,} ops ran eagerly, and only their calls were recorded: steps and trace include them, the ops tables do not."
+    one = count == 1
+    text = (
+        f"{'1 op' if one else f'{count:,} ops'} ran eagerly, and only {'its call was' if one else 'their calls were'} recorded: "
+        f"steps and trace include {'it' if one else 'them'}, the ops tables do not."
+    )
     return [Note("info", text)]
 
 

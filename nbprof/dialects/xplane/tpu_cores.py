@@ -6,6 +6,7 @@ A SparseCore works beside the TensorCore of its chip (embeddings, collectives), 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -45,16 +46,23 @@ def sparse_cores(trace: Trace) -> pd.DataFrame:
     return out.sort_values(["host", "device", "core"], kind="stable", ignore_index=True)
 
 
-def chip(stats: dict[str, object]) -> int | None:
-    """The chip of a core on its host, by the `core_details` of its plane; None where it states none.
+class Place(NamedTuple):
+    """Where a TensorCore is: the number of its chip on its host, and its own on that chip; None where its plane states none."""
 
-    Source: CoreDetails of XProf's op_stats.proto, whose field 4 is the chip on the host (left out for 0).
+    chip: int | None = None
+    core: int | None = None
+
+
+def place(stats: dict[str, object]) -> Place:
+    """Where a core is, by the `core_details` of its plane.
+
+    Source: CoreDetails of XProf's op_stats.proto, whose field 3 is the core on the chip and field 4 the chip on the host (left out for 0).
     """
     details = stats.get("core_details")
     if not isinstance(details, bytes) or not details:
-        return None
+        return Place()
     fields = {number: value for number, kind, value, _ in wire.fields(details, 0, len(details)) if kind == wire.VARINT}
-    return int(fields.get(4, 0))
+    return Place(int(fields.get(4, 0)), int(fields.get(3, 0)))
 
 
 def core_spans(placed: Placed) -> pd.DataFrame:

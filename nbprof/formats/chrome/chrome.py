@@ -12,15 +12,15 @@ import gc
 from collections.abc import Callable, Sequence
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LIMIT_BYTES, SourceFile
+from nbprof.core.files import LIMIT_BYTES, LocalFile, SourceFile
 from nbprof.core.trace import Cut, Receipt, Trace
 from nbprof.formats.chrome.build import Builder
 from nbprof.formats.chrome.bytes import Source
 from nbprof.formats.chrome.document import Document, walk
 from nbprof.formats.hosts import with_folders
 
-# Where XLA's exporter stops.
-_XLA_MOST = 1_000_000
+_XLA_LIMITS = (1_000_000, 5_000_000)
+"""How many events XLA's exporter wrote at most, before and since it raised its limit in 2026."""
 _METADATA = ord("M")
 _SUFFIXES = (".gz", ".json", ".trace", ".pt", ".py")
 
@@ -75,7 +75,8 @@ def _add(builder: Builder, file: SourceFile, host: str, limit_bytes: int, label:
     taken = {f.host for f in builder.files}
     while host in taken:
         host += "'"
-    count = sum(len(p) for p in document.parts)
+    count = sum(len(part) for part in document.parts)
+    of_work = sum(int((part.phase != ord("M")).sum()) for part in document.parts)
     if document.trouble.cut >= 0 or (source.trouble and document.open_list):
         what = "1 event" if count == 1 else f"{count:,} events"
         receipt.cut_off(Cut(len(builder.files), file.name, f"{source.trouble or where_cut(document)} That is {what}."))
@@ -92,11 +93,19 @@ def _add(builder: Builder, file: SourceFile, host: str, limit_bytes: int, label:
     _facts(builder, document, host)
     base = document.metadata.get("baseTimeNanoseconds", 0)
     builder.add(host, document.parts, _base(base))
-    if count >= _XLA_MOST and _by_xla(document):
+    if of_work in _XLA_LIMITS and _by_xla(document):
         receipt.warn(
-            f"{label}XLA's exporter writes no more than 1,000,000 events to trace.json.gz; this file reached that, so events are "
-            "missing. The *.xplane.pb next to it has them all."
+            f"{label}The file holds exactly {of_work:,} events, at which XLA's exporter stops writing: later ones are missing. "
+            f"{_with_all_events(file)}"
         )
+
+
+def _with_all_events(file: SourceFile) -> str:
+    """Where the events are that XLA's exporter left out."""
+    full = f"{host_of(file.name)}.xplane.pb"
+    if isinstance(file, LocalFile) and file.path.with_name(full).is_file():
+        return f"{full} next to it has them all."
+    return "The *.xplane.pb of the same recording has them all; TF_PROFILER_TRACE_VIEWER_MAX_EVENTS raises the limit."
 
 
 def _base(value: object) -> int:

@@ -35,7 +35,7 @@ def sniff(head: Head) -> Kind | None:
     if _EVENTS.search(text):
         return _trace(text)
     if b"memoryProfilePerAllocator" in text[:4096]:
-        return Kind("", "a table that TensorBoard made from a profile", "Give the path of the *.xplane.pb next to it.")
+        return Kind("", "a table that TensorBoard made from a profile", source=".xplane.pb")
     if b"speedscope.app" in text[:4096]:
         return Kind("", "a speedscope profile", "nbprof does not read it.")
     if b'"nbformat"' in text or text[:64].replace(b" ", b"").replace(b"\n", b"").startswith(b'{"cells":['):

@@ -8,7 +8,7 @@
 - Folders that are called as ranks (`rank0`, `rank1`) hold the ranks of one run by the same rules.
 - In `plugins/profile/<run>/`, traces that state no time in their names are the hosts of that run.
 - Any other trace is a run of its own.
-- JSON that TensorFlow and JAX export beside an XSpace of the same host is the same recording, cut to a million events; it is left aside,
+- JSON that TensorFlow and JAX export beside an XSpace of the same host is the same recording, cut at a limit of events; it is left aside,
   and a line of the receipt says so.
 """
 
@@ -230,7 +230,7 @@ def _notes(copies: list[Member]) -> tuple[str, ...]:
     if not copies:
         return ()
     names = join_some([one.file.name for one in copies], 4)
-    return (f"{names} next to it is the same recording as JSON, which its exporter limits to a million events; it was not read.",)
+    return (f"{names} next to it is the same recording as JSON, whose exporter stops at a limit of events; it was not read.",)
 
 
 def _split(stem: str) -> tuple[str, float | None]:

@@ -22,18 +22,18 @@ _NAME = "xspace"
 _PARTS = ".riegeli"
 EMPTY = (
     "the file is empty: the profiler was stopped before it wrote anything, or the profile has over 2 GB, which do not fit into a "
-    "*.xplane.pb. Then load the *.xplane.riegeli beside it, or record fewer steps."
+    "*.xplane.pb."
 )
 _TABLE = "a table that TensorBoard made from a profile"
-_BESIDE = "Give the path of the *.xplane.pb next to it."
+_PROFILE = ".xplane.pb"
 # Other protobuf files that lie where profiles do.
 _OTHERS: tuple[tuple[str, str, str], ...] = (
-    (".hlo_proto.pb", "a compiled program (HLO) that XProf stored next to the profile", _BESIDE),
-    (".op_stats.pb", "a table that XProf made from a profile", _BESIDE),
-    (".overview_page.pb", _TABLE, _BESIDE),
-    (".input_pipeline.pb", _TABLE, _BESIDE),
-    (".tensorflow_stats.pb", _TABLE, _BESIDE),
-    (".kernel_stats.pb", _TABLE, _BESIDE),
+    (".hlo_proto.pb", "a compiled program (HLO) that XProf stored next to the profile", _PROFILE),
+    (".op_stats.pb", "a table that XProf made from a profile", _PROFILE),
+    (".overview_page.pb", _TABLE, _PROFILE),
+    (".input_pipeline.pb", _TABLE, _PROFILE),
+    (".tensorflow_stats.pb", _TABLE, _PROFILE),
+    (".kernel_stats.pb", _TABLE, _PROFILE),
     ("saved_model.pb", "a TensorFlow SavedModel", ""),
 )
 
@@ -53,9 +53,9 @@ def sniff(head: Head) -> Kind | None:
         if sure or (sure is False and not text):
             return Kind(_NAME, "an XSpace profile", sure=sure)
     lower = head.name.lower()
-    for suffix, what, remedy in _OTHERS:
+    for suffix, what, source in _OTHERS:
         if lower.endswith(suffix):
-            return Kind("", what, remedy)
+            return Kind("", what, source=source)
     return Kind("", "a protobuf file, but not an XSpace profile") if lower.endswith(".pb") and not is_text(head.data[:4096]) else None
 
 

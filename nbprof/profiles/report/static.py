@@ -62,6 +62,6 @@ def _header(meta: dict[str, Any]) -> str:
 def _footer(meta: dict[str, Any]) -> str:
     foot = meta["footer"]
     size = "" if foot["bytes"] is None else f", {wording.size(foot['bytes'])}"
-    text = f"{foot['events']:,} events, {foot['dropped']:,} dropped · {foot['file']}{size} · nbprof {meta['version']}"
+    text = f"{wording.plural(foot['events'], 'event')}, {foot['dropped']:,} dropped · {foot['file']}{size} · nbprof {meta['version']}"
     warnings = "".join(f"<br>! {markup.text(line['text'])}" for line in meta["receipt"] if line["level"] == "warning")
     return f'<p style="font-size:11px;line-height:16px;margin:16px 0 0;{markup.SOFT}">{markup.text(text)}{warnings}</p>'

@@ -36,6 +36,7 @@ _KERNELS = ("kernel", "state", "before_us", "after_us", "change_us", "before_cal
 _FIGURES = {
     "input": "Waiting for input",
     "device_busy": "Device busy",
+    "ops_on_device": "Op time on device",
     "examples_per_second": "Examples / s",
     "peak_memory": "Peak memory",
 }

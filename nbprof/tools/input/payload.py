@@ -9,9 +9,10 @@ import pandas as pd
 
 from nbprof.activity.activity import SERVING
 from nbprof.activity.unit import MARKED, Unit
+from nbprof.analysis.advice import keras_code
 from nbprof.analysis.input import input_pipeline
 from nbprof.display import wording
-from nbprof.tools.common import bar, by_tensorflow, by_torch, figure, fix_lines, has_device, unit_of, unknown
+from nbprof.tools.common import bar, by_keras, by_tensorflow, by_torch, figure, fix_lines, has_device, unit_of, unknown
 from nbprof.tools.steps import serving
 from nbprof.tools.tables import floats, hidden, longest, table
 
@@ -24,6 +25,10 @@ _COLUMNS = ("op", "category", "occurrences", "total_ms", "total_percent", "self_
 MOST_NODES = 400
 MOST_PIPELINES = 64
 MOST_CALLS = 5
+MOST_LISTED = 500
+"""Calls of each pipeline in the table of calls, the longest."""
+_OF_PIPELINES = ("host", "pipeline", "calls", "slow_calls", "mean_us", "min_us", "max_us", "bottleneck", "bottleneck_us")
+_OF_CALLS = ("host", "pipeline", "start_ms", "duration_us", "bottleneck")
 
 
 def payload(run: Run) -> dict[str, Any]:
@@ -39,6 +44,7 @@ def payload(run: Run) -> dict[str, Any]:
         "missing": _missing(run, shown),
         **_said(run),
         "pipelines": pipelines(run),
+        **_tables(run),
         "ops": hidden(
             _listed(_with_cost(ops, _TORCH_CATEGORIES if by_torch(run) else _CATEGORIES), by_torch(run)),
             *longest(ops, run.longest_calls, ("host", "input")),
@@ -83,6 +89,14 @@ def _empty(run: Run) -> dict[str, Any]:
         return {"title": "No input pipeline in this run", "text": run.missing["input"]}
     if plain := unknown(run, "input", "No input ops in this run"):
         return plain
+    if by_keras(run) and not by_tensorflow(run):
+        return {
+            "title": "No input work in this run",
+            "text": "During the recording, nothing was copied to a device, and no work of an input pipeline was recorded. A "
+            "keras.utils.PyDataset can prepare batches in worker processes:",
+            "code": "class Batches(keras.utils.PyDataset):\n    ...  # __len__, and __getitem__ that returns a batch\n"
+            "model.fit(Batches(workers=4, use_multiprocessing=True))",
+        }
     if by_torch(run):
         return {
             "title": "No input work in this run",
@@ -143,6 +157,8 @@ def _categories(run: Run) -> list[dict[str, Any]]:
         per_step = wording.real(scaled.get("us_per_step"))
         part = wording.real(scaled.get("percent"))
         own = _category(row)
+        if by_keras(run) and by_torch(run):
+            own["advice"] = keras_code.CATEGORIES.get(own["key"], own["advice"])
         out.append(
             {
                 **own,
@@ -225,6 +241,16 @@ def pipelines(run: Run) -> list[dict[str, Any]]:
     return [_pipeline(row, nodes, slowest, calls) for row in shown.to_dict("records")]
 
 
+def _tables(run: Run) -> dict[str, Any]:
+    """The pipelines, where there are several, and their calls, the longest of each first, as tables; nothing where none ran."""
+    shown, calls = run.tf_data.pipelines.head(MOST_PIPELINES), run.tf_data.calls
+    if not len(shown):
+        return {}
+    listed = calls[calls["rank"] < MOST_LISTED]
+    several = {"pipeline_table": table(shown, "tf_data.pipelines", _OF_PIPELINES)} if len(shown) > 1 else {}
+    return {**several, "call_table": table(listed, "tf_data.calls", _OF_CALLS)}
+
+
 _WHICH = ["host", "pipeline"]
 _Rows = dict[tuple[Any, ...], list[dict[Any, Any]]]
 
@@ -288,6 +314,7 @@ def _node(row: dict[Any, Any]) -> dict[str, Any]:
         "name": str(row["iterator"]),
         "long_name": str(row["long_name"]),
         "note": note if isinstance(note, str) else "",
+        "start_ms": wording.real(row["start_ms"]),
         "total_ms": wording.real(row["total_ms"]) or 0.0,
         "self_ms": wording.real(row["self_ms"]) or 0.0,
         "calls": int(row["calls"]),

@@ -300,6 +300,7 @@ def _heads(peaks: roofline.Peaks) -> list[dict[str, Any]]:
         "flops": _declared("flops_utilization") if flops else _GFLOPS,
         "bytes": _declared("bandwidth_utilization") if moved else _GBYTES,
         "runs": _declared("occurrences"),
+        "framework_op": _declared("framework_op"),
     }
     return [{**head(col), "key": key} for key, col in columns.items() if col is not None]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nbprof.display import wording
 from nbprof.tools.op_profile import payload, static
 from nbprof.tools.tool import Tool, Top, kept
 
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
 
 def _omissions(run: Run, _events: int) -> list[str]:
     count = payload.left_out(run)
-    return [f"The op profile sums up the {count:,} ops with the least self time; p.op_profile.frame has all."] if count else []
+    return (
+        [f"The op profile sums up the {wording.plural(count, 'op')} with the least self time; p.op_profile.frame has all."] if count else []
+    )
 
 
 def _follows(run: Run, bound: str) -> bool:

@@ -301,7 +301,7 @@ def _footer(sheet: Canvas, meta: dict[str, Any], y: float) -> float:
     foot = meta["footer"]
     sheet.rule(_LEFT, _RIGHT, y)
     size = "" if foot["bytes"] is None else f", {wording.size(foot['bytes'])}"
-    left = f"{foot['events']:,} events, {foot['dropped']:,} dropped · {foot['file']}{size}"
+    left = f"{wording.plural(foot['events'], 'event')}, {foot['dropped']:,} dropped · {foot['file']}{size}"
     sheet.text(_LEFT, y + 14, sheet.fit(left, 20, 900), 20, SOFT)
     sheet.text(
         _RIGHT,

@@ -80,8 +80,9 @@ class Steps(Framed):
     def summary(self) -> pd.DataFrame:
         """One row a category, and `step_time` first: mean, sample standard deviation (n - 1), least, most, and part of all step time.
 
-        Covers the steps that are `counted`: not those that warm up (a leading step over 4 times the median of those after it, or the first
-        step of a second or third training, in which TensorFlow traces functions of its own), that the recording cut off, or that are of
+        Covers the steps that are `counted`: not those that warm up (a leading step over 4 times the median of those after it; of two to
+        four steps the first, over 4 times each other, or over twice each if the others are alike; or the first step of a second or third
+        training, in which TensorFlow traces functions of its own), that the recording cut off, or that are of
         another kind (`test` between `train`): averaged is training, unless steps of another kind take over 4 times as long, and without
         training the kind with the most time. XProf averages all that it has not dropped. One step has no deviation: NA here, 0 (or `-nan`)
         there.

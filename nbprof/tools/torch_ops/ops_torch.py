@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from nbprof.display import wording
 from nbprof.schema import frames, torch_ops
 from nbprof.schema.columns import Col
 from nbprof.tools.tables import floats, hidden, longest, table_of
@@ -147,7 +148,9 @@ def omissions(run: Run) -> list[str]:
     out = []
     frame = run.torch_modules
     if count := len(frame) - int((largest_modules(frame)["module"] != "").sum()):
-        out.append(f"The module tree sums up the {count:,} modules with the least time; p.torch_ops.modules has all.")
+        out.append(f"The module tree sums up the {wording.plural(count, 'module')} with the least time; p.torch_ops.modules has all.")
     if (count := len(by_shapes(run)) - MOST_SHAPES) > 0:
-        out.append(f"The table of ops by shape sums up the {count:,} rows with the least time; p.torch_ops.by('shapes') has all.")
+        out.append(
+            f"The table of ops by shape sums up the {wording.plural(count, 'row')} with the least time; p.torch_ops.by('shapes') has all."
+        )
     return out

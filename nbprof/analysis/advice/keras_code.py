@@ -1,0 +1,50 @@
+"""Code of findings on input for those who train with Keras's `fit`: there Keras writes the loop and the DataLoader, not the user."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+_WORKERS = (
+    "+class Batches(keras.utils.PyDataset):\n+    ...  # __len__, and __getitem__ that returns a batch\n"
+    "-model.fit(x, y, batch_size=n)\n+model.fit(Batches(workers=4, use_multiprocessing=True))"
+)
+_FIXES = {
+    "loader_none": _WORKERS,
+    "loader_in_process": _WORKERS,
+    "loader_workers": (
+        "-model.fit(Batches(workers=k, use_multiprocessing=True))\n"
+        "+model.fit(Batches(workers=2 * k, use_multiprocessing=True, max_queue_size=20))"
+    ),
+    "pinned_memory": ("-model.fit(x, y, batch_size=n)\n+model.fit(torch.utils.data.DataLoader(dataset, batch_size=n, pin_memory=True))"),
+    "tiny_batch": "-model.fit(x, y, batch_size=2)\n+model.fit(x, y, batch_size=64)  # as accuracy permits",
+}
+"""The fix of each rule whose usual one is a DataLoader of the user's."""
+
+TITLES = {"loader_none": "Load batches in worker processes", "loader_workers": "Give the data set more workers"}
+
+CATEGORIES = {
+    "demanded_file_read": "load in worker processes: a keras.utils.PyDataset with workers=4 and use_multiprocessing=True",
+    "preprocessing": "transform in worker processes (a keras.utils.PyDataset with workers), or on the device",
+    "advanced_file_read": "more workers of the keras.utils.PyDataset, a larger max_queue_size; cheaper transforms",
+    "enqueue": "give fit a DataLoader with pin_memory=True",
+    "other": "give fit a keras.utils.PyDataset, which loads ahead",
+}
+"""What helps against the kinds of input work that PyTorch's profiler records, as `input_pipeline.TORCH_CATEGORIES`."""
+
+
+def in_keras(found: pd.DataFrame) -> pd.DataFrame:
+    """The findings of a recording whose steps are batches of Keras.
+
+    Parameters
+    ----------
+    found : DataFrame
+        `p.advice`.
+    """
+    rows = found["rule"].isin(list(_FIXES)) & found["fix"].astype(str).str.contains("DataLoader(", regex=False)
+    if not rows.any():
+        return found
+    result = found.copy()
+    rules = result.loc[rows, "rule"]
+    result.loc[rows, "fix"] = rules.map(_FIXES)
+    result.loc[rows, "title"] = rules.map(TITLES).fillna(result.loc[rows, "title"])
+    return result

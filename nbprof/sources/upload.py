@@ -1,0 +1,82 @@
+"""Where a recording goes whose logdir is a URL: `gs://`, `s3://` and every other scheme that fsspec can write to.
+
+Profilers write to folders of this machine, so a run is recorded in one and copied when it is complete.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from nbprof.sources.urls import scrubbed, shown
+
+_READ_ONLY = ("http", "https", "github", "gist", "hf", "zip", "tar", "data")
+
+
+def refusal(url: str) -> str:
+    """Why nothing can be written to a URL; "" where nothing is known against it. Nothing is asked of the place itself."""
+    # Late, for it imports numpy, and a cell may be recorded that does not.
+    from nbprof.sources import remote
+
+    scheme = re.split(r"://|::", url, maxsplit=1)[0].lower()
+    if scheme in _READ_ONLY:
+        return f"{shown(url)} cannot be written to: choose a folder, or a bucket such as gs://bucket/logs or s3://bucket/logs"
+    missing = remote.missing_backend(url)
+    if missing:
+        return f"{shown(url)} needs a backend of fsspec that is not installed: {missing}"
+    return ""
+
+
+class Upload:
+    """Copies finished runs to `<url>/plugins/profile/<run>/`.
+
+    Parameters
+    ----------
+    url : str
+
+    Attributes
+    ----------
+    trouble : str
+        Why the last copy failed; "" where it did not.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        self.trouble = ""
+        self._targets: dict[Path, str] = {}
+        self._copied: dict[Path, tuple[int, int]] = {}
+
+    def put(self, run: Path) -> None:
+        """Copy the files of a run folder that are new or have changed since they were copied; errors become `trouble`."""
+        from nbprof.sources import remote
+
+        self.trouble = ""
+        try:
+            storage, path = remote.connect(self.url, None)
+            target = self._target(storage.fs, path.rstrip("/"), run)
+            storage.fs.makedirs(target, exist_ok=True)
+            for file in sorted(file for file in run.rglob("*") if file.is_file()):
+                now = file.stat()
+                state = (now.st_size, now.st_mtime_ns)
+                if self._copied.get(file) != state:
+                    storage.fs.put_file(str(file), f"{target}/{file.relative_to(run).as_posix()}")
+                    self._copied[file] = state
+        except Exception as error:
+            # Backends raise errors of their own kinds, which may hold secrets.
+            self.trouble = f"{type(error).__name__}: {scrubbed(str(error), self.url, None)}"
+
+    def where(self, run: Path) -> str:
+        """The URL of a run as it may be shown; "" of one that was not copied."""
+        name = self._targets.get(run, "")
+        return f"{shown(self.url)}/plugins/profile/{name}" if name and not self.trouble else ""
+
+    def _target(self, fs: object, path: str, run: Path) -> str:
+        """The folder of a run: of a name that is free when it is first copied."""
+        home = f"{path}/plugins/profile"
+        if run not in self._targets:
+            name, number = run.name, 2
+            while fs.exists(f"{home}/{name}"):  # type: ignore[attr-defined]
+                name = f"{run.name}_{number}"
+                number += 1
+            self._targets[run] = name
+        return f"{home}/{self._targets[run]}"
