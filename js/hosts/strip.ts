@@ -219,7 +219,7 @@ export class StripRenderer extends Widget implements IRenderMime.IRenderer {
 function asText(text: string): { "text/plain": string; "text/html": string } {
   const line = h("div", null, text);
   line.style.cssText = "font-size:12px;line-height:20px;opacity:.75;font-variant-numeric:tabular-nums";
-  return { "text/plain": text, "text/html": line.outerHTML };
+  return { "text/plain": text, "text/html": new XMLSerializer().serializeToString(line) };
 }
 
 function write(element: HTMLElement, text: string): void {
