@@ -677,7 +677,7 @@ class Run(Frames):
     @cached
     def host_parts(self) -> pd.DataFrame:
         """What *host compute* and the time outside ops consist of: the columns of `p.overview["host_parts"]`."""
-        if self.parts is not None or not len(self._steps_and_busy[0]):
+        if not len(self._steps_and_busy[0]):
             return empty("overview.host_parts")
         found = self._breakdown_as_recorded
         rows = [(*work, found.mean_ms * work.percent / 100) for work in found.host_work if work.percent > 0]

@@ -18,6 +18,7 @@ _FOLDED = ("memory_viewer.modules",)
 """Frames that name a host, but have a row for all."""
 _INTENSIVE = re.compile(r"(?:avg|mean|median|min|max|fastest|longest)_|.*_avg_|.*_per_(?:step|second)\Z")
 _SAME = {
+    "overview.host_parts": ("ms",),
     "overview.tf_functions": ("tracings",),
     "runs": ("first_step", "last_step"),
     "pods.summary": ("slowest_ms", "step"),

@@ -26,7 +26,7 @@ UNITS = [
         for name in ("tf-cpu/prefetch-example", "jax/gtx1080ti-reactant", "jax/mi300-jax08_attention")
     ),
     Deviation("overview_page", "compute_16bit_percent", XPROF, ("jax/mi300-jax08_attention",), _UNIT, _BY_UNIT),
-    Deviation("input_pipeline_analyzer", "level", XPROF, ("tf-cpu/prefetch-example", "jax/mi300-jax08_attention"), _UNIT, _BY_UNIT),
+    Deviation("input_pipeline_analyzer", "level", XPROF, ("tf-cpu/prefetch-example",), _UNIT, _BY_UNIT),
     Deviation("input_pipeline_analyzer", "input_percent", GUIDE, ("tf-cpu/prefetch-example",), _UNIT, _BY_UNIT),
 ]
 
