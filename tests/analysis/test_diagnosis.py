@@ -29,8 +29,19 @@ def registered():
         for node in ast.walk(ast.parse(file.read_text())):
             for call in (one for one in getattr(node, "decorator_list", []) if isinstance(one, ast.Call)):
                 texts = [one.value for one in call.args if isinstance(one, ast.Constant)]
-                also = [one.value for keyword in call.keywords if keyword.arg == "also" for one in keyword.value.elts]
-                yield call.func.id, texts[0], [*texts[2:], *also]
+                lists = [one.value for one in call.args if isinstance(one, ast.Starred)]
+                lists += [keyword.value for keyword in call.keywords if keyword.arg == "also"]
+                yield call.func.id, texts[0], [*texts[2:], *(rule for each in lists for rule in rules_of(each))]
+
+
+def rules_of(node):
+    """The rules of a tuple, or of the one that the programs share."""
+    if isinstance(node, ast.Tuple):
+        return [one.value for one in node.elts]
+    shared = ast.parse((HERE / "programs.py").read_text()).body
+    named = {one.targets[0].id: one.value for one in shared if isinstance(one, ast.Assign)}
+    # Another list depends on the machine.
+    return rules_of(named[node.id]) if node.id in named else []
 
 
 def test_programs_are_many_a_third_are_controls_and_their_rules_exist():

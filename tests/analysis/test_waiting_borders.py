@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from nbprof.analysis.device_time import collectives, critical_path
+from nbprof.analysis.steps.step_rows import step_rows
 from tests.support.kineto import Kineto, profile
 from tests.support.ranks import job
 
@@ -19,9 +20,9 @@ def test_of_ranks_that_took_equally_short_the_last_to_begin_was_last() -> None:
 
 
 def test_a_collective_that_begins_as_a_step_ends_is_of_the_next_or_of_none() -> None:
-    calls = pd.DataFrame({"host": [0, 0, 0, 0, 1], "start": np.array([0, 10, 15, 20, 5]) * 10**9})
+    host, start_ms = np.array(["a", "a", "a", "a", "b"], object), np.array([0.0, 10.0, 15.0, 20.0, 5.0])
     steps = pd.DataFrame({"host": ["a", "a"], "step": [1, 2], "start_ms": [0.0, 15.0], "step_time_ms": [10.0, 5.0]})
-    assert collectives._step_of(calls, ["a", "b"], steps).fillna(-1).tolist() == [1, -1, 2, -1, -1]
+    assert step_rows(host, start_ms, steps).tolist() == [0, -1, 1, -1, -1]
 
 
 @pytest.mark.parametrize(("late", "straggler"), [(100, []), (101, [1])])
