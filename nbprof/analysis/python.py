@@ -41,6 +41,8 @@ _INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages)[/\\]")
 _FRAMEWORKS = frozenset(
     {"torch", "jax", "jaxlib", "tensorflow", "keras", "flax", "optax", "haiku", "equinox", "lightning", "pytorch_lightning"}
 )
+_ENOUGH = 10
+"""Samples in some time from which on they alone say what it was spent on."""
 _AT_ONCE = (0.9, 1.3)
 """How late a sample is, in terms of `SWITCH_S`, where the thread gave up the GIL as soon as it had to: the system adds 0.1 to 0.2 ms."""
 _IDLE = 0.5
@@ -262,7 +264,11 @@ class Python:
         """
         samples = self.samples
         rows = self._at_work()
-        weight = self.weight[rows]
+        inside = rows[self._in_spans[samples.sample[rows]]]
+        # A sample stands for the time since the one before, which may have been longer than the spans and what lies between them.
+        points = len(inside) >= _ENOUGH
+        rows = inside if points else rows
+        weight = np.ones(len(rows)) if points else self.weight[rows]
         total = float(weight.sum())
         if not total:
             return None
@@ -275,6 +281,15 @@ class Python:
         python, in_library, in_framework, waiting = (float(weight[part].sum()) / total for part in (rest, library, framework, idle))
         top, top_library, top_framework, top_waiting = (self.top_function(rows[part]) for part in (rest, library, framework, idle))
         return PythonUse(python, in_library, in_framework, waiting, top, top_library, top_waiting, top_framework)
+
+    @cached_property
+    def _in_spans(self) -> Flags:
+        """By moment: whether it is in one of the intervals."""
+        at = self.samples.at
+        if self.spans is None:
+            return np.ones(len(at), np.bool_)
+        before = np.searchsorted(self.spans.start, at, side="right") - 1
+        return np.asarray((before >= 0) & (at < np.append(self.spans.end, 0)[before]), np.bool_)
 
     @cached_property
     def _interpreting(self) -> Flags:

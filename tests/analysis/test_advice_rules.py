@@ -681,9 +681,10 @@ RULES = {
         ({"evidence": eager_host({"overhead": 50.0}, programs=1.9), "framework": "JAX"}, False),
     ],
     "idle_cores": [
-        ({"evidence": host({"compute": 50.0}, used=4.8)}, True),
-        ({"evidence": host({"compute": 50.0}, used=4.9)}, False),
-        ({"evidence": host({"compute": 49.9}, used=1.0)}, False),
+        ({**torch(), "evidence": host({"compute": 50.0}, used=4.8, products=Products(30.0, 1e9))}, True),
+        ({**torch(), "evidence": host({"compute": 50.0}, used=4.9, products=Products(30.0, 1e9))}, False),
+        ({**torch(), "evidence": host({"compute": 49.9}, used=1.0, products=Products(30.0, 1e9))}, False),
+        ({**torch(), "evidence": host({"compute": 90.0}, used=1.0, products=Products(30.0, 0.9e9))}, False),
     ],
     "cpu_bf16": [
         ({**torch(), "evidence": host({}, products=Products(40.0, 1e9), bf16="amx_bf16")}, True),

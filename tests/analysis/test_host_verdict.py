@@ -167,7 +167,8 @@ def test_products_are_counted_in_steps_and_only_in_32_bit(tmp_path):
 def test_cores_without_work_are_named_where_the_program_computes(tmp_path):
     run = profile(tmp_path, on_cpu(100)).run
     idle = {"cores": 8.0, "own_cores": 1.0, "other_cores": 0.2}
-    host = HostUse(run._breakdown.host_parts, None, run._breakdown.cpu, idle)
+    host = HostUse(run._breakdown.host_parts, None, run._breakdown.cpu, idle, products=cpu.Products(90.0, 2e9))
     assert set(findings(run, host)) == {"idle_cores"}
-    taken = HostUse(run._breakdown.host_parts, None, run._breakdown.cpu, {**idle, "other_cores": 6.0})
+    assert findings(run, replace(host, products=cpu.NO_PRODUCTS)) == {}
+    taken = replace(host, contention={**idle, "other_cores": 6.0})
     assert findings(run, taken) == {}

@@ -333,3 +333,12 @@ def test_a_thread_that_sleeps_waits_whatever_other_threads_use():
     found = Python(samples([(1, stack, 0, 0), (2, stack, 0, 0)]), {}).use()
     assert found.waiting == 1.0
     assert found.top_waiting.call == "time.sleep"
+
+
+def test_of_intervals_that_are_shorter_than_the_time_between_samples_those_count_that_are_in_them():
+    """Every other sample is outside of the intervals, in another call: the time since the one before would count for it."""
+    asleep, at_work = [(CELL, "<module>", 1, 2, "time.sleep")], [(CELL, "<module>", 1, 3, "torch.mm")]
+    taken = samples([(n, asleep if n % 2 else at_work, 0, 9) for n in range(1, 25)])
+    odd = BASE + np.arange(1, 25, 2) * 10 * MS
+    found = Python(taken, {}, Spans(odd - 5 * MS, odd + 1 * MS)).use()
+    assert found.waiting == 1.0

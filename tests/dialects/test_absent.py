@@ -6,6 +6,7 @@ import pytest
 
 import nbprof
 from nbprof.activity import activity as act
+from nbprof.dialects.kineto.absent import _GPU_OPS
 from tests.support import build, nsys, rocprof
 from tests.support.kineto import BACKWARD, Kineto, profile
 from tests.support.nsys import US
@@ -319,3 +320,10 @@ def test_xspace_files_with_work_of_a_gpu_have_it(tmp_path):
     p = in_xspace(tmp_path, "cuLaunchKernel", gpu)
     assert act.LOST_KERNELS not in p.run.activity.traits
     assert p.kernels.frame["kernel"].tolist() == ["gemm"]
+
+
+def test_to_ask_whether_cudnn_would_do_is_no_proof_of_a_gpu():
+    """An LSTM on the CPU asks."""
+    assert _GPU_OPS.match("aten::cudnn_convolution")
+    assert _GPU_OPS.match("aten::_cudnn_rnn")
+    assert not _GPU_OPS.match("aten::cudnn_is_acceptable")

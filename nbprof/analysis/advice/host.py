@@ -34,7 +34,10 @@ _EAGER_SHARE = Threshold(
     "TensorFlow eager",
     moderate=35.0, high=60.0, programs=2.0, eager=50.0,
 )  # fmt: skip
-_THREADS = Threshold("≥ {moderate:g} % of step time in compute, with ≤ {busy:percent} of the cores busy", moderate=50.0, busy=0.6)
+_THREADS = Threshold(
+    "≥ {moderate:g} % of step time in compute, ≥ {large:g} FLOPs a product on average, with ≤ {busy:percent} of the cores busy",
+    moderate=50.0, large=1e9, busy=0.6,
+)  # fmt: skip
 _PRODUCTS = Threshold(
     "≥ {moderate:g} % of step time (high from {high:g} %), ≥ {large:g} FLOPs each on average", moderate=40.0, high=70.0, large=1e9
 )
@@ -117,14 +120,14 @@ def _tiny_eager_ops(facts: Facts, limit: Threshold) -> Found | None:
 
 def _idle_cores(facts: Facts, limit: Threshold) -> Found | None:
     host = facts.evidence.host
-    if host is None or host.parts.get("compute", 0.0) < limit["moderate"]:
+    # Ops that are too small to be divided gain nothing by more threads.
+    if host is None or host.parts.get("compute", 0.0) < limit["moderate"] or host.products.flops < limit["large"]:
         return None
     cores, used, others = (host.contention.get(key, 0.0) for key in ("cores", "own_cores", "other_cores"))
     if cores < 2 or used + others > limit["busy"] * cores:
         return None
     text = f"**{used:.1f}** of **{cores:.0f}** cores were busy, while {host.parts['compute']:.0f}% of {facts.unit.time} is compute."
-    fix = f"+torch.set_num_threads({cores:.0f})" if facts.torch else f"+os.environ['OMP_NUM_THREADS'] = '{cores:.0f}'  # before imports"
-    return Found(f"{text} Ops that are too small to be divided gain nothing by more threads.", "low", fix=fix)
+    return Found(text, "low", fix=f"+torch.set_num_threads({cores:.0f})")
 
 
 def _bf16(facts: Facts, limit: Threshold) -> Found | None:
@@ -147,12 +150,12 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         PYTHON_CODE, _python_code, _SHARE, OURS, TRACE, ALL,
         "Python code outside of ops, by sampled stacks", "Vectorize the Python code, or move it out of the loop",
-        certainty=MEASURED, refuted_by="{the} takes as long without this code", gain_is=UP_TO, shortens=HOST_TIME,
+        certainty=MEASURED, refuted_by="{the} takes as long without this code", gain_is=ABOUT, shortens=HOST_TIME,
     ),
     Rule(
         "host_waits", _waits, _SHARE, OURS, TRACE, ALL,
         "Time in which the program waits without using a core, by sampled stacks", "Let it wait beside the work",
-        certainty=MEASURED, refuted_by="{the} takes as long without this call", gain_is=UP_TO, shortens=HOST_TIME,
+        certainty=MEASURED, refuted_by="{the} takes as long without this call", gain_is=ABOUT, shortens=HOST_TIME,
     ),
     Rule(
         "tiny_ops", _tiny_ops, _MOST, OURS, OPS, PYTORCH,
@@ -165,7 +168,7 @@ RULES: tuple[AdviceRule, ...] = (
         certainty=INFERRED, refuted_by="{the} takes as long for twice the batch, divided by two", gain_is=UP_TO,
     ),
     Rule(
-        "idle_cores", _idle_cores, _THREADS, OURS, OPS, ALL,
+        "idle_cores", _idle_cores, _THREADS, OURS, OPS, PYTORCH,
         "Cores without work while the program computes", "Let ops use all cores",
         certainty=INFERRED, refuted_by="more threads make {the} no faster",
     ),

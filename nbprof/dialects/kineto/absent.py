@@ -23,7 +23,9 @@ from nbprof.dialects.kineto.links import Links
 ACTIVITIES = "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
 _HOST_MEMORY = (0, 2)
 """Device types of PyTorch: CPU and MKLDNN."""
-_GPU_OPS = re.compile(r"^(?:nccl:|aten::_?(?:cudnn|miopen)_|aten::_scaled_dot_product_(?:flash|efficient|cudnn)_attention(?!_for_cpu))")
+_GPU_OPS = re.compile(
+    r"^(?:nccl:|aten::_?(?:cudnn|miopen)_(?!is_acceptable)|aten::_scaled_dot_product_(?:flash|efficient|cudnn)_attention(?!_for_cpu))"
+)
 """Ops that run on a GPU alone."""
 _WAIT_PS = 50_000_000
 """A wait for a device that does nothing takes some µs."""
