@@ -48,17 +48,19 @@ _AT_ONCE = (0.9, 1.3)
 _IDLE = 0.5
 """Cores that a process uses at least while it is not waiting."""
 _QUICK_METHODS = frozenset().union(*(dir(kind) for kind in (list, dict, set, frozenset, str, bytes, bytearray, tuple, int, float)))
-"""Functions of Python itself, and methods of its own types."""
+"""Methods of Python's own types."""
+_QUICK_MODULES = frozenset({"time", "math", "random", "operator", "itertools", "functools", "collections"})
+"""Modules of Python whose functions take less than a µs, but for those that take a function or wait."""
 _WAITS_FOR_FRAMEWORK = frozenset({"block_until_ready"})
 """Methods of a framework's arrays that are known by their names alone."""
 
 
 def _is_library_call(call: str) -> bool:
     """Whether a call is one of a library's code in C, rather than of a quick function of Python's own."""
-    _, dot, name = call.rpartition(".")
+    owner, dot, name = call.rpartition(".")
     if not dot:
         return call.startswith("operator ")
-    return name not in _QUICK_METHODS
+    return name not in _QUICK_METHODS and owner not in _QUICK_MODULES
 
 
 def _is_of_framework(call: str) -> bool:
