@@ -40,7 +40,7 @@ def of_torch() -> tuple[dict[str, tuple[Loop, int]], dict[str, Way]]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
 
-    def fit(model: nn.Module, x: torch.Tensor, classes: int) -> Loop:
+    def fit(model: nn.Module, x: torch.Tensor, classes: int, *, wait_each: bool = False) -> Loop:
         model, x = model.to(device), x.to(device)
         y = torch.randint(0, classes, (len(x),), device=device)
         optimizer = torch.optim.AdamW(model.parameters(), fused=device == "cuda")
@@ -52,6 +52,8 @@ def of_torch() -> tuple[dict[str, tuple[Loop, int]], dict[str, Way]]:
                     loss = functional.cross_entropy(model(x), y)
                 loss.backward()
                 optimizer.step()
+                if wait_each:
+                    loss.item()
             wait()
 
         return loop
@@ -68,6 +70,10 @@ def of_torch() -> tuple[dict[str, tuple[Loop, int]], dict[str, Way]]:
     small = [part for _ in range(40) for part in (nn.Linear(256, 256), nn.LayerNorm(256), nn.GELU())]
     loops = {
         "small ops": (fit(nn.Sequential(*small, nn.Linear(256, 1000)), torch.randn(256, 256), 1000), 15),
+        "small ops, each step waits": (
+            fit(nn.Sequential(nn.Linear(1024, 1024), nn.GELU(), nn.Linear(1024, 1000)), torch.randn(256, 1024), 1000, wait_each=True),
+            50,
+        ),
         "transformer": (fit(Encoder(), torch.randn(16, 512, 1024), 1000), 15),
         "large products": (fit(nn.Sequential(nn.Linear(8192, 8192), nn.Linear(8192, 8192)), torch.randn(8192, 8192), 8192), 15),
     }
@@ -77,6 +83,7 @@ def of_torch() -> tuple[dict[str, tuple[Loop, int]], dict[str, Way]]:
         "GPU alone": lambda _: profile(activities=recorded[-1:]),
         "PyTorch's profiler": lambda _: profile(activities=recorded, record_shapes=True),
         "nbprof": lambda folder: nbprof.profile(logdir=folder, backend="torch"),
+        "nbprof, no samples": lambda folder: nbprof.profile(logdir=folder, backend="torch", sampling=False),
         "bare again": lambda _: nullcontext(),
     }
     return loops, ways
@@ -124,6 +131,7 @@ def of_jax() -> tuple[dict[str, tuple[Loop, int]], dict[str, Way]]:
         "bare": lambda _: nullcontext(),
         "JAX's profiler": plain,
         "nbprof": lambda folder: nbprof.profile(logdir=folder, backend="jax"),
+        "nbprof, no samples": lambda folder: nbprof.profile(logdir=folder, backend="jax", sampling=False),
         "bare again": lambda _: nullcontext(),
     }
     return loops, ways

@@ -272,6 +272,7 @@ class Recorder:
         self.on = False
         self.since = 0
         self.through: set[int] = set()
+        self._code_ended = 0
         self._offset = 0
         self._counts: dict[tuple[int, int], _Counts] = {}
 
@@ -287,12 +288,17 @@ class Recorder:
         """Count from now on; an iteration that is running does not count."""
         self.since = _clock()
         self._offset = time.time_ns() - self.since
+        self._code_ended = 0
         self.through = set()
         for counts in list(self._counts.values()):
             counts.clear()
             run = counts.running
             if run is not None:
                 run.skipped = run.taken()
+
+    def code_ends(self) -> None:
+        """The cell has run: a loop that an exception has left runs no longer, even where a traceback keeps it."""
+        self._code_ended = _clock()
 
     def stop(self) -> None:
         """Follow no loop any more."""
@@ -325,11 +331,13 @@ class Recorder:
 
     def taken(self) -> Taken:
         """What was noted since the window began, as it stands."""
-        end = _clock()
+        end = self._code_ended or _clock()
         kept = [counts for counts in list(self._counts.values()) if counts.count or counts.total or counts.running]
         index = {counts: i for i, counts in enumerate(kept)}
         loops = [_described(counts, index, end) for counts in kept]
         columns = [(counts.asked[:], counts.got[:], counts.ended[:]) for counts in kept]
+        # Other threads may run on.
+        end = max([end, *(ended[-1] for _, _, ended in columns if ended)])
         return Taken(self.since + self._offset, end + self._offset, self._offset, loops, columns, _followed)
 
 

@@ -131,7 +131,7 @@ class Windows:
         self._lines: LineClock | None = None
         self._sampler: PythonSampler | None = None
         self._others = OtherProfilers(displaced=False)
-        self._code_began = 0
+        self._code_began = self._code_ended = 0
         self._thread = 0
         """The thread that began the window."""
         self._room = 0.0
@@ -218,11 +218,15 @@ class Windows:
 
     def code_begins(self) -> None:
         """All is set up: what runs from here on is the person's code. Never raises."""
-        self._code_began = time.time_ns()
+        self._code_began, self._code_ended = time.time_ns(), 0
         self._tell("code_begins")
 
     def code_ends(self) -> None:
-        """What runs from here on ends the recording. Never raises."""
+        """What runs from here on shows an exception or ends the recording. Only the first call of a window counts. Never raises."""
+        if self._code_ended or not self.recording:
+            return
+        self._code_ended = time.time_ns()
+        self.loops.code_ends()
         self._tell("code_ends")
 
     def _tell(self, what: str) -> None:
@@ -321,8 +325,8 @@ class Windows:
             samples = sampler.samples()
             if sampler.trouble:
                 self.notes.append(sampler.trouble)
-            # What set the recording up ran in the cell, too.
-            return samples.since(self._code_began).packed() if samples is not None else {}
+            # What set the recording up ran in the cell, too, and so did what showed its traceback.
+            return samples.within(self._code_began, self._code_ended or time.time_ns()).packed() if samples is not None else {}
         except Exception as error:
             self._no_samples(error)
             return {}

@@ -82,10 +82,11 @@ class PythonSamples:
     source: dict[str, str] = field(default_factory=dict)
     truncated: bool = False
 
-    def since(self, moment: int) -> PythonSamples:
-        """The same without the stacks that were sampled up to a moment, in ns since 1970."""
-        later = self.at[self.sample] > moment
-        rows = {name: getattr(self, name)[later] for name in ("sample", "thread", "node", "thread_cpu")}
+    def within(self, begin_ns: int, end_ns: int) -> PythonSamples:
+        """The same with the stacks alone that were sampled after one moment and up to another, in ns since 1970."""
+        at = self.at[self.sample]
+        kept = (at > begin_ns) & (at <= end_ns)
+        rows = {name: getattr(self, name)[kept] for name in ("sample", "thread", "node", "thread_cpu")}
         return replace(self, **rows)
 
     def packed(self) -> dict[str, Any]:

@@ -188,6 +188,11 @@ class Cell:
         except Exception as error:
             session.windows.notes.append(f"the live status could not be shown: {type(error).__name__}: {error}")
 
+    def code_ends(self) -> None:
+        """The code of the cell has run. Never raises."""
+        if self._session is not None:
+            self._session.windows.code_ends()
+
     def finish(self, error: BaseException | None = None) -> None:
         """Stop, read and show.
 

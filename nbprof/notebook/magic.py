@@ -19,7 +19,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
 
 from nbprof.capture.shield import Shield, shielded
-from nbprof.notebook import cell_loops, defaults, interrupts, profile_button
+from nbprof.notebook import cell_loops, defaults, interrupts, profile_button, tracebacks
 from nbprof.notebook.options_line import Help, choices, parser, split, standing, words_of
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class NbprofMagics(Magics):
         self._armed: tuple[Cell, Any] | None = None
         self.waiting = profile_button.Waiting()
         self._pressed: profile_button.Request | None = None
+        self._tracebacks = tracebacks.Watch(shell, self._exception_left)
         self.interrupts: Any = None
         self.loops: Any = None
         self.runs_statement = False
@@ -109,6 +110,15 @@ class NbprofMagics(Magics):
         if older is not None:
             older[0].finish()
         self._armed = (cell, info)
+        self._tracebacks.begin()
+
+    def _exception_left(self) -> None:
+        """An exception has left a cell, whose traceback is shown next."""
+        if self._armed is None:
+            return
+        cell, own = self._armed
+        if own is None or (self._infos and self._infos[-1] is own):
+            cell.code_ends()
 
     @_silenced
     @no_var_expand
@@ -288,11 +298,13 @@ class NbprofMagics(Magics):
         if known and own is not None and own is not info:
             return
         self._armed = None
+        self._tracebacks.end()
         cell.finish(_error(result))
 
     def finish(self) -> None:
         """Stop and show what is recorded now: nobody will do so when the cell ends."""
         armed, self._armed = self._armed, None
+        self._tracebacks.end()
         if armed is not None:
             armed[0].finish()
 

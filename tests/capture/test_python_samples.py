@@ -427,10 +427,10 @@ def test_stacks_from_before_a_moment_can_be_left_out():
     time.sleep(0.2)
     samples = sampler.stop().samples()
     assert samples is not None
-    later = samples.since(moment)
+    later = samples.within(moment, int(samples.at[-1]))
     assert 0 < len(later.sample) <= len(samples.sample)
     assert (later.at[later.sample] > moment).all()
-    assert len(samples.since(int(samples.at[-1])).sample) == 0
+    assert len(samples.within(int(samples.at[-1]), int(samples.at[-1])).sample) == 0
     assert later.packed()["counts"][1] == len(later.sample)
 
 

@@ -91,3 +91,30 @@ def test_a_loop_with_top_level_await(ready):
     result = ready.run("%%nbprof -q -o p\nimport asyncio\nx = tf.ones(3)\nfor i in range(4):\n    await asyncio.sleep(0.002)")
     assert result.status == "ok", result.traceback
     assert ready.ask("loops(p)") == "[(4, 'for i in range(4):', 4, 0)]"
+
+
+SHORT = "%%nbprof -q -o p --backend python\nfor i in range(12):\n    time.sleep(0.0002)\n    if i == 11:\n        {}"
+COUNTED = "[(loop.text, loop.count) for loop in [choose(LoopTimes.unpacked(p.run.capture.loops)).loop]]"
+
+
+def test_the_traceback_of_a_short_loop_is_no_part_of_the_recording(ready):
+    result = ready.run(SHORT.format("raise ValueError('bad batch')"))
+    assert (result.status, result.error, result.message) == ("error", "ValueError", "bad batch")
+    assert ready.ask(COUNTED) == "[('for i in range(12):', 11)]"
+    assert ready.ask("p.overview['unit']['kind'], len(p.steps.frame)") == "('iteration', 11)"
+    assert ready.ask("'showtraceback' in vars(get_ipython())") == "False"
+    assert "IPython" not in ready.ask("' '.join(p.python.functions['file'].astype(str))")
+
+
+def test_an_exception_of_a_cell_that_the_cell_runs_does_not_end_the_recording(ready):
+    result = ready.run("%%nbprof -q -o p --backend python\nget_ipython().run_cell('1/0')\nfor i in range(12):\n    time.sleep(0.003)")
+    assert result.status == "ok", result.traceback
+    assert ready.ask(COUNTED) == "[('for i in range(12):', 12)]"
+    assert ready.ask("'showtraceback' in vars(get_ipython())") == "False"
+
+
+def test_who_shows_tracebacks_in_another_way_keeps_doing_so(ready):
+    ready.run("ip, seen = get_ipython(), []\nip.showtraceback = lambda *args, **kwargs: seen.append(kwargs)\nother = ip.showtraceback")
+    ready.run(SHORT.format("raise ValueError"))
+    assert ready.ask("len(seen), ip.showtraceback is other, p.overview['unit']['kind']") == "(1, True, 'iteration')"
+    ready.run("del ip.showtraceback")
