@@ -151,7 +151,7 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """A generator expression that is the only argument of a function that runs it to its end."""
+        """A generator expression or a `map` that is the only argument of a function that runs it to its end."""
         only = node.args[0] if len(node.args) == 1 and not node.keywords else None
         joins = isinstance(node.func, ast.Attribute) and node.func.attr == "join" and isinstance(node.func.value, ast.Constant)
         consumed = joins or (isinstance(node.func, ast.Name) and node.func.id in _CONSUMERS)
@@ -159,7 +159,22 @@ class Rewriter(ast.NodeTransformer):
             node.func = self.visit(node.func)
             self._comprehension(only)
             return node
+        if consumed and _maps(only):
+            node.func = self.visit(node.func)
+            self._map(only)  # type: ignore[arg-type]
+            return node
         return self.generic_visit(node)
+
+    def _map(self, node: ast.Call) -> None:
+        """`map` gets the items of its first iterable from `loops`, if it is Python's own."""
+        first = node.args[1]
+        number = None if _marks_steps(first) else self._text.site(node, "comprehension")
+        self.generic_visit(node)
+        if number is None:
+            return
+        first = node.args[1]
+        is_builtin = ast.Compare(ast.Name("map", ast.Load()), [ast.Is()], [ast.Name(loops.MAP, ast.Load())])
+        node.args[1] = _located(ast.IfExp(is_builtin, _items(number, first), first), first)
 
     def _comprehension(self, node: Any) -> Any:
         first, *inner = node.generators
@@ -169,6 +184,13 @@ class Rewriter(ast.NodeTransformer):
         for number, each in zip(numbers, node.generators, strict=False):
             each.iter = _items(number, each.iter)
         return node
+
+
+def _maps(node: ast.expr | None) -> bool:
+    """Whether an expression is ``map(function, iterable)``."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id != "map":
+        return False
+    return len(node.args) == 2 and not node.keywords and not any(isinstance(each, ast.Starred) for each in node.args)
 
 
 _WAITS = {"join", "wait"}
@@ -381,6 +403,7 @@ class Cell:
         self.text = text
         self.definitions = definitions(tree)
         self._codes: dict[str, dict[tuple[str, int], CodeType]] = {}
+        self._plain_codes: set[CodeType] | None = None
         self.plain: set[Place] = set()
         self.uses = self.settle(set())
 
@@ -426,6 +449,15 @@ class Cell:
             if code is not None:
                 found.append((function, code))
         return found
+
+    def has(self, code: CodeType) -> bool:
+        """Whether the text, as it is now, gives this code: the file of a module may have changed since it was imported."""
+        if self._plain_codes is None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                compiled = compile(self.tree, code.co_filename, "exec", dont_inherit=True)
+            self._plain_codes = set(_codes_in(compiled))
+        return code in self._plain_codes
 
     def _code(self, function: FunctionType) -> CodeType | None:
         original = function.__code__

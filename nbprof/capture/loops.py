@@ -34,7 +34,7 @@ from nbprof.core.cells import stem
 if TYPE_CHECKING:
     from nbprof.core.loop_times import LoopTimes
 
-LOOP, ITER, WHILE_LOOP, OVER, DEFINED = (f"__nbprof_{name}__" for name in ("loop", "iter", "while", "over", "defined"))
+LOOP, ITER, MAP, WHILE_LOOP, OVER, DEFINED = (f"__nbprof_{name}__" for name in ("loop", "iter", "map", "while", "over", "defined"))
 ASYNC_LOOP, CAME = (f"__nbprof_{name}__" for name in ("async_loop", "came"))
 """Names that the rewritten code calls. They are builtins: the program's namespace stays its own."""
 
@@ -296,6 +296,16 @@ class Recorder:
             if run is not None:
                 run.skipped = run.taken()
 
+    def code_begins(self) -> None:
+        """The cell begins to run: what set the recording up is no part of the window."""
+        if not any(counts.running for counts in list(self._counts.values())):
+            self.since = _clock()
+
+    def leave_out(self, took_ns: int) -> None:
+        """So much time before the first loop was nbprof's, as to rewrite what a magic runs."""
+        if not self._counts:
+            self.since = min(self.since + took_ns, _clock())
+
     def code_ends(self) -> None:
         """The cell has run: a loop that an exception has left runs no longer, even where a traceback keeps it."""
         self._code_ended = _clock()
@@ -422,6 +432,12 @@ def _described(counts: _Counts, index: dict[_Counts, int], end: int) -> _Seen:
 
 
 _recorder: Recorder | None = None
+
+
+def leave_out(took_ns: int) -> None:
+    """So much of the recording that runs, if one does, was nbprof's."""
+    if _recorder is not None:
+        _recorder.leave_out(took_ns)
 
 
 def active() -> bool:
@@ -729,7 +745,7 @@ _ASYNC = ((ASYNC_LOOP, _async_loop), (CAME, _came))
 
 def install() -> None:
     """Make the names known that the rewritten code calls; they stay, for such code may run later."""
-    for name, value in ((LOOP, _loop), (ITER, iter), (WHILE_LOOP, _while), (OVER, _over), (DEFINED, _defined), *_ASYNC):
+    for name, value in ((LOOP, _loop), (ITER, iter), (MAP, map), (WHILE_LOOP, _while), (OVER, _over), (DEFINED, _defined), *_ASYNC):
         setattr(builtins, name, value)
 
 

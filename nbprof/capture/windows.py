@@ -219,6 +219,7 @@ class Windows:
     def code_begins(self) -> None:
         """All is set up: what runs from here on is the person's code. Never raises."""
         self._code_began, self._code_ended = time.time_ns(), 0
+        self.loops.code_begins()
         self._tell("code_begins")
 
     def code_ends(self) -> None:

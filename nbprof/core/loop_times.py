@@ -12,6 +12,7 @@ import math
 import re
 import zlib
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -288,7 +289,11 @@ class Iterations:
     def how(self) -> str:
         """A sentence for the receipt: which loop is the step, and how to choose another one."""
         text = self.text if len(self.text) <= _TEXT else f"{self.text[: _TEXT - 1]}…"
-        place = f"line {self.line}" + (f" of cell [{self.loop.number}]" if self.loop.number else "")
+        place = f"line {self.line}"
+        if self.loop.number:
+            place += f" of cell [{self.loop.number}]"
+        elif self.cell.endswith(".py"):
+            place += f" of {PurePath(self.cell).name}"
         noted = f", of which {len(self):,} were timed" if self.sampled else ""
         return (
             f"Steps are the {self.count:,} iterations of the loop in {place}, `{text}`{noted}; "

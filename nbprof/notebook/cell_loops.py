@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 from nbprof.capture.shield import shielded
@@ -59,6 +60,7 @@ class LoopTransformer:
         from nbprof.capture.loop_code import Cell, rewritten
         from nbprof.capture.loop_functions import Earlier
 
+        began = time.perf_counter_ns()
         loops.install()
         if not loops.active():
             loops.functions.forget()
@@ -68,6 +70,7 @@ class LoopTransformer:
             loops.functions.plan(changes)
         changed = rewritten(cell, functions=changes is not None)
         loops.follow()
+        loops.leave_out(time.perf_counter_ns() - began)
         return changed
 
     def _text(self, tree: ast.Module) -> Text:

@@ -136,6 +136,8 @@ def statements(draw, depth, in_loop, in_function):
         return [f"log.append([j for j in {draw(iterables())} if len(log) % 3 or True][:2] and 1)"]
     if kind == 7:
         many = draw(st.sampled_from(["sum", "list", "max", "any"]))
+        if draw(st.booleans()):
+            return [f"log.append({many}(map(lambda j: 6 // (len(log) % 5), {draw(iterables())})))"]
         return [f"log.append({many}(1 for j in {draw(iterables())}))"]
     if kind <= 12:
         target = draw(st.sampled_from(["x", "y", "i", "(x, y)", "x, *y", "xs[0]"]) if draw(st.booleans()) else st.just("x"))
