@@ -229,6 +229,22 @@ def _(writer: Writer) -> None:
     Repeats(names(25), 40, 2500, replaced=0.2).write(writer)
 
 
+@story("kernels/launched long before they run", loop(40), 2250)
+def _(writer: Writer) -> None:
+    for k in range(40 * 5):
+        correlation = k + 1
+        writer.add("cudaLaunchKernel", "cuda_runtime", 1000 + 50 * k, 4, correlation=correlation)
+        name = names(5)[k % 5]
+        writer.add(name, "kernel", 1100 + 450 * k, 440, STREAM, device=DEVICE, stream=STREAM, correlation=correlation)
+
+
+@story("kernels/layers of a model, the last of its own size", loop(40), 4500)
+def _(writer: Writer) -> None:
+    body = [*["gemm", "relu"] * 22, "gemm"]
+    for k in range(40 * len(body)):
+        writer.kernel(body[k % len(body)], 1000 + 100 * k, 90)
+
+
 @story("kernels/no repetition", RECORDING, None)
 def _(writer: Writer) -> None:
     for k in range(600):

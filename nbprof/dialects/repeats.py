@@ -75,23 +75,48 @@ def find(codes: npt.NDArray[np.integer]) -> Repeats | None:
     counts = np.bincount(codes)
     best: Repeats | None = None
     for count in _candidates(counts):
-        found = between(codes, _borders(codes, counts, count))
-        if found is None:
-            continue
-        if best is None or _better(found, best):
+        # Before they are compared: of few long repeats the part before the first border is much.
+        found = between(codes, _from_the_first(codes, _borders(codes, counts, count)))
+        if found is not None and (best is None or _better(found, best)):
             best = found
-    return None if best is None else _from_the_first(codes, best)
+    if best is None:
+        return None
+    longer = _of_repeats(codes, best)
+    return longer if longer is not None and _better(longer, best) else best
 
 
-def _from_the_first(codes: npt.NDArray[np.integer], found: Repeats) -> Repeats:
-    """The same repeats from as early as the events before the first one are those that end each of the others."""
-    first, most = found.first, min(int(found.first[0]), found.length - 1)
+def _of_repeats(codes: npt.NDArray[np.integer], parts: Repeats) -> Repeats | None:
+    """The repetition of which repeats are parts, as layers are of a model, where not all parts are alike.
+
+    No event needs to occur once in each: the parts are compared by what they consist of.
+    """
+    if parts.agreement > 1 - _EQUAL:
+        return None
+    width = int(codes.max()) + 1
+    part = np.searchsorted(parts.first, np.arange(parts.first[0], parts.end), side="right") - 1
+    pairs, counts = np.unique(part * width + codes[parts.first[0] : parts.end], return_counts=True)
+    edges = np.searchsorted(pairs, np.arange(len(parts.first) + 1) * width)
+    contents = [(pairs[low:high] % width).tobytes() + counts[low:high].tobytes() for low, high in zip(edges[:-1], edges[1:], strict=True)]
+    kinds = np.unique(np.array(contents, dtype=object), return_inverse=True)[1]
+    found = find(kinds)
+    if found is None or found.length == 1:
+        return None
+    return between(codes, _from_the_first(codes, parts.first[found.first]))
+
+
+def _from_the_first(codes: npt.NDArray[np.integer], first: Int64s) -> Int64s:
+    """The borders of the same repeats from as early as the events before the first one are those that end each of the others."""
+    if len(first) < FEWEST:
+        return first
+    most = min(int(first[0]), _length(first) - 1)
     before = 0
     while before < most and (codes[first - before - 1] == codes[first[0] - before - 1]).mean() >= AGREEMENT:
         before += 1
-    if not before:
-        return found
-    return between(codes, first - before) or found
+    return first - before
+
+
+def _length(first: Int64s) -> int:
+    return max(int(np.median(np.diff(first))), 1)
 
 
 def _better(found: Repeats, best: Repeats) -> bool:
@@ -113,7 +138,7 @@ def between(codes: npt.NDArray[np.integer], first: Int64s) -> Repeats | None:
     """
     if len(first) < FEWEST:
         return None
-    length = max(int(np.median(np.diff(first))), 1)
+    length = _length(first)
     if length == 1 and len(first) < FEWEST_ALONE:
         return None
     end = min(len(codes), int(first[-1]) + max(int(_EPILOGUE * length), length))

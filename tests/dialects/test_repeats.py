@@ -28,6 +28,14 @@ def test_layers_within_a_step_are_no_steps():
     assert len(found.first) == 5
 
 
+@pytest.mark.parametrize("body", [[*[0, 1] * 30, 0], [*[0, 1] * 30, 2], [2, *[0, 1, 1] * 25, 3, 3]])
+def test_what_consists_of_unequal_layers_is_the_model_and_not_a_layer(body):
+    found = repeats.find(np.array(body * 20))
+    assert found is not None
+    assert (len(found.first), found.length) == (20, len(body))
+    assert found.agreement == 1
+
+
 def test_inserted_events_cost_only_themselves():
     bodies = [[*BODY[:40], 99, *BODY[40:]] if number % 3 == 0 else BODY for number in range(10)]
     found = repeats.find(np.concatenate([np.array(body) for body in bodies]))

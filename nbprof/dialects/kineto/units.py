@@ -58,17 +58,18 @@ def find(links: Links) -> tuple[Steps, Unit]:
     if len(hosts) == 1:
         for search in searches:
             found = search(links, hosts[0])
-            if found is not None and _covers(links, hosts[0], found):
-                return _steps(links, hosts[0], found), _unit(found)
+            steps = _steps(links, hosts[0], found) if found is not None else None
+            if found is not None and steps is not None and _covers(links, hosts[0], steps):
+                return steps, _unit(found)
     return _recordings(links, hosts)
 
 
-def _covers(links: Links, host: int, found: Found) -> bool:
-    """Whether units take most of the time in which a host worked."""
+def _covers(links: Links, host: int, steps: Steps) -> bool:
+    """Whether units, with the device work that they launched, take most of the time in which a host worked."""
     events = links.trace.events
     rows = _work(links, host)
     recorded = events.end[rows].max() - events.start[rows].min()
-    return bool((found.end - found.start).sum() >= repeats.MOST_OF * recorded)
+    return bool((steps.end - steps.start).sum() >= repeats.MOST_OF * recorded)
 
 
 def _unit(found: Found) -> Unit:
@@ -99,7 +100,19 @@ def _recordings(links: Links, hosts: list[int]) -> tuple[Steps, Unit]:
 def _work(links: Links, host: int) -> Int64s:
     """Ops, annotations, calls of the runtime and device work of a host."""
     rows = np.concatenate([links.ops.rows, links.rows(ANNOTATION, RUNTIME_CALL), links.work[~links.earlier]])
-    return np.sort(rows[links.host[rows] == host])
+    rows = rows[links.host[rows] == host]
+    return np.sort(rows[~_waits_for_nothing(links, rows)])
+
+
+def _waits_for_nothing(links: Links, rows: Int64s) -> npt.NDArray[np.bool_]:
+    """Which events wait for a device that has nothing to do: PyTorch's profiler does so when it starts and stops."""
+    events, names = links.trace.events, links.trace.names
+    waits = np.array([name.endswith("DeviceSynchronize") for name in names], np.bool_)[events.name[rows]]
+    work = rows[np.isin(rows, links.work)]
+    if not len(work) or not waits.any():
+        return np.zeros(len(rows), np.bool_)
+    first, last = events.start[work].min(), events.end[work].max()
+    return waits & ((events.end[rows] <= first) | (events.start[rows] >= last))
 
 
 def _launched(links: Links, host: int) -> tuple[Int64s, Int64s]:
