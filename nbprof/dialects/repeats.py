@@ -8,6 +8,7 @@ missing events cost only themselves, since each repeat is compared with the othe
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -96,7 +97,7 @@ def _of_repeats(codes: npt.NDArray[np.integer], parts: Repeats) -> Repeats | Non
     part = np.searchsorted(parts.first, np.arange(parts.first[0], parts.end), side="right") - 1
     pairs, counts = np.unique(part * width + codes[parts.first[0] : parts.end], return_counts=True)
     edges = np.searchsorted(pairs, np.arange(len(parts.first) + 1) * width)
-    contents = [(pairs[low:high] % width).tobytes() + counts[low:high].tobytes() for low, high in zip(edges[:-1], edges[1:], strict=True)]
+    contents = [(pairs[low:high] % width).tobytes() + counts[low:high].tobytes() for low, high in itertools.pairwise(edges)]
     kinds = np.unique(np.array(contents, dtype=object), return_inverse=True)[1]
     found = find(kinds)
     if found is None or found.length == 1:

@@ -790,7 +790,7 @@ def test_a_device_that_is_not_the_slower_side_gains_little(compute, busy, told):
         **torch(parts, capability=(9, 0)),
         "environment": {"devices": [GPU]},
         "compute_16bit_percent": 0.0,
-        "kernels": kernels({"total_us": 1.0}),
+        "kernels": kernels({"total_us": 1.0, "op_tensor_core_eligible": True}),
     }
     there = found(**asked, device_busy_percent=busy)
     if told is None:

@@ -134,6 +134,14 @@ def test_single_precision(tmp_path, device, code, cores):
         assert "set_float32_matmul_precision" in found.loc["tensor_cores", "fix"]
 
 
+def test_autocast_does_not_change_elementwise_ops(tmp_path):
+    def body(at):
+        k.launched("vectorized_elementwise_kernel<4, sigmoid>", at + 1, at + 5, 90, op=k.op("aten::sigmoid", at, 5, types=["float"]))
+
+    k = Kineto(deviceProperties=[A100])
+    assert "mixed_precision" not in advice(tmp_path, steps(k, body)).index
+
+
 _HAND_WRITTEN = "matmul_k(float*, float*, float*, int, int, int)"
 
 

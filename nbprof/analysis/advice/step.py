@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pandas as pd
+
 from nbprof.activity.unit import ITERATION, STEP, Unit
 from nbprof.analysis.advice import tf_data
 from nbprof.analysis.advice.checks import (
@@ -157,7 +159,7 @@ def _precision(facts: Facts, limit: Threshold) -> Found | None:
     # Names of kernels tell the width of numbers only where they state it; programs always do.
     programs = facts.programs_16_bit_percent
     half = half if programs is None or half is None else max(half, programs)
-    if half is None or not compute or not cores:
+    if half is None or not compute or not cores or (facts.torch and _has_no_product(facts.kernels)):
         return None
     fixed = facts.fixed_type_percent
     compute *= 1 - fixed / 100
@@ -174,6 +176,11 @@ def _precision(facts: Facts, limit: Threshold) -> Found | None:
     # A TPU has no kernels of its own to show.
     target = OPS if facts.tpu else KERNELS
     return Found(text, facts.level(compute / 2), compute / 2, _in_16_bit(facts), target=target)
+
+
+def _has_no_product(kernels: pd.DataFrame) -> bool:
+    """Whether no op is one that PyTorch's autocast computes in 16 bits: the rest keeps the type of its inputs."""
+    return bool(len(kernels)) and bool((~kernels["op_tensor_core_eligible"]).fillna(value=False).all())
 
 
 def _in_16_bit(facts: Facts) -> str:
