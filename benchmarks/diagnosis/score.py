@@ -16,6 +16,8 @@ NEAR = 0.02
 """By how much a step time may differ from the program's own clock."""
 NOISE = 1.96
 """By how many standard errors of the difference of the two step times a realised gain may be on the wrong side of a bound."""
+SLOWER = 0.05
+"""By which share of its time a step without a recording may be longer after a change, as such times differ by chance."""
 CLOSE = 1.5
 """The factor within which an estimated gain is called close."""
 
@@ -110,6 +112,18 @@ def score(programs: Mapping[str, Program], measured: Mapping[str, Mapping[str, A
     out["at_least"] = share((str(gain), gain.real + gain.noise >= gain.said) for gain in parts)
     out["close"] = share((str(gain), 1 / CLOSE <= gain.real / gain.said <= CLOSE) for gain in guesses)
     out["realised_over_predicted"] = statistics.median(gain.real / gain.said for gain in guesses) if guesses else None
+    # The mended program is the one to which the advice was applied, where the advice is on what was planted.
+    first = [(p, each, each["as_is"]["found"][0]) for p, each in promised if each["as_is"]["found"]]
+    applied = [(p, each, finding) for p, each, finding in first if finding["rule"] in p.rules]
+    faster = [(f"{p.name}, {f['rule']}", each["as_is"]["bare_ms"], each["mended"]["bare_ms"], f["gain_ms"]) for p, each, f in applied]
+    out["applied_half"] = share(
+        (f"{name}: {said:.2f} ms said, {before:.2f} → {after:.2f} ms", 2 * (before - after) >= said)
+        for name, before, after, said in faster
+        if said
+    )
+    out["applied_not_slower"] = share(
+        (f"{name}: {before:.2f} → {after:.2f} ms", after <= (1 + SLOWER) * before) for name, before, after, _ in faster
+    )
     out["steps"] = share((f"{name}: {one['steps']} of {one['steps_run']}", one["steps"] == one["steps_run"]) for name, one in runs)
     errors = [(name, one["step_ms"] / one["clock_ms"] - 1) for name, one in runs if one["step_ms"]]
     out["step_time"] = share((f"{name}: {100 * error:+.1f} %", abs(error) <= NEAR) for name, error in errors)
@@ -138,6 +152,8 @@ WORDS = {
     "at_least": "… at least as large, where it says *at least*",
     "close": f"… within a factor of {CLOSE:g}, where it says *about*",
     "realised_over_predicted": "Realised over predicted gain where it says *about*, median",
+    "applied_half": "The first advice, applied: without a recording, the step gains at least half of what was said",
+    "applied_not_slower": "… gets no slower",
     "steps": "Steps found exactly",
     "step_time": f"Step time within {100 * NEAR:.0f} % of the program's clock",
     "step_error_percent": "Largest difference of a step time, %",
