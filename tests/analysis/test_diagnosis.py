@@ -56,6 +56,7 @@ def test_programs_are_many_a_third_are_controls_and_their_rules_exist():
 def measured(bound="input", found=(), clock=10.0, steps=4, step=10.0, confidence="high"):
     rows = [{"rule": rule, "gain_ms": gain, "gain_is": kind[0] if kind else "about", "title": rule} for rule, gain, *kind in found]
     return {
+        "bare_ms": clock / 2,
         "clock_ms": clock,
         "step_ms": step,
         "step_error_ms": 0.1,
@@ -101,6 +102,8 @@ def test_figures(score):
         "within_bound": (0, 0),
         "at_least": (0, 0),
         "close": (1, 1),
+        "applied_half": (0, 0),
+        "applied_not_slower": (0, 0),
         "steps": (4, 5),
         "step_time": (4, 5),
     }
@@ -125,3 +128,21 @@ def test_a_gain_is_held_against_what_it_says_it_is(score):
     assert [of("up to", said) for said in (5.7, 5.73)] == [{"within_bound": 0}, {"within_bound": 1}]
     assert [of("at least", said) for said in (6.3, 6.27)] == [{"at_least": 0}, {"at_least": 1}]
     assert [of("about", said) for said in (3.9, 4.1, 8.9, 9.1)] == [{"close": 0}, {"close": 1}, {"close": 1}, {"close": 0}]
+
+
+def test_the_first_advice_applied_is_held_against_the_time_without_a_recording(score):
+    from programs import INPUT, Program
+
+    plant = Program("a/slow", "slow", INPUT, frozenset(("right",)), frozenset(("also",)), None, 4)
+
+    def of(mended_clock, found):
+        """The figures of a plant whose step takes 5 ms without a recording."""
+        figures = score.score({"a/slow": plant}, {"a/slow": {"as_is": measured(found=found), "mended": measured(clock=mended_clock)}})
+        return [(figures[key].good, figures[key].of) for key in ("applied_half", "applied_not_slower")]
+
+    assert of(6.0, [("right", 4.0)]) == [(1, 1), (1, 1)], "2 of the 4 ms"
+    assert of(6.2, [("right", 4.0)]) == [(0, 1), (1, 1)]
+    assert of(10.4, [("right", 4.0)]) == [(0, 1), (1, 1)], "4 % are chance"
+    assert of(10.6, [("right", 4.0)]) == [(0, 1), (0, 1)]
+    assert of(6.0, [("right", None)]) == [(0, 0), (1, 1)]
+    assert of(6.0, [("also", 1.0), ("right", 4.0)]) == [(0, 0), (0, 0)], "what the first advice asks for was not done"
