@@ -813,6 +813,12 @@ def test_the_code_is_of_the_framework(rule, framework):
         assert word not in row["fix"], word
 
 
+def test_kernels_that_change_layouts_are_no_bound_of_what_another_layout_gains():
+    converted = kernels({"kernel": "nchwToNhwcKernel", "total_us": 5.0}, {"total_us": 95.0})
+    asked = {**torch(), "kernels": converted, "environment": {"devices": [GPU]}}
+    assert found(**asked, device_busy_percent=100.0).loc["layout", "gain_is"] == "about"
+
+
 def test_gains_are_of_the_compute_in_a_step():
     """Of 90 ms a step compute, 10 of 100 ms of ops: 9 ms; of products only what the matrix unit leaves empty."""
     told = found(**jax(evidence=work({"own": 10.0, "moves": True}, rest=90.0)))
