@@ -114,6 +114,8 @@ class PythonUse(NamedTuple):
         The process used less than half a core: it slept, or waited for a file, a lock or another process.
     top, top_library, top_waiting, top_framework : TopFunction or None
         The function of the person's code, and the line and call in it, with most of each.
+    samples : int or None
+        From how many samples this is known; None where that is not stated.
     """
 
     python: float
@@ -124,6 +126,7 @@ class PythonUse(NamedTuple):
     top_library: TopFunction | None
     top_waiting: TopFunction | None
     top_framework: TopFunction | None = None
+    samples: int | None = None
 
 
 @dataclass
@@ -282,7 +285,7 @@ class Python:
         rest = ~(library | framework | idle)
         python, in_library, in_framework, waiting = (float(weight[part].sum()) / total for part in (rest, library, framework, idle))
         top, top_library, top_framework, top_waiting = (self.top_function(rows[part]) for part in (rest, library, framework, idle))
-        return PythonUse(python, in_library, in_framework, waiting, top, top_library, top_waiting, top_framework)
+        return PythonUse(python, in_library, in_framework, waiting, top, top_library, top_waiting, top_framework, len(rows))
 
     @cached_property
     def _in_spans(self) -> Flags:

@@ -32,6 +32,8 @@ COVERED = 0.8
 """Steps that cover less than this part of the time from the first to the last leave something of the loop out."""
 FEW = 0.1
 """A part is of a few steps where so many of them, or fewer, have all but this much of it."""
+_ENOUGH_SAMPLES = 20
+"""Samples that tell a part of a half from one of a third in most cases."""
 ENOUGH = 10
 """Units from which on a mean is called certain."""
 STEADY = 0.25
@@ -541,7 +543,7 @@ def _assess(found: Breakdown, bound: str, name: str = "") -> tuple[Evidence, str
     """What speaks for the verdict and against it, and how sure it is therefore; `name` is that of the category in the sentence."""
     unit, steps, used = found.unit, found.steps, found.counted
     evidence = _of_recording(found) if unit.whole else _of_steps(found, bound, name or label(bound).capitalize())
-    evidence += _slowed(found, bound)
+    evidence += _slowed(found, bound) + _sampled(found, bound)
     failed = sum(not ok for ok, _ in evidence)
     level = {0: "high", 1: "medium"}.get(failed, "low")
     if unit.whole:
@@ -645,6 +647,15 @@ def _slowed(found: Breakdown, bound: str) -> Evidence:
         f"{busy:.0f}% of {found.unit.time} here, may hardly wait for the host"
     )
     return [(bound not in ("host_compute", "kernel_launch"), text)]
+
+
+def _sampled(found: Breakdown, bound: str) -> Evidence:
+    """That few samples tell what the host did; nothing where there are enough, or where another category is the largest."""
+    use = found.unexplained
+    if use is None or use.samples is None or use.samples >= _ENOUGH_SAMPLES or bound not in ("host_compute", "other"):
+        return []
+    count = "once" if use.samples == 1 else f"{use.samples} times"
+    return [(False, f"Python stacks were sampled only {count} outside of ops: a longer recording says more of that time")]
 
 
 def covered_by_steps(steps: pd.DataFrame) -> float | None:

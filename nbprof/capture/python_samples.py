@@ -1,7 +1,8 @@
 """Samples the stacks of the Python threads of this process while a recording runs.
 
 A daemon thread reads ``sys._current_frames()`` about 100 times a second. It holds the GIL for some 20 µs each time: stacks are compared as
-numbers, and get their names when the recording ends. It takes more time between samples where they cost more than `SHARE` of a core.
+numbers, and get their names when the recording ends. It takes more time between samples where they cost more than `SHARE` of
+a core, after `FIRST_S` in all.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 INTERVAL_S = 0.01
 LONGEST_S = 0.1
 """Least and most time between samples."""
-SHARE = 0.003
-"""Of a core, which the sampling thread may use."""
+SHARE, FIRST_S = 0.003, 0.004
+"""Of a core, which the sampling thread may use, after so many seconds of CPU time at once: of a short cell there would be no samples else."""
 _MOST_DEPTH = 500
 _MOST_THREADS = 5_000
 _MOST_STACKS = 5_000
@@ -144,7 +145,7 @@ class PythonSampler:
                 return
             self._take(time.perf_counter() - asked - pause)
             # The CPU time of this thread, which has no more than its share of the time so far.
-            due = time.thread_time() / SHARE - (time.perf_counter() - began)
+            due = max(time.thread_time() - FIRST_S, 0.0) / SHARE - (time.perf_counter() - began)
             pause = max(min(due, LONGEST_S), INTERVAL_S * self._each)
             asked = time.perf_counter()
 

@@ -89,6 +89,15 @@ def test_time_without_ops_is_what_python_did(tmp_path, parts, title, says):
     assert "often Python" not in answer.fact
 
 
+def test_few_samples_make_the_verdict_less_sure(tmp_path):
+    run = profile(tmp_path, on_cpu(10, calls=1, idle_us=85)).run
+    few, many = (verdict(python(run, python=1.0, samples=count)) for count in (19, 20))
+    assert "Python stacks were sampled only 19 times outside of ops: a longer recording says more of that time" in str(few.evidence)
+    assert "sampled only" not in str(many.evidence)
+    levels = ("low", "medium", "high")
+    assert levels.index(few.confidence) == levels.index(many.confidence) - 1
+
+
 def test_library_code_and_ops_that_compute_count_together(tmp_path):
     run = profile(tmp_path, on_cpu(35, calls=1, idle_us=60)).run
     answer = verdict(python(run, python=0.5, library=0.5))
