@@ -26,7 +26,7 @@ INTERVAL_S = 0.01
 LONGEST_S = 0.1
 """Least and most time between samples."""
 SHARE, FIRST_S = 0.003, 0.004
-"""Of a core, which the sampling thread may use, after so many seconds of CPU time at once: of a short cell there would be no samples else."""
+"""Of a core, which the sampling thread may use, after so many seconds of CPU time at once: short cells get their samples from these."""
 _MOST_DEPTH = 500
 _MOST_THREADS = 5_000
 _MOST_STACKS = 5_000
