@@ -933,6 +933,8 @@ class Run(Frames):
             if self.capture.cell_failed:
                 error = self.capture.error
                 receipt.warn(f"The {error}" if error.startswith("cell ") else f"The cell failed: {error}")
+        if crowd := warmup.about_crowded(self.steps, self.activity.unit):
+            receipt.info(f"Averages exclude {crowd}.")
         for line in self._notes:
             (receipt.warn if line.level == "warning" else receipt.info)(line.text)
         for text in dict.fromkeys(self.missing.values()):

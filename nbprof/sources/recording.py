@@ -76,6 +76,9 @@ class CaptureInfo:
         When the iterations of the cell's loops ran, as `nbprof.core.loop_times` packs it; empty where no loop of a cell ran.
     python : dict
         Sampled Python stacks, as `nbprof.core.python_samples` packs them; empty with ``--no-sampling``.
+    boundaries : list of dict
+        Where in the loop epochs begin and evaluations ran that are no steps: `before` (the number of the next step), `kind` (``epoch`` or
+        ``evaluation``) and, of an evaluation, its `batches` and `ms`.
     unrecorded : list of str
         What the framework ran that is not in the recording, as on other threads.
     machine : dict
@@ -109,6 +112,7 @@ class CaptureInfo:
     python: dict[str, Any] = field(default_factory=dict)
     machine: dict[str, str] = field(default_factory=dict)
     unrecorded: list[str] = field(default_factory=list)
+    boundaries: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def warmup(self) -> int | None:
@@ -155,6 +159,7 @@ class CaptureInfo:
         counts = fit.get("cells", {}).items()
         fit["cells"] = {str(name): count for name, count in counts if isinstance(count, int) and not isinstance(count, bool)}
         fit["machine"] = {str(name): value for name, value in fit.get("machine", {}).items() if isinstance(value, str)}
+        fit["boundaries"] = [each for each in fit.get("boundaries", []) if _is_boundary(each)]
         window = fit.get("window", [])
         fit["window"] = window if len(window) == 2 and all(isinstance(step, int) for step in window) else []
         return cls(**fit)
@@ -167,6 +172,16 @@ class CaptureInfo:
         except (OSError, ValueError):
             return None
         return cls.from_dict(values) if isinstance(values, dict) else None
+
+
+_OF_BOUNDARY: dict[str, Any] = {"before": int, "kind": str, "batches": int, "ms": (int, float)}
+
+
+def _is_boundary(values: object) -> bool:
+    if not isinstance(values, dict) or values.keys() != _OF_BOUNDARY.keys():
+        return False
+    fits = all(isinstance(values[key], kind) and not isinstance(values[key], bool) for key, kind in _OF_BOUNDARY.items())
+    return fits and values["before"] >= 0 and values["batches"] >= 0 and math.isfinite(values["ms"])
 
 
 @dataclass
