@@ -34,21 +34,39 @@ class Pass:
     exhausted : bool
         Whether it gave all its batches.
     batches : int
+    last : int
+        When its last batch was asked for.
     steps : int
-        Steps of optimizers between its first batch and its end.
+        How often an optimizer stepped between its first batch and its end.
     place : tuple
         Where its first batch was fetched.
     """
 
-    __slots__ = ("began", "batches", "end", "exhausted", "place", "steps")
+    __slots__ = ("_stepped", "batches", "began", "end", "exhausted", "last", "place", "steps")
 
     def __init__(self, began: int) -> None:
         self.began = began
         self.end = 0
         self.exhausted = False
         self.batches = 0
+        self.last = 0
         self.steps = 0
         self.place: Place = ()
+        self._stepped = False
+
+    @property
+    def over(self) -> int:
+        """When it ended; of one whose iterator lives on, when it gave its last batch."""
+        return self.end or self.last
+
+    def stepped(self) -> None:
+        """An optimizer has made a step; whether that was within this pass is known when it goes on or ends."""
+        self._stepped = self.batches > 0
+
+    def goes_on(self) -> None:
+        """It gives a further batch, or is over."""
+        self.steps += self._stepped
+        self._stepped = False
 
 
 @dataclass
@@ -117,7 +135,9 @@ class Passes:
         key = id(iterator)
 
         def dropped(_: object) -> None:
-            found.end = found.end or self._now()
+            if not found.end:
+                found.goes_on()
+                found.end = self._now()
             if self._open.get(key, (None, None))[1] is found:
                 del self._open[key]
 
@@ -129,7 +149,9 @@ class Passes:
         opened = self._open.get(id(iterator))
         source = opened[1] if opened is not None and opened[0]() is iterator else self.begin(iterator, began)
         first = not source.batches
+        source.goes_on()
         source.batches += 1
+        source.last = began
         if first:
             source.place = place
         if (not self._visits or self._visits[-1].source is not source) and len(self._visits) < _MOST_VISITS:
@@ -140,13 +162,13 @@ class Passes:
         """An iterator has no more batches."""
         opened = self._open.pop(id(iterator), None)
         if opened is not None:
+            opened[1].goes_on()
             opened[1].end, opened[1].exhausted = self._now(), True
 
     def stepped(self) -> None:
         """An optimizer has made a step."""
         for _, source in list(self._open.values()):
-            if source.batches:
-                source.steps += 1
+            source.stepped()
 
     def take(self) -> list[Visit]:
         """The visits since the last call: those of the step that ends."""
@@ -165,12 +187,14 @@ class Passes:
             if step.number > 1 and len(step.visits) > 1:
                 _add_evaluation(found, step, usual)
         if none_since:
-            last = [visit.source for visit in self._visits if _ended(visit.source) and visit.source.place not in usual.trained]
+            last = [visit.source for visit in self._visits if visit.source.end and not visit.source.steps]
+            last = [source for source in last if source.place not in usual.trained]
             _note(found, steps[-1].number + 1, [source for source in last if source.exhausted or source.batches > 1])
         if 2 * sum(each["kind"] == EPOCH for each in found.boundaries) > len(steps):
             # Each step makes an iterator of its own.
             found.boundaries = [each for each in found.boundaries if each["kind"] != EPOCH]
         return found
+
 
 def _add_epoch(found: Found, step: Step) -> None:
     if step.visits and step.visits[-1].is_first and step.visits[-1].source.steps:
@@ -208,12 +232,8 @@ def _usual(steps: Sequence[Step]) -> _Usual:
     return _Usual(asides, always, {place for place, count in last.items() if 2 * count >= len(steps)})
 
 
-def _ended(source: Pass) -> bool:
-    return not source.steps and source.end > 0
-
-
 def _is_evaluation(source: Pass, usual: _Usual) -> bool:
-    if not _ended(source):
+    if source.steps:
         return False
     # A single batch out of a loader, in most steps, is one that they use.
     return source.exhausted or source.batches > 1 or source.place not in usual.asides
@@ -233,13 +253,13 @@ def _add_evaluation(found: Found, step: Step, usual: _Usual) -> None:
         return
     _note(found, step.number, [visits[i].source for i in which])
     begin = visits[which[-1] + 1].start
-    if begin > step.start and visits[which[-1]].source.end > step.start:
+    if begin > step.start and visits[which[-1]].source.over > step.start:
         found.begins[step.number] = begin
 
 
 def _note(found: Found, before: int, passes: list[Pass]) -> None:
     if passes:
         found.evaluations += passes
-        took = sum(source.end - source.began for source in passes) / 1e6
+        took = sum(source.over - source.began for source in passes) / 1e6
         batches = sum(source.batches for source in passes)
         found.boundaries.append(boundary(EVALUATION, before, batches, took))

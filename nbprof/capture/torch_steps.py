@@ -524,8 +524,9 @@ class OptimizerSteps:
         if self._evaluations:
             some = _counted(len(self._evaluations), "pass", "passes")
             batches = _counted(sum(each.batches for each in self._evaluations), "batch", "batches")
-            took = sum(each.end - each.began for each in self._evaluations) / 1e9
-            out.append(f"{some} over a DataLoader without an optimizer step, such as validation ({batches}, {took:,.2f} s): not part of any step")
+            took = sum(each.over - each.began for each in self._evaluations) / 1e9
+            what = f"{some} over a DataLoader without an optimizer step, such as validation"
+            out.append(f"{what} ({batches}, {took:,.2f} s): not part of any step")
         if left_out := self._left_out():
             some = "a stretch" if len(left_out) == 1 else f"{len(left_out):,} stretches"
             took = sum(mark.start - began for mark, began in left_out) / 1e9

@@ -70,7 +70,8 @@ SCHEMA: dict[str, list[Col]] = {
             "bool",
             "",
             "Counted",
-            "Whether averages include the step: not warm-up, not cut off, without several times the batches of the others, of one kind (training, unless another takes 4 times as long).",
+            "Whether averages include the step: not warm-up, not cut off, without several times the batches of the others, of one kind "
+            "(training, unless another takes 4 times as long).",
             "bool",
             None,
         ),
