@@ -67,7 +67,7 @@ class CaptureInfo:
         `waited_percent`; empty where it is not known.
     probe : dict
         What a second run without input gave (``--probe``): the sentences `text` and `detail`, and `measured_ms` and `predicted_ms` of a
-        step, which may be None; empty where there was none.
+        step, which may be None, and whether other processes `slowed` it; empty where there was none.
     cells : dict
         Execution counts of the notebook's cells, by the stems of the files that stand for them in Python calls.
     lines : dict
@@ -154,7 +154,11 @@ class CaptureInfo:
             if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
         }
         kinds: dict[str, Any] = {"text": str, "detail": str, "measured_ms": (float, type(None)), "predicted_ms": (float, type(None))}
+        kinds["slowed"] = bool
         told = fit.get("probe", {})
+        if told:
+            # Older recordings do not say it.
+            told = {"slowed": False, **told}
         fit["probe"] = told if told.keys() == kinds.keys() and all(isinstance(told[key], kind) for key, kind in kinds.items()) else {}
         counts = fit.get("cells", {}).items()
         fit["cells"] = {str(name): count for name, count in counts if isinstance(count, int) and not isinstance(count, bool)}

@@ -188,7 +188,9 @@ def iterators_for_each_step(program):
         program.update()
 
 
-@pytest.mark.parametrize("run", [a_second_loader_in_each_step, a_step_takes_all_batches, iterators_for_each_step], ids=lambda run: run.__name__)
+@pytest.mark.parametrize(
+    "run", [a_second_loader_in_each_step, a_step_takes_all_batches, iterators_for_each_step], ids=lambda run: run.__name__
+)
 def test_what_steps_use_is_no_evaluation(torch, record, profile, run):
     program = Program(torch)
     recording = record(lambda: run(program), source="import torch")

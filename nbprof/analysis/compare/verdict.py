@@ -303,6 +303,8 @@ def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
     for side, where in ((before, "before"), (after, "after")):
         if side.dropped:
             out.append((False, f"{wording.plural(side.dropped, 'event')} {'was' if side.dropped == 1 else 'were'} dropped {where}"))
+        if probe := side.overview.get("probe"):
+            out.append((probe["measured_ms"] is not None, f"{where.capitalize()}: {str(probe['text']).rstrip('.')}"))
         if side.failed:
             out.append((False, f"The cell failed {where}: it was only partly recorded"))
     if not per_step(before, after):

@@ -65,7 +65,9 @@ def crowded(steps: pd.DataFrame) -> pd.Series:
     """
     if "batches" not in steps or not len(steps):
         return pd.Series(False, steps.index)
-    usual = steps.groupby(["host", "kind"], sort=False)["batches"].transform("median")
+    # Of two steps, the one with fewer batches is the usual one.
+    of_kind = steps.groupby(["host", "kind"], sort=False)["batches"]
+    usual = of_kind.transform(lambda batches: batches.quantile(0.5, interpolation="lower"))
     return (steps["batches"] >= _CROWD) & (steps["batches"] > _CROWD_FACTOR * usual + 1)
 
 

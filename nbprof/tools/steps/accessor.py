@@ -40,7 +40,7 @@ class Steps(Framed):
         Recorded by nbprof, a PyTorch step ends with the optimizer's. A pass over a DataLoader in which no optimizer steps, and after which
         training goes on with a batch of another pass, is an evaluation: it is in no step, whether the model was put into evaluation mode
         or not; the receipt states how many there were. In other recordings such a step shows by `batches`: one with at least 3 requests
-        to DataLoaders, and more than twice the median of its kind and one, is not `counted`, and the receipt names it.
+        to DataLoaders, and more than twice the (lower) median of its kind plus one, is not `counted`, and the receipt names it.
 
         For vLLM and SGLang, steps are the iterations of the engine, by its annotations, and none is warm-up: see `p.serving`.
 
