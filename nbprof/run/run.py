@@ -673,9 +673,13 @@ class Run(Frames):
         if self.capture is None:
             return self._breakdown
         unrecorded = recorded.sentence(self.capture.unrecorded)
-        probed = self.capture.probe.get("measured_ms")
-        known = {"contention": self.capture.contention, "unrecorded": unrecorded, "probed_ms": probed}
-        return replace(self._breakdown, unexplained=self.unexplained, **known)
+        return replace(
+            self._breakdown,
+            unexplained=self.unexplained,
+            contention=self.capture.contention,
+            unrecorded=unrecorded,
+            probed_ms=self.capture.probe.get("measured_ms"),
+        )
 
     @cached
     def host_parts(self) -> pd.DataFrame:

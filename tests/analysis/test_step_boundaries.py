@@ -62,7 +62,15 @@ def test_no_borders_where_each_step_has_one_or_several_hosts_recorded() -> None:
 
 @pytest.mark.parametrize(
     ("batches", "expected"),
-    [([1, 1, 1, 2, 1], []), ([1, 1, 4, 1, 2], [2]), ([0, 0, 2, 0], []), ([0, 0, 3, 0], [2]), ([4, 5, 4, 9], []), ([4, 5, 4, 10], [3]), ([1, 13], [1])],
+    [
+        ([1, 1, 1, 2, 1], []),
+        ([1, 1, 4, 1, 2], [2]),
+        ([0, 0, 2, 0], []),
+        ([0, 0, 3, 0], [2]),
+        ([4, 5, 4, 9], []),
+        ([4, 5, 4, 10], [3]),
+        ([1, 13], [1]),
+    ],
 )
 def test_a_step_with_several_times_the_batches_of_the_others_stands_apart(batches, expected) -> None:
     steps = steps_of(["train"] * len(batches)).assign(batches=batches)

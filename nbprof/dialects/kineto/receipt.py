@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pandas as pd
 
@@ -68,9 +70,7 @@ def batches_of(links: Links, steps: Steps) -> dict[tuple[int, int], int]:
         return {}
     host = links.host[rows]
     group = steps.group_at(host, trace.events.start[rows])
-    taken = pd.Series(1, pd.MultiIndex.from_arrays([host[group >= 0], group[group >= 0]])).groupby(level=[0, 1]).sum()
-    counts: dict[tuple[int, int], int] = taken.to_dict()
-    return counts
+    return dict(Counter(zip(host[group >= 0].tolist(), group[group >= 0].tolist(), strict=True)))
 
 
 def _batches(links: Links, steps: Steps) -> list[Note]:
