@@ -274,6 +274,8 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
       const called = whole ? steps.hosts[steps.host?.[longest] ?? 0] : steps.step[longest];
       rows.push({ label: `Longest: ${called}`, value: num(steps.step_time_ms[longest], 2), note: "" });
     }
+    const before = (steps.boundaries ?? []).filter(({ row }) => bar.rows.includes(row));
+    for (const { text } of before) rows.push({ label: `Before it: ${text}`, value: "", note: "" });
     // Where all are called the same, the number says it all.
     const told = named === String(bar.first) || (steps.prefix !== "" && named?.endsWith(` ${bar.first}`));
     const shown = named && !told && !whole ? `${title}, ${named}` : title;
