@@ -225,6 +225,8 @@ export interface Steps {
   warmup?: Uint8Array;
   /** With `warmup`: a sentence that says what is left out. */
   left_out?: string;
+  /** Where in the loop an epoch, another loop or steps of another kind begin, or an evaluation ran: before the step of a row. */
+  boundaries?: readonly { row: number; text: string }[];
   /** Position of a step of median length; absent where there are few. */
   typical?: number;
   /** Distinct hosts, and the host of each step, where there are several. */

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { createStore } from "../lib/store.js";
 import { overlaps, selectBars, selectedBars } from "../views/brush.js";
-import { anchored, clearest, cutLabels } from "../views/stepchart.js";
+import { anchored, borderLabels, clearest, cutLabels } from "../views/stepchart.js";
 import {
   axisLimit,
   axisTop,
@@ -36,6 +36,7 @@ describe("warm-up", () => {
 describe("statistics", () => {
   it("is the sample standard deviation", () => {
     const stats = statistics(Float64Array.of(2, 4, 4, 4, 5, 5, 7, 9), [0, 1, 2, 3, 4, 5, 6, 7]);
+    expect([stats.median, stats.p95]).toEqual([4.5, 9]);
     expect(stats).toMatchObject({ n: 8, mean: 5, min: 2, max: 9 });
     expect(stats.sd).toBeCloseTo(Math.sqrt(32 / 7), 12);
   });
@@ -130,13 +131,17 @@ describe("selection", () => {
     };
     const { total, parts } = breakdown(two, selectedRows(two, null));
     const wanted = new Map(summary.map((row) => [row.category, row]));
-    const numbers = ({ mean, sd, min, max }: typeof total, percent: number) => [mean, sd, min, max, percent];
+    const numbers = ({ mean, sd, median, p95, min, max }: typeof total, percent: number) => [
+      ...[mean, sd, median, p95],
+      ...[min, max, percent],
+    ];
     for (const [key, found] of [
       ["step_time", numbers(total, 100)] as const,
       ...parts.map((part) => [part.key, numbers(part.stats, part.percent)] as const),
     ]) {
       const row = wanted.get(key);
-      const expected = [row?.mean_ms, row?.sd_ms, row?.min_ms, row?.max_ms, row?.percent];
+      const middle = [row?.mean_ms, row?.sd_ms, row?.median_ms, row?.p95_ms];
+      const expected = [...middle, row?.min_ms, row?.max_ms, row?.percent];
       found.forEach((value, i) => {
         expect(value, `${key} ${i}`).toBeCloseTo(expected[i] as number, 6);
       });
@@ -165,6 +170,46 @@ describe("selection", () => {
     leaving.abort();
     store.set("selection", null);
     expect(seen).toEqual([{ first: 1, last: 2 }]);
+  });
+});
+
+describe("borders", () => {
+  const { steps } = sample({ steps: 40 });
+  const drawn = bars(steps, 500);
+  const labelled = (boundaries: { row: number; text: string }[], width: number) =>
+    borderLabels({ ...steps, boundaries }, drawn, width);
+
+  it("stand before the step of their row, or behind the last one", () => {
+    const found = labelled(
+      [
+        { row: 20, text: "evaluation (12 batches, 411.57 ms), epoch" },
+        { row: 40, text: "evaluation (12 batches, 411.57 ms)" },
+      ],
+      800,
+    );
+    expect(found.map(({ share }) => share)).toEqual([0.5, 1]);
+    expect(found.map(({ label }) => label)).toEqual([
+      "evaluation (12 batches, 411.57 ms), epoch",
+      // Between the first label and the end there is room for the kind alone.
+      "evaluation",
+    ]);
+    expect(found[1]?.anchor).toBe("end");
+  });
+
+  it("go without details, or without their label, where there is no room", () => {
+    const close = [10, 12].map((row) => ({ row, text: "evaluation (12 batches, 411.57 ms)" }));
+    expect(labelled(close, 800).map(({ label }) => label)).toEqual(["", "evaluation (12 batches, 411.57 ms)"]);
+    expect(labelled([{ row: 20, text: "evaluation (12 batches, 411.57 ms)" }], 200)[0]?.label).toBe("evaluation");
+  });
+
+  it("stand within a bar of several steps", () => {
+    const few = bars(steps, 10);
+    const [found] = borderLabels({ ...steps, boundaries: [{ row: 6, text: "epoch" }] }, few, 800);
+    expect(found?.share).toBeCloseTo(6 / 40, 6);
+  });
+
+  it("are none where nothing is known of them", () => {
+    expect(borderLabels(steps, drawn, 800)).toEqual([]);
   });
 });
 

@@ -95,7 +95,7 @@ export function breakdownTable(
   return plainTable([head("category"), head("mean_ms", "n"), head("percent", "n on")], rows, "stats");
 }
 
-/** Categories by size with mean, standard deviation, least and largest. */
+/** Categories by size with mean, standard deviation, median, p95, least and largest. */
 export function statisticsTable(
   parts: readonly Part[],
   total: Statistics,
@@ -107,6 +107,7 @@ export function statisticsTable(
   // On the narrowest outputs the extremes make room for the names.
   const numbers = (stats: Statistics): HTMLTableCellElement[] => [
     ...cells("n", num(stats.mean, digits("mean_ms")), num(stats.sd, digits("sd_ms"))),
+    ...cells("n", num(stats.median, digits("median_ms")), num(stats.p95, digits("p95_ms"))),
     ...cells("n hide-s", num(stats.min, digits("min_ms")), num(stats.max, digits("max_ms"))),
   ];
   const rows = [
@@ -126,6 +127,8 @@ export function statisticsTable(
     { ...head("category"), label: n },
     head("mean_ms", "n"),
     head("sd_ms", "n"),
+    head("median_ms", "n"),
+    head("p95_ms", "n"),
     head("min_ms", "n hide-s"),
     head("max_ms", "n hide-s"),
     head("percent", "n"),

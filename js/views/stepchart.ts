@@ -3,7 +3,7 @@
 import { boxOf, clear, h, handled, listen, modified, s, shareAt } from "../lib/dom.js";
 import { ms, num } from "../lib/format.js";
 import { categoryRows, hoverCard, link } from "../lib/parts.js";
-import { CATEGORIES } from "../lib/payload.js";
+import { CATEGORIES, type Steps } from "../lib/payload.js";
 import { tickDigits, ticks } from "../lib/scale.js";
 import { capital } from "../lib/unit.js";
 import type { ViewContext } from "../lib/view.js";
@@ -18,6 +18,8 @@ const PITCH = 2.5;
 const MOST = 500;
 /** Width of a bold digit at 11 px, at most. */
 const LETTER = 7.6;
+/** Width of a letter of a border's label, at most. */
+const BORDER_LETTER = 6.2;
 const INPUT = CATEGORIES.findIndex(({ key }) => key === "input");
 
 export interface StepChartOptions {
@@ -106,8 +108,9 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
   const lines = s("g");
   const marks = s("g");
   const cuts = s("g");
+  const borders = s("g.borders", { "aria-hidden": "true" });
   const average = s("line.avg", { x1: 0, x2: "100%" });
-  const svg = s("svg", { height: HEIGHT, role: "img" }, lines, bands, marks, average, cuts);
+  const svg = s("svg", { height: HEIGHT, role: "img" }, lines, bands, marks, borders, average, cuts);
   const mean = h("span.mean");
   const plot = h("div.plot", { tabindex: "0", role: "group" }, svg, mean);
   const waitMarks = s("g");
@@ -144,7 +147,7 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     const times = bars.map((bar) => bar.time_ms);
     const max = axisTop(times);
     frame = { bars, max };
-    for (const element of [lines, marks, cuts, waitMarks, numbers, left]) clear(element);
+    for (const element of [lines, marks, borders, cuts, waitMarks, numbers, left]) clear(element);
     left.append(ticksColumn(max, HEIGHT, 5));
     lines.append(...gridLines(max, HEIGHT, 5));
     const n = bars.length;
@@ -157,6 +160,20 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
         waitMarks.append(s("rect.m.input", { ...at, y: (WAIT_HEIGHT - height).toFixed(1), height }));
       }
     });
+    const found = borderLabels(steps, bars, width);
+    for (const { share, text } of found) {
+      const x = `${(share * 100).toFixed(3)}%`;
+      borders.append(s("line.bd", { x1: x, x2: x, y1: 0, y2: HEIGHT }, s("title", null, text)));
+    }
+    for (const { share, anchor, label } of found) {
+      const dx = anchor === "end" ? -3 : 3;
+      const y = times.some((time) => time > max) ? -17 : -3;
+      if (label) borders.append(s("text.bd", { x: `${share * 100}%`, dx, y, "text-anchor": anchor }, label));
+    }
+    chart.classList.toggle(
+      "bordered",
+      found.some(({ label }) => label !== ""),
+    );
     const labels = cutLabels(times, max, width);
     for (const { share, anchor, text } of labels)
       cuts.append(s("text.hl", { x: `${share * 100}%`, y: -3, "text-anchor": anchor }, text));
@@ -170,10 +187,11 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     const many = per > 1 ? `each bar is the mean of ${per} ${noun}s` : "";
     const tooLong = times.filter((time) => time > max).length;
     const room = labels.length < tooLong ? " where there is room" : "";
+    const bordered = found.length ? bordersText(steps) : "";
     const cut = tooLong ? `cut bars are labelled with their value${room}` : "";
     const hosts = steps.hosts.length;
     const recordings = hosts > 1 ? `mean of the recordings of ${hosts} hosts` : "the recording";
-    caption.textContent = [whole ? recordings : `${noun} number`, many, cut].filter(Boolean).join(" · ");
+    caption.textContent = [whole ? recordings : `${noun} number`, many, cut, bordered].filter(Boolean).join(" · ");
     if (options.hint) caption.append(h("span.hint", ` · ${options.hint}`));
     strip.draw(bars, max);
     select();
@@ -256,6 +274,8 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
       const called = whole ? steps.hosts[steps.host?.[longest] ?? 0] : steps.step[longest];
       rows.push({ label: `Longest: ${called}`, value: num(steps.step_time_ms[longest], 2), note: "" });
     }
+    const before = (steps.boundaries ?? []).filter(({ row }) => bar.rows.includes(row));
+    for (const { text } of before) rows.push({ label: `Before it: ${text}`, value: "", note: "" });
     // Where all are called the same, the number says it all.
     const told = named === String(bar.first) || (steps.prefix !== "" && named?.endsWith(` ${bar.first}`));
     const shown = named && !told && !whole ? `${title}, ${named}` : title;
@@ -311,6 +331,50 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     draw();
   });
   draw();
+}
+
+/** A border in the chart: its place from 0 to 1, and its label, which stands to the right of it, or to the left at the end. */
+export interface Border {
+  share: number;
+  text: string;
+  anchor: "start" | "end";
+  /** As much of the text as there is room for up to the next border; "" where there is none. */
+  label: string;
+}
+
+/** What is said of a border in brackets, such as "(12 batches, 411.57 ms)". */
+const DETAIL = / \(.*?\)/g;
+
+/** The borders between steps, from left to right. */
+export function borderLabels(steps: Steps, drawn: readonly Bar[], width: number): Border[] {
+  const borders = (steps.boundaries ?? []).map(({ row, text }) => {
+    const at = drawn.findIndex((bar) => bar.rows.includes(row));
+    const bar = drawn[at];
+    const within = bar && bar.rows.length > 1 ? bar.rows.indexOf(row) / bar.rows.length : 0;
+    return { share: bar ? (at + within) / drawn.length : 1, text };
+  });
+  let taken = 0;
+  return borders.map(({ share, text }, i) => {
+    const x = share * width;
+    const next = (borders[i + 1]?.share ?? 1) * width;
+    for (const label of [text, text.replace(DETAIL, "")]) {
+      const size = label.length * BORDER_LETTER + 6;
+      if (x + size <= next) {
+        taken = x + size;
+        return { share, text, anchor: "start", label };
+      }
+      // At the end of the chart there is no room behind it.
+      if (x - size >= taken && i + 1 === borders.length) return { share, text, anchor: "end", label };
+    }
+    taken = x;
+    return { share, text, anchor: "start", label: "" };
+  });
+}
+
+/** What the borders are, each once, for the caption. */
+function bordersText(steps: Steps): string {
+  const kinds = new Set((steps.boundaries ?? []).flatMap(({ text }) => text.replace(DETAIL, "").split(", ")));
+  return `dashed: ${[...kinds].join(", ")}`;
 }
 
 /** Labels of the bars that are cut, the longest first: where two are too close to each other, the shorter bar goes without. */

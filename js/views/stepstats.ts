@@ -10,12 +10,16 @@ export interface Statistics {
   mean: number;
   /** Sample standard deviation (n − 1); NaN for fewer than two values. */
   sd: number;
+  median: number;
+  /** The smallest value that 95 % of all do not exceed. */
+  p95: number;
   min: number;
   max: number;
 }
 
-/** Mean, sample standard deviation, least and largest of the rows; rows without a value do not count. */
+/** Mean, sample standard deviation, median, p95, least and largest of the rows; rows without a value do not count. */
 export function statistics(values: ArrayLike<number>, rows: ArrayLike<number>): Statistics {
+  const sorted: number[] = [];
   let n = 0;
   let sum = 0;
   let min = Number.POSITIVE_INFINITY;
@@ -24,18 +28,27 @@ export function statistics(values: ArrayLike<number>, rows: ArrayLike<number>): 
     const value = values[rows[i] as number] as number;
     if (!Number.isFinite(value)) continue;
     n++;
+    sorted.push(value);
     sum += value;
     if (value < min) min = value;
     if (value > max) max = value;
   }
-  if (n === 0) return { n, mean: Number.NaN, sd: Number.NaN, min: Number.NaN, max: Number.NaN };
+  if (n === 0) {
+    const none = Number.NaN;
+    return { n, mean: none, sd: none, median: none, p95: none, min: none, max: none };
+  }
   const mean = sum / n;
+  sorted.sort((a, b) => a - b);
+  const half = Math.floor(n / 2);
+  const upper = sorted[half] as number;
+  const median = n % 2 ? upper : ((sorted[half - 1] as number) + upper) / 2;
+  const p95 = sorted[Math.ceil(0.95 * n) - 1] as number;
   let squares = 0;
   for (let i = 0; i < rows.length; i++) {
     const value = values[rows[i] as number] as number;
     if (Number.isFinite(value)) squares += (value - mean) ** 2;
   }
-  return { n, mean, sd: n > 1 ? Math.sqrt(squares / (n - 1)) : Number.NaN, min, max };
+  return { n, mean, sd: n > 1 ? Math.sqrt(squares / (n - 1)) : Number.NaN, median, p95, min, max };
 }
 
 /** Rows of `steps` inside the selection; without one all but the leading steps that compile or warm up. */

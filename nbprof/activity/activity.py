@@ -500,6 +500,7 @@ class Activity:
     unit : what `markers` mark: steps, or what stands in their place where nothing marks any
     cut : (host, group) of steps of which the begin, or the end of the device work, was not recorded; they are shown, but not averaged
     lost : (host, group) of steps of which the recorder lost device work; they are shown, but not averaged
+    batches : by (host, group) how often a step asked DataLoaders for a batch; only where such calls were recorded, else empty
     waited : (host, group) of steps in which a collective waited at the start of the recording for another rank: warm-up
     memory_added_up : names of memories whose totals nothing states: bytes in use are summed from the recorded events, so what was
         allocated before the recording is missing
@@ -565,6 +566,7 @@ class Activity:
     unit: Unit
     cut: set[tuple[int, int]]
     lost: set[tuple[int, int]]
+    batches: dict[tuple[int, int], int]
     waited: set[tuple[int, int]]
     memory_added_up: set[str]
     memory_capacity: dict[str, int]
@@ -692,6 +694,7 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "unit": lambda: MARKED,
     "cut": set,
     "lost": set,
+    "batches": dict,
     "waited": set,
     "memory_added_up": set,
     "memory_capacity": dict,

@@ -71,6 +71,8 @@ def of_steps(
         **verdict(found).to_dict(),
         "step_time_ms": _known(mean["step_time"]),
         "step_time_sd_ms": _known(summary.set_index("category")["sd_ms"]["step_time"]),
+        "step_time_median_ms": _known(summary.set_index("category")["median_ms"]["step_time"]),
+        "step_time_p95_ms": _known(summary.set_index("category")["p95_ms"]["step_time"]),
         "input_percent": _known(percent["input"]) if input_traced else None,
         "device_busy_percent": busy,
         "device_idle_percent": None if busy is None else max(0.0, 100.0 - busy),

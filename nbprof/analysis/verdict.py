@@ -170,6 +170,8 @@ class Breakdown:
         What the framework ran that is not in the recording, as a sentence; "" where nothing is known of it.
     contention : mapping
         Of the cores, see `nbprof.capture.contention`.
+    probed_ms : float or None
+        What one takes without its input, where a probe measured that.
     """
 
     activity: Activity
@@ -184,6 +186,7 @@ class Breakdown:
     unexplained: PythonUse | None = None
     contention: Mapping[str, float] = field(default_factory=dict)
     unrecorded: str = ""
+    probed_ms: float | None = None
 
     @property
     def unit(self) -> Unit:
@@ -522,6 +525,8 @@ def _detail(found: Breakdown, bound: str, shown: float, why: str) -> str:
         waits, they = ("waits", "it") if unit.whole else ("wait", "they")
         subject = "The recording" if unit.whole else f"The {unit.plural}"
         detail += f" {subject} {waits} for input, too, which tf.data makes meanwhile: without this time, {they} would wait longer."
+    elif bound == "input" and found.probed_ms is not None:
+        detail += f" With instant input, {unit.a} takes {wording.millis(found.probed_ms)} (measured by --probe)."
     elif bound not in ("device_compute", "host_compute") and top <= (checks.MOST_UNKNOWN if bound == "other" else checks.MOST_GAIN):
         what = "wait" if bound == "input" else "time"
         detail += f" Without this {what}, {unit.a} would take {wording.millis(left)}, {step / left:.1f}× faster than now."

@@ -33,6 +33,7 @@ _LONGEST_FINDING = 2000
 _MOST_NAMED = 50
 _LONGEST_ERROR = 2000
 _WHOLE = 1 << 30
+_FACTS = ("framework", "device_kind", "steps", "step_time_ms", "step_time_median_ms", "step_time_p95_ms")
 _PSEUDONYM = re.compile(r"name_[0-9a-f]{8}")
 
 
@@ -99,7 +100,7 @@ class Reader:
             "hosts": plain(profile.hosts[:_MOST_NAMED]),
             "summary": plain(facts["verdict_text"] or facts["verdict"] or f"unknown what bounds {Unit.of(facts).the}"),
             "confidence": facts["confidence"],
-            **{key: plain(facts.get(key)) for key in ("framework", "device_kind", "steps", "step_time_ms")},
+            **{key: plain(facts.get(key)) for key in _FACTS},
             **({} if Unit.of(facts).kind == STEP else {"steps_are": Unit.of(facts).plural}),
             "frames": named.listed(profile),
             "unknown": "null is what was not recorded; it is not 0",

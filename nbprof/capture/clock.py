@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from nbprof.capture.pace import Waits
 
@@ -39,6 +39,17 @@ STAGE = {"_ipl_stage_id": 1, "_ipl_stage_name": "nbprof.steps", "_ipl_stage_cat"
 def stage(name: str) -> dict[str, object]:
     """The same for a span of a name."""
     return {**STAGE, "_ipl_stage_name": name.partition(":")[0]}
+
+
+EPOCH, LOOP, EVALUATION = "epoch", "loop", "evaluation"
+"""What may begin between two steps: an epoch, another loop that marks its steps, or an evaluation that is no part of a step."""
+
+_MOST_BOUNDARIES = 10_000
+
+
+def boundary(kind: str, before: int, batches: int = 0, ms: float = 0.0) -> dict[str, Any]:
+    """An entry of `CaptureInfo.boundaries`."""
+    return {"before": before, "kind": kind, "batches": batches, "ms": ms}
 
 
 class Span(Protocol):
@@ -98,6 +109,8 @@ class StepClock:
         The time that steps spent waiting for input, where that is seen.
     found : dict of str to int
         How steps were found, and how many in each way.
+    boundaries : list of dict
+        Where epochs begin and evaluations ran, as `CaptureInfo.boundaries` keeps them.
     """
 
     def __init__(
@@ -114,6 +127,7 @@ class StepClock:
         self.every = every
         self.batches_of = batches_of
         self.found: dict[str, int] = {}
+        self.boundaries: list[dict[str, Any]] = []
         self.seen = 0
         self.marked = 0
         self.kind = ""
@@ -211,6 +225,11 @@ class StepClock:
                 self.marked += self.open_marker is not None
             self._count(kind, found)
         self.enter(kind)
+
+    def bounds(self, kind: str) -> None:
+        """An epoch or a loop begins before the next step."""
+        if self.alive and not self._roots and len(self.boundaries) < _MOST_BOUNDARIES:
+            self.boundaries.append(boundary(kind, self.seen + 1))
 
     def leave(self) -> None:
         """The loop ends: what was open since the last batch is not a step."""

@@ -12,7 +12,7 @@ from functools import wraps
 from types import ModuleType
 from typing import Any
 
-from nbprof.capture.clock import KERAS_WAIT, StepClock
+from nbprof.capture.clock import EPOCH, KERAS_WAIT, StepClock
 from nbprof.capture.patches import Patches
 from nbprof.capture.steps import Waiting
 from nbprof.sources.recording import BATCHES_OF_KERAS
@@ -54,6 +54,8 @@ def hook(module: ModuleType, clock: StepClock, patches: Patches) -> None:
 
     def loop_begins(kind: str) -> None:
         _hook_iterators(clock, patches)
+        if kind == "train":
+            clock.bounds(EPOCH)
         clock.loop(kind)
 
     _around(owner, "on_epoch_begin", patches, clock, before=lambda _: loop_begins("train"))

@@ -339,6 +339,7 @@ class Session:
         """Put what is known by now about the whole cell into the info of one of its windows."""
         clock = self.clock
         capture.steps_seen = clock.seen
+        capture.boundaries = list(clock.boundaries)
         capture.cell_failed = error is not None
         capture.error = describe.failure(error, failed_at, clock.seen) if error is not None else ""
         capture.failed_at_step = failed_at if error is not None else None

@@ -12,7 +12,7 @@ from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple, TypeVar, overload
 
-from nbprof.capture.clock import WAIT, Marker, Span, StepClock, current
+from nbprof.capture.clock import LOOP, WAIT, Marker, Span, StepClock, current
 
 T = TypeVar("T")
 
@@ -247,6 +247,9 @@ def steps(iterable: Any, name: str = "train") -> Generator[T, None, None] | Asyn
 
 def _rounds(iterable: Iterable[T], name: str, made: list[weakref.ref[Any]]) -> Generator[T, None, None]:
     iterator = iter(input_of(iterable))
+    clock = current()
+    if clock is not None:
+        clock.bounds(LOOP)
     while True:
         root = _Root(name, None, "marked by nbprof.steps")
         loop = _loop(sys._getframe(1)) if root.clock is not None else _NO_LOOP
@@ -284,6 +287,9 @@ class AsyncSteps(AsyncIterator[T]):
 
     def __init__(self, iterable: AsyncIterable[T], name: str) -> None:
         self._iterator = aiter(iterable)
+        clock = current()
+        if clock is not None:
+            clock.bounds(LOOP)
         self._name = name
         self._root: _Root | None = None
         self._loop = 0

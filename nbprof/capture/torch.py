@@ -254,9 +254,9 @@ class TorchBackend:
 
     def open_marker(self, kind: str, number: int) -> Marker:
         """Begin a span that may become step `number`."""
-        del kind, number
+        del number
         assert self._steps is not None
-        return self._steps.open_mark()
+        return self._steps.open_mark(kind)
 
     def open_wait(self, name: str = WAIT) -> Span:
         """Open a span around what a step waits for."""

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from nbprof.capture.clock import StepClock
 from nbprof.capture.patches import Patches
+from nbprof.capture.torch_passes import Pass, Passes, Place, Visit
 from nbprof.core import remedies
 
 KIND = "train"
@@ -34,19 +35,24 @@ _FRAMES = 6
 
 
 class _Fetch(NamedTuple):
-    """A batch that came from a loader: when it was asked for, Unix time in ns, and where in the program."""
+    """A batch that came from a loader: when it was asked for, Unix time in ns, where in the program, and in which pass."""
 
     began: int
-    place: tuple[tuple[int, int], ...]
+    place: Place
+    source: Pass
 
 
-def _place(depth: int) -> tuple[tuple[int, int], ...]:
+def _place(depth: int) -> Place:
     found: list[tuple[int, int]] = []
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None and len(found) < _FRAMES:
         found.append((id(frame.f_code), frame.f_lasti))
         frame = frame.f_back
     return tuple(found)
+
+
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count:,} {one if count == 1 else several}"
 
 
 class Mark:
@@ -58,17 +64,23 @@ class Mark:
         Where it puts itself once it is a step.
     now : callable
         Unix time in ns, the clock of PyTorch's own events.
+    kind : str
+        What the step is called: ``train``, ``test``, ``predict`` or the person's word.
     """
 
-    def __init__(self, marks: list[Mark], now: Callable[[], int]) -> None:
+    def __init__(self, marks: list[Mark], now: Callable[[], int], kind: str = KIND) -> None:
         self._marks = marks
         self._now = now
+        self.kind = kind
         self.thread = threading.get_native_id()
         self.start = now()
         self.end = 0
         self.number = 0
         self.fetched: list[_Fetch] = []
         """The batches that were fetched before it seemed to begin, and after whatever was before it."""
+        self.visits: list[Visit] = []
+        """From which loaders its batches came, and those of evaluations before it."""
+        self.by_optimizer = False
 
     def close(self, step: int | None, batches: int = 1) -> None:
         """End here, as step `step`, or as none."""
@@ -152,8 +164,10 @@ class OptimizerSteps:
         """The first step, once a loop has begun in it."""
         self._fetches: list[_Fetch] = []
         """The batches that were fetched since the last step ended or an evaluation began."""
-        self._places: set[tuple[tuple[int, int], ...]] = set()
+        self._places: set[Place] = set()
         """Where steps fetch their batches."""
+        self._passes = Passes(time.time_ns)
+        self._evaluations: list[Pass] = []
         self.told = 0
         """How many steps optimizers have made."""
 
@@ -165,6 +179,7 @@ class OptimizerSteps:
         """What is told from here on is in the recording; a boundary that is being told was before it."""
         self._at, self._mark, self._last, self._first = 0, None, None, None
         self._fetches = []
+        self._passes.take()
 
     def begins_again(self, begin: Callable[[], None]) -> None:
         """Have `begin` start the recording once more: the step that runs begins with it."""
@@ -174,9 +189,9 @@ class OptimizerSteps:
             self._mark = mark
             mark.start = self.now()
 
-    def open_mark(self) -> Mark:
+    def open_mark(self, kind: str = KIND) -> Mark:
         """Begin a stretch that may become a step."""
-        self._mark = Mark(self.marks, self.now)
+        self._mark = Mark(self.marks, self.now, kind)
         return self._mark
 
     def begin(self) -> None:
@@ -195,6 +210,7 @@ class OptimizerSteps:
             # Else a loop of Keras is running, which tells its batches itself.
             if clock.alive and clock.open_loop in ("", KIND):
                 at = time.time_ns()
+                self._passes.stepped()
                 known = self._optimizer(optimizer)
                 self._stepped((thread, known.number), known, at)
                 self._made_at = 0
@@ -291,22 +307,32 @@ class OptimizerSteps:
         self._last = mark if mark is not None and mark.number else None
         self._paused = False
         fetches, self._fetches = self._fetches, []
+        visits = self._passes.take()
         if self._last is not None:
+            self._last.visits, self._last.by_optimizer = visits, True
             start = self._last.start
             self._places |= {fetch.place for fetch in fetches if fetch.began >= start}
             self._last.fetched = [fetch for fetch in fetches if fetch.began < start]
 
-    def fetched(self, began: int, place: tuple[tuple[int, int], ...]) -> None:
+    def fetched(self, iterator: Any, began: int, place: Place) -> None:
         """A loader gave a batch, which a step may use that begins later, once the model is in training mode."""
+        source = self._passes.fetched(iterator, began, place)
         if len(self._fetches) < _MOST_FETCHES:
-            self._fetches.append(_Fetch(began, place))
+            self._fetches.append(_Fetch(began, place, source))
 
     def finished(self) -> list[Mark]:
-        """The steps, each with the batches that it uses: those fetched before it from where steps fetch theirs."""
+        """The steps, each with the batches that it uses: those fetched before it from where steps fetch theirs, and no evaluation."""
         marks, self.marks[:] = self.marks[:], []
+        found = self._passes.found([mark for mark in marks if mark.by_optimizer], marks[-1].by_optimizer if marks else False)
+        self._clock.boundaries += found.boundaries
+        self._evaluations += found.evaluations
+        evaluations = set(map(id, self._evaluations))
         for mark in marks:
+            if (begin := found.begins.get(mark.number)) is not None:
+                mark.start = begin
+                continue
             for fetch in reversed(mark.fetched):
-                if fetch.place not in self._places:
+                if fetch.place not in self._places or id(fetch.source) in evaluations:
                     break
                 mark.start = min(mark.start, fetch.began)
         return marks
@@ -415,7 +441,10 @@ class OptimizerSteps:
         def iterate(self_: Any) -> Any:
             __tracebackhide__ = True
             self._safely(lambda: self.loop_begins(resumes=False))
-            return original(self_)
+            began = time.time_ns()
+            iterator = original(self_)
+            self._safely(lambda: self._pass_begins(iterator, began))
+            return iterator
 
         patches.replace(loader, "__iter__", iterate)
         iterator = getattr(loaders, "_BaseDataLoaderIter", None)
@@ -429,13 +458,23 @@ class OptimizerSteps:
         def following(iterator: Any) -> Any:
             __tracebackhide__ = True
             began = time.time_ns()
-            batch = original(iterator)
+            try:
+                batch = original(iterator)
+            except StopIteration:
+                self._safely(lambda: self._passes.exhausted(iterator))
+                raise
             thread = self._key[0] if self._key is not None else 0
             if self._clock.alive and thread in (0, threading.get_ident()):
-                self.fetched(began, _place(2))
+                place = _place(2)
+                self._safely(lambda: self.fetched(iterator, began, place))
             return batch
 
         patches.replace(owner, "__next__", following)
+
+    def _pass_begins(self, iterator: Any, began: int) -> None:
+        thread = self._key[0] if self._key is not None else 0
+        if thread in (0, threading.get_ident()):
+            self._passes.begin(iterator, began)
 
     def _hook_scalers(self, patches: Patches) -> None:
         """A step that a GradScaler skips, for gradients that are not finite, is the end of a step all the same."""
@@ -482,12 +521,23 @@ class OptimizerSteps:
         if self.skipped:
             one = self.skipped == 1
             out.append(f"{self.skipped:,} {'step' if one else 'steps'} without an update: GradScaler found gradients that were not finite")
-        if self.left_out:
-            some = "a stretch" if len(self.left_out) == 1 else f"{len(self.left_out):,} stretches"
-            took = sum(mark.start - began for mark, began in self.left_out) / 1e9
+        if self._evaluations:
+            some = _counted(len(self._evaluations), "pass", "passes")
+            batches = _counted(sum(each.batches for each in self._evaluations), "batch", "batches")
+            took = sum(each.over - each.began for each in self._evaluations) / 1e9
+            what = f"{some} over a DataLoader without an optimizer step, such as validation"
+            out.append(f"{what} ({batches}, {took:,.2f} s): not part of any step")
+        if left_out := self._left_out():
+            some = "a stretch" if len(left_out) == 1 else f"{len(left_out):,} stretches"
+            took = sum(mark.start - began for mark, began in left_out) / 1e9
             out.append(f"{some} with the model in evaluation mode ({took:,.2f} s) between steps: not part of any step")
         if self.between:
             some = "the time" if len(self.between) == 1 else f"{len(self.between):,} times"
             until = f"until the optimizer of the next was made ({sum(self.between):,.2f} s)"
             out.append(f"{some} between two trainings, {until}: not part of any step")
         return out
+
+    def _left_out(self) -> list[tuple[Mark, int]]:
+        """Evaluations between steps that no pass over a loader tells of."""
+        passes = [each.began for each in self._evaluations]
+        return [(mark, began) for mark, began in self.left_out if not any(began <= at < mark.start for at in passes)]

@@ -7,6 +7,7 @@ afterwards because only then it is known which stretches were steps.
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import re
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from nbprof.capture import torch_exit
-from nbprof.capture.torch_steps import Mark
+from nbprof.capture.torch_steps import KIND, Mark
 
 CHUNK = 1 << 20
 FULL = 1 << 20
@@ -31,6 +32,9 @@ LEVEL = 3
 """Of zlib: a fifth larger than at level 6, in half the time."""
 
 SUFFIX = ".pt.trace.json"
+
+OTHER_STEP = "nbprof.step: "
+"""How the event of a step begins that is none of training; its kind and number follow."""
 
 _EVENTS = re.compile(rb'"traceEvents":\s*\[')
 _BASE = re.compile(rb'"baseTimeNanoseconds":\s*(\d+)')
@@ -142,17 +146,24 @@ def _events(text: mmap.mmap, at: int, marks: Sequence[Mark]) -> bytes:
     ends = _optimizer_ends(text)
     lines = []
     before = -sys.maxsize
+    kinds = {mark.kind for mark in marks}
     for mark in sorted(marks, key=lambda mark: mark.start):
         start, end = (_after(ends.get(mark.thread, ()), time - origin) for time in (mark.start, mark.end))
         # Steps of two threads that take turns end at calls of different threads.
         start = max(start, before)
         before = max(end, before)
         lines.append(
-            f'\n  {{\n    "ph": "X", "cat": "user_annotation", "name": "ProfilerStep#{mark.number}", "pid": {os.getpid()}, '
+            f'\n  {{\n    "ph": "X", "cat": "user_annotation", "name": {json.dumps(name(mark, kinds))}, "pid": {os.getpid()}, '
             f'"tid": {mark.thread},\n    "ts": {_microseconds(start)}, "dur": {_microseconds(max(end - start, 0))}\n  }}'
         )
     follows = not re.compile(rb"\s*\]").match(text, at)
     return ",".join(lines).encode() + (b"," if follows else b"")
+
+
+def name(mark: Mark, kinds: set[str]) -> str:
+    """What the event of a step is called, where steps are of these kinds: as PyTorch calls it, unless it is none of training among such."""
+    training = len(kinds) == 1 or mark.kind.startswith(KIND)
+    return f"ProfilerStep#{mark.number}" if training else f"{OTHER_STEP}{mark.kind}#{mark.number}"
 
 
 def _optimizer_ends(text: mmap.mmap) -> Mapping[int, list[tuple[int, int]]]:

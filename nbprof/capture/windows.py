@@ -409,6 +409,7 @@ class Windows:
             precision=describe.precision(),
             options=asdict(self.options),
             window=[since.seen + 1, clock.seen] if marked else [],
+            boundaries=list(clock.boundaries),
             group=self._group,
             contention=contention,
             # Without Python calls no name in the recording is that of a cell.

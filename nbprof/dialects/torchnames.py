@@ -12,7 +12,9 @@ from functools import lru_cache
 from nbprof.activity import activity as act
 from nbprof.activity import copies
 
-STEP = re.compile(r"ProfilerStep[#*](\d+)")
+STEP = re.compile(r"(?:ProfilerStep[#*]|nbprof\.step: .*#)(\d+)")
+OTHER_STEP = "nbprof.step: "
+"""How nbprof calls steps of other kinds than training, among those of training: `nbprof.step: test#12`."""
 OPTIMIZER = re.compile(r"Optimizer\.step#(.+)")
 LOADER = re.compile(r"enumerate\((?:DataLoader|DataPipe|DataLoader2)\)#")
 _ITEMS = "|".join(map(re.escape, act.WAITS_FOR_ITEMS))

@@ -27,6 +27,7 @@ MOST_INPUT = 0.2
 If the second run waits for more than that, of its own steps and of the wait that was recorded, some input was not taken out.
 """
 _AGAIN = "The cell was not run again"
+_SLOWED = "Other processes slowed the second run down."
 
 
 class _NoProbe(Exception):  # noqa: N818 - a sentence, not an error
@@ -52,10 +53,11 @@ def probe(shell: Any, options: Options, source: str, profile: Profile, *, in_pla
     Returns
     -------
     dict
-        `text` and `detail`, sentences; `measured_ms` and `predicted_ms`, floats or None.
+        `text` and `detail`, sentences; `measured_ms` and `predicted_ms`, floats or None; `slowed`, whether other processes slowed the
+        second run down.
     """
     predicted, why = _predicted(profile.run)
-    out: dict[str, Any] = {"text": "", "detail": "", "measured_ms": None, "predicted_ms": predicted}
+    out: dict[str, Any] = {"text": "", "detail": "", "measured_ms": None, "predicted_ms": predicted, "slowed": False}
     try:
         measured, used, inputs, notes = _second_run(shell, options, source, profile, in_place=in_place)
     except _NoProbe as reason:
@@ -67,7 +69,7 @@ def probe(shell: Any, options: Options, source: str, profile: Profile, *, in_pla
         return {**out, "text": f"The input was not probed: {type(error).__name__}: {error}"}
     said = f"{wording.millis(predicted)} predicted" if predicted is not None else f"not predicted: {why}"
     recorded = wording.number(profile.run.overview_of_files["step_time_ms"], 2)
-    out["measured_ms"] = measured
+    out["measured_ms"], out["slowed"] = measured, _SLOWED in notes
     out["text"] = f"With a perfect input pipeline a step takes {wording.millis(measured)} (measured), {said}."
     out["detail"] = (
         f"As recorded it takes {recorded} ms. For the measurement the cell ran a second time, with each input replaced by its first batch, "
@@ -114,7 +116,7 @@ def _second_run(shell: Any, options: Options, source: str, profile: Profile, *, 
     else:
         notes.append("Variables, models, optimizers and random number generators were put back; files that it wrote were not.")
     if again.run.overview.get("contention"):
-        notes.append("Other processes slowed the second run down.")
+        notes.append(_SLOWED)
     return measured, used, inputs, notes
 
 

@@ -154,7 +154,8 @@ def _answer(profile: Profile) -> Iterator[Claim]:
     rows = summary[summary["mean_ms"].gt(0)].to_dict("records")
     for row in rows[:1]:
         mean, sd = wording.millis(row["mean_ms"]), wording.real(row["sd_ms"])
-        spread = f", sd {wording.millis(sd)}, range {wording.millis_two(row['min_ms'], row['max_ms'], '–')}"
+        half = f"median {wording.millis(row['median_ms'])}, p95 {wording.millis(row['p95_ms'])}"
+        spread = f", sd {wording.millis(sd)}, {half}, range {wording.millis_two(row['min_ms'], row['max_ms'], '–')}"
         time = "Duration" if unit.whole else unit.time.capitalize()
         text = f"{time} {mean}" + ("" if sd is None else spread)
         shares = [

@@ -88,9 +88,9 @@ class Profile:
         recording), `how` (how it was found and how to choose another; empty where steps are marked) and `agreement` (of an estimate,
         the share of events that fit it, 0 to 1; None where the unit was recorded).
 
-        `step_time_ms` `step_time_sd_ms` (n - 1; None with one step) and `input_percent` (sum of input divided by sum of step times) cover
-        the steps that averages use: no warm-up, not cut off, of one kind (training, unless steps of another kind take over 4 times as
-        long).
+        `step_time_ms` `step_time_sd_ms` (n - 1; None with one step) `step_time_median_ms` `step_time_p95_ms` and `input_percent` (sum of
+        input divided by sum of step times) cover the steps that averages use: no warm-up, not cut off, without several times the batches of
+        the others, of one kind (training, unless steps of another kind take over 4 times as long).
 
         `device_busy_percent` `device_idle_percent`: the share of the time in these steps in which a device ran a kernel, copy or fill on
         any stream, each instant counted once, and the rest; mean over the devices that ran anything. XProf has no such figure; a share of

@@ -29,6 +29,7 @@ from nbprof.analysis.advice import cores as advice_cores
 from nbprof.analysis.advice import evidence as advice_evidence
 from nbprof.analysis.advice import host as advice_host
 from nbprof.analysis.advice import host_buffer as advice_host_buffer
+from nbprof.analysis.advice import probed as advice_probed
 from nbprof.analysis.advice import programs as advice_programs
 from nbprof.analysis.advice import versions as advice_versions
 from nbprof.analysis.ascend import verdict as ascend_verdict
@@ -672,7 +673,13 @@ class Run(Frames):
         if self.capture is None:
             return self._breakdown
         unrecorded = recorded.sentence(self.capture.unrecorded)
-        return replace(self._breakdown, unexplained=self.unexplained, contention=self.capture.contention, unrecorded=unrecorded)
+        return replace(
+            self._breakdown,
+            unexplained=self.unexplained,
+            contention=self.capture.contention,
+            unrecorded=unrecorded,
+            probed_ms=self.capture.probe.get("measured_ms"),
+        )
 
     @cached
     def host_parts(self) -> pd.DataFrame:
@@ -685,10 +692,12 @@ class Run(Frames):
 
     def _verdict_as_recorded(self) -> dict[str, Any]:
         """The verdict, where what was recorded beside the files may change it."""
-        if self.capture is None or (self.unexplained is None and not self.capture.contention and not self.capture.unrecorded):
+        capture = self.capture
+        if capture is None or not (self.unexplained is not None or capture.contention or capture.unrecorded or capture.probe):
             return {}
         found = self._breakdown_as_recorded
-        return verdict(found).to_dict() if found.host_parts or found.unrecorded else {}
+        probed = found.probed_ms is not None and self.overview_of_files["bound"] == "input"
+        return verdict(found).to_dict() if found.host_parts or found.unrecorded or probed else {}
 
     @persisted
     def _overview_of_steps(self) -> dict[str, Any]:
@@ -831,6 +840,8 @@ class Run(Frames):
         out = self._with_host(out)
         if self.capture is not None:
             out = advice_cores.taken(out, self.capture.contention, self.activity.unit)
+            step_ms = self.overview_of_files["step_time_ms"]
+            out = advice_probed.measured(out, self.capture.probe, step_ms, advice.WORTH_PERCENT, self.activity.unit)
             if self.capture.of_keras:
                 out = keras_code.in_keras(out)
         error = self.capture.error if self.capture is not None and self.capture.error else ""
@@ -933,6 +944,8 @@ class Run(Frames):
             if self.capture.cell_failed:
                 error = self.capture.error
                 receipt.warn(f"The {error}" if error.startswith("cell ") else f"The cell failed: {error}")
+        if crowd := warmup.about_crowded(self.steps, self.activity.unit):
+            receipt.info(f"Averages exclude {crowd}.")
         for line in self._notes:
             (receipt.warn if line.level == "warning" else receipt.info)(line.text)
         for text in dict.fromkeys(self.missing.values()):

@@ -70,7 +70,8 @@ SCHEMA: dict[str, list[Col]] = {
             "bool",
             "",
             "Counted",
-            "Whether averages include the step: not warm-up, not cut off, of one kind (training, unless another takes 4 times as long).",
+            "Whether averages include the step: not warm-up, not cut off, without several times the batches of the others, of one kind "
+            "(training, unless another takes 4 times as long).",
             "bool",
             None,
         ),
@@ -93,6 +94,8 @@ SCHEMA: dict[str, list[Col]] = {
         text("category", "Category", "Step-time category; each instant counts once. step_time is the whole step."),
         ms("mean_ms", "mean", "Mean over the steps, warm-up excluded."),
         ms("sd_ms", "sd", "Sample standard deviation (n - 1)."),
+        ms("median_ms", "median", "Median over the steps."),
+        ms("p95_ms", "p95", "95 % of the steps take no longer; of fewer than 20 steps it is the longest."),
         ms("min_ms", "min", "Shortest over the steps."),
         ms("max_ms", "max", "Longest over the steps."),
         percent("percent", "%", "Share of the total time of the steps in the averages, on all hosts."),
@@ -104,5 +107,10 @@ WHERE_KNOWN: dict[str, list[Col]] = {
         size("host_to_device_bytes", "Copied in", "Bytes copied to devices for the step."),
         size("device_to_host_bytes", "Copied out", "Bytes copied to the host for the step."),
         size("device_to_device_bytes", "Copied across", "Bytes copied between devices or within one for the step."),
+        count(
+            "batches",
+            "Batches",
+            "How often the step asked DataLoaders for a batch; the call that finds a loader at its end counts.",
+        ),
     ],
 }

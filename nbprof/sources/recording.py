@@ -67,7 +67,7 @@ class CaptureInfo:
         `waited_percent`; empty where it is not known.
     probe : dict
         What a second run without input gave (``--probe``): the sentences `text` and `detail`, and `measured_ms` and `predicted_ms` of a
-        step, which may be None; empty where there was none.
+        step, which may be None, and whether other processes `slowed` it; empty where there was none.
     cells : dict
         Execution counts of the notebook's cells, by the stems of the files that stand for them in Python calls.
     lines : dict
@@ -76,6 +76,9 @@ class CaptureInfo:
         When the iterations of the cell's loops ran, as `nbprof.core.loop_times` packs it; empty where no loop of a cell ran.
     python : dict
         Sampled Python stacks, as `nbprof.core.python_samples` packs them; empty with ``--no-sampling``.
+    boundaries : list of dict
+        Where in the loop epochs begin and evaluations ran that are no steps: `before` (the number of the next step), `kind` (``epoch`` or
+        ``evaluation``) and, of an evaluation, its `batches` and `ms`.
     unrecorded : list of str
         What the framework ran that is not in the recording, as on other threads.
     machine : dict
@@ -109,6 +112,7 @@ class CaptureInfo:
     python: dict[str, Any] = field(default_factory=dict)
     machine: dict[str, str] = field(default_factory=dict)
     unrecorded: list[str] = field(default_factory=list)
+    boundaries: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def warmup(self) -> int | None:
@@ -150,11 +154,16 @@ class CaptureInfo:
             if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
         }
         kinds: dict[str, Any] = {"text": str, "detail": str, "measured_ms": (float, type(None)), "predicted_ms": (float, type(None))}
+        kinds["slowed"] = bool
         told = fit.get("probe", {})
+        if told:
+            # Older recordings do not say it.
+            told = {"slowed": False, **told}
         fit["probe"] = told if told.keys() == kinds.keys() and all(isinstance(told[key], kind) for key, kind in kinds.items()) else {}
         counts = fit.get("cells", {}).items()
         fit["cells"] = {str(name): count for name, count in counts if isinstance(count, int) and not isinstance(count, bool)}
         fit["machine"] = {str(name): value for name, value in fit.get("machine", {}).items() if isinstance(value, str)}
+        fit["boundaries"] = [each for each in fit.get("boundaries", []) if _is_boundary(each)]
         window = fit.get("window", [])
         fit["window"] = window if len(window) == 2 and all(isinstance(step, int) for step in window) else []
         return cls(**fit)
@@ -167,6 +176,16 @@ class CaptureInfo:
         except (OSError, ValueError):
             return None
         return cls.from_dict(values) if isinstance(values, dict) else None
+
+
+_OF_BOUNDARY: dict[str, Any] = {"before": int, "kind": str, "batches": int, "ms": (int, float)}
+
+
+def _is_boundary(values: object) -> bool:
+    if not isinstance(values, dict) or values.keys() != _OF_BOUNDARY.keys():
+        return False
+    fits = all(isinstance(values[key], kind) and not isinstance(values[key], bool) for key, kind in _OF_BOUNDARY.items())
+    return fits and values["before"] >= 0 and values["batches"] >= 0 and math.isfinite(values["ms"])
 
 
 @dataclass

@@ -29,6 +29,8 @@ _MORE = {
         _CATEGORY,
         ms("mean_ms", "mean", "Mean over the iterations."),
         ms("sd_ms", "sd", "Sample standard deviation (n - 1)."),
+        ms("median_ms", "median", "Median over the iterations."),
+        ms("p95_ms", "p95", "95 % of the iterations take no longer; of fewer than 20 it is the longest."),
         ms("min_ms", "min", "Smallest iteration."),
         ms("max_ms", "max", "Largest iteration."),
         percent("percent", "%", "Share of the time of the iterations."),

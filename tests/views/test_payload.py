@@ -197,7 +197,7 @@ def test_figures_carry_the_numbers_of_the_frames():
     figures = {figure["key"]: figure for figure in overview.figures(fake.run())}
     assert figures["step_time"]["value"] == 8.15625
     assert figures["step_time"]["spread"] == "± 0.44"
-    assert figures["step_time"]["note"] == "range 8.00–9.25"
+    assert figures["step_time"]["note"] == "median 8.00, p95 9.25, range 8.00–9.25"
     assert figures["input"]["hot"]
     assert figures["input"]["note"] == "4.16 ms per step"
     assert (round(figures["peak_memory"]["value"], 2), figures["peak_memory"]["unit"]) == (11.81, "MiB")

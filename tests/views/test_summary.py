@@ -18,7 +18,7 @@ from tests.views import fake
 GOLDEN = """\
 nbprof · run 7 · 8 steps · 65 ms · Tesla T4 · 14:02:31
 Input-bound: 51% of step time is spent waiting for data (confidence medium)
-Average step        8.16 ms ± 0.44, range 8.00–9.25
+Average step        8.16 ms ± 0.44, median 8.00, p95 9.25, range 8.00–9.25
   Input                  4.16 ms   51.0%  ███████████████
   Device compute         1.50 ms   18.4%  ██████
   Other                  1.00 ms   12.3%  ████

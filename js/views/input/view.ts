@@ -147,7 +147,7 @@ function hostSide(input: Input, context: ViewContext): HTMLElement {
   const { steps } = context.payload;
   const unit = unitOf(context.payload.meta);
   const counted = stepCount(steps);
-  const within = steps.step.length > 0 && counted ? ` in ${counted}` : "";
+  const within = steps.step.length > 0 && counted && input.per_step_ms !== null ? ` in ${counted}` : "";
   const each = input.per_step_ms === null || isWhole(unit) ? "" : `, ${ms(input.per_step_ms)} ${unit.per}`;
   const scope = `${ms(input.total_ms, 1)} spent on input${within}${each}`;
   const scaled = !isWhole(unit) && input.categories.some((category) => category.per_step_ms !== null);

@@ -58,7 +58,8 @@ function selectedFigures(
       // All of the card in one unit.
       const { unit, size } = timeUnit(total.mean);
       const spread = total.n > 1 ? `± ${num(total.sd / size, fig.digits)}` : "";
-      const range = `range ${num(total.min / size, 2)}–${num(total.max / size, 2)}`;
+      const middle = `median ${num(total.median / size, 2)}, p95 ${num(total.p95 / size, 2)}`;
+      const range = `${middle}, range ${num(total.min / size, 2)}–${num(total.max / size, 2)}`;
       const note = isWhole(of) && total.n === 1 ? fig.note : range;
       return { ...fig, value: total.mean / size, unit, spread, note };
     }

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import Activity
+from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.analysis.steps.steps import counted
 from nbprof.core.trace import Int64s
 
@@ -186,7 +187,12 @@ def _transfers(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
 
 def _loader(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
     rows = activity.host_ops
-    rows = rows[_within(activity, used, rows)]
+    types = [activity.types.codes.get(name, -1) for name in ("iterator", "DataLoader")]
+    rows = rows[_within(activity, used, rows) & rows["type"].isin(types)]
+    # Where steps ask for their batches themselves, others are those of evaluations between them.
+    inside = begin_in_steps(rows, used, activity.hosts)
+    if 2 * int(inside.sum()) >= len(used):
+        rows = rows[inside]
     of_iterator = rows[rows["type"] == activity.types.codes.get("iterator", -1)]
     out.iterator_ms = float((of_iterator["end"] - of_iterator["start"]).sum()) / 1e9 / len(used)
     rows = rows[rows["type"] == activity.types.codes.get("DataLoader", -1)]

@@ -32,7 +32,7 @@ from nbprof.activity.activity import (
     Activity,
     text_column,
 )
-from nbprof.analysis.steps.warmup import averaged, number_between, starting, warming
+from nbprof.analysis.steps.warmup import averaged, crowded, number_between, starting, warming
 from nbprof.analysis.sweep import Classes, covered, flatten
 from nbprof.core import clip_to_steps
 from nbprof.core.factorize import unique_rows
@@ -79,6 +79,8 @@ def measured(activity: Activity, work: pd.DataFrame | None = None) -> tuple[pd.D
     host = out["host"].map({h: i for i, h in enumerate(activity.hosts)})
     for column, steps in (("cut", activity.cut), ("lost", activity.lost), ("waited", activity.waited)):
         out[column] = [pair in steps for pair in zip(host, out["group"], strict=True)]
+    if activity.batches:
+        out["batches"] = [activity.batches.get(pair, 0) for pair in zip(host, out["group"], strict=True)]
     out["traces"] = _trace_anew(activity, out, host)
     return pd.concat([out, _copied(activity, work, host, out["group"])], axis=1), bool((work["cls"] == HOST_COMPILE).any())
 
@@ -103,13 +105,13 @@ def numbered(found: tuple[pd.DataFrame, bool], warmup: int | None, traits: set[s
     # The recorder calls a group that states no number by its own: the step has the name that its neighbours give it.
     own = (out["name"] == out["group"].astype(str)).to_numpy(np.bool_)
     out.loc[own, "name"] = [f"{k} {n}".lstrip() for k, n in zip(out["kind"][own], out["step"][own], strict=True)]
+    # Of a step that is incomplete, or holds the batches of several, the length says nothing.
+    odd = out["cut"] | out["lost"] | crowded(out)
     if warmup is None and SERVING in traits:
         # How long they take depends on the requests; an engine is warm before it serves any.
         out["warmup"] = False
     else:
-        # Of a step that is incomplete for either reason the length says nothing.
-        incomplete = out.assign(cut=out["cut"] | out["lost"])
-        out["warmup"] = warming(incomplete, warmup) if warmup is not None or ITERATIONS not in traits else starting(out)
+        out["warmup"] = warming(out.assign(cut=odd), warmup) if warmup is not None or ITERATIONS not in traits else starting(out)
     # A rank that the others wait for at the start is in no hurry in its own step: of all ranks that step is warm-up.
     nth = out.groupby("host", sort=False).cumcount()
     waited = nth.isin(nth[out["waited"]])
@@ -120,9 +122,9 @@ def numbered(found: tuple[pd.DataFrame, bool], warmup: int | None, traits: set[s
     main = averaged(at_work[~out["warmup"]].groupby(out["kind"]).sum())
     used = ~out["warmup"] & (out["kind"] == main)
     # A profile of nothing but incomplete steps still has an average.
-    complete = used & ~out["cut"] & ~out["lost"]
+    complete = used & ~odd
     out["counted"] = complete if complete.any() else used
-    return out[[*columns, *(column for column in COPIED.values() if column in out), "group"]]
+    return out[[*columns, *(column for column in (*COPIED.values(), "batches") if column in out), "group"]]
 
 
 def _trace_anew(activity: Activity, steps: pd.DataFrame, host: pd.Series) -> npt.NDArray[np.bool_]:
@@ -462,7 +464,7 @@ def waiting_percent(steps: pd.DataFrame) -> float:
 
 
 def summary(steps: pd.DataFrame) -> pd.DataFrame:
-    """Mean, sample sd (n - 1), range and share of each category, over the counted steps.
+    """Mean, sample sd (n - 1), median, 95th percentile, range and share of each category, over the counted steps.
 
     A category that some hosts did not record is averaged over the steps of the others, but its share is of the time of all steps, so that
     shares add up to 100; one step has no sd.
@@ -478,6 +480,8 @@ def summary(steps: pd.DataFrame) -> pd.DataFrame:
                 "category": category,
                 "mean_ms": values.mean() if len(values) else np.nan,
                 "sd_ms": values.std(ddof=1) if len(values) > 1 else np.nan,
+                "median_ms": np.median(values) if len(values) else np.nan,
+                "p95_ms": np.percentile(values, 95, method="inverted_cdf") if len(values) else np.nan,
                 "min_ms": values.min() if len(values) else np.nan,
                 "max_ms": values.max() if len(values) else np.nan,
                 "percent": 100 * values.sum() / whole if len(values) and whole else np.nan,

@@ -23,7 +23,7 @@ _MOST_TRAININGS = 2
 
 # Where other steps take no more than this many times the time of training, training is what averages are of. Steps that are runs of a
 # program have the name of its function, as `train_step`.
-TRAINING, TRAINING_FACTOR = "train", 4.0
+TRAINING, TRAINING_FACTOR = ("train", "ProfilerStep"), 4.0
 
 
 def number_between(numbers: pd.Series) -> pd.Series:
@@ -53,6 +53,39 @@ def averaged(time: pd.Series) -> str:
     training = [str(kind) for kind in time.index if str(kind).startswith(TRAINING)]
     longest_training = max(training, key=time.__getitem__, default="")
     return longest_training if training and TRAINING_FACTOR * time[longest_training] >= time[most] else most
+
+
+_CROWD, _CROWD_FACTOR = 3, 2
+
+
+def crowded(steps: pd.DataFrame) -> pd.Series:
+    """Whether each step asked for several times the batches of the other steps of its host and kind, as where it holds a validation.
+
+    The call that finds a loader at its end counts as well, so that the first step of an epoch has one more.
+    """
+    if "batches" not in steps or not len(steps):
+        return pd.Series(False, steps.index)
+    # Of two steps, the one with fewer batches is the usual one.
+    of_kind = steps.groupby(["host", "kind"], sort=False)["batches"]
+    usual = of_kind.transform(lambda batches: batches.quantile(0.5, interpolation="lower"))
+    return (steps["batches"] >= _CROWD) & (steps["batches"] > _CROWD_FACTOR * usual + 1)
+
+
+def about_crowded(steps: pd.DataFrame, unit: Unit = MARKED) -> str:
+    """Which steps hold the batches of several, in a sentence; empty where none does."""
+    full = crowded(steps)
+    if not full.any():
+        return ""
+    numbers = list(dict.fromkeys(steps.loc[full, "step"].tolist()))
+    listed = ", ".join(map(str, numbers[:_MOST_NUMBERS])) + (" …" if len(numbers) > _MOST_NUMBERS else "")
+    low, high = int(steps.loc[full, "batches"].min()), int(steps.loc[full, "batches"].max())
+    held = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    noun = unit.noun if len(numbers) == 1 else unit.plural
+    usual = steps.loc[~full & steps["kind"].isin(steps.loc[full, "kind"]), "batches"].median()
+    return f"{noun} {listed} ({held} requests to DataLoaders where others make {usual:,.0f}, as with a validation in between)"
+
+
+_MOST_NUMBERS = 4
 
 
 def warming(steps: pd.DataFrame, warmup: int | None) -> pd.Series:

@@ -136,6 +136,7 @@ class Torch:
         out.later("environment", lambda: environment(self.trace))
         out.later("devices", lambda: devices(links, self.hosts.device_properties))
         out.later(("markers", "group_names", "cut", "lost"), lambda: kineto_steps.markers(self.steps))
+        out.later("batches", lambda: kineto_receipt.batches_of(links, self.steps))
         out.later("waited", self._waited)
         out.later("unit", lambda: self.unit)
         out.later("engine_iterations", lambda: serving.table(links, self.steps, out))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pandas as pd
 
@@ -58,17 +60,22 @@ def _many(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
-def _batches(links: Links, steps: Steps) -> list[Note]:
-    """How many batches a step takes, where it is more than one."""
+def batches_of(links: Links, steps: Steps) -> dict[tuple[int, int], int]:
+    """By host and group of a step: how often it asked DataLoaders for a batch; only steps that did."""
     trace = links.trace
     rows = links.rows(OP, ANNOTATION, UNKNOWN)
     loader = np.array([torchnames.LOADER.match(str(name)) is not None for name in trace.names], np.bool_)
     rows = rows[loader[trace.events.name[rows]]]
     if not len(rows):
-        return []
+        return {}
     host = links.host[rows]
     group = steps.group_at(host, trace.events.start[rows])
-    taken = pd.Series(1, pd.MultiIndex.from_arrays([host[group >= 0], group[group >= 0]])).groupby(level=[0, 1]).sum()
+    return dict(Counter(zip(host[group >= 0].tolist(), group[group >= 0].tolist(), strict=True)))
+
+
+def _batches(links: Links, steps: Steps) -> list[Note]:
+    """How many batches a step takes, where it is more than one."""
+    taken = pd.Series(list(batches_of(links, steps).values()), dtype=np.int64)
     if not len(taken):
         return []
     count = int(taken.mode().iloc[0])

@@ -37,6 +37,9 @@ ONLY_DEVICE = (
 )
 
 
+_MARKS = ("ProfilerStep", torchnames.OTHER_STEP, "Optimizer.step#", "enumerate(")
+
+
 @dataclass
 class Steps:
     """Steps of all hosts; `group` numbers them within a host, in time order.
@@ -114,7 +117,7 @@ def of_iterations(links: Links, iterations: Placed) -> Steps:
 
 def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
     trace, events = links.trace, links.trace.events
-    named = [*np.flatnonzero([n.startswith(("ProfilerStep", "Optimizer.step#", "enumerate(")) for n in trace.names])]
+    named = [*np.flatnonzero([n.startswith(_MARKS) for n in trace.names])]
     rows = links.rows(ANNOTATION)
     rows = rows[np.isin(events.name[rows], named) & (links.host[rows] == host)]
     names = [str(trace.names[c]) for c in events.name[rows].tolist()]
@@ -127,7 +130,7 @@ def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
     if len(marks):
         marks = one_thread(links, marks)
         start, end = events.start[marks], events.end[marks]
-        labels = [str(trace.names[c]) for c in events.name[marks].tolist()]
+        labels = [_label(str(trace.names[c])) for c in events.name[marks].tolist()]
     else:
         turns = rows[[bool(torchnames.OPTIMIZER.match(n)) for n in names]] if names else rows
         turns = _last_of_cycle(links, turns)
@@ -149,6 +152,13 @@ def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
         text = f"The profile has no ProfilerStep{where}: steps are taken from {text}. prof.step() marks them exactly."
         notes.append(Note("info", text))
     return of_marks(links, host, marks, start, end, labels, notes)
+
+
+def _label(name: str) -> str:
+    if not name.startswith(torchnames.OTHER_STEP):
+        return name
+    kind, _, number = name.removeprefix(torchnames.OTHER_STEP).rpartition("#")
+    return f"{kind} {number}"
 
 
 def of_marks(

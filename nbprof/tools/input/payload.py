@@ -39,7 +39,7 @@ def payload(run: Run) -> dict[str, Any]:
     return {
         "empty": _empty(run) if ops.empty and run.tf_data.pipelines.empty else None,
         "total_ms": total,
-        "per_step_ms": total / steps if steps and len(ops) else None,
+        "per_step_ms": total / steps if steps and len(ops) and not _evaluates(run) else None,
         "categories": (shown := _categories(run)),
         "missing": _missing(run, shown),
         **_said(run),
@@ -53,6 +53,11 @@ def payload(run: Run) -> dict[str, Any]:
         "noun": "op" if by_torch(run) else "iterator",
         **({"serving": serving.payload(run)} if _serves(run) else {}),
     }
+
+
+def _evaluates(run: Run) -> bool:
+    """Whether batches were also made for evaluations, which are no steps: then what a step takes of the input work is not known."""
+    return run.capture is not None and any(each["kind"] == "evaluation" for each in run.capture.boundaries)
 
 
 def _serves(run: Run) -> bool:
@@ -154,7 +159,7 @@ def _categories(run: Run) -> list[dict[str, Any]]:
     for row in run.input_categories.to_dict("records"):
         # What is not known of a kind is 0 in the breakdown, as in XProf's.
         scaled = rows.get(row["category"], {}) if wording.real(row["time_ms"]) is not None else {}
-        per_step = wording.real(scaled.get("us_per_step"))
+        per_step = None if _evaluates(run) else wording.real(scaled.get("us_per_step"))
         part = wording.real(scaled.get("percent"))
         own = _category(row)
         if by_keras(run) and by_torch(run):

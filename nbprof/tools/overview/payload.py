@@ -211,7 +211,8 @@ def _average(run: Run) -> dict[str, Any]:
     unit, size = wording.time_unit(mean)
     if (low := wording.real(row.get("min_ms"))) is not None and mean is not None:
         high = wording.real(row.get("max_ms"))
-        note = f"range {wording.number(low / size, 2)}–{wording.number(high and high / size, 2)}"
+        median, p95 = (wording.number(float(row[key]) / size, 2) for key in ("median_ms", "p95_ms"))
+        note = f"median {median}, p95 {p95}, range {wording.number(low / size, 2)}–{wording.number(high and high / size, 2)}"
         if len(run.steps) == 1:
             note = "first to last event" if unit_of_work.whole else f"one {unit_of_work.noun}"
     more = {"spread": f"± {wording.number(spread / size, 2)}"} if spread is not None and mean is not None and len(run.steps) > 1 else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from nbprof.activity.unit import Unit
@@ -42,7 +43,7 @@ def png(payload: dict[str, Any]) -> bytes:
     if parts:
         mean = payload["overview"]["figures"][0]["value"]
         unit = unit_in(payload)
-        y = max(_steps(sheet, payload["steps"], mean, y + _GAP, unit), _breakdown(sheet, parts, mean, y + _GAP, unit))
+        y = max(_steps(sheet, payload, y + _GAP), _breakdown(sheet, parts, mean, y + _GAP, unit))
     y = max(_top_ops(sheet, payload["overview"], y + _GAP), _next_steps(sheet, payload["overview"], y + _GAP))
     return sheet.png(_footer(sheet, payload["meta"], y + 28))
 
@@ -52,7 +53,7 @@ def steps_png(payload: dict[str, Any]) -> bytes | None:
     if not means(payload):
         return None
     sheet = Canvas(_SPLIT + _LEFT, _HEIGHT)
-    return sheet.png(_steps(sheet, payload["steps"], payload["overview"]["figures"][0]["value"], 0, unit_in(payload)))
+    return sheet.png(_steps(sheet, payload, 0))
 
 
 def _header(sheet: Canvas, meta: dict[str, Any], y: float) -> float:
@@ -139,6 +140,8 @@ def _figures(sheet: Canvas, figures: list[dict[str, Any]], y: float) -> float:
             fits = sheet.measure(f"{unit} {spread}", 22) <= x + room - end
             unit, note = (f"{unit} {spread}", note) if fits else (unit, f"{spread}, {note}")
         sheet.text(end + 6, y + 58, unit, 22, SOFT)
+        if figure["key"] == "step_time":
+            note = _clauses(sheet, note, room + 8)
         sheet.text(x, y + 92, sheet.fit(note, 20, room + 8), 20, SOFT)
         if figure.get("bar"):
             sheet.box(x, y + 122, x + room - 8, y + 129, TRACK)
@@ -151,14 +154,43 @@ def _figures(sheet: Canvas, figures: list[dict[str, Any]], y: float) -> float:
     return y + 146
 
 
-def _steps(sheet: Canvas, steps: dict[str, Any], mean: float | None, y: float, unit: Unit) -> float:
+def _clauses(sheet: Canvas, note: str, room: float) -> str:
+    """As many of the clauses of a note as there is room for, at least the first."""
+    parts = note.split(", ")
+    while len(parts) > 1 and sheet.measure(", ".join(parts), 20) > room:
+        parts.pop()
+    return ", ".join(parts)
+
+
+def _middle(figure: dict[str, Any]) -> list[str]:
+    """What the note of the average says of the median and p95, with their unit unless it is that of the axis."""
+    parts = [part for part in figure["note"].split(", ") if part.startswith(("median", "p95"))]
+    return parts if figure["unit"] == "ms" else [f"{part} {figure['unit']}" for part in parts]
+
+
+def _borders(sheet: Canvas, steps: dict[str, Any], area: tuple[float, float, float]) -> str:
+    """Dashed lines where something else than the next step begins; what they are, as the end of the caption."""
+    left, top, right = area
+    borders = steps.get("boundaries") or []
+    for border in borders:
+        x = left + (right - left) * border["row"] / len(steps["step"])
+        for dash in range(0, _GRAPH, 10):
+            sheet.box(x - 1, top + dash, x + 1, top + min(dash + 6, _GRAPH), SOFT)
+    texts = [re.sub(r" \(.*?\)", "", border["text"]) for border in borders]
+    kinds = list(dict.fromkeys(kind for text in texts for kind in text.split(", ")))
+    return f"; dashed: {', '.join(kinds)}" if kinds else ""
+
+
+def _steps(sheet: Canvas, payload: dict[str, Any], y: float) -> float:
+    steps, unit, average = payload["steps"], unit_in(payload), payload["overview"]["figures"][0]
+    mean = average["value"]
     times = [float(t) for t in steps["step_time_ms"]]
     scope = steps.get("count") or wording.plural(len(times), unit.noun)
     end = sheet.text(_LEFT, y, "The recording" if unit.whole else unit.time.capitalize(), 25, INK, bold=True)
     numbers = f"{steps['prefix']} {steps['step'][0]}-{steps['step'][-1]}".strip() if len(times) > 1 else str(steps["step"][0])
     # Recordings have no numbers: there is one, or one of each host.
-    about = [scope, numbers, "ms"] if not unit.whole else [*([scope] if len(times) > 1 else []), "ms"]
-    sheet.text(end + 14, y + 3, ", ".join(about), 22, SOFT)
+    about = [scope, numbers, "ms", *_middle(average)] if not unit.whole else [*([scope] if len(times) > 1 else []), "ms"]
+    sheet.text(end + 14, y + 3, sheet.fit(", ".join(about), 22, _SPLIT - end - 14), 22, SOFT)
     top, left, right = y + 52, _LEFT + 66, _SPLIT
     ceiling, cut = scale(times)
     for i in range((parts := _ticks(ceiling)) + 1):
@@ -166,6 +198,7 @@ def _steps(sheet: Canvas, steps: dict[str, Any], mean: float | None, y: float, u
         sheet.rule(left, right, level, LINE if i == 0 else TRACK)
         sheet.text(left - 12, level - 13, f"{ceiling * i / parts:,.10g}", 20, SOFT, align="r")
     _bars(sheet, steps, times, (left, top, right), ceiling)
+    borders = _borders(sheet, steps, (left, top, right))
     if mean is not None and mean < ceiling and not unit.whole:
         sheet.rule(left, right, top + _GRAPH * (1 - mean / ceiling), SOFT, dash=6)
     middle = f"axis cut: longest {unit.noun} {wording.millis(max(times))}" if cut else f"{unit.noun} number"
@@ -176,7 +209,7 @@ def _steps(sheet: Canvas, steps: dict[str, Any], mean: float | None, y: float, u
         sheet.text(right, top + _GRAPH + 10, str(steps["step"][-1]), 20, SOFT, align="r")
     else:
         middle = f"{unit.noun} {steps['step'][0]}"
-    sheet.text((left + right) / 2, top + _GRAPH + 10, middle, 20, SOFT, align="c")
+    sheet.text((left + right) / 2, top + _GRAPH + 10, middle + borders, 20, SOFT, align="c")
     return top + _GRAPH + 40
 
 

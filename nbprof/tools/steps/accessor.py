@@ -37,6 +37,11 @@ class Steps(Framed):
         the last work that it launched. What was launched before the recording started belongs to no step (`p.steps.backlog`); the first
         step starts when it has ended.
 
+        Recorded by nbprof, a PyTorch step ends with the optimizer's. A pass over a DataLoader in which no optimizer steps, and after which
+        training goes on with a batch of another pass, is an evaluation: it is in no step, whether the model was put into evaluation mode
+        or not; the receipt states how many there were. In other recordings such a step shows by `batches`: one with at least 3 requests
+        to DataLoaders, and more than twice the (lower) median of its kind plus one, is not `counted`, and the receipt names it.
+
         For vLLM and SGLang, steps are the iterations of the engine, by its annotations, and none is warm-up: see `p.serving`.
 
         In recordings of Nsight Systems and rocprofv3 steps are ranges (NVTX, ROCTx) whose name says that they are steps, and nothing else:
@@ -78,14 +83,16 @@ class Steps(Framed):
 
     @property
     def summary(self) -> pd.DataFrame:
-        """One row a category, and `step_time` first: mean, sample standard deviation (n - 1), least, most, and part of all step time.
+        """One row per category, and `step_time` first: mean, sample standard deviation (n - 1), median, p95, least, most, share.
+
+        `percent` is the share of all step time. `p95_ms` is the smallest value that 95 % of the steps do not exceed, not interpolated.
 
         Covers the steps that are `counted`: not those that warm up (a leading step over 4 times the median of those after it; of two to
         four steps the first, over 4 times each other, or over twice each if the others are alike; or the first step of a second or third
-        training, in which TensorFlow traces functions of its own), that the recording cut off, or that are of
-        another kind (`test` between `train`): averaged is training, unless steps of another kind take over 4 times as long, and without
-        training the kind with the most time. XProf averages all that it has not dropped. One step has no deviation: NA here, 0 (or `-nan`)
-        there.
+        training, in which TensorFlow traces functions of its own), that the recording cut off, that hold several times the batches of the
+        others (a validation), or that are of another kind (`test` between `train`): averaged is training, unless steps of another kind take
+        over 4 times as long, and without training the kind with the most time. XProf averages all that it has not dropped. One step has no
+        deviation: NA here, 0 (or `-nan`) there.
 
         `percent` is the sum of a category by the time of all these steps, so that the categories add up to 100; NA where no host recorded
         the category. Where only some hosts did (one has a GPU, another none), the other columns are of the steps of those hosts.

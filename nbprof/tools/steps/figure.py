@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from nbprof.activity.unit import Unit
+from nbprof.analysis.steps.boundaries import boundaries
 from nbprof.core.errors import NbprofError
 from nbprof.tools.common import unit_of
 from nbprof.tools.plot import bokeh, hover_times, legend_beside, stacked_columns, style
@@ -67,6 +68,8 @@ def steps(run: Run, *, width: int = 900, height: int = 280, **options: Any) -> F
     formatters = hover_times(models, "total", *said.values())
     plot.add_tools(models.HoverTool(tooltips=[*_head(unit_of(run)), *rows], formatters=formatters))
     unit = unit_of(run)
+    for border in boundaries(frame, run.capture.boundaries if run.capture is not None else [], unit):
+        plot.add_layout(models.Span(location=border.row - 0.5, dimension="height", line_dash="dashed", line_width=1))
     style(plot, "recording" if unit.whole else f"{unit.noun} number", "ms")
     plot.y_range.start = 0
     plot.xaxis.ticker = models.BasicTicker(min_interval=1, num_minor_ticks=0)

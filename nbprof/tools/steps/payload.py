@@ -10,7 +10,9 @@ import pandas as pd
 
 from nbprof.activity.unit import STEP, Unit
 from nbprof.analysis.steps import step_count
+from nbprof.analysis.steps.boundaries import boundaries
 from nbprof.analysis.steps.step_rows import turns
+from nbprof.analysis.steps.warmup import about_crowded, crowded
 from nbprof.display import wording
 from nbprof.display.categories import CATEGORIES
 from nbprof.display.codec import coded, short
@@ -99,6 +101,9 @@ def payload(run: Run) -> dict[str, Any]:
     if not (counted := steps["counted"].astype(bool)).all():
         part["warmup"] = (~counted).to_numpy(np.uint8)
         part["left_out"] = _left_out(every, unit)
+    recorded_ones = run.capture.boundaries if run.capture is not None else []
+    if bounds := boundaries(steps, recorded_ones, unit):
+        part["boundaries"] = [{"row": each.row, "text": each.text} for each in bounds]
     if (typical := _typical(steps)) is not None:
         part["typical"] = typical
     if merged:
@@ -181,6 +186,7 @@ def _left_out(steps: pd.DataFrame, unit: Unit) -> str:
     of_kind = ~warm & (steps["kind"] == main)
     lost = steps["lost"].astype(bool) & of_kind
     cut = steps["cut"].astype(bool) & of_kind & ~lost
+    full = crowded(steps) & of_kind & ~lost & ~cut & ~steps["counted"].astype(bool)
     # Of each host those before its first step that counts, and those behind its last.
     counted = steps["counted"].astype(bool).groupby(steps["host"], sort=False)
     early = cut & (counted.cumsum() == 0) & counted.transform("any")
@@ -197,4 +203,6 @@ def _left_out(steps: pd.DataFrame, unit: Unit) -> str:
             of = f" of {hosts[0]}" if len(hosts) == 1 and steps["host"].nunique() > 1 else ""
             counted_noun = unit.noun if count == 1 and which else wording.plural(count, unit.noun, unit.plural)
             parts.append(f"{which} {counted_noun}{of} ({why})".lstrip())
+    if full.any():
+        parts.append(about_crowded(steps, unit))
     return f"Averages exclude {' and '.join(parts)}."
