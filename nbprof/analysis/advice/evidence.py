@@ -113,7 +113,7 @@ class Spread:
 class Straggler:
     """A rank that is slower than the others: which, what it costs a step in ms, in how many of how many steps it is the slowest, and why.
 
-    `waited_for`: whether the others were seen to wait for it, as ranks do that communicate.
+    `waited_for`: whether the others were seen to wait for it, as ranks do that communicate; if not, `saved_ms` is how far it is behind.
     """
 
     host: str
@@ -506,13 +506,14 @@ def _placed(activity: Activity, ops: pd.DataFrame, kernels: pd.DataFrame, steps:
 
 
 def straggler(found: pd.DataFrame) -> Straggler | None:
-    """Among stragglers the one without which steps would be shortest."""
-    known = found[found["straggler"].fillna(False).astype(bool) & found["saved_ms"].notna()] if len(found) else found
+    """Among stragglers the one without which steps would be shortest; without communication the one that is furthest behind."""
+    cost = found["saved_ms"].where(found["by"] == COLLECTIVES, found["excess_ms"])
+    known = found.assign(cost=cost)[found["straggler"].fillna(False).astype(bool) & cost.notna()]
     if not len(known):
         return None
-    row = known.iloc[int(known["saved_ms"].to_numpy(np.float64).argmax())]
+    row = known.iloc[int(known["cost"].to_numpy(np.float64).argmax())]
     waited_for = str(row["by"]) == COLLECTIVES
-    return Straggler(str(row["host"]), float(row["saved_ms"]), int(row["slowest_in"]), int(row["steps"]), str(row["why"] or ""), waited_for)
+    return Straggler(str(row["host"]), float(row["cost"]), int(row["slowest_in"]), int(row["steps"]), str(row["why"] or ""), waited_for)
 
 
 def spread(pods: pd.DataFrame) -> Spread | None:

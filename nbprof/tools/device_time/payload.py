@@ -61,7 +61,7 @@ _TABLES: dict[str, tuple[str, ...]] = {
         *("collective", "process_group", "group_size", "bytes", "calls", "time_ms", "wait_ms", "wait_percent", "real_us"),
         *("algorithm_gb_per_second", "bus_gb_per_second"),
     ),
-    "device_stragglers": ("step", "host", "device", "collectives", "last_in", "late_ms", "wait_ms", "cost_ms", "straggler"),
+    "device_stragglers": ("step", "host", "device", "collectives", "last_in", "late_ms", "wait_ms", "cost_ms", "waited_for", "straggler"),
     "device_critical_path": ("kind", "name", "op", "pieces", "total_us", "percent", "longest_us"),
 }
 
