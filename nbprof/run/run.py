@@ -30,6 +30,7 @@ from nbprof.analysis.advice import evidence as advice_evidence
 from nbprof.analysis.advice import host as advice_host
 from nbprof.analysis.advice import host_buffer as advice_host_buffer
 from nbprof.analysis.advice import programs as advice_programs
+from nbprof.analysis.advice import tf_data as advice_tf_data
 from nbprof.analysis.advice import versions as advice_versions
 from nbprof.analysis.ascend import verdict as ascend_verdict
 from nbprof.analysis.device_time import collectives
@@ -538,15 +539,21 @@ class Run(Frames):
     @persisted
     def input_categories(self) -> pd.DataFrame:
         """The five kinds of input work."""
-        return input_pipeline.categories(self.input_ops, self.activity.framework)
+        return input_pipeline.categories(self.input_ops, self.activity.framework, self.tf_data.cause)
 
     @of_hosts(combine.enqueued)
     def _enqueued(self) -> input_pipeline.Enqueued:
         return input_pipeline.enqueues(self.activity, self._host_ops[0])
 
-    @persisted
+    @cached
     def input_summary(self) -> dict[str, Any]:
         """How much of a step is input, of which kinds, and what to do next."""
+        why = self.tf_data.cause
+        return self.input_summary_of_files | ({"next_step": why.text} if why.kind == advice_tf_data.ELSEWHERE else {})
+
+    @persisted
+    def input_summary_of_files(self) -> dict[str, Any]:
+        """The same before the work of a tf.data pipeline is compared with the wait."""
         return input_pipeline.summary(self.activity, self._steps_and_busy[0], self.input_ops, self._enqueued)
 
     @cached

@@ -359,7 +359,7 @@ def gather(
         periodic=rhythm,
         growth=growth,
         later_input_percent=_later_input(steps),
-        first_calls=_first_calls(calls),
+        first_calls=first_calls(calls),
         copied_ms=_mean(steps, "host_to_device_ms"),
         waiting_percent=waiting_percent(steps),
         not_launched_ms=not_launched_ms,
@@ -377,7 +377,8 @@ def _later_input(steps: pd.DataFrame) -> float | None:
     return 100 * float(later["input_ms"].sum()) / float(later["step_time_ms"].sum())
 
 
-def _first_calls(calls: pd.DataFrame) -> dict[tuple[str, str], float]:
+def first_calls(calls: pd.DataFrame) -> dict[tuple[str, str], float]:
+    """How long the first call of each tf.data pipeline took, in ms, by host and pipeline."""
     first = calls.sort_values("start_ms", kind="stable").drop_duplicates(["host", "pipeline"])
     return {
         (host, pipeline): time / 1000 for host, pipeline, time in zip(first["host"], first["pipeline"], first["duration_us"], strict=True)
