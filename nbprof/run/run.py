@@ -344,6 +344,11 @@ class Run(Frames):
         return numbered, overview.busy(busy)
 
     @cached
+    def busy_devices(self) -> int:
+        """How many devices ran anything in the counted steps: those that the share of busy devices is a mean of."""
+        return sum(share > 0 for share in self._measured_steps[2])
+
+    @cached
     def steps(self) -> pd.DataFrame:
         """Steps with their breakdown; time that nothing could have recorded is NA, not 0."""
         frame = self._steps_and_busy[0]

@@ -33,6 +33,8 @@ _MOST_OF = {
 }
 """Of what the rows that are listed have most, where there are too many."""
 _LONGEST = 160
+_SPAN = "from first to last work"
+"""The time that the parts of a device are of: not that of the steps."""
 PARTS = ("compute", "communication", "memory", "idle")
 WAITS = ("host_wait", "kernel_wait", "other")
 _TABLES: dict[str, tuple[str, ...]] = {
@@ -228,8 +230,8 @@ def _figures(frames: dict[str, pd.DataFrame]) -> list[dict[str, Any]]:
     count = float(all_["launches"].sum()) if len(all_) else 0.0
     exposed = share(float(overlap["exposed_communication_ms"].sum()), time)
     return [
-        figure("compute", "Computing", share(float(whole["compute_ms"].sum()), time), "%", 1, "of device time"),
-        figure("idle", "Idle", share(float(whole["idle_ms"].sum()), time), "%", 1, f"{wording.plural(len(whole), 'device')}"),
+        figure("compute", "Computing", share(float(whole["compute_ms"].sum()), time), "%", 1, _SPAN),
+        figure("idle", "Idle", share(float(whole["idle_ms"].sum()), time), "%", 1, f"{wording.plural(len(whole), 'device')}, {_SPAN}"),
         figure(
             "host_wait",
             "Waiting for the host",
