@@ -80,7 +80,7 @@ def payload(run: Run) -> dict[str, Any]:
     return {
         "empty": None,
         "statement": statement(run),
-        "figures": _figures(frames),
+        "figures": _figures(frames, len(run.devices)),
         **parts,
         "waits": _waits(frames["device_idle"], keys),
         # Of hosts that were read apart there are the sums, and no curves.
@@ -128,8 +128,7 @@ def statement(run: Run) -> str:
     if not time:
         return ""
     share = {part: 100 * float(whole[f"{part}_ms"].sum()) / time for part in PARTS}
-    count = wording.plural(len(whole), "device")
-    said = f"{'The device' if len(whole) == 1 else f'The {count}'} computed **{_percent(share['compute'])}** of the time"
+    said = f"{_subject(len(whole), len(run.devices))} computed **{_percent(share['compute'])}** of the time"
     if share["communication"] >= 1:
         said += f", communicated another {_percent(share['communication'])}"
     if share["memory"] >= 1:
@@ -146,6 +145,18 @@ def statement(run: Run) -> str:
             said += f"; meanwhile, it was most often {causes.idxmax()}"
         said += "."
     return said
+
+
+def _of_all(used: int, devices: int) -> str:
+    """How many devices ran work, with how many there are if that is more."""
+    return wording.plural(used, "device") if used >= devices else f"{used:,} of {devices:,} devices"
+
+
+def _subject(used: int, devices: int) -> str:
+    """The devices that ran work, as the subject of a sentence."""
+    if used >= devices:
+        return "The device" if used == 1 else f"The {used:,} devices"
+    return f"The one of {devices:,} devices that ran work" if used == 1 else f"The {used:,} of {devices:,} devices that ran work"
 
 
 def text(run: Run) -> str:
@@ -215,7 +226,7 @@ def _waits(idle: pd.DataFrame, devices: list[tuple[Any, Any]]) -> list[list[floa
     return [[wording.real(value) for value in row] for row in of_devices.to_numpy(np.float64).tolist()]
 
 
-def _figures(frames: dict[str, pd.DataFrame]) -> list[dict[str, Any]]:
+def _figures(frames: dict[str, pd.DataFrame], devices: int) -> list[dict[str, Any]]:
     whole, idle, overlap = _whole(frames["device_time"]), frames["device_idle"], _whole(frames["device_overlap"])
     time = float(whole["time_ms"].sum())
 
@@ -231,7 +242,7 @@ def _figures(frames: dict[str, pd.DataFrame]) -> list[dict[str, Any]]:
     exposed = share(float(overlap["exposed_communication_ms"].sum()), time)
     return [
         figure("compute", "Computing", share(float(whole["compute_ms"].sum()), time), "%", 1, _SPAN),
-        figure("idle", "Idle", share(float(whole["idle_ms"].sum()), time), "%", 1, f"{wording.plural(len(whole), 'device')}, {_SPAN}"),
+        figure("idle", "Idle", share(float(whole["idle_ms"].sum()), time), "%", 1, f"{_of_all(len(whole), devices)}, {_SPAN}"),
         figure(
             "host_wait",
             "Waiting for the host",

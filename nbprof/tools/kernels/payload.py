@@ -135,7 +135,8 @@ def _in_use(run: Run) -> list[dict[str, Any]]:
     devices = run.kernel_devices
     unit = unit_of(run)
     when = f"mean over the {unit.plural}" if len(run.steps) and not unit.whole else "from the first to the last"
-    of = f"kernels only, {when}" if len(devices) == 1 else f"kernels only, mean of {len(devices)} {chip(run)}s"
+    several = f"mean of {len(devices)} {chip(run)}s" if len(devices) >= len(run.devices) else f"mean of {len(devices)} that ran any"
+    of = f"kernels only, {when if len(devices) == 1 else several}"
     used, efficiency = (devices[key].mean() for key in ("utilization_percent", "sm_efficiency_percent"))
     return [
         figure(key, title, float(value), "%", 1, note, **bar(("device_compute", float(value))))

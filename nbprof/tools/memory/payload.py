@@ -128,7 +128,7 @@ def _one(run: Run, row: dict[Any, Any], rows: pd.DataFrame, mine: npt.NDArray[np
         "fragmentation": floats(kept["fragmentation"]).astype(np.float32),
         "peak": _alive(_typed(_shares(alive.head(MOST_ALIVE), peak))),
         "moments": _moments(rows, mine, drawn, most),
-        "ops": table(_most(of_id(run.memory_ops, row["memory_id"])), "memory.ops", _OPS),
+        **_by_op(of_id(run.memory_ops, row["memory_id"])),
     }
 
 
@@ -147,6 +147,13 @@ def _most(ops: pd.DataFrame) -> pd.DataFrame:
     if len(ops) <= MOST_OPS:
         return ops
     return ops.loc[ops["allocated_bytes"].sort_values(ascending=False, kind="stable").index[:MOST_OPS].sort_values()]
+
+
+def _by_op(ops: pd.DataFrame) -> dict[str, Any]:
+    """What ops allocated and freed, and how many with the least are not listed."""
+    rest = len(ops) - MOST_OPS
+    left_out = {"ops_left_out": f"{wording.plural(rest, 'more op')} with less; p.memory.ops has all."} if rest > 0 else {}
+    return {"ops": table(_most(ops), "memory.ops", _OPS), **left_out}
 
 
 def _moments(rows: pd.DataFrame, mine: npt.NDArray[np.int64], kept: npt.NDArray[np.int64], most: int) -> dict[str, Any] | None:
