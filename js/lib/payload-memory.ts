@@ -33,6 +33,8 @@ export interface MemoryId {
   moments: Moments | null;
   /** Bytes that each op took and gave back: op, allocations, allocated_bytes, deallocations, freed_bytes, increase_bytes. */
   ops: Table;
+  /** How many ops with less are not in it; absent where it has all. */
+  ops_left_out?: string;
 }
 
 /** Blocks alive at the drawn events, as what changes from one moment to the next. */

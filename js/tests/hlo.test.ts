@@ -75,7 +75,7 @@ describe("points of the roofline", () => {
 
   it("and what is not known reads as unknown", () => {
     expect(missing(hlo, "occurrences")).toBeUndefined();
-    const said = missing(hlo, "bound_by");
+    const said = missing(hlo, "bound");
     expect([0, 3].map((row) => said?.(row))).toEqual(["–", "unknown"]);
   });
 
@@ -170,7 +170,7 @@ describe("what is said of an op", () => {
 
   it("lists programs by time", () => {
     expect(choices(hlo, "program")).toEqual(["jit_step(8)", "jit_eval(9)"]);
-    expect(choices(hlo, "bound_by")).toEqual(["HBM", "Compute", ""]);
+    expect(choices(hlo, "bound")).toEqual(["HBM", "Latency", ""]);
   });
 });
 

@@ -187,11 +187,11 @@ export function drawGraph(
       ? h(
           "div.dnl",
           { style: { left: `${place.x}px`, top: `${place.y - 19}px` } },
-          `bottleneck, ${num(share(hot), 0)}% of the pipeline`,
+          `bottleneck, ${num(share(hot), 0)}% of the calls`,
         )
       : null;
   const says = hot
-    ? `tf.data graph of ${nodes.length} iterators; data flows left to right; bottleneck ${hot.name}, ${num(share(hot), 0)}% of the pipeline`
+    ? `tf.data graph of ${nodes.length} iterators; data flows left to right; bottleneck ${hot.name}, ${num(share(hot), 0)}% of the calls`
     : `tf.data graph of ${nodes.length} iterators`;
   const graph = h(
     "div.graph",

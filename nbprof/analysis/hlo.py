@@ -144,7 +144,7 @@ def as_xprof(activity: Activity) -> pd.DataFrame:
     numbers = [name for name in out.columns if out[name].dtype == np.float64]
     out[numbers] = out[numbers].fillna(0.0)
     out["bound_by"] = out["bound_by"].where(out["bound_by"] != "", "Unknown")
-    return out
+    return out.drop(columns="bound")
 
 
 def _public(activity: Activity, found: pd.DataFrame, whole: int, *, impossible: bool) -> pd.DataFrame:
@@ -197,7 +197,7 @@ def rates(
     impossible: bool,
     main: str = ops.HBM,
 ) -> dict[str, pd.Series]:
-    """Rates of ops, and the limit that each comes closest to.
+    """Rates of ops, the limit that each comes closest to, and what bounds it.
 
     Parameters
     ----------
@@ -224,6 +224,7 @@ def rates(
     used = {ops.COMPUTE: normalized / peak_flops, main: memory / peak_bytes}
     known = used[ops.COMPUTE].notna() & used[main].notna()
     used |= {ON_CHIP[level]: of_chip for level, of_chip in on_chip_use(found, on_chip or {}).items()}
+    near = nearest(used, known)
     return {
         "flops_per_second": flops,
         "normalized_flops_per_second": normalized,
@@ -231,7 +232,8 @@ def rates(
         "memory_bytes_per_second": memory,
         # XProf's are those that the roofline is drawn with.
         "operational_intensity": found["normalized" if impossible else "flops"] / found["moved"].where(found["moved"] > 0),
-        "bound_by": bound(used, known),
+        "bound_by": near,
+        "bound": ops.bound(near, pd.DataFrame(used).max(axis=1)),
     }
 
 
@@ -241,7 +243,7 @@ def on_chip_use(found: pd.DataFrame, on_chip: dict[str, float]) -> dict[str, pd.
     return {level: found[level] / seconds / peak for level, peak in on_chip.items() if level in found.columns}
 
 
-def bound(used: dict[str, pd.Series], known: pd.Series) -> pd.Series:
+def nearest(used: dict[str, pd.Series], known: pd.Series) -> pd.Series:
     """The most used resource, the first of equal ones; '' if none is used or it is unknown."""
     table = pd.DataFrame(used).fillna(0.0)
     most = table.to_numpy().argmax(axis=1) if len(table) else np.zeros(0, np.int64)

@@ -29,11 +29,11 @@ def allocation_table(out: act.Activity, **stated: object) -> pd.DataFrame:
     return pd.DataFrame({name: stated[name] if name in stated else unknown[kind] for name, kind in act.ALLOCATIONS.items()})
 
 
-def added_up(memory: Int32s, size: Int64s, total: Int64s) -> Int64s:
+def added_up(memory: Int32s, size: Int64s, total: Int64s, address: Int64s | None = None) -> Int64s:
     """Bytes in use after each event, never below 0.
 
     The total that an event states; else by adding up from the last one that does, or back from the first. Where no event of a memory
-    states one, from the least start that never goes below zero, since what is freed was there.
+    states one, from the least start with which all that is freed was there.
 
     Parameters
     ----------
@@ -43,6 +43,8 @@ def added_up(memory: Int32s, size: Int64s, total: Int64s) -> Int64s:
         Bytes handed out; negative where they are taken back.
     total : int64[n]
         What each event states as in use; -1 where it states nothing.
+    address : int64[n], optional
+        Where the block is; -1 where that is unknown.
     """
     heap = total.copy()
     for one in np.unique(memory[total < 0]).tolist():
@@ -53,5 +55,17 @@ def added_up(memory: Int32s, size: Int64s, total: Int64s) -> Int64s:
             near = stated[np.maximum(np.searchsorted(stated, np.arange(len(at)), side="right") - 1, 0)]
             heap[at] = np.maximum(total[at[near]] + running - running[near], 0)
         else:
-            heap[at] = running - min(int(running.min()), 0)
+            earlier = 0 if address is None else _freed_first(address[at], size[at])
+            heap[at] = running + max(earlier, -int(running.min()))
     return heap
+
+
+def _freed_first(address: Int64s, size: Int64s) -> int:
+    """Bytes of the blocks of one memory that were allocated before the first event: what happens first at their address is a free.
+
+    Without them less would be in use than the blocks that are known to be live.
+    """
+    known = address != -1
+    _, first = np.unique(address[known], return_index=True)
+    begun = size[known][first]
+    return -int(begun[begun < 0].sum())

@@ -65,7 +65,11 @@ class DeviceTimeFrames(Group):
     @persisted
     def _between_devices(self) -> dict[str, pd.DataFrame]:
         each = self.each_collective()
-        return {"device_collectives": collectives.summary(each), "device_stragglers": collectives.stragglers(each, self.run.steps)}
+        judged = self.run.pod_frames.stragglers
+        return {
+            "device_collectives": collectives.summary(each),
+            "device_stragglers": collectives.stragglers(each, self.run.steps, judged),
+        }
 
     @persisted
     def notes(self) -> list[Note]:

@@ -31,6 +31,7 @@ from nbprof.analysis.advice import host as advice_host
 from nbprof.analysis.advice import host_buffer as advice_host_buffer
 from nbprof.analysis.advice import probed as advice_probed
 from nbprof.analysis.advice import programs as advice_programs
+from nbprof.analysis.advice import tf_data as advice_tf_data
 from nbprof.analysis.advice import versions as advice_versions
 from nbprof.analysis.ascend import verdict as ascend_verdict
 from nbprof.analysis.device_time import collectives
@@ -344,6 +345,11 @@ class Run(Frames):
         return numbered, overview.busy(busy)
 
     @cached
+    def busy_devices(self) -> int:
+        """How many devices ran anything in the counted steps: those that the share of busy devices is a mean of."""
+        return sum(share > 0 for share in self._measured_steps[2])
+
+    @cached
     def steps(self) -> pd.DataFrame:
         """Steps with their breakdown; time that nothing could have recorded is NA, not 0."""
         frame = self._steps_and_busy[0]
@@ -539,15 +545,21 @@ class Run(Frames):
     @persisted
     def input_categories(self) -> pd.DataFrame:
         """The five kinds of input work."""
-        return input_pipeline.categories(self.input_ops, self.activity.framework)
+        return input_pipeline.categories(self.input_ops, self.activity.framework, self.tf_data.cause)
 
     @of_hosts(combine.enqueued)
     def _enqueued(self) -> input_pipeline.Enqueued:
         return input_pipeline.enqueues(self.activity, self._host_ops[0])
 
-    @persisted
+    @cached
     def input_summary(self) -> dict[str, Any]:
         """How much of a step is input, of which kinds, and what to do next."""
+        why = self.tf_data.cause
+        return self.input_summary_of_files | ({"next_step": why.text} if why.kind == advice_tf_data.ELSEWHERE else {})
+
+    @persisted
+    def input_summary_of_files(self) -> dict[str, Any]:
+        """The same before the work of a tf.data pipeline is compared with the wait."""
         return input_pipeline.summary(self.activity, self._steps_and_busy[0], self.input_ops, self._enqueued)
 
     @cached

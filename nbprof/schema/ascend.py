@@ -44,7 +44,7 @@ _PIPES = [
     part("fixpipe_fraction", "Fixpipe", "Share of cycles spent moving results out of L0C."),
 ]
 _BOUND = [
-    text("bound_by", "Bound by", "The busiest pipe."),
+    text("bound_by", "Busiest pipe", "The pipe with the most busy cycles, however few they are."),
     part("bound_fraction", "Busy", "Share of cycles in which that pipe is busy; above 80% the op is bound by it."),
 ]
 _COUNTERS = [

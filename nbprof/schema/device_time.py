@@ -193,7 +193,17 @@ SCHEMA: dict[str, list[Col]] = {
         ms("wait_ms", "Waited ms", "Time spent waiting for other ranks."),
         percent("wait_percent", "Waited %", "Share of its time in collectives."),
         ms("cost_ms", "Cost ms", "Where this rank arrived last: wait of the rank that waited longest, summed."),
-        flag("straggler", "Straggler", "Whether it cost the most time, and more than 1 % of the step."),
+        Col(
+            "straggler",
+            "boolean",
+            "",
+            "Straggler",
+            "Whether p.pods.stragglers names the rank: it is behind by more than chance explains. In a step, also whether it was the one "
+            "waited for. Missing if ranks cannot be compared step by step.",
+            "bool",
+            None,
+        ),
+        flag("waited_for", "Waited for", "Whether waiting for it cost the most time, and more than 1% of the step, if only by chance."),
     ],
     "device_time.critical_path": [
         text("kind", "Kind", "Kind of segment; see p.device_time."),

@@ -15,11 +15,17 @@ _TIMES = [
 _FLOPS = rate("flops_per_second", "flops_per_second", "FLOP/s", "Floating-point operations divided by total time.")
 _BYTES = rate("bytes_per_second", "bytes_per_second", "B/s", "Bytes read and written, divided by total time.")
 _INTENSITY = rate("operational_intensity", "flops_per_byte", "FLOP/B", "Floating-point operations per byte read or written.")
-_BOUND = text(
+_NEAREST = text(
     "bound_by",
+    "Nearest peak",
+    "The peak of the device that the op comes closest to, however far it is: Compute, main memory (HBM, Device memory without HBM, or "
+    "Main memory of a CPU), or on-chip memory.",
+)
+_BOUND = text(
+    "bound",
     "Bound by",
-    "The device limit that the op comes closest to: Compute, main memory (HBM, Device memory without HBM, or Main memory of a "
-    "CPU), or on-chip memory.",
+    "The nearest peak if the op reaches 60% of it; else Latency: near no peak, the op waits for launches, dependencies, enough parallel "
+    "work, or a link to the host or other devices. Empty if unknown.",
 )
 _UNKNOWN = part(
     "unknown_fraction",
@@ -40,7 +46,7 @@ SCHEMA: dict[str, list[Col]] = {
         _FLOPS,
         _BYTES,
         _INTENSITY,
-        _BOUND,
+        _NEAREST,
         _EXPRESSION,
         text("source", "Source", "File and line of the code it comes from.", "code"),
         count("rank", "#", "Position by self time."),
@@ -61,6 +67,7 @@ SCHEMA: dict[str, list[Col]] = {
         _LAYOUT,
         Col("in_file", "bool", "", "In file", "Whether the file contains the op's program.", "bool", None),
         count("program_id", "Program id", "Id of the program, as a signed 64-bit integer."),
+        _BOUND,
     ],
     "op_profile.frame": [
         text("path", "Path", "Names from the root to the node, separated by ` › `.", "code"),
@@ -99,7 +106,7 @@ SCHEMA: dict[str, list[Col]] = {
         _INTENSITY,
         rate("flops_per_second", "flops_per_second", "FLOP/s", "Floating-point operations per second, narrow ones scaled to 16 bit."),
         rate("bytes_per_second", "bytes_per_second", "Memory B/s", "Bytes per second to and from the device's main memory."),
-        _BOUND,
+        _NEAREST,
         part("roof_fraction", "Of roof", "How close the op comes to the roofline: the larger of the next two columns."),
         part("compute_fraction", "FLOPS %", "FLOP/s divided by the device's peak."),
         part("bandwidth_fraction", "Memory %", "Main memory bytes per second divided by the device's peak."),
@@ -128,6 +135,7 @@ SCHEMA: dict[str, list[Col]] = {
         us(
             "wasted_us", "Wasted µs", "Self time above the roofline's: self time × (1 − Of roof, 1 at most); missing if Of roof is unknown."
         ),
+        _BOUND,
     ],
     "roofline.steps": [
         text("host", "Host", "Machine that recorded the row."),
@@ -137,8 +145,8 @@ SCHEMA: dict[str, list[Col]] = {
         rate("flops_per_second", "flops_per_second", "FLOP/s", "FLOP/s per device over the step time, narrow operations scaled to 16 bit."),
         rate("bytes_per_second", "bytes_per_second", "Memory B/s", "Main memory bytes per second per device over the step time."),
         _INTENSITY,
-        text("bound_by", "Bound by", "The device limit that the step comes closest to."),
-        part("roof_fraction", "Of roof", "How close the step comes to that limit."),
+        text("bound_by", "Nearest peak", "The peak of the device that the step comes closest to, however far it is."),
+        part("roof_fraction", "Of roof", "How close the step comes to that peak."),
         part("compute_fraction", "FLOPS %", "FLOP/s divided by the device's peak."),
         part("bandwidth_fraction", "Memory %", "Main memory bytes per second divided by the device's peak."),
         Col("counted", "bool", "", "In averages", "Whether averages include the step.", "bool", None),

@@ -68,7 +68,11 @@ SCHEMA: dict[str, list[Col]] = {
         count("collectives", "Collectives", "Its collectives that were matched across ranks.", "Int64"),
         count("last_in", "Last in", "Collectives in which it arrived last, whoever kept it.", "Int64"),
         ms("cost_ms", "Cost ms", "Exposed waiting of the other ranks for it, summed over them, per step; missing if unknown."),
-        ms("saved_ms", "Saved ms", "How much shorter steps would be if it were as fast as the median of the others; an estimate."),
+        ms(
+            "saved_ms",
+            "Saved ms",
+            "How much shorter steps would be if it were as fast as the median of the others: an estimate; missing without communication.",
+        ),
         ms("step_time_ms", "Step then ms", "The mean step time in that case."),
         flag("straggler", "Straggler", "Whether it is behind by more than 1 % of the step and the residual of clocks, and not by chance."),
         text("pattern", "Pattern", "steady, or pauses in single steps; empty for other ranks."),

@@ -217,7 +217,7 @@ def on_cpu(**more):
     return torch({"host_compute": 100.0}, **{**figures, **more})
 
 
-SMALL, WIDE = {"own": 50.0}, {"own": 50.0, "bandwidth_fraction": 0.5}
+SMALL, WIDE = {"own": 50.0}, {"own": 50.0, "bandwidth_fraction": 0.6}
 RULES = {
     "input_ahead": [
         ({"parts": {"input": 5.0}, "framework": "JAX", "evidence": Evidence(copied_ms=2.5)}, False),
@@ -421,6 +421,7 @@ RULES = {
         (jax(evidence=work(WIDE, rest=50.0, products=[product(60, 24, 24, 60)])), False),
         (jax(evidence=work(WIDE, rest=50.0, products=[product(64, 24, 24, 64, spatial=True)])), False),
         (jax(evidence=work(WIDE, rest=50.0, products=[product(64, 24, 24, 64)], unit=0)), False),
+        (jax(evidence=work({**WIDE, "bandwidth_fraction": 0.59}, rest=50.0, products=[product(64, 24, 24, 64)])), False),
         (jax(evidence=work(SMALL, rest=50.0, products=[product(64, 24, 24, 64)])), False),
     ],
     "mxu_size": [

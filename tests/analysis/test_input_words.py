@@ -215,3 +215,73 @@ def test_the_tab_says_why_the_time_of_a_kind_of_work_is_missing(tmp_path):
         "Enqueuing data: not recorded",
     ]
     assert p.input_pipeline.summary["copy_percent"] is None
+
+
+def pipeline(asks: int, works: int):
+    """Steps of 100 parts, of which `asks` ask for a batch and the pipeline works for `works` of these."""
+    host, main, pool = PlaneWriter("/host:CPU"), [], []
+    for step in range(6):
+        at, part = 100 * step * MS, MS
+        main.append(host.event("train", at, 100 * part, step_num=step, _r=1))
+        main.append(host.event("IteratorGetNext", at, asks * part))
+        main.append(host.event("dense/MatMul:MatMul", at + asks * part, (100 - asks) * part))
+        pool.append(host.event("Iterator::Root", at, works * part, id=11, parent_id=0))
+        pool.append(host.event("Iterator::Root::Map", at, works * part - part // 2, id=12, parent_id=11))
+    host.line("python", main, line_id=1)
+    host.line("tf_data_iterator_get_next", pool, line_id=2)
+    return xspace(host)
+
+
+@pytest.mark.parametrize(
+    ("asks", "works", "kind"),
+    [(40, 38, tf_data.PIPELINE), (40, 4, tf_data.ELSEWHERE), (40, 9, tf_data.PIPELINE), (4, 4, tf_data.HARDLY)],
+)
+def test_all_that_speaks_of_the_input_gives_one_answer(tmp_path, asks, works, kind):
+    p = profile(tmp_path, pipeline(asks, works))
+    why = p.run.tf_data.cause
+    assert why.kind == kind
+    part = p.payload()["input"]
+    helps = {row["category"]: row["advice"] for row in p.input_pipeline.categories.to_dict("records")}
+    assert {row["key"]: row["advice"] for row in part["categories"]} == helps
+    (drawn,) = part["pipelines"]
+    marked = [node["name"] for node in drawn["nodes"] if node["bottleneck"]]
+    rules = set(p.advice["rule"])
+    if kind == tf_data.PIPELINE:
+        assert helps["preprocessing"].startswith("map in parallel")
+        assert marked == ["Map"]
+        assert "map_serial" in rules
+        assert "single thread" in p.tf_data.summary["next_step"]
+        return
+    assert not any(helps.values())
+    assert (drawn["advice"], drawn["fix"], marked) == (why.text, [], [])
+    assert part["bottleneck"].sum() == 0
+    assert not rules & {"map_serial", "input_bottleneck", "prefetch_missing", "cache_missing"}
+    if kind == tf_data.ELSEWHERE:
+        assert part["next_step"] == p.tf_data.summary["next_step"] == why.text
+        assert why.text == "The step waits 40.00 ms for input, but the calls of tf.data take only 4.00 ms: the rest is not their work."
+    else:
+        assert part["next_step"] == "The input keeps up: look at the rest of the step."
+        assert "hardly wait" in p.tf_data.summary["statement"]
+
+
+@pytest.mark.parametrize(
+    ("waits", "device", "kind", "part"),
+    [
+        (tf_data.Waits(100.0, 10.0, 1.99), True, tf_data.ELSEWHERE, "the rest is copying batches to the device"),
+        (tf_data.Waits(100.0, 10.0, 2.0), True, tf_data.PIPELINE, ""),
+        (tf_data.Waits(100.0, 6.0, 5.0, 4.9), True, tf_data.ELSEWHERE, "returns its element within 4.90 ms"),
+        (tf_data.Waits(100.0, 6.0, 5.0, 5.0), True, tf_data.PIPELINE, ""),
+        (tf_data.Waits(100.0, 4.9), True, tf_data.HARDLY, "Only 4.9% of step time"),
+        (tf_data.Waits(100.0, 4.9, 4.9, hidden=True), True, tf_data.HARDLY, "The calls of tf.data take only 4.90 ms of 100.00 ms per step"),
+        (tf_data.Waits(100.0, 4.9, 5.0, hidden=True), True, tf_data.UNKNOWN, ""),
+        (tf_data.Waits(100.0, 4.9, hidden=True), True, tf_data.UNKNOWN, ""),
+        (tf_data.Waits(100.0, 50.0), True, tf_data.UNKNOWN, ""),
+        (tf_data.Waits(100.0, float("nan"), 5.0), True, tf_data.UNKNOWN, ""),
+        (tf_data.Waits(0.0, 0.0, 0.0), True, tf_data.UNKNOWN, ""),
+    ],
+)
+def test_what_steps_wait_for(waits, device, kind, part):
+    why = tf_data.cause(waits, device)
+    assert why.kind == kind
+    assert part in why.text
+    assert bool(why.text) == why.excuses

@@ -255,11 +255,40 @@ def test_a_deallocation_without_a_size_has_that_of_its_block(tmp_path):
             host.event("MemoryDeallocation", 2 * MS, 0, **common),
         ],
     )
-    timeline = profile(tmp_path, xspace(host)).memory.timeline
+    p = profile(tmp_path, xspace(host))
+    (by_op,) = p.memory.ops.to_dict("records")
+    assert (by_op["allocations"], by_op["allocated_bytes"], by_op["deallocations"]) == (1, 100, 2)
+    assert pd.isna(by_op["freed_bytes"]), "one of the two sizes is unknown"
+    timeline = p.memory.timeline
     assert timeline["allocated_bytes"].iloc[:2].tolist() == [100, -100]
     assert timeline["requested_bytes"].iloc[1] == 90
     assert timeline["allocated_bytes"].isna().tolist() == [False, False, True], "of the last nothing is known"
     assert profile(tmp_path, data).run.memory_timeline["allocated_bytes"].dtype == np.int64, "plain where all is stated"
+
+
+def test_what_ops_free_is_counted_where_only_the_block_states_its_size(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    common = {"allocator_name": "0", "bytes_allocated": 100, **FULL, "addr": 64}
+    taken = host.event("MemoryAllocation", 0, 0, requested_bytes=90, allocation_bytes=100, **common)
+    host.line("t", [taken, host.event("MemoryDeallocation", MS, 0, **common)])
+    p = profile(tmp_path, xspace(host))
+    (by_op,) = p.memory.ops.to_dict("records")
+    assert (by_op["deallocations"], by_op["freed_bytes"], by_op["increase_bytes"]) == (1, 100, 0)
+    assert p.memory.summary["deallocations"].tolist() == [1]
+
+
+def test_allocators_of_one_peak_are_in_the_order_of_their_names(tmp_path):
+    host = PlaneWriter("/host:CPU")
+    peaks = {"1": 5 * 2**30 + 9, "2": 5 * 2**30 + 8, "10": 5 * 2**30 + 7, "0": 5 * 2**30, "3": 2**30}
+    made = [
+        host.event(
+            "MemoryAllocation", MS, 0, allocator_name=name, bytes_allocated=size, requested_bytes=size, allocation_bytes=size, addr=64
+        )
+        for name, size in peaks.items()
+    ]
+    host.line("t", made)
+    part = memory_view.payload(profile(tmp_path, xspace(host)).run)
+    assert [one["memory_id"] for one in part["ids"]] == ["0", "1", "2", "10", "3"]
 
 
 def test_a_moment_can_be_asked_for(tmp_path):

@@ -83,6 +83,27 @@ def test_a_straggler_is_read_from_files(read):
     assert outliers.set_index(["kind", "name"]).loc[("kernel", pods.GEMM), "ratio"] == pytest.approx(1.3, abs=0.05)
 
 
+def test_all_tabs_name_the_same_straggler(read):
+    _, p, planted = read
+    whole = p.device_time.stragglers
+    late = whole[whole["straggler"]]
+    assert late[late["step"].isna()]["host"].tolist() == [p.hosts[rank] for rank in planted.ranks]
+    assert set(late["host"]) == set(p.pods.stragglers.loc[p.pods.stragglers["straggler"], "host"])
+    assert late["step"].notna().sum() >= 10, "it is the one waited for in almost each of 12 steps"
+
+
+def test_who_is_late_by_chance_is_no_straggler_in_any_tab(tmp_path):
+    """Equal ranks: in each collective one of them is the last, and waiting for it is more than 1 % of a step."""
+    pods.write(tmp_path / "job", 4, 12, None, 3)
+    p = load(tmp_path / "job")
+    assert not p.pods.stragglers["straggler"].any()
+    rows = p.device_time.stragglers
+    assert rows["waited_for"].any()
+    assert not rows["straggler"].any()
+    assert rows["straggler"].notna().all()
+    assert "straggler" not in set(p.advice["rule"])
+
+
 def test_tables_are_those_of_files(tmp_path):
     job, _ = pods.simulate(4, 6, "link", 1)
     pods.write(tmp_path / "job", 4, 6, "link", 1)
@@ -285,10 +306,11 @@ def test_hosts_that_do_not_communicate_are_compared_by_whole_steps():
     assert set(rows["by"]) == {"steps"}
     assert rows[rows["straggler"]]["host"].tolist() == ["rank 2"]
     assert rows["cause"].iloc[0] == "input"
-    assert rows["cost_ms"].isna().all()
+    assert rows[["cost_ms", "saved_ms", "step_time_ms"]].isna().all(axis=None)
     found = evidence.straggler(rows)
     assert found is not None
     assert not found.waited_for
+    assert found.saved_ms == rows["excess_ms"].iloc[0] == pytest.approx(1, abs=0.1)
     said = findings._straggler(rows.iloc[0].to_dict(), several=False, measured=10.0)
     assert "whether the others wait for it is unknown" in said
     assert "holds the others up" not in said

@@ -79,13 +79,13 @@ def test_memory_that_grows_over_all_epochs_is_found(tmp_path):
     assert (growth.steps, growth.rising, growth.each, growth.grown) == (EPOCHS * PER_EPOCH, 1.0, MIB, (EPOCHS * PER_EPOCH - 1) * MIB)
 
 
-def test_stragglers_are_told_for_each_step(tmp_path):
+def test_who_is_waited_for_is_found_in_each_step(tmp_path):
     frame = ranks(tmp_path).device_time.stragglers
     steps = frame[frame["step"].notna()]
     assert len(steps) == 2 * EPOCHS * PER_EPOCH
     late = steps[steps["host"] == "rank 1"]["late_ms"].to_numpy(float)
     assert late.tolist() == pytest.approx([0.0] * PER_EPOCH + [1.0] * PER_EPOCH)
-    assert steps["straggler"].sum() == PER_EPOCH
+    assert steps["waited_for"].sum() == PER_EPOCH
 
 
 def test_a_rank_waits_in_a_step_for_what_that_step_waited(tmp_path):

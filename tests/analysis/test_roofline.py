@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 import nbprof
 from nbprof.activity.given_peaks import checked
+from nbprof.analysis.ops import ops
 from nbprof.capture.options import Options
 from nbprof.core.errors import CaptureError, NbprofError
 from nbprof.dialects.device_peaks import on_chip_bytes_per_second
@@ -67,6 +69,24 @@ def test_ops_may_be_bound_by_memory_on_the_chip(tmp_path):
     assert p.devices["cmem_read_bytes_per_second"].isna().all(), "stated as 0: it has none"
     # 2 x 10 GB in 24 ms, of 20 TB/s.
     assert p.roofline.total["roof_fraction"] == pytest.approx(3e11 / p.roofline.total["time_us"] * 1e6 / 1e14, rel=0.02)
+
+
+def test_an_op_near_no_peak_waits(tmp_path):
+    """40 % of HBM, 50 % of compute and of VMEM: each is nearest to a peak, and bound by none of them."""
+    p = profile(tmp_path, tpu())
+    frame = p.roofline.frame.set_index("op")
+    assert set(frame["bound"]) == set(p.hlo.frame["bound"]) == {"Latency"}
+    assert "bound" not in p.hlo.as_xprof()
+    # Under lower roofs they are near.
+    lower = p.roofline(peak_flops=8e13, peak_bytes=6e11).frame.set_index("op")
+    assert lower["bound"].to_dict() == {"fusion.1": "HBM", "dot.2": "Compute", "lookup.3": "Latency"}
+    # Nobody knows without a peak.
+    assert set(nbprof.load("tests/data/xspace/jax_cpu.xplane.pb").roofline.frame["bound"]) == {""}
+
+
+@pytest.mark.parametrize(("fraction", "bound"), [(0.6, "HBM"), (0.5999, "Latency"), (1.2, "HBM")])
+def test_near_begins_at_60_percent_of_the_peak(fraction, bound):
+    assert ops.bound(pd.Series(["HBM", ""]), pd.Series([fraction, fraction])).tolist() == [bound, ""]
 
 
 @pytest.mark.parametrize("cores", [1, 2])

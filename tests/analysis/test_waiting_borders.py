@@ -25,11 +25,11 @@ def test_a_collective_that_begins_as_a_step_ends_is_of_the_next_or_of_none() -> 
     assert step_rows(host, start_ms, steps).tolist() == [0, -1, 1, -1, -1]
 
 
-@pytest.mark.parametrize(("late", "straggler"), [(100, []), (101, [1])])
-def test_a_straggler_costs_more_than_a_hundredth_of_the_step(tmp_path, late: float, straggler: list[int]) -> None:
+@pytest.mark.parametrize(("late", "waited_for"), [(100, []), (101, [1])])
+def test_who_is_waited_for_costs_more_than_a_hundredth_of_the_step(tmp_path, late: float, waited_for: list[int]) -> None:
     # Steps take 10,000 µs.
     rows = profile(tmp_path, *job((((1000,),), ((1000 + late,),)))).device_time.stragglers
-    assert rows.loc[rows["straggler"] & rows["step"].notna(), "rank"].tolist() == straggler
+    assert rows.loc[rows["waited_for"] & rows["step"].notna(), "rank"].tolist() == waited_for
 
 
 @pytest.mark.parametrize(("times", "chosen"), [([40, 10, 30, 20], 20), ([30, 10, 20], 20), ([5], 5)])

@@ -197,9 +197,21 @@ def test_an_event_without_a_total_counts_on_from_the_one_before(tmp_path):
 def test_memory_of_the_cpu_holds_nothing_of_earlier_recordings(tmp_path):
     k = Kineto()
     k.op("aten::mm", 1, 50)
-    for ts, size, total in ((10, 50, 7050), (20, 100, 7150), (30, -150, 7000)):
-        k.memory(ts, size, 64 * ts, total)
-    assert profile(tmp_path, k).memory.timeline["heap_bytes"].tolist() == [50, 150, 0]
+    for ts, size, address, total in ((10, 50, 64, 7050), (20, 100, 128, 7150), (30, -100, 128, 7050), (40, -50, 64, 7000)):
+        k.memory(ts, size, address, total)
+    assert profile(tmp_path, k).memory.timeline["heap_bytes"].tolist() == [50, 150, 50, 0]
+
+
+def test_what_is_freed_without_having_been_allocated_was_there_before(tmp_path):
+    """Less is never in use than the blocks that are known to be live: 300 bytes in the end, of which a sum from 0 would have 200."""
+    k = Kineto()
+    k.op("aten::mm", 1, 50)
+    for ts, size, address in ((10, 200, 64), (20, -100, 128), (30, 100, 192)):
+        k.memory(ts, size, address, 0)
+    p = profile(tmp_path, k)
+    assert p.memory.timeline["heap_bytes"].tolist() == [300, 200, 300]
+    live = p.memory.peak
+    assert (live["allocated_bytes"] * live["occurrences"]).sum() == p.memory.summary["peak_bytes"].item() == 300
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,71 @@ def test_kernels_add_up(payload):
     assert payload["kernels"]["top"]["ms"] == pytest.approx(time, rel=1e-6)
 
 
+def _counted(steps):
+    return np.asarray(steps.get("warmup", np.zeros(len(steps["step"]))) == 0)
+
+
+def test_a_device_is_as_busy_in_its_steps_as_the_overview_says(payload):
+    """Overview counts kernels and copies of the steps in averages; Device time has the same parts, step by step."""
+    steps, part, busy = payload["steps"], payload["device_time"], _overview(payload).get("device_busy")
+    one = len(part["devices"]) == 1 and len(steps["hosts"]) == 1
+    if not one or len(part["windows"]) != 1 + len(steps["step"]) or busy["value"] is None:
+        pytest.skip("not the steps of one device")
+    parts = np.asarray(part["parts_ms"], np.float64).reshape(len(part["windows"]), 4)[1:][_counted(steps)]
+    assert busy["value"] == pytest.approx(100 * parts[:, :3].sum() / parts.sum(), rel=2e-3)
+
+
+def test_each_share_of_a_device_says_what_it_is_of(payload):
+    """These differ: of steps or of the recording, with copies or without."""
+    notes = {figure["key"]: figure["note"] for _, figure in _figures(payload) if figure["value"] is not None}
+    assert "copies" in notes.get("device_busy", "copies")
+    assert notes.get("in_use", "kernels only").startswith("kernels only")
+    for key in ("compute", "idle"):
+        assert notes.get(key, "from first to last work").endswith("from first to last work")
+
+
+def test_kernels_are_counted_once(payload):
+    part = payload["kernels"]
+    if not part["table"]["rows"]:
+        pytest.skip("no kernels")
+    (shown,) = [figure["value"] for figure in part["figures"] if figure["key"] == "kernels"]
+    (tab,) = [tab["count"] for tab in payload["meta"]["tabs"] if tab["id"] == "kernels"]
+    named = [one for one in part["top"]["parts"] if one["kind"] == "rank"]
+    others = [int(one["label"].split()[0].replace(",", "")) for one in part["top"]["parts"] if one["kind"] == "others"]
+    assert shown == tab == part["by_name"]["rows"] == len(named) + sum(others)
+
+
+def test_memory_is_counted_once(payload):
+    if not payload["memory"]["ids"]:
+        pytest.skip("no memory")
+    for one in payload["memory"]["ids"]:
+        count = next(figure for figure in one["figures"] if figure["key"] == "allocations")
+        freed = int(count["note"].split()[0].replace(",", ""))
+        ops, live = one["ops"], one["peak"]
+        if ops["rows"] and "ops_left_out" not in one:
+            assert np.asarray(ops["data"]["allocations"]).sum() == count["value"]
+            assert np.asarray(ops["data"]["deallocations"]).sum() == freed
+        assert np.asarray(live["data"]["allocated_bytes"], np.float64).sum() == pytest.approx(one["peak_bytes"])
+        peak = next(figure for figure in one["figures"] if figure["key"] == "peak")
+        assert peak["value"] == pytest.approx(wording.scale_bytes(one["peak_bytes"])[0])
+    peaks = [wording.size(one["peak_bytes"]) for one in payload["memory"]["ids"]]
+    for peak in set(peaks):
+        names = [one["memory_id"] for one, other in zip(payload["memory"]["ids"], peaks, strict=True) if other == peak]
+        if all(name.isdigit() for name in names):
+            assert names == sorted(names, key=int)
+
+
+def test_devices_are_counted_once(payload):
+    facts = [int(found[1]) for fact in payload["meta"]["facts"] if (found := re.match(r"(\d+) × ", fact))]
+    said = payload["device_time"]["statement"]
+    if not facts or not said:
+        pytest.skip("one device, or none that worked")
+    known = re.match(r"The (?:(\d+|one) of )?(\d+) devices", said)
+    assert known is not None, said
+    assert int(known[2]) == facts[0]
+    assert len(payload["device_time"]["devices"]) == (facts[0] if known[1] is None else 1 if known[1] == "one" else int(known[1]))
+
+
 def test_peak_memory_is_that_of_an_allocator(payload):
     peak = _overview(payload)["peak_memory"]["value"]
     known = [one["peak_bytes"] for one in payload["memory"]["ids"]]

@@ -233,7 +233,7 @@ def test_kernel_figures_follow_the_time_and_the_launches():
 
 def test_kernels_without_steps_are_no_mean_over_steps():
     notes = [next(one["note"] for one in kernels.payload(fake.run(steps=steps))["figures"] if one["key"] == "in_use") for steps in (8, 0)]
-    assert notes == ["by kernels, mean over the steps", "by kernels, from the first to the last"]
+    assert notes == ["kernels only, mean over the steps", "kernels only, from the first to the last"]
 
 
 def test_an_amd_gpu_has_compute_units_and_no_number_of_cudas():

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from bokeh.models import HoverTool
 
+from nbprof.activity.unit import MARKED
 from nbprof.analysis.steps import pods as analysis
 from nbprof.core.errors import NbprofError
 from nbprof.display import codec
@@ -15,9 +16,9 @@ from nbprof.profiles.load import load
 from nbprof.profiles.report.static import static_html
 from nbprof.tools import dashboard as payload
 from nbprof.tools.pods import figure as figures
+from nbprof.tools.pods import findings, static
 from nbprof.tools.pods import heat as heat_map
 from nbprof.tools.pods import payload as pods
-from nbprof.tools.pods import static
 from nbprof.tools.pods.grid import Grid
 from nbprof.tools.steps import payload as steps
 from tests.support import pods as jobs
@@ -281,6 +282,24 @@ def test_a_straggler_is_named_with_what_it_costs_and_why(tmp_path):
     assert part["statement"].startswith("With waiting included, no worker is the slowest in most steps")
     assert f"<b>{name}</b> holds the others up" in static.html({"pods": part})
     assert f"\n{name} holds the others up: " in str(p)
+
+
+def test_a_worker_that_is_barely_slower_is_named_with_how_little_it_is():
+    """Rank 1 is the slowest of three in all of 20 steps, by 0.04 ms of 10."""
+    ranks = pd.DataFrame(
+        {
+            "host": ["a", "b", "c"],
+            "device": pd.array([pd.NA] * 3, "Int64"),
+            "steps": 20,
+            "slowest_in": [0, 20, 0],
+            "chance": [1.0, 1e-8, 1.0],
+        }
+    ).assign(excess_ms=[-0.02, 0.04, -0.02])
+    said = findings._barely_slow(ranks, 10.0, False, MARKED)
+    assert said == ["Beyond chance, but on average only 0.04 ms behind the median of the others: **b**, the slowest in 20 of 20 steps."]
+    # By 1 % and more it is a straggler, or the clocks are not known that well.
+    assert findings._barely_slow(ranks.assign(excess_ms=0.2), 10.0, False, MARKED) == []
+    assert findings._barely_slow(ranks.assign(chance=0.5), 10.0, False, MARKED) == []
 
 
 def test_nobody_is_blamed_for_noise(tmp_path):

@@ -13,7 +13,7 @@ from nbprof.schema import frames
 from nbprof.tools import dashboard as payload
 from nbprof.tools.hlo import payload as roofline
 from tests.analysis.test_hlo import KNOWN, US, computation, kernel, op, program, run
-from tests.analysis.test_roofline import tpu
+from tests.analysis.test_roofline import PEAKS, tpu
 from tests.support.build import profile
 from tests.support.profiles import real
 from tests.support.xspace import training_run
@@ -47,11 +47,8 @@ def test_figures_and_parts_add_up(tmp_path):
     p = profile(tmp_path, tpu())
     part = roofline.payload(p.run)
     figures = {one["key"]: one for one in part["figures"]}
-    by = p.hlo.frame.groupby("bound_by")["self_fraction"].sum() * 100
-    assert figures["bound_by_compute"]["value"] == pytest.approx(by["Compute"])
-    assert figures["bound_by_memory"]["value"] == pytest.approx(by["HBM"])
-    assert figures["bound_by_memory"]["label"] == "Bound by HBM"
-    assert figures["bound_by_memory"]["note"] == f"{by['VMEM Read']:.1f}% by on-chip memory"
+    assert (figures["bound_by_memory"]["value"], figures["bound_by_memory"]["label"]) == (0, "Bound by HBM")
+    assert (figures["bound_by_latency"]["value"], figures["bound_by_latency"]["note"]) == (pytest.approx(100), "below 60% of every peak")
     assert figures["roof"]["value"] == pytest.approx(100 * p.roofline.total["roof_fraction"])
     assert figures["flop_rate"]["unit"] == "TFLOP/s"
     assert figures["flop_rate"]["note"] == "of 100 TFLOP/s, idle time included"
@@ -63,6 +60,19 @@ def test_figures_and_parts_add_up(tmp_path):
     html = static_html(payload.dashboard(p.run))
     assert "Top ops of compiled programs" in html
     assert "lookup.3" in html
+
+
+def test_ops_near_a_peak_are_bound_by_it(tmp_path):
+    """The same ops on a device of half the peaks reach 80 % and 100 % of them."""
+    p = profile(tmp_path, tpu(peaks={key: value / 2 if isinstance(value, float) else value for key, value in PEAKS.items()}))
+    part = roofline.payload(p.run)
+    figures = {one["key"]: one for one in part["figures"]}
+    by = p.hlo.frame.groupby("bound")["self_fraction"].sum() * 100
+    assert set(by.index) == {"Compute", "HBM", "VMEM Read"}
+    assert figures["bound_by_compute"]["value"] == pytest.approx(by["Compute"])
+    assert figures["bound_by_memory"]["value"] == pytest.approx(by["HBM"])
+    assert figures["bound_by_memory"]["note"] == f"{by['VMEM Read']:.1f}% by on-chip memory"
+    assert figures["bound_by_latency"]["value"] == 0
 
 
 def test_a_cpu_is_not_offered_the_peaks_of_a_gpu():

@@ -32,7 +32,7 @@ const TABLES: readonly (readonly [key: string, title: string, scope: string, nar
   ],
   [
     "device_stragglers",
-    "Stragglers",
+    "Last into collectives",
     "which rank the others waited for; the first rows are the whole recording",
     "device collectives",
   ],

@@ -54,6 +54,7 @@ const COSTS = new Set([
   "gflops_per_second",
   "gmemory_bytes_per_second",
   "operational_intensity",
+  "bound",
   "bound_by",
   "roof_percent",
   "wasted_us",
@@ -204,7 +205,7 @@ export function opCard(hlo: Hlo, point: Point): CardContent {
       { label: "Intensity", value: intensityText(point.intensity) },
       { label: "FLOP rate", value: rate(point.flops, "FLOP/s"), note: part(number("compute_percent"), "of peak") },
       { label: "Memory", value: rate(number("_bytes"), "B/s"), note: part(number("bandwidth_percent"), "of peak") },
-      { label: "Bound by", value: text("bound_by") || "unknown", note: part(number("roof_percent"), "of the roof") },
+      { label: "Bound by", value: text("bound") || "unknown", note: part(number("roof_percent"), "of the roof") },
     ],
   };
 }

@@ -27,7 +27,7 @@ import { type RoofChart, roofChart } from "./plot.js";
 /** What the filter looks at. */
 const NAMES = ["op", "framework_op", "category", "source", "expression", "input_shapes"];
 const CODE = new Set(["op", "source", "shape", "layout", "expression", "input_shapes"]);
-const PICKS = ["program", "category", "bound_by"] as const;
+const PICKS = ["program", "category", "bound"] as const;
 
 export const render: View = (el, context, hint) => {
   const { hlo } = context.payload;
@@ -184,7 +184,7 @@ const MAIN: ColumnSpec[] = [
   { key: "gflops_per_second", narrow: true },
   { key: "gmemory_bytes_per_second", narrow: true },
   { key: "operational_intensity", narrow: true },
-  { key: "bound_by" },
+  { key: "bound" },
   { key: "roof_percent" },
   { key: "wasted_us" },
 ];
@@ -199,10 +199,8 @@ const there = (hlo: Hlo): ColumnSpec[] =>
 function main(hlo: Hlo): ColumnSpec[] {
   const program: ColumnSpec = { key: "program", narrow: true, kind: "text", cell: capped(hlo, "program", "program") };
   // Without peaks nobody knows what bounds an op, and how close to its roof it comes.
-  const bound = Array.from({ length: hlo.table.rows }, (_, row) => textAt(hlo.table.data["bound_by"], row)).some(
-    Boolean,
-  );
-  const shown = there(hlo).filter(({ key }) => bound || !["bound_by", "roof_percent", "wasted_us"].includes(key));
+  const bound = Array.from({ length: hlo.table.rows }, (_, row) => textAt(hlo.table.data["bound"], row)).some(Boolean);
+  const shown = there(hlo).filter(({ key }) => bound || !["bound", "roof_percent", "wasted_us"].includes(key));
   return shown
     .map((spec) => ({ ...spec, missing: missing(hlo, spec.key) }))
     .flatMap((spec) => (spec.key === "category" && choices(hlo, "program").length > 1 ? [program, spec] : [spec]));

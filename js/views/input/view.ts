@@ -265,7 +265,7 @@ function graph(el: HTMLElement, context: ViewContext): void {
       id: String(i),
       label: `${i ? `no. ${i + 1} slowest` : "slowest"}, ${us(item.duration_us)}`,
     }));
-    const scope = `data flows left to right; thick outlines and lines = critical path, ${ms(critical, one ? 3 : 1)}, dashed = off it; each box: time in the pipeline's calls, on any thread, without its inputs`;
+    const scope = `data flows left to right; thick outlines and lines = critical path, ${ms(critical, one ? 3 : 1)}, dashed = off it; each box: time in the pipeline's calls, on any thread, without its inputs, and its part of them`;
     section.append(
       heading("tf.data pipeline", scope, runTag()),
       h(

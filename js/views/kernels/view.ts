@@ -81,7 +81,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
     minWidth: 900,
     css: "kt",
     ways: [
-      { id: "row", label: "Kernels" },
+      { id: "row", label: "Launch shapes" },
       { id: "kernel", label: "By name" },
       { id: "op", label: "By op" },
     ],
@@ -114,7 +114,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
     onRow: (row) => context.go("trace", toKernel(full, row)),
     onChange: (rows, found, by) => {
       const part = rows < full.rows ? ` of ${count(full.rows)}` : "";
-      const into = found === null ? "" : ` in ${count(found)} ${by === "op" ? "ops" : "names"}`;
+      const into = found === null ? "" : ` in ${count(found)} ${by === "op" ? "ops" : "kernels"}`;
       rowsText.textContent = `${count(rows)}${part} rows${into}, one for each kernel, op and launch shape.${occupancy}`;
     },
   });

@@ -147,7 +147,11 @@ function ofHosts(peaks: Table, signal: AbortSignal): HTMLElement {
 }
 
 /** What each op took and gave back itself; nothing where no op is known. */
-function byOp({ memory_id, ops }: MemoryId, context: ViewContext, signal: AbortSignal): HTMLElement | null {
+function byOp(
+  { memory_id, ops, ops_left_out }: MemoryId,
+  context: ViewContext,
+  signal: AbortSignal,
+): HTMLElement | null {
   if (!ops.rows) return null;
   const holder = h("div");
   const handle = table(holder, {
@@ -184,6 +188,7 @@ function byOp({ memory_id, ops }: MemoryId, context: ViewContext, signal: AbortS
       downloadButton("nbprof-memory-ops.csv", () => handle.csv()),
     ),
     holder,
+    ops_left_out && h("p.more", ops_left_out),
   );
 }
 

@@ -113,7 +113,7 @@ class Spread:
 class Straggler:
     """A rank that is slower than the others: which, what it costs a step in ms, in how many of how many steps it is the slowest, and why.
 
-    `waited_for`: whether the others were seen to wait for it, as ranks do that communicate.
+    `waited_for`: whether the others were seen to wait for it, as ranks do that communicate; if not, `saved_ms` is how far it is behind.
     """
 
     host: str
@@ -359,7 +359,7 @@ def gather(
         periodic=rhythm,
         growth=growth,
         later_input_percent=_later_input(steps),
-        first_calls=_first_calls(calls),
+        first_calls=first_calls(calls),
         copied_ms=_mean(steps, "host_to_device_ms"),
         waiting_percent=waiting_percent(steps),
         not_launched_ms=not_launched_ms,
@@ -377,7 +377,8 @@ def _later_input(steps: pd.DataFrame) -> float | None:
     return 100 * float(later["input_ms"].sum()) / float(later["step_time_ms"].sum())
 
 
-def _first_calls(calls: pd.DataFrame) -> dict[tuple[str, str], float]:
+def first_calls(calls: pd.DataFrame) -> dict[tuple[str, str], float]:
+    """How long the first call of each tf.data pipeline took, in ms, by host and pipeline."""
     first = calls.sort_values("start_ms", kind="stable").drop_duplicates(["host", "pipeline"])
     return {
         (host, pipeline): time / 1000 for host, pipeline, time in zip(first["host"], first["pipeline"], first["duration_us"], strict=True)
@@ -506,13 +507,14 @@ def _placed(activity: Activity, ops: pd.DataFrame, kernels: pd.DataFrame, steps:
 
 
 def straggler(found: pd.DataFrame) -> Straggler | None:
-    """Among stragglers the one without which steps would be shortest."""
-    known = found[found["straggler"].fillna(False).astype(bool) & found["saved_ms"].notna()] if len(found) else found
+    """Among stragglers the one without which steps would be shortest; without communication the one that is furthest behind."""
+    cost = found["saved_ms"].where(found["by"] == COLLECTIVES, found["excess_ms"])
+    known = found.assign(cost=cost)[found["straggler"].fillna(False).astype(bool) & cost.notna()]
     if not len(known):
         return None
-    row = known.iloc[int(known["saved_ms"].to_numpy(np.float64).argmax())]
+    row = known.iloc[int(known["cost"].to_numpy(np.float64).argmax())]
     waited_for = str(row["by"]) == COLLECTIVES
-    return Straggler(str(row["host"]), float(row["saved_ms"]), int(row["slowest_in"]), int(row["steps"]), str(row["why"] or ""), waited_for)
+    return Straggler(str(row["host"]), float(row["cost"]), int(row["slowest_in"]), int(row["steps"]), str(row["why"] or ""), waited_for)
 
 
 def spread(pods: pd.DataFrame) -> Spread | None:

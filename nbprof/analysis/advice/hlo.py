@@ -11,6 +11,7 @@ from math import ceil
 from nbprof.analysis.advice.evidence import MUCH_PADDING
 from nbprof.analysis.advice.facts import KERNELS, AdviceRule, Facts, named, short
 from nbprof.analysis.advice.programs import ELEMENTWISE_KINDS, MOSTLY_KNOWN, Product, Work
+from nbprof.analysis.ops.ops import NEAR_ROOF
 from nbprof.analysis.rule import (
     ABOUT,
     ALL,
@@ -31,8 +32,6 @@ from nbprof.display import wording
 LANES = 128
 """A TPU stores arrays in tiles of 8 rows by this many columns; a batch is best a multiple of 8, or of both."""
 SUBLANES = 8
-BOUND_BY_MEMORY = 0.5
-"""An op that reaches this fraction of peak bandwidth is not slow because of how it fills the matrix unit."""
 SHORT_OP_US = 10.0
 _LOST = Threshold("≥ {lost:g} % of compute time lost", lost=5.0)
 _UNFUSED = 20.0
@@ -116,7 +115,7 @@ def _misfits(facts: Facts) -> tuple[list[Product], list[Product]]:
         return [], []
     unit = work.matrix_unit
     bandwidth = work.ops["bandwidth_fraction"].fillna(0.0).to_numpy(float)
-    products = [p for p in _once(work) if bandwidth[p.op] < BOUND_BY_MEMORY and _lost(p, unit) > 0]
+    products = [p for p in _once(work) if bandwidth[p.op] < NEAR_ROOF and _lost(p, unit) > 0]
     small = [p for p in products if min(p.depth, max(p.columns, p.rows)) < unit]
     return small, [p for p in products if p not in small]
 
@@ -170,9 +169,7 @@ def _layout_pairs(facts: Facts, limit: Threshold) -> Found | None:
     bandwidth = work.ops["bandwidth_fraction"].fillna(0.0).to_numpy(float)
     # A batch that fits neither side of a tile is for `batch_per_core`; of a convolution, the input's features are not known.
     mine = [
-        p
-        for p in _once(work)
-        if p.batch and not p.spatial and not p.batch % SUBLANES and bandwidth[p.op] >= BOUND_BY_MEMORY and _padded(p) > 0
+        p for p in _once(work) if p.batch and not p.spatial and not p.batch % SUBLANES and bandwidth[p.op] >= NEAR_ROOF and _padded(p) > 0
     ]
     costs = [float(work.ops["own"].iloc[p.op]) * _padded(p) for p in mine]
     if not mine or work.share(sum(costs)) < limit["lost"]:

@@ -6,11 +6,12 @@ Sources: TensorFlow Profiler, torch_tb_profiler, PyTorch's performance tuning gu
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pandas as pd
 
-from nbprof.activity.unit import CALL
+from nbprof.activity.unit import CALL, Unit
 from nbprof.analysis.advice import epochs, tf_data
 from nbprof.analysis.advice.checks import INPUT_HIGH, INPUT_MODERATE
 from nbprof.analysis.advice.facts import INPUT, INPUT_SHARE, TRACE, AdviceRule, Facts
@@ -37,7 +38,9 @@ from nbprof.display import wording
 _HANDS_ON = (
     r"(Root|Model|MaxIntraOpParallelism|PrivateThreadPool|Options|AssertCardinality|(Finite)?(Take|Skip|Repeat)|ForeverRepeat)(V\d+)?\Z"
 )
-_COPIES = Threshold(f"{INPUT_SHARE.text}; pipeline work < {{pipeline:percent}} of the wait", **INPUT_SHARE.numbers, pipeline=0.2)
+_COPIES = Threshold(
+    f"{INPUT_SHARE.text}; pipeline work < {{pipeline:percent}} of the wait", **INPUT_SHARE.numbers, pipeline=tf_data.PIPELINE_PART
+)
 """The pipeline causes the wait if its own work is at least this fraction of it; otherwise copies to the device do."""
 _CAUSE = Threshold(f"{INPUT_SHARE.text}, ≥ {{cause:percent}} of it there", **INPUT_SHARE.numbers, cause=0.2)
 """A cause counts if it explains at least this fraction of the wait."""
@@ -105,7 +108,7 @@ def _input_copies(facts: Facts, limit: Threshold) -> Found | None:
     each = _work(facts, main[1])
     if each >= limit["pipeline"] * wait:
         return None
-    text = f"{_waits(facts)}, but the tf.data pipeline works only **{wording.millis(each)}** {facts.unit.per}: "
+    text = f"{_waits(facts)}, but the calls of tf.data take only **{wording.millis(each)}** {facts.unit.per}: "
     text += "the rest is copying batches to the device."
     return Found(text, limit.severity(facts.percent["input"]), wait)
 
@@ -114,7 +117,7 @@ def _pipeline(facts: Facts, limit: Threshold) -> tuple[pd.Series, pd.DataFrame] 
     """The pipeline that steps wait for; None if they do not wait, or if it was not recorded."""
     if not facts.waits_for_input(limit) or facts.in_host_memory or not len(facts.nodes):
         return None
-    return facts.once(_main_pipeline)
+    return facts.once(_main_of)
 
 
 def _to_blame(facts: Facts) -> tuple[pd.Series, pd.DataFrame] | None:
@@ -132,9 +135,14 @@ def _waited(facts: Facts, nodes: pd.DataFrame) -> float | None:
 
     In its first call a pipeline starts: that is no wait of the other steps.
     """
+    return waited_ms(nodes, int(facts.overview["steps"]), facts.unit)
+
+
+def waited_ms(nodes: pd.DataFrame, steps: int, unit: Unit) -> float | None:
+    """The same, of the nodes of `main_pipeline` and the number of steps."""
     root = nodes[nodes["parent"].isna()]
-    steps, first, starts = int(facts.overview["steps"]), float(nodes["first_ms"].max()), int(nodes["starts"].max())
-    if steps <= starts and not facts.unit.whole:
+    first, starts = float(nodes["first_ms"].max()), int(nodes["starts"].max())
+    if steps <= starts and not unit.whole:
         first, starts = 0.0, 0
     return (float(root["total_ms"].sum()) - first) / max(steps - starts, 1) if len(root) else None
 
@@ -145,12 +153,30 @@ def _of_arrays(nodes: pd.DataFrame) -> bool:
 
 def _work(facts: Facts, nodes: pd.DataFrame) -> float:
     """Pipeline work per step, in ms."""
-    return float(nodes["self_ms"].sum()) / max(int(facts.overview["steps"]), 1)
+    return work_ms(nodes, int(facts.overview["steps"]))
 
 
-def _main_pipeline(facts: Facts) -> tuple[pd.Series, pd.DataFrame] | None:
-    """The pipeline with the most work and its iterators, summed over its instances: every epoch recreates the pipeline."""
-    nodes = facts.nodes
+def work_ms(nodes: pd.DataFrame, steps: int) -> float:
+    """The same, of the nodes of `main_pipeline` and the number of steps."""
+    return float(nodes["self_ms"].sum()) / max(steps, 1)
+
+
+def _main_of(facts: Facts) -> tuple[pd.Series, pd.DataFrame] | None:
+    return main_pipeline(facts.nodes, facts.pipelines, facts.evidence.first_calls)
+
+
+def main_pipeline(
+    nodes: pd.DataFrame, pipelines: pd.DataFrame, first_calls: Mapping[tuple[str, str], float]
+) -> tuple[pd.Series, pd.DataFrame] | None:
+    """The pipeline with the most work and its iterators, summed over its instances: every epoch recreates the pipeline.
+
+    Parameters
+    ----------
+    nodes, pipelines : DataFrame
+        `p.tf_data.nodes` and `.pipelines`.
+    first_calls : mapping
+        How long the first call of each pipeline took, in ms, by host and pipeline.
+    """
     # A device pipeline only passes on elements of the host pipeline.
     nodes = nodes[~nodes["pipeline"].astype(str).str.startswith("Device")]
     if not len(nodes):
@@ -164,9 +190,8 @@ def _main_pipeline(facts: Facts) -> tuple[pd.Series, pd.DataFrame] | None:
     same = nodes[pd.MultiIndex.from_frame(nodes[["host", "pipeline"]]).isin(alike)]
     one = nodes[(nodes["host"] == alike[0][0]) & (nodes["pipeline"] == alike[0][1])].copy()
     one = _united(one, same)
-    first = [facts.evidence.first_calls[pair] for pair in alike if pair in facts.evidence.first_calls]
+    first = [first_calls[pair] for pair in alike if pair in first_calls]
     one["first_ms"], one["starts"] = sum(first), len(first)
-    pipelines = facts.pipelines
     slowest = pipelines[pd.MultiIndex.from_frame(pipelines[["host", "pipeline"]]).isin(alike)].iloc[0]
     return slowest, one
 

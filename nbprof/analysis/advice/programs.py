@@ -328,7 +328,9 @@ def _lonely(found: pd.DataFrame, activity: Activity) -> pd.DataFrame:
 
 def _chained(activity: Activity, top: pd.DataFrame, table: pd.DataFrame) -> tuple[float, str, int]:
     """The most that fusing neighbours would save: for an op that is the only reader of another, the time of the shorter one."""
-    plain = table["category"].isin(ELEMENTWISE_KINDS) & (table["bandwidth_fraction"] > table["compute_fraction"]) & ~table["moves"]
+    bandwidth = table["bandwidth_fraction"]
+    memory_bound = (bandwidth > table["compute_fraction"]) & (bandwidth >= all_ops.NEAR_ROOF)
+    plain = table["category"].isin(ELEMENTWISE_KINDS) & memory_bound & ~table["moves"]
     rows: dict[tuple[int, int], dict[str, int]] = {}
     for row, (host, ident, name) in enumerate(_keys(top)):
         if plain.iloc[row]:

@@ -5,9 +5,10 @@ The kinds are those of TensorFlow Profiler's tf.data bottleneck analysis and of 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -21,6 +22,10 @@ SLOW_CALL_US = 50.0
 OF_DEVICE = "Iterator::Prefetch::Generator"
 """The source of a device pipeline: TensorFlow's own generator, which fetches the elements of the host pipeline."""
 ON_DEVICE = "It fetches and copies elements of the host pipeline: look at that pipeline, and at the copies to the device."
+
+PIPELINE_PART = 0.2
+"""A pipeline causes a wait if its work is at least this fraction of it."""
+HARDLY, ELSEWHERE, PIPELINE, UNKNOWN = "hardly", "elsewhere", "pipeline", ""
 
 AUTOTUNE = -1
 ASYNC = (
@@ -270,11 +275,83 @@ def _asynchronous(kind: str, params: Mapping[str, object], count: int | None) ->
     return text, fix
 
 
-def summary(pipelines: pd.DataFrame, missing: str = "", input_percent: float | None = None, unit: Unit = MARKED) -> dict[str, Any]:
+class Cause(NamedTuple):
+    """Why steps wait for input: the one answer that the advice, the tab, the frames and the text give.
+
+    Attributes
+    ----------
+    kind : str
+        HARDLY: they do not, so that nothing about the input is worth a change. ELSEWHERE: they wait, but for something other than the
+        recorded pipeline. PIPELINE: for its work. UNKNOWN: how long they wait, or what the pipeline does, was not recorded.
+    text : str
+        That in a sentence; '' for PIPELINE and UNKNOWN.
+    """
+
+    kind: str = UNKNOWN
+    text: str = ""
+
+    @property
+    def excuses(self) -> bool:
+        """Whether nothing in the pipeline needs a change."""
+        return self.kind in (HARDLY, ELSEWHERE)
+
+
+NO_CAUSE = Cause()
+
+
+class Waits(NamedTuple):
+    """What a mean step waits for, in ms.
+
+    Attributes
+    ----------
+    step, input : float
+        Step time, and the part of it that waits for input; NaN if unknown.
+    work : float or None
+        Work in the calls of the main tf.data pipeline; None if it was not recorded.
+    returned : float or None
+        How long the pipeline took to return an element, without its start; None if unknown.
+    hidden : bool
+        Whether time without any recorded event may be input, too.
+    """
+
+    step: float
+    input: float
+    work: float | None = None
+    returned: float | None = None
+    hidden: bool = False
+
+
+def cause(waits: Waits, device: bool, unit: Unit = MARKED) -> Cause:
+    """Why steps wait for input; `device` says whether batches are copied to a device."""
+    if not waits.step > 0 or math.isnan(waits.input):
+        return NO_CAUSE
+    little = INPUT_MODERATE * waits.step / 100
+    calls = None if waits.work is None else f"the calls of tf.data take only {wording.millis(waits.work)}"
+    if waits.input < little:
+        if not waits.hidden:
+            share = wording.percent(100 * waits.input / waits.step)
+            return Cause(HARDLY, f"Only {share} of {unit.time} is spent waiting for input: little can be gained here.")
+        if calls is None or waits.work is None or waits.work >= little:
+            return NO_CAUSE
+        return Cause(HARDLY, f"{calls[0].upper()}{calls[1:]} of {wording.millis(waits.step)} {unit.per}: little can be gained here.")
+    if waits.work is None:
+        return NO_CAUSE
+    said = f"{unit.the.capitalize()} waits {wording.millis(waits.input)} for input, but "
+    if waits.work < PIPELINE_PART * waits.input:
+        rest = "copying batches to the device. Copy less, ahead of time." if device else "not their work."
+        return Cause(ELSEWHERE, f"{said}{calls}: the rest is {rest}")
+    if waits.returned is not None and waits.returned < little:
+        return Cause(ELSEWHERE, f"{said}tf.data returns its element within {wording.millis(waits.returned)}: the rest is not its work.")
+    return Cause(PIPELINE)
+
+
+def summary(
+    pipelines: pd.DataFrame, missing: str = "", input_percent: float | None = None, unit: Unit = MARKED, why: Cause = NO_CAUSE
+) -> dict[str, Any]:
     """The mapping `p.tf_data.summary`: whether the slowest host pipeline is the bottleneck, and what to do next.
 
     `missing` says why no pipeline was recorded, `input_percent` is the share of step time, or of that of another `unit`, spent waiting
-    for input: one long call does not mean that the program waits.
+    for input: one long call does not mean that the program waits. `why` is the answer of `cause`.
     """
     on_host = pipelines[pipelines["pipeline"].astype(str).str.startswith("Host")]
     out: dict[str, Any] = {"input_bound": None, "host": None, "pipeline": None, "max_us": None, "bottleneck": None, "bottleneck_us": None}
@@ -302,6 +379,9 @@ def summary(pipelines: pd.DataFrame, missing: str = "", input_percent: float | N
                 f"yet only {input_percent:.1f}% of {unit.time} is spent waiting for input."
             )
             out["next_step"] = "Look elsewhere: see the step breakdown."
+        elif why.kind == ELSEWHERE:
+            out["statement"] = f"{took[0].upper()}{took[1:]}, but that is not what {unit.the} waits for."
+            out["next_step"] = why.text
     else:
         out["statement"] = (
             f"The input keeps up: no call of a host pipeline took more than {SLOW_CALL_US:.0f} µs; "

@@ -279,14 +279,21 @@ def _harmonic(rates: pd.Series) -> float:
 
 STRAGGLERS = frames.names("device_time.stragglers")
 LATE = 0.01
-"""A rank is a straggler if the others waited for it for more than this fraction of the step."""
+"""A rank is marked as waited for if that cost more than this fraction of the step."""
 
 
-def stragglers(rows: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+def stragglers(rows: pd.DataFrame, steps: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
     """One row per rank for the whole recording (step NA), then for each step: the columns of `p.device_time.stragglers`.
 
     `late_ms`: how much later than the first one the rank came, summed over collectives. `cost_ms`: how long the rank that waited longest
     stood still in those collectives in which this rank was the last.
+
+    Parameters
+    ----------
+    rows, steps : DataFrame
+        Of `each`, and `run.steps`.
+    judged : DataFrame
+        `p.pods.stragglers`, which alone decides who is one: some rank is always the last, if only by chance.
     """
     rows = rows[rows["match"] >= 0] if len(rows) else rows
     if not len(rows):
@@ -327,7 +334,11 @@ def stragglers(rows: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
         # Without steps the time in collectives is what a delay is measured by.
         whole = out.groupby(same_step)["time"].transform("max").to_numpy(np.float64)
     most = out.groupby(same_step)["cost_ms"].transform("max")
-    out["straggler"] = (out["cost_ms"] == most) & (out["cost_ms"] > LATE * whole)
+    out["waited_for"] = (out["cost_ms"] == most) & (out["cost_ms"] > LATE * whole)
+    known = judged.drop_duplicates(["host", "device"]).set_index(["host", "device"])["straggler"].astype("boolean")
+    named = known.reindex(pd.MultiIndex.from_frame(out[["host", "device"]])).array
+    # Of single steps those in which it was the one that the others waited for.
+    out["straggler"] = pd.Series(named, out.index, "boolean") & (out["waited_for"] | out["step"].isna())
     return out.sort_values(["turn", "_number", "rank", "host", "device"], kind="stable", ignore_index=True)[STRAGGLERS]
 
 

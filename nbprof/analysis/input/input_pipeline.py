@@ -211,8 +211,17 @@ def unrecorded(table: pd.DataFrame, framework: str) -> dict[str, str]:
     return {kind: _NO_COPIES if kind == "enqueue" else _NO_STAGES for kind in CATEGORIES if kind not in there}
 
 
-def categories(table: pd.DataFrame, framework: str = "") -> pd.DataFrame:
-    """The five kinds of input work with their time and what helps; the columns of `p.input_pipeline.categories`."""
+def categories(table: pd.DataFrame, framework: str = "", why: tf_data.Cause = tf_data.NO_CAUSE) -> pd.DataFrame:
+    """The five kinds of input work with their time and what helps; the columns of `p.input_pipeline.categories`.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The input ops, from `ops`.
+    framework : str
+    why : Cause
+        Why steps wait for input: if not for this work, nothing of it needs help.
+    """
     time = table.groupby("category")["self_ms"].sum()
     whole = float(time.sum())
     kinds = {tf_data.base(str(op)) for op in table["op"]}
@@ -229,12 +238,21 @@ def categories(table: pd.DataFrame, framework: str = "") -> pd.DataFrame:
                 "label": label,
                 "time_ms": value,
                 "percent": 100 * value / whole if whole else np.nan,
-                # What maps in parallel already is not told to.
-                "advice": "" if not value > 0 else _MAPPED if key == "preprocessing" and kinds & _MAPS and "Map" not in kinds else advice,
+                "advice": _helps(key, advice, kinds) if value > 0 and not _excused(key, why) else "",
             }
         )
     out = pd.DataFrame(rows)
     return out.sort_values("time_ms", ascending=False, kind="stable", ignore_index=True)
+
+
+def _excused(key: str, why: tf_data.Cause) -> bool:
+    """Whether steps do not wait for input work of a kind."""
+    return why.kind == tf_data.HARDLY or (why.kind == tf_data.ELSEWHERE and key in READING)
+
+
+def _helps(key: str, advice: str, kinds: set[str]) -> str:
+    """What helps input work of a kind; what maps in parallel already is not advised to."""
+    return _MAPPED if key == "preprocessing" and kinds & _MAPS and "Map" not in kinds else advice
 
 
 # Of the time of all input work the part that copies to the device.

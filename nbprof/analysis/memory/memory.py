@@ -40,7 +40,7 @@ def timeline(activity: Activity) -> pd.DataFrame:
     freed = np.flatnonzero(source >= 0)
     for column in (op, region, kind, shape):
         column[freed] = column[source[freed]]
-    requested, allocated = (_sized(a[c], freed, source) for c in ("requested", "allocated"))
+    requested, allocated = _sized(a["requested"], freed, source), _sized(a["allocated"], freed, source)
     added_up = np.array([t in activity.memory_added_up for t in texts], np.bool_)[memory]
     capacity = np.array([activity.memory_capacity.get(t, -1) for t in texts], np.int64)[memory]
     return pd.DataFrame(
@@ -94,6 +94,13 @@ def numbered(rows: pd.DataFrame, steps: pd.DataFrame, hosts: list[str]) -> pd.Da
     at = listed.get_indexer(pd.MultiIndex.from_arrays([rows[name].to_numpy(np.int64, na_value=-1) for name in ("host", "group")]))
     number = np.append(steps["step"].to_numpy(np.int64), 0)[at]
     return rows.assign(step=pd.arrays.IntegerArray(number, at < 0))
+
+
+def allocated_bytes(activity: Activity) -> pd.Series:
+    """The size of the block of each allocation and deallocation; NA where neither states it."""
+    a = activity.allocations
+    source = _freed(a["memory"].to_numpy(), _addresses(a["address"]), a["allocation"].to_numpy())
+    return _sized(a["allocated"], np.flatnonzero(source >= 0), source)
 
 
 def _sized(size: pd.Series, freed: Int64s, source: Int64s) -> pd.Series:

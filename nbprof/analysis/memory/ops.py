@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import Activity
+from nbprof.analysis.memory.memory import allocated_bytes
 from nbprof.schema import frames
 
 
@@ -16,13 +17,13 @@ def frame(activity: Activity) -> pd.DataFrame:
     of the device) of PyTorch's `key_averages()`, and *Self Size Increase* of its TensorBoard plugin. Events in no op are a row without one.
     """
     rows = activity.allocations
-    size = rows["allocated"]
-    known = size.notna().to_numpy(np.bool_)
-    if not known.any():
+    if not rows["allocated"].notna().any():
         return frames.empty("memory.ops")
-    taken = rows["allocation"].to_numpy(np.bool_)[known]
-    nbytes = size.to_numpy(np.int64, na_value=0)[known]
-    memory, op = rows["memory"].to_numpy(np.int64)[known], rows["op"].to_numpy(np.int64)[known]
+    size = allocated_bytes(activity)
+    known = size.notna().to_numpy(np.bool_)
+    taken = rows["allocation"].to_numpy(np.bool_)
+    nbytes = size.to_numpy(np.int64, na_value=0)
+    memory, op = rows["memory"].to_numpy(np.int64), rows["op"].to_numpy(np.int64)
     count = max(len(activity.ops.codes), 1)
     where, distinct = pd.factorize(memory * count + op, sort=True)
     texts, ops = activity.texts.values, activity.ops.values
@@ -45,6 +46,11 @@ def frame(activity: Activity) -> pd.DataFrame:
         }
     )
     out["increase_bytes"] = out["allocated_bytes"] - out["freed_bytes"]
+    # A sum that lacks a size is unknown.
+    for columns, events in ((("allocated_bytes", "increase_bytes"), taken), (("freed_bytes", "increase_bytes"), ~taken)):
+        lacking = np.unique(where[events & ~known])
+        for column in columns if len(lacking) else ():
+            out[column] = out[column].astype("Int64").mask(out.index.isin(lacking))
     return in_order(out)
 
 

@@ -29,6 +29,12 @@ RATES = ["flops_per_second", "bytes_per_second", "operational_intensity", "bound
 """Optional columns: present if any row has a value."""
 COMPUTE, HBM, DEVICE_MEMORY, HOST_MEMORY = "Compute", "HBM", "Device memory", "Main memory"
 """What an op may be bound by, besides on-chip memory: computation, or main memory, by its name."""
+LATENCY = "Latency"
+"""What bounds an op that is near no peak: it waits, for launches, dependencies, too little parallel work, or a link to the host."""
+NEAR_ROOF = 0.6
+"""An op is bound by a resource from this fraction of its peak on.
+
+Below it, Nsight Compute's rule for the Speed of Light section says "typically indicate latency issues" of both compute and memory."""
 # Of NVIDIA the chips for data centers and their like: P100, V100, A100, H100, B200, B300.
 _WITH_HBM = ("6.0", "7.0", "8.0", "9.0", "10.0", "10.3")
 # An op that only begins a transfer, or finds it done, took no time over its bytes. Memory on the chip is up to 15 times as fast as the
@@ -299,6 +305,19 @@ def _rates(ops: pd.DataFrame, peak_flops: float, peak_bytes: float, memory: str,
     known = computing.notna() & moving.notna() & ((computing > 0) | (moving > 0))
     ops["bound_by"] = np.where(known, np.where(moving > computing, memory, COMPUTE), "")
     return ops
+
+
+def bound(nearest: pd.Series[str], fraction: pd.Series[float]) -> pd.Series[str]:
+    """What bounds ops: the resource that each comes closest to if it is near that peak, else `LATENCY`; '' if unknown.
+
+    Parameters
+    ----------
+    nearest : Series
+        The resource that each op comes closest to; '' if unknown.
+    fraction : Series
+        The fraction of that resource's peak that the op reaches.
+    """
+    return nearest.mask((nearest != "") & (fraction < NEAR_ROOF), LATENCY)
 
 
 def peaks(activity: Activity, as_xprof: bool = False) -> tuple[float, float]:

@@ -46,7 +46,7 @@ def compare(
     ranks = each[["host", "rank"]] if len(each) else pd.DataFrame({"host": [], "rank": pd.array([], "Int64")})
     return {
         "stragglers": late,
-        "what_if": what_if.what_if(own, late, groups),
+        "what_if": what_if.what_if(own, groups),
         "outliers": outliers.outliers(table, measured, ranks),
         "collectives": groups,
         "clocks": frames.shaped("pods.clocks", apart),

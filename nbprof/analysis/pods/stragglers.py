@@ -15,7 +15,7 @@ from nbprof.activity.activity import CATEGORIES
 from nbprof.analysis.compare.welch import t_probability
 from nbprof.analysis.pods.chance import LEVEL, NORMAL, Floats, of_others, tail
 from nbprof.analysis.pods.clocks import LEAVING
-from nbprof.analysis.pods.own_time import OwnTime
+from nbprof.analysis.pods.own_time import COLLECTIVES, OwnTime
 from nbprof.core.trace import Int64s
 from nbprof.display import wording
 from nbprof.schema import frames
@@ -85,7 +85,8 @@ def stragglers(
     rare = [bool(k) and (k == many.sum() or tail(int(k), int(many.sum()), 1 / len(many)) * len(many) <= LEVEL) for k in many.tolist()]
     paused = (excess > limit) & (in_pauses > limit) & np.array(rare, np.bool_)
     straggler = steady | paused
-    saved = gains(own)
+    # Without communication it is unknown whether the others wait, and so whether steps would be shorter.
+    saved = gains(own) if own.by == COLLECTIVES else np.full(len(own.ranks), np.nan)
     worst = np.where(known, beyond, -np.inf).argmax(axis=0)
     out = own.ranks.assign(
         by=own.by,

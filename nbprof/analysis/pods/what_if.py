@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis.pods.own_time import COLLECTIVES, OwnTime
+from nbprof.analysis.pods.stragglers import gains
 from nbprof.schema import frames
 
 MEASURED, SLOWEST, GROUP, NETWORK = "measured", "slowest_host", "slow_group", "network_free"
@@ -13,25 +14,26 @@ _UNMATCHED = "The collectives of the ranks could not be matched, so waiting and 
 _SILENT = "No communication was recorded, so it is not known how much of the step it is."
 
 
-def what_if(own: OwnTime | None, stragglers: pd.DataFrame, groups: pd.DataFrame) -> pd.DataFrame:
+def what_if(own: OwnTime | None, groups: pd.DataFrame) -> pd.DataFrame:
     """One row per question: the columns of `p.pods.what_if`.
 
     Parameters
     ----------
     own : OwnTime, optional
-    stragglers, groups : DataFrame
-        As `p.pods.stragglers` and `p.pods.collectives`.
+    groups : DataFrame
+        As `p.pods.collectives`.
     """
     if own is None:
         return frames.empty("pods.what_if")
     measured = own.measured
     rows: list[tuple[str, str, float, str, str]] = [(MEASURED, "", 0.0, "", "")]
-    if len(stragglers):
-        first = stragglers.iloc[int(np.nan_to_num(stragglers["saved_ms"].to_numpy(np.float64)).argmax())]
-        several = (stragglers["host"] == first["host"]).sum() > 1
+    if len(own.ranks):
+        saved = np.nan_to_num(gains(own))
+        first = own.ranks.iloc[int(saved.argmax())]
+        several = (own.ranks["host"] == first["host"]).sum() > 1
         which = f"{first['host']}:{first['device']}" if several else str(first["host"])
         # Of hosts that do not communicate, nothing says that they wait for each other.
-        rows.append((SLOWEST, which, float(first["saved_ms"]), "about" if own.by == COLLECTIVES else "at most", ""))
+        rows.append((SLOWEST, which, float(saved.max()), "about" if own.by == COLLECTIVES else "at most", ""))
     slow = groups[groups["slow"]] if len(groups) else groups
     if len(slow):
         saved = (slow["real_us"] - slow["usual_us"]) / 1e3 * slow["collectives"].astype("float64") / max(len(own.step), 1)

@@ -43,7 +43,7 @@ def allocations(links: Links, steps: Steps, out: act.Activity) -> tuple[pd.DataF
         op_names[one] = out.ops.code(str(trace.names[one]) if one >= 0 else "")
     # PyTorch counts on the CPU only while it records, so its total grows with each recording of a process.
     total_of_all = np.where(kind == 0, -1, total)
-    heap = added_up(memory, size, total_of_all)
+    heap = added_up(memory, size, total_of_all, address)
     summed = {str(out.texts.values[one]) for one in np.setdiff1d(memory, memory[total_of_all >= 0]).tolist()}
     free = or_na(reserved - total, (reserved <= 0) | (total < 0) | (reserved < total))
     # torch_npu and others write an address that is no number, or beyond int64; equal addresses still mean the same block.

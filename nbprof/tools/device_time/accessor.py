@@ -136,7 +136,11 @@ class DeviceTime(View):
 
     @property
     def stragglers(self) -> pd.DataFrame:
-        """Which rank the others waited for: in the whole recording, then step by step."""
+        """Which rank the others waited for: in the whole recording, then step by step.
+
+        In each collective some rank is the last, and `waited_for` marks the one that cost most. Whether a rank is a straggler, which holds
+        the others up by more than chance explains, is decided in `p.pods.stragglers`; `straggler` repeats that.
+        """
         return self._frame("device_stragglers")
 
     @property

@@ -33,6 +33,8 @@ _MOST_OF = {
 }
 """Of what the rows that are listed have most, where there are too many."""
 _LONGEST = 160
+_SPAN = "from first to last work"
+"""The time that the parts of a device are of: not that of the steps."""
 PARTS = ("compute", "communication", "memory", "idle")
 WAITS = ("host_wait", "kernel_wait", "other")
 _TABLES: dict[str, tuple[str, ...]] = {
@@ -61,7 +63,7 @@ _TABLES: dict[str, tuple[str, ...]] = {
         *("collective", "process_group", "group_size", "bytes", "calls", "time_ms", "wait_ms", "wait_percent", "real_us"),
         *("algorithm_gb_per_second", "bus_gb_per_second"),
     ),
-    "device_stragglers": ("step", "host", "device", "collectives", "last_in", "late_ms", "wait_ms", "cost_ms", "straggler"),
+    "device_stragglers": ("step", "host", "device", "collectives", "last_in", "late_ms", "wait_ms", "cost_ms", "waited_for", "straggler"),
     "device_critical_path": ("kind", "name", "op", "pieces", "total_us", "percent", "longest_us"),
 }
 
@@ -78,7 +80,7 @@ def payload(run: Run) -> dict[str, Any]:
     return {
         "empty": None,
         "statement": statement(run),
-        "figures": _figures(frames),
+        "figures": _figures(frames, len(run.devices)),
         **parts,
         "waits": _waits(frames["device_idle"], keys),
         # Of hosts that were read apart there are the sums, and no curves.
@@ -126,8 +128,7 @@ def statement(run: Run) -> str:
     if not time:
         return ""
     share = {part: 100 * float(whole[f"{part}_ms"].sum()) / time for part in PARTS}
-    count = wording.plural(len(whole), "device")
-    said = f"{'The device' if len(whole) == 1 else f'The {count}'} computed **{_percent(share['compute'])}** of the time"
+    said = f"{_subject(len(whole), len(run.devices))} computed **{_percent(share['compute'])}** of the time"
     if share["communication"] >= 1:
         said += f", communicated another {_percent(share['communication'])}"
     if share["memory"] >= 1:
@@ -144,6 +145,18 @@ def statement(run: Run) -> str:
             said += f"; meanwhile, it was most often {causes.idxmax()}"
         said += "."
     return said
+
+
+def _of_all(used: int, devices: int) -> str:
+    """How many devices ran work, with how many there are if that is more."""
+    return wording.plural(used, "device") if used >= devices else f"{used:,} of {devices:,} devices"
+
+
+def _subject(used: int, devices: int) -> str:
+    """The devices that ran work, as the subject of a sentence."""
+    if used >= devices:
+        return "The device" if used == 1 else f"The {used:,} devices"
+    return f"The one of {devices:,} devices that ran work" if used == 1 else f"The {used:,} of {devices:,} devices that ran work"
 
 
 def text(run: Run) -> str:
@@ -213,7 +226,7 @@ def _waits(idle: pd.DataFrame, devices: list[tuple[Any, Any]]) -> list[list[floa
     return [[wording.real(value) for value in row] for row in of_devices.to_numpy(np.float64).tolist()]
 
 
-def _figures(frames: dict[str, pd.DataFrame]) -> list[dict[str, Any]]:
+def _figures(frames: dict[str, pd.DataFrame], devices: int) -> list[dict[str, Any]]:
     whole, idle, overlap = _whole(frames["device_time"]), frames["device_idle"], _whole(frames["device_overlap"])
     time = float(whole["time_ms"].sum())
 
@@ -228,8 +241,8 @@ def _figures(frames: dict[str, pd.DataFrame]) -> list[dict[str, Any]]:
     count = float(all_["launches"].sum()) if len(all_) else 0.0
     exposed = share(float(overlap["exposed_communication_ms"].sum()), time)
     return [
-        figure("compute", "Computing", share(float(whole["compute_ms"].sum()), time), "%", 1, "of device time"),
-        figure("idle", "Idle", share(float(whole["idle_ms"].sum()), time), "%", 1, f"{wording.plural(len(whole), 'device')}"),
+        figure("compute", "Computing", share(float(whole["compute_ms"].sum()), time), "%", 1, _SPAN),
+        figure("idle", "Idle", share(float(whole["idle_ms"].sum()), time), "%", 1, f"{_of_all(len(whole), devices)}, {_SPAN}"),
         figure(
             "host_wait",
             "Waiting for the host",

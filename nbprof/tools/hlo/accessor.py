@@ -27,7 +27,8 @@ class Hlo(OfPrograms):
       with a `cost_estimate` are counted, all others are unknown. A rate that no memory reaches is missing too: of copies that only begin,
       or are found done, in no time.
     - `operational_intensity`: FLOPs per byte. `bound_by`: Compute or main memory (HBM, Device memory if it is not HBM, or Main memory of
-      a CPU; XProf always says HBM), whichever is closer to the device's peak.
+      a CPU; XProf always says HBM), whichever is closer to the device's peak. `bound` is the same if the op reaches 60 % of that peak, as
+      in Nsight Compute, else "Latency": see `p.roofline`.
     - `expression` is the op as XLA writes it, without metadata, shardings and backend settings.
     - An op whose program is not in the file is listed with what its events say about it: `in_file` is False.
 
@@ -47,14 +48,14 @@ class Hlo(OfPrograms):
         Parameters
         ----------
         column : str
-            "category", "program", "op", "framework_op", "bound_by", "source", "rematerialized" or "in_file".
+            "category", "program", "op", "framework_op", "bound", "bound_by", "source", "rematerialized" or "in_file".
 
         Raises
         ------
         NbprofError
             No such column.
         """
-        known = ("category", "program", "op", "framework_op", "bound_by", "source", "rematerialized", "in_file")
+        known = ("category", "program", "op", "framework_op", "bound", "bound_by", "source", "rematerialized", "in_file")
         if column not in known:
             raise NbprofError(f"column must be one of {', '.join(map(repr, known))}, not {column!r}")
         sums = self.frame.groupby(column, sort=False)[["occurrences", "total_us", "self_us", "self_fraction"]].sum().reset_index()

@@ -112,7 +112,7 @@ def roofline(frame: pd.DataFrame, peaks: Peaks, missing: str, *, width: int = 90
         "op": drawn["op"].astype(str).to_list(),
         "program": drawn["program"].astype(str).to_list(),
         "category": drawn["category"].astype(str).to_list(),
-        "bound": [str(value) or "unknown" for value in drawn["bound_by"]],
+        "bound": [str(value) or "unknown" for value in drawn["bound"]],
         "part": 100 * share,
         "roof": [_percent(value) for value in drawn["roof_fraction"].to_numpy(np.float64)],
         "gb": drawn["bytes_per_second"].to_numpy(np.float64) / 1e9,

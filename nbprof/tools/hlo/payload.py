@@ -54,7 +54,7 @@ _OF_PYTORCH = {
 """The same of the kinds of PyTorch's ops on a device."""
 _EAGER = (
     *("rank", "op", "category", "input_shapes", "precision", "occurrences", "total_us", "self_us", "self_fraction", "flops_per_second"),
-    *("bytes_per_second", "operational_intensity", "bound_by", "flops", "bytes", "wasted_us"),
+    *("bytes_per_second", "operational_intensity", "bound", "bound_by", "flops", "bytes", "wasted_us"),
 )
 """Columns of `p.roofline.frame` that are shown of PyTorch's ops."""
 _NO_TENSOR = r"(?<=\[)\[\], |, \[\](?=[,\]])"
@@ -105,14 +105,14 @@ def payload(run: Run, made: Made | None = None) -> dict[str, Any]:
     if made is not None and not eager:
         # Without infeed and outfeed there are fewer.
         known = known[~known["category"].isin(roofline.TRANSFERS)].reset_index(drop=True) if len(frame) < len(known) else known
-        known = known.assign(bound_by=frame["bound_by"])
+        known = known.assign(bound_by=frame["bound_by"], bound=frame["bound"])
     unit = unit_of(run)
     # A recording is the whole profile.
     averages = [] if unit.whole else [_mark(unit.average, roofline.average(steps))]
     donuts = [_donut(known, "category", "By category")]
     # Without peaks nobody knows: a ring of one part says nothing.
-    if known["bound_by"].ne("").any():
-        donuts.append(_donut(known, "bound_by", "By bound"))
+    if known["bound"].ne("").any():
+        donuts.append(_donut(known, "bound", "By bound"))
     return {
         "empty": None,
         "figures": _figures(known, total, peaks, roofline.average(steps) if eager else None, unit),
@@ -175,10 +175,11 @@ def _figures(
     part = 100 * float(total["roof_fraction"])
     lost = float(total["unknown_fraction"])
     cost = f"; cost unknown of {wording.percent(100 * lost)} of op time" if lost > 0.0005 else ""
-    bound = {key: 100 * float(share) for key, share in frame.groupby("bound_by")["self_fraction"].sum().items()}
+    bound = {key: 100 * float(share) for key, share in frame.groupby("bound")["self_fraction"].sum().items()}
     unknown = bound.get("", 0.0)
     compute, memory = (None if unknown > 99.95 else bound.get(key, 0.0) for key in (ops.COMPUTE, peaks.memory))
-    chip = sum(share for key, share in bound.items() if key not in ("", ops.COMPUTE, peaks.memory))
+    latency = bound.get(ops.LATENCY, 0.0)
+    chip = sum(share for key, share in bound.items() if key not in ("", ops.COMPUTE, ops.LATENCY, peaks.memory))
     note = "; ".join(
         text
         for text in (
@@ -216,6 +217,14 @@ def _figures(
             "%",
             1,
             note or ("of op time" if memory is not None else "not known"),
+        ),
+        figure(
+            "bound_by_latency",
+            "Latency-bound",
+            None if memory is None else latency,
+            "%",
+            1,
+            f"below {100 * ops.NEAR_ROOF:.0f}% of every peak" if memory is not None else "not known",
         ),
     ]
 

@@ -21,8 +21,10 @@ class Roofline(Framed):
 
     `frame` has one row per op, most self time first. `operational_intensity` is FLOPs (of XLA 8-bit ones as half, 4-bit ones as a
     quarter) divided by bytes of main memory; the roof at an intensity is the lower of the peak FLOP/s and the intensity times the peak
-    bytes a second. `roof_fraction` is how close the op comes to it, by the resource that it uses best, `bound_by`. Caches let an op
-    exceed the roof.
+    bytes a second. `roof_fraction` is how close the op comes to it, by the resource that it uses best, `bound_by`. An op is
+    bound by that resource only near its peak: `bound` is the same from 60 % of the peak on, and "Latency" below it, as in Nsight Compute.
+    Such an op waits: for its launch, for what it depends on, for enough parallel work, or for a link to the host or to other devices, which
+    the roofline does not have. Caches let an op exceed the roof.
 
     The peaks are those of the profile: a TPU states them, a GPU's follow from its architecture, units and clock. Where they are not known,
     or for other ones: `p.roofline(peak_flops=312e12, peak_bytes=2.0e12)`, or `nbprof.load(path, peaks={...})` for all views. Of memories on

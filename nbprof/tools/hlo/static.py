@@ -20,7 +20,7 @@ def html(payload: dict[str, Any]) -> str:
     rows = []
     for i in range(min(table["rows"], _ROWS)):
         percent = markup.cell(table, "self_percent", i)
-        bound = markup.text(markup.cell(table, "bound_by", i)) or "–"
+        bound = markup.text(markup.cell(table, "bound", i)) or "–"
         numbers = [wording.number(markup.cell(table, "self_us", i), 1), markup.bar(percent, DEVICE), wording.percent(percent)]
         names = [markup.name(markup.cell(table, "op", i), 60), markup.text(markup.cell(table, "category", i))]
         rows.append([*names, *numbers, bound, wording.percent(markup.cell(table, "roof_percent", i))])

@@ -31,7 +31,7 @@ TOOL = Tool(
             "Ops under the roofline",
             "roofline.frame",
             "op",
-            ("self_us", "self_fraction", "bound_by", "roof_fraction", "wasted_us"),
+            ("self_us", "self_fraction", "bound", "roof_fraction", "wasted_us"),
             late=True,
         ),
     ),

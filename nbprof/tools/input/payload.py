@@ -222,7 +222,7 @@ def _bottleneck(run: Run) -> np.ndarray[Any, np.dtype[np.uint8]]:
     if by_torch(run):
         return _most(run.input_ops)
     nodes = run.tf_data.nodes
-    if nodes.empty or run.input_ops.empty:
+    if nodes.empty or run.input_ops.empty or run.tf_data.cause.excuses:
         return np.zeros(len(run.input_ops), np.uint8)
     worst = nodes[nodes["bottleneck"].fillna(False).astype(bool)]
     names = set(worst["long_name"]) | set(worst["iterator"])
@@ -243,7 +243,15 @@ def pipelines(run: Run) -> list[dict[str, Any]]:
     shown = run.tf_data.pipelines.head(MOST_PIPELINES)
     nodes, calls = _rows(run.tf_data.nodes, shown, _WHICH), _rows(run.tf_data.calls, shown, _WHICH)
     slowest = _rows(run.tf_data.slowest, shown, [*_WHICH, "rank"])
-    return [_pipeline(row, nodes, slowest, calls) for row in shown.to_dict("records")]
+    made = [_pipeline(row, nodes, slowest, calls) for row in shown.to_dict("records")]
+    why = run.tf_data.cause
+    return [_excused(one, why.text) for one in made] if why.excuses else made
+
+
+def _excused(pipeline: dict[str, Any], why: str) -> dict[str, Any]:
+    """A pipeline that nobody waits for: none of its iterators is a bottleneck, and nothing of it needs a change."""
+    nodes = [{**node, "bottleneck": False} for node in pipeline["nodes"]]
+    return {**pipeline, "advice": why, "fix": [], "nodes": nodes}
 
 
 def _tables(run: Run) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
             2,
             f"{wording.millis(of_steps / 1000 / steps)} {unit_of(run).per}" if steps else "no steps",
         ),
-        figure("kernels", "Kernels", len(kernels), "", 0, _launches(launches, steps, unit_of(run))),
+        figure("kernels", "Kernels", kernels["kernel"].nunique(), "", 0, _launches(launches, steps, unit_of(run))),
         figure("median_kernel", "Median kernel", _weighted_median(mean, count), "µs", 1, "half of the launches are shorter"),
         figure(
             "tensor_cores_used",
@@ -135,7 +135,8 @@ def _in_use(run: Run) -> list[dict[str, Any]]:
     devices = run.kernel_devices
     unit = unit_of(run)
     when = f"mean over the {unit.plural}" if len(run.steps) and not unit.whole else "from the first to the last"
-    of = f"by kernels, {when}" if len(devices) == 1 else f"mean of {len(devices)} {chip(run)}s"
+    several = f"mean of {len(devices)} {chip(run)}s" if len(devices) >= len(run.devices) else f"mean of {len(devices)} that ran any"
+    of = f"kernels only, {when if len(devices) == 1 else several}"
     used, efficiency = (devices[key].mean() for key in ("utilization_percent", "sm_efficiency_percent"))
     return [
         figure(key, title, float(value), "%", 1, note, **bar(("device_compute", float(value))))

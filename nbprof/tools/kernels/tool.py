@@ -24,7 +24,7 @@ TOOL = Tool(
     has=may_have_kernels,
     label=lambda run: NAMES["kernels"].label.replace("GPU", chip(run)),
     # What was not recorded is no 0.
-    count=lambda run: len(run.kernels) or None,
+    count=lambda run: run.kernels["kernel"].nunique() or None,
     follows=lambda run, bound: bound == "device_compute" and not run.kernels.empty,
     omissions=_omissions,
     static=static.html,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def payload(run: Run) -> dict[str, Any]:
     summary = run.memory_summary
     if summary.empty:
         return {**nothing(), "empty": _empty(run)}
-    ordered = summary.sort_values("peak_bytes", ascending=False, kind="stable")
+    ordered = _in_order(summary)
     drawn = run.memory_drawn
     told: dict[str, Any] = {"of": "", "peaks": None}
     if run.parts is not None:
@@ -51,6 +52,18 @@ def payload(run: Run) -> dict[str, Any]:
     most = MOST_BLOCKS // len(ordered)
     ids = [_one(run, row, drawn, rows.get(row["memory_id"], _NO_ROWS), most) for row in ordered.to_dict("records")]
     return {"empty": None, **told, "ids": ids}
+
+
+def _in_order(summary: pd.DataFrame) -> pd.DataFrame:
+    """Allocators, the largest peak first; those whose peaks read alike in the order of their names, 2 before 10."""
+    ordered = summary.sort_values("peak_bytes", ascending=False, kind="stable", ignore_index=True)
+    shown = ordered["peak_bytes"].map(wording.size)
+    level = (shown != shown.shift()).cumsum()
+    names = [
+        [(part.isdigit(), int(part) if part.isdigit() else part) for part in re.split(r"(\d+)", str(ident))]
+        for ident in ordered["memory_id"]
+    ]
+    return ordered.take(sorted(range(len(ordered)), key=lambda row: (level.iloc[row], names[row])))
 
 
 def nothing() -> dict[str, Any]:
@@ -115,7 +128,7 @@ def _one(run: Run, row: dict[Any, Any], rows: pd.DataFrame, mine: npt.NDArray[np
         "fragmentation": floats(kept["fragmentation"]).astype(np.float32),
         "peak": _alive(_typed(_shares(alive.head(MOST_ALIVE), peak))),
         "moments": _moments(rows, mine, drawn, most),
-        "ops": table(_most(of_id(run.memory_ops, row["memory_id"])), "memory.ops", _OPS),
+        **_by_op(of_id(run.memory_ops, row["memory_id"])),
     }
 
 
@@ -134,6 +147,13 @@ def _most(ops: pd.DataFrame) -> pd.DataFrame:
     if len(ops) <= MOST_OPS:
         return ops
     return ops.loc[ops["allocated_bytes"].sort_values(ascending=False, kind="stable").index[:MOST_OPS].sort_values()]
+
+
+def _by_op(ops: pd.DataFrame) -> dict[str, Any]:
+    """What ops allocated and freed, and how many with the least are not listed."""
+    rest = len(ops) - MOST_OPS
+    left_out = {"ops_left_out": f"{wording.plural(rest, 'more op')} with less; p.memory.ops has all."} if rest > 0 else {}
+    return {"ops": table(_most(ops), "memory.ops", _OPS), **left_out}
 
 
 def _moments(rows: pd.DataFrame, mine: npt.NDArray[np.int64], kept: npt.NDArray[np.int64], most: int) -> dict[str, Any] | None:

@@ -28,8 +28,8 @@ class Ops(Framed):
     - `eager`: whether any run was outside a function.
     - If known, `flops_per_second` and `bytes_per_second`: operations and bytes of all runs over `total_us`;
       `operational_intensity`: operations per byte; `bound_by`: Compute or main memory (HBM, or Device memory if it is not HBM; XProf
-      always says HBM), whichever is closer to the device's peak. TPUs record it; for GPUs it is counted from the compiled XLA
-      programs in the file.
+      always says HBM), whichever is closer to the device's peak, however far it is: what bounds an op is in `p.roofline.frame`. TPUs
+      record it; for GPUs it is counted from the compiled XLA programs in the file.
     - `tensor_core_fraction`: share of the op's kernel time on TensorCores, over the kernels whose names tell.
 
     Which op a kernel belongs to: for XLA the framework's op that the compiler noted for the kernel's HLO op, which is looked up in the

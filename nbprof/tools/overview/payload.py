@@ -238,11 +238,18 @@ def _busy(run: Run) -> dict[str, Any]:
     percent = run.first_answer.get("device_busy_percent")
     note = "no steps" if run.steps.empty else "not recorded"
     if wording.real(percent) is not None:
+        devices, used = len(run.devices), run.busy_devices
         note = f"of {unit_of(run).time}"
-        note += f", mean of {len(run.devices):,} devices" if len(run.devices) > 1 else ""
-    if wording.real(percent) is not None and (run.devices["kind"] == "TPU").any():
-        note += "; copies and infeed count"
+        if devices > 1:
+            # A device that ran nothing may not have been traced: it is in no mean.
+            note += f", mean of {devices:,} devices" if used in (0, devices) else f", {_that_worked(used, devices)}"
+        note += "; copies and infeed count" if (run.devices["kind"] == "TPU").any() else "; copies count"
     return figure("device_busy", "Device busy", percent, "%", 1, note, **bar(("device_compute", percent)))
+
+
+def _that_worked(used: int, devices: int) -> str:
+    """The devices that ran anything, where others ran nothing."""
+    return f"the one of {devices:,} devices that ran" if used == 1 else f"mean of the {used:,} of {devices:,} devices that ran"
 
 
 def _flops(run: Run) -> dict[str, Any]:

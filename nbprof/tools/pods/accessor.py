@@ -70,7 +70,8 @@ class Pods(Framed):
         so large a share of all pauses is not chance.
 
         `cost_ms` is charged to the slowest rank of each step: the exposed waiting of each other rank, at most as far as that one is
-        ahead. `saved_ms` compares it with the next slowest rank in each step. `cause` is the step category in which it takes most more
+        ahead. `saved_ms` compares it with the next slowest rank in each step; it is missing if no communication was recorded, since then
+        it is unknown whether the others wait. `cause` is the step category in which it takes most more
         than the median of the other hosts, if that is at least half of the delay; of device compute, the kernel that makes up half of
         that, or all kernels if kernels of 90 % of the time are slower alike.
         """
@@ -80,7 +81,8 @@ class Pods(Framed):
     def what_if(self) -> pd.DataFrame:
         """The step time if one thing were otherwise: `measured`, then one row per question.
 
-        `slowest_host`: the host whose slowness costs most is as fast as the median of the others (`saved_ms` of `stragglers`).
+        `slowest_host`: the host whose slowness costs most is as fast as the median of the others (`saved_ms` of `stragglers`; without
+        communication at most that, as nobody may wait for it).
         `slow_group`: the collectives of the slowest group take as long as those of its like; at most that, as some may have been hidden.
         `network_free`: exposed communication less waiting takes no time, in each step that of the rank that waited least, which the others
         wait for; a step still lasts as long as the own time of the slowest rank.

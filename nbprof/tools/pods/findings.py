@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from nbprof.activity.unit import MARKED, Unit
+from nbprof.analysis.pods.chance import LEVEL
 from nbprof.analysis.pods.own_time import COLLECTIVES
+from nbprof.analysis.pods.stragglers import LATE
 from nbprof.display import wording
 from nbprof.tools.common import unit_of
 from nbprof.tools.tables import table
@@ -69,7 +71,21 @@ def sentences(run: Run) -> list[str]:
             f"No straggler found: no worker's own part of {unit.a} is more than 1% longer than that of the others, "
             "beyond what chance explains."
         )
+        said += _barely_slow(ranks, measured, several, unit)
     return [*said, *_what_if(frames.what_if, frames.collectives, unit), *_missing(run)]
+
+
+def _barely_slow(ranks: pd.DataFrame, measured: float | None, several: bool, unit: Unit) -> list[str]:
+    """The rank that differs from the others by more than chance explains, but too little to be a straggler."""
+    if measured is None:
+        return []
+    beyond_chance = ranks[(ranks["chance"] <= LEVEL) & (ranks["excess_ms"] <= LATE * measured)]
+    if beyond_chance.empty:
+        return []
+    row = beyond_chance.loc[beyond_chance["slowest_in"].idxmax()]
+    behind = f"only {wording.millis(row['excess_ms'])} behind" if row["excess_ms"] > 0 else "not behind"
+    often = f"**{_name(row, several)}**, the slowest in {row['slowest_in']:,} of {row['steps']:,} {unit.plural}"
+    return [f"Beyond chance, but on average {behind} the median of the others: {often}."]
 
 
 def _missing(run: Run) -> list[str]:
@@ -93,8 +109,7 @@ def _measured(what_if: pd.DataFrame) -> float | None:
 
 def _straggler(row: dict[Any, Any], several: bool, measured: float | None, unit: Unit = MARKED) -> str:
     """One straggler: by how much, how often, what that costs, and why."""
-    device = f":{row['device']}" if several and pd.notna(row["device"]) else ""
-    name = wording.one_line(f"{row['host']}{device}")
+    name = _name(row, several)
     behind, steps = wording.millis(row["excess_ms"]), f"{row['steps']:,}"
     if row["chance"] > _CHANCE:
         pauses = f"one {unit.noun}" if row["pauses"] == 1 else f"{row['pauses']:,} {unit.plural}"
@@ -118,6 +133,12 @@ def _straggler(row: dict[Any, Any], several: bool, measured: float | None, unit:
     if row["by"] == COLLECTIVES and saved is not None and measured and 100 * saved / measured >= _LEAST_PERCENT:
         said += f" If it were as fast as they are, {unit.a} would take about **{wording.percent(100 * saved / measured)}** less."
     return said
+
+
+def _name(row: Any, several: bool) -> str:
+    """The host of a rank, with its device where hosts have several."""
+    device = f":{row['device']}" if several and pd.notna(row["device"]) else ""
+    return wording.one_line(f"{row['host']}{device}")
 
 
 def _what_if(rows: pd.DataFrame, groups: pd.DataFrame, unit: Unit = MARKED) -> list[str]:
