@@ -31,6 +31,8 @@ export interface ProfileOptions {
 export class ProfileView extends Widget {
   private ending = new AbortController();
   private board: Dashboard | null = null;
+  /** What is on screen: the whole, or the first picture of it. */
+  private drawn: Dashboard | null = null;
   private begun = false;
   private version = "";
   private chosen: string;
@@ -54,6 +56,10 @@ export class ProfileView extends Widget {
     this.addClass("nbprof-document");
     this.node.tabIndex = -1;
     this.node.append(this.choice, this.bar, this.body);
+    // JupyterLab focuses the document that it opens, and so does a click beside all controls; from there keys go to the dashboard.
+    this.node.addEventListener("keydown", (event) => {
+      if (event.target === this.node) this.drawn?.key(event);
+    });
     // The window is looked at again: the file may have changed meanwhile.
     const look = (): void => void this.check();
     window.addEventListener("focus", look);
@@ -155,6 +161,7 @@ export class ProfileView extends Widget {
         board.destroy();
         return null;
       }
+      this.drawn = board;
       if (hadFocus && document.activeElement === document.body) this.node.focus();
       return board;
     };
@@ -319,6 +326,7 @@ export class ProfileView extends Widget {
     this.ending.abort();
     this.board?.destroy();
     this.board = null;
+    this.drawn = null;
     this.bar.hidden = true;
     this.body.replaceChildren();
   }

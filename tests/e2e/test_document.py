@@ -137,6 +137,24 @@ def test_a_double_click_opens_the_dashboard_without_a_kernel(browse, profiles):
     assert browse.problems == []
 
 
+def test_keys_work_as_soon_as_a_double_click_has_opened_it(browse):
+    board = opened(browse, "host.xplane.pb")
+    live(browse)
+    browse.keyboard.press("3")
+    assert "Ops" in board.locator("[role=tab][aria-selected=true]").inner_text()
+    # Also after a click on nothing in particular, and when the tab is come back to.
+    board.locator(".foot").click(position={"x": 2, "y": 2})
+    browse.keyboard.press("1")
+    assert "Overview" in board.locator("[role=tab][aria-selected=true]").inner_text()
+    opened(browse, "host.pt.trace.json")
+    browse.locator(".lm-TabBar-tabLabel", has_text="host.xplane.pb").click()
+    board = dashboard(browse)
+    board.get_by_role("tab", name="Overview", selected=True).wait_for()
+    browse.keyboard.press("3")
+    board.get_by_role("tab", name="Ops", selected=True).wait_for()
+    assert browse.problems == []
+
+
 def test_a_torch_trace_opens_as_a_profile_and_not_as_json(browse):
     assert "aten::mm" in visit(opened(browse, "host.pt.trace.json"), "Ops").inner_text()
 
