@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from nbprof.profiles.comparison import compare
@@ -174,7 +176,7 @@ def test_the_axis_of_a_comparison_has_room_for_its_numbers(page, tmp_path, width
     assert {"0", "400"} <= set(axis.all_inner_texts())
     boxes = [each.bounding_box() for each in axis.all()]
     assert len(boxes) > 2
-    gaps = [after["x"] - before["x"] - before["width"] for before, after in zip(boxes, boxes[1:], strict=False)]
+    gaps = [after["x"] - before["x"] - before["width"] for before, after in pairwise(boxes)]
     assert min(gaps) > 3
 
 
