@@ -4,7 +4,7 @@ import { Widget } from "@lumino/widgets";
 import { type Dashboard, type DashboardOptions, mount } from "../hosts/page.js";
 import { h, reason } from "../lib/dom.js";
 import { Line } from "../lib/live.js";
-import type { TabId } from "../lib/payload.js";
+import type { Payload, TabId } from "../lib/payload.js";
 import type { Post } from "../lib/wire.js";
 import { goneWith, movedPath, movedRun } from "./moves.js";
 import { type FolderRun, type Opened, type Progress, Refusal, type Server } from "./server.js";
@@ -92,6 +92,11 @@ export class ProfileView extends Widget {
     this.shown = tab;
   }
 
+  /** Says that what its tab is called by may be another. */
+  protected changed(): void {
+    this.options.onChange?.();
+  }
+
   /** What is shown is read again, as far as it was read. */
   protected again(): void {
     if (this.begun) void this.load();
@@ -122,6 +127,9 @@ export class ProfileView extends Widget {
     void this.load();
   }
 
+  /** The payload is here: it knows what its runs are called. */
+  protected named(_payload: Payload): void {}
+
   /** What is read, in the words of a line that says so. */
   protected get what(): string {
     return this.where;
@@ -150,6 +158,7 @@ export class ProfileView extends Widget {
     const draw = async (packed: Uint8Array, options: DashboardOptions): Promise<Dashboard | null> => {
       const board = await mount(this.body, packed, {
         live: true,
+        onPayload: (payload) => this.named(payload),
         ...(this.shown && { tab: this.shown as TabId }),
         onTab: (tab) => {
           this.shown = tab;
