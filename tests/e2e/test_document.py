@@ -155,6 +155,20 @@ def test_keys_work_as_soon_as_a_double_click_has_opened_it(browse):
     assert browse.problems == []
 
 
+def test_an_opened_profile_is_compared_with_another_of_its_folder(browse):
+    board = opened(browse, "host.xplane.pb")
+    live(browse)
+    board.get_by_role("button", name="Compare with another run").click()
+    menu = board.get_by_role("menu", name="Compare with")
+    menu.wait_for()
+    assert "second" in menu.inner_text()
+    menu.get_by_role("menuitem", name="second").click()
+    board = dashboard(browse)
+    board.locator(".compare-head h2").wait_for()
+    assert "second" in board.locator(".compare-bar").inner_text()
+    assert browse.problems == []
+
+
 def test_a_torch_trace_opens_as_a_profile_and_not_as_json(browse):
     assert "aten::mm" in visit(opened(browse, "host.pt.trace.json"), "Ops").inner_text()
 
