@@ -176,6 +176,13 @@ function resting(
     ending.abort();
     throw error;
   }
+  // A saved report is all that there is on its page: keys are for it, also before anything has the focus.
+  if ("nbprofPage" in document.body.dataset) {
+    const key = (event: KeyboardEvent): void => {
+      if (event.target === document.body) board?.key(event);
+    };
+    listen(document.body, "keydown", key, { signal: ending.signal });
+  }
   enter(guest);
   sight.observe(host);
   size.observe(host);
@@ -191,5 +198,6 @@ function resting(
     },
     tab: () => board?.tab() ?? (state as BoardState).tab,
     state: () => board?.state() ?? (state as BoardState),
+    key: (event) => board?.key(event),
   };
 }

@@ -3,6 +3,7 @@
 import { ILabShell, ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
 import { IFileBrowserFactory } from "@jupyterlab/filebrowser";
+import type { Payload } from "../lib/payload.js";
 import { icon } from "./icon.js";
 import { follow, goneWith, movedPath } from "./moves.js";
 import { namesOf } from "./names.js";
@@ -15,13 +16,27 @@ const FACTORY = "nbprof";
 
 /** The dashboard of the second run, `b`, with its tab Compare. */
 export class CompareView extends ProfileView {
+  /** What the two runs are called, as far as that is known: by their paths until they are read. */
+  names: [string, string];
+
   constructor(
     server: Server,
     private before: string,
     b: string,
-    options: ProfileOptions,
+    options: ProfileOptions & { names?: readonly string[] },
   ) {
     super(server, b, options);
+    this.names = pair(options.names) ?? namesOf(before, b);
+  }
+
+  /** As in the tab Compare: by notebook and cell where nobody gave the folder a name. */
+  protected override named({ compare }: Payload): void {
+    const shown = compare?.pairs[0];
+    const names = shown && [shown.before, shown.after].map((run) => compare.runs[run]?.label ?? "");
+    const known = pair(names);
+    if (!known || known.join("\n") === this.names.join("\n")) return;
+    this.names = known;
+    this.changed();
   }
 
   get a(): string {
@@ -46,6 +61,7 @@ export class CompareView extends ProfileView {
     this.before = before;
     const b = this.path;
     super.moved(from, to);
+    if (another || b !== this.path) this.names = namesOf(before, this.path);
     // What is drawn names it; a second run that was moved, too, is being read again already.
     if (another && b === this.path) this.again();
   }
@@ -55,6 +71,12 @@ export class CompareView extends ProfileView {
     if (goneWith(this.before, path)) this.gone(this.before);
   }
 }
+
+/** Two names, each with something in it; null where that is not what was given. */
+const pair = (names: unknown): [string, string] | null =>
+  Array.isArray(names) && names.length === 2 && names.every((name) => typeof name === "string" && name)
+    ? [names[0], names[1]]
+    : null;
 
 export const compare: JupyterFrontEndPlugin<void> = {
   id: "nbprof:compare",
@@ -77,15 +99,20 @@ export const compare: JupyterFrontEndPlugin<void> = {
     };
     const possible = (args: Record<string, unknown>): boolean =>
       (args["a"] !== undefined && args["b"] !== undefined) || selected().length === 2;
-    const compareTab = (a: string, b: string, shown: string): MainAreaWidget<CompareView> => {
+    const compareTab = (a: string, b: string, shown: string, names: unknown): MainAreaWidget<CompareView> => {
       const title = (): void => {
         const { content } = tab;
-        tab.title.label = namesOf(content.a, content.b).join(" → ");
+        tab.title.label = content.names.join(" → ");
         tab.title.caption = `Comparison\nbefore: ${content.a}\nafter: ${content.b}`;
         if (tabs.has(tab)) void tabs.save(tab);
       };
       const tab = new MainAreaWidget({
-        content: new CompareView(server, a, b, { tab: shown, ready: app.restored, onChange: () => title() }),
+        content: new CompareView(server, a, b, {
+          tab: shown,
+          ready: app.restored,
+          onChange: () => title(),
+          ...(pair(names) && { names: names as string[] }),
+        }),
       });
       tab.title.icon = icon;
       tab.title.closable = true;
@@ -110,7 +137,7 @@ export const compare: JupyterFrontEndPlugin<void> = {
         }
         let tab = tabs.find(({ content }) => content.a === a && content.b === b);
         if (!tab) {
-          tab = compareTab(a, b, String(args["tab"] ?? ""));
+          tab = compareTab(a, b, String(args["tab"] ?? ""), args["names"]);
           app.shell.add(tab, "main");
           await tabs.add(tab);
         }
@@ -132,7 +159,7 @@ export const compare: JupyterFrontEndPlugin<void> = {
     if (restorer) {
       void restorer.restore(tabs, {
         command: COMMAND,
-        args: ({ content }) => ({ a: content.a, b: content.b, tab: content.tab }),
+        args: ({ content }) => ({ a: content.a, b: content.b, tab: content.tab, names: content.names }),
         name: ({ content }) => [content.a, content.b].join("\n"),
       });
     }

@@ -4,7 +4,7 @@ import { Widget } from "@lumino/widgets";
 import { type Dashboard, type DashboardOptions, mount } from "../hosts/page.js";
 import { h, reason } from "../lib/dom.js";
 import { Line } from "../lib/live.js";
-import type { TabId } from "../lib/payload.js";
+import type { Payload, TabId } from "../lib/payload.js";
 import type { Post } from "../lib/wire.js";
 import { goneWith, movedPath, movedRun } from "./moves.js";
 import { type FolderRun, type Opened, type Progress, Refusal, type Server } from "./server.js";
@@ -31,6 +31,8 @@ export interface ProfileOptions {
 export class ProfileView extends Widget {
   private ending = new AbortController();
   private board: Dashboard | null = null;
+  /** What is on screen: the whole, or the first picture of it. */
+  private drawn: Dashboard | null = null;
   private begun = false;
   private version = "";
   private chosen: string;
@@ -54,6 +56,10 @@ export class ProfileView extends Widget {
     this.addClass("nbprof-document");
     this.node.tabIndex = -1;
     this.node.append(this.choice, this.bar, this.body);
+    // JupyterLab focuses the document that it opens, and so does a click beside all controls; from there keys go to the dashboard.
+    this.node.addEventListener("keydown", (event) => {
+      if (event.target === this.node) this.drawn?.key(event);
+    });
     // The window is looked at again: the file may have changed meanwhile.
     const look = (): void => void this.check();
     window.addEventListener("focus", look);
@@ -86,6 +92,11 @@ export class ProfileView extends Widget {
     this.shown = tab;
   }
 
+  /** Says that what its tab is called by may be another. */
+  protected changed(): void {
+    this.options.onChange?.();
+  }
+
   /** What is shown is read again, as far as it was read. */
   protected again(): void {
     if (this.begun) void this.load();
@@ -116,6 +127,9 @@ export class ProfileView extends Widget {
     void this.load();
   }
 
+  /** The payload is here: it knows what its runs are called. */
+  protected named(_payload: Payload): void {}
+
   /** What is read, in the words of a line that says so. */
   protected get what(): string {
     return this.where;
@@ -144,6 +158,7 @@ export class ProfileView extends Widget {
     const draw = async (packed: Uint8Array, options: DashboardOptions): Promise<Dashboard | null> => {
       const board = await mount(this.body, packed, {
         live: true,
+        onPayload: (payload) => this.named(payload),
         ...(this.shown && { tab: this.shown as TabId }),
         onTab: (tab) => {
           this.shown = tab;
@@ -155,6 +170,7 @@ export class ProfileView extends Widget {
         board.destroy();
         return null;
       }
+      this.drawn = board;
       if (hadFocus && document.activeElement === document.body) this.node.focus();
       return board;
     };
@@ -319,6 +335,7 @@ export class ProfileView extends Widget {
     this.ending.abort();
     this.board?.destroy();
     this.board = null;
+    this.drawn = null;
     this.bar.hidden = true;
     this.body.replaceChildren();
   }

@@ -12,7 +12,7 @@ export interface ColumnSpec {
   help?: string;
   kind?: Column["kind"];
   digits?: number;
-  /** Hidden below an output width of 700 px; still in the CSV. */
+  /** Left out up to an output width of 700 px until more columns are asked for; always in the CSV. */
   narrow?: boolean;
   /** Stays put when the table is scrolled sideways: its distance from the left edge in px. */
   sticky?: number;
@@ -68,6 +68,27 @@ export function fullColumns(wanted: readonly (string | ColumnSpec)[] | undefined
 export function headCell(props: Props, label: Child, help: string, first = false): HTMLTableCellElement {
   const text = h("span.why", { title: help, tabindex: first ? "0" : "-1" }, label);
   return h("th", { scope: "col", ...props }, text);
+}
+
+/** Below a table of which a narrow page leaves out columns: brings them, and the table scrolls sideways. */
+export function moreColumns(grid: HTMLElement, left_out: readonly string[]): HTMLElement {
+  const control = h(
+    "button",
+    {
+      class: "btn",
+      title: left_out.join(", "),
+      "aria-expanded": "false",
+      on: {
+        click: () => {
+          const every = grid.classList.toggle("every");
+          control.setAttribute("aria-expanded", String(every));
+          control.textContent = every ? "Show fewer columns" : "Show more columns";
+        },
+      },
+    },
+    "Show more columns",
+  );
+  return h("p.only-n", control);
 }
 
 export interface Head extends Column {

@@ -5,7 +5,7 @@
  */
 
 import { numberAt, textAt } from "./codec.js";
-import { barOf, type ColumnSpec, digitWidth, type Full, fullColumns, isNumber, shown } from "./columns.js";
+import { barOf, type ColumnSpec, digitWidth, type Full, fullColumns, isNumber, moreColumns, shown } from "./columns.js";
 import { toCsv } from "./csv.js";
 import { cutOf } from "./cut.js";
 import { clear, h, handled, listen, modified, reason } from "./dom.js";
@@ -97,7 +97,8 @@ export function table(parent: HTMLElement, options: TableOptions): TableHandle {
     grid,
   );
   if (options.minWidth) grid.style.minWidth = `${options.minWidth}px`;
-  parent.append(wrap);
+  const narrow = columns.filter((column) => column.narrow).map((column) => column.label);
+  parent.append(wrap, ...(narrow.length ? [moreColumns(grid, narrow)] : []));
 
   const virtual = (): boolean => rows.length > VIRTUAL && !wrapped;
   const cellClass = (column: Full): string => {

@@ -7,6 +7,7 @@ import {
   compact,
   dots,
   fromZero,
+  labelEvery,
   mean,
   pairOf,
   percentOf,
@@ -69,6 +70,13 @@ describe("the axis of step times", () => {
     expect(axisEnd([slow, [2]])).toBe(3.5);
     expect(mean(slow)).toBeLessThan(3.5);
     expect(dots(slow, 3.5)).toMatchObject({ beyond: 1, longest: 100 });
+  });
+
+  it("leaves out numbers that have no room", () => {
+    const texts = ["0", "50", "100", "150", "200", "250", "300", "350", "400"];
+    expect(labelEvery(texts, 900)).toBe(1);
+    expect(labelEvery(texts, 250)).toBe(2);
+    expect(labelEvery(["0"], 0)).toBe(1);
   });
 
   it("of no steps at all is some axis", () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { KINDS, kindOf, partsOf, pathScope, sum, toPiece } from "../views/device-time/model.js";
+import { KINDS, kindOf, PARTS, partsOf, pathScope, sum, toPiece, WAITS } from "../views/device-time/model.js";
 import { deviceTimeSample } from "./device-time-sample.js";
 
 describe("the time of devices", () => {
@@ -31,6 +31,14 @@ describe("the time of devices", () => {
     expect(Object.keys(KINDS)).toHaveLength(12);
     expect(kindOf("launch_delay").label).toBe("Launch delay");
     expect(kindOf("new kind")).toEqual({ css: "other", label: "new kind" });
+  });
+
+  it("gives every kind a colour that no other kind has", () => {
+    for (const parts of [Object.values(KINDS), PARTS, WAITS]) {
+      expect(new Set(parts.map(({ css }) => css)).size).toBe(parts.length);
+    }
+    const [between] = WAITS.filter(({ label }) => label === "Between kernels");
+    expect(kindOf("kernel_wait").css).toBe(between?.css);
   });
 
   it("leads from a row of the critical path to its longest piece", () => {

@@ -5,7 +5,7 @@ import { button } from "../lib/parts.js";
 import type { Notice } from "../lib/payload.js";
 import type { Asker } from "../lib/wire.js";
 
-/** Another run of the kernel. */
+/** Another run: of the kernel, or in the folder of this one. */
 interface Other {
   key: string;
   label: string;
@@ -32,7 +32,8 @@ export interface Actions {
 
 /** How long the connection may take before the reader is told that there is none, ms. */
 const CONNECT_MS = 15_000;
-const NONE = "No other run is in this kernel. Profile another cell, or load a profile with nbprof.load(…).";
+const NONE =
+  "No other run is open here or in the folder of this one. Profile another cell, or load a profile with nbprof.load(…).";
 
 /** Resolves when Python answers; rejects with the reason where it does not. */
 function connected(ask: Asker, connect: (() => void) | undefined, signal: AbortSignal): Promise<void> {

@@ -1,6 +1,6 @@
 /** Where a step goes: the one-row bar and the tables of categories, for the selected steps. */
 
-import { barOf, type Head, headCell } from "../lib/columns.js";
+import { barOf, type Head, headCell, moreColumns } from "../lib/columns.js";
 import { type Child, h } from "../lib/dom.js";
 import { ms, num } from "../lib/format.js";
 import { categoryLabel, swatch } from "../lib/parts.js";
@@ -23,7 +23,9 @@ export function plainTable(
   css = "",
 ): HTMLElement {
   const head = heads.map((item, i) => headCell({ class: item.class }, item.label, item.help, i === 0));
-  return h("div.tx", h("table", { class: `t ${css}` }, h("thead", h("tr", ...head)), h("tbody", ...rows)));
+  const grid = h("table", { class: `t ${css}` }, h("thead", h("tr", ...head)), h("tbody", ...rows));
+  const narrow = heads.filter((item) => item.class?.split(" ").includes("hide-n")).map((item) => item.label);
+  return h("div", h("div.tx", grid), narrow.length > 0 && moreColumns(grid, narrow));
 }
 
 export function cells(css: string, ...contents: Child[]): HTMLTableCellElement[] {

@@ -65,6 +65,8 @@ export interface Dashboard {
   tab(): TabId;
   /** To give to another one of the same payload. */
   state(): BoardState;
+  /** A key that was pressed around it, where the whole page is this dashboard. */
+  key(event: KeyboardEvent): void;
 }
 
 interface Pane {
@@ -323,8 +325,10 @@ export function dashboard(
     } else if (digit >= 1 && digit <= tabs.length) {
       go((tabs[digit - 1] as { id: TabId }).id);
       buttons[digit - 1]?.focus();
-    } else if (event.key === "?") foot.toggleKeys();
-    else if (event.key !== "/" || !focusFilter()) return;
+    } else if (event.key === "?") {
+      // Back to what the page was left at.
+      if (!foot.toggleKeys() && event.target instanceof Element) event.target.scrollIntoView({ block: "nearest" });
+    } else if (event.key !== "/" || !focusFilter()) return;
     handled(event);
   }
   listen(frame, "keydown", onKey as EventListener);
@@ -384,6 +388,7 @@ export function dashboard(
     },
     setSelection: (selection) => store.set("selection", selection),
     tab: () => store.get("tab"),
+    key: onKey,
     state() {
       const opened = { ...kept };
       for (const [id, pane] of panes) if (pane.drawn) opened[id] = readKept(pane.element, pane.keepers);

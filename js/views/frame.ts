@@ -63,7 +63,8 @@ const KEYS: [keys: string[], does: string][] = [
 
 export interface Footer {
   element: HTMLElement;
-  toggleKeys(): void;
+  /** Whether the list is open now. */
+  toggleKeys(): boolean;
 }
 
 export function footer({ meta }: Payload, tabs: number): Footer {
@@ -83,6 +84,8 @@ export function footer({ meta }: Payload, tabs: number): Footer {
   const flip = (element: HTMLElement, control: HTMLElement): void => {
     element.hidden = !element.hidden;
     control.setAttribute("aria-expanded", String(!element.hidden));
+    // It opens at the foot of what may be a long page.
+    if (!element.hidden) element.scrollIntoView({ block: "nearest" });
   };
   const warnings = meta.receipt.filter((line) => line.level === "warning").length;
   const opener = h(
@@ -111,5 +114,9 @@ export function footer({ meta }: Payload, tabs: number): Footer {
       help,
     ),
   );
-  return { element, toggleKeys: () => flip(keys, help) };
+  const toggleKeys = (): boolean => {
+    flip(keys, help);
+    return !keys.hidden;
+  };
+  return { element, toggleKeys };
 }

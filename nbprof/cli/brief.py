@@ -16,7 +16,7 @@ from nbprof.cli.progress import shown
 @click.option("--tokens", type=click.IntRange(200), default=1500, show_default=True, help="Maximum length in tokens of 3.5 bytes each.")
 @source.redacted
 def command(against: str | None, tokens: int, redact: bool, **which: Any) -> None:
-    """What matters, for a language model: Markdown, most important first, every figure with the call that gives it."""
+    """What matters most, as Markdown for a language model; each figure with the call that gives it."""
     with shown() as tell:
         profile = source.opened(tell, **which)
         from nbprof.profiles.brief import brief

@@ -16,13 +16,14 @@ from typing import Any
 
 import click
 
+from nbprof.cli.group import Group
 from nbprof.core.errors import NbprofError
 from nbprof.core.version import __version__
 
 COMMANDS = {
     "summary": "What bounds the step, and the figures that prove it.",
     "advice": "What to change, largest gain first, with the evidence and the code.",
-    "brief": "What matters, for a language model: Markdown, most important first, every figure with the call that gives it.",
+    "brief": "What matters most, as Markdown for a language model; each figure with the call that gives it.",
     "frame": "Print a frame by its name, such as kernels.by_name; without a name, list those that the profile has.",
     "compare": "Compare two runs: is the second one faster, and is that more than chance?",
     "report": "Write the dashboard to one HTML file that needs no network.",
@@ -48,7 +49,7 @@ _RANK = re.compile(r"p\.rank\((\d+)\)")
 _CAPTURE = re.compile(r"\bgraph_capture\b(?= (?:is for|a trace))")
 
 
-class Commands(click.Group):
+class Commands(Group):
     """A group that knows its commands by name and imports the one that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002

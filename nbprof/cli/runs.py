@@ -24,6 +24,7 @@ def command(paths: tuple[str, ...], storage_options: tuple[str, ...], as_json: b
     elif len(found):
         from nbprof.schema.runs_table import COLUMNS
 
-        output.write_table(found, COLUMNS)
+        named = bool(found["label"].any())
+        output.write_table(found, [col for col in COLUMNS if named or col.name != "label"])
     else:
         click.echo("no runs")

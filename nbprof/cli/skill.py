@@ -7,9 +7,10 @@ from pathlib import Path
 import click
 
 from nbprof.cli import source
+from nbprof.cli.group import Group
 
 
-@click.group(name="skill")
+@click.group(name="skill", cls=Group)
 def command() -> None:
     """A skill for assistants: profile, read, change one thing, measure again."""
 
@@ -18,7 +19,10 @@ def command() -> None:
 @click.argument("folder", metavar="DIR", type=source.FilePath(file_okay=False, path_type=Path))
 @click.option("--force", is_flag=True, help="Replace a skill that was changed, or is of another version.")
 def install(folder: Path, force: bool) -> None:
-    """Write it to DIR/nbprof/SKILL.md, where DIR is a folder of skills, such as .claude/skills."""
+    """Write it into a folder of skills, such as .claude/skills.
+
+    The file is DIR/nbprof/SKILL.md.
+    """
     from nbprof.assistant import skill
 
     click.echo(f"{skill.install(folder, force=force)} is the skill of this version of nbprof.")
@@ -26,7 +30,7 @@ def install(folder: Path, force: bool) -> None:
 
 @command.command()
 def show() -> None:
-    """Print it."""
+    """Print the skill."""
     from nbprof.assistant import skill
 
     click.echo(skill.text(), nl=False)

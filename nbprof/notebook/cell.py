@@ -109,6 +109,8 @@ class Cell:
         self._session: Session | None = None
         self._strip: Strip | None = None
         self._shield = Shield()
+        self.stored = True
+        """Whether IPython has put the text of the cell among its inputs when the recording begins."""
         # Now, for the cell may put another profile into that variable.
         self._before = self._find(show.against) if show.against else None
 
@@ -143,7 +145,8 @@ class Cell:
 
         session = Session(self._options, source=self._source, namespace=self._shell.user_ns, on_step=self._stepped)
         session.windows.notes.extend(self._notes)
-        session.windows.label, session.windows.notebook = naming.label(self._shell), naming.notebook(self._shell)
+        session.windows.label = naming.label(self._shell, stored=self.stored)
+        session.windows.notebook = naming.notebook(self._shell)
         if not self._show.quiet:
             # What is imported while it records is part of the first step. A failure is told where it is shown.
             with contextlib.suppress(Exception):

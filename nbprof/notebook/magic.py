@@ -207,6 +207,7 @@ class NbprofMagics(Magics):
             with defaults.instead(request.options):
                 options, show = choices([])
                 cell = Cell(self._ip, options, show, info.raw_cell, [request.note(defaults.words())])
+                cell.stored = False
         except UsageError as error:
             sys.stderr.write(f"nbprof: {error}\n")
             return

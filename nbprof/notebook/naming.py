@@ -16,9 +16,16 @@ def notebook(shell: Any) -> str:
     return name if name.endswith(".ipynb") else ""
 
 
-def label(shell: Any) -> str:
-    """`training [3]`, or `training` for what has no number; "" where the notebook is not known."""
+def label(shell: Any, *, stored: bool = True) -> str:
+    """`training [3]`, or `training` for what has no number; "" where the notebook is not known.
+
+    Parameters
+    ----------
+    shell : InteractiveShell
+    stored : bool
+        Whether the running cell is among the inputs already: IPython adds it right before its first line runs.
+    """
     name = notebook(shell)
     # By the inputs: whether `execution_count` is already that of the next cell depends on the version of IPython.
-    number = len(shell.user_ns.get("In") or ()) - 1
+    number = len(shell.user_ns.get("In") or ()) - stored
     return f"{name.removesuffix('.ipynb')} [{number}]" if name and number > 0 else name.removesuffix(".ipynb")

@@ -12,6 +12,7 @@ from nbprof.display import codec
 from nbprof.profiles.live import registry
 
 if TYPE_CHECKING:
+    from nbprof.profiles.profile import Profile
     from nbprof.run.run import Run
 
 REPORT, RUNS, COMPARE = "report", "runs", "compare"
@@ -23,7 +24,7 @@ def reply(run: Run, request: dict[str, Any]) -> bytes:
     Raises
     ------
     NbprofError
-        The run to compare with is not in this kernel any more.
+        The run to compare with is neither in this kernel nor in the folder of the run any more.
     """
     asked = {REPORT: _report, RUNS: _runs, COMPARE: _compare}[request["ask"]]
     return codec.contain({"ok": True, **asked(run, request)})
@@ -40,16 +41,17 @@ def _report(run: Run, request: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG00
 
 def _runs(run: Run, request: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001  they are those beside this run
     from nbprof.profiles.comparison import labels
+    from nbprof.profiles.neighbours import neighbours
     from nbprof.tools import header
 
     others = registry.others(run)
     names = labels([run, *others])[1:]
-    return {
-        "runs": [
-            {"key": other.source.content_key(), "label": name, "created": header.created(other)}
-            for other, name in zip(others, names, strict=True)
-        ]
-    }
+    opened = [
+        {"key": other.source.content_key(), "label": name, "created": header.created(other)}
+        for other, name in zip(others, names, strict=True)
+    ]
+    unread = [{"key": each.key, "label": each.label, "created": each.created} for each in neighbours(run, others)]
+    return {"runs": opened + unread}
 
 
 def _compare(run: Run, request: dict[str, Any]) -> dict[str, Any]:
@@ -58,10 +60,20 @@ def _compare(run: Run, request: dict[str, Any]) -> dict[str, Any]:
 
     wanted = request.get("with")
     other = registry.get(wanted) if isinstance(wanted, str) else None
-    if other is None:
-        raise NbprofError("That run is not in this kernel any more. Load it with nbprof.load(...) and try again.")
-    packed = codec.pack(Comparison([Profile(other), Profile(run)]).payload())
+    before = Profile(other) if other is not None else _read(run, wanted)
+    packed = codec.pack(Comparison([before, Profile(run)]).payload())
     return {"payload": np.frombuffer(packed, np.uint8)}
+
+
+def _read(run: Run, wanted: object) -> Profile:
+    """A run in the folder of this one, which is looked for anew: a page names none of the files of this machine."""
+    from nbprof.profiles.load import read
+    from nbprof.profiles.neighbours import neighbours
+
+    for each in neighbours(run, registry.others(run)) if isinstance(wanted, str) and wanted.startswith("folder-") else []:
+        if each.key == wanted:
+            return read(each.files, whole=True)
+    raise NbprofError("That run is no longer in this kernel or in the folder of this run. Load it with nbprof.load(...) and try again.")
 
 
 def file_name(label: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import weakref
 from collections.abc import Callable, Mapping
@@ -170,13 +169,7 @@ def _graph_captures(source: Source, ways: Ways) -> list[Capture]:
 
 def captured(files: RunFiles) -> CaptureInfo | None:
     """How a run was recorded, from what nbprof wrote next to it."""
-    if files.sidecar is None:
-        return None
-    try:
-        values = json.loads(files.sidecar.head(1 << 20))
-    except (NbprofError, ValueError, RecursionError):
-        return None
-    return CaptureInfo.from_dict(values) if isinstance(values, dict) else None
+    return CaptureInfo.of(files.sidecar)
 
 
 def open_recording(recording: Recording, progress: Callable[[str], None] | None = None) -> Profile:

@@ -6,6 +6,7 @@ from nbprof.schema.columns import Col, count, size, text
 
 COLUMNS: list[Col] = [
     text("run", "Run", "Its name, as `nbprof.load(..., run=...)` takes it."),
+    text("label", "Recorded as", "Notebook and cell, where nbprof recorded it."),
     count("hosts", "Hosts", "Files that are hosts or ranks of it."),
     text("format", "Format", "xspace, chrome, msprof or torch_memory."),
     size("bytes", "Size", "Of its files, as they lie there.", "Int64"),

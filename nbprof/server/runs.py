@@ -7,7 +7,6 @@ more. Everything here waits for disks: it is called on threads.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -39,7 +38,6 @@ MOST_BYTES, MOST_S = 256 << 20, 60.0
 _MOST_LOOKS = 500
 """Files without a telling name, such as `rank0.json`, whose heads are read for one request."""
 _MOST_PROBLEMS = 50
-_MOST_SIDECAR = 1 << 20
 
 _DATED = re.compile(r"\d{4}_\d\d_\d\d_\d\d_\d\d_\d\d(_\d+)?")
 """How TensorFlow and JAX name the folder of a run."""
@@ -391,11 +389,7 @@ def is_run_folder(folder: Path) -> bool:
 def _capture(sidecar: LocalFile) -> CaptureInfo | None:
     from nbprof.sources.recording import CaptureInfo
 
-    try:
-        values = json.loads(sidecar.head(_MOST_SIDECAR))
-    except (NbprofError, ValueError, RecursionError):
-        return None
-    return CaptureInfo.from_dict(values) if isinstance(values, dict) else None
+    return CaptureInfo.of(sidecar)
 
 
 def _starts(text: str) -> Iterator[str]:

@@ -10,10 +10,12 @@ from typing import Any
 
 from nbprof.activity.given_peaks import checked
 from nbprof.core.errors import NbprofError
+from nbprof.core.files import SourceFile
 from nbprof.core.sidecar import SIDECAR
 from nbprof.sources.upload import Upload
 from nbprof.sources.urls import shown
 
+_MOST_BYTES = 1 << 20
 BATCHES_OF_KERAS = "batches of Keras"
 """What a note of a recording says that its steps are, where Keras ran the loop."""
 
@@ -167,6 +169,17 @@ class CaptureInfo:
         window = fit.get("window", [])
         fit["window"] = window if len(window) == 2 and all(isinstance(step, int) for step in window) else []
         return cls(**fit)
+
+    @classmethod
+    def of(cls, sidecar: SourceFile | None) -> CaptureInfo | None:
+        """What the file that nbprof wrote beside a run says; None where there is none, or it says nothing that makes sense."""
+        if sidecar is None:
+            return None
+        try:
+            values = json.loads(sidecar.head(_MOST_BYTES))
+        except (NbprofError, ValueError, RecursionError):
+            return None
+        return cls.from_dict(values) if isinstance(values, dict) else None
 
     @classmethod
     def read(cls, folder: Path) -> CaptureInfo | None:

@@ -9,9 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from nbprof.core.files import RunFiles
+from nbprof.core.files import LocalFile, RunFiles
 from nbprof.sources.locate import Source, Ways
 from nbprof.sources.locate import runs as find_runs
+from nbprof.sources.recording import CaptureInfo
 
 # What pandas can count in nanoseconds.
 _LAST_S = 2**63 / 1e9
@@ -40,7 +41,8 @@ def runs(
         One row per run: `run`, its name, as `load(source, run=...)` takes it; `hosts`, files that are hosts or ranks of it; `format`,
         `xspace`, `chrome`, `msprof` or `torch_memory`; `bytes` of its files as they lie there, missing where the place does not say;
         `modified`, local time: when it was recorded, or, where that is not stated, when its files were last changed; `path`, which `load`
-        takes too.
+        takes too; `label`, what the recording was called, as `training [3]` by notebook and cell: empty where nbprof did not record it, and
+        of runs behind a URL.
 
     Raises
     ------
@@ -62,11 +64,12 @@ def runs(
             "format": r.format,
             "bytes": _bytes(r),
             "modified": _when(r.modified),
+            "label": _label(r),
             "path": r.files[0].label if above[str(r.folder)] > 1 and len(r.files) == 1 else str(r.folder),
         }
         for r in found
     ]
-    frame = pd.DataFrame(rows, columns=["run", "hosts", "format", "bytes", "modified", "path"])
+    frame = pd.DataFrame(rows, columns=["run", "label", "hosts", "format", "bytes", "modified", "path"])
     return frame.astype({"hosts": "int64", "bytes": "Int64", "modified": "datetime64[ns]"})
 
 
@@ -76,6 +79,12 @@ def _when(seconds: float) -> Any:
         return pd.Timestamp.fromtimestamp(int(seconds)) if 0 < seconds < _LAST_S else pd.NaT
     except (OverflowError, ValueError, OSError):
         return pd.NaT
+
+
+def _label(run: RunFiles) -> str:
+    """What the recording was called. It is beside the files, and elsewhere each run would cost a request."""
+    info = CaptureInfo.of(run.sidecar) if isinstance(run.sidecar, LocalFile) else None
+    return "" if info is None else info.label
 
 
 def _above(folder: str) -> list[str]:

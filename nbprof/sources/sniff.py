@@ -14,6 +14,9 @@ from nbprof.formats.format import Head, Kind, is_text
 HEAD = 1 << 16
 """Bytes of a file that are examined. A torch trace of a large job may list its process groups before its events, hence this many."""
 
+REPORT_MARK = b'<meta name="generator" content="nbprof '
+"""What the head of every report that `Profile.save` writes has."""
+
 _MAGIC: tuple[tuple[bytes, str, str], ...] = (
     (b"NVR\0", "a report of Nsight Compute", "nbprof does not read it."),
     (b"\x28\xb5\x2f\xfd", "a file packed with zstd", "Unpack it first: unzstd FILE."),
@@ -90,6 +93,12 @@ def _known(head: bytes) -> Kind | None:
             "",
             "a TensorBoard event file (scalars and graphs), which holds no profile",
             "Name the logdir: the profile is in plugins/profile/<run> below it.",
+        )
+    if REPORT_MARK in head[:4096]:
+        return Kind(
+            "",
+            "a report that nbprof saved, which holds what its tabs show and not the recording",
+            "Open it in a browser; for anything else, name the recording that it was made of.",
         )
     start = head[:512].lstrip().lower()
     if start.startswith((b"<!doctype html", b"<html")):

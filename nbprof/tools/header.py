@@ -15,6 +15,7 @@ from nbprof.tools.steps import payload as steps
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
+    from nbprof.sources.recording import CaptureInfo
 
 UNFINISHED = "The analysis had not finished when this was written."
 """What a first picture is to those who find it in a notebook: where the analysis ends, the whole takes its place."""
@@ -26,8 +27,12 @@ _DATED = re.compile(r"\d{4}(_\d\d){5}(_\d+)?(-steps-\d+-\d+)?")
 
 def label(run: Run) -> str:
     """What the run is called: as its folder, or its file without suffixes; "training [3]" where nobody gave it another name."""
-    name = str(run.source.name or "run")
-    recorded = run.capture.label if run.capture is not None else ""
+    return name_of(str(run.source.name or "run"), run.capture)
+
+
+def name_of(name: str, capture: CaptureInfo | None) -> str:
+    """What a run of this name is called, by what nbprof wrote beside it."""
+    recorded = capture.label if capture is not None else ""
     return wording.one_line(recorded if recorded and _DATED.fullmatch(name) else name)
 
 

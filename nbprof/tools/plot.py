@@ -9,6 +9,7 @@ import numpy as np
 
 from nbprof.core.errors import NbprofError
 from nbprof.display.wording import LEAST_MS
+from nbprof.tools import bokeh_html
 
 if TYPE_CHECKING:
     from bokeh.model import Model
@@ -103,10 +104,10 @@ def staircase(values: Any, *, shift: bool) -> Any:
 
 
 def displayed(figure: Model, drawn: Any) -> Model:
-    """The figure, which a notebook shows without Bokeh's scripts: as `drawn`, of which it is a part, displays itself.
+    """The figure, which a notebook shows as it is at the end of a cell, with whatever was changed in it.
 
-    Bokeh's scripts are 1.3 MB, loaded from the network or put into the notebook. Where `bokeh.io.output_notebook()` was called they are
-    there, and Bokeh shows the figure, with whatever was changed in it.
+    Where `bokeh.io.output_notebook()` was called Bokeh shows it. Elsewhere its output carries Bokeh's scripts, packed to about 0.5 MB, so
+    that it needs no network and no other cell. A terminal prints the text of `drawn`, the view that the figure is a part of.
     """
 
     def show(**_: Any) -> None:
@@ -117,9 +118,8 @@ def displayed(figure: Model, drawn: Any) -> Model:
         if curstate().notebook:
             show(figure)  # type: ignore[arg-type]  # each of ours can be shown
             return
-        made = drawn._repr_mimebundle_()
-        data, about = made if isinstance(made, tuple) else (made, {})
-        display(data, metadata=about, raw=True)  # type: ignore[no-untyped-call]
+        data = {"text/html": bokeh_html.fragment(figure), "text/plain": repr(drawn)}
+        display(data, raw=True)  # type: ignore[no-untyped-call]
 
     # A model takes attributes of its own only where their names begin so.
     setattr(figure, "_ipython_display_", show)  # noqa: B010  the type knows none of it

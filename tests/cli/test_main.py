@@ -48,6 +48,18 @@ def test_help_imports_no_command_and_summary_nothing_that_draws():
     assert not {"bokeh", "IPython", "PIL", "rich", "fsspec", "anywidget", "asyncio"} & of_summary
 
 
+@pytest.mark.parametrize(("words", "meant"), [(["advise"], "advice"), (["sumary"], "summary"), (["skill", "instal"], "install")])
+def test_a_command_that_is_misspelt_is_named(words, meant):
+    assert CliRunner().invoke(cli.main, words).output.count(f"id you mean '{meant}'?") == 1
+
+
+def test_no_help_ends_where_it_begins_to_say_something():
+    for name in cli.COMMANDS:
+        command = cli.main.get_command(click.Context(cli.main), name)
+        texts = [command.help, command.get_short_help_str(), *(getattr(param, "help", "") or "" for param in command.params)]
+        assert [text for text in texts if text.rstrip(". ").endswith(":")] == [], name
+
+
 def test_what_is_no_command_is_bad_use():
     result = CliRunner().invoke(cli.main, ["sumary"])
     assert result.exit_code == cli.BAD

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import socket
 import sys
 
@@ -64,6 +66,18 @@ def test_runs_of_a_logdir(tmp_path):
     assert head.split() == ["Run", "Hosts", "Format", "Size", "Modified", "Path"]
     assert len(rows) == len(found)
     assert call("runs", tmp_path / "nowhere", code=BAD).stderr.startswith("nbprof: ")
+
+
+def test_runs_of_cells_are_listed_by_notebook_and_cell(tmp_path):
+    for day, cell in (("01", 3), ("02", 5)):
+        folder = tmp_path / "plugins" / "profile" / f"2026_11_{day}_10_00_00"
+        folder.mkdir(parents=True)
+        shutil.copy(SLOW, folder)
+        (folder / "nbprof.json").write_text(json.dumps({"backend": "tensorflow", "label": f"training [{cell}]"}))
+    head, *rows = call("runs", tmp_path).stdout.splitlines()
+    assert "Recorded as" in head
+    assert ["training [5]" in rows[0], "training [3]" in rows[1]] == [True, True]
+    assert [row["label"] for row in answer("runs", tmp_path)["runs"]] == ["training [5]", "training [3]"]
 
 
 def test_capture_of_a_worker_and_of_one_that_is_away(tmp_path, monkeypatch):

@@ -350,6 +350,27 @@ def test_report_is_a_page(tmp_path):
     assert "folder" in call("report", SLOW, "-o", tmp_path / "no" / "x.html", code=BAD).stderr
 
 
+def test_a_report_without_a_name_is_beside_the_profile(tmp_path):
+    shutil.copy(SLOW, tmp_path)
+    target = tmp_path / "nbprof-tf_slow.html"
+    for _ in range(2):
+        assert call("report", tmp_path / Path(SLOW).name, "--events", 0).stdout == f"{target}\n"
+    # A report is replaced, and nothing else is.
+    target.write_text("<html>notes</html>")
+    assert "-o FILE" in call("report", tmp_path / Path(SLOW).name, code=BAD).stderr
+    assert target.read_text() == "<html>notes</html>"
+    hidden = call("report", tmp_path / Path(SLOW).name, "--events", 0, "--redact").stdout
+    assert Path(hidden.strip()).name == "nbprof-report.html"
+
+
+def test_a_saved_report_is_known_for_what_it_is(tmp_path):
+    target = tmp_path / "any.html"
+    call("report", SLOW, "-o", target, "--events", 0)
+    said = call("summary", target, code=BAD).stderr
+    assert "report that nbprof saved" in said
+    assert "login" not in said
+
+
 def test_trace_of_a_range(tmp_path):
     target = tmp_path / "x.json.gz"
     call("trace", SLOW, "--range", "100:120", "-o", target)

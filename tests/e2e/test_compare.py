@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
+
+from tests.e2e.notebooks import command
 
 pytestmark = pytest.mark.browser
 
@@ -41,4 +44,23 @@ def test_two_profiles_of_the_file_browser_are_compared(page, lab):
     page.goto(f"{url}/lab/tree/pair")
     answer.wait_for()
     assert answer.inner_text() == first
+    assert page.problems == []
+
+
+def test_runs_of_cells_are_compared_by_the_names_of_their_cells(page, lab):
+    url, root = lab
+    folders = []
+    for name, cell, day in (("tf_slow", 3, "01"), ("tf_mended", 5, "02")):
+        folder = root / "cells" / "nbprof-results" / "plugins" / "profile" / f"2026_11_{day}_10_00_00"
+        folder.mkdir(parents=True)
+        shutil.copy(DATA / f"{name}.xplane.pb", folder)
+        (folder / "nbprof.json").write_text(json.dumps({"backend": "tensorflow", "label": f"training [{cell}]"}))
+        folders.append(folder.relative_to(root).as_posix())
+    page.goto(f"{url}/lab/tree/cells?reset")
+    page.locator(".jp-DirListing-item", has_text="nbprof-results").wait_for()
+    command(page, "nbprof:compare", a=folders[0], b=folders[1])
+    board = page.locator(".nbprof-document:not(.lm-mod-hidden) .nbp")
+    board.locator(".compare-head h2").wait_for()
+    page.locator(".lm-TabBar-tabLabel", has_text="training [3] → training [5]").wait_for()
+    assert "2026_11_01" not in board.locator(".compare-bar").inner_text()
     assert page.problems == []

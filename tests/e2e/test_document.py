@@ -137,6 +137,38 @@ def test_a_double_click_opens_the_dashboard_without_a_kernel(browse, profiles):
     assert browse.problems == []
 
 
+def test_keys_work_as_soon_as_a_double_click_has_opened_it(browse):
+    board = opened(browse, "host.xplane.pb")
+    live(browse)
+    browse.keyboard.press("3")
+    assert "Ops" in board.locator("[role=tab][aria-selected=true]").inner_text()
+    # Also after a click on nothing in particular, and when the tab is come back to.
+    board.locator(".foot").click(position={"x": 2, "y": 2})
+    browse.keyboard.press("1")
+    assert "Overview" in board.locator("[role=tab][aria-selected=true]").inner_text()
+    opened(browse, "host.pt.trace.json")
+    browse.locator(".lm-TabBar-tabLabel", has_text="host.xplane.pb").click()
+    board = dashboard(browse)
+    board.get_by_role("tab", name="Overview", selected=True).wait_for()
+    browse.keyboard.press("3")
+    board.get_by_role("tab", name="Ops", selected=True).wait_for()
+    assert browse.problems == []
+
+
+def test_an_opened_profile_is_compared_with_another_of_its_folder(browse):
+    board = opened(browse, "host.xplane.pb")
+    live(browse)
+    board.get_by_role("button", name="Compare with another run").click()
+    menu = board.get_by_role("menu", name="Compare with")
+    menu.wait_for()
+    assert "second" in menu.inner_text()
+    menu.get_by_role("menuitem", name="second").click()
+    board = dashboard(browse)
+    board.locator(".compare-head h2").wait_for()
+    assert "second" in board.locator(".compare-bar").inner_text()
+    assert browse.problems == []
+
+
 def test_a_torch_trace_opens_as_a_profile_and_not_as_json(browse):
     assert "aten::mm" in visit(opened(browse, "host.pt.trace.json"), "Ops").inner_text()
 

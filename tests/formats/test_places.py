@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import threading
@@ -13,6 +14,7 @@ import nbprof
 from nbprof.core import files
 from nbprof.core.errors import ReadError
 from nbprof.core.files import Buffer, Growing, LocalFile
+from nbprof.core.sidecar import SIDECAR
 from nbprof.sources import detect, folders, locate
 from tests.support.places import gz, space, trace, write
 from tests.support.xspace import training_run
@@ -154,8 +156,10 @@ def test_runs_lists_without_reading(tmp_path, monkeypatch):
     write(tmp_path, {f"{RUN}/a/h0.xplane.pb": space(), f"{RUN}/a/h1.xplane.pb": space("x/Y:Y")}, at=2000)
     write(tmp_path, {"w.1700000000000.pt.trace.json": trace(), "w.1700000009000.pt.trace.json": trace()})
     monkeypatch.setattr(LocalFile, "read", lambda self: pytest.fail(f"{self.path} was read"))
+    (tmp_path / RUN / "a" / SIDECAR).write_text(json.dumps({"backend": "jax", "label": "training [3]"}))
     table = nbprof.runs(tmp_path)
-    assert list(table.columns) == ["run", "hosts", "format", "bytes", "modified", "path"]
+    assert table["label"].tolist() == ["", "", "training [3]"]
+    assert list(table.columns) == ["run", "label", "hosts", "format", "bytes", "modified", "path"]
     assert table["run"].tolist() == ["w.1700000009000", "w.1700000000000", "a"]
     assert table["hosts"].tolist() == [1, 1, 2]
     assert table["format"].tolist() == ["chrome", "chrome", "xspace"]

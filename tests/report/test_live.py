@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import queue
 import threading
@@ -19,6 +20,7 @@ from nbprof.profiles.report import bundle
 from nbprof.profiles.report.mimebundle import MIME
 from nbprof.profiles.widget import DashboardWidget
 from nbprof.sources.fingerprint import fingerprint
+from tests.support.kineto import Kineto
 from tests.support.saved import payload_of
 from tests.support.xspace import gpu_run, training_run
 
@@ -343,7 +345,41 @@ def test_the_header_gets_the_other_runs_of_the_kernel_and_compares_with_one(here
 def test_a_run_that_is_not_there_is_compared_with_nothing(here, registry, wanted):
     page = Page()
     page.ask(ask="hello", key=saved(nbprof.load("logs"))["key"])
-    assert "not in this kernel any more" in page.ask(ask="compare", **{"with": wanted})["error"]
+    assert "no longer in this kernel" in page.ask(ask="compare", **{"with": wanted})["error"]
+
+
+def test_the_header_gets_the_runs_of_the_folder_that_nobody_loaded(here, registry):
+    for day, label in (("01", "training [3]"), ("02", "training [5]"), ("03", "")):
+        folder = here / "results" / "plugins" / "profile" / f"2026_11_{day}_10_00_00"
+        folder.mkdir(parents=True)
+        (folder / "host.xplane.pb").write_bytes(training_run(3 + int(day)))
+        if label:
+            (folder / "nbprof.json").write_text(json.dumps({"backend": "tensorflow", "label": label}))
+    p = nbprof.load("results", run="2026_11_02")
+    page = Page()
+    page.ask(ask="hello", key=saved(p)["key"])
+    found = page.ask(ask="runs")["runs"]
+    assert [run["label"] for run in found] == ["2026_11_03_10_00_00", "training [3]"]
+    packed = bytes(page.ask(ask="compare", **{"with": found[1]["key"]})["payload"])
+    before = nbprof.load("results", run="2026_11_01")
+    assert packed == codec.pack(nbprof.compare(before, p).payload())
+    # What has been loaded meanwhile is listed once.
+    assert [run["label"] for run in page.ask(ask="runs")["runs"]] == ["training [3]", "2026_11_03_10_00_00"]
+    assert "folder of this run" in page.ask(ask="compare", **{"with": "folder-" + "0" * 32})["error"]
+
+
+def test_of_a_file_the_runs_beside_it_are_offered_and_else_those_one_folder_up(here, registry):
+    for second in (1, 2):
+        recorded = Kineto()
+        recorded.step(second, 0.0, 900.0)
+        recorded.op("aten::mm", 10.0, 800.0)
+        (here / f"w.170000000{second}000.pt.trace.json").write_bytes(recorded.encode())
+    page = Page()
+    page.ask(ask="hello", key=saved(nbprof.load("w.1700000001000.pt.trace.json"))["key"])
+    assert {run["label"] for run in page.ask(ask="runs")["runs"]} == {"w.1700000002000", "logs"}
+    alone = Page()
+    alone.ask(ask="hello", key=saved(nbprof.load("logs"))["key"])
+    assert {run["label"] for run in alone.ask(ask="runs")["runs"]} == {"w.1700000001000", "w.1700000002000"}
 
 
 def test_an_output_that_does_not_say_hello_gets_nothing(here, registry):

@@ -15,7 +15,7 @@ import { explained } from "../profile.js";
 import type { Server } from "../server.js";
 import type { CurrentNotebook } from "./notebook.js";
 import type { RunsPanel } from "./panel.js";
-import { folderOf, isFile, many, type Run } from "./run.js";
+import { called, folderOf, isFile, many, type Run } from "./run.js";
 
 export const COMMANDS = {
   show: "nbprof:runs-show",
@@ -118,8 +118,14 @@ export function addCommands(parts: Parts): () => void {
     isEnabled: () => panel.runs.length === 2,
     execute: async () => {
       // What was, and what became of it.
-      const [a, b] = [...panel.runs].sort((left, right) => left.time - right.time).map(({ path }) => path);
-      if (a !== undefined && b !== undefined) await commands.execute(OTHERS.compare, { a, b });
+      const [before, after] = [...panel.runs].sort((left, right) => left.time - right.time);
+      if (!before || !after) return;
+      const names = [called(before), called(after)];
+      await commands.execute(OTHERS.compare, {
+        a: before.path,
+        b: after.path,
+        ...(names[0] !== names[1] && { names }),
+      });
     },
   });
 

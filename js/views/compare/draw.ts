@@ -9,7 +9,18 @@ import type { Meta } from "../../lib/payload.js";
 import { tickDigits, ticks } from "../../lib/scale.js";
 import { STEP, type Unit, unitOf } from "../../lib/unit.js";
 import { cells, plainTable } from "../breakdown.js";
-import { axisEnd, type CategoryRow, changed, compact, dots, fromZero, MOST_TICKS, mean, percentOf } from "./model.js";
+import {
+  axisEnd,
+  type CategoryRow,
+  changed,
+  compact,
+  dots,
+  fromZero,
+  labelEvery,
+  MOST_TICKS,
+  mean,
+  percentOf,
+} from "./model.js";
 
 const HEIGHT = 28;
 const SIDES = ["Before", "After"] as const;
@@ -72,10 +83,18 @@ export function stepDots(runs: readonly ComparedRun[], digits: number, signal: A
     hover(svg, times, name, digits, end, signal, unit);
   });
   const places = tickDigits(marks);
-  const labels = marks.map((tick, i) =>
-    h("span", { style: { "--x": at(tick) } }, num(tick, places), i === marks.length - 1 && " ms"),
-  );
-  chart.append(h("div.axp", ...labels));
+  const texts = marks.map((tick) => num(tick, places));
+  const axis = h("div.axp");
+  const label = (): void => {
+    const every = axis.clientWidth ? labelEvery(texts, axis.clientWidth) : 1;
+    const shown = texts.flatMap((text, i) => (i % every ? [] : [{ text, x: at(marks[i] as number) }]));
+    axis.replaceChildren(...shown.map(({ text, x }) => h("span", { style: { "--x": x } }, text)));
+  };
+  label();
+  const observer = new ResizeObserver(label);
+  observer.observe(axis);
+  listen(signal, "abort", () => observer.disconnect());
+  chart.append(axis);
   if (cut.length) chart.append(h("div.axt", `Beyond the axis: ${cut.join("; ")}`));
   return chart;
 }

@@ -45,6 +45,13 @@ export function axisEnd(runs: readonly ArrayLike<number>[]): number {
   return ticks(nice, MOST_TICKS).find((tick) => tick >= top * (1 - 1e-9) && tick > 0) ?? nice;
 }
 
+/** Of the texts below an axis of `width` px, each how manyth has room: a digit takes 7 px, and the last one ends at the edge. */
+export function labelEvery(texts: readonly string[], width: number): number {
+  const longest = Math.max(0, ...texts.map((text) => text.length));
+  const need = 1.5 * longest * 7 + 8;
+  return Math.max(1, Math.ceil((need * (texts.length - 1)) / Math.max(1, width)));
+}
+
 export interface Dot {
   value: number;
   /** −1…1, so that equal steps are told apart. */

@@ -54,7 +54,7 @@ function times(part: Compare, pair: Pair, context: ViewContext): HTMLElement {
     "section.split.c",
     h(
       "div",
-      heading(title, isWhole(unit) ? "" : `one dot per ${unit.noun}, line = mean`),
+      heading(title, isWhole(unit) ? "ms" : `ms, one dot per ${unit.noun}, line = mean`),
       stepDots(runs, pair.digits, context.signal, unit),
       h("div.apart", heading(unit.average, "same scale")),
       averages(rows, pair),

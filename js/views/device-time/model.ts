@@ -18,23 +18,23 @@ export const PARTS: readonly Part[] = [
 ];
 export const WAITS: readonly Part[] = [
   { css: "host", label: "Waiting for the host" },
-  { css: "launch", label: "Between kernels" },
+  { css: "launch third", label: "Between kernels" },
   { css: "other", label: "Other" },
 ];
 
-/** Colour and words of the kinds of pieces of the critical path. */
+/** Colour and words of the kinds of pieces of the critical path: of one hue, each is of another lightness. */
 export const KINDS: Readonly<Record<string, Part>> = {
   compute: { css: "device", label: "Compute" },
   communication: { css: "coll", label: "Communication" },
   memory: { css: "d2d", label: "Memory" },
   launch: { css: "launch", label: "Launch" },
-  launch_delay: { css: "launch", label: "Launch delay" },
-  kernel_wait: { css: "other", label: "Between kernels" },
-  wait: { css: "other", label: "Waiting for the device" },
+  launch_delay: { css: "launch second", label: "Launch delay" },
+  kernel_wait: { css: "launch third", label: "Between kernels" },
+  wait: { css: "other second", label: "Waiting for the device" },
   input: { css: "input", label: "Input" },
   op: { css: "host", label: "Host op" },
-  allocate: { css: "host", label: "Memory call" },
-  host: { css: "host", label: "Other host work" },
+  allocate: { css: "host second", label: "Memory call" },
+  host: { css: "host third", label: "Other host work" },
   unknown: { css: "other", label: "Unknown" },
 };
 export const kindOf = (kind: string): Part => KINDS[kind] ?? { css: "other", label: kind };

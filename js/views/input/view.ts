@@ -151,7 +151,8 @@ function hostSide(input: Input, context: ViewContext): HTMLElement {
   const each = input.per_step_ms === null || isWhole(unit) ? "" : `, ${ms(input.per_step_ms)} ${unit.per}`;
   const scope = `${ms(input.total_ms, 1)} spent on input${within}${each}`;
   const scaled = !isWhole(unit) && input.categories.some((category) => category.per_step_ms !== null);
-  const rows = input.categories.map((category) =>
+  const span = scaled ? 4 : 3;
+  const rows = input.categories.flatMap((category) => [
     h(
       "tr",
       { class: category.time_ms === 0 ? "zero" : undefined },
@@ -159,16 +160,18 @@ function hostSide(input: Input, context: ViewContext): HTMLElement {
       ...cells("n", num(category.time_ms, 1)),
       ...(scaled ? cells("n hide-s", num(category.per_step_ms, 2)) : []),
       ...cells("n", barCell("input", category.percent, 120)),
-      h("td.dim.hide-n.helps", ...(category.advice ? marked(category.advice) : ["–"])),
+      h("td.dim.below-n.helps", ...(category.advice ? marked(category.advice) : ["–"])),
     ),
-  );
+    // Where there is no room beside the numbers, what helps stands below them.
+    ...(category.advice ? [h("tr.only-n", h("td.dim", { colspan: span }, ...marked(category.advice)))] : []),
+  ]);
   const head = headsOf(context.payload.meta, "input_pipeline.categories");
   const heads = [
     head("label"),
     head("time_ms", "n"),
     ...(scaled ? [head("per_step_ms", "n hide-s")] : []),
     head("percent", "n on"),
-    head("advice", "hide-n"),
+    head("advice", "below-n"),
   ];
   const missing = (input.missing ?? []).map((text) => h("p.more", { text }));
   return h("section.of-run", heading("Host side", scope, runTag()), plainTable(heads, rows), ...missing);

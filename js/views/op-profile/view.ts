@@ -1,6 +1,7 @@
 /** Op profile: where the time of compiled programs goes, as a tree, and how well each part uses the device. */
 
 import { numberAt, textAt } from "../../lib/codec.js";
+import { moreColumns } from "../../lib/columns.js";
 import { append, clear, h, handled, listen, marked, modified } from "../../lib/dom.js";
 import { known, num, percent } from "../../lib/format.js";
 import { downloadButton, emptyView, figures, heading, picker, segmented, toggle } from "../../lib/parts.js";
@@ -228,6 +229,7 @@ export const render: View = (el, context, hint) => {
   }
 
   const wrap = h("div.tw", grid);
+  const narrow = columns.filter(({ css }) => css.includes("hide-n")).map(({ label }) => label);
   listen(tbody, "click", (event) => {
     const row = shown[Number((event.target as Element).closest<HTMLElement>("tr[data-at]")?.dataset["at"] ?? -1)];
     if (!row) return;
@@ -345,7 +347,7 @@ export const render: View = (el, context, hint) => {
       ...profile.notes.map((text) => h("p.more", text)),
       toolbar,
       heading("Time of ops", [profile.device, time(root.busy + root.unknown)].filter(Boolean).join(", "), legend),
-      h("div.op-split", h("div", wrap, note), told),
+      h("div.op-split", h("div", wrap, narrow.length > 0 && moreColumns(grid, narrow), note), told),
     ),
   );
   context.keep(

@@ -82,6 +82,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
   const toggleHelp = (): void => {
     help.hidden = !help.hidden;
     helpButton.setAttribute("aria-expanded", String(!help.hidden));
+    if (!help.hidden) help.scrollIntoView({ block: "nearest" });
   };
   // Strip, lanes, details
   const whole = h("span", null);

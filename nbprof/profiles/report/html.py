@@ -102,7 +102,7 @@ main { max-width: 1400px; margin: 0 auto }
 h1 { position: absolute; width: 1px; height: 1px; margin: 0; overflow: hidden; clip-path: inset(50%); white-space: nowrap }
 </style>
 </head>
-<body>
+<body data-nbprof-page>
 <main>
 <h1>TITLE</h1>
 BODY

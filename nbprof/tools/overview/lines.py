@@ -21,6 +21,8 @@ MOST_LINES = 400
 """Lines of one cell that a dashboard shows."""
 MOST_CELLS = 6
 _AROUND = 2
+_WITH_LINES = ("tensorflow", "jax", "torch")
+"""Backends beside which nbprof records the lines that run."""
 _WHOLE = {"host_us": "host time of the recording", "device_us": "device time", "program_us": "time of compiled programs"}
 _SAMPLED = (
     "Host time is estimated from samples of the Python stack; %%nbprof --stacks measures it, counts how often each line ran and adds "
@@ -67,7 +69,7 @@ def payload(run: Run) -> dict[str, Any] | None:
     """The cells with the time of each line, the recorded one first; None where no cell has any."""
     if run.capture is None or not (run.capture.lines or run.capture.python):
         # Nothing has the text of a cell.
-        return None
+        return {"cells": [], "notes": [again]} if (again := offer(run)) else None
     lines = run.lines
     columns = ["line", "code", *(key for key in ("calls", *PARTS) if lines.frame[key].notna().any())]
     cells = [
@@ -76,6 +78,25 @@ def payload(run: Run) -> dict[str, Any] | None:
         if (lines.frame["file"] == title).any()
     ]
     return {"cells": cells[:MOST_CELLS], "notes": _notes(lines)} if cells else None
+
+
+def offer(run: Run) -> str:
+    """How to see the lines that the step waits for, where Python code bounds it and nothing recorded which; "" elsewhere."""
+    capture = run.capture
+    facts = run.first_answer
+    # Only what nbprof records in this process has lines, and samples of the Python stack name them already.
+    if capture is None or capture.backend not in _WITH_LINES or capture.options.get("stacks") is not False:
+        return ""
+    if capture.lines or capture.python or capture.options.get("python"):
+        return ""
+    if facts.get("bound") == "input":
+        what = "prepare the input"
+    elif facts.get("bound") == "other":
+        what = "take the time outside ops"
+    else:
+        return ""
+    how = "profile the cell with %%nbprof --stacks" if capture.notebook else "record with nbprof.profile(stacks=True)"
+    return f"Which lines of Python {what} was not recorded. To see them, {how}."
 
 
 def _table(rows: pd.DataFrame, text: str, keys: list[str], *, whole: bool, sampled: bool) -> dict[str, Any]:
