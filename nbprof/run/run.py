@@ -23,6 +23,7 @@ from nbprof.activity.activity import ITERATIONS, SERVING, Activity
 from nbprof.activity.unit import ANY, NAMED
 from nbprof.analysis import contention, cpu, graphs, kernels, multiprocessors, overview, unexplained
 from nbprof.analysis import lines as lines_of
+from nbprof.analysis import ranges as ranges_of
 from nbprof.analysis import serving as serving_of
 from nbprof.analysis.advice import advice, checks, keras_code
 from nbprof.analysis.advice import cores as advice_cores
@@ -548,6 +549,21 @@ class Run(Frames):
     def input_summary(self) -> dict[str, Any]:
         """How much of a step is input, of which kinds, and what to do next."""
         return input_pipeline.summary(self.activity, self._steps_and_busy[0], self.input_ops, self._enqueued)
+
+    @of_hosts(combine.ranges)
+    def _range_totals(self) -> ranges_of.Totals:
+        """What the counted steps spent in ranges that the program named."""
+        return ranges_of.totals(self.activity, self.trace, steps.counted(self._recorded_steps[1]), lambda: self._host_ops[0])
+
+    @persisted
+    def ranges(self) -> pd.DataFrame:
+        """Time by range that the program named."""
+        return ranges_of.frame(self._range_totals)
+
+    @property
+    def outside_ranges(self) -> dict[str, float]:
+        """Time per step, in ms, that is in no range."""
+        return ranges_of.outside_ms(self._range_totals)
 
     @cached
     def lines(self) -> lines_of.Lines:
