@@ -12,6 +12,7 @@ from nbprof.display import wording
 from nbprof.display.categories import CATEGORIES
 
 _BAR = 30
+_RANGES = 4
 _PART = 90
 """Characters of the name of a part."""
 
@@ -26,7 +27,7 @@ def lines(payload: dict[str, Any], most: int) -> list[str]:
     head = [verdict(overview)]
     if notice and notice["kind"] != "no_steps":
         head.append(f"Note: {notice['title']} {notice['text']}")
-    tail = [*_top_op(overview), _figures(overview), *_advice(overview)]
+    tail = [*_ranges(overview), *_top_op(overview), _figures(overview), *_advice(overview)]
     return [*head, _average(overview), *_parts(payload, most - len(head) - len(tail) - 1), *tail]
 
 
@@ -107,6 +108,28 @@ def _row(row: Row) -> str:
         return f"    {wording.percent(row.percent):>7}  {label}"
     bar = "█" * round(row.percent * _BAR / 100)
     return f"  {row.label:<18}{wording.number(row.ms, 2):>9} ms {wording.percent(row.percent):>7}  {bar}".rstrip()
+
+
+def _ranges(overview: dict[str, Any]) -> list[str]:
+    """The outermost ranges of the program with the most time, in one line."""
+    groups = (overview.get("ranges") or {}).get("groups", [])
+    if not groups:
+        return []
+    table = groups[0]["table"]
+    data = table["data"]
+    key = next((key for key in ("host_ms_per_step", "device_ms_per_step") if key in data), None)
+    if key is None:
+        return []
+    outer = [row for row in range(table["rows"]) if data["_depth"][row] == 0]
+    largest = sorted(outer, key=lambda row: -np.nan_to_num(float(data[key][row])))[:_RANGES]
+    side = key.partition("_")[0]
+    names = [f"{_name(data, row)} {wording.millis(float(data[key][row]))}" for row in largest]
+    return [f"{'Your ranges, ' + side:<19} {', '.join(names)}"]
+
+
+def _name(data: dict[str, Any], row: int) -> str:
+    name = data["name"]["values"][int(data["name"]["codes"][row])]
+    return wording.tail(name, 30)
 
 
 def _top_op(overview: dict[str, Any]) -> list[str]:
