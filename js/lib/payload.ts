@@ -181,7 +181,9 @@ export interface Ranges {
   step_ms: number;
   /** name, _depth, top; where known calls_per_step, host_ms_per_step, percent, wait_ms_per_step, device_ms_per_step,
    *  backward_device_ms_per_step or backward_host_ms_per_step. */
-  groups: { title: string; table: Table }[];
+  table: Table;
+  /** The first row of each group. */
+  groups: { title: string; row: number }[];
   notes: string[];
 }
 

@@ -447,6 +447,10 @@ def _runs_by_name(
     return out.groupby("name", sort=False).agg(own=("own", "sum"), count=("own", "size"), first=("first", "min")).reset_index()
 
 
+_LATER = 1e18
+"""Behind all moments of a trace, in ps."""
+
+
 def _scope_rows(
     activity: Activity, table: pd.DataFrame, names: dict[tuple[str, bool], int], found: dict[int, scopes.Scope]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -463,7 +467,9 @@ def _scope_rows(
         for length in range(1, len(scope.path) + 1):
             path = scope.path[:length]
             values = sums.setdefault(path, {**zero, **known, "first": np.inf})
-            values["first"] = min(values["first"], row["first"])
+            # The order of the forward pass, which is that of the program.
+            begun = row["first"] + (_LATER if scope.backward else 0.0)
+            values["first"] = min(values["first"], begun)
             values[f"backward_{row['side']}" if scope.backward else row["side"]] += row["own"]
             if length == len(scope.path) and not scope.backward:
                 values[f"{row['side']}_self"] += row["own"]

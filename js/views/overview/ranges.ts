@@ -13,19 +13,13 @@ import { plainTable } from "../breakdown.js";
 const COLOURS: Record<string, string> = { host_ms_per_step: "host", device_ms_per_step: "device" };
 const NARROW = new Set(["calls_per_step", "wait_ms_per_step", "top"]);
 
-export function rangesSection({ step_ms, groups, notes }: Ranges, unit: Unit): HTMLElement {
+export function rangesSection({ step_ms, table, groups, notes }: Ranges, unit: Unit): HTMLElement {
   const scope = isWhole(unit) ? "" : `mean ${unit.per}; device time is that of what was launched in them`;
+  const titles = new Map(groups.length > 1 ? groups.map(({ row, title }) => [row, title]) : []);
   return h(
     "section.of-run",
     heading("Your ranges", scope, runTag()),
-    ...groups.map(({ title, table }) =>
-      h(
-        "div.lines",
-        { role: "group", "aria-label": title },
-        groups.length > 1 && h("h4", title),
-        tree(table, longest(table, step_ms)),
-      ),
-    ),
+    tree(table, longest(table, step_ms), titles),
     ...notes.map((text) => h("p.more", { text })),
   );
 }
@@ -38,12 +32,16 @@ function longest({ data, rows }: Table, step: number): number {
   return Math.max(step, ...times.filter(Number.isFinite)) || 1;
 }
 
-function tree({ columns, data, rows }: Table, most: number): HTMLElement {
+function tree({ columns, data, rows }: Table, most: number, titles: ReadonlyMap<number, string>): HTMLElement {
   const heads: Head[] = columns.map((column) => ({ ...column, class: css(column.key) }));
-  const lines = Array.from({ length: rows }, (_, row) =>
-    h("tr", ...columns.map((column) => cell(column, data, row, most))),
-  );
-  return plainTable(heads, lines, "ranges");
+  const lines = Array.from({ length: rows }, (_, row) => {
+    const title = titles.get(row);
+    return [
+      ...(title ? [h("tr.group", h("td", { colspan: String(columns.length) }, title))] : []),
+      h("tr", ...columns.map((column) => cell(column, data, row, most))),
+    ];
+  });
+  return plainTable(heads, lines.flat(), "ranges");
 }
 
 function cell({ key, digits }: Column, data: Table["data"], row: number, most: number): HTMLElement {
@@ -57,9 +55,10 @@ function cell({ key, digits }: Column, data: Table["data"], row: number, most: n
     return h("td", { class: css(key) }, h("span.short", { title: text, text }));
   }
   const value = numberAt(data[key], row);
-  const text = Number.isNaN(value) ? "" : num(value, key === "calls_per_step" && Number.isInteger(value) ? 0 : digits);
+  if (Number.isNaN(value) || value === 0) return h("td.dim", { class: css(key) }, value === 0 ? "0" : "");
+  const text = num(value, key === "calls_per_step" && Number.isInteger(value) ? 0 : digits);
   const colour = COLOURS[key];
-  return h("td", { class: css(key) }, colour && text ? barOf(colour, text, (100 * value) / most, 56) : text);
+  return h("td", { class: css(key) }, colour ? barOf(colour, text, (100 * value) / most, 56) : text);
 }
 
 const css = (key: string): string =>

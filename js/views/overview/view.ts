@@ -277,9 +277,8 @@ export const render: View = (el, context) => {
   const strip = h("div");
   const side = h("div");
   const section = stepSection(context, side);
-  el.append(verdict(overview, bar), strip, section);
+  el.append(verdict(overview, bar), strip, section, nextSteps(overview, context));
   if (overview.ranges) el.append(rangesSection(overview.ranges, unit));
-  el.append(nextSteps(overview, context));
   if (overview.code) el.append(codeSection(overview.code));
   el.append(h("section.split.b", topOps(overview, context), h("div", heading("Run"), facts(overview))));
 

@@ -74,21 +74,22 @@ class RangeView(Framed):
 
 
 def payload(run: Run) -> dict[str, Any] | None:
-    """Groups of ranges with their largest rows; None without ranges."""
+    """The largest rows of each group of ranges, one group behind the other; None without ranges."""
     frame = run.ranges
     if not len(frame):
         return None
     step_ms = wording.real(run.first_answer.get("step_time_ms")) or 0.0
-    groups = []
+    shown, groups = [], []
     for thread, title in _TITLES.items():
-        rows = frame[frame["thread"] == thread].reset_index(drop=True)
-        shown = _largest(rows, step_ms) if len(rows) else []
-        if len(shown):
-            groups.append({"title": title, "table": _table(rows.iloc[shown].reset_index(drop=True))})
-    if not groups:
+        rows = frame[frame["thread"] == thread]
+        largest = rows.iloc[_largest(rows, step_ms)] if len(rows) else rows
+        if len(largest):
+            groups.append({"title": title, "row": sum(map(len, shown))})
+            shown.append(largest)
+    if not shown:
         return None
-    hidden = len(frame) - sum(group["table"]["rows"] for group in groups)
-    return {"step_ms": step_ms, "groups": groups, "notes": _notes(run, hidden)}
+    rows = pd.concat(shown, ignore_index=True)
+    return {"step_ms": step_ms, "groups": groups, "table": _table(rows), "notes": _notes(run, len(frame) - len(rows))}
 
 
 def _largest(rows: pd.DataFrame, step_ms: float) -> list[int]:
@@ -131,18 +132,18 @@ def _table(rows: pd.DataFrame) -> dict[str, Any]:
     used = [key for key in keys if key == "name" or (floats(rows[key]) > 0).any()]
     columns = [frames.column("ranges.frame", key) for key in used]
     label = frames.column("ranges.frame", "top_host_op")
-    columns.append(label._replace(name="top", label="Mostly", help="Op with the most time in it, on the side that takes longer."))
+    columns.append(label._replace(name="top", label="Mostly", help="Op with the most time in it, on the host or on devices."))
     made = table_of(rows.assign(top=top), columns)
     data = {**made["data"], "_depth": rows["depth"].to_numpy(np.float32)}
     return {**made, "data": data}
 
 
 def _top(rows: pd.DataFrame) -> list[str]:
-    """`aten::mm 12.3 ms` of the side with more time: what the step waits for there is more likely that."""
+    """`aten::mm 12.3 ms`: the op with the most time in each range, on the host or on devices."""
     result = []
     for row in rows.to_dict("records"):
-        side = "device" if (wording.real(row["device_ms_per_step"]) or 0.0) > (wording.real(row["host_ms_per_step"]) or 0.0) else "host"
-        op, time = row[f"top_{side}_op"], wording.real(row[f"top_{side}_op_ms_per_step"])
+        both = [(wording.real(row[f"top_{side}_op_ms_per_step"]) or 0.0, row[f"top_{side}_op"]) for side in ("host", "device")]
+        time, op = max(both, key=lambda pair: pair[0])
         result.append(f"{op} {wording.millis(time)}" if op and time else "")
     return result
 

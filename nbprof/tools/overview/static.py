@@ -67,15 +67,16 @@ def _ranges(ranges: dict[str, Any] | None, unit: Unit) -> str:
     """Ranges of the program as a tree, with their time on the host and on devices."""
     if not ranges:
         return ""
-    html = ""
-    several = len(ranges["groups"]) > 1
-    for group in ranges["groups"]:
-        table = group["table"]
-        columns = table["columns"]
-        rows = [[_range_cell(table, head, row) for head in columns] for row in range(table["rows"])]
-        title = f"Your ranges: {group['title'].lower()}" if several else "Your ranges"
-        align = "".join("l" if head["key"] in ("name", "top") else "r" for head in columns)
-        html += markup.table(title, "" if unit.whole else f"mean {unit.per}", [head["label"] for head in columns], rows, align)
+    table = ranges["table"]
+    columns = table["columns"]
+    titles = {group["row"]: group["title"] for group in ranges["groups"] if len(ranges["groups"]) > 1}
+    rows = []
+    for row in range(table["rows"]):
+        if row in titles:
+            rows.append([f"<b>{markup.text(titles[row])}</b>", *[""] * (len(columns) - 1)])
+        rows.append([_range_cell(table, head, row) for head in columns])
+    align = "".join("l" if head["key"] in ("name", "top") else "r" for head in columns)
+    html = markup.table("Your ranges", "" if unit.whole else f"mean {unit.per}", [head["label"] for head in columns], rows, align)
     return html + "".join(markup.paragraph(markup.text(note)) for note in ranges["notes"])
 
 

@@ -112,19 +112,19 @@ def _row(row: Row) -> str:
 
 def _ranges(overview: dict[str, Any]) -> list[str]:
     """The outermost ranges of the program with the most time, in one line."""
-    groups = (overview.get("ranges") or {}).get("groups", [])
-    if not groups:
+    ranges = overview.get("ranges")
+    if not ranges:
         return []
-    table = groups[0]["table"]
-    data = table["data"]
-    key = next((key for key in ("host_ms_per_step", "device_ms_per_step") if key in data), None)
-    if key is None:
-        return []
-    outer = [row for row in range(table["rows"]) if data["_depth"][row] == 0]
-    largest = sorted(outer, key=lambda row: -np.nan_to_num(float(data[key][row])))[:_RANGES]
-    side = key.partition("_")[0]
-    names = [f"{_name(data, row)} {wording.millis(float(data[key][row]))}" for row in largest]
-    return [f"{'Your ranges, ' + side:<19} {', '.join(names)}"]
+    data = ranges["table"]["data"]
+    first = ranges["groups"][1]["row"] if len(ranges["groups"]) > 1 else ranges["table"]["rows"]
+    outer = [row for row in range(first) if data["_depth"][row] == 0]
+    for side in ("host", "device"):
+        times = {row: float(data.get(f"{side}_ms_per_step", [0] * first)[row]) for row in outer}
+        largest = sorted((row for row in outer if times[row] > 0), key=lambda row: -times[row])[:_RANGES]
+        if largest:
+            names = ", ".join(f"{_name(data, row)} {wording.millis(times[row])}" for row in largest)
+            return [f"{'Your ranges, ' + side:<19} {names}"]
+    return []
 
 
 def _name(data: dict[str, Any], row: int) -> str:
