@@ -19,7 +19,7 @@ import pandas as pd
 from nbprof.activity.activity import Activity
 from nbprof.analysis import scopes
 from nbprof.analysis.sweep import covered, covered_before
-from nbprof.core import nesting
+from nbprof.core import nesting, stretches
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s, Trace
 from nbprof.schema import frames
@@ -49,6 +49,8 @@ class Totals(NamedTuple):
         where not known.
     ops : DataFrame
         `thread kind path side op own`: self time of each op within a path, in ps; `side` is host or device.
+    places : DataFrame
+        `thread kind path what own`: time in ps of what advice speaks of (`PLACES`), with the paths in it; path "" is that of all.
     steps : int
         Steps that were summed up.
     step_ps : float
@@ -59,6 +61,7 @@ class Totals(NamedTuple):
 
     rows: pd.DataFrame
     ops: pd.DataFrame
+    places: pd.DataFrame
     steps: int
     step_ps: float
     outside: dict[str, float]
@@ -68,7 +71,8 @@ def nothing() -> Totals:
     """The totals of a recording without ranges."""
     rows = pd.DataFrame({**dict.fromkeys(_KEYS, pd.Series(dtype=object)), **dict.fromkeys(("first", *_SUMS), pd.Series(dtype=float))})
     ops = pd.DataFrame({**dict.fromkeys((*_KEYS, "side", "op"), pd.Series(dtype=object)), "own": pd.Series(dtype=float)})
-    return Totals(rows, ops, 0, 0.0, {"host": np.nan, "device": np.nan})
+    places = ops.drop(columns=["side", "op"]).assign(what=pd.Series(dtype=object))
+    return Totals(rows, ops, places, 0, 0.0, {"host": np.nan, "device": np.nan})
 
 
 @dataclass
@@ -150,6 +154,17 @@ class Instances:
             open_ = open_[result[open_] >= 0]
         return result
 
+    def at_in_steps(self, lane: npt.NDArray[np.integer[Any]], time: Int64s) -> Int64s:
+        """The same of moments in steps that count; `NOT_COUNTED` of others."""
+        row = self.at(lane, time)
+        host = self.lane_host[lane]
+        return np.where(self.steps.number(host, time) >= 0, row, NOT_COUNTED)
+
+    @cached_property
+    def lane_host(self) -> Int64s:
+        """The host of each lane."""
+        return pd.Index(self.activity.hosts).get_indexer(pd.Index(self.trace.lanes["host"].astype(str))).astype(np.int64)
+
     @cached_property
     def main(self) -> Int64s:
         """By host, the lane whose ranges divide the step: that of the marks of steps, else the one with the most time in ranges; -1."""
@@ -223,10 +238,11 @@ def totals(activity: Activity, trace: Trace, steps: pd.DataFrame, self_times: Ca
     host_ops = self_times()
     of_host = Steps.of(steps, activity.hosts)
     parts = []
-    outside = {"host": np.nan, "device": np.nan}
+    outside, places = {"host": np.nan, "device": np.nan}, nothing().places
     if len(activity.ranges):
         found = Instances(activity, trace, of_host)
         rows, ops, outside = _of_instances(found, host_ops)
+        places = _places(found, host_ops)
         parts.append((rows, ops))
     if (scoped := _of_scopes(activity, of_host, host_ops)) is not None:
         parts.append(scoped)
@@ -234,7 +250,7 @@ def totals(activity: Activity, trace: Trace, steps: pd.DataFrame, self_times: Ca
         return nothing()
     rows = pd.concat([part for part, _ in parts], ignore_index=True)
     ops = pd.concat([part for _, part in parts], ignore_index=True)
-    return _largest(Totals(rows, ops, len(steps), float(steps["step_time_ms"].sum()) * _PS_PER_MS, outside))
+    return _largest(Totals(rows, ops, places, len(steps), float(steps["step_time_ms"].sum()) * _PS_PER_MS, outside))
 
 
 def _largest(found: Totals) -> Totals:
@@ -275,7 +291,7 @@ def _of_instances(found: Instances, host_ops: pd.DataFrame) -> tuple[pd.DataFram
     outside["host"] = max(total - inside, 0.0)
     launched = _launched(found)
     if launched is not None:
-        row, length, op, kernel = launched
+        row, length, op, kernel, _ = launched
         known = row >= 0
         at = path[row[known]]
         sums["device_self"] = np.bincount(at, length[known], count)
@@ -293,6 +309,71 @@ def _of_instances(found: Instances, host_ops: pd.DataFrame) -> tuple[pd.DataFram
     # Ranges that were in no step that counts are no part of them.
     some = rows["host"].to_numpy() > 0
     return rows[some].reset_index(drop=True), _top_ops(pairs, above, rows, some, found.trace.names), outside
+
+
+def _places(found: Instances, host_ops: pd.DataFrame) -> pd.DataFrame:
+    """Where in ranges what advice speaks of is, as `Totals.places`."""
+    activity, events = found.activity, found.trace.events
+    path, above, keys = found.paths
+    values: dict[str, tuple[Int64s, Floats]] = {}
+    calls = activity.calls
+    if len(calls):
+        event, first = np.unique(calls["event"].to_numpy(np.int64), return_index=True)
+        kinds = activity.texts.values[calls["kind"].to_numpy(np.int64)[first]]
+        for what, wanted in _CALLS.items():
+            rows = event[np.isin(kinds, wanted)]
+            values[what] = found.at_in_steps(events.lane[rows], events.start[rows]), events.duration[rows].astype(np.float64)
+    loads = host_ops[host_ops["dataset"].to_numpy(np.bool_)]
+    for what, rows in (("input", loads), ("ops", host_ops)):
+        row = found.at_in_steps(rows["lane"].to_numpy(np.int64), rows["start"].to_numpy(np.int64))
+        values[what] = row, rows["own"].to_numpy(np.float64)
+    if (launched := _launched(found)) is not None:
+        row, length, _, _, target = launched
+        collective = np.isin(target, activity.collectives["event"].to_numpy(np.int64))
+        values["collectives"] = np.where(row >= 0, row, _OUTSIDE)[collective], length[collective]
+    tables = []
+    for what, (row, length) in values.items():
+        known = row >= 0
+        sums = _handed_up(above, np.bincount(path[row[known]], length[known], len(keys)))
+        tables.append(_placed(keys, what, sums, float(length[row != NOT_COUNTED].sum())))
+    tables.append(_placed(keys, "other", *_unrecorded(found)))
+    return pd.concat(tables, ignore_index=True)
+
+
+_CALLS = {"launch": ("launch", "graph"), "wait": ("sync",), "allocate": ("allocate",), "copy": ("copy", "copy H2D", "copy D2H")}
+PLACES = (*_CALLS, "input", "ops", "collectives", "other")
+"""What advice speaks of: calls of the host by kind, its waits for input, its ops, collectives of devices, and time of no op or call."""
+NOT_COUNTED, _OUTSIDE = -2, -1
+
+
+def _placed(keys: list[tuple[str, str, str]], what: str, sums: Floats, total: float) -> pd.DataFrame:
+    some = np.flatnonzero(sums > 0)
+    rows = [(*keys[at], what, float(sums[at])) for at in some.tolist()]
+    return pd.DataFrame([*rows, ("", "", "", what, total)], columns=[*_KEYS, "what", "own"])
+
+
+def _unrecorded(found: Instances) -> tuple[Floats, float]:
+    """Time of the paths of the main threads in which nothing was recorded of the host or its devices, and all such time, in ps."""
+    work = found.activity.work
+    host, start, end = (work[column].to_numpy(np.int64) for column in ("host", "start", "end"))
+    path, _, keys = found.paths
+    sums, total = np.zeros(len(keys)), 0.0
+    for number in np.unique(found.host).tolist():
+        low, high = covered(start[host == number], end[host == number])
+        most = np.iinfo(np.int64).max // 2
+        gap, stop = _both((np.append(-most, high), np.append(low, most)), (found.steps.low[number], found.steps.high[number]))
+        rows = np.flatnonzero((found.host == number) & (found.lane == found.main[number]))
+        total += float((stop - gap).sum())
+        inside = covered_before(gap, stop, found.end[rows]) - covered_before(gap, stop, found.start[rows])
+        np.add.at(sums, path[rows], inside)
+    return sums, total
+
+
+def _both(first: tuple[Int64s, Int64s], second: tuple[Int64s, Int64s]) -> tuple[Int64s, Int64s]:
+    """The stretches that lie in those of both, of which each are in order and apart."""
+    spans = stretches.inside(pd.DataFrame({"start": second[0], "end": second[1]}), *first)
+    low, high = spans["start"].to_numpy(np.int64), spans["end"].to_numpy(np.int64)
+    return low[high > low], high[high > low]
 
 
 def _handed_up(above: Int64s, values: Floats) -> Floats:
@@ -323,8 +404,8 @@ def _ops_in(found: Instances, host_ops: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"at": found.paths[0][row[used]], "side": "host", "op": name.astype(np.int64), "own": own})
 
 
-def _launched(found: Instances) -> tuple[Int64s, Floats, Int64s, Flags] | None:
-    """Device work launched in steps: the range, ps, the op as a code of the trace's names (-1) and whether it is a kernel; None without.
+def _launched(found: Instances) -> tuple[Int64s, Floats, Int64s, Flags, Int64s] | None:
+    """Device work launched in steps: range, ps, op as a code of the trace's names (-1), whether it is a kernel, event; None without.
 
     The range is the innermost one of the thread that launched. A thread of autograd has none of its own: it works for the thread that
     called it, and its work is that of the range there.
@@ -349,7 +430,7 @@ def _launched(found: Instances) -> tuple[Int64s, Floats, Int64s, Flags] | None:
     row[away] = found.at(found.main[host[away]], time[away])
     op = np.where(came >= 0, events.name[np.maximum(came, 0)], -1)
     kernel = np.isin(target, activity.kernels["event"].to_numpy(np.int64))
-    return row, events.duration[target].astype(np.float64), op.astype(np.int64), kernel
+    return row, events.duration[target].astype(np.float64), op.astype(np.int64), kernel, target
 
 
 def _autograd_lanes(found: Instances) -> Int64s:
@@ -497,7 +578,8 @@ def added(parts: Sequence[Totals]) -> Totals:
         outside[key] = float(sum(values)) if values else np.nan
     # Steps of hosts without ranges are steps without these.
     steps, step_ps = sum(part.steps for part in parts), sum(part.step_ps for part in parts)
-    return _largest(Totals(sums[[*_KEYS, "first", *_SUMS]], ops, steps, step_ps, outside))
+    places = pd.concat([part.places for part in known], ignore_index=True).groupby([*_KEYS, "what"], sort=False)["own"].sum().reset_index()
+    return _largest(Totals(sums[[*_KEYS, "first", *_SUMS]], ops, places, steps, step_ps, outside))
 
 
 def frame(found: Totals) -> pd.DataFrame:
