@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import Activity
-from nbprof.analysis import scopes
 from nbprof.analysis.sweep import covered, covered_before
 from nbprof.core import nesting, stretches
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s, Trace
 from nbprof.schema import frames
+
+if TYPE_CHECKING:
+    from nbprof.analysis.scopes import Scope
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -39,7 +41,8 @@ _KEYS = ("thread", "kind", "path")
 _PS_PER_MS = 1e9
 
 
-class Totals(NamedTuple):
+@dataclass(frozen=True)
+class Totals:
     """What a host, or several, spent in ranges in the steps that count.
 
     Attributes
@@ -260,7 +263,7 @@ def _largest(found: Totals) -> Totals:
     weight = found.rows[["host", "device"]].fillna(0.0).max(axis=1)
     # A path has at least the time of those in it, and stands before them.
     rows = found.rows.iloc[np.sort(np.argsort(-weight.to_numpy(), kind="stable")[:MOST])].reset_index(drop=True)
-    return found._replace(rows=rows, ops=found.ops[found.ops["path"].isin(set(rows["path"]))].reset_index(drop=True))
+    return replace(found, rows=rows, ops=found.ops[found.ops["path"].isin(set(rows["path"]))].reset_index(drop=True))
 
 
 def _of_instances(found: Instances, host_ops: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, float]]:
@@ -457,9 +460,7 @@ def _backward(found: Instances) -> tuple[Int64s, Floats, Floats] | None:
     return row, table["own"].to_numpy(np.float64)[back], table["device_own"].to_numpy(np.float64)[back]
 
 
-def _top_ops(
-    pairs: list[pd.DataFrame], above: Int64s, rows: pd.DataFrame, some: Flags, names: npt.NDArray[np.object_]
-) -> pd.DataFrame:
+def _top_ops(pairs: list[pd.DataFrame], above: Int64s, rows: pd.DataFrame, some: Flags, names: npt.NDArray[np.object_]) -> pd.DataFrame:
     """The op with the most time on each side of each path, with the paths in it, as `Totals.ops`."""
     table = pd.concat(pairs, ignore_index=True)
     table = table[table["op"] >= 0].groupby(["at", "side", "op"], sort=False)["own"].sum().reset_index()
@@ -496,7 +497,10 @@ def _of_scopes(activity: Activity, steps: Steps, host_ops: pd.DataFrame) -> tupl
         tables.append(_runs_by_name(activity, steps, plain.assign(part=-1), activity.op_parts.head(0), names).assign(side="host"))
     if not tables:
         return None
-    found: dict[int, scopes.Scope] = {}
+    # Late, as most profiles have no scopes.
+    from nbprof.analysis import scopes
+
+    found: dict[int, Scope] = {}
     for compiled in (True, False):
         texts = [(text, code) for (text, is_compiled), code in names.items() if is_compiled == compiled]
         some = scopes.of_ops([text for text, _ in texts], compiled=compiled)
@@ -533,7 +537,7 @@ _LATER = 1e18
 
 
 def _scope_rows(
-    activity: Activity, table: pd.DataFrame, names: dict[tuple[str, bool], int], found: dict[int, scopes.Scope]
+    activity: Activity, table: pd.DataFrame, names: dict[tuple[str, bool], int], found: dict[int, Scope]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     kind = SCOPES[0] if activity.framework == "JAX" else SCOPES[1]
     on_host, on_device = (bool((table["side"] == side).any()) for side in ("host", "device"))

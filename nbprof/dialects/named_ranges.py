@@ -34,7 +34,8 @@ _XLA = re.compile(
     r"ParseArguments|RecordUsage|Memory(?:Dea|A)llocation|Wait for |Handle |PJRT_|PjRt|Pjrt|Tfrt|Thunk|Xla|XLA|TFE_|Eager[A-Z]|FunctionRun|"
     r"KernelAndDevice|ValidateInput|convert_to_tensor|tf\.|Executor|Execute|Compile|Backend|Buffer|CopyTo|CopyFrom|TransferTo|TransferFrom|"
     r"ThenExecute|ComputeSemaphore|Resolve constant|Build buffer|MakeOutput|AllocateOutput|SessionRun|RunGraph|TraceContext|Session|"
-    r"Memcpy|Memset|(?:cu|cuda|hip|nccl|Nccl)[A-Z]|GpuExecutable|HloModule|end: |process_time|backend_compile|compile_or_get|\$|nbprof|Keras: |np\.asarray|Array\.|MakeArray|LoadedExecutable"
+    r"Memcpy|Memset|(?:cu|cuda|hip|nccl|Nccl)[A-Z]|GpuExecutable|HloModule|end: |process_time|backend_compile|compile_or_get|\$|nbprof|"
+    r"Keras: |np\.asarray|Array\.|MakeArray|LoadedExecutable"
 )
 _DIGITS = re.compile(r"\d+")
 

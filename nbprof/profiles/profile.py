@@ -31,7 +31,6 @@ from nbprof.tools.op_profile.accessor import OpProfile
 from nbprof.tools.ops.accessor import Ops
 from nbprof.tools.overview.lines import LineView
 from nbprof.tools.overview.python import PythonView
-from nbprof.tools.overview.ranges import RangeView
 from nbprof.tools.pods.accessor import Pods
 from nbprof.tools.steps.accessor import Steps
 from nbprof.tools.steps.serving import Serving
@@ -40,6 +39,7 @@ from nbprof.tools.trace.accessor import TraceView
 
 if TYPE_CHECKING:
     from nbprof.profiles.widget import DashboardWidget
+    from nbprof.tools.overview.ranges import RangeView
 
 
 class Profile:
@@ -206,6 +206,8 @@ class Profile:
     @accessor
     def ranges(self) -> RangeView:
         """Time by range that the program names, as record_function and NVTX do."""
+        from nbprof.tools.overview.ranges import RangeView
+
         return RangeView(self)
 
     @accessor

@@ -30,7 +30,6 @@ from nbprof.analysis.advice import cores as advice_cores
 from nbprof.analysis.advice import evidence as advice_evidence
 from nbprof.analysis.advice import host as advice_host
 from nbprof.analysis.advice import host_buffer as advice_host_buffer
-from nbprof.analysis.advice import in_ranges as advice_in_ranges
 from nbprof.analysis.advice import programs as advice_programs
 from nbprof.analysis.advice import versions as advice_versions
 from nbprof.analysis.ascend import verdict as ascend_verdict
@@ -846,7 +845,11 @@ class Run(Frames):
         # How it was recorded is no part of the files.
         out = self._with_versions(out)
         out = self._with_host(out)
-        out = advice_in_ranges.named(out, self._range_totals, self.activity.unit)
+        if len(self.ranges):
+            # Late, for most programs name no ranges.
+            from nbprof.analysis.advice.in_ranges import named
+
+            out = named(out, self._range_totals, self.activity.unit)
         if self.capture is not None:
             out = advice_cores.taken(out, self.capture.contention, self.activity.unit)
             if self.capture.of_keras:

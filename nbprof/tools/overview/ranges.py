@@ -37,17 +37,18 @@ _HOW = {
 class RangeView(Framed):
     """Time by range that the program names: `record_function`, NVTX and ROCTx, `TraceAnnotation`, mstx; `named_scope`, `tf.name_scope`.
 
-    `frame` has a row for each range and the ranges around it, as a tree: first those of the thread that marks the steps, then those of other
-    threads, then scopes, which are in the names of ops. All figures are per step, of the steps that averages use.
+    `frame` has a row for each range and the ranges around it, as a tree: first those of the thread that marks the steps, then
+    those of other threads, then scopes, which are in the names of ops. All figures are per step, of the steps in the averages.
 
-    - Device time is that of what was launched in the range, whenever it ran. What a thread of autograd launches counts for the range in
-      which the thread that called `backward()` is.
-    - `backward_host_ms_per_step` and `backward_device_ms_per_step` are the time of the backward pass of what ran in the range: PyTorch numbers
-      ops of both passes alike, and JAX and TensorFlow name them after the scope. That time is also in the range around `backward()`.
-    - `wait_ms_per_step` is the part of the host's time in which it waits for a device in calls that say so, as `cudaStreamSynchronize`.
+    - Device time is that of what was launched in the range, whenever it ran. What a thread of autograd launches counts for the
+      range that the thread which called `backward()` is in.
+    - `backward_host_ms_per_step` and `backward_device_ms_per_step` are the time of the backward pass of what ran in the range:
+      PyTorch numbers ops of both passes alike, JAX and TensorFlow name them after the scope. That time is also in the range
+      around `backward()`.
+    - `wait_ms_per_step` is the time of calls that wait for a device, such as `cudaStreamSynchronize`.
 
-    Ranges that frameworks set (steps, DataLoader, compiled regions, collectives) are not listed; `Optimizer.step#…`, which PyTorch sets, is
-    where there are others. What is in no range is `outside`.
+    Ranges that frameworks set (steps, DataLoader, compiled regions, collectives) are not listed, but `Optimizer.step#…`, which
+    PyTorch sets, is where there are others. `outside` is the time that is in no range.
     """
 
     def __init__(self, profile: Shown) -> None:
