@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,6 +70,7 @@ class Totals:
     outside: dict[str, float]
 
 
+@cache
 def nothing() -> Totals:
     """The totals of a recording without ranges."""
     rows = pd.DataFrame({**dict.fromkeys(_KEYS, pd.Series(dtype=object)), **dict.fromkeys(("first", *_SUMS), pd.Series(dtype=float))})
@@ -301,17 +302,20 @@ def _of_instances(found: Instances, host_ops: pd.DataFrame) -> tuple[pd.DataFram
         sums["device"] = _handed_up(above, sums["device_self"])
         sums["kernels"] = _handed_up(above, np.bincount(at, kernel[known], count))
         outside["device"] = float(length[~known].sum())
-        pairs.append(pd.DataFrame({"at": at, "side": "device", "op": op[known], "own": length[known]}))
+        pairs.append(_Ops(at, np.ones(len(at), np.int64), op[known], length[known]))
     if (backward := _backward(found)) is not None:
         row, own, device = backward
         sums["backward_host"] = _handed_up(above, np.bincount(path[row], own, count))
         if launched is not None:
             sums["backward_device"] = _handed_up(above, np.bincount(path[row], device, count))
     thread, kind, names = (list(values) for values in zip(*keys, strict=True))
+    host_time = np.asarray(sums["host"])
     rows = pd.DataFrame({"thread": thread, "kind": kind, "path": names, "first": first.astype(np.float64), **sums})
     # Ranges that were in no step that counts are no part of them.
-    some = rows["host"].to_numpy() > 0
-    return rows[some].reset_index(drop=True), _top_ops(pairs, above, rows, some, found.trace.names), outside
+    some = host_time > 0
+    tops = _Ops.joined(pairs).largest(above)
+    tops = tops.take(some[tops.at])
+    return rows[some].reset_index(drop=True), tops.frame(keys, found.trace.names), outside
 
 
 def _places(found: Instances, host_ops: pd.DataFrame) -> pd.DataFrame:
@@ -327,20 +331,19 @@ def _places(found: Instances, host_ops: pd.DataFrame) -> pd.DataFrame:
             rows = event[np.isin(kinds, wanted)]
             values[what] = found.at_in_steps(events.lane[rows], events.start[rows]), events.duration[rows].astype(np.float64)
     loads = host_ops[host_ops["dataset"].to_numpy(np.bool_)]
-    for what, rows in (("input", loads), ("ops", host_ops)):
-        row = found.at_in_steps(rows["lane"].to_numpy(np.int64), rows["start"].to_numpy(np.int64))
-        values[what] = row, rows["own"].to_numpy(np.float64)
+    for what, ops in (("input", loads), ("ops", host_ops)):
+        row = found.at_in_steps(ops["lane"].to_numpy(np.int64), ops["start"].to_numpy(np.int64))
+        values[what] = row, ops["own"].to_numpy(np.float64)
     if (launched := _launched(found)) is not None:
         row, length, _, _, target = launched
         collective = np.isin(target, activity.collectives["event"].to_numpy(np.int64))
         values["collectives"] = np.where(row >= 0, row, _OUTSIDE)[collective], length[collective]
-    tables = []
+    rows = _placed(keys, "other", *_unrecorded(found))
     for what, (row, length) in values.items():
         known = row >= 0
         sums = _handed_up(above, np.bincount(path[row[known]], length[known], len(keys)))
-        tables.append(_placed(keys, what, sums, float(length[row != NOT_COUNTED].sum())))
-    tables.append(_placed(keys, "other", *_unrecorded(found)))
-    return pd.concat(tables, ignore_index=True)
+        rows += _placed(keys, what, sums, float(length[row != NOT_COUNTED].sum()))
+    return pd.DataFrame(rows, columns=[*_KEYS, "what", "own"])
 
 
 _CALLS = {"launch": ("launch", "graph"), "wait": ("sync",), "allocate": ("allocate",), "copy": ("copy", "copy H2D", "copy D2H")}
@@ -349,10 +352,10 @@ PLACES = (*_CALLS, "input", "ops", "collectives", "other")
 NOT_COUNTED, _OUTSIDE = -2, -1
 
 
-def _placed(keys: list[tuple[str, str, str]], what: str, sums: Floats, total: float) -> pd.DataFrame:
-    some = np.flatnonzero(sums > 0)
-    rows = [(*keys[at], what, float(sums[at])) for at in some.tolist()]
-    return pd.DataFrame([*rows, ("", "", "", what, total)], columns=[*_KEYS, "what", "own"])
+def _placed(keys: list[tuple[str, str, str]], what: str, sums: Floats, total: float) -> list[tuple[Any, ...]]:
+    """Rows of `Totals.places` for one kind of time, and last the one of all of it."""
+    rows = [(*keys[at], what, float(sums[at])) for at in np.flatnonzero(sums > 0).tolist()]
+    return [*rows, ("", "", "", what, total)]
 
 
 def _unrecorded(found: Instances) -> tuple[Floats, float]:
@@ -379,7 +382,7 @@ def _both(first: tuple[Int64s, Int64s], second: tuple[Int64s, Int64s]) -> tuple[
     return low[high > low], high[high > low]
 
 
-def _handed_up(above: Int64s, values: Floats) -> Floats:
+def _handed_up(above: Int64s, values: npt.NDArray[Any]) -> Floats:
     """Values of paths, each with those of the paths in it."""
     result = values.astype(np.float64)
     for level in reversed(nesting.levels(above.astype(np.int32))):
@@ -396,15 +399,12 @@ def _summed(found: Instances, above: Int64s, event: Int64s, values: Floats) -> F
     return _handed_up(above, np.bincount(found.paths[0][row[used]], values[used], len(above)))
 
 
-def _ops_in(found: Instances, host_ops: pd.DataFrame) -> pd.DataFrame:
-    """Self time of ops of the host by the path that they ran in: `at side op own`; `op` is a code of the trace's names."""
-    lane, start = host_ops["lane"].to_numpy(np.int64), host_ops["start"].to_numpy(np.int64)
-    row = found.at(lane, start)
+def _ops_in(found: Instances, host_ops: pd.DataFrame) -> _Ops:
+    """Self time of ops of the host by the path that they ran in."""
+    row = found.at_in_steps(host_ops["lane"].to_numpy(np.int64), host_ops["start"].to_numpy(np.int64))
     used = np.flatnonzero(row >= 0)
-    used = used[found.steps.number(found.host[row[used]], start[used]) >= 0]
     name = found.trace.events.name[host_ops["event"].to_numpy(np.int64)[used]]
-    own = host_ops["own"].to_numpy(np.float64)[used]
-    return pd.DataFrame({"at": found.paths[0][row[used]], "side": "host", "op": name.astype(np.int64), "own": own})
+    return _Ops(found.paths[0][row[used]], np.zeros(len(used), np.int64), name.astype(np.int64), host_ops["own"].to_numpy(np.float64)[used])
 
 
 def _launched(found: Instances) -> tuple[Int64s, Floats, Int64s, Flags, Int64s] | None:
@@ -460,24 +460,53 @@ def _backward(found: Instances) -> tuple[Int64s, Floats, Floats] | None:
     return row, table["own"].to_numpy(np.float64)[back], table["device_own"].to_numpy(np.float64)[back]
 
 
-def _top_ops(pairs: list[pd.DataFrame], above: Int64s, rows: pd.DataFrame, some: Flags, names: npt.NDArray[np.object_]) -> pd.DataFrame:
-    """The op with the most time on each side of each path, with the paths in it, as `Totals.ops`."""
-    table = pd.concat(pairs, ignore_index=True)
-    table = table[table["op"] >= 0].groupby(["at", "side", "op"], sort=False)["own"].sum().reset_index()
-    level = table
-    while len(level):
-        outer = above[level["at"].to_numpy(np.int64)]
-        level = level.assign(at=outer)[outer >= 0]
-        level = level.groupby(["at", "side", "op"], sort=False)["own"].sum().reset_index()
-        table = pd.concat([table, level], ignore_index=True)
-    table = table.groupby(["at", "side", "op"], sort=False)["own"].sum().reset_index()
-    table = table.sort_values("own", ascending=False, kind="stable").groupby(["at", "side"], sort=False).head(_TOP)
-    table = table[some[table["at"].to_numpy(np.int64)] & (table["own"].to_numpy() > 0)]
-    keys = rows.iloc[table["at"].to_numpy(np.int64)][list(_KEYS)].reset_index(drop=True)
-    texts = np.array([str(name) for name in names[table["op"].to_numpy(np.int64)]], object)
-    return keys.assign(side=table["side"].to_numpy(), op=texts, own=table["own"].to_numpy(np.float64))
+@dataclass(frozen=True)
+class _Ops:
+    """Time of ops in paths: a number of a path, a place in `_SIDES`, a code of the op's name, and ps."""
+
+    at: Int64s
+    side: Int64s
+    op: Int64s
+    own: Floats
+
+    @classmethod
+    def joined(cls, parts: Sequence[_Ops]) -> _Ops:
+        """Several, one behind the other."""
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("at", "side", "op", "own")))
+
+    def take(self, rows: npt.NDArray[Any]) -> _Ops:
+        """Some of them."""
+        return _Ops(self.at[rows], self.side[rows], self.op[rows], self.own[rows])
+
+    def summed(self) -> _Ops:
+        """Each op of a path and side once."""
+        first, code = unique_rows(self.at, self.side, self.op)
+        return replace(self.take(first), own=np.bincount(code, self.own, len(first)))
+
+    def largest(self, above: Int64s) -> _Ops:
+        """The ops with the most time on each side of each path, with the paths in it, most time first."""
+        level = self.take(self.op >= 0).summed()
+        parts = [level]
+        while len(level.at):
+            outer = above[level.at]
+            level = replace(level, at=outer).take(outer >= 0).summed()
+            parts.append(level)
+        every = _Ops.joined(parts).summed()
+        every = every.take(np.lexsort((-every.own, every.side, every.at)))
+        begins = np.flatnonzero(np.append(True, (every.at[1:] != every.at[:-1]) | (every.side[1:] != every.side[:-1])))
+        place = np.arange(len(every.at)) - np.repeat(begins, np.diff(np.append(begins, len(every.at)))) if len(every.at) else every.at
+        return every.take((place < _TOP) & (every.own > 0))
+
+    def frame(self, keys: Sequence[tuple[str, str, str]], names: Sequence[Any] | npt.NDArray[np.object_]) -> pd.DataFrame:
+        """As `Totals.ops`."""
+        rows = [
+            (*keys[at], _SIDES[side], str(names[op]), own)
+            for at, side, op, own in zip(self.at.tolist(), self.side.tolist(), self.op.tolist(), self.own.tolist(), strict=True)
+        ]
+        return pd.DataFrame(rows, columns=[*_KEYS, "side", "op", "own"])
 
 
+_SIDES = ("host", "device")
 _TOP = 3
 """Ops of a path that are kept: hosts that are added up have much the same."""
 
@@ -488,13 +517,13 @@ def _of_scopes(activity: Activity, steps: Steps, host_ops: pd.DataFrame) -> tupl
         return None
     names: dict[tuple[str, bool], int] = {}
     tables = []
-    sides = [("device", activity.device_ops, activity.op_parts), ("host", activity.cpu_ops, activity.cpu_parts)]
-    for side, runs, parts in sides:
+    host, device = (_SIDES.index(side) for side in ("host", "device"))
+    for side, runs, parts in ((device, activity.device_ops, activity.op_parts), (host, activity.cpu_ops, activity.cpu_parts)):
         if len(runs):
-            tables.append(_runs_by_name(activity, steps, runs, parts, names).assign(side=side))
+            tables.append(_runs(activity, steps, runs, parts, names, side))
     plain = host_ops[~host_ops["dataset"].to_numpy(np.bool_)]
     if activity.framework != "JAX" and len(plain):
-        tables.append(_runs_by_name(activity, steps, plain.assign(part=-1), activity.op_parts.head(0), names).assign(side="host"))
+        tables.append(_runs(activity, steps, plain, activity.op_parts.head(0), names, host))
     if not tables:
         return None
     # Late, as most profiles have no scopes.
@@ -504,67 +533,90 @@ def _of_scopes(activity: Activity, steps: Steps, host_ops: pd.DataFrame) -> tupl
     for compiled in (True, False):
         texts = [(text, code) for (text, is_compiled), code in names.items() if is_compiled == compiled]
         some = scopes.of_ops([text for text, _ in texts], compiled=compiled)
-        found |= {code: scope for (_, code), scope in zip(texts, some, strict=True) if scope.path}
-    table = pd.concat(tables, ignore_index=True)
-    table = table[table["name"].isin(list(found)) & (table["own"] > 0)]
-    return _scope_rows(activity, table, names, found) if len(table) else None
+        found |= {code: scope for (_, code), scope in zip(texts, some, strict=True)}
+    rows = _joined(tables)
+    rows = rows.take(np.array([bool(found[code].path) for code in range(len(names))] or [False], np.bool_)[rows.name])
+    return _scope_rows(activity, rows, [text for text, _ in names], found) if len(rows.name) else None
 
 
 _WITH_SCOPES = ("JAX", "TensorFlow", "")
 
 
-def _runs_by_name(
-    activity: Activity, steps: Steps, runs: pd.DataFrame, parts: pd.DataFrame, names: dict[tuple[str, bool], int]
-) -> pd.DataFrame:
-    """Self time in steps by the name that states the scopes of an op: `name own count first`; `name` is a number of `names`."""
-    start = runs["start"].to_numpy(np.int64)
-    used = np.flatnonzero(steps.number(runs["host"].to_numpy(np.int64), start) >= 0)
-    part, op = (runs[column].to_numpy(np.int64)[used] for column in ("part", "op"))
+@dataclass(frozen=True)
+class _Runs:
+    """Runs of ops: the name that states the scopes as a code, a place in `_SIDES`, self time (ps) and begin."""
+
+    name: Int64s
+    side: Int64s
+    own: Floats
+    start: Int64s
+
+    def take(self, rows: npt.NDArray[Any]) -> _Runs:
+        """Some of them."""
+        return _Runs(self.name[rows], self.side[rows], self.own[rows], self.start[rows])
+
+
+def _joined(parts: Sequence[_Runs]) -> _Runs:
+    return _Runs(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("name", "side", "own", "start")))
+
+
+def _runs(activity: Activity, steps: Steps, ops: pd.DataFrame, parts: pd.DataFrame, names: dict[tuple[str, bool], int], side: int) -> _Runs:
+    """Runs in steps of ops of a side; names that were not seen before are added to `names`."""
+    start = ops["start"].to_numpy(np.int64)
+    used = np.flatnonzero(steps.number(ops["host"].to_numpy(np.int64), start) >= 0)
+    op = ops["op"].to_numpy(np.int64)[used]
+    part = ops["part"].to_numpy(np.int64)[used] if "part" in ops else np.full(len(used), -1, np.int64)
     first, code = unique_rows(part, op)
     stated, compiled = parts["framework_op"].tolist(), parts["hlo"].tolist()
     texts = activity.ops.values
-    numbers = np.empty(len(first), np.int64)
+    numbers = np.zeros(len(first), np.int64)
     for at, (row, of_op) in enumerate(zip(part[first].tolist(), op[first].tolist(), strict=True)):
         is_compiled = row >= 0 and bool(compiled[row])
         text = str((stated[row] if is_compiled else texts[of_op]) or "")
         numbers[at] = names.setdefault((text, is_compiled), len(names))
-    out = pd.DataFrame({"name": numbers[code], "own": runs["own"].to_numpy(np.float64)[used], "first": start[used]})
-    return out.groupby("name", sort=False).agg(own=("own", "sum"), count=("own", "size"), first=("first", "min")).reset_index()
+    own = ops["own"].to_numpy(np.float64)[used]
+    return _Runs(numbers[code], np.full(len(used), side), own, start[used])
+
+
+def _scope_rows(activity: Activity, runs: _Runs, names: list[str], found: dict[int, Scope]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    number: dict[tuple[str, ...], int] = {(): -1}
+    above: list[int] = []
+    of_name = np.full(len(names), -1, np.int64)
+    # Prefixes first, so that each path stands behind the one around it.
+    for code in np.unique(runs.name).tolist():
+        path = found[code].path
+        for length in range(1, len(path) + 1):
+            if path[:length] not in number:
+                number[path[:length]] = len(above)
+                above.append(number[path[: length - 1]])
+        of_name[code] = number[path]
+    around, at = np.array(above, np.int64), of_name[runs.name]
+    backward = np.array([found[code].backward for code in range(len(names))], np.bool_)[runs.name]
+    columns: dict[str, Any] = dict.fromkeys(_SUMS, np.nan)
+    for place, side in enumerate(_SIDES):
+        rows = runs.side == place
+        if not rows.any():
+            continue
+        forward, back = rows & ~backward, rows & backward
+        columns[f"{side}_self"] = np.bincount(at[forward], runs.own[forward], len(above))
+        columns[side] = _handed_up(around, columns[f"{side}_self"])
+        columns[f"backward_{side}"] = _handed_up(around, np.bincount(at[back], runs.own[back], len(above)))
+    # In the order of the forward pass, which is that of the program.
+    first = np.full(len(above), np.inf)
+    np.minimum.at(first, at, runs.start + np.where(backward, _LATER, 0.0))
+    for level in reversed(nesting.levels(around.astype(np.int32))):
+        inner = level[around[level] >= 0]
+        np.minimum.at(first, around[inner], first[inner])
+    kind = SCOPES[0] if activity.framework == "JAX" else SCOPES[1]
+    keys = [(PROGRAM, kind, SEPARATOR.join(path)) for path in list(number)[1:]]
+    texts, codes = np.unique([name.rstrip(":").rpartition("/")[2] for name in names], return_inverse=True)
+    tops = _Ops(at, runs.side, codes[runs.name].astype(np.int64), runs.own).largest(around)
+    rows_of = pd.DataFrame(keys, columns=list(_KEYS)).assign(first=first, **columns)
+    return rows_of, tops.frame(keys, texts.tolist())
 
 
 _LATER = 1e18
 """Behind all moments of a trace, in ps."""
-
-
-def _scope_rows(
-    activity: Activity, table: pd.DataFrame, names: dict[tuple[str, bool], int], found: dict[int, Scope]
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    kind = SCOPES[0] if activity.framework == "JAX" else SCOPES[1]
-    on_host, on_device = (bool((table["side"] == side).any()) for side in ("host", "device"))
-    zero = dict.fromkeys(("first", *_SUMS), np.nan)
-    known = {f"{back}{side}": 0.0 for side, there in (("host", on_host), ("device", on_device)) for back in ("", "backward_") if there}
-    known |= {f"{side}_self": 0.0 for side, there in (("host", on_host), ("device", on_device)) if there}
-    sums: dict[tuple[str, ...], dict[str, float]] = {}
-    text_of = {code: text for (text, _), code in names.items()}
-    ops: dict[tuple[tuple[str, ...], str, str], float] = {}
-    for row in table.to_dict("records"):
-        scope = found[row["name"]]
-        for length in range(1, len(scope.path) + 1):
-            path = scope.path[:length]
-            values = sums.setdefault(path, {**zero, **known, "first": np.inf})
-            # The order of the forward pass, which is that of the program.
-            begun = row["first"] + (_LATER if scope.backward else 0.0)
-            values["first"] = min(values["first"], begun)
-            values[f"backward_{row['side']}" if scope.backward else row["side"]] += row["own"]
-            if length == len(scope.path) and not scope.backward:
-                values[f"{row['side']}_self"] += row["own"]
-            key = path, row["side"], text_of[row["name"]].rstrip(":").rpartition("/")[2]
-            ops[key] = ops.get(key, 0.0) + row["own"]
-    order = sorted(sums, key=len)
-    rows = pd.DataFrame([{"thread": PROGRAM, "kind": kind, "path": SEPARATOR.join(path), **sums[path]} for path in order])
-    tops = [{"path": SEPARATOR.join(path), "side": side, "op": op, "own": own} for (path, side, op), own in ops.items()]
-    listed = pd.DataFrame(tops).assign(thread=PROGRAM, kind=kind).sort_values("own", ascending=False, kind="stable")
-    return rows, listed.groupby(["path", "side"], sort=False).head(_TOP).reset_index(drop=True)
 
 
 def added(parts: Sequence[Totals]) -> Totals:

@@ -46,7 +46,7 @@ SCHEMA: dict[str, list[Col]] = {
         ),
         ms("host_self_ms_per_step", "Host self ms", "The same without ranges inside."),
         percent("percent", "% of step", "Host ms as a share of step time; ranges of other threads and of ops run beside each other."),
-        ms("wait_ms_per_step", "Waiting ms", "Part of host ms in calls that wait for a device; NA if calls are not recorded."),
+        ms("wait_ms_per_step", "Waiting ms", "Host time in calls that wait for a device; NA if not recorded."),
         ms(
             "device_ms_per_step",
             "Device ms",

@@ -80,12 +80,13 @@ def payload(run: Run) -> dict[str, Any] | None:
     if not len(frame):
         return None
     step_ms = wording.real(run.first_answer.get("step_time_ms")) or 0.0
-    shown, groups = [], []
+    shown: list[pd.DataFrame] = []
+    groups: list[dict[str, Any]] = []
     for thread, title in _TITLES.items():
         rows = frame[frame["thread"] == thread]
         largest = rows.iloc[_largest(rows, step_ms)] if len(rows) else rows
         if len(largest):
-            groups.append({"title": title, "row": sum(map(len, shown))})
+            groups.append({"title": title, "row": sum(len(part) for part in shown)})
             shown.append(largest)
     if not shown:
         return None

@@ -88,7 +88,7 @@ def _range_cell(table: dict[str, Any], head: dict[str, Any], row: int) -> str:
         return f'<span style="padding-left:{indent}px">{markup.name(value, 60)}</span>'
     if key == "top":
         return markup.name(value, 60) if value else ""
-    return "" if np.isnan(value) else wording.number(value, head.get("digits"))
+    return "" if np.isnan(value) else wording.number(value, int(head.get("digits", 2)))
 
 
 def advice(overview: dict[str, Any]) -> str:
