@@ -34,8 +34,8 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "kind",
             "Set by",
-            "record_function, NVTX, ROCTx, TraceAnnotation, mstx, named_scope, name_scope; optimizer for the range that PyTorch itself sets "
-            "around a step of an optimizer.",
+            "record_function, NVTX, ROCTx, TraceAnnotation, mstx, named_scope or name_scope; optimizer: the range that PyTorch itself "
+            "sets around a step of an optimizer.",
         ),
         text("thread", "Where", "main (the thread of the steps), other (other threads) or ops (scopes, which are in the names of ops)."),
         rate("calls_per_step", "per step", "Times / step", "How often it began per step; NA of scopes."),
