@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ from nbprof.dialects.named_ranges import personal_in_torch, personal_in_xspace
 from nbprof.profiles.profile import Profile
 from nbprof.schema import frames
 from nbprof.tools.overview import static, text
-from tests.support import nsys
+from tests.support import ascend_db, msprof, nsys
 from tests.support.hlo import computation, instruction, metadata_plane, program
 from tests.support.kineto import BACKWARD, Kineto, profile
 from tests.support.xspace import PlaneWriter, xspace
@@ -107,7 +109,7 @@ def test_the_backward_pass_of_a_range_is_a_column_beside(torch: Profile) -> None
     rows = rows_of(torch)
     assert rows.loc["forward", "backward_device_ms_per_step"] == pytest.approx(0.08)
     assert rows.loc["forward/layer 1", "backward_device_ms_per_step"] == pytest.approx(0.04)
-    assert rows.loc["forward/layer 1", "backward_host_ms_per_step"] == pytest.approx(0.049)
+    assert rows.loc["forward/layer 1", "backward_host_ms_per_step"] == pytest.approx(0.05)
     assert rows.loc["optimizer", "backward_device_ms_per_step"] == 0
 
 
@@ -339,12 +341,12 @@ def test_named_scopes_of_jax_have_the_time_of_their_ops_and_of_their_backward_pa
 
 
 def test_ranges_of_nvtx_are_those_of_nsight_without_the_marks_of_steps(tmp_path: Path) -> None:
-    path = tmp_path / "report.sqlite"
-    nsys.training(path)
-    frame = nbprof.load(path).ranges.frame
+    frame = nbprof.load(nsys.training().sqlite(tmp_path / "report.sqlite")).ranges.frame
     assert set(frame["kind"]) == {"NVTX"}
-    assert "forward" in set(frame["name"])
-    assert not frame["name"].str.startswith("step").any()
+    # NCCL sets ranges of its own.
+    assert frame["range"].tolist() == ["forward", "forward/layer 0", "forward/layer 1"]
+    assert frame["host_ms_per_step"].tolist() == pytest.approx([0.032, 0.012, 0.012])
+    assert frame["device_ms_per_step"].tolist() == pytest.approx([0.02, 0.01, 0.01])
 
 
 def test_a_real_shampoo_optimizer_is_found_by_its_range() -> None:
@@ -358,3 +360,20 @@ def test_a_real_shampoo_optimizer_is_found_by_its_range() -> None:
     assert optimizer["top_host_op_ms_per_step"] / p.overview["step_time_ms"] == pytest.approx(0.196, abs=0.01)
     assert 30 < optimizer["percent"] < 40
     assert np.isclose(rows.loc["## optimizer ##/Optimizer.step#Shampoo.step", "host_ms_per_step"], 194.91, atol=0.1)
+
+
+def test_ranges_of_mstx_are_those_of_ascend(tmp_path: Path) -> None:
+    folder = ascend_db.torch_npu(tmp_path / "h_1_20250109084754000_ascend_pt", msprof.training(4)[0], steps=2)
+    path = folder / "ASCEND_PROFILER_OUTPUT" / "ascend_pytorch_profiler_0.db"
+    with closing(sqlite3.connect(path)) as base:
+        base.execute("create table MSTX_EVENTS (startNs, endNs, eventType, message, globalTid, domainId, connectionId)")
+        base.execute("insert into STRING_IDS values (900, 'forward'), (901, 'a moment')")
+        for begin, _, thread in base.execute("select startNs, endNs, globalTid from PYTORCH_API where type = 50001").fetchall()[::2]:
+            at = int(begin)
+            base.execute("insert into MSTX_EVENTS values (?, ?, 1, 900, ?, 0, 4294967295)", [at + 2000, at + 12_000, thread])
+            base.execute("insert into MSTX_EVENTS values (?, ?, 0, 901, ?, 0, 4294967295)", [at + 2000, at + 2000, thread])
+        base.commit()
+    frame = nbprof.load(folder).ranges.frame
+    assert frame["name"].tolist() == ["forward"]
+    assert frame["kind"].tolist() == ["mstx"]
+    assert frame["host_ms_per_step"].tolist() == pytest.approx([0.01])
