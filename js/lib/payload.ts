@@ -175,6 +175,18 @@ export interface Code {
   notes: string[];
 }
 
+/** Ranges that the program names: those of the main thread, of other threads, and scopes of ops. */
+export interface Ranges {
+  /** The time of a unit. */
+  step_ms: number;
+  /** name, _depth, top; where known calls_per_step, host_ms_per_step, percent, wait_ms_per_step, device_ms_per_step,
+   *  backward_device_ms_per_step or backward_host_ms_per_step. */
+  table: Table;
+  /** The first row of each group. */
+  groups: { title: string; row: number }[];
+  notes: string[];
+}
+
 export interface Overview {
   bound: CategoryKey | null;
   /** "Input-bound" and "61% of step time is spent waiting for data". */
@@ -199,6 +211,8 @@ export interface Overview {
   top_ops_where: "device" | "host";
   /** Time by line of the person's code; null or absent where no line is known. */
   code?: Code | null;
+  /** Null or absent where the program names none. */
+  ranges?: Ranges | null;
   run: [label: string, value: string][];
   /** Everything that was looked at, found or not. */
   checks: {

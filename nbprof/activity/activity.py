@@ -305,6 +305,9 @@ CALLS = {"event": "i8", "host": "i4", "group": "i8", "start": "i8", "end": "i8",
 OPTIMIZER_CALLS = {"event": "i8", "host": "i4", "start": "i8", "end": "i8", "name": "i4"}
 
 
+RANGES = {"event": "i8", "host": "i4", "lane": "i4", "start": "i8", "end": "i8", "parent": "i8", "name": "i4", "kind": "i4"}
+
+
 COLLECTIVES = {
     "event": "i8",
     "host": "i4",
@@ -474,6 +477,9 @@ class Activity:
     calls : calls of the host into the device's runtime; `kind` is a code into `texts`: launch, graph, copy,
         copy H2D, copy D2H, fill, sync, allocate, captured (into a graph), other
     optimizer_calls : where an optimizer updated parameters; `name` is a code into `texts`
+    ranges : ranges that the program named, on threads of a host, by lane and start; `parent` is the range around, a row of the table, -1;
+        `name` and `kind` (what set it: record_function, NVTX, ROCTx, TraceAnnotation, mstx; "optimizer" is set by PyTorch itself, and
+        listed where there are others) are codes into `texts`
     allocations : allocator events; texts are codes into `texts`; what the allocator did not state is NA
     iterators : runs of tf.data iterators; `name` is a code into `ops`
     iterator_links : int64[k, 2], pairs of iterator calls: the one that took an element, and the one that made it on another thread
@@ -547,6 +553,7 @@ class Activity:
     collectives: pd.DataFrame
     calls: pd.DataFrame
     optimizer_calls: pd.DataFrame
+    ranges: pd.DataFrame
     allocations: pd.DataFrame
     iterators: pd.DataFrame
     iterator_links: npt.NDArray[np.int64]
@@ -675,6 +682,7 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "collectives": _empty(COLLECTIVES),
     "calls": _empty(CALLS),
     "optimizer_calls": _empty(OPTIMIZER_CALLS),
+    "ranges": _empty(RANGES),
     "allocations": _empty(ALLOCATIONS),
     "iterators": _empty(ITERATORS),
     "iterator_links": lambda: np.zeros((0, 2), np.int64),

@@ -39,6 +39,7 @@ from nbprof.tools.trace.accessor import TraceView
 
 if TYPE_CHECKING:
     from nbprof.profiles.widget import DashboardWidget
+    from nbprof.tools.overview.ranges import RangeView
 
 
 class Profile:
@@ -201,6 +202,13 @@ class Profile:
     def lines(self) -> LineView:
         """Time by line of the notebook's cells."""
         return LineView(self)
+
+    @accessor
+    def ranges(self) -> RangeView:
+        """Time by range that the program names, as record_function and NVTX do."""
+        from nbprof.tools.overview.ranges import RangeView
+
+        return RangeView(self)
 
     @accessor
     def python(self) -> PythonView:

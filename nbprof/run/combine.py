@@ -16,6 +16,7 @@ import pandas as pd
 from nbprof.analysis import costs as costs_of
 from nbprof.analysis import cpu, hlo
 from nbprof.analysis import kernels as kernels_of
+from nbprof.analysis import ranges as ranges_of
 from nbprof.analysis.advice import checks
 from nbprof.analysis.device_time import use
 from nbprof.analysis.input import input_pipeline
@@ -125,6 +126,7 @@ MeasuredSteps = tuple[pd.DataFrame, bool, list[float]]
 InSteps = tuple[list[ops_of.Side], pd.DataFrame]
 
 record(ops_of.Side)
+record(ranges_of.Totals)
 
 
 def measured_steps(values: list[MeasuredSteps], hosts: Hosts) -> MeasuredSteps:
@@ -136,6 +138,11 @@ def measured_steps(values: list[MeasuredSteps], hosts: Hosts) -> MeasuredSteps:
 def cpu_totals(values: list[cpu.Totals | None], _hosts: Hosts) -> cpu.Totals | None:
     """What host compute of all hosts consists of."""
     return cpu.added(values)
+
+
+def ranges(values: list[ranges_of.Totals], _hosts: Hosts) -> ranges_of.Totals:
+    """Time in ranges of the program, over the steps of all hosts."""
+    return added(values, ranges_of.added)
 
 
 def widths(values: list[steps_of.ByWidth | None], _hosts: Hosts) -> steps_of.ByWidth | None:

@@ -23,6 +23,7 @@ from nbprof.activity.activity import ITERATIONS, SERVING, Activity
 from nbprof.activity.unit import ANY, NAMED
 from nbprof.analysis import contention, cpu, graphs, kernels, multiprocessors, overview, unexplained
 from nbprof.analysis import lines as lines_of
+from nbprof.analysis import ranges as ranges_of
 from nbprof.analysis import serving as serving_of
 from nbprof.analysis.advice import advice, checks, keras_code
 from nbprof.analysis.advice import cores as advice_cores
@@ -562,6 +563,21 @@ class Run(Frames):
         """The same before the work of a tf.data pipeline is compared with the wait."""
         return input_pipeline.summary(self.activity, self._steps_and_busy[0], self.input_ops, self._enqueued)
 
+    @of_hosts(combine.ranges)
+    def _range_totals(self) -> ranges_of.Totals:
+        """What the counted steps spent in ranges that the program named."""
+        return ranges_of.totals(self.activity, self.trace, steps.counted(self._recorded_steps[1]), lambda: self._host_ops[0])
+
+    @persisted
+    def ranges(self) -> pd.DataFrame:
+        """Time by range that the program named."""
+        return ranges_of.frame(self._range_totals)
+
+    @property
+    def outside_ranges(self) -> dict[str, float]:
+        """Time per step, in ms, that is in no range."""
+        return ranges_of.outside_ms(self._range_totals)
+
     @cached
     def lines(self) -> lines_of.Lines:
         """Time by line of the notebook's cells, and of the code of compiled programs."""
@@ -850,6 +866,11 @@ class Run(Frames):
         # How it was recorded is no part of the files.
         out = self._with_versions(out)
         out = self._with_host(out)
+        if len(self.ranges):
+            # Late, for most programs name no ranges.
+            from nbprof.analysis.advice.in_ranges import named
+
+            out = named(out, self._range_totals, self.activity.unit)
         if self.capture is not None:
             out = advice_cores.taken(out, self.capture.contention, self.activity.unit)
             step_ms = self.overview_of_files["step_time_ms"]

@@ -30,6 +30,7 @@ _SAME = {
     "kernels.by_op": ("kernels",),
     "hlo.frame": ("program_id",),
     "lines.frame": ("line",),
+    "ranges.frame": ("depth",),
     "python.functions": ("line",),
     "python.lines": ("line",),
     "python.tree": ("line", "depth", "parent"),

@@ -16,6 +16,7 @@ import { follows } from "../of-host.js";
 import { stepChart } from "../stepchart.js";
 import { breakdown, leftOutNote, rangeText, selectedRows, stepCount } from "../stepstats.js";
 import { codeSection } from "./code.js";
+import { rangesSection } from "./ranges.js";
 
 const LEVELS = { high: 3, medium: 2, low: 1, none: 0 } as const;
 const LEVEL = { high: "High", moderate: "Some", no: "No", unknown: "–" } as const;
@@ -278,6 +279,7 @@ export const render: View = (el, context) => {
   const side = h("div");
   const section = stepSection(context, side);
   el.append(verdict(overview, bar), strip, section, nextSteps(overview, context));
+  if (overview.ranges) el.append(rangesSection(overview.ranges, unit));
   if (overview.code) el.append(codeSection(overview.code));
   el.append(h("section.split.b", topOps(overview, context), h("div", heading("Run"), facts(overview))));
 

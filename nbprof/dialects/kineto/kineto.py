@@ -18,7 +18,7 @@ from nbprof.activity import activity as act
 from nbprof.activity.unit import MARKED, NONE, Unit
 from nbprof.core.callstacks import Stacks
 from nbprof.core.trace import Int64s, Note, Trace
-from nbprof.dialects import torchnames
+from nbprof.dialects import named_ranges, torchnames
 from nbprof.dialects.environment import environment
 from nbprof.dialects.iterations import Placed, placed
 from nbprof.dialects.kineto import absent, autograd, chrome_xla, corrupt, graphs, serving
@@ -107,6 +107,8 @@ class Torch:
     """One PyTorch profile on its way into the tables; of another recorder of GPUs, whose dialect says what is different there."""
 
     framework = "PyTorch"
+    sets_ranges = "record_function"
+    """What sets the ranges of a program."""
 
     def __init__(
         self,
@@ -160,6 +162,7 @@ class Torch:
         out.later("missing", self.missing)
         out.later("traits", self._traits)
         out.later("optimizer_calls", self._optimizer_calls)
+        out.later("ranges", self._ranges)
         out.later("notes", lambda: [*kineto_units.notes(self.unit), *self.mended.notes, *self.notes()])
         return activity
 
@@ -327,6 +330,21 @@ class Torch:
         if not self.out.has_host_ops or self.out.hosts_without_ops or self.framework in act.NATIVE:
             out.add(act.UNKNOWN_EAGER)
         return out
+
+    def _ranges(self) -> pd.DataFrame:
+        """Ranges of the program, with the steps of its optimizers; nothing where only those were recorded."""
+        links, trace = self.links, self.trace
+        rows = links.rows(ANNOTATION)
+        rows = rows[trace.events.duration[rows] > 0]
+        found = named_ranges.chosen(trace, rows[~links.step_names[trace.events.name[rows]]], named_ranges.personal_in_torch)
+        if not len(found):
+            return act.table(act.RANGES)
+        if self.unit == MARKED:
+            found = named_ranges.without_marks(trace, found, self.out.markers["event"].to_numpy(np.int64))
+        steps = named_ranges.chosen(trace, rows, lambda name: torchnames.OPTIMIZER.match(name) is not None)
+        both = np.sort(np.concatenate([found, steps]))
+        kind = np.where(np.isin(both, steps), named_ranges.OPTIMIZER, self.sets_ranges).astype(object)
+        return named_ranges.table(trace, both, links.host, kind, self.out) if len(found) else act.table(act.RANGES)
 
     def _optimizer_calls(self) -> pd.DataFrame:
         """Where optimizers updated parameters: `Optimizer.step#Adam.step`."""

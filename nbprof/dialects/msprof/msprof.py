@@ -13,7 +13,7 @@ import pandas as pd
 from nbprof.activity import activity as act
 from nbprof.activity.unit import Unit
 from nbprof.core.trace import Int64s, Note, Trace
-from nbprof.dialects import torchnames
+from nbprof.dialects import named_ranges, torchnames
 from nbprof.dialects.environment import environment
 from nbprof.dialects.kineto.steps import Steps, markers, spread
 from nbprof.dialects.msprof import lanes as on
@@ -93,6 +93,7 @@ class _Ascend:
         out.later("launches", self._launches)
         out.later("collectives", lambda: self.work.collectives(out))
         out.later("calls", self._calls)
+        out.later("ranges", self._ranges)
         out.later("allocations", lambda: self._allocations[0])
         out.later("name_category", self._name_categories)
         out.later("traits", self._traits)
@@ -226,6 +227,25 @@ class _Ascend:
             }
         )
         return frame.sort_values(["event", "target"], kind="stable", ignore_index=True)
+
+    def _ranges(self) -> pd.DataFrame:
+        """Ranges that the program marked with mstx or msproftx, on the lanes of the calls into CANN of their threads."""
+        trace, host = self.trace, self.work.host(np.arange(len(self.trace.events)))
+        marked = np.isin(trace.text_arg("cat"), [i for i, text in enumerate(trace.strings) if text == "mstx"])
+        marked |= (trace.text_arg("event_type") >= 0) & (self.lane_kinds[trace.events.lane] == on.OTHER)
+        rows = np.flatnonzero(marked & (trace.events.duration > 0))
+        if not len(rows):
+            return act.table(act.RANGES)
+        table = named_ranges.table(trace, rows, host, "mstx", self.out)
+        return table.assign(lane=self._calling_lanes(table["lane"].to_numpy(np.int64))).astype(act.RANGES)
+
+    def _calling_lanes(self, lane: Int64s) -> Int64s:
+        """The lane that has a thread's calls into CANN, in the place of another one of that thread."""
+        lanes = self.trace.lanes
+        thread = lanes["host"].astype(str) + "\0" + lanes["tid"].astype(str)
+        calling = {thread.iat[i]: i for i in np.flatnonzero(self.lane_kinds == on.CANN).tolist()}
+        other = [calling.get(thread.iat[i], i) for i in range(len(lanes))]
+        return np.array(other, np.int64)[lane]
 
     def _calls(self) -> pd.DataFrame:
         """Calls into CANN, cut at the borders of steps; group -1 for what lies in none."""

@@ -32,6 +32,8 @@ def interpret(trace: Trace) -> act.Activity:
 class _Nsight(Torch):
     """A recording of Nsight Systems on its way into the tables."""
 
+    sets_ranges = "NVTX"
+
     def __init__(self, trace: Trace, kind: Kinds) -> None:
         super().__init__(trace, kind)
         # What marks a step is no scope that work is counted for: each would be a part of the program of its own.

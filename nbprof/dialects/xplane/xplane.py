@@ -31,6 +31,7 @@ from nbprof.dialects.xplane.functions import functions, with_stages
 from nbprof.dialects.xplane.grouping import match
 from nbprof.dialects.xplane.host_ops import eager_calls, eager_notes, eager_runs, host_ops, tagged_calls
 from nbprof.dialects.xplane.memory import allocations, has_allocations
+from nbprof.dialects.xplane.named_ranges import ranges
 from nbprof.dialects.xplane.placed import Placed
 from nbprof.hlo.programs import Programs
 
@@ -110,6 +111,7 @@ def interpret(trace: Trace) -> act.Activity:
     out.later("name_category", lambda: _name_categories(trace))
     out.later("missing", lambda: _missing(placed, out))
     out.later("launches", lambda: launches(placed, out))
+    out.later("ranges", lambda: ranges(placed, out))
     out.later("traits", lambda: _traits(placed))
     out.later("notes", lambda: [*_unit_notes(placed), *mended, *notes(placed, out), *xplane_steps.notes(placed, out), *eager_notes(out)])
     return activity

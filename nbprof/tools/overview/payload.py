@@ -28,7 +28,7 @@ from nbprof.tools.common import (
     without_work,
 )
 from nbprof.tools.names import NAMES
-from nbprof.tools.overview import lines
+from nbprof.tools.overview import lines, ranges
 from nbprof.tools.tables import floats, hidden, longest, table
 from nbprof.tools.tool import asked
 
@@ -53,6 +53,7 @@ def payload(run: Run) -> dict[str, Any]:
         "run": [*_of_file(run), *_facts(run.overview)] if plain(run) else _facts(run.overview),
         **({"plain": True} if plain(run) else {}),
         "code": asked(lines.payload, run, otherwise=None, part="The table of lines of code"),
+        "ranges": asked(ranges.payload, run, otherwise=None, part="The table of ranges"),
     }
 
 
@@ -89,6 +90,7 @@ def early(run: Run) -> dict[str, Any]:
         "probe": {key: facts["probe"][key] for key in ("text", "detail")} if facts.get("probe") else None,
         "no_advice": "Recommendations follow when the analysis has finished.",
         "code": None,
+        "ranges": None,
         "top_ops": table(frames.empty("overview.top_ops"), "overview.top_ops", _TOP),
         "top_ops_where": "device" if has_device(run) else "host",
         "run": _facts(facts),

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nbprof.activity.unit import Unit
 from nbprof.display import markup, wording
 from nbprof.display.categories import BY_KEY, DEVICE, HOST
 from nbprof.tools.common import unit_in
@@ -26,7 +27,8 @@ def html(payload: dict[str, Any]) -> str:
         return advice(overview)
     if overview.get("plain"):
         return markup.table("Run", "", ["", ""], [[markup.text(label), markup.text(value)] for label, value in overview["run"]], "ll")
-    return _figures(overview["figures"]) + _breakdown(payload) + advice(overview) + _code(overview.get("code")) + _top_ops(overview)
+    parts = [_figures(overview["figures"]), _breakdown(payload), _ranges(overview.get("ranges"), unit_in(payload)), advice(overview)]
+    return "".join([*parts, _code(overview.get("code")), _top_ops(overview)])
 
 
 def _verdict(overview: dict[str, Any]) -> str:
@@ -59,6 +61,34 @@ def _breakdown_row(row: Row) -> list[str]:
     label = f'<span style="padding-left:18px;{markup.SOFT}">{name}</span>' if row.part else markup.swatch(row.colour) + name
     bar = "" if row.part else markup.bar(row.percent, row.colour)
     return [label, wording.number(row.ms, 2), bar, wording.percent(row.percent)]
+
+
+def _ranges(ranges: dict[str, Any] | None, unit: Unit) -> str:
+    """Ranges of the program as a tree, with their time on the host and on devices."""
+    if not ranges:
+        return ""
+    table = ranges["table"]
+    columns = table["columns"]
+    titles = {group["row"]: group["title"] for group in ranges["groups"] if len(ranges["groups"]) > 1}
+    rows = []
+    for row in range(table["rows"]):
+        if row in titles:
+            rows.append([f"<b>{markup.text(titles[row])}</b>", *[""] * (len(columns) - 1)])
+        rows.append([_range_cell(table, head, row) for head in columns])
+    align = "".join("l" if head["key"] in ("name", "top") else "r" for head in columns)
+    html = markup.table("Your ranges", "" if unit.whole else f"mean {unit.per}", [head["label"] for head in columns], rows, align)
+    return html + "".join(markup.paragraph(markup.text(note)) for note in ranges["notes"])
+
+
+def _range_cell(table: dict[str, Any], head: dict[str, Any], row: int) -> str:
+    key = head["key"]
+    value = markup.cell(table, key, row)
+    if key == "name":
+        indent = 18 * int(markup.cell(table, "_depth", row))
+        return f'<span style="padding-left:{indent}px">{markup.name(value, 60)}</span>'
+    if key == "top":
+        return markup.name(value, 60) if value else ""
+    return "" if np.isnan(value) else wording.number(value, int(head.get("digits", 2)))
 
 
 def advice(overview: dict[str, Any]) -> str:

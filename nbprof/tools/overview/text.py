@@ -12,6 +12,7 @@ from nbprof.display import wording
 from nbprof.display.categories import CATEGORIES
 
 _BAR = 30
+_RANGES = 4
 _PART = 90
 """Characters of the name of a part."""
 
@@ -26,7 +27,7 @@ def lines(payload: dict[str, Any], most: int) -> list[str]:
     head = [verdict(overview)]
     if notice and notice["kind"] != "no_steps":
         head.append(f"Note: {notice['title']} {notice['text']}")
-    tail = [*_top_op(overview), _figures(overview), *_advice(overview)]
+    tail = [*_ranges(overview), *_top_op(overview), _figures(overview), *_advice(overview)]
     return [*head, _average(overview), *_parts(payload, most - len(head) - len(tail) - 1), *tail]
 
 
@@ -107,6 +108,28 @@ def _row(row: Row) -> str:
         return f"    {wording.percent(row.percent):>7}  {label}"
     bar = "█" * round(row.percent * _BAR / 100)
     return f"  {row.label:<18}{wording.number(row.ms, 2):>9} ms {wording.percent(row.percent):>7}  {bar}".rstrip()
+
+
+def _ranges(overview: dict[str, Any]) -> list[str]:
+    """The outermost ranges of the program with the most time, in one line."""
+    ranges = overview.get("ranges")
+    if not ranges:
+        return []
+    data = ranges["table"]["data"]
+    first = ranges["groups"][1]["row"] if len(ranges["groups"]) > 1 else ranges["table"]["rows"]
+    outer = [row for row in range(first) if data["_depth"][row] == 0]
+    for side in ("host", "device"):
+        times = {row: float(data.get(f"{side}_ms_per_step", [0] * first)[row]) for row in outer}
+        largest = sorted((row for row in outer if times[row] > 0), key=lambda row: -times[row])[:_RANGES]
+        if largest:
+            names = ", ".join(f"{_name(data, row)} {wording.millis(times[row])}" for row in largest)
+            return [f"{'Your ranges, ' + side:<19} {names}"]
+    return []
+
+
+def _name(data: dict[str, Any], row: int) -> str:
+    name = data["name"]["values"][int(data["name"]["codes"][row])]
+    return wording.tail(name, 30)
 
 
 def _top_op(overview: dict[str, Any]) -> list[str]:

@@ -31,6 +31,14 @@ TOOL = Tool(
     static=static.html,
     brief=(
         Top("Ops, self time in the whole profile", "overview.top_ops", "op", ("self_ms", "percent"), most=5),
+        Top(
+            "Ranges of the program",
+            "ranges.frame",
+            "range",
+            ("host_ms_per_step", "percent", "device_ms_per_step"),
+            most=5,
+            largest="host_ms_per_step",
+        ),
         Top("Python functions, sampled", "python.functions", "function", ("self_ms", "total_ms", "percent")),
     ),
 )

@@ -1,0 +1,111 @@
+"""Ranges that a program names itself (`record_function`, NVTX, `TraceAnnotation`, mstx), apart from those that frameworks name.
+
+A recording marks both in the same way, so that a name decides: frameworks use few, which are listed here by their
+beginnings. PyTorch's `Optimizer.step#AdamW.step` is listed as what it is, beside ranges of the program.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.core import nesting
+from nbprof.core.trace import Int32s, Int64s, Trace
+from nbprof.dialects import torchnames
+
+OPTIMIZER = "optimizer"
+"""The kind of a range that PyTorch sets around each step of an optimizer."""
+
+_OF_TORCH = re.compile(
+    r"ProfilerStep[#*]|PyTorch Profiler|Iteration Start: |Optimizer\.\w+#|enumerate\(|"
+    r"(?:Distributed|FullySharded)?DataParallel\.|FSDP::|(?:nccl|gloo|mpi|ucc|hccl|xccl|rccl|xla):|record_param_comms|"
+    r"(?:aten|at|c10|c10d|c10d_functional|_c10d_functional|torch|autograd|prim|prims|quantized|inductor|fbgemm)::|"
+    r"Torch-Compiled Region|TorchDynamo|Pregraph bytecode|AOTDispatcher|Inductor|nbprof|"
+    # Names of kernels and of calls of libraries, which libraries of CUDA set as NVTX ranges themselves.
+    r"(?:cudnn|cublas|cusparse|cusolver|cufft|cuda|nccl|nvte|cub::|thrust::|rmm::|TensorRT:|\[TRT)"
+)
+_XLA = re.compile(
+    r"[A-Z]\w*::|(?:tsl|xla|tensorflow|stream_executor|absl)::|PjitFunction|pjit|jit_|cpp_pjit|shard_args|batched_device_put|DevicePut|"
+    r"ParseArguments|RecordUsage|Memory(?:Dea|A)llocation|Wait for |Handle |PJRT_|PjRt|Pjrt|Tfrt|Thunk|Xla|XLA|TFE_|Eager[A-Z]|FunctionRun|"
+    r"KernelAndDevice|ValidateInput|convert_to_tensor|tf\.|Executor|Execute|Compile|Backend|Buffer|CopyTo|CopyFrom|TransferTo|TransferFrom|"
+    r"ThenExecute|ComputeSemaphore|Resolve constant|Build buffer|MakeOutput|AllocateOutput|SessionRun|RunGraph|TraceContext|Session|"
+    r"Memcpy|Memset|(?:cu|cuda|hip|nccl|Nccl)[A-Z]|GpuExecutable|HloModule|end: |process_time|backend_compile|compile_or_get|\$|nbprof|"
+    r"Keras: |np\.asarray|Array\.|MakeArray|LoadedExecutable"
+)
+_DIGITS = re.compile(r"\d+")
+
+
+def chosen(trace: Trace, rows: Int64s, test: Callable[[str], bool]) -> Int64s:
+    """Rows of events whose names pass a test, which sees each name once."""
+    codes = np.unique(trace.events.name[rows]).tolist()
+    passes = np.zeros(len(trace.names), np.bool_)
+    passes[codes] = [test(str(trace.names[code])) for code in codes]
+    return rows[passes[trace.events.name[rows]]]
+
+
+def personal_in_torch(name: str) -> bool:
+    """Whether a name is one that neither PyTorch nor a library of CUDA gives."""
+    if not name.strip() or _OF_TORCH.match(name) or name in act.WAITS_FOR_ITEMS:
+        return False
+    return not (torchnames.is_compiled(name) or torchnames.is_compiling(name) or torchnames.op_type(name) in ("autograd", "triton"))
+
+
+def personal_in_xspace(name: str) -> bool:
+    """Whether a name is one that neither TensorFlow nor JAX gives to an event that lies in no other of theirs."""
+    return bool(name.strip()) and not _XLA.match(name) and name not in act.WAITS_FOR_ITEMS
+
+
+def family(name: str) -> str:
+    """A name without its numbers: `step N` of `step 12`."""
+    return _DIGITS.sub("N", name)
+
+
+def without_marks(trace: Trace, rows: Int64s, marks: Int64s) -> Int64s:
+    """Rows of events without those that mark steps, and those that are called as these but for their numbers."""
+    codes = np.unique(trace.events.name[marks[marks >= 0]]).tolist()
+    marked = {family(str(trace.names[code])) for code in codes}
+    return chosen(trace, rows, lambda name: family(name) not in marked) if marked else rows
+
+
+def table(trace: Trace, rows: Int64s, host: Int32s, kind: npt.NDArray[np.object_] | str, out: act.Activity) -> pd.DataFrame:
+    """The `ranges` table.
+
+    Parameters
+    ----------
+    trace : Trace
+    rows : int64[n]
+        The events, ascending.
+    host : int32[events]
+    kind : object[n] or str
+        What set each, or all: `record_function`, `NVTX`.
+    out : Activity
+        Takes the names.
+    """
+    events = trace.events
+    lane, start, duration = events.lane[rows], events.start[rows], events.duration[rows]
+    code = np.zeros(len(trace.names), np.int32)
+    for number in np.unique(events.name[rows]).tolist():
+        code[number] = out.texts.code(str(trace.names[number]))
+    kinds = np.full(len(rows), kind, object) if isinstance(kind, str) else kind
+    numbers = {text: out.texts.code(text) for text in dict.fromkeys(kinds.tolist())}
+    return pd.DataFrame(
+        {
+            "event": rows,
+            "host": host[rows],
+            "lane": lane,
+            "start": start,
+            "end": start + duration,
+            "parent": nesting.parents(lane, start, duration, SLACK_PS).astype(np.int64),
+            "name": code[events.name[rows]],
+            "kind": np.array([numbers[text] for text in kinds.tolist()], np.int32),
+        }
+    ).astype(act.RANGES)
+
+
+SLACK_PS = 1_000_000
+"""How far a range may run past the one around it: recorders round times."""

@@ -1,0 +1,55 @@
+"""Ranges of a program of JAX or TensorFlow: `jax.profiler.TraceAnnotation`, `tf.profiler.experimental.Trace`.
+
+They are events of a thread of Python like those of the runtime. A range lies in no event of the runtime: the program
+calls that, and it does not call the program.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.core import nesting
+from nbprof.core.factorize import heads, starting
+from nbprof.core.trace import Int64s
+from nbprof.dialects.named_ranges import SLACK_PS, chosen, personal_in_xspace, table
+from nbprof.dialects.xplane import opnames
+from nbprof.dialects.xplane.placed import Placed
+
+_KIND = "TraceAnnotation"
+
+
+def ranges(placed: Placed, out: act.Activity) -> pd.DataFrame:
+    """The table `ranges`."""
+    trace = placed.trace
+    of_lane = (placed.lane_kind == "host") & trace.lanes["thread"].astype(str).str.startswith("python").to_numpy(np.bool_)
+    rows = np.flatnonzero(of_lane[trace.events.lane])
+    # Functions of Python are around and in ranges alike.
+    rows = rows[~starting(heads(trace.names), "$")[trace.events.name[rows]]]
+    marks = out.markers["event"].to_numpy(np.int64)
+    marks = marks[marks >= 0]
+    marked = {str(trace.names[code]) for code in np.unique(trace.events.name[marks[placed.on_host[marks]]]).tolist()}
+    found = chosen(trace, rows, lambda name: personal_in_xspace(name) and name not in marked and not opnames.parse(name).category)
+    found = np.setdiff1d(found[trace.events.duration[found] > 0], out.functions["event"].to_numpy(np.int64), assume_unique=True)
+    if not len(found):
+        return act.table(act.RANGES)
+    around_steps = chosen(trace, rows, lambda name: name in marked)
+    found = _in_no_other(placed, rows, found, around_steps)
+    return table(trace, found, placed.host, _KIND, out) if len(found) else act.table(act.RANGES)
+
+
+def _in_no_other(placed: Placed, rows: Int64s, found: Int64s, steps: Int64s) -> Int64s:
+    """Those of some events that lie in nothing but others of them, and in marks of steps."""
+    events = placed.trace.events
+    parent = nesting.parents(events.lane[rows], events.start[rows], events.duration[rows], SLACK_PS)
+    may_be = np.isin(rows, found)
+    passes = np.isin(rows, steps)
+    inside = np.zeros(len(rows), np.bool_)
+    for level in nesting.levels(parent):
+        above = parent[level]
+        free = (above < 0) | inside[above] | passes[above]
+        # A mark of a step within an op of the runtime hands nothing down.
+        passes[level] &= free
+        inside[level] = may_be[level] & free
+    return rows[inside]

@@ -1,0 +1,161 @@
+"""`p.ranges`: time by range that the program names, and the part of the Overview that shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.analysis.ranges import MAIN, OTHER, PROGRAM
+from nbprof.display import wording
+from nbprof.schema import frames
+from nbprof.tools.accessor import Framed, Shown
+from nbprof.tools.common import unit_of
+from nbprof.tools.tables import floats, table_of
+
+if TYPE_CHECKING:
+    from nbprof.run.run import Run
+
+MOST_ROWS = 12
+"""Rows of one group that the Overview shows."""
+_DEEPEST = 3
+_LEAST_PERCENT = 0.1
+_TITLES = {MAIN: "Main thread", OTHER: "Other threads", PROGRAM: "Scopes of ops"}
+_HOW = {
+    "PyTorch": 'put "with torch.profiler.record_function(name):" around a part of the step, such as the forward pass.',
+    "JAX": 'put "with jax.named_scope(name):" around a part of a compiled function, or "with jax.profiler.TraceAnnotation(name):" around '
+    "a part of the program.",
+    "TensorFlow": 'put "with tf.name_scope(name):" around a part of a tf.function, or "with tf.profiler.experimental.Trace(name):" around '
+    "a part of the program.",
+    "CUDA": 'put "with nvtx.annotate(name):" around a part of the step, and record with  nsys profile --trace=cuda,nvtx.',
+    "HIP": "call roctxRangePush and roctxRangePop around a part of the step, and record with  rocprofv3 --runtime-trace.",
+}
+
+
+class RangeView(Framed):
+    """Time by range that the program names: `record_function`, NVTX and ROCTx, `TraceAnnotation`, mstx; `named_scope`, `tf.name_scope`.
+
+    `frame` has a row for each range and the ranges around it, as a tree: first those of the thread that marks the steps, then
+    those of other threads, then scopes, which are in the names of ops. All figures are per step, of the steps in the averages.
+
+    - Device time is that of what was launched in the range, whenever it ran. What a thread of autograd launches counts for the
+      range that the thread which called `backward()` is in.
+    - `backward_host_ms_per_step` and `backward_device_ms_per_step` are the time of the backward pass of what ran in the range:
+      PyTorch numbers ops of both passes alike, JAX and TensorFlow name them after the scope. That time is also in the range
+      around `backward()`.
+    - `wait_ms_per_step` is the time of calls that wait for a device, such as `cudaStreamSynchronize`.
+
+    Ranges that frameworks set (steps, DataLoader, compiled regions, collectives) are not listed, but `Optimizer.step#…`, which
+    PyTorch sets, is where there are others. `outside` is the time that is in no range.
+    """
+
+    def __init__(self, profile: Shown) -> None:
+        super().__init__(profile, "overview", "ranges")
+
+    @property
+    def outside(self) -> dict[str, float]:
+        """Time per step in ms that is in no range: on the thread that marks the steps, and of device work; NaN where not known."""
+        return dict(self._profile.run.outside_ranges)
+
+    def _nothing(self) -> str:
+        run = self._profile.run
+        if not len(run.steps):
+            return "Without steps, nothing is known per step."
+        if run.activity.tables or (run.devices["kind"] == "NPU").any():
+            return (
+                "No range of mstx is recorded; torch_npu records them with mstx=True, msprof with --msproftx=on. It does not tell "
+                "record_function from ops."
+            )
+        if "Operator" in run.trace.strings:
+            return "Traces of this version of PyTorch do not tell record_function from ops."
+        how = _HOW.get(run.activity.framework)
+        return f"The program named no range: {how}" if how else "The program named no range."
+
+
+def payload(run: Run) -> dict[str, Any] | None:
+    """The largest rows of each group of ranges, one group behind the other; None without ranges."""
+    frame = run.ranges
+    if not len(frame):
+        return None
+    step_ms = wording.real(run.first_answer.get("step_time_ms")) or 0.0
+    shown: list[pd.DataFrame] = []
+    groups: list[dict[str, Any]] = []
+    for thread, title in _TITLES.items():
+        rows = frame[frame["thread"] == thread]
+        largest = rows.iloc[_largest(rows, step_ms)] if len(rows) else rows
+        if len(largest):
+            groups.append({"title": title, "row": sum(len(part) for part in shown)})
+            shown.append(largest)
+    if not shown:
+        return None
+    rows = pd.concat(shown, ignore_index=True)
+    return {"step_ms": step_ms, "groups": groups, "table": _table(rows), "notes": _notes(run, len(frame) - len(rows))}
+
+
+def _largest(rows: pd.DataFrame, step_ms: float) -> list[int]:
+    """Positions of the rows with the most time, with those around them."""
+    columns = ["host_ms_per_step", "device_ms_per_step", "backward_host_ms_per_step", "backward_device_ms_per_step"]
+    time = rows[columns].fillna(0.0).max(axis=1).to_numpy(np.float64)
+    depth = rows["depth"].to_numpy(np.int64)
+    above = _above(depth)
+    shown: set[int] = set()
+    for at in np.argsort(-time, kind="stable").tolist():
+        if depth[at] >= _DEEPEST or time[at] < step_ms * _LEAST_PERCENT / 100:
+            continue
+        chain = {at}
+        while above[at] >= 0:
+            at = int(above[at])
+            chain.add(at)
+        if len(shown | chain) > MOST_ROWS:
+            break
+        shown |= chain
+    return sorted(shown)
+
+
+def _above(depth: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The row around each row of a tree in preorder, -1."""
+    result = np.full(len(depth), -1, np.int64)
+    last: dict[int, int] = {}
+    for at, level in enumerate(depth.tolist()):
+        result[at] = last.get(level - 1, -1)
+        last[level] = at
+    return result
+
+
+def _table(rows: pd.DataFrame) -> dict[str, Any]:
+    """Name, times per step, host, share, device and backward pass where known, and the op with the most time."""
+    on_device = rows["device_ms_per_step"].notna().any()
+    backward = "backward_device_ms_per_step" if on_device else "backward_host_ms_per_step"
+    top = _top(rows)
+    keys = ["name", "calls_per_step", "host_ms_per_step", "percent", "wait_ms_per_step", "device_ms_per_step", backward]
+    # A column of zeros alone says nothing in a small table.
+    used = [key for key in keys if key == "name" or (floats(rows[key]) > 0).any()]
+    columns = [frames.column("ranges.frame", key) for key in used]
+    label = frames.column("ranges.frame", "top_host_op")
+    columns.append(label._replace(name="top", label="Mostly", help="Op with the most time in it, on the host or on devices."))
+    made = table_of(rows.assign(top=top), columns)
+    data = {**made["data"], "_depth": rows["depth"].to_numpy(np.float32)}
+    return {**made, "data": data}
+
+
+def _top(rows: pd.DataFrame) -> list[str]:
+    """`aten::mm 12.3 ms`: the op with the most time in each range, on the host or on devices."""
+    result = []
+    for row in rows.to_dict("records"):
+        both = [(wording.real(row[f"top_{side}_op_ms_per_step"]) or 0.0, row[f"top_{side}_op"]) for side in ("host", "device")]
+        time, op = max(both, key=lambda pair: pair[0])
+        result.append(f"{op} {wording.millis(time)}" if op and time else "")
+    return result
+
+
+def _notes(run: Run, hidden: int) -> list[str]:
+    unit = unit_of(run)
+    notes = []
+    outside = run.outside_ranges["device_ms_per_step"]
+    if not np.isnan(outside) and outside >= 0.005:
+        notes.append(f"{wording.millis(outside)} {unit.per} of device time was launched outside of these ranges.")
+    if hidden:
+        notes.append(f"{wording.plural(hidden, 'smaller range')} {'is' if hidden == 1 else 'are'} in p.ranges.frame.")
+    return notes
