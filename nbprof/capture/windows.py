@@ -139,6 +139,8 @@ class Windows:
         self.loops = Recorder()
         self.label = self.notebook = self.display = ""
         """How the recording is called, the notebook, and the id of the output that shows the status."""
+        self.by = "block"
+        """What is recorded: a block of a program, or a cell."""
         self._of_start: list[str] = []
         self._group = uuid.uuid4().hex if options.every else ""
 
@@ -415,6 +417,7 @@ class Windows:
             lines=lines,
             python=python,
             machine=machine(),
+            by=self.by,
         )
 
     def _fail(self, error: Exception) -> None:

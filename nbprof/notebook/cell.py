@@ -143,6 +143,7 @@ class Cell:
 
         session = Session(self._options, source=self._source, namespace=self._shell.user_ns, on_step=self._stepped)
         session.windows.notes.extend(self._notes)
+        session.windows.by = "cell"
         session.windows.label, session.windows.notebook = naming.label(self._shell), naming.notebook(self._shell)
         if not self._show.quiet:
             # What is imported while it records is part of the first step. A failure is told where it is shown.

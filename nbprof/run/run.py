@@ -29,7 +29,9 @@ from nbprof.analysis.advice import cores as advice_cores
 from nbprof.analysis.advice import evidence as advice_evidence
 from nbprof.analysis.advice import host as advice_host
 from nbprof.analysis.advice import host_buffer as advice_host_buffer
+from nbprof.analysis.advice import in_use as advice_in_use
 from nbprof.analysis.advice import programs as advice_programs
+from nbprof.analysis.advice import recorder as advice_recorder
 from nbprof.analysis.advice import versions as advice_versions
 from nbprof.analysis.ascend import verdict as ascend_verdict
 from nbprof.analysis.device_time import collectives
@@ -727,6 +729,7 @@ class Run(Frames):
             self.known_memory,
             functions=self._functions,
             tf_data=bool(self.input_ops["category"].isin(input_pipeline.READING).any()) and self.activity.framework != "PyTorch",
+            private_threads=advice_in_use.has_private_threads(self.trace.lanes) if self.parts is None else False,
             input_traced=self._input_traced,
             waiting=steps.waiting_percent(self._steps_and_busy[0]),
             waits_traced=input_pipeline.waits_traced(self.activity, self.input_ops),
@@ -785,6 +788,7 @@ class Run(Frames):
         """Evidence for advice beyond the public frames."""
         return advice_evidence.gather(
             self.activity,
+            self.trace,
             steps=self.steps,
             ops=self.ops_in_steps,
             kernels=self.kernels_in_steps,
@@ -833,6 +837,9 @@ class Run(Frames):
             out = advice_cores.taken(out, self.capture.contention, self.activity.unit)
             if self.capture.of_keras:
                 out = keras_code.in_keras(out)
+        by = (self.capture.by or advice_recorder.CELL) if self.capture is not None else ""
+        form = self.files.format if self.files is not None else ""
+        out = advice_recorder.in_words_of(out, by, str(self.overview_of_files["framework"]), form)
         error = self.capture.error if self.capture is not None and self.capture.error else ""
         if advice_host_buffer.speaks_of_it([error]):
             texts = advice_host_buffer.speaks_of_it([*map(str, self.trace.names), error])

@@ -76,6 +76,8 @@ class CaptureInfo:
         When the iterations of the cell's loops ran, as `nbprof.core.loop_times` packs it; empty where no loop of a cell ran.
     python : dict
         Sampled Python stacks, as `nbprof.core.python_samples` packs them; empty with ``--no-sampling``.
+    by : str
+        ``cell`` of a notebook or ``block`` of a program; empty where another recorder, or an earlier nbprof, wrote it.
     unrecorded : list of str
         What the framework ran that is not in the recording, as on other threads.
     machine : dict
@@ -109,6 +111,7 @@ class CaptureInfo:
     python: dict[str, Any] = field(default_factory=dict)
     machine: dict[str, str] = field(default_factory=dict)
     unrecorded: list[str] = field(default_factory=list)
+    by: str = ""
 
     @property
     def warmup(self) -> int | None:

@@ -197,10 +197,21 @@ def test_communication(tmp_path):
         k.launched("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at + 1, at + 5, 50, op=op)
         k.launched("gemm", at + 6, at + 55, 44, op=k.op("aten::mm", at + 5, 5, types=["c10::Half"]))
 
+    def trains(at):
+        k.note("DistributedDataParallel.forward", at, 4)
+        k.op("autograd::engine::evaluate_function: MmBackward0", at + 90, 1)
+        body(at)
+
     k = Kineto()
-    found = advice(tmp_path, steps(k, body))
+    (tmp_path / "ddp").mkdir()
+    (tmp_path / "bare").mkdir()
+    found = advice(tmp_path / "ddp", steps(k, trains))
     assert found.loc["collectives", "gain_ms_per_step"] == pytest.approx(0.05)
     assert "no_sync" in found.loc["collectives", "fix"]
+    k = Kineto()
+    found = advice(tmp_path / "bare", steps(k, body))
+    assert "no_sync" not in found.loc["collectives", "fix"], "that is a method of DistributedDataParallel"
+    assert "async_op=True" in found.loc["collectives", "fix"]
 
 
 def test_full_memory_and_data_parallel(tmp_path):

@@ -31,6 +31,9 @@ evidence in figures of this profile, the code for the change in the framework us
   {100 / host_slowed("PyTorch"):g} % of step time or more (JAX: {100 / host_slowed("JAX"):g} %), as without the recording it might never wait, and their gain is *up to*. Where it is
   busy for less, the host is slower for certain, and rules about device time alone are of low severity, their gain is *up to*, and they are
   silent below {PART_MODERATE:g} % of step time.
+- A rule is silent where the recording shows that its remedy is applied (*done already if*), even if the cost is still there, and
+  where the recording lacks what the advice is about: a recording of inference gets no advice on optimizers. Where only a part of the
+  remedy is applied, the code is the rest of it.
 - Of two findings that advise the same change, only one is shown.
 - Without steps there is no step time to compare a cost with; then only what the runtime itself reported is listed.
 - On an NPU, findings of [`p.ascend.rules`](numbers.md) at 5 % of the time or more are listed under their name with the prefix `npu_`;
@@ -42,8 +45,8 @@ or *inferred* (what causes the time was not recorded). *Wrong if* is the experim
 
 *nbprof's threshold* means that the source names the cost but gives no number.
 
-| Rule | Applies to | What is checked | Threshold | Source | Certainty | Gain | Wrong if |
-|---|---|---|---|---|---|---|---|
+| Rule | Applies to | What is checked | Threshold | Source | Certainty | Gain | Wrong if | Done already if |
+|---|---|---|---|---|---|---|---|---|
 """
 ASCEND = """
 ## On an NPU: `p.ascend.rules`
@@ -59,10 +62,16 @@ def page() -> str:
     """The text of the page."""
     return (
         HEAD
-        + _rows(every(), lambda rule: f" {rule.certainty} | {rule.gain_is or '–'} | {MARKED.fill(rule.refuted_by)} |")
+        + _rows(every(), lambda rule: f" {rule.certainty} | {rule.gain_is or '–'} | {MARKED.fill(rule.refuted_by)} | {_done(rule)} |")
         + ASCEND
         + _rows(every_of_ascend())
     )
+
+
+def _done(rule: Rule) -> str:
+    """What shows that the remedy is applied, and what must be there for it to have a place."""
+    done = rule.done.text if rule.done is not None else "–"
+    return f"{done} (needs: {rule.requires.text[0].lower()}{rule.requires.text[1:]})" if rule.requires is not None else done
 
 
 def _rows(rules: Iterable[Rule], more: Callable[[Rule], str] = lambda _: "") -> str:
