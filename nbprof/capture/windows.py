@@ -22,7 +22,7 @@ from nbprof.capture.other_profilers import OtherProfilers
 from nbprof.capture.place import Place
 from nbprof.capture.reserve import Reserve
 from nbprof.capture.shield import shielded
-from nbprof.core import remedies
+from nbprof.core import loader_uses, remedies
 from nbprof.core.errors import CaptureError
 from nbprof.sources.recording import CaptureInfo, Recording
 
@@ -171,6 +171,7 @@ class Windows:
             self.clock.open_wait = getattr(self.backend, "open_wait", None)
             self.clock.open_marker = self.backend.open_marker
             self._contention = Contention()
+            self.clock.waits.loaders.begin()
             self._reserve = Reserve()
             if lines is not None:
                 self._lines = lines.start()
@@ -417,6 +418,7 @@ class Windows:
             lines=lines,
             python=python,
             machine=machine(),
+            loaders=loader_uses.packed(clock.waits.loaders.taken()),
             by=self.by,
         )
 

@@ -43,12 +43,13 @@ from nbprof.analysis.memory import ops as memory_ops
 from nbprof.analysis.ops import longest_calls, ops, torch_ops, torch_runtime, xprof_ops
 from nbprof.analysis.steps import backlog, periodic, pods, steps, tpu_cores, warmup, xprof_steps
 from nbprof.analysis.verdict import Breakdown, is_unrecorded, verdict
-from nbprof.core import remedies, trim
+from nbprof.core import loader_uses, remedies, trim
 from nbprof.core.cells import readable
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import Missing, RunFiles, SourceFile, skipped, some
 from nbprof.core.guard import Failures, guarded
 from nbprof.core.line_times import LineTimes
+from nbprof.core.loader_uses import LoaderUse
 from nbprof.core.loop_times import LoopTimes, choose
 from nbprof.core.trace import Note, Receipt, Trace
 from nbprof.dialects import sanity
@@ -834,9 +835,9 @@ class Run(Frames):
         out = self._with_versions(out)
         out = self._with_host(out)
         if self.capture is not None:
-            out = advice_cores.taken(out, self.capture.contention, self.activity.unit)
             if self.capture.of_keras:
                 out = keras_code.in_keras(out)
+            out = advice_cores.fitted(out, self.capture.contention, self.loaders, self._input_times, self.activity.unit)
         by = (self.capture.by or advice_recorder.CELL) if self.capture is not None else ""
         form = self.files.format if self.files is not None else ""
         out = advice_recorder.in_words_of(out, by, str(self.overview_of_files["framework"]), form)
@@ -848,6 +849,19 @@ class Run(Frames):
             rows = pd.DataFrame([one for one in more if one.rule not in known], columns=out.columns)
             out = pd.concat([out.head(advice.MOST - len(rows)), rows], ignore_index=True) if len(rows) else out
         return out
+
+    @property
+    def loaders(self) -> tuple[LoaderUse, ...]:
+        """What the program asked for its batches, as the recording states it."""
+        return loader_uses.unpacked(self.capture.loaders) if self.capture is not None else ()
+
+    @property
+    def _input_times(self) -> advice_cores.Times:
+        """Of an average step."""
+        step, shares = float(self.answer["step_time_ms"] or 0.0), self.steps_summary.set_index("category")["percent"]
+        wait = float(shares.get("input", 0.0) or 0.0) * step / 100
+        keras = self.capture is not None and self.capture.of_keras
+        return advice_cores.Times(step, 0.0 if np.isnan(wait) else wait, bool(self.answer["devices"]), keras)
 
     def _with_host(self, out: pd.DataFrame) -> pd.DataFrame:
         """The findings with those on the host's time; what Python did takes the place of the advice to record it."""

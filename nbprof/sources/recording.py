@@ -76,6 +76,8 @@ class CaptureInfo:
         When the iterations of the cell's loops ran, as `nbprof.core.loop_times` packs it; empty where no loop of a cell ran.
     python : dict
         Sampled Python stacks, as `nbprof.core.python_samples` packs them; empty with ``--no-sampling``.
+    loaders : dict
+        What the program asked for its batches, as `nbprof.core.loader_uses` packs it; empty where it asked no loader that is known.
     by : str
         ``cell`` of a notebook or ``block`` of a program; empty where another recorder, or an earlier nbprof, wrote it.
     unrecorded : list of str
@@ -112,6 +114,7 @@ class CaptureInfo:
     machine: dict[str, str] = field(default_factory=dict)
     unrecorded: list[str] = field(default_factory=list)
     by: str = ""
+    loaders: dict[str, Any] = field(default_factory=dict)
 
     @property
     def warmup(self) -> int | None:

@@ -433,7 +433,7 @@ def test_where_only_copies_were_recorded_they_are_what_to_look_at():
     told = p.input_pipeline.summary
     percent = told["breakdown"].set_index("category")["percent"]
     assert percent["enqueue"] == 100.0
-    assert told["next_step"].startswith("Only copies to the device were recorded as input work. With pin_memory=True")
+    assert told["next_step"].startswith("Only copies to the device were recorded as input work. From pinned memory")
 
 
 @pytest.mark.parametrize(

@@ -45,11 +45,18 @@ _CAUSE = Threshold(f"{INPUT_SHARE.text}, ≥ {{cause:percent}} of it there", **I
 
 _ARRAYS = Threshold(f"{INPUT_SHARE.text}, ≥ {{copies:percent}} of it copies to the device", **INPUT_SHARE.numbers, copies=0.5)
 
-_WORKERS = "+loader = DataLoader(dataset, batch_size=n, num_workers=4,\n+                    pin_memory=True, persistent_workers=True)"
+_WORKERS = (
+    "+loader = DataLoader(dataset, batch_size=n, num_workers=1,  # more where more cores are free\n"
+    "+                    pin_memory=True, persistent_workers=True)"
+)
 _FEWER_BYTES = (
     "-ds = ds.map(lambda x, y: (tf.cast(x, tf.float32), y))\n+ds = ds.batch(n)  # as uint8: a quarter of the bytes; cast in the model"
 )
-_FROM_ITERATOR = f"{_WORKERS}\n-for batch in nbprof.steps(batches):\n+for batch in nbprof.steps(loader):"
+_FROM_ITERATOR = (
+    "+class Batches(torch.utils.data.IterableDataset):\n+    def __iter__(self):\n+        yield from batches  # or what makes them\n"
+    "+loader = torch.utils.data.DataLoader(Batches(), batch_size=None, num_workers=1, pin_memory=True)\n"
+    "-for batch in nbprof.steps(batches):\n+for batch in nbprof.steps(loader):"
+)
 _PINNED_BY_HAND = "-x = x.to(device)\n+x = x.pin_memory().to(device, non_blocking=True)  # better: pinned once, where it is made"
 _FROM_PROCESS = f"-loader = DataLoader(dataset, batch_size=n)\n{_WORKERS}"
 
@@ -366,7 +373,7 @@ def _loader_none(facts: Facts, limit: Threshold) -> Found | None:
 
 def _pinned(facts: Facts, fix: str) -> str:
     """The code, without pinned memory where no device is that it helps to copy to: there PyTorch warns of it."""
-    return fix if facts.overview["devices"] else fix.replace("pin_memory=True, ", "")
+    return fix if facts.overview["devices"] else fix.replace("pin_memory=True, ", "").replace(", pin_memory=True", "")
 
 
 def _loader_in_process(facts: Facts, limit: Threshold) -> Found | None:
@@ -530,8 +537,8 @@ RULES: tuple[AdviceRule, ...] = (
         "loader_workers", _loader_workers, _CAUSE, TORCH_TB, INPUT, PYTORCH,
         "Steps that wait for the workers of a DataLoader; where no core is free for more of them, the advice is cheaper items",
         "Give the DataLoader more workers",
-        "-loader = DataLoader(dataset, batch_size=n, num_workers=k)\n+loader = DataLoader(dataset, batch_size=n, num_workers=2 * k,\n"
-        "+                    prefetch_factor=4, persistent_workers=True)",
+        "-loader = DataLoader(dataset, batch_size=n, num_workers=k)\n"
+        "+loader = DataLoader(dataset, batch_size=n, num_workers=k + 1)  # more where more cores are free",
         on_npu=True,
         refuted_by="{the} takes as long when the first batch is repeated", gain_is=ABOUT, needs_units=True,
         done=Shown("The workers keep up; where they have all cores, cheaper items are advised"),
