@@ -21,6 +21,7 @@ from nbprof.capture.options import Options
 from nbprof.capture.other_profilers import OtherProfilers
 from nbprof.capture.place import Place
 from nbprof.capture.reserve import Reserve
+from nbprof.capture.settings import settings
 from nbprof.capture.shield import shielded
 from nbprof.core import loader_uses, remedies
 from nbprof.core.errors import CaptureError
@@ -418,6 +419,7 @@ class Windows:
             lines=lines,
             python=python,
             machine=machine(),
+            settings=settings(),
             loaders=loader_uses.packed(clock.waits.loaders.taken()),
             by=self.by,
         )

@@ -32,6 +32,7 @@ from nbprof.analysis.advice import host_buffer as advice_host_buffer
 from nbprof.analysis.advice import in_use as advice_in_use
 from nbprof.analysis.advice import programs as advice_programs
 from nbprof.analysis.advice import recorder as advice_recorder
+from nbprof.analysis.advice import stated as advice_stated
 from nbprof.analysis.advice import versions as advice_versions
 from nbprof.analysis.ascend import verdict as ascend_verdict
 from nbprof.analysis.device_time import collectives
@@ -835,6 +836,8 @@ class Run(Frames):
         out = self._with_versions(out)
         out = self._with_host(out)
         if self.capture is not None:
+            cores = self.capture.contention.get("cores", 0.0)
+            out = advice_stated.without(out, self.capture.settings, self.capture.precision, cores)
             if self.capture.of_keras:
                 out = keras_code.in_keras(out)
             out = advice_cores.fitted(out, self.capture.contention, self.loaders, self._input_times, self.activity.unit)

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import nbprof
+from nbprof.analysis.advice import stated
 from nbprof.analysis.advice.advice import every
 from nbprof.analysis.advice.devices_used import Idle, InTurn
 from nbprof.analysis.advice.evidence import Evidence, Padding, Placed, Spread
@@ -15,6 +16,7 @@ from nbprof.analysis.advice.in_use import InUse
 from nbprof.analysis.advice.step_code import Callbacks, Part
 from nbprof.analysis.cpu import Products
 from nbprof.analysis.ops.torch_runtime import Calls
+from nbprof.capture.settings import TORCH_THREADS, VARIABLES, settings
 from tests.analysis import test_advice_rules as cases
 from tests.analysis.test_advice import OWN_LOOP, found
 from tests.support.build import profile
@@ -423,3 +425,34 @@ def test_threads_of_their_own_are_not_advised_twice(tmp_path, thread):
     checked = p.overview["checks"].set_index("check").loc["kernel_launch", "statement"]
     assert "kernel_launch" in p.advice["rule"].tolist()
     assert (advised, "gpu_private" in checked) == (thread == "python", thread == "python")
+
+
+@pytest.mark.parametrize(
+    ("rule", "sidecar"),
+    [
+        ("fragmentation", {"settings": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True,max_split_size_mb:64"}}),
+        ("fragmentation", {"settings": {"TF_GPU_ALLOCATOR": "cuda_malloc_async"}}),
+        ("idle_cores", {"settings": {"torch.get_num_threads": "8"}, "cores": 8.0}),
+        ("mixed_precision", {"precision": "mixed_float16"}),
+    ],
+)
+def test_what_the_recording_states_to_be_set_is_not_advised(rule, sidecar):
+    rows = found(**{"functions": OWN_LOOP, **APPLIED[rule][0]}).reset_index()
+    known = {"settings": {}, "precision": "", "cores": 8.0} | sidecar
+    assert rule in stated.without(rows, {}, "", 8.0)["rule"].tolist()
+    assert rule not in stated.without(rows, **known)["rule"].tolist()
+
+
+def test_threads_that_are_set_are_not_set_again():
+    rows = found(**{"functions": OWN_LOOP, **APPLIED["kernel_launch"][0]}).reset_index()
+    fix = stated.without(rows, {"TF_GPU_THREAD_MODE": "gpu_private"}, "", 8.0).set_index("rule").loc["kernel_launch", "fix"]
+    assert "gpu_private" not in fix
+    assert "jit_compile=True" in fix
+
+
+def test_settings_are_those_that_advice_names(monkeypatch):
+    monkeypatch.setenv("TF_GPU_ALLOCATOR", "cuda_malloc_async")
+    monkeypatch.setenv("SECRET_TOKEN", "x")
+    assert settings()["TF_GPU_ALLOCATOR"] == "cuda_malloc_async"
+    assert "SECRET_TOKEN" not in settings()
+    assert set(settings()) <= {*VARIABLES, TORCH_THREADS}

@@ -34,6 +34,10 @@ evidence in figures of this profile, the code for the change in the framework us
 - A rule is silent where the recording shows that its remedy is applied (*done already if*), even if the cost is still there, and
   where the recording lacks what the advice is about: a recording of inference gets no advice on optimizers. Where only a part of the
   remedy is applied, the code is the rest of it.
+- Where nbprof recorded, it knows the cores, how many of them the program and other processes kept busy, and the arguments of the loaders
+  of PyTorch and Keras. Numbers of workers and gains go by these: workers share the cores with the training, so that a step is never
+  predicted to be shorter than the rest of it on the cores that the workers leave, a batch divided by the workers, or the work of all
+  divided by the cores that others leave. Where no core is free, cheaper items are advised instead.
 - Of two findings that advise the same change, only one is shown.
 - Without steps there is no step time to compare a cost with; then only what the runtime itself reported is listed.
 - On an NPU, findings of [`p.ascend.rules`](numbers.md) at 5 % of the time or more are listed under their name with the prefix `npu_`;
