@@ -153,7 +153,9 @@ def fitted(
     machine, uses = Machine.of(measured), list(loaders)
     if not len(found) or times.step <= 0:
         return found
-    rows = [_row(row, machine, uses, times, unit) for row in found.to_dict("records")]
+    names = [str(name) for name in found.columns]
+    records = [dict(zip(names, values, strict=True)) for values in found.itertuples(index=False, name=None)]
+    rows = [_row(record, machine, uses, times, unit) for record in records]
     kept = [row for row in rows if row is not None]
     if not kept:
         return found.head(0)
