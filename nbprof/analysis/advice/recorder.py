@@ -38,6 +38,8 @@ def in_words_of(found: pd.DataFrame, recorder: str, framework: str, form: str = 
     form : str
         The format of the files: Nsight Systems has options of its own.
     """
+    if not len(found):
+        return found
     rows = (found["rule"] == "other") & found["fix"].astype(str).str.startswith("-%%nbprof")
     if recorder == CELL or not rows.any():
         return found

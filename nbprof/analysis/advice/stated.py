@@ -42,6 +42,8 @@ def without(found: pd.DataFrame, settings: _Settings, precision: str, cores: flo
         "idle_cores": lambda: _threads(settings, cores),
         "mixed_precision": lambda: precision.startswith("mixed_"),
     }
+    if not len(found):
+        return found
     kept = found[[rule not in done or not done[rule]() for rule in found["rule"]]]
     result = kept if len(kept) == len(found) else kept.reset_index(drop=True)
     if settings.get("TF_GPU_THREAD_MODE") == "gpu_private" and result["fix"].astype(str).str.contains(_PRIVATE, regex=False).any():
