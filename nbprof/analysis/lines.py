@@ -168,7 +168,7 @@ def _of_stacks(activity: Activity, trace: Trace) -> _Ran:
     stacks, ops = activity.torch_stacks, activity.torch_ops
     if stacks is None or not len(stacks.frame):
         return _Ran([], [], np.full(1, np.nan), np.full(1, np.nan))
-    own = [next((place for frame in str(said).split("\n") if (place := _person_call(frame))), None) for said in stacks.frame.tolist()]
+    own = [next((place for frame in str(said).split("\n") if (place := person_call(frame))), None) for said in stacks.frame.tolist()]
     row = {place: i for i, place in enumerate(dict.fromkeys(place for place in own if place is not None))}
     count = len(row)
     is_own = np.array([count if place is None else row[place] for place in own], np.int64)
@@ -213,7 +213,7 @@ def _person(source: str) -> Place | None:
     return stem(found[1]) or found[1], int(found[2])
 
 
-def _person_call(frame: str) -> Place | None:
+def person_call(frame: str) -> Place | None:
     """The same of a call in a stack. What has a folder lies in a package, which is taken for a library."""
     found = _CALL.fullmatch(frame)
     if found is None or _LIBRARY.search(found[1]):

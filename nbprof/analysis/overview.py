@@ -102,6 +102,7 @@ def overview(
     *,
     functions: pd.DataFrame,
     tf_data: bool,
+    private_threads: bool,
     input_traced: bool,
     waiting: float,
     waits_traced: bool,
@@ -109,7 +110,8 @@ def overview(
     """The mapping `p.overview`: FRAMES.md's keys, the verdict with its evidence, the checks, and the facts of the run.
 
     `first` is what `of_steps` gave, `half` the percent of device compute in 16 bit, `functions` are those of
-    `checks.functions`, `tf_data` says whether tf.data worked, `waits_traced` whether more is known of input than copies,
+    `checks.functions`, `tf_data` says whether tf.data worked, `private_threads` whether
+    threads of TensorFlow do nothing but launch kernels, `waits_traced` whether more is known of input than copies,
     `waiting` is what `waiting_percent` gave,
     `in_steps` are the ops without what was launched before the recording began, `host_in_steps` the self time of host ops in steps,
     `eager_us` the self time of eager runs, and of all, by side.
@@ -142,7 +144,7 @@ def overview(
         shares,
         out,
         functions,
-        tf_data=tf_data,
+        tf_data=tf_data and not private_threads,
         input_traced=input_traced,
         waits_traced=waits_traced,
         host_traced=activity.has_host_ops,

@@ -135,6 +135,23 @@ class Found:
 
 
 @dataclass(frozen=True)
+class Shown(Generic[FactsT]):
+    """Something that a recording shows, or does not: what a rule needs, or that its remedy is applied.
+
+    Attributes
+    ----------
+    text : str
+        In words, for the page of rules.
+    seen : callable, optional
+        Whether facts show it. None: the check compares its figures anyway, and they are below its
+        threshold then.
+    """
+
+    text: str
+    seen: Callable[[FactsT], bool] | None = None
+
+
+@dataclass(frozen=True)
 class Rule(Generic[FactsT, FoundT]):
     """One rule.
 
@@ -171,6 +188,11 @@ class Rule(Generic[FactsT, FoundT]):
     needs_units : bool
         Whether it counts units of work, compares them, or takes what happens in each for what the program always does: it is not asked of
         a recording that is the only unit, with the start of the program in it.
+    requires : Shown, optional
+        What must be in the recording besides what is checked: without it, the advice is about something that
+        the program does not have.
+    done : Shown, optional
+        What shows that the remedy is applied already: then the rule is silent. Every rule of `p.advice` has it.
     about, unit : str
         For Ascend rules: the group that it is listed under, and the unit of its `limit`.
     needs : tuple of str
@@ -195,14 +217,23 @@ class Rule(Generic[FactsT, FoundT]):
     on_npu: bool = False
     advises: bool = True
     needs_units: bool = False
+    requires: Shown[FactsT] | None = None
+    done: Shown[FactsT] | None = None
     about: str = ""
     unit: str = ""
     needs: tuple[str, ...] = ()
     lacks: str = ""
 
     def ask(self, facts: FactsT) -> FoundT | None:
-        """Runs the check on the facts."""
-        return self.check(facts, self.threshold)
+        """Runs the check on the facts, unless what it advises is out of place there, or done."""
+        return self.check(facts, self.threshold) if self.has_place(facts) else None
+
+    def has_place(self, facts: FactsT) -> bool:
+        """Whether the recording has what the rule requires, and does not show that its remedy is applied."""
+        required, done = self.requires, self.done
+        if required is not None and required.seen is not None and not required.seen(facts):
+            return False
+        return done is None or done.seen is None or not done.seen(facts)
 
     def finding(self, found: Found, unit: Unit = MARKED) -> Finding:
         """The row of `p.advice` for a finding, in the words of the unit that its figures are given per."""

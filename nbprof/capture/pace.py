@@ -13,6 +13,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from nbprof.capture.loaders import Loaders
 from nbprof.capture.patches import Patches
 
 RECENT = 64
@@ -37,6 +38,8 @@ class Waits:
         self.thread = 0
         """The thread that ends the steps, whose waits count; 0 while unknown: then any thread counts. Filling a queue on another thread
         delays no step."""
+        self.loaders = Loaders()
+        """What the iterators belong to."""
         self._since = 0.0
         self._now = now
 
@@ -61,7 +64,8 @@ class Waits:
             self.items += 1
 
     def hook(self, patches: Patches) -> None:
-        """Watch the iterators of the frameworks that are imported by now."""
+        """Watch the iterators of the frameworks that are imported by now, and the loaders that they belong to."""
+        self.loaders.hook(patches)
         for module, name in _ITERATORS:
             owner = getattr(sys.modules.get(module), name, None)
             if owner is not None and "__next__" in vars(owner):
@@ -76,9 +80,13 @@ class Waits:
             # Not the context manager: this runs for every batch, and its frames would stand in the user's traceback.
             if self._since or self.thread not in (0, threading.get_ident()):
                 return original(iterator)
+            loaders = self.loaders
+            asked = loaders.now(), loaders.cpu()
             self._since = began = self._now()
             try:
-                return original(iterator)
+                batch = original(iterator)
+                loaders.gave(iterator, asked)
+                return batch
             finally:
                 self._since = 0.0
                 self.total += self._now() - began

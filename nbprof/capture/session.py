@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib.util
 import os
 import sys
@@ -19,6 +20,7 @@ from nbprof.capture.auto import AutoBackend, one_at_a_time, used_before
 from nbprof.capture.clock import StepClock, set_current
 from nbprof.capture.detect import TITLES, choose, either
 from nbprof.capture.imports import ImportWatch
+from nbprof.capture.loaders import PY_DATASETS
 from nbprof.capture.options import BACKENDS, PYTHON, Options
 from nbprof.capture.patches import Patches
 from nbprof.capture.python import PythonBackend
@@ -139,6 +141,7 @@ class Session:
             self.clock.started = time.perf_counter()
             actions = self._begin_to_record()
             actions[keras.MODULE] = self._keras_is_here
+            actions[PY_DATASETS] = self._py_datasets_are_here
             actions |= dict.fromkeys(NPU_MODULES, self._npu_is_here)
             self._watch = ImportWatch(actions)
             self._watch.install()
@@ -324,6 +327,11 @@ class Session:
             keras.hook(module, self.clock, self._patches)
         except Exception as error:
             self.windows.notes.append(f"Keras steps could not be marked: {type(error).__name__}: {error}")
+
+    def _py_datasets_are_here(self, module: ModuleType) -> None:
+        # Nothing of ours may fail the user's import.
+        with contextlib.suppress(Exception):
+            self.clock.waits.loaders.hook_keras(module, self._patches)
 
     def _give_way(self, title: str = "") -> None:
         if self._stopped:

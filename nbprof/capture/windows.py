@@ -21,8 +21,9 @@ from nbprof.capture.options import Options
 from nbprof.capture.other_profilers import OtherProfilers
 from nbprof.capture.place import Place
 from nbprof.capture.reserve import Reserve
+from nbprof.capture.settings import settings
 from nbprof.capture.shield import shielded
-from nbprof.core import remedies
+from nbprof.core import loader_uses, remedies
 from nbprof.core.errors import CaptureError
 from nbprof.sources.recording import CaptureInfo, Recording
 
@@ -139,6 +140,8 @@ class Windows:
         self.loops = Recorder()
         self.label = self.notebook = self.display = ""
         """How the recording is called, the notebook, and the id of the output that shows the status."""
+        self.by = "block"
+        """What is recorded: a block of a program, or a cell."""
         self._of_start: list[str] = []
         self._group = uuid.uuid4().hex if options.every else ""
 
@@ -169,6 +172,7 @@ class Windows:
             self.clock.open_wait = getattr(self.backend, "open_wait", None)
             self.clock.open_marker = self.backend.open_marker
             self._contention = Contention()
+            self.clock.waits.loaders.begin()
             self._reserve = Reserve()
             if lines is not None:
                 self._lines = lines.start()
@@ -417,6 +421,9 @@ class Windows:
             lines=lines,
             python=python,
             machine=machine(),
+            settings=settings(),
+            loaders=loader_uses.packed(clock.waits.loaders.taken()),
+            by=self.by,
         )
 
     def _fail(self, error: Exception) -> None:

@@ -147,6 +147,7 @@ class Cell:
         session.windows.notes.extend(self._notes)
         session.windows.label = naming.label(self._shell, stored=self.stored)
         session.windows.notebook = naming.notebook(self._shell)
+        session.windows.by = "cell"
         if not self._show.quiet:
             # What is imported while it records is part of the first step. A failure is told where it is shown.
             with contextlib.suppress(Exception):

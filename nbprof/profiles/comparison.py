@@ -288,6 +288,8 @@ def side(run: Run, label: str) -> Side:
         dropped=run.receipt.dropped,
         failed=bool(capture is not None and capture.cell_failed),
         advice=run.advice,
+        cores=capture.contention if capture is not None else {},
+        workers=max((use.workers for use in run.loaders if use.workers is not None), default=None),
     )
 
 

@@ -30,8 +30,11 @@ from nbprof.analysis.advice import cores as advice_cores
 from nbprof.analysis.advice import evidence as advice_evidence
 from nbprof.analysis.advice import host as advice_host
 from nbprof.analysis.advice import host_buffer as advice_host_buffer
+from nbprof.analysis.advice import in_use as advice_in_use
 from nbprof.analysis.advice import probed as advice_probed
 from nbprof.analysis.advice import programs as advice_programs
+from nbprof.analysis.advice import recorder as advice_recorder
+from nbprof.analysis.advice import stated as advice_stated
 from nbprof.analysis.advice import tf_data as advice_tf_data
 from nbprof.analysis.advice import versions as advice_versions
 from nbprof.analysis.ascend import verdict as ascend_verdict
@@ -44,12 +47,13 @@ from nbprof.analysis.memory import ops as memory_ops
 from nbprof.analysis.ops import longest_calls, ops, torch_ops, torch_runtime, xprof_ops
 from nbprof.analysis.steps import backlog, periodic, pods, steps, tpu_cores, warmup, xprof_steps
 from nbprof.analysis.verdict import Breakdown, is_unrecorded, verdict
-from nbprof.core import remedies, trim
+from nbprof.core import loader_uses, remedies, trim
 from nbprof.core.cells import readable
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import Missing, RunFiles, SourceFile, skipped, some
 from nbprof.core.guard import Failures, guarded
 from nbprof.core.line_times import LineTimes
+from nbprof.core.loader_uses import LoaderUse
 from nbprof.core.loop_times import LoopTimes, choose
 from nbprof.core.trace import Note, Receipt, Trace
 from nbprof.dialects import sanity
@@ -764,6 +768,7 @@ class Run(Frames):
             self.known_memory,
             functions=self._functions,
             tf_data=bool(self.input_ops["category"].isin(input_pipeline.READING).any()) and self.activity.framework != "PyTorch",
+            private_threads=advice_in_use.has_private_threads(self.trace.lanes) if self.parts is None else False,
             input_traced=self._input_traced,
             waiting=steps.waiting_percent(self._steps_and_busy[0]),
             waits_traced=input_pipeline.waits_traced(self.activity, self.input_ops),
@@ -822,6 +827,7 @@ class Run(Frames):
         """Evidence for advice beyond the public frames."""
         return advice_evidence.gather(
             self.activity,
+            self.trace,
             steps=self.steps,
             ops=self.ops_in_steps,
             kernels=self.kernels_in_steps,
@@ -872,11 +878,17 @@ class Run(Frames):
 
             out = named(out, self._range_totals, self.activity.unit)
         if self.capture is not None:
-            out = advice_cores.taken(out, self.capture.contention, self.activity.unit)
-            step_ms = self.overview_of_files["step_time_ms"]
-            out = advice_probed.measured(out, self.capture.probe, step_ms, advice.WORTH_PERCENT, self.activity.unit)
+            cores = self.capture.contention.get("cores", 0.0)
+            out = advice_stated.without(out, self.capture.settings, self.capture.precision, cores)
             if self.capture.of_keras:
                 out = keras_code.in_keras(out)
+            out = advice_cores.fitted(out, self.capture.contention, self.loaders, self._input_times, self.activity.unit)
+            # What was measured replaces what was predicted.
+            step_ms = self.overview_of_files["step_time_ms"]
+            out = advice_probed.measured(out, self.capture.probe, step_ms, advice.WORTH_PERCENT, self.activity.unit)
+        by = (self.capture.by or advice_recorder.CELL) if self.capture is not None else ""
+        form = self.files.format if self.files is not None else ""
+        out = advice_recorder.in_words_of(out, by, str(self.overview_of_files["framework"]), form)
         error = self.capture.error if self.capture is not None and self.capture.error else ""
         if advice_host_buffer.speaks_of_it([error]):
             texts = advice_host_buffer.speaks_of_it([*map(str, self.trace.names), error])
@@ -885,6 +897,19 @@ class Run(Frames):
             rows = pd.DataFrame([one for one in more if one.rule not in known], columns=out.columns)
             out = pd.concat([out.head(advice.MOST - len(rows)), rows], ignore_index=True) if len(rows) else out
         return out
+
+    @property
+    def loaders(self) -> tuple[LoaderUse, ...]:
+        """What the program asked for its batches, as the recording states it."""
+        return loader_uses.unpacked(self.capture.loaders) if self.capture is not None else ()
+
+    @property
+    def _input_times(self) -> advice_cores.Times:
+        """Of an average step."""
+        step, shares = float(self.answer["step_time_ms"] or 0.0), self.steps_summary.set_index("category")["percent"]
+        wait = float(shares.get("input", 0.0) or 0.0) * step / 100
+        keras = self.capture is not None and self.capture.of_keras
+        return advice_cores.Times(step, 0.0 if np.isnan(wait) else wait, bool(self.answer["devices"]), keras)
 
     def _with_host(self, out: pd.DataFrame) -> pd.DataFrame:
         """The findings with those on the host's time; what Python did takes the place of the advice to record it."""

@@ -81,6 +81,12 @@ class CaptureInfo:
     boundaries : list of dict
         Where in the loop epochs begin and evaluations ran that are no steps: `before` (the number of the next step), `kind` (``epoch`` or
         ``evaluation``) and, of an evaluation, its `batches` and `ms`.
+    loaders : dict
+        What the program asked for its batches, as `nbprof.core.loader_uses` packs it; empty where it asked no loader that is known.
+    settings : dict
+        Settings of the frameworks that advice names, as `nbprof.capture.settings` reads them.
+    by : str
+        ``cell`` of a notebook or ``block`` of a program; empty where another recorder, or an earlier nbprof, wrote it.
     unrecorded : list of str
         What the framework ran that is not in the recording, as on other threads.
     machine : dict
@@ -115,6 +121,9 @@ class CaptureInfo:
     machine: dict[str, str] = field(default_factory=dict)
     unrecorded: list[str] = field(default_factory=list)
     boundaries: list[dict[str, Any]] = field(default_factory=list)
+    by: str = ""
+    settings: dict[str, str] = field(default_factory=dict)
+    loaders: dict[str, Any] = field(default_factory=dict)
 
     @property
     def warmup(self) -> int | None:
@@ -164,8 +173,9 @@ class CaptureInfo:
         fit["probe"] = told if told.keys() == kinds.keys() and all(isinstance(told[key], kind) for key, kind in kinds.items()) else {}
         counts = fit.get("cells", {}).items()
         fit["cells"] = {str(name): count for name, count in counts if isinstance(count, int) and not isinstance(count, bool)}
-        fit["machine"] = {str(name): value for name, value in fit.get("machine", {}).items() if isinstance(value, str)}
         fit["boundaries"] = [each for each in fit.get("boundaries", []) if _is_boundary(each)]
+        for key in ("machine", "settings"):
+            fit[key] = {str(name): value for name, value in fit.get(key, {}).items() if isinstance(value, str)}
         window = fit.get("window", [])
         fit["window"] = window if len(window) == 2 and all(isinstance(step, int) for step in window) else []
         return cls(**fit)

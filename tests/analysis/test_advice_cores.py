@@ -1,59 +1,271 @@
-"""Advice to take more workers, where the recording says that they would have no core."""
+"""Advice to prepare batches beside the steps: with numbers that fit the machine, and no gain that its cores do not hold."""
 
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import asdict, replace
 
 import pytest
 
 import nbprof
-from nbprof.analysis.advice.cores import taken
+from nbprof.analysis.advice.advice import frame
+from nbprof.analysis.advice.cores import Load, Machine, Times, fitted, more_workers_for, workers_for
+from nbprof.core import loader_uses
+from nbprof.core.loader_uses import DATA_LOADER, PY_DATASET, TF_DATA, LoaderUse
 from tests.support.kineto import Kineto, profile
 
+FREE = {"cores": 8.0, "own_cores": 1.0, "other_cores": 0.0, "waited_percent": 1.0}
 FULL = {"cores": 4.0, "own_cores": 3.7, "other_cores": 0.1}
+TWO = {"cores": 2.0, "own_cores": 1.0, "other_cores": 0.0, "waited_percent": 1.0}
+LOADER = LoaderUse(DATA_LOADER, "Images", 0, None, False, False, None, 64, True, 2, 39, 2.4, 2.4, 1.6, 1.6)
+"""60 of 100 ms are waits, and each part of a step uses one core."""
 
 
-def slow_loader() -> Kineto:
+def loop(kind: str) -> Kineto:
     k = Kineto()
     for i in range(4):
-        k.step(i, 100 * i, 100)
-        k.note("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 100 * i, 60)
-        k.op("aten::mm", 100 * i + 60, 40)
+        k.step(i, 100_000 * i, 100_000)
+        k.note(f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__", 100_000 * i, 60_000)
+        k.op("aten::mm", 100_000 * i + 60_000, 40_000)
     return k
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory):
-    advice = profile(tmp_path_factory.mktemp("loader"), slow_loader()).advice
-    assert "loader_workers" in advice["rule"].tolist()
-    return advice
+def finding(folder, kind, measured=None, *uses):
+    """The finding on the loader, as a recording of that machine and these loaders has it."""
+    (folder / "a.pt.trace.json").write_bytes(loop(kind).encode())
+    sidecar = {"backend": "torch", "contention": measured or {}, "loaders": loader_uses.packed(uses)}
+    (folder / "nbprof.json").write_text(json.dumps(sidecar))
+    advice = nbprof.load(folder).advice.set_index("rule")
+    return advice.loc["loader_in_process" if kind == "SingleProcess" else "loader_workers"]
 
 
-def test_where_all_cores_are_busy_items_must_become_cheaper(found) -> None:
-    before = found.set_index("rule").loc["loader_workers"]
-    row = taken(found, FULL).set_index("rule").loc["loader_workers"]
-    assert (
-        row["evidence"]
-        == f"{before['evidence']} They and the training process kept **3.7** of the **4** cores busy: more workers would have no free core."
+def workers_in(fix: str) -> int:
+    return int(re.search(r"^\+.*num_workers=(\d+)", fix, re.MULTILINE)[1])
+
+
+@pytest.mark.parametrize(
+    ("machine", "rest_cores", "workers", "step"),
+    [
+        # 66 ms of a core for each batch: two workers make one in 33 ms, and the rest takes 40.
+        (Machine(8, 1, 0), 1, 2, 40.0),
+        # One core beside that of the training: the worker is slower than the rest.
+        (Machine(2, 1, 0), 1, 1, 66.0),
+        # Both cores are used by the training: with one left to it, its 80 core ms take 80 ms.
+        (Machine(2, 1.4, 0), 2, 1, 80.0),
+        # Others have one of two: what is left has all the work to do.
+        (Machine(2, 1, 1), 1, 1, 106.0),
+        (Machine(1, 1, 0), 1, 1, 106.0),
+    ],
+)
+def test_workers_share_the_cores_with_the_training(machine, rest_cores, workers, step):
+    load = Load(100.0, 60.0, 60.0, rest_cores * 40.0)
+    count, predicted = workers_for(load, machine)
+    if step < 100.0:
+        assert (count, predicted) == (workers, pytest.approx(step))
+    else:
+        assert predicted >= step
+    assert count <= machine.cores
+
+
+def test_workers_that_wait_for_a_disk_need_no_cores():
+    """60 ms of a step pass in the loader, 3 ms of them on a core."""
+    count, predicted = workers_for(Load(100.0, 60.0, 3.0, 40.0), Machine(2, 0.43, 0))
+    assert (count, predicted) == (2, pytest.approx(40.0))
+
+
+@pytest.mark.parametrize(
+    ("machine", "workers", "step"),
+    [
+        # Three are busy, five free: without the wait a step takes 40 ms.
+        (Machine(8, 3, 0), 5, 40.0),
+        (Machine(4, 3, 0), 3, 75.0),
+        (Machine(4, 3.9, 0), 2, 100.0),
+        (Machine(4, 3, 1), 2, 100.0),
+    ],
+)
+def test_more_workers_help_as_far_as_cores_are_free(machine, workers, step):
+    assert more_workers_for(100.0, 60.0, 2, machine) == (workers, pytest.approx(step))
+
+
+def test_the_numbers_are_those_of_the_machine(tmp_path):
+    row = finding(tmp_path, "SingleProcess", FREE, LOADER)
+    assert row["fix"] == (
+        "-loader = DataLoader(dataset, batch_size=64, shuffle=True)\n"
+        "+loader = DataLoader(dataset, batch_size=64, shuffle=True, num_workers=2,\n+                    persistent_workers=True)"
     )
-    assert "num_workers" in before["fix"]
+    assert row["gain_ms_per_step"] == pytest.approx(60.0)
+    assert row["gain_is"] == "about"
+    assert "The rest of the step uses **1.0** of the **8** cores, and a batch takes **60.00 ms** of a core" in row["evidence"]
+    assert "with **2 workers** a step takes about **40.00 ms**" in row["evidence"]
+
+
+def test_two_cores_get_one_worker_and_its_gain(tmp_path):
+    row = finding(tmp_path, "SingleProcess", TWO, LOADER)
+    assert workers_in(row["fix"]) == 1
+    assert row["gain_ms_per_step"] == pytest.approx(34.0)
+    assert "set_num_threads" not in row["fix"]
+
+
+def test_where_the_training_has_all_cores_workers_need_theirs_back(tmp_path):
+    """A worker takes one of two cores: the 40 ms of the rest become 80."""
+    row = finding(tmp_path, "SingleProcess", {**TWO, "own_cores": 1.4}, replace(LOADER, rest_cpu_s=3.2))
+    assert row["gain_ms_per_step"] == pytest.approx(20.0)
+    assert workers_in(row["fix"]) == 1
+    assert "+torch.set_num_threads(1)" in row["fix"]
+    assert "with more than **1** thread of its own" in row["evidence"]
+
+
+@pytest.mark.parametrize(
+    ("measured", "use"),
+    [
+        ({**TWO, "other_cores": 1.0}, LOADER),
+        # Transforms that use both cores leave none for the rest.
+        ({**TWO, "own_cores": 2.0}, replace(LOADER, wait_cpu_s=4.8, rest_cpu_s=3.2)),
+        ({"cores": 1.0, "own_cores": 1.0, "other_cores": 0.0}, LOADER),
+    ],
+)
+def test_no_gain_is_promised_that_the_cores_do_not_hold(tmp_path, measured, use):
+    row = finding(tmp_path, "SingleProcess", measured, use)
+    assert row["title"] == "Make items cheaper: no core is free for more workers"
+    assert "num_workers" not in row["fix"]
+    assert row["gain_is"] == "up to"
+    assert "workers would take their time from the rest of the step" in row["evidence"]
+
+
+def test_without_the_loader_the_use_of_the_cores_is_what_is_known(tmp_path):
+    row = finding(tmp_path, "SingleProcess", TWO)
+    assert workers_in(row["fix"]) == 1
+    assert row["gain_ms_per_step"] == pytest.approx(34.0)
+
+
+def test_where_the_machine_is_not_known_the_gain_is_a_bound(tmp_path):
+    row = finding(tmp_path, "SingleProcess")
+    assert (row["gain_is"], row["gain_ms_per_step"]) == ("up to", pytest.approx(60.0))
+    assert workers_in(row["fix"]) == 1
+    assert profile(tmp_path, loop("SingleProcess")).advice.set_index("rule").loc["loader_in_process", "fix"].count("num_workers=4") == 0
+
+
+BUSY = LoaderUse(DATA_LOADER, "Images", 2, 2, True, True, None, 32, False, 1, 39, 2.4, 0.1, 1.6, 1.6)
+
+
+def test_more_workers_are_as_many_as_have_a_core(tmp_path):
+    row = finding(tmp_path, "MultiProcessing", {**FREE, "own_cores": 3.0}, BUSY)
+    assert row["fix"].splitlines()[0] == (
+        "-loader = DataLoader(dataset, batch_size=32, num_workers=2, pin_memory=True, persistent_workers=True)"
+    )
+    assert workers_in(row["fix"]) == 5
+    assert row["gain_ms_per_step"] == pytest.approx(60.0)
+    assert "About **5.0** of the **8** cores were free" in row["evidence"]
+
+
+def test_where_all_cores_are_busy_items_must_become_cheaper(tmp_path):
+    row = finding(tmp_path, "MultiProcessing", FULL, BUSY)
+    assert "They and the training process kept **3.7** of the **4** cores busy: more workers would have no free core." in row["evidence"]
     assert "num_workers" not in row["fix"]
     assert "no core is free" in row["title"]
-    assert row["gain_ms_per_step"] == before["gain_ms_per_step"]
-    assert "**95%** of the core" in taken(found, {"cores": 1.0, "own_cores": 0.95})["evidence"].str.cat()
+    assert row["gain_ms_per_step"] == pytest.approx(60.0)
 
 
-@pytest.mark.parametrize("measured", [{}, FULL | {"own_cores": 3.5}, {"own_cores": 3.7}, FULL | {"own_cores": 1.0, "other_cores": 3.0}])
-def test_elsewhere_the_advice_stays(found, measured) -> None:
-    assert taken(found, measured).equals(found)
+def test_cores_that_others_have_are_not_free(tmp_path):
+    row = finding(tmp_path, "MultiProcessing", {"cores": 4.0, "own_cores": 2.0, "other_cores": 2.0}, BUSY)
+    assert "and others **2.0**" in row["evidence"]
+    assert "num_workers" not in row["fix"]
 
 
-def test_other_findings_are_not_touched(found) -> None:
-    others = found[found["rule"] != "loader_workers"]
-    assert taken(others, FULL).equals(others)
+def test_one_core_is_no_plural(tmp_path):
+    assert "**95%** of the core" in finding(tmp_path, "MultiProcessing", {"cores": 1.0, "own_cores": 0.95})["evidence"]
 
 
-def test_a_recording_states_it(tmp_path) -> None:
-    (tmp_path / "a.pt.trace.json").write_bytes(slow_loader().encode())
-    (tmp_path / "nbprof.json").write_text(json.dumps({"backend": "torch", "contention": FULL}))
-    assert "no core is free" in nbprof.load(tmp_path).advice.set_index("rule").loc["loader_workers", "title"]
+def test_pinned_loaders_are_not_to_be_pinned(tmp_path):
+    advice = profile(tmp_path, loop("SingleProcess")).advice
+    rows = advice.assign(rule="pinned_memory")
+    times = Times(100.0, 60.0, devices=True)
+    assert fitted(rows, {}, [replace(LOADER, pin_memory=True)], times).empty
+    assert fitted(rows, {}, [LOADER], times).equals(rows)
+    assert fitted(rows, {}, [], times).equals(rows)
+
+
+def row_of(rule, fix="-ds = ds.map(fn)\n+ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)", gain=60.0):
+    """A finding of TensorFlow or JAX, on a step of 100 ms that waits for 60."""
+    columns = ("rule", "severity", "title", "evidence", "gain_ms_per_step", "gain_is", "fix", "view", "link", "certainty", "refuted_by")
+    values = (rule, "high", "t", "It waits.", gain, "about", fix, "input", "Input", "measured", "w")
+    return frame([]).reindex([0]).assign(**dict(zip(columns, values, strict=True)))
+
+
+TF = LoaderUse(TF_DATA, iterations=1, batches=39, wait_s=2.4, wait_cpu_s=2.4, rest_s=1.6, rest_cpu_s=1.6)
+
+
+@pytest.mark.parametrize(
+    ("rule", "measured", "uses", "gain"),
+    [
+        ("map_serial", FREE, [], 60.0),
+        # 100 core ms a step on two cores.
+        ("map_serial", TWO, [], 50.0),
+        ("map_serial", TWO, [TF], 50.0),
+        ("map_serial", TWO, [replace(TF, rest_cpu_s=3.2)], 30.0),
+        ("prefetch_missing", TWO, [], 50.0),
+        ("input_bottleneck", TWO, [], 50.0),
+        ("input_outside_tf_data", TWO, [], 50.0),
+        ("input_ahead", TWO, [], 50.0),
+        ("loader_none", TWO, [], 50.0),
+        ("eager", TWO, [], 60.0),
+    ],
+)
+def test_what_runs_beside_the_steps_has_the_cores_that_are_there(rule, measured, uses, gain):
+    row = fitted(row_of(rule), measured, uses, Times(100.0, 60.0)).iloc[0]
+    assert row["gain_ms_per_step"] == pytest.approx(gain)
+    assert ("which bounds the gain" in row["evidence"]) is (gain < 60.0)
+
+
+@pytest.mark.parametrize(("rule", "fix"), [("map_serial", "tf.data.Dataset.load"), ("input_ahead", "np.load"), ("prefetch_missing", "")])
+def test_where_no_core_is_free_nothing_runs_beside_the_steps(rule, fix):
+    found = fitted(row_of(rule), {**TWO, "other_cores": 1.0}, [], Times(100.0, 60.0))
+    if not fix:
+        assert found.empty, "all that it does is to let things run at once"
+        return
+    assert "no core is free to prepare them" in found.loc[0, "title"]
+    assert fix in found.loc[0, "fix"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "use", "code"),
+    [
+        ("input_ahead", LOADER, "num_workers=2"),
+        ("input_ahead", BUSY, "num_workers=5"),
+        (
+            "input_ahead",
+            LoaderUse(PY_DATASET, "Batches", 1, 10, processes=False),
+            "+model.fit(Batches(workers=2, use_multiprocessing=True))",
+        ),
+        ("input_outside_tf_data", LOADER, "num_workers=2"),
+        ("input_bottleneck", LoaderUse(PY_DATASET, "Batches", 1, 10, processes=False), "-model.fit(Batches(workers=1))"),
+    ],
+)
+def test_a_loader_of_another_library_is_the_one_to_change(rule, use, code):
+    row = fitted(row_of(rule), FREE, [use], Times(100.0, 60.0)).iloc[0]
+    assert code in row["fix"]
+    assert "tf.data" not in row["fix"]
+
+
+def test_loaders_survive_the_sidecar():
+    uses = (LOADER, BUSY, TF)
+    assert loader_uses.unpacked(json.loads(json.dumps(loader_uses.packed(uses)))) == uses
+    assert loader_uses.packed([]) == {}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"workers": -1}, {"workers": True}, {"workers": "2"}, {"batches": None}, {"pin_memory": 1}, {"wait_s": float("nan")},
+        {"wait_s": -1.0}, {"kind": 3}, {"dataset": "x" * 101}, {"more": 1},
+    ],
+)  # fmt: skip
+def test_damaged_loaders_are_left_out(change):
+    row = {**asdict(LOADER), **change}
+    assert loader_uses.unpacked({"version": 1, "loaders": [row, asdict(BUSY)]}) == (BUSY,)
+
+
+@pytest.mark.parametrize("values", [{}, None, [], {"version": 2, "loaders": []}, {"version": 1}, {"version": 1, "loaders": {}}])
+def test_what_is_no_list_of_loaders_is_none(values):
+    assert loader_uses.unpacked(values) == ()

@@ -27,8 +27,8 @@ def advice(tmp_path, k):
 @pytest.mark.parametrize(
     ("loader", "rule", "code"),
     [
-        ("_SingleProcessDataLoaderIter", "loader_in_process", "num_workers=4"),
-        ("_MultiProcessingDataLoaderIter", "loader_workers", "prefetch_factor"),
+        ("_SingleProcessDataLoaderIter", "loader_in_process", "num_workers=1"),
+        ("_MultiProcessingDataLoaderIter", "loader_workers", "num_workers=k + 1"),
     ],
 )
 def test_slow_loading(tmp_path, loader, rule, code):
@@ -51,7 +51,7 @@ def test_memory_is_pinned_for_a_device_alone(loader, rule, devices):
     runtime = Runtime(**{f"{loader}_ms": 40.0})
     fix = found_of({"input": 40.0}, framework="PyTorch", runtime=runtime, devices=devices).loc[rule, "fix"]
     assert ("pin_memory" in fix) == bool(devices)
-    assert "persistent_workers=True)" in fix
+    assert ("persistent_workers=True)" in fix) == (rule == "loader_in_process")
 
 
 def test_a_dataloader_is_not_missed_as_tf_data(tmp_path):
@@ -205,10 +205,21 @@ def test_communication(tmp_path):
         k.launched("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at + 1, at + 5, 50, op=op)
         k.launched("gemm", at + 6, at + 55, 44, op=k.op("aten::mm", at + 5, 5, types=["c10::Half"]))
 
+    def trains(at):
+        k.note("DistributedDataParallel.forward", at, 4)
+        k.op("autograd::engine::evaluate_function: MmBackward0", at + 90, 1)
+        body(at)
+
     k = Kineto()
-    found = advice(tmp_path, steps(k, body))
+    (tmp_path / "ddp").mkdir()
+    (tmp_path / "bare").mkdir()
+    found = advice(tmp_path / "ddp", steps(k, trains))
     assert found.loc["collectives", "gain_ms_per_step"] == pytest.approx(0.05)
     assert "no_sync" in found.loc["collectives", "fix"]
+    k = Kineto()
+    found = advice(tmp_path / "bare", steps(k, body))
+    assert "no_sync" not in found.loc["collectives", "fix"], "that is a method of DistributedDataParallel"
+    assert "async_op=True" in found.loc["collectives", "fix"]
 
 
 def test_full_memory_and_data_parallel(tmp_path):

@@ -346,3 +346,43 @@ def test_frames_are_as_declared(times):
         for column, dtype in declared.items():
             if len(frame):
                 assert str(frame[column].dtype) in (dtype, "str" if dtype == "object" else dtype), (name, column)
+
+
+QUIET = {"cores": 2.0, "own_cores": 1.1, "other_cores": 0.1, "waited_percent": 3.0}
+CROWDED = {"cores": 2.0, "own_cores": 1.9, "other_cores": 0.1, "waited_percent": 79.0}
+
+
+def worked(label, compute, waits, cores, workers, seed=0):
+    times = noisy(compute + waits, seed=seed)
+    return side(label, times, categories={"host_compute": times - waits, "input": np.full(len(times), waits)}, cores=cores, workers=workers)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "who"),
+    [
+        (
+            (QUIET, 0),
+            (CROWDED, 2),
+            "The 2 workers took the 2 cores: ready threads of the training waited for one 79% of the time, 3% before.",
+        ),
+        ((QUIET, 0), (CROWDED, 1), "The worker took the 2 cores"),
+        ((QUIET, 2), (CROWDED, 2), ""),
+        ((QUIET, 0), (CROWDED | {"own_cores": 1.0, "other_cores": 1.0}, 0), "Other processes took the 2 cores"),
+        ((QUIET, None), (CROWDED | {"own_cores": 1.0, "other_cores": 1.0}, 2), "The 2 workers and other processes took the 2 cores"),
+        ((QUIET, 0), (CROWDED | {"waited_percent": 12.0}, 2), ""),
+        ((QUIET, 0), (CROWDED | {"own_cores": 1.2}, 2), ""),
+        ((QUIET, 0), ({}, 2), ""),
+        (({}, 0), (CROWDED, 2), ""),
+    ],
+)
+def test_who_took_the_cores_is_said_where_other_work_rose(before, after, who):
+    a, b = worked("run 7", 20.0, 80.0, *before), worked("run 9", 90.0, 20.0, *after, seed=1)
+    detail = compare_verdict.verdict(a, b, compare.categories(a, b)).detail
+    assert "Host compute rose from" in detail
+    assert who in detail
+    assert ("took the" in detail) is bool(who)
+
+
+def test_cores_explain_no_work_that_did_not_rise():
+    a, b = worked("run 7", 20.0, 80.0, QUIET, 0), worked("run 9", 20.1, 20.0, CROWDED, 2, seed=1)
+    assert "took the" not in compare_verdict.verdict(a, b, compare.categories(a, b)).detail

@@ -107,7 +107,7 @@ def test_where_calls_of_the_host_were_recorded_python_is_to_be(tmp_path):
         k.launched("gemm", 1000.0 * i + 10, 1000.0 * i + 20, 30.0)
     found = kineto.profile(tmp_path, k).advice.set_index("rule").loc["other"]
     assert found["title"] == "Record the Python calls outside of ops"
-    assert "--stacks" in found["fix"]
+    assert "with_stack=True" in found["fix"]
 
 
 def waits_for_loader(folder, note):

@@ -31,6 +31,13 @@ evidence in figures of this profile, the code for the change in the framework us
   {100 / host_slowed("PyTorch"):g} % of step time or more (JAX: {100 / host_slowed("JAX"):g} %), as without the recording it might never wait, and their gain is *up to*. Where it is
   busy for less, the host is slower for certain, and rules about device time alone are of low severity, their gain is *up to*, and they are
   silent below {PART_MODERATE:g} % of step time.
+- A rule is silent where the recording shows that its remedy is applied (*done already if*), even if the cost is still there, and
+  where the recording lacks what the advice is about: a recording of inference gets no advice on optimizers. Where only a part of the
+  remedy is applied, the code is the rest of it.
+- Where nbprof recorded, it knows the cores, how many of them the program and other processes kept busy, and the arguments of the loaders
+  of PyTorch and Keras. Numbers of workers and gains go by these: workers share the cores with the training, so that a step is never
+  predicted to be shorter than the rest of it on the cores that the workers leave, a batch divided by the workers, or the work of all
+  divided by the cores that others leave. Where no core is free, cheaper items are advised instead.
 - Of two findings that advise the same change, only one is shown.
 - After [`%%nbprof --probe input`](capture.md#a-probe-the-step-without-its-input), the gain of a finding on input is what the probe measured,
   the recorded step less the step with instant input, and not what was predicted; where that is less than {WORTH_PERCENT:g} % of the step, it is dropped.
@@ -44,8 +51,8 @@ or *inferred* (what causes the time was not recorded). *Wrong if* is the experim
 
 *nbprof's threshold* means that the source names the cost but gives no number.
 
-| Rule | Applies to | What is checked | Threshold | Source | Certainty | Gain | Wrong if |
-|---|---|---|---|---|---|---|---|
+| Rule | Applies to | What is checked | Threshold | Source | Certainty | Gain | Wrong if | Done already if |
+|---|---|---|---|---|---|---|---|---|
 """
 ASCEND = """
 ## On an NPU: `p.ascend.rules`
@@ -61,10 +68,16 @@ def page() -> str:
     """The text of the page."""
     return (
         HEAD
-        + _rows(every(), lambda rule: f" {rule.certainty} | {rule.gain_is or '–'} | {MARKED.fill(rule.refuted_by)} |")
+        + _rows(every(), lambda rule: f" {rule.certainty} | {rule.gain_is or '–'} | {MARKED.fill(rule.refuted_by)} | {_done(rule)} |")
         + ASCEND
         + _rows(every_of_ascend())
     )
+
+
+def _done(rule: Rule) -> str:
+    """What shows that the remedy is applied, and what must be there for it to have a place."""
+    done = rule.done.text if rule.done is not None else "–"
+    return f"{done} (needs: {rule.requires.text[0].lower()}{rule.requires.text[1:]})" if rule.requires is not None else done
 
 
 def _rows(rules: Iterable[Rule], more: Callable[[Rule], str] = lambda _: "") -> str:

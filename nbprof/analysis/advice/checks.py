@@ -147,7 +147,7 @@ def checks(
     functions : DataFrame
         From `functions`.
     tf_data : bool
-        Whether tf.data did any work in the profile.
+        Whether tf.data did any work in the profile that may delay launches.
     input_traced : bool
         Whether the profile can tell how long steps wait for input.
     waits_traced : bool

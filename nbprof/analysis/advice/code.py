@@ -23,6 +23,7 @@ from nbprof.analysis.rule import (
     UP_TO,
     Found,
     Rule,
+    Shown,
     Target,
     Threshold,
 )
@@ -160,7 +161,7 @@ def _tiny(facts: Facts, limit: Threshold) -> Found | None:
         f"{'pass' if facts.unit.whole else facts.unit.noun} reads all weights for only that many. "
         "Could the batch be larger?",
         "low",
-        fix="" if facts.torch else "+batch_size *= 8  # as accuracy permits",
+        fix="" if facts.torch and facts.torch_runtime.loader else "+batch_size *= 8  # as accuracy permits",
         title="Use a larger batch" if facts.unit.whole else "",
     )
 
@@ -180,6 +181,7 @@ RULES: tuple[AdviceRule, ...] = (
         "Compute in float32",
         certainty=ESTIMATED, refuted_by="{the} takes as long in float32; or the results need float64", gain_is=ABOUT,
         shortens=DEVICE_TIME,
+        done=Shown("The ops compute in float32"),
     ),
     Rule(
         "host_callback", _callback, STEP_SHARE, OURS, TRACE, TENSORFLOW_JAX,
@@ -187,6 +189,7 @@ RULES: tuple[AdviceRule, ...] = (
         "does, the gain is *about* their time",
         "Keep Python out of the compiled {noun}",
         refuted_by="{the} takes as long without the callback", gain_is=UP_TO,
+        done=Shown("The program does not call Python"),
     ),
     Rule(
         "time_loop", _cells,
@@ -197,6 +200,7 @@ RULES: tuple[AdviceRule, ...] = (
         OURS, OPS, PYTORCH, "Cells of recurrent networks called one by one, with their backward pass",
         "Run the recurrent layer over the whole sequence in one call",
         certainty=ESTIMATED, refuted_by="{the} takes as long in one call; or each input depends on the previous output", needs_units=True,
+        done=Shown("The layer runs over the sequence in one call"),
     ),
     Rule(
         "attention", _attention,
@@ -207,6 +211,7 @@ RULES: tuple[AdviceRule, ...] = (
         "-weights = torch.softmax(q @ k.transpose(-2, -1) * scale, -1)\n-y = weights @ v\n"
         "+y = torch.nn.functional.scaled_dot_product_attention(q, k, v)",
         certainty=ESTIMATED, refuted_by="{the} takes as long with fused attention; or the weights themselves are needed",
+        done=Shown("A fused attention"),
     ),
     Rule(
         "validation", validation, VALIDATED,
@@ -215,6 +220,8 @@ RULES: tuple[AdviceRule, ...] = (
         "-evaluate(model, held_out)\n+if step % 500 == 0:\n+    evaluate(model, held_out)",
         certainty=INFERRED, refuted_by="the passes without gradients are part of the method: a target network, rollouts", gain_is=ABOUT,
         needs_units=True,
+        requires=Shown("A training pass", lambda facts: facts.evidence.in_use.backward),
+        done=Shown("The model runs without gradients in fewer steps"),
     ),
     Rule(
         "unrolled", _unrolled, Threshold("≥ {times:g} in a row", times=16),
@@ -224,6 +231,7 @@ RULES: tuple[AdviceRule, ...] = (
         "-for layer in layers:\n-    x = apply(layer, x)\n+stacked = jax.tree.map(lambda *each: jnp.stack(each), *layers)\n"
         "+x, _ = jax.lax.scan(lambda x, layer: (apply(layer, x), None), x, stacked)",
         certainty=ESTIMATED, refuted_by="the program compiles no faster with jax.lax.scan", gain_is="",
+        done=Shown("The layers are a loop of the program"),
     ),
     Rule(
         # A vector register of a CPU holds 8 or 16 float32 numbers.
@@ -231,5 +239,6 @@ RULES: tuple[AdviceRule, ...] = (
         "Rows of the largest matrix product of the forward pass, on the CPU (PyTorch, JAX)", "Give each {noun} a larger batch",
         "-loader = DataLoader(dataset, batch_size=2)\n+loader = DataLoader(dataset, batch_size=64)  # as accuracy permits",
         certainty=INFERRED, refuted_by="twice the batch takes twice as long", gain_is="",
+        done=Shown("Products with more rows"),
     ),
 )  # fmt: skip

@@ -14,7 +14,20 @@ import pandas as pd
 
 from nbprof.activity.unit import CALL
 from nbprof.analysis.advice.checks import INPUT_HIGH, PART_HIGH, PART_MODERATE
-from nbprof.analysis.advice.facts import IDLE_PERCENT, KERNELS, MEMORY, OPS, STEP_SHARE, TRACE, AdviceRule, Facts, named, several, short
+from nbprof.analysis.advice.facts import (
+    IDLE_PERCENT,
+    KERNELS,
+    MEMORY,
+    OPS,
+    STEP_SHARE,
+    TRACE,
+    AdviceRule,
+    Facts,
+    compiled,
+    named,
+    several,
+    short,
+)
 from nbprof.analysis.rule import (
     ABOUT,
     ALL,
@@ -32,6 +45,7 @@ from nbprof.analysis.rule import (
     Finding,
     Found,
     Rule,
+    Shown,
     Target,
     Threshold,
 )
@@ -390,6 +404,8 @@ def _between(facts: Facts, limit: Threshold) -> Found | None:
         fix = "-    print(float(loss))\n+    if i % 100 == 0:\n+        print(float(loss))"
     elif not facts.torch:
         fix = " model.compile(optimizer, loss,\n+              steps_per_execution=10)  # callbacks run once per 10 steps"
+        if facts.evidence.in_use.several_steps:
+            fix = "-model.fit(x, y, callbacks=callbacks)\n+model.fit(x, y)  # with callbacks at the end of an epoch alone"
         if not facts.keras:
             fix = "-    tf.print(loss)\n+    if i % 100 == 0:\n+        tf.print(loss)"
     return Found(text, facts.level(time), time, fix)
@@ -402,16 +418,22 @@ RULES: tuple[AdviceRule, ...] = (
         "16-bit and TF32 matrix products whose kernels load one or two values at a time, and 8-bit ones with fewer than 16",
         "Round sizes up to multiples of 8",
         certainty=ESTIMATED, refuted_by="the products take as long with sizes padded to a multiple of 8", shortens=DEVICE_TIME,
+        done=Shown("The kernels load as many values at a time as they can"),
     ),
     Rule(
         "small_kernels", _small_kernels, Threshold("≥ {kernels:,.0f} kernels of < {short_us:g} µs", kernels=1000, short_us=SHORT_KERNEL_US),
         GPU_GUIDE_CHOICE, KERNELS, ALL, "Kernels per step and their average duration",
         refuted_by="{the} takes as long with fewer, larger kernels", shortens=DEVICE_TIME, needs_units=True,
+        done=Shown(
+            "torch.compile or XLA compiled the model; graphs are launched (JAX)",
+            lambda facts: facts.evidence.in_use.graphs if facts.jax else compiled(facts),
+        ),
     ),
     Rule(
         "elementwise_kernels", _elementwise, Threshold("≥ {least:g} % of kernel time", least=20.0), GPU_GUIDE_CHOICE, KERNELS, ALL,
         "Kernels of a single elementwise op, when the host keeps up with launching", "Let a compiler fuse elementwise ops",
         certainty=ESTIMATED, refuted_by="the fused kernel takes as long as these kernels together", shortens=DEVICE_TIME,
+        done=Shown("torch.compile or XLA compiled the model", compiled),
     ),
     Rule(
         "small_batch", _small_batch,
@@ -423,6 +445,7 @@ RULES: tuple[AdviceRule, ...] = (
         f"{TORCH_TB}; {GPU_GUIDE_CHOICE}", KERNELS, ALL, "Device utilization, with short kernels, little input time and free memory",
         "Give each {noun} a larger batch", "+batch_size *= 8  # as memory and accuracy permit",
         certainty=INFERRED, refuted_by="twice the batch takes twice as long", gain_is="", shortens=HOST_TIME, needs_units=True,
+        done=Shown("The device is busy"),
     ),
     Rule(
         "few_blocks", _few_blocks, Threshold("≥ {empty:g} % of the device idle during kernels", empty=20.0),
@@ -430,6 +453,7 @@ RULES: tuple[AdviceRule, ...] = (
         "Kernels with fewer blocks than an NVIDIA GPU has multiprocessors (estimated SM efficiency); merged into `small_batch`",
         "Fill the device with larger kernels", "+batch_size *= 8  # more blocks per kernel",
         certainty=ESTIMATED, refuted_by="twice the batch takes twice as long per kernel", shortens=DEVICE_TIME,
+        done=Shown("The kernels have a block for each multiprocessor"),
     ),
     Rule(
         # A launch takes a few µs: a host op that takes this long computes there.
@@ -439,6 +463,7 @@ RULES: tuple[AdviceRule, ...] = (
         "+assert tf.config.list_physical_devices('GPU'), 'TensorFlow sees no GPU'\n+tf.debugging.set_log_device_placement(True)\n"
         "-with tf.device('/CPU:0'):\n+with tf.distribute.OneDeviceStrategy('/GPU:0').scope():\n     model = make_model()",
         refuted_by="the products take as long on the GPU", gain_is=ABOUT,
+        done=Shown("The products run on the device"),
     ),
     Rule(
         "host_bound", _host_bound,
@@ -449,32 +474,41 @@ RULES: tuple[AdviceRule, ...] = (
         TPU_GUIDE_CHOICE, TRACE, TENSORFLOW_JAX, "Host time in ops, or preparing the next program execution, while the device is idle",
         "Reduce host work {per}",
         refuted_by="the device is idle for as long when the host only dispatches", gain_is=ABOUT, shortens=HOST_TIME,
+        done=Shown(
+            "Several steps per execution (Keras); less work of the host",
+            lambda facts: facts.keras and facts.evidence.in_use.several_steps,
+        ),
     ),
     Rule(
         "compile", _compile, STEP_SHARE, OURS, TRACE, ALL, "Programs compiled in several of the steps that averages include",
         "Compile once, for one shape",
         refuted_by="another recording of the same loop compiles nothing", gain_is=AT_LEAST, needs_units=True,
+        done=Shown("Nothing is compiled"),
     ),
     Rule(
         "fragmentation", _fragmented, Threshold("> {pieces:percent} of it, with ≥ {full:percent} of memory used", pieces=0.3, full=0.8),
         OURS, MEMORY, ALL, "Free memory outside the largest block at the peak; for PyTorch, reserved but not allocated memory",
         "Reduce memory fragmentation", on_npu=True,
         refuted_by="peak reserved memory is the same with expandable segments", gain_is="",
+        done=Shown("Little of the free memory is in pieces, or the setting is in the recording"),
     ),
     Rule(
         "straggler", _straggler, Threshold("≥ {least:g} % of step time", least=1.0), OURS, Target("pods", "Pods"), ALL,
         "A rank that is behind in most steps, or pauses, beyond chance (`p.pods.stragglers`)", "Find out why one rank is slow", on_npu=True,
         refuted_by="another recording shows another rank as the slowest", gain_is=ABOUT, needs_units=True,
+        done=Shown("No rank is behind"),
     ),
     Rule(
         "uneven_workers", _uneven, Threshold("> {more:g} % more, ≥ {least:g} % of step time", more=5.0, least=PART_MODERATE),
         "msprof-analyze (slow rank)", Target("pods", "Pods"), ALL,
         "Device compute of the slowest worker against the mean, if workers communicate", "Balance the workers", on_npu=True,
         refuted_by="another recording shows another worker as the slowest", needs_units=True,
+        done=Shown("The workers compute for as long"),
     ),
     Rule(
         "between_steps", _between, Threshold("> {over:g} % of loop time", over=10.0), GPU_GUIDE_CHOICE, TRACE, ALL,
         "Time between steps: callbacks, logging, checkpoints", "Do less between {plural}", on_npu=True,
         refuted_by="the loop takes as long without callbacks, logging and checkpoints", gain_is=ABOUT, needs_units=True,
+        done=Shown("Little time passes between steps; with several steps per execution, fewer callbacks are advised"),
     ),
 )  # fmt: skip

@@ -13,9 +13,10 @@ import pandas as pd
 
 from nbprof.activity.activity import LOST_KERNELS, PYTHON_CALLS, SERVING, TRACED, Activity
 from nbprof.analysis import hlo
-from nbprof.analysis.advice import devices_used, step_code, unrolled
+from nbprof.analysis.advice import devices_used, in_use, python_calls, step_code, unrolled
 from nbprof.analysis.advice import programs as advice_programs
 from nbprof.analysis.advice.devices_used import Idle, InTurn
+from nbprof.analysis.advice.in_use import InUse
 from nbprof.analysis.advice.programs import Work
 from nbprof.analysis.advice.step_code import StepCode
 from nbprof.analysis.advice.unrolled import Unrolled
@@ -30,7 +31,7 @@ from nbprof.analysis.steps.periodic import Periodic
 from nbprof.analysis.steps.steps import COPIED, counted, mostly_lost, waiting_percent
 from nbprof.analysis.sweep import covered_before, flatten
 from nbprof.core.errors import ReadError
-from nbprof.core.trace import Int64s
+from nbprof.core.trace import Int64s, Trace
 from nbprof.hlo.hlo import Program
 
 if TYPE_CHECKING:
@@ -227,6 +228,10 @@ class Evidence:
         Of the libraries, by their names, as the recording states them; the files alone do not.
     host : HostUse, optional
         What the host did, where nbprof recorded it beside the files.
+    in_use : InUse
+        What the program uses already of that which advice recommends.
+    functions : tuple of str
+        The person's functions with the most time outside of ops, where calls of Python were recorded, longest first.
     """
 
     work: Work | None = None
@@ -266,10 +271,13 @@ class Evidence:
     iterator_functions: Mapping[str, float] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     host: HostUse | None = None
+    in_use: InUse = field(default_factory=InUse)
+    functions: tuple[str, ...] = ()
 
 
 def gather(
     activity: Activity,
+    trace: Trace,
     *,
     steps: pd.DataFrame,
     ops: pd.DataFrame,
@@ -293,6 +301,8 @@ def gather(
     Parameters
     ----------
     activity : Activity
+    trace : Trace
+        Its events.
     steps, ops, kernels, memory, pods, stragglers : DataFrame
         `p.steps.frame` with its columns `kind` and `counted`,
         `p.ops.frame`, `p.kernels.frame`, `p.memory.summary`, `p.pods.frame`, `p.pods.stragglers`.
@@ -366,6 +376,8 @@ def gather(
         copied_bytes=_mean(steps, COPIED["H2D"]),
         iterators=activity.iterator_params,
         iterator_functions=activity.iterator_functions,
+        in_use=in_use.find(activity, trace),
+        functions=python_calls.outside_ops(activity, trace, steps),
     )
 
 

@@ -272,5 +272,11 @@ def short(op: object) -> str:
     return "/".join(str(op).split("/")[-3:]).replace("*", "")
 
 
+def compiled(facts: Facts) -> bool:
+    """Whether a compiler made the kernels of a program: torch.compile, or XLA under TensorFlow, as under JAX it always does."""
+    used = facts.evidence.in_use
+    return used.compiled if facts.torch else not facts.jax and (used.xla or facts.evidence.work is not None)
+
+
 AdviceRule: TypeAlias = Rule[Facts, Found]
 """A rule of `p.advice`."""

@@ -24,6 +24,7 @@ from nbprof.analysis.rule import (
     XLA,
     Found,
     Rule,
+    Shown,
     Target,
     Threshold,
 )
@@ -424,16 +425,19 @@ RULES: tuple[AdviceRule, ...] = (
         Threshold(f"not a multiple of {SUBLANES}, in ≥ {{often:g}} % of compute time", often=10.0), TPU_GUIDE_CHOICE, _OP_PROFILE, TPU,
         "Batch size of convolutions and rows of forward products, per core", f"Make the batch per core a multiple of {SUBLANES}",
         certainty=ESTIMATED, refuted_by="a batch padded to a multiple of 8 per core takes as long per example",
+        done=Shown("The batch is a multiple of 8"),
     ),
     Rule(
         "mxu_size", _small_products, _LOST, TPU_GUIDE_CHOICE, _OP_PROFILE, TPU,
         "Matrix products with a size below the matrix unit's (128, 256 from v6e on), not memory-bound",
         certainty=ESTIMATED, refuted_by="the products take as long per element with larger sizes",
+        done=Shown("The sizes fill the matrix unit"),
     ),
     Rule(
         "mxu_alignment", _unaligned_products, _LOST, TPU_GUIDE_CHOICE, _OP_PROFILE, TPU,
         "Matrix products whose sizes are not multiples of the matrix unit's, not memory-bound",
         certainty=ESTIMATED, refuted_by="the products take as long with sizes padded to a multiple of the matrix unit",
+        done=Shown("The sizes are multiples of the matrix unit's"),
     ),
     Rule(
         "layout_pairs", _layout_pairs, _LOST, "Cloud TPU performance guide (tensor layout); nbprof's threshold", _OP_PROFILE, TPU,
@@ -441,6 +445,7 @@ RULES: tuple[AdviceRule, ...] = (
         f"(on 8 cores: 64 x {LANES} or 1,024 x {SUBLANES})",
         "Choose batch and feature sizes that fill tiles together",
         certainty=ESTIMATED, refuted_by="the products take as long with sizes padded to one of the pairs",
+        done=Shown("Batch and features fill tiles together"),
     ),
     Rule(
         "tile_padding", _padding,
@@ -453,32 +458,38 @@ RULES: tuple[AdviceRule, ...] = (
         f"-x = x.reshape(batch, -1, 3)  # the last dimension is padded to {LANES}, the one before it to {SUBLANES}\n"
         f"+x = x.reshape(batch, -1)  # large dimensions last, multiples of {LANES}",
         refuted_by="the peak is the same with sizes padded less", gain_is="",
+        done=Shown("Little padding"),
     ),
     Rule(
         "single_ops", _single_ops, Threshold("≥ {least:g} % of compute time, in several", least=_UNFUSED), TPU_GUIDE_CHOICE, _HLO, JAX,
         "Programs of a single elementwise op", "Put ops into one jit",
         "-y = jnp.tanh(x * w + b)  # each op is its own program\n+@jax.jit\n+def layer(x, w, b):\n+    return jnp.tanh(x * w + b)",
         certainty=ESTIMATED, refuted_by="the ops take as long in one jit", gain_is=ABOUT, shortens=DEVICE_TIME,
+        done=Shown("The ops are in one program"),
     ),
     Rule(
         "unfused", _unfused, Threshold("≥ {least:g} % of compute time", least=_UNFUSED), TPU_GUIDE_CHOICE, _HLO, XLA,
         "Unfused elementwise ops", "Let XLA fuse elementwise ops",
         certainty=ESTIMATED, refuted_by="compute time is the same when the ops are fused", shortens=DEVICE_TIME,
+        done=Shown("The ops are fused"),
     ),
     Rule(
         "missed_fusion", _chains, Threshold("saves up to ≥ {least:g} % of compute time", least=5.0), TPU_GUIDE_CHOICE, _HLO, XLA,
         "Memory-bound elementwise ops that are the only readers of another such op's output", "Let XLA fuse neighbouring ops",
         certainty=ESTIMATED, refuted_by="compute time is the same when the ops are fused", shortens=DEVICE_TIME,
+        done=Shown("The ops are fused"),
     ),
     Rule(
         "broadcast", _broadcast, Threshold("≥ {least:g} % of compute time", least=2.0), TPU_GUIDE_CHOICE, _HLO, XLA,
         "Ops that only broadcast", "Avoid materializing broadcasts",
         certainty=ESTIMATED, refuted_by="compute time is the same without the broadcasts", shortens=DEVICE_TIME,
+        done=Shown("No op only broadcasts"),
     ),
     Rule(
         "layout", _layout, Threshold("≥ {least:g} % of compute time", least=5.0), GPU_GUIDE_CHOICE, _HLO, ALL,
         "Ops of programs, and kernels, that only change the layout of arrays",
         certainty=ESTIMATED, refuted_by="compute time is the same with arrays created in the layout that is needed", shortens=DEVICE_TIME,
+        done=Shown("No op or kernel only changes the layout"),
     ),
     Rule(
         "utilisation", _utilisation,
@@ -486,5 +497,6 @@ RULES: tuple[AdviceRule, ...] = (
         "XProf's smart suggestions; nbprof's share of step time", _OP_PROFILE, XLA,
         "FLOP/s and memory bandwidth of ops against the device's peaks, in device-bound steps",
         certainty=ESTIMATED, refuted_by="the device's counters show a higher utilization",
+        done=Shown("The device reaches half of a peak"),
     ),
 )  # fmt: skip

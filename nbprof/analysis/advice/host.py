@@ -20,6 +20,7 @@ from nbprof.analysis.rule import (
     UP_TO,
     Found,
     Rule,
+    Shown,
     Threshold,
 )
 from nbprof.analysis.verdict import place
@@ -151,31 +152,37 @@ RULES: tuple[AdviceRule, ...] = (
         PYTHON_CODE, _python_code, _SHARE, OURS, TRACE, ALL,
         "Python code outside of ops, by sampled stacks", "Vectorize the Python code, or move it out of the loop",
         certainty=MEASURED, refuted_by="{the} takes as long without this code", gain_is=ABOUT, shortens=HOST_TIME,
+        done=Shown("Little Python runs outside of ops"),
     ),
     Rule(
         "host_waits", _waits, _SHARE, OURS, TRACE, ALL,
         "Time in which the program waits without using a core, by sampled stacks", "Let it wait beside the work",
         certainty=MEASURED, refuted_by="{the} takes as long without this call", gain_is=ABOUT, shortens=HOST_TIME,
+        done=Shown("The program does not wait"),
     ),
     Rule(
         "tiny_ops", _tiny_ops, _MOST, OURS, OPS, PYTORCH,
         "Ops on the CPU that take less than it costs to dispatch them", "Give each op more work: compile, or take a larger batch",
         certainty=INFERRED, refuted_by="{the} takes as long for twice the batch, divided by two", gain_is=UP_TO,
+        done=Shown("torch.compile compiled the model", lambda facts: facts.evidence.in_use.compiled),
     ),
     Rule(
         "tiny_eager_ops", _tiny_eager_ops, _EAGER_SHARE, OURS, OPS, TENSORFLOW_JAX,
         "The same of TensorFlow and JAX", "Give each op more work: compile, or take a larger batch",
         certainty=INFERRED, refuted_by="{the} takes as long for twice the batch, divided by two", gain_is=UP_TO,
+        done=Shown("Fewer, larger ops"),
     ),
     Rule(
         "idle_cores", _idle_cores, _THREADS, OURS, OPS, PYTORCH,
         "Cores without work while the program computes", "Let ops use all cores",
         certainty=INFERRED, refuted_by="more threads make {the} no faster",
+        done=Shown("The cores are busy, or PyTorch may use as many threads as there are cores"),
     ),
     Rule(
         "cpu_bf16", _bf16, _PRODUCTS, OURS, OPS, PYTORCH,
         "Matrix products in float32 on a CPU with instructions for bfloat16", "Compute in bfloat16 on the CPU",
         certainty=ESTIMATED, refuted_by="{the} takes as long under torch.autocast", gain_is=ABOUT, shortens=HOST_TIME,
+        done=Shown("The products are of bfloat16"),
     ),
 )  # fmt: skip
 NAMES = tuple(rule.name for rule in RULES)

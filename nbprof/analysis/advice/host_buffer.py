@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from nbprof.analysis.advice.facts import TRACE, AdviceRule, Facts
-from nbprof.analysis.rule import ANY, TPU, TPU_GUIDE_CHOICE, Found, Rule, Threshold
+from nbprof.analysis.rule import ANY, TPU, TPU_GUIDE_CHOICE, Found, Rule, Shown, Threshold
 from nbprof.core.remedies import TPU_LOG
 from nbprof.core.trace import Trace
 
@@ -127,16 +127,19 @@ RULES: tuple[AdviceRule, ...] = (
         "premapped_small", _too_small, ANY, "Cloud TPU troubleshooting", TRACE, TPU,
         "Messages that the premapped buffer is exhausted (RESOURCE_EXHAUSTED)", "Increase the premapped buffer",
         refuted_by="the messages remain with a larger buffer", gain_is="",
+        done=Shown("No such message"),
     ),
     Rule(
         "premapped_large", _too_large, Threshold("> {start_s:g} s", start_s=15.0), TPU_GUIDE_CHOICE, TRACE, TPU,
         "Start time of the TPU system, if the size of the premapped buffer is known", "Reduce the premapped buffer",
         refuted_by="the TPU system takes as long to start with a smaller buffer", gain_is="",
+        done=Shown("The start is short"),
     ),
     Rule(
         "tpu_start", _slow_start, Threshold("> {start_s:g} s", start_s=15.0), TPU_GUIDE_CHOICE, TRACE, TPU,
         "Start time of the TPU system, if the size of the premapped buffer is not known", "Read in the log what the TPU starts with",
         _TO_CONSOLE,
         refuted_by="the log shows nothing that takes long", gain_is="",
+        done=Shown("The size of the buffer is in the log"),
     ),
 )  # fmt: skip

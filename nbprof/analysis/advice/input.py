@@ -29,6 +29,7 @@ from nbprof.analysis.rule import (
     XPROF,
     Found,
     Rule,
+    Shown,
     Target,
     Threshold,
 )
@@ -47,8 +48,19 @@ _CAUSE = Threshold(f"{INPUT_SHARE.text}, ≥ {{cause:percent}} of it there", **I
 
 _ARRAYS = Threshold(f"{INPUT_SHARE.text}, ≥ {{copies:percent}} of it copies to the device", **INPUT_SHARE.numbers, copies=0.5)
 
-_WORKERS = "+loader = DataLoader(dataset, batch_size=n, num_workers=4,\n+                    pin_memory=True, persistent_workers=True)"
-_FROM_ITERATOR = f"{_WORKERS}\n-for batch in nbprof.steps(batches):\n+for batch in nbprof.steps(loader):"
+_WORKERS = (
+    "+loader = DataLoader(dataset, batch_size=n, num_workers=1,  # more where more cores are free\n"
+    "+                    pin_memory=True, persistent_workers=True)"
+)
+_FEWER_BYTES = (
+    "-ds = ds.map(lambda x, y: (tf.cast(x, tf.float32), y))\n+ds = ds.batch(n)  # as uint8: a quarter of the bytes; cast in the model"
+)
+_FROM_ITERATOR = (
+    "+class Batches(torch.utils.data.IterableDataset):\n+    def __iter__(self):\n+        yield from batches  # or what makes them\n"
+    "+loader = torch.utils.data.DataLoader(Batches(), batch_size=None, num_workers=1, pin_memory=True)\n"
+    "-for batch in nbprof.steps(batches):\n+for batch in nbprof.steps(loader):"
+)
+_PINNED_BY_HAND = "-x = x.to(device)\n+x = x.pin_memory().to(device, non_blocking=True)  # better: pinned once, where it is made"
 _FROM_PROCESS = f"-loader = DataLoader(dataset, batch_size=n)\n{_WORKERS}"
 
 # An iterator that makes batches, among those above another.
@@ -110,7 +122,11 @@ def _input_copies(facts: Facts, limit: Threshold) -> Found | None:
         return None
     text = f"{_waits(facts)}, but the calls of tf.data take only **{wording.millis(each)}** {facts.unit.per}: "
     text += "the rest is copying batches to the device."
-    return Found(text, limit.severity(facts.percent["input"]), wait)
+    fix = ""
+    if facts.nodes["pipeline"].astype(str).str.startswith("Device").any():
+        # A pipeline of the device copies ahead of time already.
+        fix = _FEWER_BYTES
+    return Found(text, limit.severity(facts.percent["input"]), wait, fix)
 
 
 def _pipeline(facts: Facts, limit: Threshold) -> tuple[pd.Series, pd.DataFrame] | None:
@@ -382,7 +398,7 @@ def _loader_none(facts: Facts, limit: Threshold) -> Found | None:
 
 def _pinned(facts: Facts, fix: str) -> str:
     """The code, without pinned memory where no device is that it helps to copy to: there PyTorch warns of it."""
-    return fix if facts.overview["devices"] else fix.replace("pin_memory=True, ", "")
+    return fix if facts.overview["devices"] else fix.replace("pin_memory=True, ", "").replace(", pin_memory=True", "")
 
 
 def _loader_in_process(facts: Facts, limit: Threshold) -> Found | None:
@@ -410,7 +426,8 @@ def _pinned_memory(facts: Facts, limit: Threshold) -> Found | None:
         f"{copies.name} blocks the host for **{wording.millis(copies.ms)}** {facts.unit.per}. Copies from pinned memory are faster and can "
         "be asynchronous."
     )
-    return Found(text, limit.severity(share), min(wait, copies.ms))
+    fix = "" if runtime.loader else _PINNED_BY_HAND
+    return Found(text, limit.severity(share), min(wait, copies.ms), fix)
 
 
 def _copies_exposed(facts: Facts, limit: Threshold) -> Found | None:
@@ -447,6 +464,7 @@ RULES: tuple[AdviceRule, ...] = (
         "+made = grain.MapDataset.range(count).map(make_batch)\n-for batch in batches:\n"
         "+for batch in made.to_iter_dataset():  # by threads\n     state = step(state, batch)",
         refuted_by="{the} takes as long when the first batch is repeated", gain_is=ABOUT, needs_units=True,
+        done=Shown("Steps no longer wait"),
     ),
     Rule(
         "arrays_copied", _arrays_copied, _ARRAYS, XPROF, _TRACE_COPIES, TENSORFLOW_JAX,
@@ -454,19 +472,21 @@ RULES: tuple[AdviceRule, ...] = (
         "Keep on the device what {plural} share, and copy the rest ahead of time",
         # What frees and stages the arrays comes on top.
         refuted_by="{the} takes as long with arrays that are already on the device", gain_is=AT_LEAST, needs_units=True,
+        done=Shown("Steps no longer wait for copies"),
     ),
     Rule(
         "input_outside_tf_data", _outside_tf_data, INPUT_SHARE, XPROF, INPUT, TENSORFLOW,
         "Steps that wait for input without tf.data, or with a pipeline that Keras made from arrays", "Feed the model through tf.data",
         certainty=INFERRED, refuted_by="{the} takes as long when the first batch is repeated", gain_is=ABOUT, needs_units=True,
+        done=Shown("A pipeline of the program's own that Keras did not make from arrays"),
     ),
     Rule(
         "input_copies", _input_copies, _COPIES, XPROF, Target("trace", "Trace: copies to the device"), TENSORFLOW,
         "Steps that wait for input while the tf.data pipeline does little work: copies to the device",
         "Copy less to the device, ahead of time",
-        "-ds = ds.map(lambda x, y: (tf.cast(x, tf.float32), y))\n+ds = ds.batch(n)  # as uint8: a quarter of the bytes; cast in the model\n"
-        "+ds = ds.apply(tf.data.experimental.prefetch_to_device('/gpu:0'))",
+        f"{_FEWER_BYTES}\n+ds = ds.apply(tf.data.experimental.prefetch_to_device('/gpu:0'))",
         refuted_by="{the} takes as long with batches that are already on the device", gain_is=ABOUT,
+        done=Shown("Steps no longer wait for copies; with a pipeline on the device, only fewer bytes are advised"),
     ),
     Rule(
         "cache_missing", _cache,
@@ -480,6 +500,7 @@ RULES: tuple[AdviceRule, ...] = (
         " ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)\n+ds = ds.cache()  # before shuffle, and before what is random",
         certainty=INFERRED, refuted_by="the elements differ from epoch to epoch, or later epochs wait as long with the cache",
         gain_is=ABOUT,
+        done=Shown("A cache in the pipeline"),
     ),
     Rule(
         "map_of_items", _map_of_items,
@@ -491,23 +512,27 @@ RULES: tuple[AdviceRule, ...] = (
         "A pipeline whose bottleneck maps a cheap function over elements that are batched later", "Batch first, then map whole batches",
         "-ds = ds.map(fn).batch(n)\n+ds = ds.batch(n).map(fn_of_a_batch, num_parallel_calls=tf.data.AUTOTUNE)",
         refuted_by="{the} waits as long with a function on whole batches, or the function cannot work on them",
+        done=Shown("The map is above the batch"),
     ),
     Rule(
         "map_serial", _map_serial, INPUT_SHARE, f"{XPROF}; {GPU_GUIDE}", _CRITICAL_PATH, TENSORFLOW,
         "A pipeline whose bottleneck is a single-threaded map or interleave", "Run Dataset.map in parallel",
         "-ds = ds.map(fn)\n+ds = ds.map(fn, num_parallel_calls=tf.data.AUTOTUNE)",
         refuted_by="{the} waits as long when the map runs in parallel", gain_is=ABOUT,
+        done=Shown("The map or interleave is parallel"),
     ),
     Rule(
         "input_bottleneck", _input_bottleneck, INPUT_SHARE, XPROF, _CRITICAL_PATH, TENSORFLOW,
         "The iterator with the most self time on the pipeline's critical path",
         refuted_by="{the} takes as long when the first batch is repeated", gain_is=ABOUT,
+        done=Shown("Steps no longer wait; of what helps, only what the pipeline does not have is advised"),
     ),
     Rule(
         "prefetch_missing", _prefetch_missing, INPUT_SHARE, GPU_GUIDE, Target("input", "Steps & input: pipeline"), TENSORFLOW,
         "A pipeline that does not end with Prefetch or another iterator that runs ahead", "Prefetch so that input overlaps compute",
         "-ds = ds.batch(n)\n+ds = ds.batch(n).prefetch(tf.data.AUTOTUNE)",
         refuted_by="{the} waits as long with a prefetch at the end of the pipeline",
+        done=Shown("A prefetch, or another iterator that runs ahead, at the end of the pipeline"),
     ),
     Rule(
         "input_outside_steps", _outside_steps,
@@ -515,6 +540,7 @@ RULES: tuple[AdviceRule, ...] = (
         "TensorFlow Profiler guide; nbprof's threshold", TRACE, TENSORFLOW_JAX,
         "Time between steps in which their thread waits for a tf.data iterator", "Ask the iterator for the next batch inside {the}",
         refuted_by="{the} takes as long with next(iterator) inside it", gain_is="", needs_units=True,
+        done=Shown("The iterator is asked inside the steps"),
     ),
     Rule(
         "loader_none", _loader_none, _CAUSE, TORCH_TB, INPUT, PYTORCH,
@@ -522,6 +548,7 @@ RULES: tuple[AdviceRule, ...] = (
         _FROM_ITERATOR,
         on_npu=True,
         refuted_by="{the} takes as long when the first batch is repeated", gain_is=ABOUT,
+        done=Shown("A DataLoader"),
     ),
     Rule(
         "loader_in_process", _loader_in_process, _CAUSE, TORCH_TB, INPUT, PYTORCH,
@@ -529,15 +556,17 @@ RULES: tuple[AdviceRule, ...] = (
         _FROM_PROCESS,
         on_npu=True,
         refuted_by="{the} takes as long when the first batch is repeated", gain_is=ABOUT,
+        done=Shown("A DataLoader with workers"),
     ),
     Rule(
         "loader_workers", _loader_workers, _CAUSE, TORCH_TB, INPUT, PYTORCH,
         "Steps that wait for the workers of a DataLoader; where no core is free for more of them, the advice is cheaper items",
         "Give the DataLoader more workers",
-        "-loader = DataLoader(dataset, batch_size=n, num_workers=k)\n+loader = DataLoader(dataset, batch_size=n, num_workers=2 * k,\n"
-        "+                    prefetch_factor=4, persistent_workers=True)",
+        "-loader = DataLoader(dataset, batch_size=n, num_workers=k)\n"
+        "+loader = DataLoader(dataset, batch_size=n, num_workers=k + 1)  # more where more cores are free",
         on_npu=True,
         refuted_by="{the} takes as long when the first batch is repeated", gain_is=ABOUT, needs_units=True,
+        done=Shown("The workers keep up; where they have all cores, cheaper items are advised"),
     ),
     Rule(
         "pinned_memory", _pinned_memory, _CAUSE, TORCH_GUIDE, _TRACE_COPIES, PYTORCH,
@@ -546,6 +575,7 @@ RULES: tuple[AdviceRule, ...] = (
         "-x = x.to(device)\n+x = x.to(device, non_blocking=True)",
         on_npu=True,
         refuted_by="{the} takes as long with pin_memory=True", gain_is=ABOUT, needs_units=True,
+        done=Shown("Copies from pinned memory, or `pin_memory=True` in every recorded DataLoader"),
     ),
     Rule(
         "copies_exposed", _copies_exposed,
@@ -556,5 +586,6 @@ RULES: tuple[AdviceRule, ...] = (
         "+    following = following.to(device, non_blocking=True)\n+torch.cuda.current_stream().wait_stream(side)",
         on_npu=True,
         refuted_by="{the} takes as long with batches that are already on the device", needs_units=True,
+        done=Shown("Copies beside compute"),
     ),
 )  # fmt: skip

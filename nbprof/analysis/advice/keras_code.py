@@ -6,14 +6,14 @@ import pandas as pd
 
 _WORKERS = (
     "+class Batches(keras.utils.PyDataset):\n+    ...  # __len__, and __getitem__ that returns a batch\n"
-    "-model.fit(x, y, batch_size=n)\n+model.fit(Batches(workers=4, use_multiprocessing=True))"
+    "-model.fit(x, y, batch_size=n)\n+model.fit(Batches(workers=1, use_multiprocessing=True))  # more where more cores are free"
 )
 _FIXES = {
     "loader_none": _WORKERS,
     "loader_in_process": _WORKERS,
     "loader_workers": (
         "-model.fit(Batches(workers=k, use_multiprocessing=True))\n"
-        "+model.fit(Batches(workers=2 * k, use_multiprocessing=True, max_queue_size=20))"
+        "+model.fit(Batches(workers=k + 1, use_multiprocessing=True, max_queue_size=20))"
     ),
     "pinned_memory": ("-model.fit(x, y, batch_size=n)\n+model.fit(torch.utils.data.DataLoader(dataset, batch_size=n, pin_memory=True))"),
     "tiny_batch": "-model.fit(x, y, batch_size=2)\n+model.fit(x, y, batch_size=64)  # as accuracy permits",
@@ -23,7 +23,7 @@ _FIXES = {
 TITLES = {"loader_none": "Load batches in worker processes", "loader_workers": "Give the data set more workers"}
 
 CATEGORIES = {
-    "demanded_file_read": "load in worker processes: a keras.utils.PyDataset with workers=4 and use_multiprocessing=True",
+    "demanded_file_read": "load in worker processes: a keras.utils.PyDataset with use_multiprocessing=True, a worker for each free core",
     "preprocessing": "transform in worker processes (a keras.utils.PyDataset with workers), or on the device",
     "advanced_file_read": "more workers of the keras.utils.PyDataset, a larger max_queue_size; cheaper transforms",
     "enqueue": "give fit a DataLoader with pin_memory=True",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nbprof.analysis.advice.checks import PART_HIGH, PART_MODERATE
 from nbprof.analysis.advice.code import VALIDATED, validation
 from nbprof.analysis.advice.facts import MEMORY, TRACE, AdviceRule, Facts
-from nbprof.analysis.rule import ABOUT, ALL, OURS, Found, Rule, Threshold
+from nbprof.analysis.rule import ABOUT, ALL, OURS, Found, Rule, Shown, Threshold
 from nbprof.analysis.steps.periodic import CHANCE
 from nbprof.display import wording
 
@@ -77,6 +77,7 @@ RULES: tuple[AdviceRule, ...] = (
         ),
         OURS, TRACE, ALL, "Regularly spaced steps that are slower than the others, and what runs only in them", on_npu=True,
         refuted_by="another recording has no such steps, or has them at another interval", gain_is=ABOUT, needs_units=True,
+        done=Shown("The steps have no such rhythm"),
     ),
     Rule(
         # What doubles within 1,000 steps ends any training run.
@@ -89,5 +90,6 @@ RULES: tuple[AdviceRule, ...] = (
         OURS, MEMORY, ALL, "Least memory in use in each step, after the warm-up", "Do not keep data from one {noun} to the next",
         on_npu=True,
         refuted_by="a longer recording of the same loop stays at the same memory", gain_is="", needs_units=True,
+        done=Shown("Memory stays the same"),
     ),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from nbprof.analysis.advice.checks import INPUT_MODERATE
 from nbprof.analysis.advice.facts import TRACE, AdviceRule, Facts
-from nbprof.analysis.rule import ALL, ANY, GPU_GUIDE_CHOICE, INFERRED, TENSORFLOW_JAX, UP_TO, Found, Rule, Threshold
+from nbprof.analysis.rule import ALL, ANY, GPU_GUIDE_CHOICE, INFERRED, TENSORFLOW_JAX, UP_TO, Found, Rule, Shown, Threshold
 from nbprof.display import wording
 
 
@@ -65,10 +65,12 @@ RULES: tuple[AdviceRule, ...] = (
         "Copies from the host to several devices of one process that do not overlap, while steps wait for input",
         "Copy to all devices at once",
         refuted_by="{the} takes as long when the copies run at the same time", gain_is=UP_TO, needs_units=True,
+        done=Shown("The copies run at the same time"),
     ),
     Rule(
         "idle_devices", _idle, ANY, GPU_GUIDE_CHOICE, TRACE, TENSORFLOW_JAX,
         "Devices of a single host that ran nothing, beside others that did", "Use the idle devices",
         certainty=INFERRED, refuted_by="other processes use these devices, or more devices do not shorten {the}", gain_is="",
+        done=Shown("All devices ran something"),
     ),
 )  # fmt: skip

@@ -38,6 +38,8 @@ from nbprof.analysis.advice.facts import (
     short,
 )
 from nbprof.analysis.advice.host_buffer import PRICE
+from nbprof.analysis.advice.recorder import IN_CELL
+from nbprof.analysis.advice.training import FUSED
 from nbprof.analysis.rule import (
     ABOUT,
     ALL,
@@ -58,6 +60,7 @@ from nbprof.analysis.rule import (
     XPROF,
     Found,
     Rule,
+    Shown,
     Target,
     Threshold,
 )
@@ -89,6 +92,8 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
             f"**{launches:,.0f}** {'launch' if round(launches) == 1 else 'launches'} {facts.unit.counted}."
         )
         if facts.other_devices:
+            if facts.evidence.in_use.compiled:
+                return None
             fix = "-model = Model().to(device)\n+model = torch.compile(Model().to(device))"
             return Found(text, level, time, fix, "Launch fewer, larger kernels")
         fix = '-model = Model().to(device)\n+model = torch.compile(Model().to(device), mode="reduce-overhead")  # CUDA graphs'
@@ -105,14 +110,24 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
             return None
         fix = "-def train_step(state, batch):\n+@partial(jax.jit, donate_argnums=0)\n+def train_step(state, batch):"
         return Found(text, level, time, fix, f"Compile the whole {facts.unit.noun} into one program")
-    if facts.keras:
-        fix = " model.compile(optimizer, loss,\n+              jit_compile=True, steps_per_execution=10)"
-    else:
-        fix = "-@tf.function\n+@tf.function(jit_compile=True)\n def train_step(batch):"
-    if len(facts.pipelines):
+    fix = _fewer_launches(facts)
+    title = "Launch fewer, larger kernels"
+    if len(facts.pipelines) and not facts.evidence.in_use.private_threads:
         text += " tf.data threads may compete with the thread that launches kernels: give it threads of its own."
-        fix = f"+import os\n+os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private'  # before TensorFlow starts\n{fix}"
-    return Found(text, level, time, fix, "Launch fewer, larger kernels")
+        threads = "+import os\n+os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private'  # before TensorFlow starts"
+        title = title if fix else "Give the launches threads of their own"
+        fix = f"{threads}\n{fix}".rstrip()
+    return Found(text, level, time, fix, title) if fix else None
+
+
+def _fewer_launches(facts: Facts) -> str:
+    """What of TensorFlow makes fewer kernels, or fewer calls of the program, and is not in use; '' if all is."""
+    used = facts.evidence.in_use
+    xla = used.xla or facts.evidence.work is not None
+    if not facts.keras:
+        return "" if xla else "-@tf.function\n+@tf.function(jit_compile=True)\n def train_step(batch):"
+    options = [*([] if xla else ["jit_compile=True"]), *([] if used.several_steps else ["steps_per_execution=10"])]
+    return f" model.compile(optimizer, loss,\n+              {', '.join(options)})" if options else ""
 
 
 def _allocator(facts: Facts, limit: Threshold) -> Found | None:
@@ -128,10 +143,10 @@ def _allocator(facts: Facts, limit: Threshold) -> Found | None:
         "unless PYTORCH_NO_CUDA_MEMORY_CACHING is set, the loop empties the cache, or memory is so full that cached blocks are freed."
     )
     family = "HIP" if facts.torch_runtime.amd else "CUDA"
-    fix = (
-        "-    torch.cuda.empty_cache()\n+import os\n"
-        f'+os.environ["PYTORCH_{family}_ALLOC_CONF"] = "expandable_segments:True"  # before the first use'
-    )
+    fix = f'+os.environ["PYTORCH_{family}_ALLOC_CONF"] = "expandable_segments:True"  # before the first use'
+    fix = f"-    torch.cuda.empty_cache()\n+import os\n{fix}"
+    if facts.evidence.in_use.expandable:
+        fix = " loss.backward()\n-torch.cuda.empty_cache()"
     return Found(text, limit.severity(share), min(calls.ms, facts.mean["host_compute"] or calls.ms), fix)
 
 
@@ -151,7 +166,11 @@ def _host_ops(facts: Facts, limit: Threshold) -> Found | None:
         f"**{eager:.0f}%** of them "
         "eager, one by one. Compiling fuses many of them into one."
     )
-    return Found(text, limit.severity(share), time)
+    fix = "-model = Model().to(device)\n+model = torch.compile(Model().to(device))"
+    optimizer = facts.torch_runtime.optimizer.rpartition("#")[2].removesuffix(".step")
+    if optimizer in FUSED and not facts.evidence.in_use.fused_optimizer:
+        fix += f"\n+optimizer = torch.optim.{optimizer}(model.parameters(), fused=True)"
+    return Found(text, limit.severity(share), time, fix)
 
 
 def _precision(facts: Facts, limit: Threshold) -> Found | None:
@@ -320,6 +339,12 @@ def _part(category: str, what: str, how: Callable[[Facts], tuple[str, str]]) -> 
 
 def _overlap(facts: Facts) -> tuple[str, str]:
     title = "Overlap communication with compute"
+    if facts.torch and not (facts.evidence.in_use.distributed and facts.evidence.in_use.backward):
+        # Only a wrapper of the model for training has a way to leave out the communication of some batches.
+        return title, (
+            "-torch.distributed.all_reduce(x)\n-y = other_work(z)\n+waits = torch.distributed.all_reduce(x, async_op=True)\n"
+            "+y = other_work(z)  # meanwhile\n+waits.wait()"
+        )
     if facts.torch:
         return "Communicate less often, or overlap it with compute", (
             " for i, batch in enumerate(loader):\n+    with model.no_sync() if (i + 1) % 4 else contextlib.nullcontext():\n"
@@ -445,6 +470,8 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
         text += " It may also be input that was not traced: nbprof.steps(batches) times the wait for each batch."
     if facts.evidence.python_calls:
         text += " Python calls were recorded: the trace shows them above and between the ops."
+        if facts.evidence.functions:
+            text += f" Functions with the most of it: {', '.join(facts.evidence.functions)}."
         return Found(text, gain_ms=gain, title="Look at the Python calls outside of ops", gain_is=gain_is)
     # What runs there is unknown, so that any change to the code would be a guess.
     option = "--stacks" if facts.torch else "--python"
@@ -452,9 +479,9 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     steps = (facts.overview.get("steps") or 0) / (facts.overview.get("hosts") or 1)
     few = "" if facts.jax or facts.unit.kind != STEP or steps < _LAST_LOOKED_AT else f" --steps {_LAST_LOOKED_AT - 2}:{_LAST_LOOKED_AT}"
     what = "record three steps" if few else "record"
-    text += f" To see which Python calls take it, {what} again with this first line in the cell; it slows Python down."
-    # Nothing but the line: it is copied over the one that is there.
-    return Found(text, gain_ms=gain, fix=f"-%%nbprof\n+%%nbprof {option}{few}", gain_is=gain_is)
+    text += f" To see which Python calls take it, {what} {IN_CELL}; it slows Python down."
+    # Nothing but the line: it is copied over the one that is there. To look again saves nothing.
+    return Found(text, fix=f"-%%nbprof\n+%%nbprof {option}{few}")
 
 
 RULES: tuple[AdviceRule, ...] = (
@@ -467,11 +494,16 @@ RULES: tuple[AdviceRule, ...] = (
         XPROF, KERNELS, ALL,
         "Time the host spends preparing and launching kernels while the device is idle",
         refuted_by="{the} takes as long with fewer, larger kernels", gain_is=ABOUT, shortens=HOST_TIME,
+        done=Shown(
+            "Graphs are launched (PyTorch); one program runs per step (JAX); XLA, several steps per "
+            "execution and `tf_gpu_private_` threads (TensorFlow)"
+        ),
     ),
     Rule(
         "allocator", _allocator, STEP_SHARE, TORCH_GUIDE, MEMORY, PYTORCH,
         "Driver calls that allocate or free memory", "Keep memory in PyTorch's caching allocator", on_npu=True,
         refuted_by="{the} takes as long when its tensors are allocated once, before the loop", gain_is=ABOUT, needs_units=True,
+        done=Shown("No calls into the driver; with expandable segments, only what is left is advised"),
     ),
     Rule(
         "host_ops", _host_ops,
@@ -481,24 +513,27 @@ RULES: tuple[AdviceRule, ...] = (
             moderate=PART_HIGH, high=INPUT_HIGH, eager=50.0, own=0.2,
         ),
         TORCH_GUIDE, OPS, PYTORCH, "Host ops, mostly eager, while the device is idle", "Compile the model",
-        "-model = Model().to(device)\n+model = torch.compile(Model().to(device))\n+optimizer = torch.optim.AdamW(..., fused=True)",
         refuted_by="{the} takes as long with torch.compile", gain_is=ABOUT, shortens=HOST_TIME,
+        done=Shown("torch.compile compiled the model", lambda facts: facts.evidence.in_use.compiled),
     ),
     Rule(
         "mixed_precision", _precision, Threshold("< {below:g} % of device compute", below=LITTLE_16_BIT), XPROF, KERNELS, ALL,
         "Share of device compute in 16 bit, by kernel names and by the element types in compiled programs", "Use mixed precision",
         certainty=ESTIMATED, refuted_by="{the} takes as long in 16 bit", gain_is=ABOUT, shortens=DEVICE_TIME,
+        done=Shown("16-bit compute, or a mixed policy of Keras"),
     ),
     Rule(
         "tensor_cores", _tensor_cores, Threshold("≥ {moderate:g} % of kernel time (high from {high:g} %)", moderate=10.0, high=30.0),
         GPU_GUIDE_CHOICE, Target("kernels", "GPU kernels: eligible, not used"), ALL,
         "Kernels whose op could use TensorCores but that do not; transposes excluded",
         certainty=ESTIMATED, refuted_by="the kernels take as long in 16 bit or TF32, or already use TensorCores", shortens=DEVICE_TIME,
+        done=Shown("The kernels use TensorCores"),
     ),
     Rule(
         "eager", _eager, _EAGER, XPROF, OPS, TENSORFLOW_JAX,
         "Ops that ran eagerly, one by one",
         refuted_by="{the} takes as long when it is compiled into one function", gain_is="",
+        done=Shown("The ops run in a function"),
     ),
     Rule(
         "tf_function", _functions,
@@ -509,21 +544,25 @@ RULES: tuple[AdviceRule, ...] = (
         XPROF, TRACE, TENSORFLOW, "tf.functions traced again or run eagerly in the steps that averages include", "Trace functions once",
         "-@tf.function\n+@tf.function(reduce_retracing=True)\n def train_step(batch):  # pass tensors, not Python numbers",
         refuted_by="another recording of the same loop traces nothing", gain_is=ABOUT, needs_units=True,
+        done=Shown("Nothing is traced"),
     ),
     Rule(
         "outside_compilation", _outside, Threshold("> {over:g} % of op time", over=OUTSIDE_COMPILATION), XPROF, OPS, TPU,
         "Host ops that a compiled program waits for", "Keep the {noun} inside one program",
         refuted_by="{the} takes as long without the host ops", gain_is=ABOUT,
+        done=Shown("The program waits for no op of the host"),
     ),
     Rule(
         "collectives", _part("device_collectives", "communication between devices", _overlap), STEP_SHARE, XPROF, TRACE, ALL,
         "Communication between devices that does not overlap compute", on_npu=True,
         refuted_by="{the} takes as long on one device with the same batch per device",
+        done=Shown("Communication overlaps compute"),
     ),
     Rule(
         "output", _output, COPIES_SHARE, XPROF, TRACE, ALL, "Copies from device to host that do not overlap compute",
         "Fetch results less often", on_npu=True,
         refuted_by="{the} takes as long when results stay on the device", gain_is=ABOUT,
+        done=Shown("Results stay on the device"),
     ),
     Rule(
         "host_memory", _host_memory, COPIES_SHARE, OURS, TRACE, TPU,
@@ -531,6 +570,7 @@ RULES: tuple[AdviceRule, ...] = (
         "-x = jax.device_put(x, sharding.with_memory_kind('pinned_host'))\n"
         "+x = jax.device_put(x, sharding)  # as many arrays as fit",
         refuted_by="{the} takes as long with the arrays kept in device memory",
+        done=Shown("The arrays stay on the device"),
     ),
     Rule(
         "waits", _waits,
@@ -539,16 +579,19 @@ RULES: tuple[AdviceRule, ...] = (
         "Host calls that wait for the device and leave it without work", "Let the host run ahead of the device",
         "-total += loss.item()\n+total += loss.detach()  # and .item() once, after the loop", on_npu=True,
         refuted_by="{the} takes as long without the calls that wait", gain_is="",
+        done=Shown("The host does not wait"),
     ),
     Rule(
         "jit", _jit, _MANY_PROGRAMS, OURS, TRACE, JAX, "Steps that run many compiled programs, with time between them",
         "Compile the whole {noun} into one program",
         "-def train_step(state, batch):\n+@partial(jax.jit, donate_argnums=0)\n+def train_step(state, batch):",
         refuted_by="{the} takes as long in one jit", gain_is=AT_LEAST, needs_units=True,
+        done=Shown("One program runs per step"),
     ),
     Rule(
         "other", _other, Threshold("≥ {least:g} % of step time (PyTorch: {torch:g} %)", least=PART_HIGH, torch=25.0), XPROF, TRACE, ALL,
         "Time outside any recorded op, launch or copy", "Record the Python calls outside of ops", on_npu=True,
         certainty=INFERRED, refuted_by="the time remains without Python code between the ops: then something else runs", gain_is=ABOUT,
+        done=Shown("Python calls were recorded: then they are named; sampled stacks take its place"),
     ),
 )  # fmt: skip

@@ -18,12 +18,13 @@ from nbprof.analysis.rule import (
     TORCH_TB,
     Found,
     Rule,
+    Shown,
     Threshold,
 )
 from nbprof.display import wording
 
 # Classes of torch.optim: those that can update all parameters in one kernel, and those that can at least do many in one.
-_FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
+FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 _FOREACH = ("ASGD", "Adadelta", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop")
 
 
@@ -35,6 +36,9 @@ def _full(facts: Facts, limit: Threshold) -> Found | None:
     text = f"The peak of **{peak / 2**30:.2f} GiB** is **{100 * peak / capacity:.0f}%** of "
     if facts.torch:
         text += "device memory: a little more and allocation fails. "
+        if not facts.evidence.in_use.backward:
+            text += "Nothing is kept for a backward pass: a smaller batch, or weights in fewer bits, need less."
+            return Found(text, fix="-model = model.to(device)\n+model = model.to(device, torch.bfloat16)", title="Use less memory")
         text += "Checkpointing recomputes activations instead of storing them; mixed precision halves their size."
         return Found(text, fix="-y = block(x)\n+y = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)")
     text += "what the allocator may use: a little more and allocation fails. "
@@ -60,7 +64,7 @@ def _optimizer(facts: Facts, limit: Threshold) -> Found | None:
     name = runtime.optimizer.rpartition("#")[2].removesuffix(".step")
     if not facts.compute_ms:
         return _on_cpu(facts, limit, name)
-    if name not in _FUSED + _FOREACH or runtime.optimizer_launches < limit["kernels"]:
+    if name not in FUSED + _FOREACH or runtime.optimizer_launches < limit["kernels"]:
         return None
     # While the device still works off what was launched before, the host's time costs nothing.
     gain = min(runtime.optimizer_ms, runtime.optimizer_idle_ms)
@@ -72,8 +76,8 @@ def _optimizer(facts: Facts, limit: Threshold) -> Found | None:
         f"**{runtime.optimizer_launches:,.0f}** "
         f"kernels, a few per parameter; the device is idle for **{wording.millis(gain)}** of that."
     )
-    how = "fused=True" if name in _FUSED else "foreach=True"
-    text += " One kernel can update all of them." if name in _FUSED else " A few kernels can update all of them."
+    how = "fused=True" if name in FUSED else "foreach=True"
+    text += " One kernel can update all of them." if name in FUSED else " A few kernels can update all of them."
     fix = f"-optimizer = torch.optim.{name}(params, lr)\n+optimizer = torch.optim.{name}(params, lr, {how})"
     return Found(text, limit.severity(share), gain, fix)
 
@@ -82,7 +86,7 @@ def _on_cpu(facts: Facts, limit: Threshold, name: str) -> Found | None:
     """The same on the CPU: there only one op for all parameters saves time, and only where calling ops takes it, not what they compute."""
     runtime = facts.torch_runtime
     share = 100 * runtime.optimizer_ms / facts.mean["step_time"] if facts.mean["step_time"] else 0.0
-    if name not in _FUSED or runtime.optimizer_ops < limit["kernels"] or runtime.optimizer_op_us > limit["op_us"] or share < limit["high"]:
+    if name not in FUSED or runtime.optimizer_ops < limit["kernels"] or runtime.optimizer_op_us > limit["op_us"] or share < limit["high"]:
         return None
     text = (
         f"{name}.step takes **{wording.millis(runtime.optimizer_ms)}** {facts.unit.per} (**{share:.0f}%**) and calls "
@@ -113,7 +117,10 @@ def _out_of_memory(facts: Facts, _: Threshold) -> Found | None:
     text = f"The allocator ran out of memory **{count:,}** time{'s' if count > 1 else ''}"
     text += f"; its peak was **{peak / 2**30:.2f} GiB**. " if peak else ". "
     text += "It then frees its cached blocks and retries, which synchronizes the device."
-    return Found(text, "high")
+    fix = "+batch_size //= 2"
+    if facts.evidence.in_use.backward and not facts.evidence.in_use.checkpoints:
+        fix = f"-y = block(x)\n+y = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)\n{fix}"
+    return Found(text, "high", fix=fix)
 
 
 RULES: tuple[AdviceRule, ...] = (
@@ -121,12 +128,14 @@ RULES: tuple[AdviceRule, ...] = (
         "memory_full", _full, Threshold("≥ {part:percent} of memory", part=0.9), TORCH_TB, MEMORY, ALL, "Peak memory of the allocator",
         "Store fewer activations", on_npu=True,
         refuted_by="the peak is lower in another recording of the same loop", gain_is="",
+        done=Shown("Activations are computed again", lambda facts: facts.evidence.in_use.checkpoints),
     ),
     Rule(
         "data_parallel", _data_parallel, ANY, TORCH_TB, TRACE, PYTORCH, "torch.nn.DataParallel with several devices",
         "Use one process per device",
         "-model = torch.nn.DataParallel(model)\n+model = torch.nn.parallel.DistributedDataParallel(model)", on_npu=True,
         certainty=INFERRED, refuted_by="DistributedDataParallel takes as long {per}", gain_is="",
+        done=Shown("DistributedDataParallel"),
     ),
     Rule(
         "optimizer_loop", _optimizer,
@@ -138,16 +147,19 @@ RULES: tuple[AdviceRule, ...] = (
         TORCH_GUIDE, TRACE, PYTORCH, "Kernels launched by the optimizer, and device idle time meanwhile; its ops on the CPU",
         "Use a fused or foreach optimizer", on_npu=True,
         refuted_by="{the} takes as long with a fused optimizer", gain_is=ABOUT, shortens=HOST_TIME, needs_units=True,
+        requires=Shown("An update of parameters", lambda facts: bool(facts.torch_runtime.optimizer)),
+        done=Shown("A fused optimizer", lambda facts: facts.evidence.in_use.fused_optimizer),
     ),
     Rule(
         "gloo", _gloo, ANY, TORCH_TB, TRACE, PYTORCH, "Gloo calls on a machine with NVIDIA GPUs", "Use the NCCL backend",
         '-torch.distributed.init_process_group("gloo")\n+torch.distributed.init_process_group("nccl")',
         refuted_by="the collectives take as long with NCCL",
+        done=Shown("NCCL moves data as well", lambda facts: facts.evidence.in_use.nccl),
     ),
     Rule(
         "out_of_memory", _out_of_memory, ANY, TORCH_GUIDE, MEMORY, PYTORCH, "Out-of-memory errors of the allocator", "Free up memory",
-        "-y = block(x)\n+y = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)\n+batch_size //= 2",
         on_npu=True,
         refuted_by="the same cell runs without such an error when nothing else uses the device", gain_is="",
+        done=Shown("No such error; with checkpoints, only a smaller batch is advised"),
     ),
 )  # fmt: skip

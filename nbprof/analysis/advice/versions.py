@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from nbprof.analysis.advice.checks import PART_HIGH, PART_MODERATE
 from nbprof.analysis.advice.facts import KERNELS, AdviceRule, Facts
-from nbprof.analysis.rule import INFERRED, PYTORCH, Found, Rule, Threshold
+from nbprof.analysis.rule import INFERRED, PYTORCH, Found, Rule, Shown, Threshold
 from nbprof.display import wording
 
 NAME = "slow_versions"
@@ -106,5 +106,6 @@ RULES: tuple[AdviceRule, ...] = (
         f"Ops that are slow in the recorded version of a library: {'; '.join(map(_told, KNOWN))}",
         "Update a library whose version is slow here",
         certainty=INFERRED, refuted_by="{the} takes as long with the version that is given",
+        done=Shown("Another version"),
     ),
 )  # fmt: skip

@@ -7,6 +7,7 @@ frames of the two runs.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +54,10 @@ class Side:
         Whether the cell ended with an error.
     advice : DataFrame
         As `p.advice` has it.
+    cores : mapping
+        Their use, as `nbprof.capture.contention` measured it; empty where it did not.
+    workers : int, optional
+        The most worker processes of a loader; None where no loader is known.
     """
 
     label: str
@@ -66,6 +71,8 @@ class Side:
     dropped: int = 0
     failed: bool = False
     advice: pd.DataFrame = field(default_factory=pd.DataFrame)
+    cores: Mapping[str, float] = field(default_factory=dict)
+    workers: int | None = None
 
     @property
     def times(self) -> Floats:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.unit import Unit
+from nbprof.analysis.compare import cores
 from nbprof.analysis.compare.compare import STEP, Side, batch_size, comparable, per_step, same_steps, times, unit_of
 from nbprof.analysis.compare.welch import LEVEL, Difference, Floats, autocorrelation, effective_size, trimmed, welch
 from nbprof.display import wording
@@ -87,10 +88,14 @@ def verdict(before: Side, after: Side, categories: pd.DataFrame) -> Verdict:
     unit = unit_of(before, after)
     kind, found = _judge(a, b)
     digits = digits_of(a, b)
+    taken = ""
+    if len(a) and len(b):
+        least = _MENTION * max(float(a.mean()), float(b.mean()))
+        taken = cores.sentence(before, after, categories, least, real=kind != "unknown")
     return Verdict(
         kind,
         _headline(kind, before, after, a, b, digits),
-        _detail(kind, categories, a, b, digits, unit),
+        f"{_detail(kind, categories, a, b, digits, unit)} {taken}".strip(),
         found,
         [*_steps_evidence(kind, found, a, b, digits, unit), *_alike(before, after), *_compute(categories, before, after, digits)],
     )

@@ -45,7 +45,7 @@ _MAPPED = "make the mapped function cheaper, map whole batches, or preprocess of
 TORCH_CATEGORIES: dict[str, tuple[str, str]] = {
     "demanded_file_read": (
         "Loading in the training process",
-        "load in worker processes: DataLoader(..., num_workers=4, persistent_workers=True)",
+        "load in worker processes: num_workers of the DataLoader, one for each free core",
     ),
     "preprocessing": (
         "Ops on samples in the training process",
@@ -53,11 +53,11 @@ TORCH_CATEGORIES: dict[str, tuple[str, str]] = {
     ),
     "advanced_file_read": (
         "Waiting for the worker processes",
-        "more num_workers, a larger prefetch_factor, persistent_workers=True; cheaper transforms",
+        "more num_workers while cores are free, a larger prefetch_factor, persistent_workers=True; cheaper transforms",
     ),
     "enqueue": (
         "Copying to the device",
-        "DataLoader(..., pin_memory=True) and batch.to(device, non_blocking=True)",
+        "copy from pinned memory (pin_memory=True of a DataLoader, or tensor.pin_memory()), with non_blocking=True",
     ),
     "other": ("Other reading or processing", "iterate over a torch.utils.data.DataLoader, which loads ahead"),
 }
@@ -416,7 +416,7 @@ _OF_GRAPH = (
     "Read and decode in parallel, prefetch, and sink the data queue to the device."
 )
 _COPY_AHEAD = {
-    "PyTorch": "With pin_memory=True in the DataLoader and .to(device, non_blocking=True) they overlap device compute.",
+    "PyTorch": "From pinned memory (pin_memory=True of a DataLoader, or tensor.pin_memory()), and non_blocking=True, they overlap compute.",
     "JAX": "Calling jax.device_put on the next batch before the step lets them overlap device compute.",
 }
 

@@ -1,0 +1,89 @@
+"""The functions of the person's code with the most time in no op, where PyTorch recorded calls of Python.
+
+Of TensorFlow and JAX a recorded call of Python is work of the host, as XProf has it, and no time outside of ops.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity.activity import PYTHON_CALLS, Activity
+from nbprof.analysis.lines import person_call
+from nbprof.analysis.steps.steps import counted
+from nbprof.analysis.sweep import covered_before
+from nbprof.core import nesting, stretches
+from nbprof.core.cells import title
+from nbprof.core.trace import Int64s, Trace
+from nbprof.dialects import around
+
+MOST = 3
+_LEAST = 0.1
+"""Functions with less of the time are not named."""
+_KINETO = re.compile(r"(?P<file>[^(]+\.py)\((?P<line>\d+)\): (?P<name>.+)")
+
+
+def outside_ops(activity: Activity, trace: Trace, steps: pd.DataFrame) -> tuple[str, ...]:
+    """Functions as "make_batch, data.py line 12 (**40%**)", the longest first; empty where calls of Python were not recorded.
+
+    Time counts for the innermost function of the person's: what a library does when it is called counts for the caller. Where none of the
+    person's was recorded, it counts for the innermost of any.
+
+    Parameters
+    ----------
+    activity : Activity
+    trace : Trace
+        Its events.
+    steps : DataFrame
+        `p.steps.frame` with its column `counted`.
+    """
+    if PYTHON_CALLS not in activity.traits or len(activity.hosts) != 1 or not len(steps):
+        return ()
+    low, high = _unexplained(activity, counted(steps))
+    return _longest(trace, low, high, persons=True) or _longest(trace, low, high, persons=False)
+
+
+def _longest(trace: Trace, low: Int64s, high: Int64s, *, persons: bool) -> tuple[str, ...]:
+    """The functions with the most time in some intervals, of the person's or of all."""
+    events = trace.events
+    places = {code: place for code in np.unique(events.name).tolist() if (place := _place(trace.names[code], persons=persons))}
+    rows = np.flatnonzero(np.isin(events.name, list(places)))
+    if not len(rows):
+        return ()
+    start = events.start[rows]
+    inside = covered_before(low, high, start + events.duration[rows]) - covered_before(low, high, start)
+    parent = nesting.parents(events.lane[rows], start, events.duration[rows])
+    alone = np.maximum(nesting.self_times(parent, inside), 0)
+    # Threads beside the one of the steps do what they do meanwhile.
+    lane = events.lane[rows]
+    alone[lane != int(np.bincount(lane, alone).argmax())] = 0
+    by_code = np.bincount(events.name[rows], alone)
+    total = int((high - low).sum())
+    longest = np.argsort(-by_code, kind="stable")[:MOST].tolist()
+    shares = [(code, by_code[code] / total) for code in longest] if total else []
+    return tuple(f"{places[code]} (**{100 * share:.0f}%**)" for code, share in shares if share >= _LEAST)
+
+
+def _unexplained(activity: Activity, used: pd.DataFrame) -> tuple[Int64s, Int64s]:
+    """When no op, call or device work of the counted steps was recorded."""
+    begin = np.round(used["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
+    took = np.round(used["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
+    spans = pd.DataFrame({"start": begin, "end": begin + took})
+    work = activity.work
+    open_ = stretches.outside(spans, *stretches.joined(work["start"].to_numpy(np.int64), work["end"].to_numpy(np.int64)))
+    open_ = open_[open_["end"] > open_["start"]]
+    return stretches.joined(open_["start"].to_numpy(np.int64), open_["end"].to_numpy(np.int64))
+
+
+def _place(name: str, *, persons: bool) -> str:
+    """A function, by the name of its event; "" for other events, for what started the code, and for libraries where these do not count."""
+    found = _KINETO.fullmatch(name)
+    # PyTorch leaves out the folders that Python imports from, so that a library's file has a short path, too.
+    if found is None or (persons and person_call(name) is None):
+        return ""
+    if around.KINETO.starts.match(name) or around.KINETO.beside.match(name):
+        return ""
+    function = "" if found["name"] == "<module>" else f"{found['name']}, "
+    return f"{function}{title(found['file'], {})} line {found['line']}"

@@ -1,0 +1,187 @@
+"""Which loaders the recorded code asks for its batches, with which arguments, and how many cores it uses meanwhile.
+
+No loader is kept alive and none of its code runs: what its constructor stored is read, once an iteration.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any
+
+from nbprof.capture.patches import Patches
+from nbprof.core.loader_uses import DATA_LOADER, MOST, PY_DATASET, TF_DATA, LoaderUse, short
+
+_MODULE = "torch.utils.data.dataloader"
+PY_DATASETS = "keras.src.trainers.data_adapters.py_dataset_adapter"
+"""The module in which Keras takes a PyDataset."""
+
+
+@dataclass
+class _Sums:
+    """What `LoaderUse` states of the batches."""
+
+    iterations: int = 0
+    batches: int = 0
+    wait_s: float = 0.0
+    wait_cpu_s: float = 0.0
+    rest_s: float = 0.0
+    rest_cpu_s: float = 0.0
+
+
+@dataclass
+class _Iteration:
+    """An iterator that is asked for batches: its loader, and when it gave the last one, by both clocks."""
+
+    loader: LoaderUse
+    last: tuple[float, float] | None = None
+
+
+class Loaders:
+    """The loaders of one session. `begin` forgets what was counted before, but not which iterators run."""
+
+    def __init__(self, now: Callable[[], float] = time.perf_counter, cpu: Callable[[], float] = time.process_time) -> None:
+        self.now, self.cpu = now, cpu
+        self._iterations: weakref.WeakKeyDictionary[Any, _Iteration] = weakref.WeakKeyDictionary()
+        self._sums: dict[LoaderUse, _Sums] = {}
+        self._hooked: set[tuple[int, str]] = set()
+
+    def begin(self) -> None:
+        """A window begins."""
+        self._sums = {}
+        for iteration in list(self._iterations.values()):
+            iteration.last = None
+
+    def taken(self) -> list[LoaderUse]:
+        """The loaders of the window, those that it waited for longest first."""
+        uses = [replace(loader, **vars(sums)) for loader, sums in self._sums.items()]
+        return sorted(uses, key=lambda use: -use.wait_s)[:MOST]
+
+    def hook(self, patches: Patches) -> None:
+        """Watch PyTorch's loaders, if they are imported by now."""
+        owner = getattr(sys.modules.get(_MODULE), "_BaseDataLoaderIter", None)
+        for name in ("__init__", "_reset"):
+            if owner is not None and name in vars(owner) and (id(owner), name) not in self._hooked:
+                self._hooked.add((id(owner), name))
+                self._around(owner, name, patches)
+
+    def _around(self, owner: Any, name: str, patches: Patches) -> None:
+        original = getattr(owner, name)
+
+        @wraps(original)
+        def starts(iterator: Any, loader: Any, *args: Any, **kwargs: Any) -> Any:
+            __tracebackhide__ = True
+            # A new iterator with workers is reset once while it is made.
+            if not (args and args[0] is True) and kwargs.get("first_iter") is not True:
+                self.iterates(iterator, lambda: _of_data_loader(loader))
+            return original(iterator, loader, *args, **kwargs)
+
+        patches.replace(owner, name, starts)
+
+    def hook_keras(self, module: Any, patches: Patches) -> None:
+        """Watch what `fit` of Keras is given; `module` is `PY_DATASETS`."""
+        owner = getattr(module, "PyDatasetAdapter", None)
+        if owner is None or (id(owner), "__init__") in self._hooked:
+            return
+        self._hooked.add((id(owner), "__init__"))
+        original = owner.__init__
+
+        @wraps(original)
+        def init(adapter: Any, x: Any, *args: Any, **kwargs: Any) -> None:
+            __tracebackhide__ = True
+            shuffle = kwargs.get("shuffle", args[1] if len(args) > 1 else False)
+            with contextlib.suppress(Exception):
+                self._count(_of_py_dataset(x, shuffle)).iterations += 1
+            original(adapter, x, *args, **kwargs)
+
+        patches.replace(owner, "__init__", init)
+
+    def iterates(self, iterator: Any, look: Callable[[], LoaderUse]) -> None:
+        """An iteration begins. Never raises."""
+        with contextlib.suppress(Exception):
+            loader = look()
+            self._iterations[iterator] = _Iteration(loader)
+            self._count(loader).iterations += 1
+
+    def gave(self, iterator: Any, began: tuple[float, float]) -> None:
+        """An iterator gave a batch that it was asked for then, by `now` and `cpu`. Never raises."""
+        with contextlib.suppress(Exception):
+            ended = self.now(), self.cpu()
+            iteration = self._iterations.get(iterator)
+            if iteration is None:
+                # It was made before the recording.
+                iteration = self._iterations[iterator] = _Iteration(_of_iterator(iterator))
+            if iteration.last is not None:
+                sums = self._count(iteration.loader)
+                sums.batches += 1
+                sums.wait_s += ended[0] - began[0]
+                sums.wait_cpu_s += ended[1] - began[1]
+                sums.rest_s += began[0] - iteration.last[0]
+                sums.rest_cpu_s += began[1] - iteration.last[1]
+            iteration.last = ended
+
+    def _count(self, loader: LoaderUse) -> _Sums:
+        return self._sums.setdefault(loader, _Sums())
+
+
+def _of_data_loader(loader: Any) -> LoaderUse:
+    """The arguments of a DataLoader, as it stored them: a property of a subclass is not asked."""
+    stored = _stored(loader)
+    workers = _count(stored.get("num_workers"))
+    sampler = type(stored.get("sampler")).__name__
+    return LoaderUse(
+        DATA_LOADER,
+        short(type(stored.get("dataset")).__name__),
+        workers,
+        _count(stored.get("prefetch_factor")) if workers else None,
+        _flag(stored.get("pin_memory")),
+        _flag(stored.get("persistent_workers")),
+        batch_size=_count(stored.get("batch_size")),
+        shuffle={"RandomSampler": True, "SequentialSampler": False}.get(sampler),
+    )
+
+
+def _of_iterator(iterator: Any) -> LoaderUse:
+    """The same by an iterator that was made before, which knows less."""
+    if type(iterator).__module__ != _MODULE:
+        return LoaderUse(TF_DATA)
+    stored = _stored(iterator)
+    workers = _count(stored.get("_num_workers"))
+    return LoaderUse(
+        DATA_LOADER,
+        short(type(stored.get("_dataset")).__name__),
+        workers,
+        _count(stored.get("_prefetch_factor")) if workers else None,
+        persistent_workers=_flag(stored.get("_persistent_workers")),
+    )
+
+
+def _of_py_dataset(dataset: Any, shuffle: object) -> LoaderUse:
+    stored = _stored(dataset)
+    return LoaderUse(
+        PY_DATASET,
+        short(type(dataset).__name__),
+        _count(stored.get("_workers")),
+        _count(stored.get("_max_queue_size")),
+        processes=_flag(stored.get("_use_multiprocessing")),
+        shuffle=_flag(shuffle),
+    )
+
+
+def _stored(thing: Any) -> dict[str, Any]:
+    """The attributes of an object, without asking a class that has ways of its own to find them."""
+    found: dict[str, Any] = object.__getattribute__(thing, "__dict__")
+    return found
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None

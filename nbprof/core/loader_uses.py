@@ -1,0 +1,118 @@
+"""What a recorded program asked for its batches: loaders by their arguments, and the cores that it used meanwhile.
+
+A recording keeps it beside the files of the profiler.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+VERSION = 1
+MOST = 20
+"""Loaders that a recording keeps."""
+DATA_LOADER = "torch.utils.data.DataLoader"
+PY_DATASET = "keras.utils.PyDataset"
+TF_DATA = "tf.data.Dataset"
+_LONGEST = 100
+
+
+@dataclass(frozen=True)
+class LoaderUse:
+    """One loader, or several with the same arguments.
+
+    Parameters
+    ----------
+    kind : str
+        `DATA_LOADER`, `PY_DATASET` or `TF_DATA`.
+    dataset : str
+        The class of what it reads.
+    workers : int or None
+        Processes or threads that prepare items; 0 for the training process. None where it is not known, as for the rest.
+    prefetch : int or None
+        ``prefetch_factor``, or ``max_queue_size`` of Keras.
+    pin_memory, persistent_workers, processes : bool or None
+        `processes` is ``use_multiprocessing`` of Keras.
+    batch_size : int or None
+    shuffle : bool or None
+    iterations : int
+        How often it was iterated over.
+    batches : int
+        What it was asked for, but for the first batch of each iteration, with which it starts.
+    wait_s, wait_cpu_s : float
+        How long the loop waited for these, and the core seconds of the process meanwhile.
+    rest_s, rest_cpu_s : float
+        The same between one batch and the request for the next.
+    """
+
+    kind: str
+    dataset: str = ""
+    workers: int | None = None
+    prefetch: int | None = None
+    pin_memory: bool | None = None
+    persistent_workers: bool | None = None
+    processes: bool | None = None
+    batch_size: int | None = None
+    shuffle: bool | None = None
+    iterations: int = 0
+    batches: int = 0
+    wait_s: float = 0.0
+    wait_cpu_s: float = 0.0
+    rest_s: float = 0.0
+    rest_cpu_s: float = 0.0
+
+    @property
+    def wait_cores(self) -> float | None:
+        """Cores that the process kept busy while the loop waited; None where that is not known."""
+        return self.wait_cpu_s / self.wait_s if self.wait_s > 0 else None
+
+    @property
+    def rest_cores(self) -> float | None:
+        """The same for the rest of the loop."""
+        return self.rest_cpu_s / self.rest_s if self.rest_s > 0 else None
+
+
+_COUNTS = ("workers", "prefetch", "batch_size", "iterations", "batches")
+_FLAGS = ("pin_memory", "persistent_workers", "processes", "shuffle")
+_TIMES = ("wait_s", "wait_cpu_s", "rest_s", "rest_cpu_s")
+_NEEDED = ("iterations", "batches")
+
+
+def packed(uses: Iterable[LoaderUse]) -> dict[str, Any]:
+    """As plain values for JSON; nothing of no loaders."""
+    rows = [asdict(use) for use in uses][:MOST]
+    return {"version": VERSION, "loaders": rows} if rows else {}
+
+
+def unpacked(values: object) -> tuple[LoaderUse, ...]:
+    """What `packed` gave; nothing of another version, and without rows that are damaged."""
+    if not isinstance(values, dict) or values.get("version") != VERSION or not isinstance(values.get("loaders"), list):
+        return ()
+    rows = [_row(row) for row in values["loaders"][:MOST]]
+    return tuple(row for row in rows if row is not None)
+
+
+def _row(values: object) -> LoaderUse | None:
+    if not isinstance(values, dict) or values.keys() != {field.name for field in fields(LoaderUse)}:
+        return None
+    if not all(isinstance(values[name], str) and len(values[name]) <= _LONGEST for name in ("kind", "dataset")):
+        return None
+    counts = [values[name] for name in _COUNTS if values[name] is not None or name in _NEEDED]
+    flags = [values[name] for name in _FLAGS if values[name] is not None]
+    times = [values[name] for name in _TIMES]
+    if not all(isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 2**63 for count in counts):
+        return None
+    if not all(isinstance(flag, bool) for flag in flags) or not all(_is_time(time) for time in times):
+        return None
+    return LoaderUse(**values)
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+
+
+def short(name: str) -> str:
+    """The name of a class, as a row keeps it."""
+    return name[:_LONGEST]
