@@ -112,7 +112,8 @@ def _waits_for_nothing(links: Links, rows: Int64s) -> npt.NDArray[np.bool_]:
     if not len(work) or not waits.any():
         return np.zeros(len(rows), np.bool_)
     first, last = events.start[work].min(), events.end[work].max()
-    return waits & ((events.end[rows] <= first) | (events.start[rows] >= last))
+    aside = (events.end[rows] <= first) | (events.start[rows] >= last)
+    return np.asarray(waits & aside, np.bool_)
 
 
 def _launched(links: Links, host: int) -> tuple[Int64s, Int64s]:
