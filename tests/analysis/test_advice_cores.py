@@ -243,9 +243,34 @@ def test_where_no_core_is_free_nothing_runs_beside_the_steps(rule, fix):
     ],
 )
 def test_a_loader_of_another_library_is_the_one_to_change(rule, use, code):
-    row = fitted(row_of(rule), FREE, [use], Times(100.0, 60.0)).iloc[0]
+    asked = row_of(rule)
+    asked["evidence"] = (
+        "**Generator** takes long, over **9** calls. The slowest call took **9 ms**, most of it in **Generator**. Read files with tf.data."
+    )
+    row = fitted(asked, FREE, [use], Times(100.0, 60.0)).iloc[0]
     assert code in row["fix"]
-    assert "tf.data" not in row["fix"]
+    assert "tf.data" not in row["fix"] + row["evidence"]
+    assert f"The batches come from the {use.kind.rpartition('.')[2]} of **{use.dataset}**." in row["evidence"]
+
+
+def test_a_pipeline_of_the_program_is_not_that_of_a_loader():
+    row = fitted(row_of("input_bottleneck"), FREE, [LOADER], Times(100.0, 60.0)).iloc[0]
+    assert "num_parallel_calls" in row["fix"]
+
+
+def test_keras_has_no_data_loader_of_the_users(tmp_path):
+    (tmp_path / "a.pt.trace.json").write_bytes(loop("SingleProcess").encode())
+    batches = LoaderUse(PY_DATASET, "Batches", 1, 10, processes=False, shuffle=True, iterations=1)
+    for measured in (FREE, {**TWO, "other_cores": 1.0}):
+        sidecar = {"backend": "torch", "notes": ["steps: batches of Keras"], "contention": measured}
+        packed = loader_uses.packed([replace(LOADER, dataset="ConverterIterableDataset"), batches])
+        (tmp_path / "nbprof.json").write_text(json.dumps({**sidecar, "loaders": packed}))
+        row = nbprof.load(tmp_path).advice.set_index("rule").loc["loader_in_process"]
+        assert "DataLoader" not in row["fix"] + row["evidence"]
+        assert (row["fix"] == "-model.fit(Batches(workers=1))\n+model.fit(Batches(workers=2, use_multiprocessing=True))") is (
+            measured is FREE
+        )
+        assert "Batches" in row["fix"]
 
 
 def test_loaders_survive_the_sidecar():

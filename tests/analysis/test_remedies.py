@@ -140,7 +140,7 @@ def test_who_only_imported_keras_keeps_the_loader(tmp_path, note):
 
 
 def test_all_fixes_of_keras_replace_a_loader():
-    rows = pd.DataFrame({"rule": [*keras_code._FIXES, "loader_workers", "other"], "title": "t"})
+    rows = pd.DataFrame({"rule": [*keras_code._FIXES, "loader_workers", "other"], "title": "t", "evidence": "e"})
     rows["fix"] = [*["-loader = DataLoader(d)\n+loader = DataLoader(e)"] * len(keras_code._FIXES), "-a()\n+b()", "DataLoader(x)"]
     found = keras_code.in_keras(rows)
     assert found["fix"].tolist()[-2:] == rows["fix"].tolist()[-2:], "other code, and other rules, are left"

@@ -32,6 +32,7 @@ BESIDE = (NONE, "input_ahead", "input_outside_tf_data", "map_serial", "prefetch_
 """Rules that let something run beside the steps which did not."""
 _OF_OTHERS = ("input_ahead", "input_outside_tf_data", "input_bottleneck")
 """Rules of TensorFlow and JAX on input, which may come from a loader of PyTorch or Keras."""
+_GENERATOR = "**Generator**"
 _PARALLEL = "num_parallel_calls"
 
 _TITLE = "Make items cheaper: no core is free for more workers"
@@ -183,18 +184,32 @@ def _row(row: dict[str, Any], machine: Machine | None, uses: list[LoaderUse], ti
         # What is copied from elsewhere did not come from them.
         return None if loaders and all(use.pin_memory for use in loaders) else row
     loader = _loader(rule, uses)
-    if rule in _OF_OTHERS and loader is not None and loader.kind != TF_DATA:
+    generator = rule != "input_bottleneck" or _GENERATOR in str(row["evidence"])
+    if rule in _OF_OTHERS and generator and loader is not None and loader.kind != TF_DATA:
         # The framework's profiler does not see whose batches these are.
         rule = WORKERS if loader.workers and loader.kind == DATA_LOADER else IN_PROCESS
         title = "Load batches in worker processes" if rule == IN_PROCESS else "Give the DataLoader more workers"
-        row = {**row, "title": title}
+        row = {**row, "title": title, "evidence": _of_loader(str(row["evidence"]), loader)}
     if rule == IN_PROCESS:
-        return _in_process(row, machine, loader, times, unit)
+        # Keras makes a loader of PyTorch around a dataset of its own: that is the one in the code.
+        written = next((use for use in uses if use.kind == PY_DATASET), loader) if times.keras else loader
+        return _in_process(row, machine, loader, times, unit, written)
     if rule == WORKERS:
         return _with_workers(row, machine, loader, times, unit)
     if machine is None or not (rule in BESIDE or (rule == "input_bottleneck" and _PARALLEL in str(row["fix"]))):
         return row
     return _beside(row, machine, loader, times, unit)
+
+
+def _of_loader(text: str, loader: LoaderUse) -> str:
+    """The evidence, with the loader that makes the batches in place of what is said of pipelines of TensorFlow and JAX."""
+    for end in (", and no recorded pipeline prepares it", ", and no tf.data pipeline", " The slowest call took"):
+        head, found, _ = text.partition(end)
+        if found:
+            text = f"{head.removesuffix('.')}."
+            break
+    named = f" of **{loader.dataset}**" if loader.dataset else ""
+    return f"{text} The batches come from the {loader.kind.rpartition('.')[2]}{named}."
 
 
 def _loader(rule: str, uses: list[LoaderUse]) -> LoaderUse | None:
@@ -208,7 +223,10 @@ def _loader(rule: str, uses: list[LoaderUse]) -> LoaderUse | None:
     return fit[0] if fit else None
 
 
-def _in_process(row: dict[str, Any], machine: Machine | None, loader: LoaderUse | None, times: Times, unit: Unit) -> dict[str, Any]:
+def _in_process(
+    row: dict[str, Any], machine: Machine | None, loader: LoaderUse | None, times: Times, unit: Unit, written: LoaderUse | None
+) -> dict[str, Any]:
+    """`loader` is the one that was waited for, `written` the one in the person's code."""
     if machine is None:
         # One worker hides the shorter of the two; how many more have a core is not known.
         return {**row, "gain_is": UP_TO}
@@ -217,10 +235,10 @@ def _in_process(row: dict[str, Any], machine: Machine | None, loader: LoaderUse 
     gain = min(times.step - step, float(row["gain_ms_per_step"]))
     if gain < WORTH * times.step:
         text = f"{row['evidence']} {_busy(load, machine, unit)}: workers would take their time from the rest of {unit.the}."
-        return _cheaper(row, text, _TITLE, unit)
+        return _cheaper(row, text, _TITLE, unit, keras=times.keras)
     text = f"{row['evidence']} {_free(load, machine, unit)}: with **{_of_workers(workers)}** {unit.a} takes about "
     text += f"**{wording.millis(times.step - gain)}**."
-    fix = _code(workers, loader, times, str(row["fix"]))
+    fix = _code(workers, written, times, str(row["fix"]))
     if load.rest_cores > load.left(workers, machine) + _ALMOST and machine.cores > 1:
         threads = max(int(machine.cores) - workers, 1)
         text += f" Leave them their cores: with more than **{threads}** thread{'' if threads == 1 else 's'} of its own, the training "
@@ -264,8 +282,9 @@ def _beside(row: dict[str, Any], machine: Machine, loader: LoaderUse | None, tim
     return {**_cheaper(row, text, _TITLE_BESIDE, unit), "fix": fix}
 
 
-def _cheaper(row: dict[str, Any], text: str, title: str, unit: Unit) -> dict[str, Any]:
-    return {**row, "evidence": text, "title": title, "fix": _FIX, "gain_is": UP_TO, "refuted_by": unit.fill(_REFUTED)}
+def _cheaper(row: dict[str, Any], text: str, title: str, unit: Unit, *, keras: bool = False) -> dict[str, Any]:
+    fix = _FIX.replace("class Items(Dataset)", "class Batches(keras.utils.PyDataset)") if keras else _FIX
+    return {**row, "evidence": text, "title": title, "fix": fix, "gain_is": UP_TO, "refuted_by": unit.fill(_REFUTED)}
 
 
 def _kept_busy(machine: Machine) -> str:

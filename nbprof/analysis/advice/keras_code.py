@@ -20,6 +20,10 @@ _FIXES = {
 }
 """The fix of each rule whose usual one is a DataLoader of the user's."""
 
+_IN_LOADER = "are in the DataLoader, which loads in the training process: with **num_workers=0** nothing is loaded ahead."
+_IN_KERAS = "pass while Keras makes the batch in the training process, and nothing is loaded ahead."
+"""The DataLoader is one that Keras makes around what it is given."""
+
 TITLES = {"loader_none": "Load batches in worker processes", "loader_workers": "Give the data set more workers"}
 
 CATEGORIES = {
@@ -46,5 +50,6 @@ def in_keras(found: pd.DataFrame) -> pd.DataFrame:
     result = found.copy()
     rules = result.loc[rows, "rule"]
     result.loc[rows, "fix"] = rules.map(_FIXES)
+    result.loc[rows, "evidence"] = result.loc[rows, "evidence"].str.replace(_IN_LOADER, _IN_KERAS, regex=False)
     result.loc[rows, "title"] = rules.map(TITLES).fillna(result.loc[rows, "title"])
     return result

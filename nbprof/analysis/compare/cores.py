@@ -41,6 +41,9 @@ def sentence(before: Side, after: Side, categories: pd.DataFrame, least_ms: floa
     if not by:
         return ""
     cores = "the core" if now["cores"] <= 1 else f"the {now['cores']:.0f} cores"
+    had = was.get("other_cores", 0.0)
+    if had >= OTHERS * now["cores"]:
+        cores = f"what other processes, which had {had:.1f} of {cores} before, leave"
     waits = f"{waited:.0f}% of the time, {waited_before:.0f}% before"
     return f"{' and '.join(by)} took {cores}: ready threads of the training waited for one {waits}."
 
