@@ -18,6 +18,6 @@ class Group(click.Group):
             # Recent versions of click do so for commands that are imported already.
             suggested = getattr(error, "possibilities", None)
             near = [] if suggested else difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
-            if near:
-                error.message = f"{error.message.rstrip('.')}: did you mean {near[0]!r}?"
-            raise
+            if not near:
+                raise
+            raise click.UsageError(f"{error.message.rstrip('.')}: did you mean {near[0]!r}?", error.ctx) from None
