@@ -31,6 +31,7 @@ _OF_TF = re.compile(
     r"(?:StatefulPartitionedCall|PartitionedCall|ArithmeticOptimizer|ConstantFolding|LayoutOptimizer|MemoryOptimizer|while|body|cond|then|"
     r"else|cluster|_)?(?:_?\d+)*"
 )
+_COPY = re.compile(r"/_\d+\Z")
 _GRADIENTS = ("gradient_tape", "gradients")
 
 
@@ -51,7 +52,8 @@ def of_tensorflow(op: str) -> Scope:
     """The scopes of an op of a graph of TensorFlow."""
     if "/" not in op or "::" in op:
         return NOWHERE
-    parts = _END.sub("", op).split("/")[:-1]
+    # Copies between devices are called after the op that made what they copy: `dense/MatMul/_12`.
+    parts = _COPY.sub("", _END.sub("", op)).split("/")[:-1]
     backward = any(part in _GRADIENTS for part in parts)
     return Scope(tuple(part for part in parts if part not in _GRADIENTS and not _OF_TF.fullmatch(part)), backward)
 

@@ -31,6 +31,7 @@ from nbprof.tools.op_profile.accessor import OpProfile
 from nbprof.tools.ops.accessor import Ops
 from nbprof.tools.overview.lines import LineView
 from nbprof.tools.overview.python import PythonView
+from nbprof.tools.overview.ranges import RangeView
 from nbprof.tools.pods.accessor import Pods
 from nbprof.tools.steps.accessor import Steps
 from nbprof.tools.steps.serving import Serving
@@ -206,8 +207,6 @@ class Profile:
     @accessor
     def ranges(self) -> RangeView:
         """Time by range that the program names, as record_function and NVTX do."""
-        from nbprof.tools.overview.ranges import RangeView
-
         return RangeView(self)
 
     @accessor

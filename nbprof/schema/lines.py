@@ -29,7 +29,7 @@ SCHEMA: dict[str, list[Col]] = {
     ],
     "ranges.frame": [
         text("range", "Range", "Names of the range and of those around it, outermost first, parted by /.", "code"),
-        text("name", "Name", "Name of the range. Names that differ in a number that counts steps are one, with N for the number.", "code"),
+        text("name", "Name", "Name of the range; those that differ only in a number that counts up are one, with N in its place.", "code"),
         count("depth", "Depth", "How many ranges are around it."),
         text(
             "kind",

@@ -287,6 +287,7 @@ def test_scopes_of_jax(op: str, path: tuple[str, ...], backward: bool) -> None:
         ("StatefulPartitionedCall/adam/Cast_2", ("adam",), False),
         ("while/body/_12/dense/MatMul", ("dense",), False),
         ("MatMul", (), False),
+        ("IteratorGetNext/_1", (), False),
         ("Iterator::Root::Map", (), False),
     ],
 )

@@ -110,7 +110,7 @@ def test_the_first_picture_says_what_the_whole_says(path):
     check(early, "Payload")
     for key, name in (("meta", "Meta"), ("overview", "Overview"), ("steps", "Steps")):
         check(early[key], name)
-    later = ("advice", "no_advice", "code", "checks", "run", "figures", "top_ops", "top_ops_where")
+    later = ("advice", "no_advice", "code", "ranges", "checks", "run", "figures", "top_ops", "top_ops_where")
     assert set(early["overview"]) == set(whole["overview"])
     parts = (early["overview"], early["steps"]), (whole["overview"], whole["steps"])
     said, again = ([{key: value for key, value in part.items() if key not in later} for part in each] for each in parts)

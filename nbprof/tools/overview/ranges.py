@@ -13,6 +13,7 @@ from nbprof.display import wording
 from nbprof.schema import frames
 from nbprof.tools.accessor import Framed, Shown
 from nbprof.tools.common import unit_of
+from nbprof.tools.overview.text import SCOPES_TITLE
 from nbprof.tools.tables import floats, table_of
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ MOST_ROWS = 12
 """Rows of one group that the Overview shows."""
 _DEEPEST = 3
 _LEAST_PERCENT = 0.1
-_TITLES = {MAIN: "Main thread", OTHER: "Other threads", PROGRAM: "Scopes of ops"}
+_TITLES = {MAIN: "Main thread", OTHER: "Other threads", PROGRAM: SCOPES_TITLE}
 _HOW = {
     "PyTorch": 'put "with torch.profiler.record_function(name):" around a part of the step, such as the forward pass.',
     "JAX": 'put "with jax.named_scope(name):" around a part of a compiled function, or "with jax.profiler.TraceAnnotation(name):" around '

@@ -13,6 +13,7 @@ from nbprof.display.categories import CATEGORIES
 
 _BAR = 30
 _RANGES = 4
+SCOPES_TITLE = "Scopes of ops"
 _PART = 90
 """Characters of the name of a part."""
 
@@ -116,6 +117,9 @@ def _ranges(overview: dict[str, Any]) -> list[str]:
     if not ranges:
         return []
     data = ranges["table"]["data"]
+    # Scopes of ops are layers of nearly every model: what is set in the program itself comes first.
+    if ranges["groups"][0]["title"] == SCOPES_TITLE:
+        return []
     first = ranges["groups"][1]["row"] if len(ranges["groups"]) > 1 else ranges["table"]["rows"]
     outer = [row for row in range(first) if data["_depth"][row] == 0]
     for side in ("host", "device"):
