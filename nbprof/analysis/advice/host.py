@@ -55,7 +55,10 @@ _COMPILE = {
 }
 
 
-_BESIDE = "+pool = concurrent.futures.ThreadPoolExecutor()\n-upload(result)\n+pool.submit(upload, result)  # waits beside the next step"
+_BESIDE = (
+    "+import concurrent.futures\n+pool = concurrent.futures.ThreadPoolExecutor()\n"
+    "-upload(result)\n+pool.submit(upload, result)  # waits beside the next step"
+)
 _AUTOCAST = '-loss = criterion(model(x), y)\n+with torch.autocast("cpu", dtype=torch.bfloat16):\n+    loss = criterion(model(x), y)'
 
 

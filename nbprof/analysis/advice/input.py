@@ -413,7 +413,7 @@ _LOOP = (
     "-for i in range(0, len(x), n):\n-    train_step(x[i : i + n], y[i : i + n])\n+for batch in ds:\n+    train_step(*batch)"
 )
 
-_FILLED = "+for batch in ds:  # one epoch, so that the cache is full\n+    pass\n %%nbprof\n model.fit(ds)"
+_FILLED = "+for batch in ds:  # one epoch in an earlier cell, so that the cache is full\n+    pass"
 
 RULES: tuple[AdviceRule, ...] = (
     Rule(

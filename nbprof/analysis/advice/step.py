@@ -66,6 +66,9 @@ _NO_PRODUCT = re.compile(
     r"transpose(?!Params)|nchwToNhwc|nhwcToNchw|tensorTransform|SwapDimension|im2col|col2im|^(?:loop|input|wrapped)_|memcpy|memset",
     re.IGNORECASE,
 )
+_DONATED = (
+    "-def train_step(state, batch):\n+from functools import partial\n+@partial(jax.jit, donate_argnums=0)\n+def train_step(state, batch):"
+)
 
 
 def _launch(facts: Facts, limit: Threshold) -> Found | None:
@@ -101,7 +104,7 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
         if few or facts.unit.whole:
             # What its kernels are too small for, and what the host does besides, are findings of their own.
             return None
-        fix = "-def train_step(state, batch):\n+@partial(jax.jit, donate_argnums=0)\n+def train_step(state, batch):"
+        fix = _DONATED
         return Found(text, level, time, fix, f"Compile the whole {facts.unit.noun} into one program")
     if facts.keras:
         fix = " model.compile(optimizer, loss,\n+              jit_compile=True, steps_per_execution=10)"
@@ -315,11 +318,12 @@ def _overlap(facts: Facts) -> tuple[str, str]:
     title = "Overlap communication with compute"
     if facts.torch:
         return "Communicate less often, or overlap it with compute", (
+            "+import contextlib\n"
             " for i, batch in enumerate(loader):\n+    with model.no_sync() if (i + 1) % 4 else contextlib.nullcontext():\n"
             "         loss_fn(model(batch)).backward()"
         )
     if facts.jax:
-        return title, "+os.environ['XLA_FLAGS'] = '--xla_gpu_enable_latency_hiding_scheduler=true'  # before JAX starts"
+        return title, "+import os\n+os.environ['XLA_FLAGS'] = '--xla_gpu_enable_latency_hiding_scheduler=true'  # before JAX starts"
     return title, (
         "-strategy = tf.distribute.MirroredStrategy()\n+strategy = tf.distribute.MirroredStrategy(\n"
         "+    cross_device_ops=tf.distribute.NcclAllReduce(num_packs=2))"
@@ -474,7 +478,8 @@ RULES: tuple[AdviceRule, ...] = (
             moderate=PART_HIGH, high=INPUT_HIGH, eager=50.0, own=0.2,
         ),
         TORCH_GUIDE, OPS, PYTORCH, "Host ops, mostly eager, while the device is idle", "Compile the model",
-        "-model = Model().to(device)\n+model = torch.compile(Model().to(device))\n+optimizer = torch.optim.AdamW(..., fused=True)",
+        "-model = Model().to(device)\n+model = torch.compile(Model().to(device))\n"
+        "+optimizer = torch.optim.AdamW(model.parameters(), fused=True)",
         refuted_by="{the} takes as long with torch.compile", gain_is=ABOUT, shortens=HOST_TIME,
     ),
     Rule(
@@ -536,7 +541,7 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "jit", _jit, _MANY_PROGRAMS, OURS, TRACE, JAX, "Steps that run many compiled programs, with time between them",
         "Compile the whole {noun} into one program",
-        "-def train_step(state, batch):\n+@partial(jax.jit, donate_argnums=0)\n+def train_step(state, batch):",
+        _DONATED,
         refuted_by="{the} takes as long in one jit", gain_is=AT_LEAST, needs_units=True,
     ),
     Rule(

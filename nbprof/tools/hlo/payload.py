@@ -34,8 +34,8 @@ _PARTS = 7
 """Categories with a segment of their own."""
 _GIGA, _TERA = 1e9, 1e12
 _RATES = {"flops_per_second": "GFLOP/s", "bytes_per_second": "GB/s"}
-CODE = 'p = nbprof.load(path, peaks={"flops": 312e12, "bytes": 2.0e12})'
-CODE_OF_CPU = 'p = nbprof.load(path, peaks={"flops": ..., "bytes": ...})  # of this CPU, per second'
+CODE = 'import nbprof\n\np = nbprof.load(path, peaks={"flops": 312e12, "bytes": 2.0e12})'
+CODE_OF_CPU = 'import nbprof\n\np = nbprof.load(path, peaks={"flops": ..., "bytes": ...})  # of this CPU, per second'
 
 _OF_ROOF = ("roof_fraction", "compute_fraction", "bandwidth_fraction")
 _HUES = (

@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 NO_STEPS = {
     "title": "No steps found, so step time is unknown.",
     "text": "No step markers were found. %%nbprof marks the steps of model.fit automatically; mark those of your own loop:",
-    "code": "for batch in ds:\n    with nbprof.step():\n        train_step(batch)",
+    "code": "import nbprof\n\nfor batch in ds:\n    with nbprof.step():\n        train_step(batch)",
 }
 
 NO_TORCH_STEPS = {
     "title": "No steps found, so step time is unknown.",
     "text": "The loop did not call prof.step() during the recording. Call it at the end of each iteration:",
-    "code": "with torch.profiler.profile(schedule=schedule(wait=1, warmup=1, active=10)) as prof:\n    for batch in loader:\n"
-    "        train_step(batch)\n        prof.step()",
+    "code": "with torch.profiler.profile(schedule=torch.profiler.schedule(wait=1, warmup=1, active=10)) as prof:\n"
+    "    for batch in loader:\n        train_step(batch)\n        prof.step()",
 }
 
 NO_TORCH_CELL_STEPS = {
     "title": "No steps found, so step time is unknown.",
     "text": "No step of an optimizer of torch.optim was recorded. In a loop without one, mark the steps:",
-    "code": "for batch in nbprof.steps(loader):\n    train_step(batch)",
+    "code": "import nbprof\n\nfor batch in nbprof.steps(loader):\n    train_step(batch)",
 }
 
 NO_JAX_STEPS = {
