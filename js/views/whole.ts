@@ -39,7 +39,7 @@ export function wholeNote(
     line.replaceChildren(
       ...(selection
         ? [
-            `${rangeText(selection.first, selection.last, capital(steps.noun ?? "step"))} selected; this view is of the whole run. `,
+            `${rangeText(selection.first, selection.last, capital(steps.noun ?? "step"))} is selected, but this view covers the whole run. `,
             link("clear", () => store.set("selection", null)),
             " ",
           ]

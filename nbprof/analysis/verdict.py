@@ -322,7 +322,7 @@ def _no_single_bottleneck(found: Breakdown, bound: str, confidence: str, evidenc
     return Verdict(
         None,
         "No single bottleneck",
-        f"the largest part, {label(bound)}, is {found.shares[bound]:.0f}% of {unit.time}",
+        f"the largest category, {label(bound).capitalize()}, is {found.shares[bound]:.0f}% of {unit.time}",
         f"Next is {label(second)} with {found.shares[second]:.0f}%. {takes}",
         confidence,
         tuple(evidence),
@@ -364,7 +364,7 @@ def _no_single_part(found: Breakdown, parts: dict[str, float], confidence: str, 
     return Verdict(
         None,
         "No single bottleneck",
-        f"the largest part, {first}, is {shares[first]:.0f}% of {unit.time}",
+        f"the largest part is {first}, {shares[first]:.0f}% of {unit.time}",
         f"Next is {second} with {shares[second]:.0f}%. {takes}",
         confidence,
         tuple(evidence),
@@ -457,9 +457,9 @@ def contended(measured: Mapping[str, float]) -> bool:
 def _contended(found: Breakdown, answer: Verdict) -> Verdict:
     """That other processes took the cores, before what the program does with those that it had."""
     waited, cores, others = (found.contention[key] for key in ("waited_percent", "cores", "other_cores"))
-    fact = f"threads that were ready to run waited for a core for {waited:.0f}% of the time"
+    fact = f"this process waited for a free core {waited:.0f}% of its runnable time"
     detail = f"Other processes used {others:.1f} of the {cores:.0f} cores."
-    quiet = f"On a quiet machine {found.unit.a} takes less than {wording.millis(found.mean_ms)}."
+    quiet = f"Expect {found.unit.a} to take less than {wording.millis(found.mean_ms)} on an idle machine."
     rest = f"{answer.fact[0].upper()}{answer.fact[1:]}. {answer.detail}"
     return replace(answer, title="Contended", fact=fact, detail=f"{detail} {quiet} {rest}")
 

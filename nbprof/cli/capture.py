@@ -15,7 +15,7 @@ from nbprof.cli.progress import shown
 @click.option(
     "--duration", "duration_ms", type=int, default=2000, metavar="MS", help="How long to record, 1 ms to an hour; 2000 by default."
 )
-@click.option("--host-level", type=int, default=2, metavar="0-3", help="0 nothing, 1 the most important events, 2 ops, too, 3 everything.")
+@click.option("--host-level", type=int, default=2, metavar="0-3", help="0 nothing, 1 the most important events, 2 also ops, 3 everything.")
 @click.option("--device-level", type=int, default=1, metavar="0-1", help="1 records devices (default), 0 doesn't.")
 @click.option("--python-level", type=int, default=0, metavar="0-1", help="1 records every Python call: many events; 0 by default.")
 @click.option("--retries", type=int, default=3, metavar="N", help="How often to retry a worker that was idle, busy or unreachable.")

@@ -100,7 +100,7 @@ def parser(prog: str = "%%nbprof") -> Parser:
         metavar="0-3",
         type=int,
         default=2,
-        help="0 nothing, 1 the most important events, 2 ops, too (default), 3 everything",
+        help="0 nothing, 1 the most important events, 2 also ops (default), 3 everything",
     )
     what = "peak rates of the device per second, if unknown, as flops=312T,bytes=2.0T; auto: those in the profile"
     add("--peaks", metavar="P", type=_or(str, "auto"), default=None, help=what)

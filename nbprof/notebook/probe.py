@@ -65,10 +65,10 @@ def probe(shell: Any, options: Options, source: str, profile: Profile, *, in_pla
         return {**out, "text": "The input was not probed: it was interrupted. What the second run changed was put back."}
     except Exception as error:
         return {**out, "text": f"The input was not probed: {type(error).__name__}: {error}"}
-    said = f"{wording.millis(predicted)} predicted" if predicted is not None else f"not predicted: {why}"
+    said = f"predicted {wording.millis(predicted)}" if predicted is not None else f"not predicted: {why}"
     recorded = wording.number(profile.run.overview_of_files["step_time_ms"], 2)
     out["measured_ms"] = measured
-    out["text"] = f"With a perfect input pipeline a step takes {wording.millis(measured)} (measured), {said}."
+    out["text"] = f"With instant input, a step takes {wording.millis(measured)} (measured; {said})."
     out["detail"] = (
         f"As recorded it takes {recorded} ms. For the measurement the cell ran a second time, with each input replaced by its first batch, "
         f"repeated: {'; '.join(inputs.replaced)}. {used} averaged. {' '.join(notes)}"

@@ -45,7 +45,7 @@ def _parser() -> _SamplingParser:
         metavar="0-3",
         type=int,
         default=2,
-        help="0 nothing, 1 the most important events, 2 ops, too (default), 3 everything",
+        help="0 nothing, 1 the most important events, 2 also ops (default), 3 everything",
     )
     add("--device-level", metavar="0-1", type=int, default=1, help="1 records devices (default), 0 doesn't")
     add("--python-level", metavar="0-1", type=int, default=0, help="1 records every Python call: many events; 0 by default")

@@ -62,6 +62,6 @@ _OPS_WHERE_KNOWN = [
     rate("bytes_per_second", "bytes_per_second", "B/s", "Bytes read and written, divided by total time."),
     rate("operational_intensity", "flops_per_byte", "FLOP/B", "Floating-point operations per byte read or written."),
     text("bound_by", "Bound by", "The device limit that the op comes closest to: Compute or main memory (HBM, or else Device memory)."),
-    Col("tensor_core_fraction", "float64", "fraction", "TC %", "Share of its kernel time on TensorCores.", "percent", 1),
+    Col("tensor_core_fraction", "float64", "fraction", "TC %", "Share of its kernel time on Tensor Cores.", "percent", 1),
 ]
 WHERE_KNOWN: dict[str, list[Col]] = {"ops.frame": _OPS_WHERE_KNOWN, "ops.with_idle": _OPS_WHERE_KNOWN}

@@ -431,7 +431,7 @@ def test_steps_cut_by_the_end_of_the_recording_are_shown_and_not_averaged(tmp_pa
     p = profile(tmp_path, k)
     assert p.steps.frame["cut"].tolist() == [False, False, False, True]
     assert p.steps.frame["counted"].tolist() == [True, True, True, False]
-    assert p.payload()["steps"]["left_out"] == "Averages exclude the last step (cut off by the end of the recording)."
+    assert p.payload()["steps"]["left_out"] == "Averages exclude step 3 (cut off by the end of the recording)."
     assert "The last step was cut off by the end of the recording (7 device events against 10 in the previous step)" in receipt(p)
 
 

@@ -54,7 +54,7 @@ def test_a_step_without_input_is_measured_beside_what_was_predicted(kernel):
     assert probe["predicted_ms"] == pytest.approx(step - waiting)
     assert 0 < probe["measured_ms"] < step
     assert probe["text"] == (
-        f"With a perfect input pipeline a step takes {probe['measured_ms']:.2f} ms (measured), {probe['predicted_ms']:.2f} ms predicted."
+        f"With instant input, a step takes {probe['measured_ms']:.2f} ms (measured; predicted {probe['predicted_ms']:.2f} ms)."
     )
     assert "slow (tf.data), 10 batches" in probe["detail"]
     assert "9 of 10 steps of it are averaged" in probe["detail"]

@@ -35,7 +35,7 @@ export interface Doing {
 }
 
 const LEVELS: Partial<Record<Field, readonly string[]>> = {
-  hostLevel: ["0: nothing", "1: most important events", "2: ops, too", "3: everything"],
+  hostLevel: ["0: nothing", "1: most important events", "2: also ops", "3: everything"],
   deviceLevel: ["0: off", "1: on"],
   pythonLevel: ["0: off", "1: on (slower, many events)"],
 };

@@ -119,7 +119,7 @@ function timeline(
       fragmented && key("m-frag", "Fragmentation, %, below"),
     ),
     absent.length > 0 &&
-      h("p.more", `This allocator does not state ${absent.join(", ").replace(/, ([^,]*)$/, " or $1")}.`),
+      h("p.more", `This allocator doesn't report ${absent.join(", ").replace(/, ([^,]*)$/, " or $1")}.`),
   );
 }
 

@@ -490,8 +490,8 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "tensor_cores", _tensor_cores, Threshold("≥ {moderate:g} % of kernel time (high from {high:g} %)", moderate=10.0, high=30.0),
         GPU_GUIDE_CHOICE, Target("kernels", "GPU kernels: eligible, not used"), ALL,
-        "Kernels whose op could use TensorCores but that do not; transposes excluded",
-        certainty=ESTIMATED, refuted_by="the kernels take as long in 16 bit or TF32, or already use TensorCores", shortens=DEVICE_TIME,
+        "Kernels whose op could use Tensor Cores but that do not; transposes excluded",
+        certainty=ESTIMATED, refuted_by="the kernels take as long in 16 bit or TF32, or already use Tensor Cores", shortens=DEVICE_TIME,
     ),
     Rule(
         "eager", _eager, _EAGER, XPROF, OPS, TENSORFLOW_JAX,

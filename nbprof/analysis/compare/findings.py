@@ -54,5 +54,5 @@ def sentence(rows: pd.DataFrame, found: Verdict, before: Side, after: Side) -> s
     if np.isnan(change) or found.kind == "unknown":
         return f"{said}; what that saved is unknown without {'the durations' if unit.whole else f'{unit.time}s'} of both runs."
     real = found.kind in ("real", "some", "typical")
-    word = "changed by" if real else "changed by no more than chance explains:"
+    word = "changed by" if real else "changed within noise:"
     return f"{said}; {unit.the} {word} **{wording.rise(wording.millis(change), change)}**."

@@ -165,7 +165,7 @@ def _headline(kind: str, before: Side, after: Side, a: Floats, b: Floats, digits
         word = "faster" if middle[1] < middle[0] else "slower"
         return f"The typical {unit.noun} is {word}: {wording.millis(middle[1], digits)} instead of {wording.millis(middle[0], digits)}"
     doubt = ", not statistically significant" if kind in ("serial", "chance") else ""
-    return f"{_how_much(float(a.mean()), float(b.mean()))}{doubt}: {unit.a} takes {now} instead of {was}"
+    return f"{_how_much(float(a.mean()), float(b.mean()))} ({now} vs {was} {unit.per}){doubt}"
 
 
 def _given(unit: Unit) -> str:
@@ -177,7 +177,7 @@ def _how_much(before: float, after: float) -> str:
     word = "faster" if after < before else "slower"
     if ratio >= _FACTOR:
         return f"{ratio:,.{2 if ratio < 10 else 1 if ratio < 100 else 0}f}× {word}"
-    return f"{100 * abs(after - before) / before:.1f}% {'less' if after < before else 'more'} time"
+    return f"{100 * abs(after - before) / before:.1f}% {word}"
 
 
 def _detail(kind: str, categories: pd.DataFrame, a: Floats, b: Floats, digits: int, unit: Unit) -> str:
@@ -293,7 +293,7 @@ def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
         if side.dropped:
             out.append((False, f"{wording.plural(side.dropped, 'event')} {'was' if side.dropped == 1 else 'were'} dropped {where}"))
         if side.failed:
-            out.append((False, f"The cell failed {where}: it was only partly recorded"))
+            out.append((False, f'The "{where}" cell failed, so its recording is partial'))
     if not per_step(before, after):
         out.append((False, "Ops and kernels are compared by their time in the whole profile, and the profiles may differ in length"))
     if unknown:

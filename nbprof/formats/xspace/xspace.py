@@ -90,9 +90,7 @@ def _in_file(label: str, buffer: Buffer) -> Iterator[None]:
 
 def _hint(buffer: Buffer) -> str:
     if bytes(buffer.data[: 1 << 22]).count(b"\xef\xbf\xbd") > 16:
-        return (
-            "It has many UTF-8 replacement characters: it went through a text codec on the way and is damaged; copy the original as binary."
-        )
+        return "It has many UTF-8 replacement characters: it was copied as text and is damaged; copy the original again in binary mode."
     return _DAMAGED
 
 
