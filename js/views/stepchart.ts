@@ -170,7 +170,7 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     const many = per > 1 ? `each bar is the mean of ${per} ${noun}s` : "";
     const tooLong = times.filter((time) => time > max).length;
     const room = labels.length < tooLong ? " where there is room" : "";
-    const cut = tooLong ? `cut bars are labelled with their value${room}` : "";
+    const cut = tooLong ? `truncated bars are labelled with their value${room}` : "";
     const hosts = steps.hosts.length;
     const recordings = hosts > 1 ? `mean of the recordings of ${hosts} hosts` : "the recording";
     caption.textContent = [whole ? recordings : `${noun} number`, many, cut].filter(Boolean).join(" · ");

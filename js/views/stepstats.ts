@@ -82,7 +82,7 @@ export function leftOutNote(steps: Steps, selection: Selection | null): string {
   const { noun = "step" } = steps;
   if (!count) return "";
   return (
-    steps.left_out ?? `Averages exclude the first ${count === 1 ? noun : `${count} ${noun}s`}: compilation, warm-up.`
+    steps.left_out ?? `Averages exclude the first ${count === 1 ? noun : `${count} ${noun}s`} (warm-up).`
   );
 }
 

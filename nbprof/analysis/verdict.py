@@ -128,7 +128,7 @@ class HostPart(NamedTuple):
     part : str
         `compute`, `overhead`, `python`, `waiting`; `host` is time that is not split further.
     text : str
-        What the host did, with the op, function or line that has most of it.
+        What the host did, with the op, function or line that takes most of the time.
     percent : float
         Of the time of the unit.
     """
@@ -470,11 +470,11 @@ def _bound(found: Breakdown, bound: str, confidence: str, evidence: Evidence) ->
     waiting = waiting_percent(found.steps) if bound == "other" else 0.0
     if waiting >= top / 2:
         title, fact, shown = "Stalled", _STALLED, waiting
-        why = "a call waits while no kernel and no copy runs; p.device_time.idle says for how long work was queued meanwhile"
+        why = "a call waits while no kernel or copy runs; p.device_time.idle shows how long work was queued in that time"
     else:
         shown -= waiting
         if bound == "other" and not found.activity.has_host_ops:
-            fact, why = _UNRECORDED, "no call of the device's runtime that launches, copies or waits was recorded in that time"
+            fact, why = _UNRECORDED, "no device runtime call that launches, copies or waits was recorded in that time"
     if found.captures and bound == "compile":
         title, fact = "Capture-bound", "{p}% of {time} is spent capturing a graph"
         why = "launches are captured into a graph within {the}, which happens once"
@@ -519,7 +519,9 @@ def _detail(found: Breakdown, bound: str, shown: float, why: str) -> str:
     elif bound == "other" and found.shares["input"] >= checks.INPUT_MODERATE and found.works_ahead:
         waits, they = ("waits", "it") if unit.whole else ("wait", "they")
         subject = "The recording" if unit.whole else f"The {unit.plural}"
-        detail += f" {subject} {waits} for input, too, which tf.data makes meanwhile: without this time, {they} would wait longer."
+        detail += (
+            f" {subject} {waits} for input as well, which tf.data prepares in the meantime: without this time, {they} would wait longer."
+        )
     elif bound not in ("device_compute", "host_compute") and top <= (checks.MOST_UNKNOWN if bound == "other" else checks.MOST_GAIN):
         what = "wait" if bound == "input" else "time"
         detail += f" Without this {what}, {unit.a} would take {wording.millis(left)}, {step / left:.1f}× faster than now."
@@ -572,7 +574,7 @@ def _of_kind(kind: str, unit: Unit) -> str:
 
 
 def _of_recording(found: Breakdown) -> Evidence:
-    return [(False, "Nothing marks steps: the recording may contain start-up beside the work of interest"), _complete(found.dropped)]
+    return [(False, "No steps are marked: the recording may include startup besides the work of interest"), _complete(found.dropped)]
 
 
 def _of_steps(found: Breakdown, bound: str, name: str) -> Evidence:
@@ -601,7 +603,7 @@ def _of_steps(found: Breakdown, bound: str, name: str) -> Evidence:
     steady = longest > 1 and sd <= STEADY * mean
     of_time = f"{unit.time[0].upper()}{unit.time[1:]}"
     spread_text = f"{of_time} {'is steady' if steady else 'varies'}: sd {wording.millis(sd)}, {100 * sd / mean:.0f}% of the mean"
-    alone = f"One {unit.noun} says nothing about the spread of {unit.time}"
+    alone = f"One {unit.noun} cannot show the spread of {unit.time}"
     out = [
         (leading >= (1 - FEW) * count, f"{name} is the largest part in {every if few is None else f'only {every}'}{spread}"),
         (longest >= ENOUGH, number if longest >= ENOUGH else f"Only {number}: capture {ENOUGH} or more{_maybe_warmup(steps, unit)}"),
@@ -609,7 +611,7 @@ def _of_steps(found: Breakdown, bound: str, name: str) -> Evidence:
         _complete(found.dropped),
     ]
     if unit.agreement is not None:
-        out.append((True, f"{unit.plural.capitalize()} are an estimate: {100 * unit.agreement:.0f}% of the events fit"))
+        out.append((True, f"{unit.plural.capitalize()} are an estimate that fits {100 * unit.agreement:.0f}% of the events"))
     return out
 
 
@@ -642,7 +644,7 @@ def _slowed(found: Breakdown, bound: str) -> Evidence:
         return []
     text = (
         f"Recording slows the host by up to {checks.host_slowed(activity.framework):g} times: without it, the device, which is busy for "
-        f"{busy:.0f}% of {found.unit.time} here, may hardly wait for the host"
+        f"{busy:.0f}% of {found.unit.time} here, may rarely wait for the host"
     )
     return [(bound not in ("host_compute", "kernel_launch"), text)]
 

@@ -59,7 +59,7 @@ def _compare(run: Run, request: dict[str, Any]) -> dict[str, Any]:
     wanted = request.get("with")
     other = registry.get(wanted) if isinstance(wanted, str) else None
     if other is None:
-        raise NbprofError("That run is not in this kernel any more. Load it with nbprof.load(...) and try again.")
+        raise NbprofError("That run is no longer in this kernel. Load it with nbprof.load(...) and try again.")
     packed = codec.pack(Comparison([Profile(other), Profile(run)]).payload())
     return {"payload": np.frombuffer(packed, np.uint8)}
 

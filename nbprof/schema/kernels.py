@@ -57,9 +57,7 @@ SCHEMA: dict[str, list[Col]] = {
             "code",
         ),
         text("source", "Source", "Lines of code that launched it; with graphs, that were captured.", "code"),
-        text(
-            "aten_ops", "ATen ops", "What a kernel of torch.compile was made of, where inductor's provenance lies beside the trace.", "code"
-        ),
+        text("aten_ops", "ATen ops", "Source ops of a torch.compile kernel, if inductor's provenance files are next to the trace.", "code"),
     ],
     "kernels.by_name": [
         text("kernel", "Kernel", "Demangled name of the kernel.", "code"),
@@ -92,7 +90,7 @@ SCHEMA: dict[str, list[Col]] = {
             "code",
         ),
         text("source", "Source", "Lines of code that were captured.", "code"),
-        text("aten_ops", "ATen ops", "What a kernel of torch.compile was made of, where that is known.", "code"),
+        text("aten_ops", "ATen ops", "Source ops of a torch.compile kernel, if known.", "code"),
         count("replays", "Replays", "How often it ran."),
         us("total_us", "Total µs", "Duration of all its runs."),
         us("avg_us", "Avg µs", "Total time divided by runs."),

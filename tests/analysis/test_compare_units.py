@@ -30,7 +30,7 @@ def test_two_recordings_are_compared_by_their_durations_without_statistics():
     assert row["verdict"] == "unknown"
     assert "the recording takes" in row["headline"]
     told = list(c.evidence["text"])
-    assert any("one recording of each does not show the spread" in text for text in told)
+    assert any("one recording each cannot show the spread" in text for text in told)
     assert any("may differ in what they hold" in text for text in told)
     assert not any("record 10 or more" in text for text in told)
     assert set(c.figures["figure"]).isdisjoint({"steps_per_second", "examples_per_second"})
@@ -55,4 +55,4 @@ def test_marked_steps_and_turns_of_a_loop_are():
 def test_the_report_of_a_comparison_follows():
     html = compared(CALL, CALL)._repr_mimebundle_()[0]["text/html"]
     assert "ms per call" in html
-    assert "predicted gain per call" in html or "What became of the advice" not in html
+    assert "predicted gain per call" in html or "Advice before and after" not in html

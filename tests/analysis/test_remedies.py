@@ -33,8 +33,8 @@ def notice(run):
             "3 events left out: no time (ts), and 1 more reason in the receipt.",
         ),
         (
-            ["left out: what they refer to (interned names) was lost while it was recorded."],
-            "was lost while it was recorded. A larger buffer of the recorder, or a shorter recording, keeps more.",
+            ["left out: the interned names they refer to were lost during recording."],
+            "was lost during recording. Use a larger recorder buffer or a shorter recording to keep more.",
         ),
     ],
 )
@@ -106,7 +106,7 @@ def test_where_calls_of_the_host_were_recorded_python_is_to_be(tmp_path):
         k.step(i, 1000.0 * i, 1000.0)
         k.launched("gemm", 1000.0 * i + 10, 1000.0 * i + 20, 30.0)
     found = kineto.profile(tmp_path, k).advice.set_index("rule").loc["other"]
-    assert found["title"] == "Record the Python calls outside of ops"
+    assert found["title"] == "Record the Python calls outside ops"
     assert "--stacks" in found["fix"]
 
 

@@ -109,7 +109,7 @@ def test_options_are_those_of_torch_npu_or_it_is_said(torch, npu, place, asked, 
     [
         ({"aic_metrics": "L2Cache"}, "cache", None),
         ({"aic_metrics": "Memory"}, "pipes", "this torch_npu has no counters Memory: recorded with PipeUtilization"),
-        ({"fp_point": "a", "bp_point": "b"}, "pipes", "goes by the steps of the program: --fp-point and --bp-point had no effect"),
+        ({"fp_point": "a", "bp_point": "b"}, "pipes", "uses the program's steps: --fp-point and --bp-point had no effect"),
     ],
 )
 def test_the_counters_are_those_that_were_asked_for(torch, npu, place, asked, metrics, says):

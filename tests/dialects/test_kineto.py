@@ -464,7 +464,7 @@ def test_without_any_marker_the_recording_is_the_unit_and_a_sentence_says_how_to
     assert p.overview["unit"]["kind"] == RECORDING
     assert (1000 * p.steps.frame["step_time_ms"]).round().tolist() == [50]
     assert "steps" not in p.run.missing
-    assert "nothing repeats, so figures are of the whole recording. `for batch in nbprof.steps(batches):` marks the steps" in receipt(p)
+    assert "nothing repeats, so figures are for the whole recording. `for batch in nbprof.steps(batches):` marks the steps" in receipt(p)
     assert p.overview["verdict"] == "Compute-bound"
 
 
@@ -504,6 +504,6 @@ def test_steps_that_take_several_batches_say_so(tmp_path, batches, said):
         for batch in range(count):
             k.note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1000 * number + 100 * batch, 50)
         k.op("aten::mm", 1000 * number + 600, 100)
-    text = f"each step takes {batches[0]} batches from DataLoaders, as where gradients are accumulated"
+    text = f"each step takes {batches[0]} batches from DataLoaders, as with gradient accumulation"
     assert (text in receipt(profile(tmp_path, k))) == said
     assert "batches from DataLoaders" not in receipt(profile(tmp_path, k)) or said

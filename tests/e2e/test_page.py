@@ -220,7 +220,7 @@ def test_several_hosts_are_compared_step_by_step(page, tmp_path):
         page.keyboard.press(key)
     assert pane.get_by_role("heading", name="host-b").is_visible()
     picker = page.get_by_role("button", name="Host: host-b")
-    assert "this view is of all hosts" in visit(page, "Ops").inner_text()
+    assert "this view covers all hosts" in visit(page, "Ops").inner_text()
     picker.click()
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")

@@ -34,7 +34,7 @@ def test_an_empty_file_beside_it_is_explained(run):
     (run / "host-a.xplane.riegeli").write_bytes(written(parts()))
     p = nbprof.load(run.parents[2])
     assert len(p.steps.frame) == 20
-    assert "host-a.xplane.pb is empty: the profile has over 2 GB" in str(p.receipt)
+    assert "host-a.xplane.pb is empty: the profile is larger than 2 GB" in str(p.receipt)
     assert "read from host-a.xplane.riegeli beside it" in str(p.receipt)
 
 
@@ -75,7 +75,7 @@ def test_a_damaged_part_is_left_out_and_named(run):
     trace = xspace.read([_placed(path, bytes(data))])
     assert 0 < len(trace.events) < whole
     assert "host-a.xplane.riegeli: bytes" in str(trace.receipt)
-    assert "were skipped: its content does not match its hash. What they hold is missing." in str(trace.receipt)
+    assert "were skipped: its content does not match its hash. Their content is missing." in str(trace.receipt)
 
 
 def test_a_record_that_is_no_xspace_is_left_out(run):
@@ -84,7 +84,7 @@ def test_a_record_that_is_no_xspace_is_left_out(run):
     whole = xspace.read([_placed(path, written(pieces))])
     trace = xspace.read([_placed(path, written([pieces[0], b"\x0a\xff", *pieces[1:]]))])
     assert len(trace.events) == len(whole.events)
-    assert "were skipped: the data end inside a number (byte 2 of the record)." in str(trace.receipt)
+    assert "were skipped: the data ends inside a number (byte 2 of the record)." in str(trace.receipt)
 
 
 @pytest.mark.parametrize(

@@ -483,7 +483,7 @@ def capture(**facts):
         (
             {"capture": capture(cell_failed=True), "steps": 0},
             "partial",
-            "The cell stopped with an error.The dashboard shows what was recorded until then: no steps.",
+            "The cell stopped with an error.The dashboard shows what was recorded up to that point: no steps.",
         ),
     ],
 )

@@ -111,7 +111,7 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
     else:
         fix = "-@tf.function\n+@tf.function(jit_compile=True)\n def train_step(batch):"
     if len(facts.pipelines):
-        text += " tf.data threads may compete with the thread that launches kernels: give it threads of its own."
+        text += " tf.data threads may compete with the thread that launches kernels: give it dedicated threads."
         fix = f"+import os\n+os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private'  # before TensorFlow starts\n{fix}"
     return Found(text, level, time, fix, "Launch fewer, larger kernels")
 
@@ -173,7 +173,7 @@ def _precision(facts: Facts, limit: Threshold) -> Found | None:
     work = facts.evidence.work
     text += ", as they move half the bytes." if work is not None and not work.products and facts.tpu else f", on {cores}."
     if fixed >= 1:
-        text += f" Hand-written kernels of 32-bit numbers, {fixed:.0f}% of kernel time, are not included: they need other code."
+        text += f" Hand-written kernels of 32-bit numbers, {fixed:.0f}% of kernel time, are not included: they would have to be rewritten."
     # A TPU has no kernels of its own to show.
     target = OPS if facts.tpu else KERNELS
     return Found(text, facts.level(compute / 2), compute / 2, _in_16_bit(facts), target=target)
@@ -231,7 +231,7 @@ def _how(facts: Facts, op: str) -> tuple[str, str]:
     how = "It needs 16-bit inputs, and channels and batch size that are multiples of 8 (of 16 with 8-bit inputs)."
     if "conv" in op.lower() and facts.matrix_units == TENSOR_CORES:
         packages = "pip install -U 'jax[cuda13]'" if facts.jax else "pip install -U 'tensorflow[and-cuda]'"
-        how += f" The newest cuDNN uses them for more convolutions: {packages} brings it."
+        how += f" The newest cuDNN uses them for more convolutions: install it with {packages}."
     return how, fix
 
 
@@ -430,8 +430,8 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     gain_is = UP_TO if among else ABOUT
     if not facts.evidence.host_recorded:
         text = (
-            f"In **{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) nothing ran on a device, and nothing that the host did "
-            f"is in the profile, so why is unknown. {_HOST_TOO['PyTorch' if facts.torch else 'XLA']}"
+            f"In **{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) no device was busy and the host was not recorded, "
+            f"so the cause is unknown. {_HOST_TOO['PyTorch' if facts.torch else 'XLA']}"
         )
         return Found(text, gain_ms=float("nan"), title="Record the host as well", gain_is="")
     text = (
@@ -442,14 +442,14 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
         text += " It may also be input that was not traced: nbprof.steps(batches) times the wait for each batch."
     if facts.evidence.python_calls:
         text += " Python calls were recorded: the trace shows them above and between the ops."
-        return Found(text, gain_ms=gain, title="Look at the Python calls outside of ops", gain_is=gain_is)
+        return Found(text, gain_ms=gain, title="Look at the Python calls outside ops", gain_is=gain_is)
     # What runs there is unknown, so that any change to the code would be a guess.
     option = "--stacks" if facts.torch else "--python"
     # Steps of JAX that nothing marks are found in the recording, too late to record some of them. Three are enough, behind the first two.
     steps = (facts.overview.get("steps") or 0) / (facts.overview.get("hosts") or 1)
     few = "" if facts.jax or facts.unit.kind != STEP or steps < _LAST_LOOKED_AT else f" --steps {_LAST_LOOKED_AT - 2}:{_LAST_LOOKED_AT}"
     what = "record three steps" if few else "record"
-    text += f" To see which Python calls take it, {what} again with this first line in the cell; it slows Python down."
+    text += f" To see which Python calls take this time, {what} again with this first line in the cell; it slows Python down."
     # Nothing but the line: it is copied over the one that is there.
     return Found(text, gain_ms=gain, fix=f"-%%nbprof\n+%%nbprof {option}{few}", gain_is=gain_is)
 
@@ -546,7 +546,7 @@ RULES: tuple[AdviceRule, ...] = (
     ),
     Rule(
         "other", _other, Threshold("≥ {least:g} % of step time (PyTorch: {torch:g} %)", least=PART_HIGH, torch=25.0), XPROF, TRACE, ALL,
-        "Time outside any recorded op, launch or copy", "Record the Python calls outside of ops", on_npu=True,
+        "Time outside any recorded op, launch or copy", "Record the Python calls outside ops", on_npu=True,
         certainty=INFERRED, refuted_by="the time remains without Python code between the ops: then something else runs", gain_is=ABOUT,
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What became of the advice: the findings of the run before, and whether the run after has them."""
+"""Advice before and after: the findings of the run before, and whether the run after has them."""
 
 from __future__ import annotations
 

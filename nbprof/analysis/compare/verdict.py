@@ -230,20 +230,20 @@ def _steps_evidence(kind: str, found: Difference, a: Floats, b: Floats, digits: 
     if not len(a) or not len(b):
         return []
     if unit.whole:
-        text = f"Difference {_change(found.change, digits)} of the durations: one recording of each does not show the spread"
-        return [(False, text), (False, "Nothing divides the recordings, which may differ in what they hold")]
+        text = f"Difference {_change(found.change, digits)} of the durations: one recording each cannot show the spread"
+        return [(False, text), (False, "The recordings are not divided into steps and may differ in content")]
     out: list[tuple[bool, str]] = []
     count = f"{len(a):,} {unit.plural} each" if len(a) == len(b) else f"{len(a):,} and {len(b):,} {unit.plural}"
-    what = f"Difference of the typical {unit.noun}" if kind == "typical" and found.real else "Difference"
+    what = f"Difference in the typical {unit.noun}" if kind == "typical" and found.real else "Difference"
     if found.known:
         out.append((found.real, f"{what} {_give_or_take(found, digits)} (95%), {count}"))
     else:
-        out.append((False, f"Difference {_change(found.change, digits)}; a single {unit.noun} does not show the spread"))
+        out.append((False, f"Difference {_change(found.change, digits)}; a single {unit.noun} cannot show the spread"))
     if kind == "serial":
         worth = [effective_size(times) for times in (a, b)]
         r = max(autocorrelation(each) for each, n in zip((a, b), worth, strict=True) if n < len(each))
         least = min(worth)
-        text = f"Consecutive {unit.plural} are correlated ({r:.2f}): they are worth {least:.0f} independent ones"
+        text = f"Consecutive {unit.plural} are correlated ({r:.2f}): equivalent to {least:.0f} independent ones"
         out.append((False, f"{text}; record longer, or several times"))
     if kind == "typical" and not found.real:
         word = "slower" if a.max() < b.min() else "faster"

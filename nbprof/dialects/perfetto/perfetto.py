@@ -21,7 +21,7 @@ from nbprof.dialects.environment import environment
 from nbprof.dialects.kineto import kineto
 
 _GPU = re.compile(r"GPU (-?\d+)\Z")
-_STAGES = "This trace has the work on the queues of a GPU, but does not tell which of it are kernels. It is in the trace view."
+_STAGES = "This trace has GPU queue activity but does not identify kernels. See the trace view."
 
 
 def interpret(trace: Trace) -> act.Activity:

@@ -47,8 +47,8 @@ NO_JAX_STEPS = {
 }
 
 NO_WORK = {
-    "title": "The recording has no work in it.",
-    "text": "No op, kernel, copy or allocation was recorded, so there is nothing to divide and nothing to weigh.",
+    "title": "The recording contains no work.",
+    "text": "No op, kernel, copy or allocation was recorded, so there is nothing to analyse.",
 }
 
 MOST_ROWS = 12_000
