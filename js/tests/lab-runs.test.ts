@@ -446,7 +446,7 @@ describe("the list", () => {
     void list.refresh();
     last().end();
     await settle();
-    expect(list.failure).toContain("ended before");
+    expect(list.failure).toContain("was lost before");
     void list.refresh();
     last().each({ done: true });
     last().end();
