@@ -40,8 +40,8 @@ STEADY = 0.25
 _CONTENDED_PERCENT = 75.0
 """Of the time in which threads were ready to run, that they waited for a core, from which on the other processes are the answer."""
 
-_STALLED = "in {p}% of {time} the host waits for the device, which runs nothing"
-_UNRECORDED = "in {p}% of {time} nothing ran on a device, and what the host did is not recorded"
+_STALLED = "for {p}% of {time} the host waits for a device that runs nothing"
+_UNRECORDED = "for {p}% of {time} no device was busy, and the host was not recorded"
 
 _INNER = re.compile(r"(?:\.<locals>)?\.<(?:listcomp|setcomp|dictcomp|genexpr|lambda)>|\.<locals>")
 """What Python adds to the name of a function for a part of it."""
@@ -270,20 +270,20 @@ def verdict(found: Breakdown) -> Verdict:
         fact = "no kernel was recorded, so what the device did is unknown"
         return Verdict(None, "Kernels not recorded", fact, activity.missing["kernels"])
     if is_unrecorded(found):
-        fact = f"the framework worked on a thread that was not recorded, so what fills {found.unit.time} is unknown"
+        fact = f"the framework worked on a thread that was not recorded, so what takes up {found.unit.time} is unknown"
         return Verdict(None, "Ops not recorded", fact, found.unrecorded)
     if not len(found.steps):
         return _without_work(activity)
     if (lost := mostly_lost(found.steps)) is not None:
         fact = f"{lost[0]:,} of {lost[1]:,} {found.unit.plural} lost device work, so what most of them wait for is unknown"
-        return Verdict(None, "Device work not recorded", fact, "The receipt names them. Record again, fewer steps, in a fresh process.")
+        return Verdict(None, "Device work not recorded", fact, "See the receipt. Record again with fewer steps, in a fresh process.")
     bound = found.bound
     recorded = activity.has_host_ops or activity.has_device or len(activity.device_extents) or found.unexplained is not None
     # What iterations consist of may be stated in a table of their own.
     if bound == "other" and not recorded and ITERATIONS not in activity.traits:
         if found.unit.whole:
             return _without_work(activity)
-        fact = f"neither ops of the host nor work of a device were recorded, so what fills the {found.unit.plural} is unknown"
+        fact = f"neither host ops nor device work was recorded, so what takes up the {found.unit.plural} is unknown"
         return Verdict(None, "Host not recorded", fact, activity.missing.get("kernels", activity.missing.get("ops", "")))
     host = found.host_parts
     if host and bound in ("host_compute", "other"):
@@ -304,15 +304,15 @@ def _plain(activity: Activity) -> Verdict:
         detail = "The recording was empty, or its events are in another file. Record again, while the program works."
         return Verdict(None, "No events", "the trace holds no events", detail)
     open_ = "steps, ops, kernels or allocations" if "kernels" in activity.missing else "steps, ops or allocations"
-    detail = f"Which of its events are {open_} is not known; the trace view shows them all."
-    return Verdict(None, "Plain trace", "no framework that nbprof knows wrote it", detail)
+    detail = f"Which of its events are {open_} is unknown; the trace view shows them all."
+    return Verdict(None, "Plain trace", "it was not written by a framework that nbprof knows", detail)
 
 
 def _without_work(activity: Activity) -> Verdict:
     if activity.unit.whole:
         detail = activity.missing.get("ops", "")
         return Verdict(None, "No work recorded", "no op, call or device work was recorded", detail)
-    detail = activity.missing.get("steps", "nbprof.steps() or the framework's own step markers mark steps.")
+    detail = activity.missing.get("steps", "Mark steps with nbprof.steps() or the framework's step markers.")
     return Verdict(None, "Unknown", "no steps were found, so step time is unknown", detail)
 
 

@@ -370,7 +370,7 @@ def test_a_wait_while_the_device_runs_nothing_is_no_python(tmp_path):
     assert parts(p) == {"step_time": 60, "device_compute": 5, "kernel_launch": 1, "host_compute": 1 + 3, "other": 50}
     assert p.steps.frame["waiting_ms"].tolist() == pytest.approx([0.05] * 5)
     assert p.overview["verdict"] == "Stalled"
-    assert p.overview["verdict_text"] == "in 83% of step time the host waits for the device, which runs nothing"
+    assert p.overview["verdict_text"] == "for 83% of step time the host waits for a device that runs nothing"
     assert "0.05 ms of the 0.06 ms" in p.overview["verdict_detail"]
     assert "other" not in p.advice["rule"].tolist()
     checks = p.overview["checks"].set_index("check")

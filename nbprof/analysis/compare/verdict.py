@@ -182,7 +182,7 @@ def _how_much(before: float, after: float) -> str:
 
 def _detail(kind: str, categories: pd.DataFrame, a: Floats, b: Floats, digits: int, unit: Unit) -> str:
     if not len(a) or not len(b):
-        return "nbprof.steps() or the framework's own step markers mark steps. Ops and kernels are compared below."
+        return "Mark steps with nbprof.steps() or the framework's step markers. Ops and kernels are compared below."
     if kind == "same":
         return "It is the same recording, or a copy of it."
     rows = categories.set_index("category")
