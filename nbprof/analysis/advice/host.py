@@ -107,8 +107,8 @@ def _tiny_ops(facts: Facts, limit: Threshold) -> Found | None:
         # So much time is not the dispatch of so few ops: the framework does something else.
         return None
     text = (
-        f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) is spent between ops rather than in them: **{cpu.tiny_calls:,.0f}** of "
-        f"**{cpu.op_calls:,.0f}** ops {facts.unit.per} take less than 20 µs each."
+        f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) is spent between ops rather than in them: "
+        f"**{cpu.tiny_calls:,.0f}** of **{cpu.op_calls:,.0f}** ops {facts.unit.per} take less than 20 µs each."
     )
     framework = PYTORCH if facts.torch else str(facts.overview["framework"]).split()[0]
     return Found(text, limit.severity(share), gain, _COMPILE.get(framework, ""))
@@ -152,7 +152,7 @@ def _bf16(facts: Facts, limit: Threshold) -> Found | None:
 RULES: tuple[AdviceRule, ...] = (
     Rule(
         PYTHON_CODE, _python_code, _SHARE, OURS, TRACE, ALL,
-        "Python code outside of ops, by sampled stacks", "Vectorize the Python code, or move it out of the loop",
+        "Python code outside ops, by sampled stacks", "Vectorize the Python code, or move it out of the loop",
         certainty=MEASURED, refuted_by="{the} takes as long without this code", gain_is=ABOUT, shortens=HOST_TIME,
     ),
     Rule(

@@ -116,8 +116,8 @@ def _slow_start(facts: Facts, limit: Threshold) -> Found | None:
     if took <= limit["start_s"] or _size(facts.evidence.texts) or _failed(facts.evidence.texts):
         return None
     text = (
-        f"The TPU system took **{took:.1f} s** to start; the profile does not show why. A large premapped buffer is one reason: its size is "
-        f"in the log of the TPU's runtime, {TPU_LOG}, which also goes to the console with TPU_STDERR_LOG_LEVEL=0."
+        f"The TPU system took **{took:.1f} s** to start; the profile does not show why. A large premapped buffer is one reason: its size "
+        f"is in the log of the TPU's runtime, {TPU_LOG}, which also goes to the console with TPU_STDERR_LOG_LEVEL=0."
     )
     return Found(text, "low")
 
@@ -135,7 +135,7 @@ RULES: tuple[AdviceRule, ...] = (
     ),
     Rule(
         "tpu_start", _slow_start, Threshold("> {start_s:g} s", start_s=15.0), TPU_GUIDE_CHOICE, TRACE, TPU,
-        "Start time of the TPU system, if the size of the premapped buffer is not known", "Check the log for what delays the start of the TPU",
+        "Start time of the TPU system, if the size of the premapped buffer is unknown", "Check the log for what delays the start of the TPU",
         _TO_CONSOLE,
         refuted_by="the log shows nothing that takes long", gain_is="",
     ),
