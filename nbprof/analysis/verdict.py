@@ -373,10 +373,10 @@ def _no_single_part(found: Breakdown, parts: dict[str, float], confidence: str, 
 
 _HOST_PARTS = {
     "compute": "compute on the host",
-    "overhead": "overhead of the framework",
+    "overhead": "framework overhead",
     "python": "Python code",
     "waiting": "waiting",
-    "host": "other time of the host",
+    "host": "other host time",
 }
 _TIME_OF_HOST = {"host_compute": "Time in ops", "other": "Time outside ops"}
 """What is said to be the largest part where the verdict names a part of it."""
@@ -397,7 +397,7 @@ def _compute(found: Breakdown, percent: float) -> tuple[str, str]:
         most = f", {cpu.top_percent:.0f}% of it in {cpu.top_op}" if cpu.top_op else ""
         return fact, f"{_time_of(found, percent)}{most}.{_cores(found)}"
     top = use.top_library if use is not None else None
-    fact = f"{percent:.0f}% of {found.unit.time} is spent in compiled code of libraries"
+    fact = f"{percent:.0f}% of {found.unit.time} is spent in compiled library code"
     most = f", {100 * top.line_share:.0f}% of it in {place(top)}" if top is not None else ""
     return fact, f"{_time_of(found, percent)}{most}.{_cores(found)}"
 
@@ -407,7 +407,7 @@ def _overhead(found: Breakdown, percent: float) -> tuple[str, str]:
     cpu, unit, use = found.cpu, found.unit, found.unexplained
     outside = sum(work.percent for work in found.host_work if work.part == "overhead" and work.category == "other")
     if use is not None and use.top_framework is not None and 2 * outside >= percent:
-        fact = f"{percent:.0f}% of {unit.time} is spent in the framework, outside of ops"
+        fact = f"{percent:.0f}% of {unit.time} is spent in the framework, outside ops"
         return fact, f"{_time_of(found, percent)}, most of it in {place(use.top_framework)}."
     fact = f"{percent:.0f}% of {unit.time} is spent by the framework around ops, not in ops that compute"
     detail = f"{_time_of(found, percent)}: the framework dispatches ops rather than computing"
@@ -427,7 +427,7 @@ def _python(found: Breakdown, percent: float) -> tuple[str, str]:
 def _waiting(found: Breakdown, percent: float) -> tuple[str, str]:
     """Time in which the process sleeps."""
     top = found.unexplained.top_waiting if found.unexplained is not None else None
-    fact = f"in {percent:.0f}% of {found.unit.time} the program waits without using a core"
+    fact = f"for {percent:.0f}% of {found.unit.time} the program waits without using a core"
     most = f", most of it in {place(top)}" if top is not None else ""
     return fact, f"{_time_of(found, percent)}{most}."
 
@@ -560,7 +560,7 @@ def _assess(found: Breakdown, bound: str, name: str = "") -> tuple[Evidence, str
         times = warm.groupby(warm.groupby("host").cumcount())["step_time_ms"].mean()
         first = ", ".join(wording.millis(t, 0 if t >= 10 else 2) for t in times)
         which = unit.noun if len(times) == 1 else f"{len(times)} {unit.plural}"
-        evidence.append((True, f"First {which} ({first}) left out: compilation, warm-up"))
+        evidence.append((True, f"First {which} ({first}) excluded: warm-up"))
     others = steps.loc[steps["kind"] != kind, "kind"].value_counts()
     if len(others):
         text = ", ".join(f"{n:,} {_of_kind(str(other), unit)}s" for other, n in others.items())

@@ -135,7 +135,7 @@ RULES: tuple[AdviceRule, ...] = (
     ),
     Rule(
         "tpu_start", _slow_start, Threshold("> {start_s:g} s", start_s=15.0), TPU_GUIDE_CHOICE, TRACE, TPU,
-        "Start time of the TPU system, if the size of the premapped buffer is unknown", "Check the log for what delays the start of the TPU",
+        "Start time of the TPU system, if the size of the premapped buffer is unknown", "Check the log for what delays the TPU start",
         _TO_CONSOLE,
         refuted_by="the log shows nothing that takes long", gain_is="",
     ),
