@@ -34,7 +34,7 @@ def notice(run):
         ),
         (
             ["left out: the interned names they refer to were lost during recording."],
-            "was lost during recording. Use a larger recorder buffer or a shorter recording to keep more.",
+            "were lost during recording. Use a larger recorder buffer or a shorter recording to keep more.",
         ),
     ],
 )

@@ -209,7 +209,7 @@ def test_the_tab(tmp_path):
     figures = {one["key"]: one for one in part["figures"]}
     assert figures["self_time"]["note"].startswith("3 ops")
     assert figures["mfu"]["value"] == pytest.approx(100 * p.roofline.steps["mfu_fraction"].mean())
-    assert "cost unknown of" in figures["mfu"]["note"]
+    assert "cost unknown for" in figures["mfu"]["note"]
     shapes = part["table"]["data"]["input_shapes"]
     assert "[[1024], [1024]]" in [shapes["values"][code] for code in shapes["codes"]], "without what is no tensor"
     html = static_html(whole)

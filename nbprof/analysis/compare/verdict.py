@@ -165,7 +165,7 @@ def _headline(kind: str, before: Side, after: Side, a: Floats, b: Floats, digits
         word = "faster" if middle[1] < middle[0] else "slower"
         return f"The typical {unit.noun} is {word}: {wording.millis(middle[1], digits)} instead of {wording.millis(middle[0], digits)}"
     doubt = ", not statistically significant" if kind in ("serial", "chance") else ""
-    return f"{_how_much(float(a.mean()), float(b.mean()))} ({now} vs {was} {unit.per}){doubt}"
+    return f"{_how_much(float(a.mean()), float(b.mean()))} ({now} vs {was}{'' if unit.whole else f' {unit.per}'}){doubt}"
 
 
 def _given(unit: Unit) -> str:
