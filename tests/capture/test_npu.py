@@ -270,7 +270,7 @@ def test_sessions_are_recorded_by_the_adapters_profiler(bridge, place):
     assert recording is not None, session.failure
     (made,) = npus.Sessions.made
     assert (made.level, made.metrics) == ("L2", "MemoryUB")
-    assert any("finds iterations itself: --bp-point had no effect" in note for note in recording.info.notes)
+    assert any("detects iterations itself: --bp-point had no effect" in note for note in recording.info.notes)
     assert "npu_bridge" in recording.info.framework
     assert any("supports none of --memory" in note for note in recording.info.notes)
     profile = open_recording(recording)

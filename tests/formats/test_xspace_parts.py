@@ -41,7 +41,9 @@ def test_an_empty_file_beside_it_is_explained(run):
 def test_an_empty_file_alone_says_what_it_may_be(run):
     (run / "host-a.xplane.pb").write_bytes(b"")
     for path in (run, run / "host-a.xplane.pb"):
-        with pytest.raises(ReadError, match=r"host-a.xplane.pb: the file is empty: .*over 2 GB.*In the latter case, record fewer steps"):
+        with pytest.raises(
+            ReadError, match=r"host-a.xplane.pb: the file is empty: .*larger than 2 GB.*In the latter case, record fewer steps"
+        ):
             nbprof.load(path)
 
 
@@ -91,8 +93,8 @@ def test_a_record_that_is_no_xspace_is_left_out(run):
     ("data", "said"),
     [
         (b"", "the file is empty"),
-        (b"no such file", "it holds no records|none of its records"),
-        (written([]), "it holds no records"),
+        (b"no such file", "it contains no records|none of its records"),
+        (written([]), "it contains no records"),
         (written([b"text"] * 40), "none of its records is an XSpace"),
         (written([b""]), "its records have no planes"),
     ],

@@ -309,7 +309,7 @@ def test_outcomes_have_value_and_limit(tmp_path):
 
 
 def test_an_update_needs_a_file(tmp_path):
-    with pytest.raises(NbprofError, match="says no file"):
+    with pytest.raises(NbprofError, match="names no file"):
         expect(trained(tmp_path, kernels=3), update="new").kernels(max=3).verify()
 
 

@@ -43,7 +43,7 @@ def test_a_file_that_is_no_profile_is_a_row_beside_a_host_without_one(job, execu
     assert p.pods.missing["host"].tolist() == names
     assert p.pods.missing["file"].tolist() == [files[1].name, ""]
     assert p.pods.missing["reason"].str.endswith(".").all()
-    assert "**2** hosts or files are missing, and not compared" in findings.sentences(p.run)[-1]
+    assert "**2** hosts or files are missing and not compared" in findings.sentences(p.run)[-1]
 
 
 @executors
