@@ -180,7 +180,7 @@ def table(axis: str, points: list[tuple[int, dict[str, Any]]]) -> list[str]:
     """One size against what it costs, as Markdown."""
     fixed = ", ".join(f"{value:,} {name}" for name, value in BASE.items() if name != axis)
     out = [f"#### {axis.capitalize()}, with {fixed}", ""]
-    out += [f"| {axis} | load | first picture | whole output | exponents | peak memory, MB | takes most | grows fastest |"]
+    out += [f"| {axis} | load | first picture | complete output | exponents | peak memory, MB | takes most | grows fastest |"]
     out += ["|---:|---:|---:|---:|---|---:|---|---|"]
     for at, point in enumerate(points):
         size, run = point

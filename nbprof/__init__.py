@@ -132,7 +132,7 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Called by `%load_ext nbprof`: adds `%%nbprof` and `%nbprof`."""
+    """Called by `%load_ext nbprof`: adds `%%nbprof`, `%nbprof`, and the name `nbprof` unless it is taken."""
     from nbprof.notebook.magic import load
 
     _meet_kernel()

@@ -75,7 +75,7 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
             batches = (batches, batches)
         for name in ("steps", "save"):
             if name in options:
-                instead = "use batches=(10, 15)" if name == "steps" else "a run that is not saved could not be opened"
+                instead = "use batches=(10, 15)" if name == "steps" else "a run that is not saved cannot be opened"
                 raise CaptureError(f"nbprof.keras.Callback has no option {name!r}: {instead}")
         if batches is None:
             raise CaptureError("nbprof.keras.Callback needs the batches to record, for example batches=(10, 15)")

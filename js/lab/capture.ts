@@ -39,7 +39,7 @@ class CaptureDialog extends Dialog<void> {
 
 export const capture: JupyterFrontEndPlugin<void> = {
   id: "nbprof:capture",
-  description: "Records programs that run elsewhere.",
+  description: "Records programs running elsewhere.",
   autoStart: true,
   optional: [ILabShell, ILayoutRestorer, ICommandPalette, ILauncher, IMainMenu, IDefaultFileBrowser, IStateDB],
   activate: (
@@ -97,7 +97,7 @@ export const capture: JupyterFrontEndPlugin<void> = {
         tab = new MainAreaWidget({ content: await makeForm() });
         tab.id = "nbprof-capture";
         tab.title.label = "Capture";
-        tab.title.caption = "Capture a profile of programs that run elsewhere";
+        tab.title.caption = "Capture a profile of programs running elsewhere";
         tab.title.icon = recordIcon;
         tab.title.closable = true;
         tab.toolbar.hide();
@@ -109,7 +109,7 @@ export const capture: JupyterFrontEndPlugin<void> = {
 
     commands.addCommand(COMMAND, {
       label: (args) => (args["isPalette"] ? "Capture a Profile…" : "Capture profile…"),
-      caption: "Record programs that run elsewhere, through their profiler servers",
+      caption: "Record programs running elsewhere through their profiler servers",
       icon: (args) => (args["isPalette"] ? undefined : recordIcon),
       execute: async () => {
         if (shell) await showTab();

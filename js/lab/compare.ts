@@ -122,7 +122,7 @@ export const compare: JupyterFrontEndPlugin<void> = {
     };
     app.commands.addCommand(COMMAND, {
       label: "Compare Profiles",
-      caption: "Compare two profiles: what got faster or slower, and whether that is more than chance",
+      caption: "Compare two profiles: what got faster or slower, and whether the difference is significant",
       icon,
       isEnabled: possible,
       isVisible: possible,

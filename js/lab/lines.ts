@@ -32,7 +32,7 @@ export class Lines {
     let here = this.held.length;
     while (here < count) {
       const { done, value } = await this.reader.read();
-      if (done) throw new Error("The connection to the server ended before the profile was loaded.");
+      if (done) throw new Error("The connection to the server was lost before the profile was loaded.");
       parts.push(value);
       here += value.length;
     }

@@ -301,7 +301,7 @@ export class ProfileView extends Widget {
 
   /** What was deleted stays as long as it is looked at. */
   protected gone(path: string): void {
-    if (this.board) this.tell(`${path}: it was deleted. This tab shows what was read earlier.`);
+    if (this.board) this.tell(`${path}: it was deleted. This tab shows the data read earlier.`);
   }
 
   /** A line above the dashboard: what it shows is not what is in the file any more. */

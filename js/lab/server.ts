@@ -126,7 +126,7 @@ export class Server {
     const lines = new Lines(body.getReader());
     for (;;) {
       const line = await lines.line();
-      if (line === null) throw new Error("The connection to the server ended before the profile was loaded.");
+      if (line === null) throw new Error("The connection to the server was lost before the profile was loaded.");
       const said = JSON.parse(line) as Said;
       if (said.message !== undefined) throw new Refusal(said.message, 422, said.raw, foundIn(said));
       const picture = said.early === undefined ? null : await lines.bytes(said.early);

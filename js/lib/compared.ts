@@ -52,7 +52,7 @@ export interface Pair {
   figures: ComparedFigure[];
   /** The step itself first. */
   categories: ComparedCategory[];
-  /** What became of the advice: the findings of either run with the gain that each predicts. Reports of 0.2 and before lack them. */
+  /** Advice before and after: the findings of either run with the gain that each predicts. Reports of 0.2 and before lack them. */
   findings?: {
     title: string;
     state: "gone" | "still found" | "new";

@@ -15,7 +15,7 @@ const LONG_MS = 120_000;
 const LONG = ["report", "compare"];
 
 const SILENT = "Python does not answer; it may be busy running a cell.";
-const UNCONNECTED = "There is no connection to Python.";
+const UNCONNECTED = "No connection to Python.";
 
 interface Job {
   request: Request;
@@ -27,7 +27,7 @@ interface Job {
   sent: number;
 }
 
-const aborted = (): Error => new DOMException("Nobody is waiting for this answer any more.", "AbortError");
+const aborted = (): Error => new DOMException("This answer is no longer needed.", "AbortError");
 
 /** An Asker whose way to Python may come and go. */
 export class Line implements Asker {

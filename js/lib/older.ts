@@ -114,7 +114,7 @@ export function newer(tabs: { id: string; label: string }[], known: object): Not
   const missing = tabs.filter((tab) => !(tab.id in known)).map((tab) => tab.label);
   if (!missing.length) return null;
   const text = `It cannot draw ${missing.join(", ")}. Reload the page; if that does not help, update nbprof where JupyterLab runs.`;
-  return { kind: "partial", title: "This page has an older nbprof than the profile.", text };
+  return { kind: "partial", title: "This page uses an older nbprof than the profile.", text };
 }
 
 /** Fills, in place, what was added to the payload since version 0.1: the views draw what is there. */

@@ -171,7 +171,7 @@ export interface HostPart {
 export interface Code {
   /** line, code, calls; where known host_ms, device_ms, program_ms: NaN of a line that did not run. */
   cells: { title: string; table: Table }[];
-  /** How much of the time belongs to no line. */
+  /** How much of the time is not attributed to any line. */
   notes: string[];
 }
 

@@ -50,7 +50,7 @@ const data = table([
 const rows = [0, 1, 2, 3, 4];
 const NONE: Table = { columns: [], data: {}, rows: 0 };
 
-describe("TensorCores", () => {
+describe("Tensor Cores", () => {
   const chosen = (cores: "any" | "used" | "unused") => rows.filter((row) => coresMatch(data, row, cores));
   it("tell used from eligible but not used; what was not recorded is neither", () => {
     expect(chosen("any")).toEqual(rows);

@@ -87,7 +87,7 @@ describe("a run", () => {
       rest: "This is a text file.",
       wrong: true,
     });
-    const named = "real/a.xplane.pb, byte 0: a field says that it has over 2 GB.";
+    const named = "real/a.xplane.pb, byte 0: a field claims more than 2 GB.";
     expect(verdict(run("a"), true, named).rest).toBe(named);
   });
 
@@ -446,7 +446,7 @@ describe("the list", () => {
     void list.refresh();
     last().end();
     await settle();
-    expect(list.failure).toContain("ended before");
+    expect(list.failure).toContain("was lost before");
     void list.refresh();
     last().each({ done: true });
     last().end();

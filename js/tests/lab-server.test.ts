@@ -41,6 +41,6 @@ describe("an answer in lines with bytes between them", () => {
 
   it("that ends too early is an error", async () => {
     const lines = new Lines(inPieces(picture, 2));
-    await expect(lines.bytes(picture.length + 1)).rejects.toThrow("ended before the profile was loaded");
+    await expect(lines.bytes(picture.length + 1)).rejects.toThrow("was lost before the profile was loaded");
   });
 });

@@ -9,7 +9,7 @@ const table = makeTable(
     ["op", "Operation", "code"],
     ["where", "Where", "text"],
     ["us", "µs", "number", 1],
-    ["tc", "TensorCores", "bool"],
+    ["tc", "Tensor Cores", "bool"],
   ],
   {
     op: ["conv/10", "conv/9", "", '=SUM("a"),1', HOSTILE],

@@ -228,7 +228,7 @@ describe("words", () => {
   it("say when events are left out", () => {
     const part = { shown: 12_000, total: 250_000 };
     expect(coverage(part, false)).toBe("Saved: 12,000 of 250,000 events, the longest of each track.");
-    expect(coverage(part, true)).toContain("the rest is shown pale");
+    expect(coverage(part, true)).toContain("the rest is faded");
     expect(coverage({ shown: 9, total: 9 }, true)).toBe("All 9 events.");
     expect(coverage({ shown: 9, total: 9 }, true, 7)).toBe("All 9 events, 2 of them derived.");
     expect(coverage({ shown: 4, total: 9 }, false, 7)).toContain("4 of 9 events (2 derived), the longest");

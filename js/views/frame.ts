@@ -56,7 +56,7 @@ const KEYS: [keys: string[], does: string][] = [
   [["↑", "↓", "←", "→"], "in the map of workers: move; Enter selects one"],
   [["↑", "↓"], "in a table: move; Enter shows the row in the trace, Ctrl+C copies it"],
   [["/"], "filter or search in this view"],
-  [["W", "A", "S", "D"], "trace: zoom and pan; its own ? lists all keys"],
+  [["W", "A", "S", "D"], "trace: zoom and pan; ? in the trace lists all keys"],
   [["Esc"], "clear the selected steps, then the host, then leave the dashboard"],
   [["?"], "this list"],
 ];

@@ -21,7 +21,7 @@ function stepsOf(steps: Steps, host: string): Steps {
   const { typical: _typical, count: _count, host: _host, warmup, ...rest } = steps;
   return {
     ...rest,
-    empty: rows.length ? null : { title: `No steps of ${host}`, text: "It recorded none that are in this report." },
+    empty: rows.length ? null : { title: `No steps of ${host}`, text: "None of its steps are in this report." },
     step: Int32Array.from(rows, (row) => steps.step[row] as number),
     name: rows.map((row) => steps.name[row] ?? ""),
     start_ms: take(steps.start_ms),
@@ -46,10 +46,10 @@ export function ofHost(payload: Payload, host: string | null): Payload {
   const ids = memory.ids.filter((id) => id.memory_id === host || id.memory_id.startsWith(`${host} `));
   const none = memory.peaks
     ? {
-        title: `${host} is not drawn`,
-        text: "Of many hosts, only the one with the highest peak is drawn; p.rank() opens another.",
+        title: `${host} is not shown`,
+        text: "With many hosts, only the one with the highest peak is shown; p.rank() opens another.",
       }
-    : { title: `No allocations of ${host}`, text: "This report has none of its memory events." };
+    : { title: `No allocations of ${host}`, text: "This report does not include its memory events." };
   return {
     ...payload,
     steps: steps.empty || !hasSteps(steps) ? steps : stepsOf(steps, host),
@@ -111,9 +111,9 @@ export function hostPicker(hosts: readonly string[], store: Store, signal: Abort
     clear(list);
     list.append(...(field.value ? [] : [option(null)]), ...found.slice(0, MOST).map(option));
     more.textContent = !found.length
-      ? "No host has this in its name."
+      ? "No host name contains this."
       : found.length > MOST
-        ? `${num(found.length - MOST)} more; type a part of the name.`
+        ? `${num(found.length - MOST)} more; type part of the name.`
         : "";
     more.hidden = more.textContent === "";
   };

@@ -188,7 +188,7 @@ export function stepChart(parent: HTMLElement, context: ViewContext, options: St
     const tooLong = times.filter((time) => time > max).length;
     const room = labels.length < tooLong ? " where there is room" : "";
     const bordered = found.length ? bordersText(steps) : "";
-    const cut = tooLong ? `cut bars are labelled with their value${room}` : "";
+    const cut = tooLong ? `truncated bars are labelled with their value${room}` : "";
     const hosts = steps.hosts.length;
     const recordings = hosts > 1 ? `mean of the recordings of ${hosts} hosts` : "the recording";
     caption.textContent = [whole ? recordings : `${noun} number`, many, cut, bordered].filter(Boolean).join(" · ");

@@ -94,9 +94,7 @@ export function leftOutNote(steps: Steps, selection: Selection | null): string {
   const count = selection ? 0 : (steps.warmup?.reduce((sum, flag) => sum + (flag ? 1 : 0), 0) ?? 0);
   const { noun = "step" } = steps;
   if (!count) return "";
-  return (
-    steps.left_out ?? `Averages exclude the first ${count === 1 ? noun : `${count} ${noun}s`}: compilation, warm-up.`
-  );
+  return steps.left_out ?? `Averages exclude the first ${count === 1 ? noun : `${count} ${noun}s`} (warm-up).`;
 }
 
 export interface Part {

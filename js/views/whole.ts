@@ -19,9 +19,9 @@ export function ofRun<E extends Element>(element: E): E {
 
 /** What a view of all hosts says while one is chosen: the text to copy opens that one whole. */
 const hostNote = (host: string): Node[] => [
-  document.createTextNode(`${host} is selected; this view is of all hosts. `),
+  document.createTextNode(`${host} is selected, but this view covers all hosts. `),
   h("code", `p.rank(${JSON.stringify(host)})`),
-  document.createTextNode(" opens that one alone. "),
+  document.createTextNode(" opens only that host. "),
 ];
 
 /** The line at the top of a view that does not follow the selection at all. */
@@ -39,7 +39,7 @@ export function wholeNote(
     line.replaceChildren(
       ...(selection
         ? [
-            `${rangeText(selection.first, selection.last, capital(steps.noun ?? "step"))} selected; this view is of the whole run. `,
+            `${rangeText(selection.first, selection.last, capital(steps.noun ?? "step"))} is selected, but this view covers the whole run. `,
             link("clear", () => store.set("selection", null)),
             " ",
           ]

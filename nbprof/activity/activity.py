@@ -451,7 +451,7 @@ class Activity:
     backlog : device work that was launched before the recording began: it counts for no step
     xprof_work : the same spans, classified by the rules of XProf 2.24
     host_ops, device_ops : runs of framework ops; `op` and `type` are codes into `ops` and `types`. On a device `own` is the run's time
-        without the runs in it, `part` a row of `op_parts`, `tensor_core` says whether a kernel uses TensorCores (-1: it is no kernel)
+        without the runs in it, `part` a row of `op_parts`, `tensor_core` says whether a kernel uses Tensor Cores (-1: it is no kernel)
     op_parts : what an op is made of on the device, a kernel or an op of a compiled program: the program's ident (0: none), its name
         and category there, the line of code, what the events call the program, the framework's op that the compiler noted, the op as XLA
         writes it ('' where it is to be written from the program), the name that it shares with its duplicates, whether it is an op of a

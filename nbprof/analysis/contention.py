@@ -31,14 +31,14 @@ def sentence(measured: Mapping[str, float], least: float = OTHERS, unit: Unit = 
     if not cores or others < least * cores:
         return ""
     part = f"{others:.1f} of the {cores:.0f} cores" if cores > 1 else f"{100 * others:.0f}% of the core"
-    timed, are = (unit.a, "is") if unit.whole else (unit.plural, "are")
+    timed, faster = (unit.the, "a shorter recording") if unit.whole else (unit.plural, f"faster {unit.plural}")
     used = f"Other processes used {part} while this was recorded"
     if waited is None:
-        return f"{used}, and this one {own:.1f}: on a quiet machine {timed} may be faster." if own + others >= FULL * cores else ""
+        return f"{used}, and this one {own:.1f}; {timed} may be faster on an idle machine." if own + others >= FULL * cores else ""
     if waited < WAITED_PERCENT:
         return ""
-    ready = f"for {waited:.0f}% of the time in which they were ready to run"
-    return f"{used}, and the threads of this one waited for a core {ready}: on a quiet machine {timed} {are} faster."
+    ready = f"{waited:.0f}% of its runnable time"
+    return f"{used}, and this process waited for a free core {ready}; expect {faster} on an idle machine."
 
 
 def full(measured: Mapping[str, float]) -> bool:

@@ -164,7 +164,7 @@ def overview(
 
 
 def _top_ops(ops: pd.DataFrame, in_steps: pd.DataFrame, kernels: pd.DataFrame, steps: int) -> pd.DataFrame:
-    """The ten ops with the most self time; with FLOP rate and use of TensorCores where these are known.
+    """The ten ops with the most self time; with FLOP rate and use of Tensor Cores where these are known.
 
     `in_steps` has their self time in steps, by op: of the device all but what was launched before the recording began.
     Without steps there is no time a step, and `self_ms` is all that is known.

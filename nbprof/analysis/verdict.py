@@ -42,8 +42,8 @@ STEADY = 0.25
 _CONTENDED_PERCENT = 75.0
 """Of the time in which threads were ready to run, that they waited for a core, from which on the other processes are the answer."""
 
-_STALLED = "in {p}% of {time} the host waits for the device, which runs nothing"
-_UNRECORDED = "in {p}% of {time} nothing ran on a device, and what the host did is not recorded"
+_STALLED = "for {p}% of {time} the host waits for a device that runs nothing"
+_UNRECORDED = "for {p}% of {time} no device was busy, and the host was not recorded"
 
 _INNER = re.compile(r"(?:\.<locals>)?\.<(?:listcomp|setcomp|dictcomp|genexpr|lambda)>|\.<locals>")
 """What Python adds to the name of a function for a part of it."""
@@ -130,7 +130,7 @@ class HostPart(NamedTuple):
     part : str
         `compute`, `overhead`, `python`, `waiting`; `host` is time that is not split further.
     text : str
-        What the host did, with the op, function or line that has most of it.
+        What the host did, with the op, function or line that takes most of the time.
     percent : float
         Of the time of the unit.
     """
@@ -275,20 +275,20 @@ def verdict(found: Breakdown) -> Verdict:
         fact = "no kernel was recorded, so what the device did is unknown"
         return Verdict(None, "Kernels not recorded", fact, activity.missing["kernels"])
     if is_unrecorded(found):
-        fact = f"the framework worked on a thread that was not recorded, so what fills {found.unit.time} is unknown"
+        fact = f"the framework worked on a thread that was not recorded, so what takes up {found.unit.time} is unknown"
         return Verdict(None, "Ops not recorded", fact, found.unrecorded)
     if not len(found.steps):
         return _without_work(activity)
     if (lost := mostly_lost(found.steps)) is not None:
         fact = f"{lost[0]:,} of {lost[1]:,} {found.unit.plural} lost device work, so what most of them wait for is unknown"
-        return Verdict(None, "Device work not recorded", fact, "The receipt names them. Record again, fewer steps, in a fresh process.")
+        return Verdict(None, "Device work not recorded", fact, "See the receipt. Record again with fewer steps, in a fresh process.")
     bound = found.bound
     recorded = activity.has_host_ops or activity.has_device or len(activity.device_extents) or found.unexplained is not None
     # What iterations consist of may be stated in a table of their own.
     if bound == "other" and not recorded and ITERATIONS not in activity.traits:
         if found.unit.whole:
             return _without_work(activity)
-        fact = f"neither ops of the host nor work of a device were recorded, so what fills the {found.unit.plural} is unknown"
+        fact = f"neither host ops nor device work was recorded, so what takes up the {found.unit.plural} is unknown"
         return Verdict(None, "Host not recorded", fact, activity.missing.get("kernels", activity.missing.get("ops", "")))
     host = found.host_parts
     if host and bound in ("host_compute", "other"):
@@ -309,15 +309,15 @@ def _plain(activity: Activity) -> Verdict:
         detail = "The recording was empty, or its events are in another file. Record again, while the program works."
         return Verdict(None, "No events", "the trace holds no events", detail)
     open_ = "steps, ops, kernels or allocations" if "kernels" in activity.missing else "steps, ops or allocations"
-    detail = f"Which of its events are {open_} is not known; the trace view shows them all."
-    return Verdict(None, "Plain trace", "no framework that nbprof knows wrote it", detail)
+    detail = f"Which of its events are {open_} is unknown; the trace view shows them all."
+    return Verdict(None, "Plain trace", "it was not written by a framework that nbprof knows", detail)
 
 
 def _without_work(activity: Activity) -> Verdict:
     if activity.unit.whole:
         detail = activity.missing.get("ops", "")
         return Verdict(None, "No work recorded", "no op, call or device work was recorded", detail)
-    detail = activity.missing.get("steps", "nbprof.steps() or the framework's own step markers mark steps.")
+    detail = activity.missing.get("steps", "Mark steps with nbprof.steps() or the framework's step markers.")
     return Verdict(None, "Unknown", "no steps were found, so step time is unknown", detail)
 
 
@@ -327,7 +327,7 @@ def _no_single_bottleneck(found: Breakdown, bound: str, confidence: str, evidenc
     return Verdict(
         None,
         "No single bottleneck",
-        f"the largest part, {label(bound)}, is {found.shares[bound]:.0f}% of {unit.time}",
+        f"the largest category, {label(bound).capitalize()}, is {found.shares[bound]:.0f}% of {unit.time}",
         f"Next is {label(second)} with {found.shares[second]:.0f}%. {takes}",
         confidence,
         tuple(evidence),
@@ -369,7 +369,7 @@ def _no_single_part(found: Breakdown, parts: dict[str, float], confidence: str, 
     return Verdict(
         None,
         "No single bottleneck",
-        f"the largest part, {first}, is {shares[first]:.0f}% of {unit.time}",
+        f"the largest part is {first}, {shares[first]:.0f}% of {unit.time}",
         f"Next is {second} with {shares[second]:.0f}%. {takes}",
         confidence,
         tuple(evidence),
@@ -378,10 +378,10 @@ def _no_single_part(found: Breakdown, parts: dict[str, float], confidence: str, 
 
 _HOST_PARTS = {
     "compute": "compute on the host",
-    "overhead": "overhead of the framework",
+    "overhead": "framework overhead",
     "python": "Python code",
     "waiting": "waiting",
-    "host": "other time of the host",
+    "host": "other host time",
 }
 _TIME_OF_HOST = {"host_compute": "Time in ops", "other": "Time outside ops"}
 """What is said to be the largest part where the verdict names a part of it."""
@@ -402,7 +402,7 @@ def _compute(found: Breakdown, percent: float) -> tuple[str, str]:
         most = f", {cpu.top_percent:.0f}% of it in {cpu.top_op}" if cpu.top_op else ""
         return fact, f"{_time_of(found, percent)}{most}.{_cores(found)}"
     top = use.top_library if use is not None else None
-    fact = f"{percent:.0f}% of {found.unit.time} is spent in compiled code of libraries"
+    fact = f"{percent:.0f}% of {found.unit.time} is spent in compiled library code"
     most = f", {100 * top.line_share:.0f}% of it in {place(top)}" if top is not None else ""
     return fact, f"{_time_of(found, percent)}{most}.{_cores(found)}"
 
@@ -412,7 +412,7 @@ def _overhead(found: Breakdown, percent: float) -> tuple[str, str]:
     cpu, unit, use = found.cpu, found.unit, found.unexplained
     outside = sum(work.percent for work in found.host_work if work.part == "overhead" and work.category == "other")
     if use is not None and use.top_framework is not None and 2 * outside >= percent:
-        fact = f"{percent:.0f}% of {unit.time} is spent in the framework, outside of ops"
+        fact = f"{percent:.0f}% of {unit.time} is spent in the framework, outside ops"
         return fact, f"{_time_of(found, percent)}, most of it in {place(use.top_framework)}."
     fact = f"{percent:.0f}% of {unit.time} is spent by the framework around ops, not in ops that compute"
     detail = f"{_time_of(found, percent)}: the framework dispatches ops rather than computing"
@@ -432,7 +432,7 @@ def _python(found: Breakdown, percent: float) -> tuple[str, str]:
 def _waiting(found: Breakdown, percent: float) -> tuple[str, str]:
     """Time in which the process sleeps."""
     top = found.unexplained.top_waiting if found.unexplained is not None else None
-    fact = f"in {percent:.0f}% of {found.unit.time} the program waits without using a core"
+    fact = f"for {percent:.0f}% of {found.unit.time} the program waits without using a core"
     most = f", most of it in {place(top)}" if top is not None else ""
     return fact, f"{_time_of(found, percent)}{most}."
 
@@ -462,9 +462,9 @@ def contended(measured: Mapping[str, float]) -> bool:
 def _contended(found: Breakdown, answer: Verdict) -> Verdict:
     """That other processes took the cores, before what the program does with those that it had."""
     waited, cores, others = (found.contention[key] for key in ("waited_percent", "cores", "other_cores"))
-    fact = f"threads that were ready to run waited for a core for {waited:.0f}% of the time"
+    fact = f"this process waited for a free core {waited:.0f}% of its runnable time"
     detail = f"Other processes used {others:.1f} of the {cores:.0f} cores."
-    quiet = f"On a quiet machine {found.unit.a} takes less than {wording.millis(found.mean_ms)}."
+    quiet = f"Expect {found.unit.a} to take less than {wording.millis(found.mean_ms)} on an idle machine."
     rest = f"{answer.fact[0].upper()}{answer.fact[1:]}. {answer.detail}"
     return replace(answer, title="Contended", fact=fact, detail=f"{detail} {quiet} {rest}")
 
@@ -475,11 +475,11 @@ def _bound(found: Breakdown, bound: str, confidence: str, evidence: Evidence) ->
     waiting = waiting_percent(found.steps) if bound == "other" else 0.0
     if waiting >= top / 2:
         title, fact, shown = "Stalled", _STALLED, waiting
-        why = "a call waits while no kernel and no copy runs; p.device_time.idle says for how long work was queued meanwhile"
+        why = "a call waits while no kernel or copy runs; p.device_time.idle shows how long work was queued in that time"
     else:
         shown -= waiting
         if bound == "other" and not found.activity.has_host_ops:
-            fact, why = _UNRECORDED, "no call of the device's runtime that launches, copies or waits was recorded in that time"
+            fact, why = _UNRECORDED, "no device runtime call that launches, copies or waits was recorded in that time"
     if found.captures and bound == "compile":
         title, fact = "Capture-bound", "{p}% of {time} is spent capturing a graph"
         why = "launches are captured into a graph within {the}, which happens once"
@@ -524,7 +524,9 @@ def _detail(found: Breakdown, bound: str, shown: float, why: str) -> str:
     elif bound == "other" and found.shares["input"] >= checks.INPUT_MODERATE and found.works_ahead:
         waits, they = ("waits", "it") if unit.whole else ("wait", "they")
         subject = "The recording" if unit.whole else f"The {unit.plural}"
-        detail += f" {subject} {waits} for input, too, which tf.data makes meanwhile: without this time, {they} would wait longer."
+        detail += (
+            f" {subject} {waits} for input as well, which tf.data prepares in the meantime: without this time, {they} would wait longer."
+        )
     elif bound == "input" and found.probed_ms is not None:
         detail += f" With instant input, {unit.a} takes {wording.millis(found.probed_ms)} (measured by --probe)."
     elif bound not in ("device_compute", "host_compute") and top <= (checks.MOST_UNKNOWN if bound == "other" else checks.MOST_GAIN):
@@ -565,7 +567,7 @@ def _assess(found: Breakdown, bound: str, name: str = "") -> tuple[Evidence, str
         times = warm.groupby(warm.groupby("host").cumcount())["step_time_ms"].mean()
         first = ", ".join(wording.millis(t, 0 if t >= 10 else 2) for t in times)
         which = unit.noun if len(times) == 1 else f"{len(times)} {unit.plural}"
-        evidence.append((True, f"First {which} ({first}) left out: compilation, warm-up"))
+        evidence.append((True, f"First {which} ({first}) excluded: warm-up"))
     others = steps.loc[steps["kind"] != kind, "kind"].value_counts()
     if len(others):
         text = ", ".join(f"{n:,} {_of_kind(str(other), unit)}s" for other, n in others.items())
@@ -579,7 +581,7 @@ def _of_kind(kind: str, unit: Unit) -> str:
 
 
 def _of_recording(found: Breakdown) -> Evidence:
-    return [(False, "Nothing marks steps: the recording may contain start-up beside the work of interest"), _complete(found.dropped)]
+    return [(False, "No steps are marked: the recording may include startup besides the work of interest"), _complete(found.dropped)]
 
 
 def _of_steps(found: Breakdown, bound: str, name: str) -> Evidence:
@@ -608,7 +610,7 @@ def _of_steps(found: Breakdown, bound: str, name: str) -> Evidence:
     steady = longest > 1 and sd <= STEADY * mean
     of_time = f"{unit.time[0].upper()}{unit.time[1:]}"
     spread_text = f"{of_time} {'is steady' if steady else 'varies'}: sd {wording.millis(sd)}, {100 * sd / mean:.0f}% of the mean"
-    alone = f"One {unit.noun} says nothing about the spread of {unit.time}"
+    alone = f"One {unit.noun} cannot show the spread of {unit.time}"
     out = [
         (leading >= (1 - FEW) * count, f"{name} is the largest part in {every if few is None else f'only {every}'}{spread}"),
         (longest >= ENOUGH, number if longest >= ENOUGH else f"Only {number}: capture {ENOUGH} or more{_maybe_warmup(steps, unit)}"),
@@ -616,7 +618,7 @@ def _of_steps(found: Breakdown, bound: str, name: str) -> Evidence:
         _complete(found.dropped),
     ]
     if unit.agreement is not None:
-        out.append((True, f"{unit.plural.capitalize()} are an estimate: {100 * unit.agreement:.0f}% of the events fit"))
+        out.append((True, f"{unit.plural.capitalize()} are an estimate that fits {100 * unit.agreement:.0f}% of the events"))
     return out
 
 
@@ -649,7 +651,7 @@ def _slowed(found: Breakdown, bound: str) -> Evidence:
         return []
     text = (
         f"Recording slows the host by up to {checks.host_slowed(activity.framework):g} times: without it, the device, which is busy for "
-        f"{busy:.0f}% of {found.unit.time} here, may hardly wait for the host"
+        f"{busy:.0f}% of {found.unit.time} here, may rarely wait for the host"
     )
     return [(bound not in ("host_compute", "kernel_launch"), text)]
 

@@ -59,7 +59,7 @@ def explain(term: str) -> dict[str, Any]:
     if not found and not said:
         known = sorted({name for entry in entries() for name in entry.names})
         near = difflib.get_close_matches(key, known, 5, 0.5)
-        raise NbprofError(f"nothing is known of {term!r}" + (f"; near are {', '.join(near)}." if near else "."))
+        raise NbprofError(f"nothing is known about {term!r}" + (f"; near are {', '.join(near)}." if near else "."))
     out: dict[str, Any] = {"term": term, "meanings": found[:MOST]}
     if said:
         out["said_of_it"] = said

@@ -103,7 +103,7 @@ class Reader:
             **{key: plain(facts.get(key)) for key in _FACTS},
             **({} if Unit.of(facts).kind == STEP else {"steps_are": Unit.of(facts).plural}),
             "frames": named.listed(profile),
-            "unknown": "null is what was not recorded; it is not 0",
+            "unknown": "null means not recorded; it is not 0",
         }
 
     def brief(self, ident: str, tokens: int) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class Reader:
     def advice(self, ident: str) -> dict[str, Any]:
         """The findings of a profile, whole."""
         rows = plain(self._profile(ident).advice.to_dict("records"), _LONGEST_FINDING)
-        none = "no rule found a measurable gain; that is no proof that there is none"
+        none = "no rule found a measurable gain; which does not prove that there is none"
         return {"id": ident, "findings": rows} | ({} if rows else {"none": none})
 
     def frame(self, ident: str, name: str, columns: list[str] | None, filter: str, sort: str, limit: int) -> dict[str, Any]:
@@ -139,7 +139,7 @@ class Reader:
         """Events that touch a time range, or their sums by name."""
         for text in (lane, name):
             if isinstance(text, str) and text.startswith("/") and text.endswith("/"):
-                raise NbprofError("regular expressions are not supported here; give a part of the name.")
+                raise NbprofError("regular expressions are not supported here; use part of the name.")
             if self._redact and isinstance(text, str):
                 raise NbprofError("with --redact, give the number of a lane and a time; `frame` trace.events takes a filter of names.")
         profile = self._profile(ident)

@@ -44,7 +44,7 @@ class Roots:
         self.confinement = Confinement(tuple(self.folders), name=self._said())
         for folder in self.folders:
             if not Path(folder).is_dir():
-                raise ReadError("there is no such folder; --root takes one that is there.", path=printable(folder))
+                raise ReadError("there is no such folder; --root takes an existing folder.", path=printable(folder))
 
     def find(self, path: str, run: str | None = None) -> tuple[RunFiles, list[str]]:
         """The run at a path, which is taken relative to the folders, and the names of all runs there, newest first.
@@ -59,7 +59,7 @@ class Roots:
         found, nothing = locate.survey(place, ways)
         inside = found if is_url(place) else [each for each in found if self.holds(each)]
         if found and not inside:
-            raise ReadError(f"a file of this run is a link that leads out of {self._said()}.", path=printable(place))
+            raise ReadError(f"a file of this run is a link that points outside {self._said()}.", path=printable(place))
         if not found:
             # It says what is there instead.
             raise nothing()

@@ -49,7 +49,7 @@ class Room(ModuleType):
         duration_ms : int
             How long to record, 1 ms to an hour.
         host_level : int
-            0 nothing on the host, 1 the most important events, 2 ops, too, 3 everything.
+            0 nothing on the host, 1 the most important events, 2 also ops, 3 everything.
         device_level, python_level : int
             1 records devices, and every Python call (many events); 0 doesn't.
         retries : int

@@ -279,7 +279,7 @@ def decorate(function: Callable[..., Any], options: Options) -> Callable[..., An
         If it is not a function.
     """
     if isinstance(function, type) or not hasattr(function, "__call__"):  # noqa: B004 - what is typed is not what is given
-        raise CaptureError(f"@nbprof.profile stands above a function, not {function!r}")
+        raise CaptureError(f"@nbprof.profile decorates a function, not {function!r}")
     calls = Calls(options)
     wrapper: Any
     if inspect.isasyncgenfunction(function):

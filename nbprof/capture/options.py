@@ -56,7 +56,7 @@ class Options:
     python : bool
         Record every Python call as well (many events).
     host_level : int
-        0 nothing on the host, 1 the most important events, 2 ops, too, 3 everything.
+        0 nothing on the host, 1 the most important events, 2 also ops, 3 everything.
     logdir : str, optional
         Folder that receives ``plugins/profile/<run>/``; by default ``nbprof-results`` in the working directory. A URL, as
         ``gs://bucket/logs``, receives it when it is complete.

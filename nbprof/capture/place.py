@@ -71,7 +71,7 @@ class Place:
                 self.logdir = _make_elsewhere()
                 reason = error.strerror or type(error).__name__
                 self.notes.append(
-                    f"{wanted} cannot be written ({reason}): the run is kept in {self.logdir} instead; choose another place with "
+                    f"{wanted} cannot be written ({reason}): the run is saved in {self.logdir} instead; choose another location with "
                     "--logdir DIR"
                 )
                 self.scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=self.logdir))
@@ -153,7 +153,7 @@ class Place:
             )
         else:
             reason = f"{self.logdir} cannot be written ({error.strerror or type(error).__name__})"
-        return f"{reason}. The run is kept in {kept} instead; free some space, or choose another place with --logdir DIR"
+        return f"{reason}. The run is saved in {kept} instead; free some space, or choose another location with --logdir DIR"
 
     def _elsewhere(self) -> Path:
         """The logdir for what the other one does not take."""

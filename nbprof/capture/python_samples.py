@@ -79,7 +79,7 @@ class PythonSampler:
         """Begin; the thread that calls is that of the cell."""
         if not getattr(sys, "_is_gil_enabled", lambda: True)():
             # There frames change while they are read.
-            self.trouble = "Python stacks are not sampled where Python runs without the GIL"
+            self.trouble = "Python stacks are not sampled in free-threaded Python (without the GIL)"
             return self
         self._cell_thread = threading.get_ident()
         for thread in threading.enumerate():

@@ -402,7 +402,7 @@ class Session:
         found = []
         for run in self.windows.beside.get(path, ()):
             title = next((TITLES[name] for name in BACKENDS if f"_{name}" in run.name), "another framework")
-            found.append(f'the cell also ran {title}, which was recorded beside it: nbprof.load("{run}") opens that')
+            found.append(f'the cell also ran {title}, which was recorded separately: nbprof.load("{run}") opens that')
         return found
 
     def _why_nothing(self) -> str:

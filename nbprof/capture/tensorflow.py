@@ -120,7 +120,7 @@ class TensorFlowBackend:
         if points := options.given_for_npu(*POINTS):
             return [
                 remedies.ADAPTER_PROFILER,
-                f"the adapter's profiler of sessions finds iterations itself: {' and '.join(points)} had no effect",
+                f"the adapter's session profiler detects iterations itself: {' and '.join(points)} had no effect",
             ]
         return [remedies.ADAPTER_PROFILER]
 

@@ -105,7 +105,7 @@ class AdapterOptions:
                     ignore_by_git(logdir)
             except OSError as error:
                 self._note(
-                    f"the NPU is not recorded: {output} cannot be written ({error.strerror}); choose another place with --logdir DIR"
+                    f"the NPU is not recorded: {output} cannot be written ({error.strerror}); choose another location with --logdir DIR"
                 )
                 return None
             self._output = output
@@ -116,7 +116,7 @@ class AdapterOptions:
     def _set_device(self, device: Any, patches: Patches) -> None:
         config = device.global_options().profiling_config
         if str(_value(config.enable_profiling)) in ("True", "1"):
-            self._note("the program itself turns on the NPU's profiler, in npu_device's options: they are left as they are")
+            self._note("the program itself turns on the NPU's profiler, in npu_device's options: they are left unchanged")
             return
         if getattr(sys.modules.get(f"{DEVICE}.{DEVICE}"), "_npu_device_instances", None):
             self._note(remedies.NPU_OPEN)
@@ -159,7 +159,7 @@ class AdapterOptions:
             changed.CopyFrom(config)
             own = next(each for each in _optimizers(changed) if each.name == OPTIMIZER)
             if "profiling_mode" in own.parameter_map and own.parameter_map["profiling_mode"].b:
-                self._note("the program itself turns on the NPU's profiler, in its session's configuration: it is left as it is")
+                self._note("the program itself turns on the NPU's profiler, in its session's configuration: it is left unchanged")
                 return config
             output = self._folder()
             if output is None:

@@ -61,5 +61,5 @@ class AllocatorHistory:
         try:
             memory._record_memory_history(enabled=None)
         except Exception as error:
-            self._trouble.append(f"the CUDA allocator keeps recording its history: {type(error).__name__}: {error}")
+            self._trouble.append(f"the CUDA allocator is still recording its history: {type(error).__name__}: {error}")
         return self._trouble

@@ -200,7 +200,7 @@ def _unheard(profiler: Any, options: Options) -> list[str]:
     if not hasattr(profiler.AiCMetrics, options.aic_metrics):
         notes.append(f"this torch_npu has no counters {options.aic_metrics}: recorded with {AIC_METRICS[0]}")
     if points := options.given_for_npu(*POINTS):
-        notes.append(f"torch_npu's profiler goes by the steps of the program: {' and '.join(points)} had no effect")
+        notes.append(f"torch_npu's profiler uses the program's steps: {' and '.join(points)} had no effect")
     return notes
 
 

@@ -87,7 +87,7 @@ def export(profile: Any, target: Path, marks: Sequence[Mark] = ()) -> str:
         if not plain.exists() or not plain.stat().st_size:
             # It says nothing of a disk that takes no more.
             free = shutil.disk_usage(target.parent).free
-            why = f"No space left on device, {free / 1e3:,.0f} kB are free" if free < FULL else "it does not say why"
+            why = f"No space left on device, {free / 1e3:,.0f} kB are free" if free < FULL else "it gives no reason"
             raise OSError(f"PyTorch wrote no trace to {target.parent}: {why}")
         note = pack(plain, packed, marks)
         packed.replace(target)
@@ -120,10 +120,10 @@ def pack(plain: Path, packed: Path, marks: Sequence[Mark]) -> str:
 
 def _obstacle(text: mmap.mmap, *, found: bool) -> str:
     if not found:
-        return "this version of PyTorch writes its trace in a form that steps could not be added to"
+        return "this version of PyTorch writes its trace in a format that steps could not be added to"
     if text.find(b'"name": "ProfilerStep#') >= 0:
         # A profiler that only waits marks steps in whatever is recorded.
-        return "steps are those that the cell's own torch.profiler.profile marks with step()"
+        return "steps are those marked with step() by the cell's own torch.profiler.profile"
     return ""
 
 

@@ -13,7 +13,7 @@ from nbprof.cli import output
 @click.option("--clear", is_flag=True, help="Empty the cache.")
 @output.as_json
 def command(clear: bool, as_json: bool) -> None:
-    """Where the cache of opened profiles is, and how full."""
+    """Location and size of the cache of opened profiles."""
     from nbprof import cache
 
     freed = cache.clear() if clear else 0

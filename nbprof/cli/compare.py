@@ -21,7 +21,7 @@ from nbprof.cli.progress import shown
 @output.as_json
 @source.target("Also write the comparison to this HTML file; an existing file is replaced.")
 def command(before: str, after: str, redact: bool, markdown: bool, as_json: bool, target: Path | None, **how: Any) -> int:
-    """Compare two runs: is the second one faster, and is that more than chance?
+    """Compare two runs: is the second one faster, and is the difference significant?
 
     Exits with 3 if that is unknown.
     """

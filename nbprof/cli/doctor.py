@@ -9,10 +9,10 @@ from nbprof.cli.main import BAD, GOOD
 
 
 @click.command(name="doctor")
-@click.option("--deep", is_flag=True, help="Import the frameworks, each in a process of its own, and ask for their devices.")
+@click.option("--deep", is_flag=True, help="Import each framework in a separate process and list its devices.")
 @output.as_json
 def command(deep: bool, as_json: bool) -> int:
-    """What can be recorded here, and what to do about what cannot.
+    """What can be recorded here, and how to fix what cannot.
 
     Exits with 2 if profiles cannot even be read.
     """

@@ -140,7 +140,7 @@ def nvidia(root: Path) -> Iterator[Check]:
         return
     found = re.search(r"Kernel Module\s+(?:for \S+\s+)?([\d.]+)", _read(root / "proc/driver/nvidia/version"))
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-    text = f"driver {found[1]}" if found else "there is one; the version of its driver is not known"
+    text = f"driver {found[1]}" if found else "found; driver version unknown"
     if hidden is not None and hidden.strip() in ("", "-1"):
         yield Check(
             "NVIDIA GPU", LIMITED, f"{text}, hidden by CUDA_VISIBLE_DEVICES={hidden}", "Unset CUDA_VISIBLE_DEVICES to use and record it."
@@ -164,7 +164,7 @@ def _cupti(root: Path) -> Check:
     return Check(
         "CUPTI",
         LIMITED,
-        f"{toolkits[0]} is in no folder where the loader looks",
+        f"{toolkits[0]} is not in the loader's search path",
         f"Before Jupyter starts: export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH; or install the CUPTI package of the framework's CUDA "
         "(pip install nvidia-cuda-cupti-cu12, or -cu13).",
     )
@@ -174,7 +174,7 @@ def _counters(root: Path) -> Check:
     only = re.search(r"^RmProfilingAdminOnly:\s*(\d)", _read(root / "proc/driver/nvidia/params"), re.MULTILINE)
     rights = re.search(r"^CapEff:\s*([0-9a-f]+)", _read(root / "proc/self/status"), re.MULTILINE)
     if only is None:
-        return Check("GPU counters", LIMITED, "whether they may be read is not known: the driver does not say", "")
+        return Check("GPU counters", LIMITED, "whether they can be read is unknown: the driver does not report it", "")
     if only[1] == "0":
         return Check("GPU counters", OK, "open to all users")
     if rights is not None and int(rights[1], 16) & (_PERFMON | _SYS_ADMIN):
@@ -202,7 +202,7 @@ def amd(root: Path) -> Iterator[Check]:
     if os.access(device, os.R_OK | os.W_OK):
         yield Check("AMD GPU", OK, text)
     else:
-        yield Check("AMD GPU", LIMITED, "this user may not use it", "sudo usermod -aG render,video $USER, then log in again.")
+        yield Check("AMD GPU", LIMITED, "this user has no access to it", "sudo usermod -aG render,video $USER, then log in again.")
     for pattern in ("librocprofiler-sdk.so*", "libroctracer64.so*"):
         # The frameworks of ROCm state its folder in their libraries.
         if libraries := [*_loaded(pattern, ("torch/lib", "_rocm_sdk_*/lib")), *_newest_first(root, "opt/rocm*/lib", pattern)]:
@@ -226,7 +226,7 @@ def tpu(root: Path) -> Iterator[Check]:
         return
     log = root / remedies.TPU_LOG.lstrip("/")
     where = f"its runtime logs to {log}" if log.is_file() else "TPU_STDERR_LOG_LEVEL=0 shows the log of its runtime on the console"
-    yield Check("TPU", OK, f"there is one; {where}")
+    yield Check("TPU", OK, f"found; {where}")
 
 
 def _loaded(pattern: str, packages: tuple[str, ...]) -> list[Path]:
@@ -273,7 +273,7 @@ def disk() -> Check:
     free = shutil.disk_usage(here).free
     text = f"{free / 2**30:,.1f} GiB free in {here}"
     if not os.access(here, os.W_OK):
-        return Check("disk", LIMITED, f"{here} is not writable", "Record with --logdir DIR, a folder that you may write to.")
+        return Check("disk", LIMITED, f"{here} is not writable", "Record with --logdir DIR, a folder that you can write to.")
     if free < _LEAST_BYTES:
         return Check("disk", LIMITED, text, "Free some space, or record with --logdir DIR on another disk.")
     return Check("disk", OK, text)
@@ -285,13 +285,13 @@ def cache() -> Check:
 
     folder = Folder(location())
     if not enabled():
-        return Check("cache", LIMITED, "turned off by NBPROF_CACHE: each profile is read anew", "Unset NBPROF_CACHE.")
+        return Check("cache", LIMITED, "turned off by NBPROF_CACHE: each profile is read from scratch", "Unset NBPROF_CACHE.")
     above = folder.path
     while not above.exists() and above != above.parent:
         above = above.parent
-    remedy = "Let NBPROF_CACHE_DIR name a folder that is yours alone; without a cache each profile is read anew."
+    remedy = "Set NBPROF_CACHE_DIR to a private folder; without a cache each profile is read from scratch."
     if not folder.owned():
-        return Check("cache", LIMITED, f"{folder.path} belongs to another user, or everybody may write to it", remedy)
+        return Check("cache", LIMITED, f"{folder.path} belongs to another user, or is world-writable", remedy)
     if not above.is_dir() or not os.access(above, os.W_OK):
         return Check("cache", LIMITED, f"{folder.path} cannot be written", remedy)
     return Check("cache", OK, f"{folder.path}, at most {folder.limit() / 2**30:,.1f} GiB")
@@ -310,11 +310,11 @@ def lab() -> Iterator[Check]:
     version = _json(found).get("version") if found else None
     off = any("nbprof" in _disabled(Path(place) / "labconfig" / "page_config.json") for place in jupyter_config_path())
     if found is None:
-        yield Check("lab extension", LIMITED, "JupyterLab does not find it", again)
+        yield Check("lab extension", LIMITED, "JupyterLab cannot find it", again)
     elif off:
         yield Check("lab extension", LIMITED, "disabled", "jupyter labextension enable nbprof")
     elif version != __version__:
-        yield Check("lab extension", LIMITED, f"version {version}, of another nbprof than this one", again)
+        yield Check("lab extension", LIMITED, f"version {version}, from a different nbprof installation", again)
     else:
         yield Check("lab extension", OK, f"version {version}, JupyterLab {jupyterlab}")
     state: dict[str, bool] = {}
@@ -328,7 +328,7 @@ def lab() -> Iterator[Check]:
         yield Check(
             "server extension",
             LIMITED,
-            "disabled" if "nbprof" in state else "Jupyter Server does not find it",
+            "disabled" if "nbprof" in state else "Jupyter Server cannot find it",
             "jupyter server extension enable nbprof",
         )
 

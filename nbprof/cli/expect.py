@@ -43,9 +43,11 @@ def _limits(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=source.files)
 @click.option("--against", metavar="FILE", shell_complete=source.files, help="The baseline to compare with.")
 @_limits
-@click.option("--step-time-slower", metavar="PERCENT", help='The slowdown that is not acceptable, such as "5 %".')
+@click.option("--step-time-slower", metavar="PERCENT", help='The smallest unacceptable slowdown, such as "5 %".')
 @click.option(
-    "--same-machine", is_flag=True, help="Compare step times even if the profiles do not show the same machine: you vouch that it is."
+    "--same-machine",
+    is_flag=True,
+    help="Compare step times even if the profiles do not identify the machine; you confirm that it is the same.",
 )
 @click.option("--update", is_flag=True, help="Write the baseline instead of comparing with it.")
 @click.option("--add", is_flag=True, help="Add the step times of this run to the baseline.")

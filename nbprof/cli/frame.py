@@ -38,7 +38,9 @@ def _split(_ctx: click.Context, _param: click.Parameter, value: str | None) -> l
 @click.option("--where", default="", metavar="CONDITION", help=f"Only these rows: {_WHERE}.")
 @click.option("--sort", callback=_split, metavar="COLUMNS", help="Sort by these, separated by commas; -total_us: largest first.")
 @click.option("--columns", callback=_split, metavar="COLUMNS", help="Only these columns, separated by commas.")
-@click.option("--csv", "form", flag_value="csv", help="CSV with exact values; empty is NA; ' before a text that would be a formula.")
+@click.option(
+    "--csv", "form", flag_value="csv", help="CSV with exact values; empty means NA; text that would be a formula is prefixed with '."
+)
 @click.option("--json", "form", flag_value="json", help="JSON for programs; docs/command.md has its schema.")
 @click.option("--parquet", "form", flag_value="parquet", help="Parquet; needs pyarrow, and -o unless it is piped.")
 @source.target("Write CSV, JSON or Parquet to this file.")

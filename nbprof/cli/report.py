@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command(name="report")
 @source.one_run
 @source.target("The HTML file; an existing file is replaced. By default nbprof-NAME.html in the folder of the profile.")
-@click.option("--events", type=click.IntRange(min=0), metavar="N", help="Events of the trace that it holds; 20,000 by default.")
+@click.option("--events", type=click.IntRange(min=0), metavar="N", help="Trace events to include; 20,000 by default.")
 @source.redacted
 def command(target: Path | None, events: int | None, redact: bool, **which: Any) -> None:
     """Write the dashboard to one HTML file that needs no network."""

@@ -27,9 +27,7 @@ storage = click.option(
     help="For a URL: an option of its fsspec file system, such as anon=true. Can be repeated.",
 )
 _READING = (
-    click.option(
-        "--rank", "--host", "rank", metavar="N|NAME", help="Only this one of several hosts, with all its events: its rank or its name."
-    ),
+    click.option("--rank", "--host", "rank", metavar="N|NAME", help="Read only this host, with all its events: its rank or name."),
     click.option("--executor", type=click.IntRange(min=1), metavar="N", help="Read the files of several hosts in N processes."),
     click.option(
         "--graph-capture",
@@ -64,7 +62,7 @@ def target(help: str, **more: Any) -> Callable[[Function], Function]:
     return click.option("-o", "--output", "target", metavar="FILE", type=kind, help=stated, **more)
 
 
-redacted = click.option("--redact", is_flag=True, help="Pseudonyms instead of names; numbers stay.")
+redacted = click.option("--redact", is_flag=True, help="Replace names with pseudonyms; numbers are kept.")
 
 
 def reading(function: Function) -> Function:
@@ -79,7 +77,7 @@ def one_run(function: Function, metavar: str = "PATH...") -> Function:
     function = click.option(
         "--run",
         metavar="NAME|N",
-        help="Which run of a logdir: its name, the beginning of its name, or its number; 0, the newest, by default.",
+        help="Run of a logdir: its name, the start of its name, or its number; by default 0, the newest.",
     )(reading(function))
     return click.argument("paths", nargs=-1, required=True, metavar=metavar, shell_complete=files)(function)
 

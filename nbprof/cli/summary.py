@@ -14,7 +14,7 @@ from nbprof.cli.progress import shown
 @source.one_run
 @output.as_json
 def command(as_json: bool, **which: Any) -> None:
-    """What bounds the step, and the figures that prove it."""
+    """What bounds the step, with the supporting figures."""
     with shown() as tell:
         profile = source.opened(tell, **which)
         answer = {"run": output.about(profile), "overview": profile.overview, "steps": profile.steps.summary} if as_json else {}

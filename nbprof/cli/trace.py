@@ -30,10 +30,10 @@ def _range(_ctx: click.Context, _param: click.Parameter, value: str | None) -> t
 @source.one_run
 @source.target("Ends in .json or .json.gz; an existing file is replaced.", required=True)
 @click.option(
-    "--range", "between", callback=_range, metavar="A:B", help="Only what touches this time, in ms after the start of the profile."
+    "--range", "between", callback=_range, metavar="A:B", help="Only events that overlap this time, in ms from the start of the profile."
 )
-@click.option("--lanes", multiple=True, metavar="TEXT", help="Only lanes whose name has this text. Can be repeated.")
-@click.option("--counters/--no-counters", default=True, help="Whether to write counters, too; on by default.")
+@click.option("--lanes", multiple=True, metavar="TEXT", help="Only lanes whose name contains this text. Can be repeated.")
+@click.option("--counters/--no-counters", default=True, help="Whether to write counters as well; on by default.")
 def command(target: Path, between: tuple[float, float] | None, lanes: tuple[str, ...], counters: bool, **which: Any) -> None:
     """Write the trace in Chrome's JSON, for Perfetto."""
     with shown() as tell:

@@ -47,7 +47,7 @@ def atomic_write(target: Path, what: str, size: int | None = None) -> Iterator[B
         The file could not be written. The message names the file and the remedy.
     """
     if not _is_a_name(target):
-        raise NbprofError(f"{printable(str(target))}: the {what} could not be written: no file can have this name. Choose another one.")
+        raise NbprofError(f"{printable(str(target))}: the {what} could not be written: it is not a valid file name. Choose another.")
     try:
         with _opened(target) as file:
             yield file
@@ -184,7 +184,7 @@ def _remedy(error: OSError, target: Path, size: int | None) -> str:
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return f"There is no folder {Path(os.path.realpath(target)).parent}: create it, or choose another one."
     if error.errno in _DENIED:
-        return "Choose a folder that you may write to."
+        return "Choose a folder that you can write to."
     return "Choose another folder."
 
 

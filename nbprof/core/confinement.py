@@ -21,7 +21,7 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _NO_LINK
 _LIST = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_LINK
 _REPLACED = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK)
-_BECAME_LINK = "a part of its path became a link while it was opened"
+_BECAME_LINK = "part of its path became a link while it was being opened"
 _TRIES = 20
 
 
@@ -127,10 +127,10 @@ class Confinement:
             if real.is_relative_to(top):
                 parts = real.relative_to(top).parts
                 if not self.hidden and any(part.startswith(".") for part in parts):
-                    text = "leads to something hidden: names that start with a dot are not opened"
+                    text = "leads to a hidden file: names that start with a dot are not opened"
                     raise ConfinedError(errno.EACCES, text, os.fspath(path))
                 return top, parts
-        text = f"is a link that leads out of {self.name}. Copy the file to the place of the link"
+        text = f"is a link that points outside {self.name}. Replace the link with a copy of the file"
         raise ConfinedError(errno.EACCES, text, os.fspath(path))
 
 

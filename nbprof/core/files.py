@@ -316,7 +316,7 @@ class LocalFile:
             after = os.fstat(file.fileno())
         now = self.stat()
         if more or came != before.st_size or not _same(before, after) or not _same(before, now):
-            raise ReadError("changed while it was read; load it again when the profiler has finished writing.", path=self.label)
+            raise ReadError("changed while being read; load it again when the profiler has finished writing.", path=self.label)
         return out
 
 

@@ -120,4 +120,4 @@ def reason(error: Exception) -> str:
         place = f" ({name}, line {last.lineno})"
     text = " ".join(str(error).split())[:200]
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return f"{what}{place}. This is a bug of nbprof; please report it with this line. What does not depend on it is not affected."
+    return f"{what}{place}. This is a bug in nbprof; please report it with this line. Everything that does not depend on it is unaffected."

@@ -297,7 +297,7 @@ class Iterations:
         noted = f", of which {len(self):,} were timed" if self.sampled else ""
         return (
             f"Steps are the {self.count:,} iterations of the loop in {place}, `{text}`{noted}; "
-            "`for … in nbprof.steps(…)` around another loop makes that one the step."
+            "`for … in nbprof.steps(…)` around another loop makes its iterations the steps."
         )
 
 

@@ -78,7 +78,7 @@ def opened(file: IO[bytes], packing: str) -> BinaryIO:
 
 
 def read_all(file: IO[bytes], label: str, limit: int, size: int | None = None) -> Buffer:
-    """All that a stream gives, in memory; `size` is what it should be, where that is known."""
+    """All that a stream gives, in memory; `size` is what it should be, if known."""
     if size is not None and size > limit:
         raise too_large(label, limit)
     out = Buffer(size) if size is not None else None

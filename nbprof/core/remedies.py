@@ -113,7 +113,7 @@ JAX_UNSEEN = (
 JAX_HIDDEN = "JAX sees no GPU here because {name} is {value!r}: only the host is recorded"
 JAX_NO_DEVICE = (
     "JAX could not start its devices{asked}{why}, so nothing ran and nothing was recorded. JAX_PLATFORMS must name an available platform "
-    "(cpu, cuda, rocm, tpu); pip install 'jax[cuda13]' brings the plugin for NVIDIA GPUs, nvidia-smi shows whether the driver works"
+    "(cpu, cuda, rocm, tpu); pip install 'jax[cuda13]' installs the plugin for NVIDIA GPUs, nvidia-smi shows whether the driver works"
 )
 
 # What the recorders write to stderr, or into their files, when the device cannot be traced, most telling first.
@@ -136,7 +136,7 @@ def place(text: str) -> str:
     if re.search(r"Too many open files|EMFILE|ENFILE", text):
         return "; close files that are no longer needed, or raise the limit (ulimit -n) before Jupyter starts"
     full = re.search(r"No space left|File too large|[Qq]uota exceeded|ENOSPC|disk is full", text)
-    return "; the disk is full, or limited: choose another place with --logdir DIR (logdir=)" if full else ""
+    return "; the disk is full, or limited: choose another location with --logdir DIR (logdir=)" if full else ""
 
 
 def unseen_gpu(version: str, *, built_for_cuda: bool) -> list[str]:

@@ -126,7 +126,7 @@ class Database:
         page = int.from_bytes(head[16:18], "big")
         self._page = 65536 if page == 1 else page
         if self._page < 512 or self._page & (self._page - 1):
-            raise self._damaged(f"it states pages of {self._page:,} bytes")
+            raise self._damaged(f"it declares pages of {self._page:,} bytes")
         self._usable = self._page - head[20]
         if self._usable < 480:
             raise self._damaged("its header is damaged")
@@ -134,7 +134,8 @@ class Database:
         stated = stated_bytes(head) // self._page
         if stated > self._pages:
             raise ReadError(
-                f"this SQLite database is cut off: {self._pages:,} of its {stated:,} pages are here. Copy or export it again.", path=label
+                f"this SQLite database is truncated: {self._pages:,} of its {stated:,} pages are present. Copy or export it again.",
+                path=label,
             )
         self._text = _ENCODINGS.get(int.from_bytes(head[56:60], "big"), "utf-8")
         self._rows_of: dict[int, Int64s] = {}
@@ -205,7 +206,7 @@ class Database:
             inner = kind == _INTERIOR
             first = head + np.where(inner, 12, 8)
             if (first - base + 2 * count > self._page).any():
-                raise self._damaged(f"page {int(level[0]):,} states more rows than it has room for")
+                raise self._damaged(f"page {int(level[0]):,} declares more rows than fit in it")
             page = np.repeat(np.arange(len(level)), count)
             place = np.arange(len(page)) - np.repeat(np.cumsum(count) - count, count)
             cell = base[page] + self._u16(first[page] + 2 * place)
@@ -222,7 +223,7 @@ class Database:
             )
             level = below[order]
         else:
-            raise self._damaged("a tree of it has no end")
+            raise self._damaged("one of its trees does not end")
         return np.concatenate(leaves)
 
     def _varint(self, data: Bytes, at: Int64s) -> tuple[Int64s, Int64s]:

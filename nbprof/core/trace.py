@@ -303,7 +303,7 @@ class Table:
     device : int or None
         The device of all its rows; None where they are of several, or of the host.
     rank : int or None
-        Of the process that recorded it, where that is known.
+        Of the process that recorded it, if known.
     frame : DataFrame
         Columns with units in their names (`_us`, `_bytes`); moments end in `_ps` and count from the begin of the trace.
     header : list of str

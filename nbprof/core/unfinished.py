@@ -66,14 +66,14 @@ class Unfinished:
         """What became of it, for the user."""
         which = f"The recording{self._when}{self._where}"
         if self.running:
-            return f"{which} is not finished: its process, {self.facts['pid']}, is still running, and its run appears when it ends."
+            return f"{which} is not finished: its process, {self.facts['pid']}, is still running, and its run appears when it finishes."
         if not self.facts:
-            return f"{self.folder.name} is left of a recording that was not finished, and has no profile in it."
+            return f"{self.folder.name} is left over from an unfinished recording and contains no profile."
         how = f"its process, {self.facts['pid']}, ended before the recording did"
         if self.written:
-            return f"{which} was not finished: {how}. What its profiler had written by then is shown."
+            return f"{which} was not finished: {how}. What its profiler had written so far is shown."
         return (
-            f"{which} was not finished: {how}, and before its profiler wrote anything, so nothing of it can be read. With --steps 10:20 a "
+            f"{which} was not finished: {how}, before its profiler wrote anything, so there is nothing to read. With --steps 10:20 a "
             "recording is written as soon as these steps have run."
         )
 

@@ -52,7 +52,7 @@ def read_varint(data: Data, pos: int, end: int) -> tuple[int, int]:
     start = pos
     while True:
         if pos >= end:
-            raise CutError("the data end inside a number", offset=pos)
+            raise CutError("the data ends inside a number", offset=pos)
         byte = data[pos]
         pos += 1
         value |= (byte & 0x7F) << shift
@@ -83,7 +83,7 @@ def _content(data: Data, start: int, kind: int, pos: int, end: int) -> tuple[int
     if kind == LENGTH:
         length, after = read_varint(data, pos, end)
         if after - pos > 5 or length > _MOST_LENGTH:
-            raise ReadError("a field says that it has over 2 GB", offset=start)
+            raise ReadError("a field claims more than 2 GB", offset=start)
         pos = after
     elif kind == FIXED64:
         length = 8

@@ -183,7 +183,7 @@ class Mender:
         took = wording.millis(int(self.trace.events.duration[rows].sum()) / 1e9)
         begin, their, they = ("begins", "its", "It is") if len(rows) == 1 else ("begin", "their", "They are")
         text = (
-            f"{wording.plural(len(rows), 'device event')} ({self.places(rows)}; {took}) {begin} at a time that cannot be: long before "
+            f"{wording.plural(len(rows), 'device event')} ({self.places(rows)}; {took}) {begin} at an impossible time: long before "
             f"{their} launch, or long after later work of the stream or the host's wait for the device. {they} in no figure. The profiler "
             "wrote a wrong time: record again."
         )
@@ -216,7 +216,7 @@ class Mender:
         which = wording.kernel(most) if what == "device event" else wording.one_line(most)
         which += f" and {wording.plural(len(codes) - 1, 'other name')}" if len(codes) > 1 else ""
         one = len(rows) == 1
-        stating = f"states a duration of {longest}" if one else f"state durations of up to {longest}"
+        stating = f"has a duration of {longest}" if one else f"have durations of up to {longest}"
         text = (
             f"{wording.plural(len(rows), what, what.replace('event', 'events'))} ({self.places(rows)}: {which}) {stating} that cannot be: "
             f"{evidence}. {'It counts' if one else 'Each counts'} with what other calls of its name take, at most until the next work; "

@@ -1,7 +1,7 @@
 """Device peaks: operations per second by architecture, and bytes per second of its memories; of known GPUs also by their name.
 
 Sources: NVIDIA's architecture white papers and the throughput table of the CUDA programming guide; AMD's CDNA white papers. As in XProf one
-number is given for all precisions: the largest of fp32 and fp16 on the ordinary units and of TF32 and fp16 on TensorCores (matrix cores),
+number is given for all precisions: the largest of fp32 and fp16 on the ordinary units and of TF32 and fp16 on Tensor Cores (matrix cores),
 without sparsity.
 """
 

@@ -46,11 +46,11 @@ def overlaps(trace: Trace, kinds: tuple[str, ...], what: str) -> list[Note]:
     # Some overlaps are of a nanosecond.
     longest = wording.micros(us) if us >= 1e3 else f"{us:.3f} µs"
     if len(over) == 1:
-        text = f"1 {what} starts before the previous one has ended (by {longest}); it is kept as recorded."
+        text = f"1 {what} starts before the previous one has ended (by {longest}); it is shown as recorded."
     else:
         text = (
             f"{len(over):,} {what}s on {lanes:,} {'lane' if lanes == 1 else 'lanes'} start before the previous one has ended "
-            f"(by at most {longest}); they are kept as recorded."
+            f"(by at most {longest}); they are shown as recorded."
         )
     return [Note("warning" if len(over) > _SERIOUS * len(rows) else "info", text)]
 
@@ -72,7 +72,7 @@ def lost_launches(launches: pd.DataFrame, starts_work: npt.NDArray[np.bool_]) ->
     share = lost / len(made)
     text = (
         f"{lost:,} of {len(made):,} launches ({100 * share:.3g} %) have no device activity in this profile: "
-        "it was dropped, or ran after the capture had ended. Device times are too small by that much."
+        "it was dropped, or ran after the capture had ended. Device times are too low by that share."
     )
     return [Note("warning" if share > _SERIOUS else "info", text)]
 
@@ -83,7 +83,7 @@ def unlaunched(count: int, total: int) -> list[Note]:
         return []
     text = (
         f"{count:,} of {total:,} device events ({100 * count / total:.3g} %) have no launch in this profile: "
-        "it was made before the capture started, or was dropped. Their op and step are known only if they state them."
+        "it was made before the capture started, or was dropped. Their op and step are known only if recorded with them."
     )
     return [Note("warning" if count > _SERIOUS * total else "info", text)]
 
@@ -142,7 +142,7 @@ def hosts(recorded: pd.DataFrame, stepping: Collection[str]) -> list[Note]:
     apart = _apart(recorded[~empty])
     if apart:
         others = "any other host" if len(apart) == int((~empty).sum()) else "the other hosts"
-        asks = "are these files from one run? Are the clocks right?"
+        asks = "are these files from one run? Are the clocks correct?"
         notes.append(Note("warning", f"{_list(apart)} recorded at a different time than {others}: {asks}"))
     return notes
 

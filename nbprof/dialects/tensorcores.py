@@ -1,4 +1,4 @@
-"""Which kernels run on TensorCores (AMD: matrix cores) and how wide their numbers are, by their names, and which ops could, by theirs.
+"""Which kernels run on Tensor Cores (AMD: matrix cores) and how wide their numbers are, by their names, and which ops could, by theirs.
 
 Sources: the kernel names of cuBLAS, cuDNN, CUTLASS, FlashAttention, Tensile and Composable Kernel as profiles show them. Up to Ampere they
 hold the shape of the matrix instruction, from Hopper on the architecture and the instruction's family. The rule of XProf 2.24 was found on
@@ -49,7 +49,7 @@ _AMD_NO = re.compile(r"fmha_bwd_(?:dot_do_o|convert)|FmhaBwd(?:OGradDotO|Convert
 
 @lru_cache(maxsize=1 << 18)
 def uses_tensor_core(kernel: str, amd: bool = False) -> int:
-    """Whether a kernel runs on TensorCores by its name: YES, NO, or UNKNOWN for a matrix product that Triton compiled.
+    """Whether a kernel runs on Tensor Cores by its name: YES, NO, or UNKNOWN for a matrix product that Triton compiled.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ _ELIGIBLE_TYPE = re.compile(
 
 @lru_cache(maxsize=1 << 18)
 def op_is_eligible(name: str, kind: str = "") -> bool:
-    """Whether an op of TensorFlow or JAX does what TensorCores are for, by its name, or by its type.
+    """Whether an op of TensorFlow or JAX does what Tensor Cores are for, by its name, or by its type.
 
     The type tells more than XProf's rule, which knows names alone: a convolution that was fused bears the name of what it was fused with,
     as `conv2d/Relu` of type `_FusedConv2D`.

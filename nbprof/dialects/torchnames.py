@@ -186,7 +186,7 @@ def input_precision(types: str) -> int:
 
 
 def whole_numbers(types: str) -> bool:
-    """Whether an op's tensors are integers only: such an op can't run on TensorCores whatever its name."""
+    """Whether an op's tensors are integers only: such an op can't run on Tensor Cores whatever its name."""
     given = [t for t in _TYPE_TEXT.findall(types) if t]
     floating = any(_TYPE_16.search(t) or _TYPE_32.search(t) for t in given)
     return not floating and any(_WHOLE.match(t) for t in given)
@@ -224,7 +224,7 @@ _ELIGIBLE_ELSEWHERE = re.compile(
 
 
 def tensor_core_eligible(op: str) -> bool:
-    """Whether an op does matrix products, convolutions or attention, so that TensorCores could run it."""
+    """Whether an op does matrix products, convolutions or attention, so that Tensor Cores could run it."""
     return op in _ELIGIBLE or bool(_ELIGIBLE_ELSEWHERE.match(op))
 
 

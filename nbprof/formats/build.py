@@ -143,7 +143,7 @@ class Builder:
         count = len(start_ns)
         duration = np.asarray(duration_ns, np.int64)
         if (negative := int((duration < 0).sum())) > 0:
-            self.receipt.warn(f"Events that end before they start, their duration taken as 0: {negative:,}.")
+            self.receipt.warn(f"Events that end before they start, treated as having zero duration: {negative:,}.")
             duration = np.maximum(duration, 0)
         chunk = _Chunk(
             np.broadcast_to(np.asarray(lane, np.int32), count),

@@ -42,4 +42,4 @@ def warning(names: Iterable[str]) -> tuple[str, ...]:
     gaps = hosts_missing(names)
     if not gaps:
         return ()
-    return (f"Judging by the other names, {join_some(gaps, 4)} should be here, too: what happened there is not in the numbers.",)
+    return (f"Host names suggest that {join_some(gaps, 4)} is missing; its data is not included.",)

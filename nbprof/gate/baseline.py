@@ -92,7 +92,7 @@ class Baseline:
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
             if values["nbprof_baseline"] != VERSION:
-                raise NbprofError(f"{path} is a baseline of another version of nbprof: write it again with --nbprof-update")
+                raise NbprofError(f"{path} is a baseline from another version of nbprof: write it again with --nbprof-update")
             return cls(
                 counts={str(name): _number(value) for name, value in values["counts"].items()},
                 runs=[
@@ -202,14 +202,14 @@ def another(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     """Why step times of two machines cannot be compared; '' if they can."""
     if not before or not after:
         which = "the baseline" if not before else "the profile"
-        return f"{which} does not say on which machine it was recorded: record it with nbprof, or vouch for it with same_machine=True"
+        return f"{which} does not identify the machine it was recorded on: record it with nbprof, or confirm it with same_machine=True"
     named = sorted({*before, *after})
     different = [
         f"{name} {before.get(name, 'unknown')} there, {after.get(name, 'unknown')} here"
         for name in named
         if before.get(name) != after.get(name)
     ]
-    return f"the baseline is of another machine ({'; '.join(different)})" if different else ""
+    return f"the baseline is from another machine ({'; '.join(different)})" if different else ""
 
 
 _NONE = {
@@ -250,7 +250,7 @@ def _number(value: Any) -> float:
     if value is None:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{value!r} is no number")
+        raise TypeError(f"{value!r} is not a number")
     return float(value)
 
 

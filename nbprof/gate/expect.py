@@ -322,7 +322,7 @@ class Expectation:
 
     def _judged(self) -> list[Outcome]:
         if self._must_write and self._path is None:
-            raise NbprofError(f"update={self._update!r} says no file: put .against(path) into the chain")
+            raise NbprofError(f"update={self._update!r} names no file: add .against(path) to the chain")
         made = None
         if self._path is not None and self._update:
             if self._baseline is None:
@@ -343,7 +343,7 @@ class Expectation:
     def _made(self, path: Path) -> Baseline:
         """The baseline that is to be written."""
         if path.resolve() in self._policy.written:
-            raise NbprofError(f"{path} was written by another expectation of this session: give each a baseline of its own")
+            raise NbprofError(f"{path} was written by another expectation of this session: give each a separate baseline")
         mine = Baseline.of(self._runs)
         if self._update == "add" and path.exists():
             before = Baseline.read(path)
@@ -358,7 +358,7 @@ class Expectation:
         """The baseline, or why a check that needs one fails."""
         if self._path is None:
             what = "slower= needs a baseline" if name == "step_time" else "no max= was given, nor a baseline"
-            raise NbprofError(f"{name}: {what}: put .against(path) into the chain")
+            raise NbprofError(f"{name}: {what}: add .against(path) to the chain")
         if self._baseline is None:
             return f"there is no baseline {self._path}: pytest --nbprof-update writes it, as does update='new'"
         return self._baseline
@@ -379,7 +379,7 @@ class Expectation:
             if name in OF_UNITS and (reason := other_units(self._runs, baseline.unit)):
                 return Outcome(name, UNKNOWN, f"{title}: {reason}", found.value, unknown=unknown)
             if name not in baseline.counts:
-                text = f"{title}: the baseline does not have it; write it again where it is known"
+                text = f"{title}: it is not in the baseline; write the baseline again where it is known"
                 return Outcome(name, UNKNOWN, text, found.value, unknown=unknown)
             limit = baseline.counts[name]
         allowed = f"at most {kind.text(limit)} allowed" if given else f"{kind.text(limit)} in the baseline"
@@ -424,7 +424,7 @@ class Expectation:
         if outcome == UNKNOWN:
             text += f"; the noise between runs is too large to tell whether it is {100 * allowed:g} % slower: add runs to the baseline"
         if found.change + found.margin < -allowed:
-            text += "; write the baseline again, or a slowdown of this size will pass"
+            text += "; write the baseline again, or a slowdown of this size will go unnoticed"
         changed = self._changed("ops", "us") if outcome == FAIL else ()
         return Outcome("step_time", outcome, text, found.after, found.before * (1 + allowed), changed, unknown)
 

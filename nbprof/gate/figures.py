@@ -130,7 +130,7 @@ def repeats(runs: Sequence[Run]) -> tuple[list[Repeat], str]:
     if 2 * len(found) < len(runs):
         # What is left has been disturbed too, only by less.
         first = next(text for text in busy if text).rstrip(".")
-        return [], f"other processes disturbed {len(runs) - len(found)} of {len(runs)} recordings: {first[:1].lower()}{first[1:]}"
+        return [], f"other processes interfered with {len(runs) - len(found)} of {len(runs)} recordings: {first[:1].lower()}{first[1:]}"
     return found, ""
 
 
@@ -160,9 +160,7 @@ def _flops(run: Run) -> Count:
         found = costs(run.activity)["flops"]
     except NbprofError as error:
         return Count(None, str(error).rstrip("."))
-    return (
-        Count(None, "no op of a compiled program that ran on a device states its FLOPs") if found is None else Count(found / len(run.steps))
-    )
+    return Count(None, "no op of a compiled program that ran on a device has FLOPs") if found is None else Count(found / len(run.steps))
 
 
 def _peak_memory(run: Run) -> Count:

@@ -28,18 +28,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of the gate."""
     group = parser.getgroup("nbprof", "nbprof: expectations of profiles")
     group.addoption("--nbprof-update", action="store_true", help="write the baselines of nbprof.expect instead of comparing with them")
-    group.addoption("--nbprof-add", action="store_true", help="add the step times of this run to the baselines: same code, another time")
+    group.addoption(
+        "--nbprof-add", action="store_true", help="add the step times of this run to the baselines (same code, recorded at another time)"
+    )
     group.addoption(
         "--nbprof-unknown",
         choices=policy.UNKNOWN,
         default=None,
-        help="what an unknown figure does: fail, warn, or skip the test; fail where the environment has CI, else warn",
+        help="what to do if a figure is unknown: fail, warn, or skip the test; default: fail if CI is set, else warn",
     )
     group.addoption(
         "--nbprof-summary",
         metavar="FILE",
         default=None,
-        help="append a Markdown table of all checks to this file; $GITHUB_STEP_SUMMARY where that is set",
+        help="append a Markdown table of all checks to this file; $GITHUB_STEP_SUMMARY if that is set",
     )
 
 

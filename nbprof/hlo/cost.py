@@ -153,7 +153,7 @@ class Costs:
     def _run(self, place: int) -> _Run:
         if place not in self._runs:
             if self._depth > _MOST_NESTED:
-                raise ReadError("computations call each other without end")
+                raise ReadError("computations call each other endlessly")
             self._depth += 1
             try:
                 self._runs[place] = self._count(place)

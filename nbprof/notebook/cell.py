@@ -128,11 +128,11 @@ class Cell:
         if isinstance(held, Profile):
             return held
         if not isinstance(held, (str, Path)):
-            raise UsageError(f"%%nbprof: --against takes a profile or a path; {against} holds neither, but {type(held).__name__}")
+            raise UsageError(f"%%nbprof: --against takes a profile or a path; {against} is neither, but {type(held).__name__}")
         path = str(held)
         if "://" not in path and not Path(path).expanduser().exists():
-            kept = f" `%%nbprof -o {path}` above a cell keeps its profile in that variable." if path.isidentifier() else ""
-            raise UsageError(f"%%nbprof: --against {path}: there is no variable and no file of that name.{kept}")
+            kept = f" `%%nbprof -o {path}` above a cell stores its profile in that variable." if path.isidentifier() else ""
+            raise UsageError(f"%%nbprof: --against {path}: there is no variable or file with that name.{kept}")
         return path
 
     def begin(self) -> None:
@@ -259,7 +259,7 @@ class Cell:
         try:
             with self._shield.opened():
                 profile = open_recording(recording, progress=self._stage)
-            stopped = f"the analysis was interrupted; the run is kept: %nbprof shows it{'' if recording.temporary else f', {again}'}"
+            stopped = f"the analysis was interrupted; the run is saved: %nbprof shows it{'' if recording.temporary else f', {again}'}"
             if self._show.out:
                 self._shell.user_ns[self._show.out] = profile
             if self._show.probe:
@@ -278,7 +278,7 @@ class Cell:
         """Run the cell again without its input; what that gave is kept beside the files of the run."""
         from nbprof.notebook.probe import probe
 
-        self._stage("running the cell again with its input taken out")
+        self._stage("running the cell again without its input")
         # By `%%nbprof` it is the whole cell, by `%nbprof` what stands behind the options.
         source = self._source.partition("\n")[2] if self._source.startswith("%%nbprof") else self._source
         recording.info.probe = probe(self._shell, self._options, source, profile, in_place=self._show.in_place)

@@ -111,7 +111,7 @@ def items(session: Session, pace: Pace, reading: Reading, elapsed: float) -> lis
     if (waiting := pace.waiting_share()) is not None:
         value = "now" if pace.waits_now() else f"{waiting:.0%}".replace("%", " %")
         text = "waiting for input" if value == "now" else f"{value} waiting for input"
-        about = "Share of the recent steps in which the loop waited for its next batch."
+        about = "Share of recent step time spent waiting for the next batch."
         said.append(Item(text, "input", value, 1.0 if value == "now" else waiting, about))
     if reading.cpu is not None:
         cores = os.cpu_count() or 1
@@ -124,7 +124,7 @@ def items(session: Session, pace: Pace, reading: Reading, elapsed: float) -> lis
         name = "GPU" if gpu.count == 1 else f"{gpu.count} GPUs"
         memory = f"{gpu.used / 1e9:,.1f} of {gpu.total / 1e9:,.0f} GB"
         value = memory if gpu.busy is None else f"{gpu.busy * 100:.0f} %, {memory}"
-        about = "Share of the time in which a kernel ran, and memory in use, by NVML" + (
+        about = "Share of time with a kernel running, and memory in use, from NVML" + (
             ": of all of them together." if gpu.count > 1 else "."
         )
         said.append(Item(f"{name} {value}", name, value, about=about))

@@ -8,6 +8,7 @@ another cell magic, and calls by API.
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import sys
 import warnings
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 _silenced: Callable[[Any], Any] = getattr(magic, "output_can_be_silenced", lambda function: function)
 
 _FIRST_LINE = re.compile(r"%%nbprof(?=\s|$)")
+_NAME = "nbprof"
+_IMPORT = re.compile(rf"^[^\n#]*\bimport\b[^\n]*\b{_NAME}\b", re.MULTILINE)
 _FUTURE = re.compile(r"^\s*from\s+__future__\s+import\b", re.MULTILINE)
 
 
@@ -67,6 +70,8 @@ class NbprofMagics(Magics):
         self._tracebacks = tracebacks.Watch(shell, self._exception_left)
         self.interrupts: Any = None
         self.loops: Any = None
+        self.pushed_name = False
+        """Whether the name of the package was put into the user's namespace."""
         self.runs_statement = False
         """Whether a statement or a text is run to be recorded, which may not have begun yet."""
 
@@ -390,6 +395,10 @@ def load(shell: Any) -> None:
     magics.interrupts = interrupts.install(shell)
     magics.loops = cell_loops.install(shell, magics)
     _loaded[shell] = magics
+    if not _is_taken(shell):
+        # Advice and messages are code to paste, such as `for batch in nbprof.steps(loader)`. Hidden: %who lists the user's names.
+        shell.push({_NAME: sys.modules[_NAME]}, interactive=False)
+        magics.pushed_name = True
 
 
 def unload(shell: Any) -> None:
@@ -407,3 +416,16 @@ def unload(shell: Any) -> None:
     registered["cell"].pop("nbprof", None)
     for name in ("nbprof", "nbprof_begin"):
         registered["line"].pop(name, None)
+    if magics.pushed_name and not _is_imported(shell):
+        # Only if it is still this module, not what the user assigned since.
+        shell.drop_by_id({_NAME: sys.modules[_NAME]})
+
+
+def _is_taken(shell: Any) -> bool:
+    """Whether the user's code would find something under the name of this package."""
+    return _NAME in shell.user_ns or hasattr(builtins, _NAME)
+
+
+def _is_imported(shell: Any) -> bool:
+    """Whether a cell of this session imports the package: the name is the user's then, although it holds the same module."""
+    return any(_IMPORT.search(text) for text in shell.history_manager.input_hist_raw)

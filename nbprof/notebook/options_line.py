@@ -56,9 +56,9 @@ def parser(prog: str = "%%nbprof") -> Parser:
     add = made.add_argument
     add("-o", "--out", metavar="NAME", default="", help="variable that receives the profile after the cell")
     add("--against", metavar="RUN", default="", help="compare with an earlier run: a variable that holds its profile, or a path")
-    what = "run the cell again with its input taken out, and show what a step then takes beside what the profile predicts"
+    what = "run the cell again without its input, and show the measured step time next to the predicted one"
     add("--probe", metavar="WHAT", default="", choices=("", "input"), help=what)
-    what = "also run it again where something that it can change cannot be put back"
+    what = "also run it again if something it changes cannot be restored"
     add("--probe-in-place", action="store_true", help=what)
     add("-q", "--quiet", action="store_true", help="show nothing, and keep the files only with --logdir")
     add(
@@ -86,9 +86,9 @@ def parser(prog: str = "%%nbprof") -> Parser:
         help="stop when the process has grown by this much; auto: a quarter of the memory",
     )
     add("--memory", action="store_true", default=True, dest="memory", help="record allocations (default)")
-    add("--no-memory", action="store_false", dest="memory", help="don't, if the framework can turn it off")
+    add("--no-memory", action="store_false", dest="memory", help="do not, if the framework can turn it off")
     add("--shapes", action="store_true", default=True, help="record shapes of inputs (default)")
-    add("--no-shapes", action="store_false", dest="shapes", help="don't, if the framework can turn it off")
+    add("--no-shapes", action="store_false", dest="shapes", help="do not, if the framework can turn it off")
     add("--stacks", action="store_true", help="record the time of each line of the cell, and the Python stack of each op (PyTorch)")
     add("--no-stacks", action="store_false", dest="stacks", help="don't (default)")
     add("--sampling", action="store_true", default=True, help="sample the Python stacks of all threads (default)")
@@ -100,7 +100,7 @@ def parser(prog: str = "%%nbprof") -> Parser:
         metavar="0-3",
         type=int,
         default=2,
-        help="0 nothing, 1 the most important events, 2 ops, too (default), 3 everything",
+        help="0 nothing, 1 the most important events, 2 also ops (default), 3 everything",
     )
     what = "peak rates of the device per second, if unknown, as flops=312T,bytes=2.0T; auto: those in the profile"
     add("--peaks", metavar="P", type=_or(str, "auto"), default=None, help=what)
@@ -117,11 +117,11 @@ def parser(prog: str = "%%nbprof") -> Parser:
         help="folder or URL for the run, in TensorBoard's layout; nbprof-results by default",
     )
     add("--save", action="store_true", default=True, help="keep the files of the run (default)")
-    add("--no-save", action="store_false", dest="save", help="keep the files only as long as the profile lives")
+    add("--no-save", action="store_false", dest="save", help="delete the files when the profile is no longer used")
     add("--views", metavar="A,B", default="", help="tabs to show, such as overview,steps,memory; or all")
     add("--height", metavar="PX", type=_or(int, "auto"), default=None, help="height of the dashboard; auto: the height of its content")
     add("--events", metavar="N", default=None, help="events of the trace to keep in the notebook; 20,000 by default")
-    add("--redact", action="store_true", help="show pseudonyms instead of names; numbers stay")
+    add("--redact", action="store_true", help="show pseudonyms instead of names; numbers are kept")
     add("--no-redact", action="store_false", dest="redact", help="don't (default)")
     add("-h", "--help", action="help", help="show this and run nothing")
     return made

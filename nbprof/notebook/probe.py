@@ -64,13 +64,13 @@ def probe(shell: Any, options: Options, source: str, profile: Profile, *, in_pla
         return {**out, "text": f"The input was not probed: {reason}"}
     # Whatever goes wrong, the first run is shown.
     except KeyboardInterrupt:
-        return {**out, "text": "The input was not probed: it was interrupted. What the second run changed was put back."}
+        return {**out, "text": "The input was not probed: it was interrupted. What the second run changed was restored."}
     except Exception as error:
         return {**out, "text": f"The input was not probed: {type(error).__name__}: {error}"}
-    said = f"{wording.millis(predicted)} predicted" if predicted is not None else f"not predicted: {why}"
+    said = f"predicted {wording.millis(predicted)}" if predicted is not None else f"not predicted: {why}"
     recorded = wording.number(profile.run.overview_of_files["step_time_ms"], 2)
     out["measured_ms"], out["slowed"] = measured, _SLOWED in notes
-    out["text"] = f"With a perfect input pipeline a step takes {wording.millis(measured)} (measured), {said}."
+    out["text"] = f"With instant input, a step takes {wording.millis(measured)} (measured; {said})."
     out["detail"] = (
         f"As recorded it takes {recorded} ms. For the measurement the cell ran a second time, with each input replaced by its first batch, "
         f"repeated: {'; '.join(inputs.replaced)}. {used} averaged. {' '.join(notes)}"
@@ -92,7 +92,7 @@ def _second_run(shell: Any, options: Options, source: str, profile: Profile, *, 
     tree, run = _compiled(shell, source)
     capture = profile.run.capture
     if capture is not None and capture.cell_failed:
-        raise _NoProbe("the cell did not run to its end.")
+        raise _NoProbe("the cell did not finish.")
     namespace = shell.user_ns
 
     def inner(name: str) -> set[str]:
@@ -112,9 +112,9 @@ def _second_run(shell: Any, options: Options, source: str, profile: Profile, *, 
     measured, used = _measured(again.run, inputs, recorded or 0.0)
     notes = ["Its output is not shown."]
     if state.uncopied or failed:
-        notes.append(f"What it changed stays changed in {', '.join(state.uncopied + failed)}; all else was put back.")
+        notes.append(f"What it changed stays changed in {', '.join(state.uncopied + failed)}; everything else was restored.")
     else:
-        notes.append("Variables, models, optimizers and random number generators were put back; files that it wrote were not.")
+        notes.append("Variables, models, optimizers and random number generators were restored; files that it wrote were not.")
     if again.run.overview.get("contention"):
         notes.append(_SLOWED)
     return measured, used, inputs, notes
@@ -136,7 +136,7 @@ def _check(state: State, *, in_place: bool) -> None:
         raise _NoProbe(f"the first run has used up {', '.join(state.consumed)}. Make the iterator in the cell itself. {_AGAIN}.")
     if state.uncopied and not in_place:
         raise _NoProbe(
-            f"{', '.join(state.uncopied[:5])} could not be put back after a second run. {_AGAIN}; --probe-in-place runs it anyway."
+            f"{', '.join(state.uncopied[:5])} could not be restored after a second run. {_AGAIN}; --probe-in-place runs it anyway."
         )
 
 
@@ -168,7 +168,7 @@ def _record(options: Options, source: str, namespace: dict[str, Any], inputs: In
         what = type(failure).__name__ + (f": {first}" if first else "")
         raise _NoProbe(f"the second run failed: {what}. What it changed was put back.")
     if inputs.empty:
-        raise _NoProbe(f"{', '.join(inputs.empty)} gave no batch in the second run.")
+        raise _NoProbe(f"{', '.join(inputs.empty)} yielded no batch in the second run.")
     if not inputs.replaced:
         raise _NoProbe("the cell reads no dataset of tf.data and no DataLoader; nbprof.steps(batches) marks other inputs.")
     if recording is None:
@@ -197,7 +197,7 @@ def _measured(run: Run, inputs: Inputs, recorded: float) -> tuple[float, str]:
     mean, waiting = float(used["step_time_ms"].mean()), float(used["input_ms"].mean())
     if waiting > MOST_INPUT * max(mean, recorded):
         part = f"{wording.millis(waiting)} of {wording.millis(mean)} per step"
-        raise _NoProbe(f"the second run still waits for input, {part}: not all of it could be taken out.")
+        raise _NoProbe(f"the second run still waits for input, {part}: not all of it could be removed.")
     return mean, f"{len(used):,} of {wording.plural(len(frame), 'step')} of it {'are' if len(used) > 1 else 'is'}"
 
 

@@ -45,17 +45,23 @@ def _parser() -> _SamplingParser:
         metavar="0-3",
         type=int,
         default=2,
-        help="0 nothing, 1 the most important events, 2 ops, too (default), 3 everything",
+        help="0 nothing, 1 the most important events, 2 also ops (default), 3 everything",
     )
     add("--device-level", metavar="0-1", type=int, default=1, help="1 records devices (default), 0 doesn't")
     add("--python-level", metavar="0-1", type=int, default=0, help="1 records every Python call: many events; 0 by default")
-    add("--retries", metavar="N", type=int, default=3, help="how often to retry a worker that was idle, busy or unreachable; 3 by default")
+    add(
+        "--retries",
+        metavar="N",
+        type=int,
+        default=3,
+        help="how many times to retry a worker that was idle, busy or unreachable; 3 by default",
+    )
     add(
         "--delay",
         metavar="MS",
         type=int,
         default=None,
-        help="delay until all start together; 0: each at once; 1000 by default for several workers",
+        help="delay before all start together; 0: each starts immediately; 1000 by default for several workers",
     )
     add("-o", "--out", metavar="NAME", default="", help="variable that receives the profile")
     add("-q", "--quiet", action="store_true", help="show nothing, and keep files only with --logdir")
@@ -66,11 +72,11 @@ def _parser() -> _SamplingParser:
         help="folder or URL for the run, in TensorBoard's layout; nbprof-results by default",
     )
     add("--name", metavar="RUN", default=None, help="name of the run's folder; the time by default")
-    add("--no-save", action="store_false", dest="save", help="keep the files only as long as the profile lives")
+    add("--no-save", action="store_false", dest="save", help="delete the files when the profile is no longer used")
     add("--views", metavar="A,B", default="", help="tabs to show, such as overview,steps,memory; all by default")
     add("--height", metavar="PX", type=int, default=None, help="height of the dashboard; by default the height of its content")
     add("--events", metavar="N", default=None, help="events of the trace to keep in the notebook; 20,000 by default")
-    add("--redact", action="store_true", help="show pseudonyms instead of names; numbers stay")
+    add("--redact", action="store_true", help="show pseudonyms instead of names; numbers are kept")
     add("-h", "--help", action="help", help="show this and record nothing")
     return parser
 

@@ -170,7 +170,7 @@ def _findings(profile: Profile) -> Iterator[Claim]:
     advice = profile.advice
     if advice.empty:
         why = (
-            "no rule found a measurable gain. That is no proof that there is none."
+            "no rule found a measurable gain, which does not prove that there is none."
             if profile.overview["steps"]
             else "without steps, gains are unknown."
         )

@@ -82,7 +82,7 @@ def compare(
 
 
 class Comparison:
-    """Two runs side by side: what got faster or slower, by how much, and whether that is more than chance.
+    """Two runs side by side: what got faster or slower, by how much, and whether the difference is significant.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class Comparison:
 
     @property
     def findings(self) -> pd.DataFrame:
-        """What became of the advice: each finding of either run, what it predicts at most, and whether it is gone, still found or new."""
+        """Advice before and after: each finding of either run, what it predicts at most, and whether it is gone, still found or new."""
         return compare_findings.findings(*self._sides[:2])
 
     @property

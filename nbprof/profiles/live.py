@@ -39,7 +39,7 @@ _MOST_PACKED = 64
 _LEAST_LIMIT = 1 << 26
 
 _NOT_HERE = (
-    "This kernel does not have the profile, and its file is no longer in its place, so the saved view is shown. Load the profile with "
+    "This kernel does not have the profile, and its file has been moved or deleted, so the saved view is shown. Load the profile with "
     "nbprof.load(...) to see every event here."
 )
 
@@ -144,7 +144,7 @@ class Registry:
             It is not to be had here.
         """
         if not isinstance(wanted, str) or not _KEY.fullmatch(wanted):
-            raise NbprofError("This is not the key of a profile.")
+            raise NbprofError("This is not a profile key.")
         if (run := self.get(wanted)) is not None:
             return run
         # One after the other: two outputs of one profile would read it twice.

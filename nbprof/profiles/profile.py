@@ -76,7 +76,7 @@ class Profile:
 
     @property
     def overview(self) -> dict[str, Any]:
-        """What bounds the step, and the figures that prove it. Percentages are 0…100; None means not recorded.
+        """What bounds the step, with the supporting figures. Percentages are 0…100; None means not recorded.
 
         `bound` `verdict` `verdict_text` `verdict_detail` `confidence` `confidence_evidence`: the part of the step that limits it, if one
         takes 35 % or more of it, and how sure that is: high if it is the largest part in 90 % of the steps, there are 10 or more steps,
@@ -397,7 +397,7 @@ class Profile:
         Parameters
         ----------
         tokens : int
-            Maximum length in tokens of 3.5 bytes each.
+            Maximum length in tokens (3.5 bytes each).
         redact : bool or path
             Pseudonyms instead of names, as `save` has them.
 

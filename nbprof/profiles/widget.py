@@ -112,7 +112,7 @@ class DashboardWidget(anywidget.AnyWidget):
         if first > last:
             raise NbprofError(f"selected goes from the first to the last step; {first} is after {last}")
         if unit_in(self._payload).whole:
-            raise NbprofError("nothing divides this recording into steps, so there are none to select")
+            raise NbprofError("this recording is not divided into steps, so there are none to select")
         if not self._steps:
             raise NbprofError("this run has no steps to select")
         if last < min(self._steps) or first > max(self._steps):
@@ -122,7 +122,7 @@ class DashboardWidget(anywidget.AnyWidget):
     @traitlets.validate("height")
     def _check_height(self, proposal: Any) -> int:
         if proposal["value"] < 0:
-            raise NbprofError(f"a height of {proposal['value']} px cannot be drawn; 0 is the natural height")
+            raise NbprofError(f"a height of {proposal['value']} px cannot be drawn; 0 means automatic height")
         return int(proposal["value"])
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:

@@ -15,7 +15,7 @@ from nbprof.formats.hosts import hosts_missing
 from nbprof.formats.register import stem
 
 _NO_RANK = "There is no file for this rank, which was part of the job."
-_NO_HOST = "There is no file for this host, which the numbering of the others includes."
+_NO_HOST = "There is no file for this host, although the numbering of the others implies one."
 
 
 def rows(

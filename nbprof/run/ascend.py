@@ -22,7 +22,7 @@ from nbprof.schema.frames import shaped
 
 LACKS = {
     "iterations": "The profile has no iteration trace. msprof writes step_trace for graphs of TensorFlow and MindSpore, with "
-    "training_trace on; PyTorch runs single ops, which have none.",
+    "training_trace on; PyTorch runs single ops, which have no iterations.",
     "op_types": "The profile has neither op_statistic nor op_summary: record with task_trace on, and export it.",
     "ops": "The profile has no op_summary or kernel_details: record with task_trace on, and export it.",
     "cores": "The profile has no op_summary or kernel_details, so where ops run is known only by their types.",

@@ -274,9 +274,9 @@ class Parts:
             for cut in one["cut"]:
                 out.cut_off(Cut(first + cut.host, cut.file, cut.what))
         if twice := sum(old != new for own, group in zip(self._own, self.groups, strict=True) for old, new in zip(own, group, strict=True)):
-            only = "1 file names a host that another names, too, and is shown under its own name."
-            several = f"{twice:,} files name hosts that others name, too, and are shown under their own names."
-            out.warn(f"{only if twice == 1 else several} If these are separate recordings, open them one by one.")
+            only = "1 file has the same host name as another file and is shown under its file name."
+            several = f"{twice:,} files have the same host names as other files and are shown under their file names."
+            out.warn(f"{only if twice == 1 else several} If these are separate recordings, open them separately.")
         return out
 
 

@@ -250,9 +250,9 @@ def _of_workers(error: Exception) -> NbprofError | None:
         return NbprofError(f"a worker has no nbprof ({error}): install version {__version__} there.")
     old = isinstance(error, AttributeError) and "nbprof" in str(error) and "attribute" in str(error)
     if isinstance(error, ImportError) or old:
-        return NbprofError(f"a worker cannot run nbprof {__version__} ({error}): install this version and what it needs there.")
+        return NbprofError(f"a worker cannot run nbprof {__version__} ({error}): install this version and its dependencies there.")
     if isinstance(error, (PicklingError, TypeError)) and "pickle" in str(error):
-        return NbprofError(f"the files could not be handed to a worker: {error}")
+        return NbprofError(f"the files could not be sent to a worker: {error}")
     return None
 
 

@@ -224,7 +224,7 @@ class Run(Frames):
         """
         files = self.files
         if files is None or not by_name(files.format).apart or len(files.files) < len(self.hosts):
-            raise NbprofError("the files of this run are not one per host, so no host can be opened by itself.")
+            raise NbprofError("this run does not have one file per host, so single hosts cannot be opened.")
         mine = some(files, [self._file_of(number)])
         return Run.read(mine, self.capture, given_peaks=self._given_peaks or None, graph_captures=self.graph_captures)
 
@@ -839,7 +839,7 @@ class Run(Frames):
             texts=advice_host_buffer.speaks_of_it(map(str, self.trace.names)),
             started=advice_host_buffer.started(self.trace),
             npu_rules=self.ascend.rules if (self.activity.devices["kind"] == "NPU").any() else None,
-            rhythm=guarded("The search for a rhythm of the steps", lambda: periodic.find(self.steps, self.trace), lambda _: None),
+            rhythm=guarded("The search for periodic steps", lambda: periodic.find(self.steps, self.trace), lambda _: None),
             growth=guarded("The search for memory that grows", self._growth, lambda _: None),
             calls=self.tf_data.calls,
             marked=np.unique(self.trace.events.lane[self.activity.markers["event"].to_numpy(np.int64)]),
@@ -1051,7 +1051,7 @@ class Run(Frames):
         processes = self.stated["environment"].get("processes")
         notes = [*old, *collectives.completeness(self.hosts, processes), *self._sound_hosts, *about]
         if tangled:
-            text = f"{tangled:,} of {total:,} host ops partly overlap another op on their thread: that time counts for the later one."
+            text = f"{tangled:,} of {total:,} host ops partly overlap another op on their thread: that time is attributed to the later one."
             notes.append(Note("warning" if tangled > total // 100 else "info", text))
         notes += guarded("What the receipt says of comparing hosts", lambda: self._pods[1], lambda _: [])
         notes += guarded("What the receipt says of ranks", lambda: self.device_time.notes, lambda _: [])

@@ -6,7 +6,7 @@ from nbprof.schema.columns import Col, count, ms, percent, size, text
 
 _DEVICE = count("device", "GPU", "Device number.")
 _LOCATION = text(
-    "location", "Allocated at", "Innermost frame of your own code in the stack; otherwise of other Python code, or of C++.", "code"
+    "location", "Allocated at", "Innermost frame of your code in the stack; otherwise of other Python code, or of C++.", "code"
 )
 _STREAM = count("stream", "Stream", "CUDA stream that the memory belongs to.")
 _POOL = text("pool", "Pool", "default, or the id of a private pool, such as a CUDA graph's.")
@@ -121,10 +121,14 @@ SCHEMA: dict[str, list[Col]] = {
         size("stranded_bytes", "Stranded", "Free memory that could not be released: its segments had blocks in use."),
         count("stranded_segments", "Stranded segments", "Segments with stranded memory."),
         percent("fragmentation_percent", "Fragmentation", "Stranded divided by reserved."),
-        text("cause", "Cause", "fragmentation: enough was free, in pieces; other stream or pool; limit: the device had memory left; full."),
+        text(
+            "cause",
+            "Cause",
+            "fragmentation: enough was free, but not contiguous; other stream or pool; limit: the device had memory left; full.",
+        ),
         text("pinned_by", "Pinned at", "Where the blocks that stranded the most memory were allocated.", "code"),
         _LOCATION,
-        text("explanation", "Explanation", "What happened, in words."),
+        text("explanation", "Explanation", "What happened, as text."),
         text("remedy", "Remedy", "What helps."),
     ],
 }

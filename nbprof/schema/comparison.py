@@ -48,8 +48,8 @@ SCHEMA: dict[str, list[Col]] = {
         text("rule", "Rule", "The rule of `docs/advice.md`."),
         text("title", "Finding", "What to change."),
         text("state", "State", "gone (found before only), still found (in both runs) or new (found after only)."),
-        text("gain_is", "Gain is", "What its gain is: up to (a bound), about (an estimate) or at least; empty if none is stated."),
-        _number("before_ms", "ms", "Before ms", "The gain per step that it stated before; missing if none.", 2),
+        text("gain_is", "Gain is", "Kind of gain: up to (a bound), about (an estimate) or at least; empty if there is none."),
+        _number("before_ms", "ms", "Before ms", "The predicted gain per step before; missing if none.", 2),
         _number("after_ms", "ms", "After ms", "The same after.", 2),
     ],
     "comparison.figures": [

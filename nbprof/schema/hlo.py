@@ -128,7 +128,7 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "precision",
             "Precision",
-            "Type of element that a PyTorch op computes with; tf32 for float32 products on TensorCores; empty for XLA.",
+            "Type of element that a PyTorch op computes with; tf32 for float32 products on Tensor Cores; empty for XLA.",
         ),
         rate("flops", "", "FLOPs", "Floating-point operations of all runs; missing if unknown."),
         rate("bytes", "bytes", "Memory bytes", "Bytes read from and written to main memory by all runs; missing if unknown."),

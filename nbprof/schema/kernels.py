@@ -11,7 +11,7 @@ _LAUNCHED = [
     us("min_us", "Min", "Shortest launch."),
     us("max_us", "Max", "Longest launch."),
     percent("percent", "%", "Share of the time of all kernels."),
-    percent("tensor_core_percent", "TC %", "Share of time on TensorCores, over the kernels whose names show it."),
+    percent("tensor_core_percent", "TC %", "Share of time on Tensor Cores, over the kernels whose names show it."),
     percent("occupancy_percent", "Occup. %", "Mean occupancy, each launch weighted by its time."),
 ]
 
@@ -40,9 +40,9 @@ SCHEMA: dict[str, list[Col]] = {
         text("grid", "Grid", "Blocks per grid: x,y,z."),
         percent("occupancy_percent", "Occup. %", "Active warps by the most a multiprocessor can hold: theoretical, or PyTorch's estimate."),
         Col(
-            "op_tensor_core_eligible", "bool", "", "TC elig.", "Whether the op could use TensorCores; unknown without an op.", "bool", None
+            "op_tensor_core_eligible", "bool", "", "TC elig.", "Whether the op could use Tensor Cores; unknown without an op.", "bool", None
         ),
-        Col("uses_tensor_core", "bool", "", "used", "Whether the kernel uses TensorCores, by name; unknown for Triton's.", "bool", None),
+        Col("uses_tensor_core", "bool", "", "used", "Whether the kernel uses Tensor Cores, by name; unknown for Triton's.", "bool", None),
         text("op", "Op", "Op that launched the kernel.", "code"),
         count("occurrences", "Count", "Number of launches."),
         us("total_us", "Total µs", "Duration of all launches."),
@@ -57,9 +57,7 @@ SCHEMA: dict[str, list[Col]] = {
             "code",
         ),
         text("source", "Source", "Lines of code that launched it; with graphs, that were captured.", "code"),
-        text(
-            "aten_ops", "ATen ops", "What a kernel of torch.compile was made of, where inductor's provenance lies beside the trace.", "code"
-        ),
+        text("aten_ops", "ATen ops", "Source ops of a torch.compile kernel, if inductor's provenance files are next to the trace.", "code"),
     ],
     "kernels.by_name": [
         text("kernel", "Kernel", "Demangled name of the kernel.", "code"),
@@ -92,7 +90,7 @@ SCHEMA: dict[str, list[Col]] = {
             "code",
         ),
         text("source", "Source", "Lines of code that were captured.", "code"),
-        text("aten_ops", "ATen ops", "What a kernel of torch.compile was made of, where that is known.", "code"),
+        text("aten_ops", "ATen ops", "Source ops of a torch.compile kernel, if known.", "code"),
         count("replays", "Replays", "How often it ran."),
         us("total_us", "Total µs", "Duration of all its runs."),
         us("avg_us", "Avg µs", "Total time divided by runs."),
@@ -107,7 +105,7 @@ SCHEMA: dict[str, list[Col]] = {
         percent("utilization_percent", "GPU use %", "Share of the window in which a kernel ran."),
         percent("sm_efficiency_percent", "SM eff. %", "Estimated share of multiprocessors with at least one block, mean over the window."),
         percent("occupancy_percent", "Occup. %", "Recorded occupancy of the kernels in the window, weighted by time."),
-        percent("tensor_core_percent", "TC %", "Share of time on TensorCores, over the kernels whose names show it."),
+        percent("tensor_core_percent", "TC %", "Share of time on Tensor Cores, over the kernels whose names show it."),
         Col("kernels", "int64", "", "Launches", "Kernels that ran in the window.", "number", 0),
     ],
 }

@@ -7,14 +7,18 @@ from nbprof.schema.columns import Col, count, ms, percent, rate, text, us
 SCHEMA: dict[str, list[Col]] = {
     "lines.frame": [
         text("file", "File", "The cell, as `Cell [3]`, or the file.", "code"),
-        count("line", "Line", "Number of the line in the cell or file, from 1; of a stack that names functions, their first line."),
-        text("code", "Code", "The text of the line; None where the recording does not have it.", "code"),
-        count("calls", "Times", "How often the line was reached, or the function called; NA where that is not recorded.", "Int64"),
+        count(
+            "line",
+            "Line",
+            "Number of the line in the cell or file, from 1; for stacks that only name functions, the function's first line.",
+        ),
+        text("code", "Code", "The text of the line; None if not recorded.", "code"),
+        count("calls", "Times", "How often the line ran, or the function was called; NA if not recorded.", "Int64"),
         us(
             "host_us",
             "Host µs",
-            "Time in which the line ran, with all it called but functions of cells, which have lines of their own; without `--stacks` "
-            "estimated from sampled stacks.",
+            "Time in which the line ran, including everything it called except functions of cells, which have separate lines; without "
+            "`--stacks` estimated from sampled stacks.",
         ),
         us(
             "device_us",

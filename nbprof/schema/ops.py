@@ -64,8 +64,8 @@ _OPS_WHERE_KNOWN = [
     text(
         "bound_by",
         "Nearest peak",
-        "The peak of the device that the op comes closest to, however far it is: Compute or main memory (HBM, or else Device memory).",
+        "The device limit that the op comes closest to, however far away: Compute or main memory (HBM, or else Device memory).",
     ),
-    Col("tensor_core_fraction", "float64", "fraction", "TC %", "Share of its kernel time on TensorCores.", "percent", 1),
+    Col("tensor_core_fraction", "float64", "fraction", "TC %", "Share of its kernel time on Tensor Cores.", "percent", 1),
 ]
 WHERE_KNOWN: dict[str, list[Col]] = {"ops.frame": _OPS_WHERE_KNOWN, "ops.with_idle": _OPS_WHERE_KNOWN}

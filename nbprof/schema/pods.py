@@ -48,10 +48,12 @@ SCHEMA: dict[str, list[Col]] = {
     ],
     "pods.stragglers": [
         *_RANK,
-        text("by", "Compared by", "collectives: time outside of exposed communication; steps: whole steps, as nothing communicated."),
+        text(
+            "by", "Compared by", "collectives: time without exposed communication; steps: full steps, because there was no communication."
+        ),
         count("steps", "Steps", "Counted steps that were compared."),
-        ms("own_ms", "Own ms", "Mean time of a step without exposed communication: what the rank needs for itself."),
-        ms("excess_ms", "Behind ms", "How much more that is than the median of the other ranks, step by step, on average."),
+        ms("own_ms", "Own ms", "Mean step time without exposed communication: the rank's own work."),
+        ms("excess_ms", "Behind ms", "Mean excess over the median of the other ranks, step by step."),
         count("slowest_in", "Slowest in", "Steps in which it was the slowest of all."),
         Col(
             "chance",
@@ -66,7 +68,7 @@ SCHEMA: dict[str, list[Col]] = {
         count("worst_step", "Worst step", "The step in which it was furthest behind.", "Int64"),
         ms("worst_ms", "By ms", "How far it was behind in that step."),
         count("collectives", "Collectives", "Its collectives that were matched across ranks.", "Int64"),
-        count("last_in", "Last in", "Collectives in which it arrived last, whoever kept it.", "Int64"),
+        count("last_in", "Last in", "Collectives in which it arrived last, whatever the reason.", "Int64"),
         ms("cost_ms", "Cost ms", "Exposed waiting of the other ranks for it, summed over them, per step; missing if unknown."),
         ms(
             "saved_ms",
@@ -79,7 +81,7 @@ SCHEMA: dict[str, list[Col]] = {
         text(
             "cause",
             "Cause",
-            "Step category, kernel, every_kernel, clock or memory; empty for other ranks, and if nothing explains half of it.",
+            "Step category, kernel, every_kernel, clock or memory; empty for other ranks, or if nothing explains half of it.",
         ),
         ms("cause_ms", "Cause ms", "How much more it takes than the median of the others, per step (of a pause, in its steps)."),
         text("why", "Why", "The cause in a sentence."),
@@ -91,7 +93,7 @@ SCHEMA: dict[str, list[Col]] = {
         ms("saved_ms", "Saved ms", "Difference from the measured one; missing if unknown."),
         percent("saved_percent", "Saved %", "The same, in percent of the measured one."),
         text("how", "Bound", "about: an estimate; at most: a bound; empty for what was measured or is unknown."),
-        text("reason", "Reason", "Why it is not known."),
+        text("reason", "Reason", "Why it is unknown."),
     ],
     "pods.outliers": [
         text("name", "Name", "Op or kernel.", "code"),
@@ -135,9 +137,9 @@ SCHEMA: dict[str, list[Col]] = {
         flag("slow", "Slow", "Whether the collective itself is out of line with these groups: a slow link between its ranks."),
     ],
     "pods.missing": [
-        text("host", "Host", "Host or rank that is not in the run, or not whole."),
-        text("file", "File", "Its file, where there is one."),
-        text("reason", "Reason", "Why it is not there, or what of it was read."),
+        text("host", "Host", "Host or rank that is missing from the run, or incomplete."),
+        text("file", "File", "Its file, if there is one."),
+        text("reason", "Reason", "Why it is missing, or which part was read."),
     ],
     "pods.clocks": [
         text("host", "Host", "Machine that recorded the row, or rank of a PyTorch job."),
@@ -147,13 +149,18 @@ SCHEMA: dict[str, list[Col]] = {
             "float64",
             "ppm",
             "Drift ppm",
-            "How much faster it runs: microseconds per second; missing if lost in noise.",
+            "How much faster it runs: microseconds per second; missing if below the noise.",
             "number",
             2,
         ),
-        ms("residual_ms", "Residual ms", "What offset and drift leave of the differences between collective ends: 95 % are below it.", 4),
+        ms(
+            "residual_ms",
+            "Residual ms",
+            "Residual difference between collective ends after correcting offset and drift: 95 % are below it.",
+            4,
+        ),
         text("by", "By", "collectives; steps, which determine it only to within a step; empty if unknown."),
         count("matched", "Matched", "Collectives, or steps, that it is estimated from."),
-        text("reason", "Reason", "Why it is not known; empty where it is."),
+        text("reason", "Reason", "Why it is unknown; empty if known."),
     ],
 }

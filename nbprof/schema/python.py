@@ -10,8 +10,8 @@ _LINE = count("line", "Line", "First line of the function.")
 _MODULE = text("module", "Module", "Top-level package; `__main__` for cells, the name of the file for other code.", "code")
 _THREAD = text("thread", "Thread", "Name of the thread that spent most of the time there.", "code")
 _SELF = ms("self_ms", "Self ms", "Time in it and in C code that it called: wall time on the thread of the cell, CPU time on others.")
-_TOTAL = ms("total_ms", "Total ms", "The same, with the Python code that it called; recursive calls count once.")
-_CPU = ms("cpu_ms", "CPU ms", "CPU time within the self time; the rest of it the thread waited. NA where it was not recorded.")
+_TOTAL = ms("total_ms", "Total ms", "The same, including the Python code that it called; recursive calls count once.")
+_CPU = ms("cpu_ms", "CPU ms", "CPU time within the self time; the thread waited for the rest. NA if not recorded.")
 _PERCENT = percent("percent", "Self", "Share of the self time in all sampled time.")
 
 SCHEMA: dict[str, list[Col]] = {
@@ -33,7 +33,7 @@ SCHEMA: dict[str, list[Col]] = {
     "python.modules": [_MODULE, _THREAD, _SELF, _TOTAL, _CPU, _PERCENT],
     "python.threads": [
         text("thread", "Thread", "Name of the thread; that of the recorded cell comes first.", "code"),
-        count("samples", "Samples", "Samples of the thread; of threads other than the cell's only those before which they ran."),
+        count("samples", "Samples", "Samples of the thread; for threads other than the cell's, only those taken while they ran."),
         ms("active_ms", "Active ms", "Wall time of these samples."),
         ms("cpu_ms", "CPU ms", "CPU time of the thread, also outside of Python code; NA where it was not recorded."),
         percent("cpu_percent", "CPU", "CPU time divided by the length of the recording."),

@@ -10,7 +10,7 @@ PARTS = ("attention", "gemm", "moe", "norm", "communication", "sampling", "copie
 _KIND = text("kind", "Kind", "prefill, decode, mixed of both, or idle without a request; NA where the annotation does not say.")
 _BY_PART = {
     "attention": ("Attention ms", "Attention, rotary embedding and the KV cache."),
-    "gemm": ("GEMM ms", "Other products of matrices."),
+    "gemm": ("GEMM ms", "Other matrix products."),
     "moe": ("MoE ms", "Routing to experts, and their products."),
     "norm": ("Norm ms", "Normalization."),
     "communication": ("Communication ms", "Collectives."),
@@ -26,10 +26,10 @@ SCHEMA: dict[str, list[Col]] = {
         _KIND,
         text("name", "Annotation", "The engine's annotation.", "code"),
         count("requests", "Requests", "Sequences in the batch; NA, as all below, where the annotation does not say.", "Int64"),
-        count("prefill_requests", "Prefill requests", "Sequences of which the prompt was processed, or a chunk of it.", "Int64"),
+        count("prefill_requests", "Prefill requests", "Sequences whose prompt, or a chunk of it, was processed.", "Int64"),
         count("prefill_tokens", "Prefill tokens", "Tokens of prompts that were processed.", "Int64"),
         count("decode_requests", "Decode requests", "Sequences that were continued.", "Int64"),
-        count("decode_tokens", "Decode tokens", "Tokens that were computed for these, drafted ones included.", "Int64"),
+        count("decode_tokens", "Decode tokens", "Tokens computed for these, including drafted ones.", "Int64"),
         ms("start_ms", "Start ms", "Start of the iteration, from the start of the profile."),
         ms(
             "time_ms",
@@ -41,9 +41,9 @@ SCHEMA: dict[str, list[Col]] = {
             "token_ms", "Token ms", "Latency of a token: time of an iteration that computes one for each sequence that it decodes; else NA."
         ),
         ms("gap_ms", "Gap ms", "Device idle between the work of earlier iterations and its first; waiting for requests included."),
-        ms("busy_ms", "Busy ms", "Time in which a device ran its work, a moment once; mean of the host's devices."),
+        ms("busy_ms", "Busy ms", "Time in which a device ran its work, overlaps counted once; mean over the host's devices."),
         *(ms(f"{part}_ms", label, f"{about} Sum of kernel times.") for part, (label, about) in _BY_PART.items()),
-        flag("cut", "Cut", "The end of the recording cut it off: left out of `p.serving.summary` and `p.serving.parts`."),
+        flag("cut", "Cut", "Cut off by the end of the recording: excluded from `p.serving.summary` and `p.serving.parts`."),
     ],
     "serving.summary": [
         _KIND,
@@ -64,7 +64,7 @@ SCHEMA: dict[str, list[Col]] = {
     ],
     "serving.parts": [
         _KIND,
-        text("part", "Part", "Part of the model, by the names of kernels and, where these don't tell, of the ops that launched them."),
+        text("part", "Part", "Part of the model, by the names of kernels or, if these are ambiguous, of the ops that launched them."),
         ms("total_ms", "Total ms", "Sum of kernel times."),
         ms("mean_ms", "Per iteration ms", "Mean per iteration of the kind."),
         percent("percent", "%", "Share of the kernel time of the kind."),

@@ -48,6 +48,6 @@ KEYS: list[Col] = [
     ),
     text("module", "Module", "The nn.Module in which the op ran; for backward ops, its forward op.", "code"),
     text("source", "Source", "Lines of code outside of PyTorch that called the op; for backward ops, its forward op.", "code"),
-    text("aten_ops", "ATen ops", "What a kernel of torch.compile was made of, where inductor's provenance lies beside the trace.", "code"),
+    text("aten_ops", "ATen ops", "Source ops of a torch.compile kernel, if inductor's provenance files are next to the trace.", "code"),
 ]
 """Columns that `p.torch_ops.by(...)` adds."""

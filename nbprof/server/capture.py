@@ -106,7 +106,7 @@ class Recordings:
             Nothing was recorded; says why.
         """
         if len(self._running) >= MOST_RECORDINGS:
-            raise BusyError(f"{MOST_RECORDINGS} recordings are running on this server. Start this one when one of them has ended.")
+            raise BusyError(f"{MOST_RECORDINGS} recordings are running on this server. Start this one when one of them has finished.")
         loop = asyncio.get_running_loop()
         key = secrets.token_hex(8)
         process = self._running[key] = Process(loop, self._log, "nbprof.server.recorder")

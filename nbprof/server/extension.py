@@ -32,12 +32,12 @@ class NbprofServer(ExtensionApp):
     open_browser = False
     load_other_extensions = True
 
-    profiles: Any = Integer(4, min=1, help="How many analysed profiles are kept in memory.").tag(config=True)
+    profiles: Any = Integer(4, min=1, help="Maximum number of analysed profiles kept in memory.").tag(config=True)
     memory: Any = Integer(
-        min=1, help="Bytes of memory that all profiles may use together. By default half the memory of the machine or its container."
+        min=1, help="Maximum memory, in bytes, for all profiles together. By default half the memory of the machine or its container."
     ).tag(config=True)
-    largest: Any = Integer(8 << 30, min=1, help="Largest profile that is opened, in bytes.").tag(config=True)
-    idle_s: Any = Float(1800.0, help="After how many seconds without a request a profile is closed; the next request opens it again.").tag(
+    largest: Any = Integer(8 << 30, min=1, help="Largest profile to open, in bytes.").tag(config=True)
+    idle_s: Any = Float(1800.0, help="Seconds without a request after which a profile is closed; the next request reopens it.").tag(
         config=True
     )
     open_s: Any = Float(600.0, help="Time limit for opening a profile, in seconds.").tag(config=True)
@@ -56,7 +56,7 @@ class NbprofServer(ExtensionApp):
         "to acknowledge the previous message, in every front end of this server.",
     ).tag(config=True)
     capture: Any = Bool(True, help="Whether programs that run elsewhere may be recorded from JupyterLab.").tag(config=True)
-    follow_links: Any = Bool(False, help="Whether links may lead out of the folder that Jupyter serves.").tag(config=True)
+    follow_links: Any = Bool(False, help="Whether links may point outside the folder that Jupyter serves.").tag(config=True)
 
     @default("memory")
     def _half_of_the_machine(self) -> int:

@@ -218,7 +218,7 @@ def _closed(parts: Any) -> None:
 
 def _why(error: web.HTTPError, what: str, root: str) -> str:
     if error.status_code == 403:
-        return f"it may not be {what}: the server lacks the permission. Change the permissions of its folder."
+        return f"it may not be {what}: the server does not have permission. Change the permissions of its folder."
     if error.status_code == 404:
         return "the file no longer exists. Was it moved or deleted?"
     if error.status_code == 409:

@@ -61,7 +61,8 @@ def choose(folder: Path, run: str, confinement: Confinement | None) -> Chosen:
     kept = [one for one in found if confinement is None or all(map(confinement.permits, _files(one)))]
     if found and not kept:
         raise ReadError(
-            "its contents are hidden, or a link that leads out of the folder that Jupyter serves. Copy the files to the place of the link.",
+            "its contents are hidden, or a link that points outside the folder that Jupyter serves. "
+            "Replace the link with a copy of the files.",
             path=str(folder),
         )
     if not kept:

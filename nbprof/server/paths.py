@@ -140,13 +140,13 @@ def locate(root: str, path: str, *, follow_links: bool = False, hidden: bool = F
     if not follow_links and not inside(real, top):
         raise RefusedError(
             403,
-            "it is, or is in, a link that leads out of the folder that Jupyter serves. "
+            "it is, or is inside, a link that points outside the folder that Jupyter serves. "
             "Copy the profile, or set c.NbprofServer.follow_links = True in jupyter_server_config.py.",
             path=shown,
         )
     # A link to a hidden place inside the root does not make it visible.
     if not hidden and inside(real, top) and any(part.startswith(".") for part in real.relative_to(top).parts):
-        raise RefusedError(404, "it leads to something hidden: Jupyter does not open names that start with a dot.", path=shown)
+        raise RefusedError(404, "it points to a hidden file: Jupyter does not open names that start with a dot.", path=shown)
     return shown, top, real
 
 
@@ -173,7 +173,7 @@ def inside(path: Path, root: Path) -> bool:
 def could_not(error: Exception, shown: str) -> RefusedError:
     """The refusal of what the system did not open."""
     if isinstance(error, FileNotFoundError):
-        return RefusedError(404, "the file no longer exists. Was it moved or deleted? Open it from its new place.", path=shown)
+        return RefusedError(404, "the file no longer exists. Was it moved or deleted? Open it from its new location.", path=shown)
     if isinstance(error, ConfinedError):
         return RefusedError(403, f"{error.strerror}.", path=shown)
     if isinstance(error, PermissionError):

@@ -158,7 +158,7 @@ class Pool:
             except EndedError as error:
                 raise _placed(error, place) from None
             except asyncio.CancelledError:
-                process.end("nobody is waiting for it any more.")
+                process.end("no request is waiting for it any more.")
                 raise
             finally:
                 self._looking.remove(process)
@@ -249,7 +249,7 @@ class Pool:
         one.used = time.monotonic()
         if not one.task.done() and not one.tells and not one.asked:
             one.task.cancel()
-            self._drop(one, "nobody is waiting for it any more.")
+            self._drop(one, "no request is waiting for it any more.")
         if one.idle:
             self._wake()
 

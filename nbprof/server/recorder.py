@@ -27,7 +27,7 @@ _LEAVE_S = 10.0
 """How long a recording may take to end after the server is gone."""
 
 _OPTIONS = (
-    ("choose another place with --logdir DIR", "choose another folder"),
+    ("choose another location with --logdir DIR", "choose another folder"),
     ("choose a --logdir that", "choose a folder that"),
     ("--logdir", "folder"),
     ("--duration", "duration"),
@@ -65,7 +65,7 @@ class Recorder:
         except NbprofError as error:
             failed = self._in_dialog(str(error))
         except CancelledError:
-            failed = "the recording was cancelled; nothing was kept."
+            failed = "the recording was cancelled; nothing was saved."
         except KeyboardInterrupt:
             failed = "the recording was stopped before anything was recorded."
         # The dialog must be told: its log is the server's.

@@ -316,7 +316,10 @@ class _Here:
             if not reaches(target, search.top, follow_links=search.follow_links, hidden=search.hidden):
                 if promised(entry.name) == NAMED and not inside(target, search.top):
                     self.refused.append(
-                        (entry.name, "is a link that leads out of the folder that Jupyter serves. Copy the file to the place of the link.")
+                        (
+                            entry.name,
+                            "is a link that points outside the folder that Jupyter serves. Replace the link with a copy of the file.",
+                        )
                     )
                 return
         if entry.is_dir():

@@ -66,7 +66,7 @@ class Summaries:
     async def of(self, run: OnDisk, top: Path | None, *, hidden: bool = True) -> dict[str, Any] | None:
         """The facts of a run, or {"message": ...} where it cannot be analysed; None where it is not to be, for it is large.
 
-        Two who ask for the same run share the work, which is ended when nobody is waiting for it any more.
+        Two who ask for the same run share the work, which is ended when no request is waiting for it any more.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class Summaries:
             try:
                 answer = json.loads(await process.call(head, seconds=self._pool.limits.open_s))
             except asyncio.CancelledError:
-                self._stop("nobody is waiting for it any more.")
+                self._stop("no request is waiting for it any more.")
                 raise
             except EndedError as error:
                 text = str(error)
@@ -164,7 +164,7 @@ class Summaries:
         if process is None:
             return
         if process.memory() > _LARGE:
-            self._stop("it has done its work.")
+            self._stop("it has finished.")
         else:
             self._end = asyncio.get_running_loop().call_later(_IDLE_S, self._stop, "it was not needed.")
 
@@ -183,7 +183,7 @@ class Summaries:
             with contextlib.suppress(OSError):
                 used, others = process.memory(), sum(one.memory() for one in self._pool.processes)
                 if used > limit // 2:
-                    process.end(f"it needs more than {limit / 2e9:,.1f} GB of memory to be analysed. Open it to see what it holds.")
+                    process.end(f"it needs more than {limit / 2e9:,.1f} GB of memory to be analysed. Open it to see its contents.")
                 elif used + others > limit:
                     process.end(_ROOM)
 

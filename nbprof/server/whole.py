@@ -94,7 +94,7 @@ def whole(root: str, path: str, *, follow_links: bool = False, hidden: bool = Fa
         found = [one for one in search.below(shown, real) if isinstance(one, OnDisk) and one.path == shown]
         if not found and not search.complete:
             raise RefusedError(
-                422, "there are too many files in it and below to see which belong to the run. Use the file browser.", path=shown
+                422, "there are too many files below it to determine which belong to the run. Use the file browser.", path=shown
             )
         if not found:
             raise RefusedError(

@@ -59,7 +59,7 @@ class Budget:
     def reason(self) -> str:
         """What is used up, as the beginning of a sentence; empty while nothing is."""
         if self._entries > self._most_entries:
-            return f"more than {self._most_entries:,} files are in this folder and below"
+            return f"more than {self._most_entries:,} files are below this folder"
         if self._bytes > self._most_bytes:
             most = size_text(self._most_bytes)
             return f"more than {most} had to be read to see which files here are profiles"

@@ -159,7 +159,7 @@ def _newest(found: list[RunFiles]) -> RunFiles:
     by = (
         "when they were recorded"
         if all(run.dated for run in found)
-        else "when their files were last changed, as not all say when they were recorded"
+        else "when their files were last changed, because not all have a recording time"
     )
     note = f"{newest.name} is the newest of {len(found):,} runs here, by {by}. nbprof.runs lists them, and run= opens another."
     return replace(newest, newest_of=len(found), notes=(note, *newest.notes))
@@ -251,7 +251,7 @@ def _notes(folder: Folder, listing: Listing) -> dict[str, list[str]]:
     notes: dict[str, list[str]] = {}
     for at, texts in by_place.items():
         more = len(texts) - _MOST_NOTES
-        left_out = [f"{more:,} more files here could not be read, or are no profiles."] if more > 0 else []
+        left_out = [f"{more:,} more files here could not be read, or are not profiles."] if more > 0 else []
         notes.setdefault(str(folder.below(at)), []).extend([*texts[:_MOST_NOTES], *left_out])
     return notes
 
@@ -314,7 +314,7 @@ def _place(source: Source, ways: Ways) -> SourceFile | Folder:
             return _remote(Storage(source.fs, str(getattr(source, "full_name", source)), ways.storage_options), str(source.path), ways)
         source = str(source.path)
     if not isinstance(source, (str, bytes, os.PathLike)):
-        raise TypeError(f"a path, a URL or a list of them was expected, not {type(source).__name__}")
+        raise TypeError(f"expected a path, a URL or a list of them, not {type(source).__name__}")
     text = os.fsdecode(source)
     if not text.strip():
         raise ReadError("the path is empty.")
@@ -446,10 +446,10 @@ def _nothing(folder: Folder, listing: Listing, unread: list[str]) -> ReadError:
     ]
     top = sorted(printable(name) for name in listing.top)
     if listing.archives:
-        how = "unpack the outer one first" if archive else "pass its path to load what is inside"
+        how = "unpack the outer one first" if archive else "pass its path to load its contents"
         said.append(f"It holds {join_some(sorted(map(printable, listing.archives)), 3)}, an archive: {how}.")
     elif not top:
-        said.append(f"The {'archive' if archive else 'folder'} is empty: was the profiler stopped, and without an error?")
+        said.append(f"The {'archive' if archive else 'folder'} is empty: was the profiler stopped without an error?")
     else:
         said.append(f"It holds {join_some(top, 5)}.")
     said[1:1] = [one.sentence for one in listing.unfinished]

@@ -254,7 +254,7 @@ class Recording:
 
     @property
     def partial(self) -> bool:
-        """True if the cell did not run to its end."""
+        """True if the cell did not finish."""
         return self.info.cell_failed
 
     def to_dict(self) -> dict[str, Any]:

@@ -232,7 +232,7 @@ class RemoteFile:
             size = before.get("size")
             out = self._stream(size) if self.storage.http or size is None else self._parts(int(size))
             if before != self._stamp():
-                raise ReadError("changed while it was read; load it again when the profiler has finished writing.")
+                raise ReadError("changed while being read; load it again when the profiler has finished writing.")
         return out
 
     def stamp(self) -> Stamp | None:

@@ -29,7 +29,7 @@ def runs(
     Parameters
     ----------
     source : str, path or list
-        As `nbprof.load` takes it.
+        Path to pass to `nbprof.load`.
     storage_options : dict, optional
         For fsspec.
     progress : callable, optional

@@ -124,7 +124,7 @@ def kind_of(file: SourceFile, head: bytes | None = None) -> Kind:
     if file.size is not None and file.size < (size := stated_bytes(head)):
         # What it lacks may be what would tell whose it is.
         raise ReadError(
-            f"this SQLite database is cut off: {file.size:,} of its {size:,} bytes are here. Copy or export it again.", path=file.label
+            f"this SQLite database is truncated: {file.size:,} of its {size:,} bytes are present. Copy or export it again.", path=file.label
         )
     text = f"this is {kind.what}. {kind.remedy or _source(file, kind.source) or _readable()}"
     if kind.tool and isinstance(file, LocalFile):
@@ -138,7 +138,7 @@ def _source(file: SourceFile, suffix: str) -> str:
         return ""
     names = _siblings(file, suffix)
     if not names:
-        return f"Give the path of the *{suffix} that it was made from."
+        return f"Give the path of the *{suffix} that it was created from."
     return (
         f"Give the path of {names[0]} next to it." if len(names) == 1 else f"Give the path of a *{suffix} next to it: {join_some(names)}."
     )

@@ -19,10 +19,10 @@ REPORT_MARK = b'<meta name="generator" content="nbprof '
 
 _MAGIC: tuple[tuple[bytes, str, str], ...] = (
     (b"NVR\0", "a report of Nsight Compute", "nbprof does not read it."),
-    (b"\x28\xb5\x2f\xfd", "a file packed with zstd", "Unpack it first: unzstd FILE."),
-    (b"\x04\x22\x4d\x18", "a file packed with LZ4", "Unpack it first: lz4 -d FILE."),
-    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "Unpack it first; zip and tar are read as they are."),
-    (b"Rar!", "a RAR archive", "Unpack it first; zip and tar are read as they are."),
+    (b"\x28\xb5\x2f\xfd", "a file compressed with zstd", "Unpack it first: unzstd FILE."),
+    (b"\x04\x22\x4d\x18", "a file compressed with LZ4", "Unpack it first: lz4 -d FILE."),
+    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "Unpack it first; zip and tar can be read directly."),
+    (b"Rar!", "a RAR archive", "Unpack it first; zip and tar can be read directly."),
     (b"\x89HDF\r\n", "an HDF5 file, as Keras saves weights in", ""),
     (b"\x93NUMPY", "a NumPy array", ""),
     (b"PAR1", "a Parquet file", ""),
@@ -91,7 +91,7 @@ def _known(head: bytes) -> Kind | None:
     if b"brain.Event:" in head[:64]:
         return Kind(
             "",
-            "a TensorBoard event file (scalars and graphs), which holds no profile",
+            "a TensorBoard event file (scalars and graphs), which contains no profile",
             "Name the logdir: the profile is in plugins/profile/<run> below it.",
         )
     if REPORT_MARK in head[:4096]:
@@ -122,11 +122,11 @@ def is_tar(head: bytes) -> bool:
 def _inside(head: bytes, name: str, packing: str) -> Kind:
     inner = unpack(head, packing, HEAD)
     if not inner:
-        return Kind("", f"a {packing} file that is damaged or cut off at its very start", "Copy or record it again.")
+        return Kind("", f"a {packing} file that is damaged or truncated at its very start", "Copy or record it again.")
     bare = re.sub(r"\.(gz|bz2|xz)$", "", name, flags=re.IGNORECASE)
     kind = recognise(inner, bare)
     if kind.packed or kind.what.startswith("a zip"):
-        return Kind("", f"{kind.what} packed once more with {packing}", "Unpack it once.")
+        return Kind("", f"{kind.what} compressed again with {packing}", "Unpack it once.")
     if not kind.format:
         return Kind("", f"{kind.what} packed with {packing}", kind.remedy, kind.source)
     return replace(kind, packed=packing)
@@ -142,9 +142,9 @@ def _zip(head: bytes, name: str) -> Kind:
 
 def _other(head: bytes, name: str) -> Kind:
     if head.startswith(sqlite.MAGIC):
-        return Kind("", "an SQLite database of something else than a profile", "")
+        return Kind("", "an SQLite database that is not a profile", "")
     lower = name.lower()
     for suffix, what, remedy in _BY_NAME:
         if lower.endswith(suffix):
             return Kind("", what, remedy)
-    return Kind("", "a text file" if is_text(head[:4096]) else "no profile that nbprof knows")
+    return Kind("", "a text file" if is_text(head[:4096]) else "not a profile format that nbprof knows")

@@ -30,7 +30,7 @@ def head(lane: Lane) -> dict[str, Any]:
     }
 
 
-_CLOCKS = "Each host is drawn by its own clock; p.pods.clocks shows how far they are apart."
+_CLOCKS = "Each host is drawn by its own clock; p.pods.clocks shows the differences."
 
 
 def notes(tracks: Tracks, stacks: list[Stack]) -> list[str]:
@@ -44,7 +44,7 @@ def stacked(stacks: list[Stack]) -> list[str]:
     moved, lanes = sum(each.moved for each in stacks), sum(each.moved_lanes for each in stacks)
     if not moved:
         return []
-    what = f"{plural(moved, 'event overlaps', 'events overlap')} others on {'its lane' if moved == 1 else 'their lane'} only partly"
+    what = f"{plural(moved, 'event overlaps', 'events overlap')} others on {'its lane' if moved == 1 else 'their lane'} partially"
     return [f"{what}, on {plural(lanes, 'lane')}: drawn on {'a separate level' if moved == 1 else 'separate levels'}."]
 
 

@@ -229,7 +229,7 @@ class Locator:
             known = memory.leading(summary, self._run.hosts, self._run.activity.has_device)
             summary = known if len(known) else summary[summary["peak_bytes"].notna()].head(1)
         if not len(summary) or pd.isna(summary.iloc[0]["peak_bytes"]):
-            return self._nothing("No allocator in this profile states how much memory was in use.")
+            return self._nothing("No allocator in this profile reports how much memory was in use.")
         peak = summary.iloc[0]
         at = rows[(rows["memory_id"] == peak["memory_id"]) & (rows["time_ms"] == peak["peak_time_ms"])]
         at = at[at["in_use_bytes"] == peak["peak_bytes"]].sort_values("order")

@@ -75,7 +75,7 @@ def _dashboard(
     for done, (tab, tool) in enumerate(sorted(tools.items(), key=lambda one: one[0] == "overview"), 1):
         if progress is not None and (tab in wanted or tool.always):
             progress(f"analysing, {done} of {len(tools)}: {NAMES[tab].label}")
-        payload |= asked(tool.beside, run, otherwise={}, part=f"What goes with the tab {NAMES[tab].label}")
+        payload |= asked(tool.beside, run, otherwise={}, part=f"Supporting data of the tab {NAMES[tab].label}")
         payload[tab] = _part(run, tab, tool, most) if tab in wanted or tool.always else _left_out(tool)
     # Last, because it states how long the analysis took.
     return _in_units({"meta": meta(run, shown, most), "overview": payload.pop("overview"), **payload}, unit_of(run))
@@ -204,12 +204,12 @@ def chosen(views: Iterable[str] | None) -> list[str]:
 
 def _left_out(tool: Tool) -> dict[str, Any]:
     """A part that was not requested: empty, with a note."""
-    return {**tool.nothing(), "empty": {"title": "Not in this report", "text": "This view was left out when the report was made."}}
+    return {**tool.nothing(), "empty": {"title": "Not in this report", "text": "This view was not included in the report."}}
 
 
 def _of_one_host(tool: Tool) -> dict[str, Any]:
     """A part that needs the events of a host."""
-    text = "It needs the events of a host, which stay in that host's file when many hosts are read: p.rank(0) opens the first host."
+    text = "It needs the events of a single host, which are not loaded when many hosts are read: p.rank(0) opens the first host."
     return {**tool.nothing(), "empty": {"title": "Shown for one host at a time", "text": text}}
 
 

@@ -8,7 +8,7 @@ from nbprof.schema import frames
 from nbprof.schema.columns import Col, ms, percent, text
 from nbprof.tools.tables import DERIVED, head
 
-_CATEGORY = text("category", "Category", "Step-time category: what the step spends its time on. Each moment counts once.")
+_CATEGORY = text("category", "Category", "Step-time category: what the step spends its time on. Each instant counts once.")
 _FRAMES = (
     "steps.summary",
     "overview.checks",
@@ -17,8 +17,8 @@ _FRAMES = (
     "comparison.categories",
     "comparison.findings",
 )
-_LEFT = "The change as a bar: to the left where the second run takes less"
-_BAR = text("bar", "", f"{_LEFT}. Faint where it may be chance.")
+_LEFT = "The change as a bar: to the left if the second run takes less"
+_BAR = text("bar", "", f"{_LEFT}. Faint if the change may be noise.")
 _MORE = {
     "overview.step": [
         _CATEGORY,
@@ -42,9 +42,7 @@ _BESIDE: dict[str, list[Col]] = {
         DERIVED["per_step_ms"]._replace(help="Time per step, scaled where part of it is enqueuing."),
     ],
     "comparison.categories": [_BAR],
-    "comparison.ops": [
-        _BAR._replace(help="The change as a bar: to the left where the second run is faster, in the colour of the category.")
-    ],
+    "comparison.ops": [_BAR._replace(help="The change as a bar: to the left if the second run is faster, in the colour of the category.")],
 }
 """Columns that a frame has only on the page."""
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 UNFINISHED = "The analysis had not finished when this was written."
 """What a first picture is to those who find it in a notebook: where the analysis ends, the whole takes its place."""
-_LOST = "lost while it was recorded"
+_LOST = "lost during recording"
 """What the receipt says of events for which the recorder had no room."""
 _DATED = re.compile(r"\d{4}(_\d\d){5}(_\d+)?(-steps-\d+-\d+)?")
 """How TensorFlow and JAX, and nbprof after them, name the folder of a run."""
@@ -87,12 +87,12 @@ def notice(run: Run) -> dict[str, Any] | None:
         return {
             "kind": "partial",
             "title": what if what.endswith("…") else f"{what.rstrip('.')}.",
-            "text": f"The dashboard shows what was recorded until then: {seen}." if not out_of_memory(run) else _at_the_peak(run),
+            "text": f"The dashboard shows what was recorded up to that point: {seen}." if not out_of_memory(run) else _at_the_peak(run),
         }
     if error:
         return {
             "kind": "failed",
-            "title": "The recording did not work as asked.",
+            "title": "The recording differs from what you requested.",
             "text": f"{error} Your cell itself finished without an error.",
         }
     read = run.as_read.receipt
@@ -100,8 +100,8 @@ def notice(run: Run) -> dict[str, Any] | None:
         return {
             "kind": "partial",
             "title": f"{wording.plural(read.dropped, 'event')} could not be read.",
-            "text": "The file is damaged; the numbers cover its intact part. The receipt says where the damage is. Copy the file again, or "
-            "record again.",
+            "text": "The file is damaged; the numbers cover its intact part. See the receipt for the location of the damage. Copy the file "
+            "again, or record again.",
         }
     if read.dropped:
         return {
@@ -122,7 +122,7 @@ def _dropped(skipped: dict[str, int]) -> str:
     if len(skipped) > 1:
         text = f"{text.rstrip('.')}, and {wording.plural(len(skipped) - 1, 'more reason')} in the receipt."
     lost = any(_LOST in why for why in skipped)
-    return f"{text} A larger buffer of the recorder, or a shorter recording, keeps more." if lost else text
+    return f"{text} Use a larger recorder buffer or a shorter recording to keep more." if lost else text
 
 
 def _said(error: str) -> str:
@@ -142,7 +142,7 @@ def _at_the_peak(run: Run) -> str:
         return "Memory ran out, and no allocations had been recorded."
     largest = summary.sort_values("peak_bytes", kind="stable").iloc[-1]
     peak, allocator = wording.size(largest["peak_bytes"]), wording.one_line(str(largest["memory_id"]))
-    return f"Memory ran out. The recorded peak up to then is {peak} on {allocator}; the tab Memory shows what was live at that peak."
+    return f"Memory ran out. The recorded peak up to that point is {peak} on {allocator}; the tab Memory shows what was live at that peak."
 
 
 def out_of_memory(run: Run) -> bool:

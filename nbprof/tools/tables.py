@@ -17,10 +17,10 @@ _TEXT = ("text", "code")
 DERIVED = {
     column.name: column
     for column in (
-        Col("percent", "float64", "percent", "%", "Share of the whole.", "percent", 1),
+        Col("percent", "float64", "percent", "%", "Share of the total.", "percent", 1),
         Col("us_per_call", "float64", "us", "µs / call", "Self time divided by the number of calls.", "number", 1),
         Col("shared_bytes", "float64", "bytes", "Shared B", "Static and dynamic shared memory of one block, in bytes.", "number", 0),
-        Col("worker_steps", "int64", "", "Steps", "Steps of the worker that the means cover.", "number", 0),
+        Col("worker_steps", "int64", "", "Steps", "Steps of the worker included in the means.", "number", 0),
         Col("mean_step_ms", "float64", "ms", "Step ms", "Mean duration of a step on this worker.", "number", 2),
         Col(
             "over_median_percent",

@@ -138,7 +138,7 @@ def test_each_rule_has_evidence_a_view_and_code(rule, framework, functions):
 )
 @pytest.mark.parametrize("framework", ["TensorFlow", "JAX"])
 def test_precision_is_what_the_device_can_do(name, capability, architecture, says, framework):
-    """Nothing has TensorCores before Volta, bfloat16 and TF32 before Ampere, or TensorCores at all at AMD."""
+    """Nothing has Tensor Cores before Volta, bfloat16 and TF32 before Ampere, or Tensor Cores at all at AMD."""
     device = {"name": name, "kind": "GPU", "compute_capability": capability, "architecture": architecture, "count": 1}
     told = found(
         {"device_compute": 50.0}, OWN_LOOP, KERNELS, compute_16bit_percent=0.0, environment={"devices": [device]}, framework=framework
@@ -148,10 +148,10 @@ def test_precision_is_what_the_device_can_do(name, capability, architecture, say
         return
     assert f".{says}" in told.loc["mixed_precision", "fix"]
     words = " ".join(told[["title", "evidence"]].to_numpy().ravel())
-    assert ("TensorCores" in words, "matrix cores" in words) == (architecture is not None, architecture is None)
+    assert ("Tensor Cores" in words, "matrix cores" in words) == (architecture is not None, architecture is None)
     if name == "Tesla T4":
         assert "tensor_cores" not in told.index, "numbers of 32 bits cannot use them: it is the same change"
-        assert "could run on TensorCores" in told.loc["mixed_precision", "evidence"]
+        assert "could run on Tensor Cores" in told.loc["mixed_precision", "evidence"]
         assert told.loc["mixed_precision", "gain_ms_per_step"] == 50.0
         return
     assert ("tensorfloat32" in told.loc["tensor_cores", "fix"]) == (framework == "JAX" and name == "A100")

@@ -921,7 +921,7 @@ def test_the_premapped_buffer_grows_to_what_is_asked_for_in_whole_pages():
     (one,) = said("using TPU host premapped buffer of size 17179869184", "premapped: RESOURCE_EXHAUSTED")
     assert "**16.00 GiB**" in one.evidence
     assert "'34359738368'" in one.fix
-    assert "takes that much host memory from other processes" in one.evidence
+    assert "uses that much more host memory" in one.evidence
     assert not said("RESOURCE_EXHAUSTED: Attempting to allocate 6.00G in HBM")
 
 

@@ -116,7 +116,7 @@ def test_memory_from_the_driver(tmp_path, device, variable):
 
 @pytest.mark.parametrize(
     ("device", "code", "cores"),
-    [(V100, "GradScaler", "TensorCores"), (A100, "torch.bfloat16", "TensorCores"), (MI300, "torch.bfloat16", "matrix cores")],
+    [(V100, "GradScaler", "Tensor Cores"), (A100, "torch.bfloat16", "Tensor Cores"), (MI300, "torch.bfloat16", "matrix cores")],
 )
 def test_single_precision(tmp_path, device, code, cores):
     def body(at):

@@ -215,9 +215,9 @@ def test_programs_beyond_the_memory_that_they_may_take_are_listed_and_not_read(t
     assert theirs["expression"].eq("").all()
     assert theirs["in_file"].all()
     notes = p.memory_viewer.modules.set_index("module")["note"]
-    assert notes["jit_f on host1"] == "not read, because there are so many programs: open its host on its own"
+    assert notes["jit_f on host1"] == "not read, because there are too many programs; open its host separately"
     assert "not read" not in notes["jit_f"]
-    with pytest.raises(NbprofError, match=r"open its host on its own \(host1\)"):
+    with pytest.raises(NbprofError, match=r"open its host separately \(host1\)"):
         p.memory_viewer["jit_f on host1"]
 
 

@@ -92,7 +92,7 @@ def test_one_step(tmp_path):
     p = profile(tmp_path, host_steps((0, 10)))
     row = p.steps.summary.set_index("category").loc["step_time"]
     assert (row["mean_ms"], row["min_ms"], row["max_ms"]) == (10.0, 10.0, 10.0)
-    assert np.isnan(row["sd_ms"]), "a single step does not show the spread"
+    assert np.isnan(row["sd_ms"]), "a single step cannot show the spread"
     assert p.overview["step_time_sd_ms"] is None
     assert p.pods.summary["spread_percent"].isna().all()
     assert shown(p)

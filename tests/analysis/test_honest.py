@@ -553,7 +553,7 @@ def test_host_ops_that_overlap_partly_are_told(tmp_path):
     )
     p = profile(tmp_path, xspace(host))
     assert p.ops.frame[["op", "self_us"]].to_numpy().tolist() == [["b/Relu", 4000.0], ["a/MatMul", 2000.0], ["c/Add", 1000.0]]
-    assert "! 1 of 3 host ops partly overlap another op on their thread: that time counts for the later one." in str(p.receipt)
+    assert "! 1 of 3 host ops partly overlap another op on their thread: that time is attributed to the later one." in str(p.receipt)
 
 
 def test_steps_without_recorded_compute_at_an_end_of_the_recording_are_told(tmp_path):

@@ -50,7 +50,7 @@ def test_every_step_is_compared_with_the_same_step(both):
 def test_a_trace_of_several_hosts_says_by_which_clock_they_are_drawn(tmp_path):
     pods.write(tmp_path / "job", 2, 4, None, 3, apart_s=5.0)
     p = load(tmp_path / "job")
-    said = "Each host is drawn by its own clock; p.pods.clocks shows how far they are apart."
+    said = "Each host is drawn by its own clock; p.pods.clocks shows the differences."
     assert said in p.payload()["trace"]["notes"]
     assert said in p.run.timeline.answer({"ask": "open"})["notes"]
     assert said not in p.rank(0).payload()["trace"]["notes"]

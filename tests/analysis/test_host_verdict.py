@@ -145,7 +145,7 @@ def test_framework_code_outside_of_ops_is_named_and_is_no_case_of_tiny_ops(tmp_p
     found = replace(run._breakdown, unexplained=use)
     answer = verdict(found)
     assert answer.title == "Overhead-bound"
-    assert answer.fact == "90% of step time is spent in the framework, outside of ops"
+    assert answer.fact == "90% of step time is spent in the framework, outside ops"
     assert "most of it in torch.tensor, called in collate, Cell [2] line 2" in answer.detail
     assert "tiny_ops" not in findings(run, HostUse(found.host_parts, use, found.cpu, QUIET))
 

@@ -113,8 +113,8 @@ def test_the_overview_shows_the_recorded_cell_whole_and_of_others_what_ran(tmp_p
     assert [head["key"] for head in table["columns"]] == ["line", "code", "calls", "host_ms", "device_ms"]
     assert table["data"]["host_ms"].tolist() == pytest.approx([0.015, 0.011, 0.04])
     assert code["notes"] == [
-        "5.0 µs (5.0%) of the host time of the recording belongs to no line.",
-        "0.02 ms (12.2%) of the device time belongs to no line.",
+        "5.0 µs (5.0%) of the host time of the recording is not attributed to any line.",
+        "0.02 ms (12.2%) of the device time is not attributed to any line.",
     ]
     assert "loss.backward()" in p.save(tmp_path / "report.html").read_text()
 

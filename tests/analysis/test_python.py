@@ -274,7 +274,7 @@ class TestProfile:
         assert p.python.functions.empty
         assert "--no-sampling" in repr(p.python)
         assert "python" not in dir(p)
-        with pytest.raises(NbprofError, match="no samples"):
+        with pytest.raises(NbprofError, match="no Python samples"):
             p.python.figure()
 
     def test_without_line_times_the_time_of_lines_is_that_of_samples(self, tmp_path, two_threads):

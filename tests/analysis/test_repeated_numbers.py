@@ -71,7 +71,7 @@ def test_every_frame_and_every_view_is_there(tmp_path):
         assert all(not (part.get("empty") or {}).get("title", "").endswith("could not be computed") for part in payload.values())
         assert p.text()
         assert static_html(payload)
-        assert "bug of nbprof" not in str(p.receipt)
+        assert "bug in nbprof" not in str(p.receipt)
 
 
 def test_memory_that_grows_over_all_epochs_is_found(tmp_path):

@@ -134,7 +134,7 @@ def test_a_step_whose_products_are_all_unknown_has_no_model_flops(tmp_path):
     assert np.isnan(step["mfu_fraction"])
     figure = next(one for one in payload.payload(p.run)["figures"] if one["key"] == "mfu")
     assert figure["value"] is None
-    assert figure["note"].startswith("no product of known cost")
+    assert figure["note"].startswith("no matrix product of known cost")
 
 
 def test_time_beside_known_work_is_not_taken_away(tmp_path):
@@ -188,7 +188,7 @@ def test_a_device_that_no_data_sheet_is_known_of(tmp_path):
     assert np.isnan(p.roofline.steps["mfu_fraction"].iloc[0])
     assert p.roofline.missing.startswith("The peak FLOP/s and memory bandwidth of GPU of tomorrow are unknown: pass")
     (figure,) = [one for one in payload.payload(p.run)["figures"] if one["key"] == "mfu"]
-    assert figure["note"] == "peaks not known"
+    assert figure["note"] == "peaks unknown"
 
 
 def test_without_shapes_there_is_no_roofline_and_it_says_how(tmp_path):
@@ -209,7 +209,7 @@ def test_the_tab(tmp_path):
     figures = {one["key"]: one for one in part["figures"]}
     assert figures["self_time"]["note"].startswith("3 ops")
     assert figures["mfu"]["value"] == pytest.approx(100 * p.roofline.steps["mfu_fraction"].mean())
-    assert "cost unknown of" in figures["mfu"]["note"]
+    assert "cost unknown for" in figures["mfu"]["note"]
     shapes = part["table"]["data"]["input_shapes"]
     assert "[[1024], [1024]]" in [shapes["values"][code] for code in shapes["codes"]], "without what is no tensor"
     html = static_html(whole)

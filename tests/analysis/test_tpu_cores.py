@@ -192,7 +192,7 @@ def test_a_report_of_many_cores_holds_their_means(tmp_path, monkeypatch):
     monkeypatch.setattr(views, "MOST_ROWS", 399)
     whole = pods.payload(p.run)["cores"]
     assert len(whole["first"]) == 0
-    assert "This report has their means; p.pods.cores has each step of each core (400 rows)." in whole["note"]
+    assert "This report contains means; p.pods.cores has each step of each core (400 rows)." in whole["note"]
     frame = p.pods.cores
     used = frame[frame["step"] > 1]
     means = used.groupby("worker")["host_transfer_ms"].mean()

@@ -101,9 +101,9 @@ def test_totals_leave_the_time_out(p):
 def test_what_is_said(p):
     part = p.payload()["op_profile"]
     assert "**dot.1** wastes the most" in part["statement"]
-    assert "The cost of ops with **75.0%** of the time is unknown." in part["statement"]
+    assert "The cost of ops that take **75.0%** of the time is unknown." in part["statement"]
     notes = [one["note"] for one in part["figures"]] + [one["note"] for one in p.payload()["hlo"]["figures"]]
-    assert sum("cost unknown of 75.0% of op time" in note for note in notes) == 6
+    assert sum("cost unknown for 75.0% of op time" in note for note in notes) == 6
     assert part["ops"]["unknown_us"].tolist() == pytest.approx([18_000, 0])
     assert " 75.0%" in repr(p.op_profile)
     assert ">unknown<" in static.html(p.payload())

@@ -93,7 +93,7 @@ def test_two_that_ran_are_both_kept(torch, jax, tmp_path):
     assert recording.info.backend == "jax"
     (beside,) = [path for path in recording.path.parent.iterdir() if path != recording.path]
     assert beside.name == f"{recording.path.name}_torch"
-    assert recording.info.notes[-1] == (f'the cell also ran PyTorch, which was recorded beside it: nbprof.load("{beside}") opens that')
+    assert recording.info.notes[-1] == (f'the cell also ran PyTorch, which was recorded separately: nbprof.load("{beside}") opens that')
     assert "aten::mm" in set(nbprof.load(beside).ops.frame.op)
     assert open_recording(recording).overview["framework"].startswith("JAX")
 
@@ -102,7 +102,7 @@ def test_a_framework_that_the_cell_names_and_that_ran_nothing_is_said(torch, tmp
     monkeypatch.delitem(sys.modules, "jax", raising=False)
     recording = recorded(lambda: sum(range(9)), tmp_path, source="x = torch")
     assert recording.info.backend == "python"
-    assert recording.info.notes == ["nothing of PyTorch ran while this was recorded, so it is a recording of Python alone"]
+    assert recording.info.notes == ["nothing of PyTorch ran while this was recorded, so it is a recording of Python only"]
 
 
 def test_steps_before_the_import_are_not_in_the_recording(torch, tmp_path, monkeypatch):

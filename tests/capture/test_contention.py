@@ -59,7 +59,7 @@ def test_a_neighbour_on_the_same_core_is_seen():
         ({}, ""),
         (
             CROWDED,
-            "Other processes used 2.5 of the 4 cores while this was recorded, and the threads of this one waited for a core for 40% of",
+            "Other processes used 2.5 of the 4 cores while this was recorded, and this process waited for a free core 40% of",
         ),
         (CROWDED | {"other_cores": 0.5}, ""),
         (CROWDED | {"waited_percent": 2.0}, ""),

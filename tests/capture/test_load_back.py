@@ -118,7 +118,7 @@ def test_after_out_of_memory_the_memory_stands_first(tmp_path):
     assert meta["notice"]["title"] == f"The {error}."
     largest = profile.memory.summary.sort_values("peak_bytes").iloc[-1]
     assert meta["notice"]["text"] == (
-        f"Memory ran out. The recorded peak up to then is {int(largest['peak_bytes'])} B on {largest['memory_id']}; "
+        f"Memory ran out. The recorded peak up to that point is {int(largest['peak_bytes'])} B on {largest['memory_id']}; "
         "the tab Memory shows what was live at that peak."
     )
     assert [tab["id"] for tab in select(profile.payload(), ["overview", "memory", "trace"])["meta"]["tabs"]] == [
@@ -131,7 +131,7 @@ def test_after_out_of_memory_the_memory_stands_first(tmp_path):
         recorded(tmp_path / "b", cell_failed=True, error="cell failed in step 9, after 8 complete steps: ValueError: no")
     ).payload()["meta"]
     assert failed["tabs"][0]["id"] == "overview"
-    assert failed["notice"]["text"] == "The dashboard shows what was recorded until then: 8 steps."
+    assert failed["notice"]["text"] == "The dashboard shows what was recorded up to that point: 8 steps."
 
 
 def test_out_of_memory_before_anything_was_allocated_is_said(tmp_path):

@@ -60,7 +60,7 @@ def test_the_iterations_of_the_loop_that_takes_the_recording():
     assert (found.end_ns - found.start_ns).tolist() == [30 * MS] * 30
     assert found.how == (
         "Steps are the 30 iterations of the loop in line 1, `for i in range(30):`; "
-        "`for … in nbprof.steps(…)` around another loop makes that one the step."
+        "`for … in nbprof.steps(…)` around another loop makes its iterations the steps."
     )
 
 

@@ -109,7 +109,7 @@ def test_options_are_those_of_torch_npu_or_it_is_said(torch, npu, place, asked, 
     [
         ({"aic_metrics": "L2Cache"}, "cache", None),
         ({"aic_metrics": "Memory"}, "pipes", "this torch_npu has no counters Memory: recorded with PipeUtilization"),
-        ({"fp_point": "a", "bp_point": "b"}, "pipes", "goes by the steps of the program: --fp-point and --bp-point had no effect"),
+        ({"fp_point": "a", "bp_point": "b"}, "pipes", "uses the program's steps: --fp-point and --bp-point had no effect"),
     ],
 )
 def test_the_counters_are_those_that_were_asked_for(torch, npu, place, asked, metrics, says):
@@ -270,7 +270,7 @@ def test_sessions_are_recorded_by_the_adapters_profiler(bridge, place):
     assert recording is not None, session.failure
     (made,) = npus.Sessions.made
     assert (made.level, made.metrics) == ("L2", "MemoryUB")
-    assert any("finds iterations itself: --bp-point had no effect" in note for note in recording.info.notes)
+    assert any("detects iterations itself: --bp-point had no effect" in note for note in recording.info.notes)
     assert "npu_bridge" in recording.info.framework
     assert any("supports none of --memory" in note for note in recording.info.notes)
     profile = open_recording(recording)

@@ -82,7 +82,7 @@ def test_a_run_that_a_full_disk_does_not_take_is_kept_elsewhere_and_says_where(l
     assert (run / "host.xplane.pb").stat().st_size == 73 << 10
     (note,) = place.notes
     assert note.startswith(f"the disk of {logdir.path} is full: the run needs 73 KiB, and 60 KiB are free. ")
-    assert note.endswith(f"The run is kept in {kept} instead; free some space, or choose another place with --logdir DIR")
+    assert note.endswith(f"The run is saved in {kept} instead; free some space, or choose another location with --logdir DIR")
     assert not list(logdir.path.glob(".recording-*"))
     assert not list(kept.glob(".recording-*"))
     # The next window of the same cell goes to the same place.
@@ -131,7 +131,7 @@ def test_where_there_is_room_nowhere_the_sentence_says_where_the_run_is(logdir, 
     monkeypatch.setattr(module, "_move_into", full)
     with pytest.raises(CaptureError, match=f"No space left on device; it is in {temporary}") as caught:
         place.settle()
-    assert "choose another place with --logdir" in remedies.place(str(caught.value))
+    assert "choose another location with --logdir" in remedies.place(str(caught.value))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is one place for temporary files")

@@ -335,5 +335,5 @@ def test_a_disk_that_is_full_is_a_sentence_and_leaves_no_half_run(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("None ")
     assert "nbprof: TensorFlow's profiler wrote no file: " in done.stdout
-    assert "; the disk is full, or limited: choose another place with --logdir DIR (logdir=)" in done.stdout
+    assert "; the disk is full, or limited: choose another location with --logdir DIR (logdir=)" in done.stdout
     assert not list((tmp_path / "full").glob(".recording-*"))

@@ -842,7 +842,7 @@ def test_a_profiler_of_the_person_that_only_waits_is_let_begin(torch, place):
     assert ready[0] > 5
     # Their marks are in our trace, and no second set of ours.
     assert [number for number, *_ in steps(recording)] == [1, 2]
-    assert any("marks with step()" in note for note in recording.info.notes)
+    assert any("marked with step()" in note for note in recording.info.notes)
     assert any("starts PyTorch's profiler itself" in note for note in recording.info.notes)
 
 

@@ -58,9 +58,7 @@ def test_a_killed_process_leaves_a_sentence(tmp_path):
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
     (found,) = unfinished(tmp_path / "logs")
     assert not found.running
-    with pytest.raises(
-        ReadError, match=rf"its process, {found.facts['pid']}, ended before the recording did, and before its profiler wrote"
-    ):
+    with pytest.raises(ReadError, match=rf"its process, {found.facts['pid']}, ended before the recording did, before its profiler wrote"):
         nbprof.load(logdir)
     assert not len(nbprof.runs(logdir))
     # A later one is what people come for then.
@@ -77,7 +75,7 @@ def test_what_was_written_is_opened(tmp_path):
     assert "host.pt.trace.json: The file is truncated at byte" in said
     assert "! The recording that began on " in said
     assert " in train.ipynb was not finished: its process, " in said
-    assert "What its profiler had written by then is shown." in said
+    assert "What its profiler had written so far is shown." in said
     # What can be read is not removed by the next recording.
     place = Place(Options(logdir=str(tmp_path)))
     place.discard()

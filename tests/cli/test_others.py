@@ -252,7 +252,7 @@ def test_the_log_of_a_tpu_is_named(tmp_path):
     log = tmp_path / "tmp/tpu_logs/tpu_driver.INFO"
     log.parent.mkdir(parents=True)
     log.touch()
-    assert of(examined.tpu(tmp_path))["TPU"].text == f"there is one; its runtime logs to {log}"
+    assert of(examined.tpu(tmp_path))["TPU"].text == f"found; its runtime logs to {log}"
 
 
 def test_a_framework_that_does_not_start_is_told(monkeypatch):

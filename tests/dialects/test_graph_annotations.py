@@ -107,7 +107,7 @@ def test_annotations_of_another_recording_are_left_out(tmp_path):
     k.replay(CALLS, 18)
     p = profile(tmp_path, k)
     assert nodes(p) == [(one.kernel, "", "") for one in CALLS] + EXPECTED
-    assert "annotates nodes of 1 graph that no replay here has: it is of another recording" in str(p.receipt)
+    assert "annotates 1 graph that no replay here has: it is from another recording" in str(p.receipt)
 
 
 def test_of_files_that_differ_what_they_share_is_said(tmp_path):
@@ -135,7 +135,7 @@ def test_what_is_no_plain_dict_of_nodes_is_left_out(tmp_path, content, capsys):
     write(tmp_path, content)
     p = profile(tmp_path, replays())
     assert {op for _, op, _ in nodes(p)} == {""}
-    assert "kernel_annotations_rank0_fwd_bwd.pkl beside the trace cannot be read" in str(p.receipt)
+    assert "kernel_annotations_rank0_fwd_bwd.pkl next to the trace is not a valid PyTorch graph annotation file" in str(p.receipt)
     assert capsys.readouterr().out == ""
 
 

@@ -370,7 +370,7 @@ def test_a_wait_while_the_device_runs_nothing_is_no_python(tmp_path):
     assert parts(p) == {"step_time": 60, "device_compute": 5, "kernel_launch": 1, "host_compute": 1 + 3, "other": 50}
     assert p.steps.frame["waiting_ms"].tolist() == pytest.approx([0.05] * 5)
     assert p.overview["verdict"] == "Stalled"
-    assert p.overview["verdict_text"] == "in 83% of step time the host waits for the device, which runs nothing"
+    assert p.overview["verdict_text"] == "for 83% of step time the host waits for a device that runs nothing"
     assert "0.05 ms of the 0.06 ms" in p.overview["verdict_detail"]
     assert "other" not in p.advice["rule"].tolist()
     checks = p.overview["checks"].set_index("check")
@@ -431,7 +431,7 @@ def test_steps_cut_by_the_end_of_the_recording_are_shown_and_not_averaged(tmp_pa
     p = profile(tmp_path, k)
     assert p.steps.frame["cut"].tolist() == [False, False, False, True]
     assert p.steps.frame["counted"].tolist() == [True, True, True, False]
-    assert p.payload()["steps"]["left_out"] == "Averages exclude the last step (cut off by the end of the recording)."
+    assert p.payload()["steps"]["left_out"] == "Averages exclude step 3 (cut off by the end of the recording)."
     assert "The last step was cut off by the end of the recording (7 device events against 10 in the previous step)" in receipt(p)
 
 
@@ -464,7 +464,7 @@ def test_without_any_marker_the_recording_is_the_unit_and_a_sentence_says_how_to
     assert p.overview["unit"]["kind"] == RECORDING
     assert (1000 * p.steps.frame["step_time_ms"]).round().tolist() == [50]
     assert "steps" not in p.run.missing
-    assert "nothing repeats, so figures are of the whole recording. `for batch in nbprof.steps(batches):` marks the steps" in receipt(p)
+    assert "nothing repeats, so figures are for the whole recording. `for batch in nbprof.steps(batches):` marks the steps" in receipt(p)
     assert p.overview["verdict"] == "Compute-bound"
 
 
@@ -504,6 +504,6 @@ def test_steps_that_take_several_batches_say_so(tmp_path, batches, said):
         for batch in range(count):
             k.note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 1000 * number + 100 * batch, 50)
         k.op("aten::mm", 1000 * number + 600, 100)
-    text = f"each step takes {batches[0]} batches from DataLoaders, as where gradients are accumulated"
+    text = f"each step takes {batches[0]} batches from DataLoaders, as with gradient accumulation"
     assert (text in receipt(profile(tmp_path, k))) == said
     assert "batches from DataLoaders" not in receipt(profile(tmp_path, k)) or said

@@ -134,4 +134,4 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
     k = Kineto()
     run(k, 0, "aten::mm")
     sources(tmp_path, k, **{TRACES: "{"})
-    assert f"! {TRACES}.json beside the trace cannot be read" in str(nbprof.load(tmp_path / "run.pt.trace.json").receipt)
+    assert f"! {TRACES}.json next to the trace is not valid inductor output" in str(nbprof.load(tmp_path / "run.pt.trace.json").receipt)

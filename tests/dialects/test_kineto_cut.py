@@ -46,7 +46,7 @@ def test_of_several_ranks_the_one_is_named(tmp_path):
     assert "The last step of rank 1 was cut off by the end of the recording (it ran the first 4 of the previous step's 6 ops)" in str(
         p.receipt
     )
-    assert p.payload()["steps"]["left_out"] == "Averages exclude the last step of rank 1 (cut off by the end of the recording)."
+    assert p.payload()["steps"]["left_out"] == "Averages exclude step 3 of rank 1 (cut off by the end of the recording)."
     assert p.steps.summary.set_index("category").loc["step_time", "max_ms"] == pytest.approx(0.1)
 
 

@@ -98,7 +98,7 @@ def test_a_file_without_a_capture_is_refused(tmp_path):
     plain = Kineto()
     plain.launched("sgemm", 1, 3, 5, plain.op("aten::mm", 0, 5))
     (tmp_path / "plain.pt.trace.json").write_bytes(plain.encode())
-    with pytest.raises(NbprofError, match="plain has no capture of a graph"):
+    with pytest.raises(NbprofError, match="plain has no graph capture"):
         nbprof.load(tmp_path / "a.pt.trace.json", graph_capture=tmp_path / "plain.pt.trace.json")
     with pytest.raises(NbprofError, match="graph_capture is for traces of PyTorch, and jax_cpu is not one"):
         nbprof.load(DATA / "xspace" / "jax_cpu.xplane.pb", graph_capture=tmp_path / "a.pt.trace.json")
@@ -248,4 +248,4 @@ def test_the_command_takes_captures_of_other_traces(tmp_path):
     for command in (("summary", replay), ("brief", replay, "--against", replay), ("compare", replay, replay)):
         call(*command, *given)
     refused = call("summary", replay, "--graph-capture", replay, code=BAD).stderr
-    assert "replay has no capture of a graph: give --graph-capture a trace" in refused
+    assert "replay has no graph capture: pass --graph-capture a trace" in refused

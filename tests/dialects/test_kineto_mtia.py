@@ -108,7 +108,7 @@ def test_device_work_is_found_whatever_the_vendor(tmp_path, label, args, kind):
     assert (step["device_compute_ms"], step["input_ms"]) == (pytest.approx(0.030), pytest.approx(0.004))
     receipt = str(p.receipt)
     assert "CPU" not in receipt
-    assert "4 events of category hpu_op lie on devices" in receipt
+    assert "4 events of category hpu_op are on device lanes" in receipt
     assert "hpu_counters" not in receipt
 
 

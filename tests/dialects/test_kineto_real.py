@@ -249,7 +249,7 @@ def test_memory_of_files_without_totals_is_added_up(name):
         running.append(total)
     assert mine["in_use_bytes"].tolist() == [r - min(0, *running) for r in running]
     assert mine["free_bytes"].isna().all()
-    assert p.memory.peak["op"].str.contains("states no addresses").all()
+    assert p.memory.peak["op"].str.contains("the file has no addresses").all()
 
 
 def test_two_ranks_of_one_job():

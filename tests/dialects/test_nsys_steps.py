@@ -95,7 +95,7 @@ def test_ranges_that_do_not_count_are_numbered(tmp_path: Path) -> None:
 def test_what_does_not_count_up_is_no_step(tmp_path: Path, names: list[str]) -> None:
     unit = ranges(tmp_path, names).run.activity.unit
     assert unit.kind == ITERATION
-    assert "Nothing marks steps. The units are the 4 ranges called" in unit.how, "an estimate by what repeats"
+    assert "No steps are marked. The units are the 4 ranges called" in unit.how, "an estimate by what repeats"
 
 
 def test_ranges_that_launch_nothing_are_no_steps(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_the_first_run_lacks_what_came_before_it_and_is_in_no_average(tmp_path):
     assert p.steps.frame["cut"].tolist() == [True] + [False] * 4
     assert p.steps.frame["other_ms"].tolist()[1:] == pytest.approx([7.0] * 4), "the gap is part of the step"
     assert p.overview["step_time_ms"] == pytest.approx(10.0)
-    assert p.payload()["steps"]["left_out"] == "Averages exclude the first step (what came before is not recorded)."
+    assert p.payload()["steps"]["left_out"] == "Averages exclude step 1 (start not recorded)."
     assert "the first is shown but not averaged" in str(p.receipt)
 
 
@@ -138,7 +138,7 @@ def test_what_lies_between_two_loops_is_in_no_average(tmp_path):
     assert p.steps.frame["step_time_ms"].tolist() == [3, *[10] * 5, 510, *[10] * 5]
     assert p.steps.frame["counted"].tolist() == [i not in (0, 6) for i in range(12)]
     assert p.overview["step_time_ms"] == pytest.approx(10.0)
-    text = "Averages exclude the first step (what came before is not recorded) and another step (between two loops)."
+    text = "Averages exclude step 1 (start not recorded) and step 7 (between two loops)."
     assert p.payload()["steps"]["left_out"] == text
     assert "nor is step 7, with which another compiled program took over" in str(p.receipt)
 

@@ -1,4 +1,4 @@
-"""Kernel names as profiles of NVIDIA's and AMD's libraries show them, and whether TensorCores run them."""
+"""Kernel names as profiles of NVIDIA's and AMD's libraries show them, and whether Tensor Cores run them."""
 
 import pytest
 

@@ -57,7 +57,7 @@ def test_kernels_that_repeat_are_iterations(tmp_path):
     assert steps["step_time_ms"].tolist()[:5] == pytest.approx([0.100] * 5)
     assert steps["device_compute_ms"].tolist() == pytest.approx([0.050] * 6)
     assert "sequence of 5 kernels" in str(p.receipt)
-    assert "100% of the events fit" in str(p.receipt)
+    assert "fits 100% of the events" in str(p.receipt)
 
 
 def test_what_comes_before_the_repeats_lowers_their_agreement_until_they_are_no_unit(tmp_path):

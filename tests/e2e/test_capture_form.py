@@ -65,7 +65,7 @@ def test_a_worker_is_recorded_and_its_dashboard_opens_and_what_is_missing_is_nam
     row = page.locator(f".workers [data-address='{worker}']")
     page.locator(".workers [data-state=recording]").wait_for()
     form.get_by_role("button", name="Cancel").click()
-    page.locator(".head", has_text="Cancelled. Nothing was kept.").wait_for()
+    page.locator(".head", has_text="Cancelled. Nothing was saved.").wait_for()
 
     addresses.fill(f"grpc://{worker}, localhost:1")
     form.get_by_label("Duration").fill("300")

@@ -88,7 +88,7 @@ def test_every_tab_shows_its_numbers_and_asks_no_host(page, report):
     assert f"{share:.0f}%" in overview.locator(".stack-l").inner_text()
     assert overview.locator(".verdict .of-run").first.inner_text().startswith("whole run")
     ops = visit(page, "Ops")
-    assert "this view is of the whole run" in ops.get_by_role("status").first.inner_text()
+    assert "this view covers the whole run" in ops.get_by_role("status").first.inner_text()
     ops.get_by_role("button", name="clear").click()
     assert "whole run" not in visit(page, "Overview").inner_text()
     assert asked == []
@@ -220,7 +220,7 @@ def test_several_hosts_are_compared_step_by_step(page, tmp_path):
         page.keyboard.press(key)
     assert pane.get_by_role("heading", name="host-b").is_visible()
     picker = page.get_by_role("button", name="Host: host-b")
-    assert "this view is of all hosts" in visit(page, "Ops").inner_text()
+    assert "this view covers all hosts" in visit(page, "Ops").inner_text()
     picker.click()
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")

@@ -318,8 +318,8 @@ def test_kinds_without_slices_are_counted():
         "left out: no valid phase (ph).": 2,
     }
     assert [note.text for note in trace.receipt.notes] == [
-        "Not shown, as no figure is made of them: object records (ph N), 1.",
-        "Not shown, as no figure is made of them: samples (ph P), 1.",
+        "Not shown, because no figure uses them: object records (ph N), 1.",
+        "Not shown, because no figure uses them: samples (ph P), 1.",
     ]
     assert len(trace.events) == 1
 

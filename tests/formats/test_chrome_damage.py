@@ -210,7 +210,7 @@ def test_events_that_begin_with_keys_of_their_own(monkeypatch):
 def test_entries_that_are_no_events():
     trace = read('[1,"text",null,[{"ph":"X"}],' + json.dumps(complete("a")) + ',true,"x:[{",-1.5]')
     assert _names(trace) == ["a"]
-    assert [n.text for n in trace.receipt.notes] == ["Entries in the list of events that are not events, left out: 7."]
+    assert [n.text for n in trace.receipt.notes] == ["Entries in the event list that are not events, left out: 7."]
 
 
 def test_commas_too_many_and_a_mark_in_front():

@@ -257,7 +257,7 @@ def test_a_raw_recording_says_how_it_is_exported(tmp_path):
 
 def test_a_folder_of_nothing_that_is_read_says_so(tmp_path):
     (tmp_path / "PROF_1_X" / "mindstudio_profiler_output").mkdir(parents=True)
-    with pytest.raises(ReadError, match="neither a table"):
+    with pytest.raises(ReadError, match="no table"):
         locate.find(tmp_path)
 
 

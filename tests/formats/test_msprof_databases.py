@@ -50,7 +50,7 @@ def test_text_and_database_are_read_once(tmp_path, tasks):
     trace = read(both(tmp_path / "b" / TORCH, tasks))
     assert len(trace.events) == len(alone.events)
     assert len(trace.tables["op_summary"]) == 1
-    assert f"{BASE} was not read: the tables and the timeline beside it have the same." in notes(trace)
+    assert f"{BASE} was not read: the tables and timeline next to it contain the same data." in notes(trace)
     # What the text lacks comes out of the other database.
     assert "Read from analysis.db: communication, communication_bandwidth, communication_matrix, step_trace_time." in notes(trace)
 
@@ -189,7 +189,7 @@ def test_counters_of_a_number_that_two_tasks_have(tmp_path, tasks):
     frame = trace.tables["op_summary"][0].frame
     ours = frame[frame["op_name"] == "gradients/layer/MatMul_1"]
     assert ours["aic_mac_ratio"].isna().tolist() == [True, False, True]
-    assert "values of TASK_PMU_INFO are of a task number that several tasks have" in notes(trace)
+    assert "values of TASK_PMU_INFO have a task number shared by several tasks" in notes(trace)
     with sqlite3.connect(path) as base:
         base.execute("alter table TASK_PMU_INFO add column timestampNs INTEGER")
         base.execute(f"update TASK_PMU_INFO set timestampNs = {later} + 5000, value = 0.75 where globalTaskId = 1")
@@ -234,7 +234,7 @@ def test_what_is_not_documented_is_shown_raw(tmp_path, tasks):
     path = changed(tmp_path, tasks, "create table NEW_THING (a INTEGER, b TEXT)", "insert into NEW_THING values (3, 'x')")
     p = nbprof.load(path)
     assert p.ascend.table("NEW_THING")[["a", "b"]].to_numpy().tolist() == [[3, "x"]]
-    assert "not documented, and shown raw: NEW_THING" in str(p.receipt)
+    assert "not documented, shown raw: NEW_THING" in str(p.receipt)
 
 
 def test_rows_without_a_time_are_counted(tmp_path, tasks):

@@ -114,7 +114,7 @@ def test_what_a_version_did_not_write_is_unknown(tmp_path: Path) -> None:
     assert len(profile.steps.frame) == 4
     assert "graph node id" not in profile.run.trace.args
     assert profile.kernels.frame["static_shared_bytes"].isna().all()
-    assert "does not state when the session began" in str(profile.receipt)
+    assert "does not include the session's start time" in str(profile.receipt)
     assert profile.run.activity.environment["start_time"] is None
     assert profile.run.activity.devices["memory_bytes"].isna().all()
     transfers = profile.run.activity.texts.values[profile.run.activity.transfers["kind"]]
@@ -152,7 +152,7 @@ def test_ranges_that_need_not_nest_lie_beside_one_another(tmp_path: Path) -> Non
     lanes = trace.lanes.set_index("lane")["tid"]
     on = [lanes[int(trace.events.lane[row])] for i in range(3) for row in np.flatnonzero(trace.names[trace.events.name] == f"request {i}")]
     assert on == ["NVTX ranges", "NVTX ranges 2", "NVTX ranges 3"]
-    assert "NVTX ranges without an end, drawn to the end of the others: 1." in str(profile.receipt)
+    assert "NVTX ranges without an end, drawn to the end of the last range: 1." in str(profile.receipt)
     assert args_of(trace, "here") == {"cat": "nvtx_mark", "ph": "i", "category": "io"}
 
 
@@ -199,7 +199,7 @@ def test_what_the_recorder_said_stands_in_the_receipt(tmp_path: Path) -> None:
     text = str(loaded(export, tmp_path).receipt)
     assert "! Nsight Systems said: Not all CUDA events might have been collected." in text
     assert "Profiling has started" not in text
-    assert "Tables of which nothing is shown: DIAGNOSTIC_EVENT (2)." in text
+    assert "Tables not shown: DIAGNOSTIC_EVENT (2)." in text
 
 
 def test_ops_of_pytorch_are_told_by_the_ranges_that_it_writes(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_a_packed_database_one_in_an_archive_and_one_in_a_folder(tmp_path: Path)
 def test_other_databases_are_none_of_them(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "a.sqlite") as db:
         db.execute("CREATE TABLE people (name TEXT)")
-    with pytest.raises(ReadError, match="an SQLite database of something else"):
+    with pytest.raises(ReadError, match="an SQLite database that is not a profile"):
         nbprof.load(tmp_path / "a.sqlite")
     with sqlite3.connect(tmp_path / "b.sqlite") as db:
         db.execute("CREATE TABLE StringTable (_id_ INTEGER PRIMARY KEY, value TEXT)")

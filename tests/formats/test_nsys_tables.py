@@ -44,7 +44,7 @@ def test_a_table_of_an_unknown_layout_is_named(tmp_path: Path) -> None:
     assert "! The NVTX events of the table NVTX_EVENTS_V9 (" in text
     assert "nbprof does not know its columns (start, end, kind, rangeId, category, color" in text
     assert "no NVTX ranges mark them" not in text
-    assert "which framework ops they state is unknown" in text
+    assert "which framework ops they contain is unknown" in text
 
 
 def test_a_kind_of_event_that_is_not_known_is_named(tmp_path: Path) -> None:

@@ -248,7 +248,7 @@ def test_a_folder_inside_output_of_ascend_is_a_run_of_its_own_timelines(tmp_path
         ("package.json", b'{"name": "x"}', "JSON, but not a trace"),
         ("events.out.tfevents.1", b"\x18\0\0\0\0\0\0\0abcd\x09\0\0\0\0\0\0\0\0\x1a\x0dbrain.Event:2", "event file.*Name the logdir"),
         ("x.pb", b"\x08\x01\x12\x00", "protobuf file, but not an XSpace"),
-        ("x.bin", b"\x00\x01\x02", "no profile that nbprof knows"),
+        ("x.bin", b"\x00\x01\x02", "not a profile format that nbprof knows"),
     ],
 )
 def test_a_file_that_is_no_profile_says_what_it_is(tmp_path, name, data, says):

@@ -187,14 +187,14 @@ def test_a_database_that_is_cut_off_says_so_though_its_tables_are_not_known(tmp_
     (tmp_path / "cut.sqlite").write_bytes(data[: len(data) // 2])
     with pytest.raises(ReadError, match=f"cut off: {len(data) // 2:,} of its {len(data):,} bytes are here"):
         load(tmp_path / "cut.sqlite")
-    with pytest.raises(ReadError, match="an SQLite database of something else"):
+    with pytest.raises(ReadError, match="an SQLite database that is not a profile"):
         load(tmp_path / "whole.sqlite")
 
 
 @pytest.mark.parametrize(
     ("beside", "says"),
     [
-        ((), "Give the path of the *.xplane.pb that it was made from."),
+        ((), "Give the path of the *.xplane.pb that it was created from."),
         (("a.xplane.pb",), "Give the path of a.xplane.pb next to it."),
         (("a.xplane.pb", "b.xplane.pb"), "Give the path of a *.xplane.pb next to it: a.xplane.pb, b.xplane.pb."),
     ],

@@ -34,14 +34,16 @@ def test_an_empty_file_beside_it_is_explained(run):
     (run / "host-a.xplane.riegeli").write_bytes(written(parts()))
     p = nbprof.load(run.parents[2])
     assert len(p.steps.frame) == 20
-    assert "host-a.xplane.pb is empty: the profile has over 2 GB" in str(p.receipt)
+    assert "host-a.xplane.pb is empty: the profile is larger than 2 GB" in str(p.receipt)
     assert "read from host-a.xplane.riegeli beside it" in str(p.receipt)
 
 
 def test_an_empty_file_alone_says_what_it_may_be(run):
     (run / "host-a.xplane.pb").write_bytes(b"")
     for path in (run, run / "host-a.xplane.pb"):
-        with pytest.raises(ReadError, match=r"host-a.xplane.pb: the file is empty: .*over 2 GB.*In the latter case, record fewer steps"):
+        with pytest.raises(
+            ReadError, match=r"host-a.xplane.pb: the file is empty: .*larger than 2 GB.*In the latter case, record fewer steps"
+        ):
             nbprof.load(path)
 
 
@@ -75,7 +77,7 @@ def test_a_damaged_part_is_left_out_and_named(run):
     trace = xspace.read([_placed(path, bytes(data))])
     assert 0 < len(trace.events) < whole
     assert "host-a.xplane.riegeli: bytes" in str(trace.receipt)
-    assert "were skipped: its content does not match its hash. What they hold is missing." in str(trace.receipt)
+    assert "were skipped: its content does not match its hash. Their content is missing." in str(trace.receipt)
 
 
 def test_a_record_that_is_no_xspace_is_left_out(run):
@@ -84,15 +86,15 @@ def test_a_record_that_is_no_xspace_is_left_out(run):
     whole = xspace.read([_placed(path, written(pieces))])
     trace = xspace.read([_placed(path, written([pieces[0], b"\x0a\xff", *pieces[1:]]))])
     assert len(trace.events) == len(whole.events)
-    assert "were skipped: the data end inside a number (byte 2 of the record)." in str(trace.receipt)
+    assert "were skipped: the data ends inside a number (byte 2 of the record)." in str(trace.receipt)
 
 
 @pytest.mark.parametrize(
     ("data", "said"),
     [
         (b"", "the file is empty"),
-        (b"no such file", "it holds no records|none of its records"),
-        (written([]), "it holds no records"),
+        (b"no such file", "it contains no records|none of its records"),
+        (written([]), "it contains no records"),
         (written([b"text"] * 40), "none of its records is an XSpace"),
         (written([b""]), "its records have no planes"),
     ],

@@ -84,7 +84,7 @@ def test_sentences_name_the_options_of_the_command(path, tmp_path):
     assert "write it again with --update" in asked(path, "--against", str(baseline)).output
     asked(path, "--against", str(baseline), "--update")
     result = asked(path, "--against", str(baseline), "--step-time-slower", "5 %")
-    assert "vouch for it with --same-machine" in result.output
+    assert "confirm it with --same-machine" in result.output
     # A session writes a file once.
     again = tmp_path / "again.json"
     again.write_text(baseline.read_text())

@@ -60,9 +60,9 @@ def test_against_a_run_from_before_shows_the_comparison_first(kernel):
     assert result.status == "ok", result.traceback
     assert len(result.dashboards) == 1
     assert "nbprof compare · " in result.dashboards[0]["text/plain"]
-    assert "What became of the advice" in result.dashboards[0]["text/html"]
+    assert "Advice before and after" in result.dashboards[0]["text/html"]
     assert kernel.ask("len(earlier.steps.frame), earlier is nbprof.last") == "(16, True)"
-    for against, said in (("nowhere", "no variable and no file of that name. `%%nbprof -o nowhere`"), ("model", "neither, but Sequential")):
+    for against, said in (("nowhere", "no variable or file with that name. `%%nbprof -o nowhere`"), ("model", "neither, but Sequential")):
         refused = kernel.run(f"%%nbprof --against {against}\nran = True")
         assert refused.status == "error"
         assert said in refused.message

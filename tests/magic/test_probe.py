@@ -54,7 +54,7 @@ def test_a_step_without_input_is_measured_beside_what_was_predicted(kernel):
     assert probe["predicted_ms"] == pytest.approx(step - waiting)
     assert 0 < probe["measured_ms"] < step
     assert probe["text"] == (
-        f"With a perfect input pipeline a step takes {probe['measured_ms']:.2f} ms (measured), {probe['predicted_ms']:.2f} ms predicted."
+        f"With instant input, a step takes {probe['measured_ms']:.2f} ms (measured; predicted {probe['predicted_ms']:.2f} ms)."
     )
     assert "slow (tf.data), 10 batches" in probe["detail"]
     assert "9 of 10 steps of it are averaged" in probe["detail"]
@@ -88,7 +88,7 @@ def test_what_cannot_be_put_back_has_to_be_asked_for(kernel):
     assert (result.status, len(result.dashboards), kernel.ask("n")) == ("ok", 1, "True")
     probe = told(kernel)
     assert probe["text"] == (
-        "The input was not probed: lock (lock) could not be put back after a second run. The cell was not run again; --probe-in-place "
+        "The input was not probed: lock (lock) could not be restored after a second run. The cell was not run again; --probe-in-place "
         "runs it anyway."
     )
     assert (probe["measured_ms"], probe["predicted_ms"] > 0) == (None, True)
@@ -96,7 +96,7 @@ def test_what_cannot_be_put_back_has_to_be_asked_for(kernel):
     kernel.run(f"%%nbprof --probe-in-place\n{cell}")
     probe = told(kernel)
     assert probe["measured_ms"] > 0
-    assert "What it changed stays changed in lock (lock); all else was put back." in probe["detail"]
+    assert "What it changed stays changed in lock (lock); everything else was restored." in probe["detail"]
 
 
 def test_an_iterator_that_the_first_run_has_used_up(kernel):
@@ -133,7 +133,7 @@ def test_a_second_run_that_fails_leaves_nothing(kernel, happens, says):
         ("for x in nbprof.steps([1, 2, 3]):\n    tf.ones(1)", "the cell reads no dataset of tf.data and no DataLoader"),
         ("for x in slow:\n    tf.ones(1)", "the second run still waits for input, "),
         ("for x in nbprof.steps(slow.take(1)):\n    tf.ones(1)", "each step of the second run read the first batch of an input"),
-        ("for x in nbprof.steps(slow.take(1 - again())):\n    pass", "a dataset of tf.data gave no batch in the second run."),
+        ("for x in nbprof.steps(slow.take(1 - again())):\n    pass", "a dataset of tf.data yielded no batch in the second run."),
         ("for x in nbprof.steps(zip(slow, batches())):\n    pass", "the second run still waits for input, "),
         (
             "import asyncio\nawait asyncio.sleep(0)\nfor x in nbprof.steps(slow):\n    pass",
@@ -152,7 +152,7 @@ def test_why_there_is_no_figure(kernel, cell, says):
 def test_a_cell_that_fails_is_not_run_again(kernel):
     result = kernel.run("%%nbprof --probe input\nfor x in nbprof.steps(slow):\n    n = again()\n    raise ValueError")
     assert (result.status, kernel.ask("n")) == ("error", "False")
-    assert told(kernel)["text"] == "The input was not probed: the cell did not run to its end."
+    assert told(kernel)["text"] == "The input was not probed: the cell did not finish."
 
 
 def test_it_is_no_default_and_takes_what_it_knows(kernel):

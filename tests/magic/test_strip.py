@@ -156,7 +156,7 @@ def test_ctrl_c_after_the_first_picture_leaves_the_sentence_in_its_place(kernel)
     kernel.run(LARGE.format("print('analysing;', flush=True); __import__('time').sleep(60)"))
     result = kernel.run("%%nbprof\nloop(10)", interrupt_at="analysing;")
     (left,) = result.displays
-    assert left["text/plain"].startswith("nbprof: the analysis was interrupted; the run is kept")
+    assert left["text/plain"].startswith("nbprof: the analysis was interrupted; the run is saved")
 
 
 def names(seen):

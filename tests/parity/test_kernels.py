@@ -59,7 +59,7 @@ def test_the_frame_is_xprofs_but_for_what_is_known(name):
     ops = ours.groupby("kernel")["op"].agg(set)
     for kernel, op in zip(theirs["kernel_name"], theirs["op_name"], strict=True):
         assert op in ops[kernel] or known("kernel_stats", "op", XPROF, name), (kernel, op)
-    # A kernel that XProf knows to use TensorCores, or an op that it takes for eligible, is so for us.
+    # A kernel that XProf knows to use Tensor Cores, or an op that it takes for eligible, is so for us.
     uses, could = (ours[ours[c].fillna(False).astype(bool)] for c in ("uses_tensor_core", "op_tensor_core_eligible"))
     assert set(theirs.loc[theirs["is_kernel_using_tensor_core"], "kernel_name"]) <= set(uses["kernel"])
     assert set(theirs.loc[theirs["is_op_tensor_core_eligible"], "kernel_name"]) <= set(could["kernel"])

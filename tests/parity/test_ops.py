@@ -63,7 +63,7 @@ def test_as_xprof_has_its_rows_in_its_order(name, idle):
         same(ours.get("bound_by", pd.Series("Unknown", ours.index)), theirs["bound_by"], f"{name} bound by")
     if "gpu_tensorcore_utilization" in theirs:
         fraction = ours.get("tensor_core_fraction", pd.Series(0.0, ours.index))
-        same(fraction, theirs["gpu_tensorcore_utilization"], f"{name} TensorCores")
+        same(fraction, theirs["gpu_tensorcore_utilization"], f"{name} Tensor Cores")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -83,7 +83,7 @@ def test_the_frame_is_xprofs_but_for_what_is_known(name):
             if not known(TOOL, column, XPROF, name):
                 same(mine.get(column, pd.Series(0.0, mine.index)).fillna(0.0) / unit, other[key], f"{name} {column}", absolute=1e-12)
         if "gpu_tensorcore_utilization" in other and "tensor_core_fraction" in mine:
-            same(mine["tensor_core_fraction"].fillna(0.0), other["gpu_tensorcore_utilization"], f"{name} TensorCores")
+            same(mine["tensor_core_fraction"].fillna(0.0), other["gpu_tensorcore_utilization"], f"{name} Tensor Cores")
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if known(TOOL, "host rows", XPROF, name)])
@@ -165,7 +165,7 @@ def test_top_ops_of_the_overview(name):
         kernels = p.kernels.as_xprof().groupby("op")[["op_tensor_core_eligible", "uses_tensor_core"]].any()
         mine = kernels.reindex(ours["op"]).fillna(False).astype(bool)
         same(mine["op_tensor_core_eligible"], theirs["tcEligibility"], f"{name} eligible")
-        same(mine["uses_tensor_core"], theirs["tcUtilization"], f"{name} TensorCores")
+        same(mine["uses_tensor_core"], theirs["tcUtilization"], f"{name} Tensor Cores")
     # The overview's own table is made of the same rows.
     top = p.overview["top_ops"].head(len(theirs))
     same(top["op"], theirs["operation"], f"{name} overview")

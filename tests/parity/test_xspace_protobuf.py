@@ -125,5 +125,5 @@ def test_a_fresh_recording_of_jax(tmp_path):
 def test_a_file_that_went_through_a_text_codec_is_rejected_with_a_remedy():
     path = real("bad/utf8-mangled.xplane.pb")
     assert xspace_proto.parse(path.read_bytes()) is None
-    with pytest.raises(ReadError, match=r"utf8-mangled.xplane.pb, byte [\d,]+: .*text codec.*copy the original as binary"):
+    with pytest.raises(ReadError, match=r"utf8-mangled.xplane.pb, byte [\d,]+: .*copied as text.*copy the original again in binary mode"):
         xspace.read([LocalFile(path)])

@@ -47,7 +47,7 @@ def test_a_file_is_there_when_it_is_complete(tmp_path):
             r"No space left on device\). It needs 3 MiB: free some space, or choose a folder on another disk \(.+ free here\)",
         ),
         (errno.ENOSPC, None, r"No space left on device\). Free some space, or choose a folder on another disk"),
-        (errno.EACCES, 3, r"Permission denied\). Choose a folder that you may write to\.$"),
+        (errno.EACCES, 3, r"Permission denied\). Choose a folder that you can write to\.$"),
         (errno.EIO, 3, r"Input/output error\). Choose another folder\.$"),
     ],
 )
@@ -194,7 +194,7 @@ def test_a_link_that_lies_where_the_temporary_file_is_to_be_is_not_followed(tmp_
 
 @pytest.mark.parametrize("name", ["a\0b", "\ud800"])
 def test_what_no_file_can_be_called_is_a_sentence(tmp_path, name):
-    with pytest.raises(NbprofError, match="no file can have this name"):
+    with pytest.raises(NbprofError, match="it is not a valid file name"):
         write(tmp_path / name)
 
 

@@ -218,7 +218,7 @@ def test_nothing_is_held_where_no_page_can_ask(here, registry):
 
 @pytest.mark.parametrize("key", [None, 3, "", "a", ["0"], KEY + "\n", "0-" + "g" * 32, "../../x", "f" * 17 + "-" + "a" * 40])
 def test_what_is_no_key_finds_nothing(registry, key):
-    with pytest.raises(NbprofError, match="not the key"):
+    with pytest.raises(NbprofError, match="not a profile key"):
         registry.open(key, ["a"])
 
 
@@ -385,7 +385,7 @@ def test_of_a_file_the_runs_beside_it_are_offered_and_else_those_one_folder_up(h
 def test_an_output_that_does_not_say_hello_gets_nothing(here, registry):
     nbprof.load("logs")
     page = Page()
-    assert "not the key" in page.ask(ask="slice", event=0)["error"]
+    assert "not a profile key" in page.ask(ask="slice", event=0)["error"]
     assert "does not have the profile" in page.ask(ask="hello", key=KEY)["error"]
     assert page.ask(ask="slice", event=0)["ok"] is False
 

@@ -43,7 +43,7 @@ def test_a_file_that_is_no_profile_is_a_row_beside_a_host_without_one(job, execu
     assert p.pods.missing["host"].tolist() == names
     assert p.pods.missing["file"].tolist() == [files[1].name, ""]
     assert p.pods.missing["reason"].str.endswith(".").all()
-    assert "**2** hosts or files are missing, and not compared" in findings.sentences(p.run)[-1]
+    assert "**2** hosts or files are missing and not compared" in findings.sentences(p.run)[-1]
 
 
 @executors
@@ -126,8 +126,8 @@ def test_a_host_that_was_read_in_part_is_a_row_that_says_so(tmp_path, form, rank
     assert len(about) == 2
     assert any(text.startswith(f"2 files were read in part: {files[1].name}, {files[2].name}. ") for text in about)
     assert findings.sentences(p.run)[-2:] == [
-        "**1** host or file is missing, and not compared; p.pods.missing says which and why.",
-        "**2** hosts were read only in part, and are compared as far as that goes; p.pods.missing says why.",
+        "**1** host or file is missing and not compared; see p.pods.missing.",
+        "**2** hosts were read only in part, and are compared as far as possible; see p.pods.missing.",
     ]
 
 

@@ -21,7 +21,7 @@ from nbprof.tools import register
 from tests.cache.conftest import cache, settle, written  # noqa: F401
 from tests.support.kineto import Kineto, profile
 
-REPORT = "This is a bug of nbprof; please report it with this line. What does not depend on it is not affected."
+REPORT = "This is a bug in nbprof; please report it with this line. Everything that does not depend on it is unaffected."
 
 
 def training():

@@ -140,7 +140,7 @@ async def test_one_answers_one_refuses_and_nobody_is_at_the_third(capture, jp_ro
     assert failures.NO_PROFILER in rows[b.address]["text"]
     assert failures.REFUSED in rows[NOBODY]["text"]
     assert said.states(NOBODY)[-1] == "failed"
-    assert f"{a.address} was given more than once; it was recorded once" in said.last["notes"]
+    assert f"{a.address} was given more than once and recorded once" in said.last["notes"]
     capture_info = CaptureInfo.read(jp_root_dir / said.path)
     assert len(capture_info.warnings) == 2
 
@@ -219,7 +219,7 @@ async def test_a_recording_that_nobody_waits_for_releases_its_workers_and_keeps_
         server.end.set()
         if leaves == "the server ends":
             await work
-            assert lines[-1] == {"message": "the recording was cancelled; nothing was kept."}
+            assert lines[-1] == {"message": "the recording was cancelled; nothing was saved."}
     assert not (jp_root_dir / "logs").exists()
 
 
@@ -377,7 +377,7 @@ async def test_a_folder_that_cannot_be_written_says_so(capture, jp_root_dir, ext
     (jp_root_dir / "locked").symlink_to("/proc/self")
     said = await capture(NOBODY, folder="locked/logs")
     assert said.message.startswith("locked/logs cannot be written")
-    assert "Choose a folder that you may write to" in said.message
+    assert "Choose a folder that you can write to" in said.message
 
 
 def test_every_sentence_speaks_of_the_dialog_and_not_of_a_cell(tmp_path):
@@ -390,8 +390,8 @@ def test_every_sentence_speaks_of_the_dialog_and_not_of_a_cell(tmp_path):
         failures.shared(),
         failures.explain(Refusal("X", f"cannot open {scratch}/x: no"), address, scratch, 1.0).reason,
         failures.explain(Refusal("RESOURCE_EXHAUSTED", "large"), address, "", 1.0).reason,
-        f"its 3.0 MB could not be written to {scratch}/run (No space left on device): choose another place with --logdir DIR",
-        f"{tmp_path / 'my logs'} cannot be written (Permission denied); nothing was recorded. Choose a --logdir that you may write to",
+        f"its 3.0 MB could not be written to {scratch}/run (No space left on device): choose another location with --logdir DIR",
+        f"{tmp_path / 'my logs'} cannot be written (Permission denied); nothing was recorded. Choose a --logdir that you can write to",
     ]
     for text in map(recorder._in_dialog, said):
         assert "--" not in text

@@ -85,7 +85,7 @@ def _zero() -> Case:
 
 def _negative() -> Case:
     events = [complete("a", 10, -5), complete("b", 20, 5), complete("c", 21, -0.001), complete("d", 30, -1e9)]
-    return chrome(*events, says=(r"end before they start, their duration taken as 0: 3",))
+    return chrome(*events, says=(r"end before they start, treated as having zero duration: 3",))
 
 
 def _negative_xplane() -> Case:

@@ -148,7 +148,7 @@ def test_a_snapshot_of_nothing_says_so(tmp_path):
     assert [tab["id"] for tab in whole["meta"]["tabs"]] == ["allocator"]
     assert whole["meta"]["facts"][0] == "allocator snapshot"
     for told in (text.summary(whole), static_html(whole)):
-        assert "held no memory" in told
+        assert "held no device memory" in told
         for other in ("CPU", "GPU", "no steps", "Average step", "_record_memory_history"):
             assert other not in told
 

@@ -113,7 +113,7 @@ def test_a_real_folder_of_pytorch_shows_its_steps():
 
 
 def test_a_database_that_is_not_read_says_so(tmp_path):
-    for name, what in (("mindstudio_insight_data.db", "Load the folder"), ("other.db", "an SQLite database of something else")):
+    for name, what in (("mindstudio_insight_data.db", "Load the folder"), ("other.db", "an SQLite database that is not a profile")):
         with sqlite3.connect(tmp_path / name) as base:
             base.execute("create table OTHER(startNs)")
         with pytest.raises(ReadError, match="SQLite") as error:

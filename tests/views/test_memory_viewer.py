@@ -132,7 +132,7 @@ def test_the_tab_is_there_only_where_a_program_has_a_plan(tmp_path):
     asked = payload.dashboard(bare.run, views=["memory_viewer"])
     assert [tab["label"] for tab in asked["meta"]["tabs"]] == ["Program memory"]
     assert asked["memory_viewer"]["empty"]["text"] == (
-        "1 program has no buffer assignment, so their memory is unknown. 1 program is damaged in the file; p.memory_viewer.modules says where."
+        "1 program has no buffer assignment, so their memory is unknown. 1 program is damaged in the file; see p.memory_viewer.modules."
     )
     assert "no compiled XLA program" in memory_viewer.payload(gpu.run)["empty"]["text"]
     assert payload.dashboard(with_plan.run, views=["trace"])["memory_viewer"]["modules"] == []

@@ -146,7 +146,7 @@ def test_many_ops_are_bounded_and_the_rest_is_summed(tmp_path):
         assert ops[key].sum() + rest[key].sum() == pytest.approx(frame[column].iloc[0]), key
     assert set(texts(rest["program"])) == {"jit_train_step(3)"}
     assert ops["time_us"].min() >= 50
-    assert "500 smaller ops are summed up: p.op_profile.frame has each one." in part["notes"]
+    assert "500 smaller ops are combined: p.op_profile.frame lists them." in part["notes"]
     assert part["inside"]["rows"] <= op_profile_leaves.MOST_TOLD * op_profile_leaves.MOST_INSIDE
     assert len(codec.pack(part)) < 100_000
     said = [line["text"] for line in payload.meta(p.run, ["op_profile"])["receipt"]]

@@ -174,7 +174,7 @@ def test_warm_up_steps_are_marked_and_left_out_of_the_means():
     run.steps.loc[0, "step_time_ms"] = 808.0
     whole = payload.dashboard(run)
     assert whole["steps"]["warmup"].tolist() == [1] + [0] * 7
-    assert whole["steps"]["left_out"] == "Averages exclude the first step (compilation, warm-up)."
+    assert whole["steps"]["left_out"] == "Averages exclude step 500 (warm-up)."
     assert {category.key: ms for category, ms, _ in means(whole)}["compile"] == 0.0
 
 
@@ -483,7 +483,7 @@ def capture(**facts):
         (
             {"capture": capture(cell_failed=True), "steps": 0},
             "partial",
-            "The cell stopped with an error.The dashboard shows what was recorded until then: no steps.",
+            "The cell stopped with an error.The dashboard shows what was recorded up to that point: no steps.",
         ),
     ],
 )

@@ -270,7 +270,7 @@ def test_a_straggler_is_named_with_what_it_costs_and_why(tmp_path):
     part = pods.payload(p.run)
     name = f"rank {planted.ranks[0]}"
     first, *others = part["findings"]
-    assert first.startswith(f"**{name}** holds the others up: its own part of a step takes **")
+    assert first.startswith(f"**{name}** delays the others: its own work in a step takes **")
     assert "in 12 of 12 steps. Input: " in first
     assert "the others wait " in first
     assert any(text.startswith("If communication took no time") for text in others)
@@ -281,7 +281,7 @@ def test_a_straggler_is_named_with_what_it_costs_and_why(tmp_path):
     # The others wait, so that the steps of all take the same time: no contradiction to what was said.
     assert part["statement"].startswith("With waiting included, no worker is the slowest in most steps")
     assert f"<b>{name}</b> holds the others up" in static.html({"pods": part})
-    assert f"\n{name} holds the others up: " in str(p)
+    assert f"\n{name} delays the others: " in str(p)
 
 
 def test_a_worker_that_is_barely_slower_is_named_with_how_little_it_is():

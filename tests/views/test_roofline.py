@@ -88,7 +88,7 @@ def test_a_device_that_is_not_known(tmp_path):
     assert part["missing"].startswith("The peak FLOP/s and memory bandwidth of ")
     assert part["code"] == roofline.CODE
     notes = {one["key"]: (one["value"], one["note"]) for one in part["figures"]}
-    assert notes["roof"] == (None, "peaks not known")
+    assert notes["roof"] == (None, "peaks unknown")
     assert notes["bound_by_memory"] == (None, "not known")
     assert [ring["title"] for ring in part["donuts"]] == ["By category"]
     shown = p.roofline(peak_flops=1e12, peak_bytes=1e9)._repr_mimebundle_()[0]["text/html"]

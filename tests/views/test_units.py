@@ -116,7 +116,7 @@ def test_headings_of_all_columns_can_be_reworded(kind):
 
 
 def test_a_widget_of_a_recording_offers_no_steps():
-    with pytest.raises(NbprofError, match="nothing divides this recording"):
+    with pytest.raises(NbprofError, match="this recording is not divided into steps"):
         profile_of(RECORDING).widget(selected=(1, 1))
     assert profile_of(RECORDING).widget().selected == []
     assert profile_of(CALL).widget(selected=(2, 3)).selected == [2, 3]
@@ -126,7 +126,7 @@ def test_recordings_of_several_hosts_say_who_was_recorded_for_long_and_not_who_i
     run = of_ranks(RECORDING, tmp_path).run
     pods = dashboard.dashboard(run)["pods"]
     assert pods["total"] == 3
-    assert "how long each was recorded, and not who is slow" in pods["statement"]
+    assert "how long each was recorded, not which is slow" in pods["statement"]
     assert "slowest" not in pods["statement"]
     assert not pods["findings"]
     assert "stragglers" not in pods
@@ -149,8 +149,8 @@ def test_a_recording_without_any_work_says_so(tmp_path):
     file.add("PyTorch Profiler (0)", "Trace", 0, 10, pid="Spans", tid="PyTorch Profiler")
     file.add("Iteration Start: PyTorch Profiler", "none", 0, None, pid="Traces", tid="Trace PyTorch Profiler")
     payload = dashboard.dashboard(profile(tmp_path, file).run)
-    assert payload["steps"]["empty"]["title"] == "The recording has no work in it."
-    assert payload["overview"]["no_advice"].startswith("The recording has no work in it")
+    assert payload["steps"]["empty"]["title"] == "The recording contains no work."
+    assert payload["overview"]["no_advice"].startswith("The recording contains no work")
 
 
 def test_what_a_program_did_is_work_also_without_steps():

@@ -35,7 +35,7 @@ export interface Doing {
 }
 
 const LEVELS: Partial<Record<Field, readonly string[]>> = {
-  hostLevel: ["0: nothing", "1: most important events", "2: ops, too", "3: everything"],
+  hostLevel: ["0: nothing", "1: most important events", "2: also ops", "3: everything"],
   deviceLevel: ["0: off", "1: on"],
   pythonLevel: ["0: off", "1: on (slower, many events)"],
 };
@@ -43,7 +43,7 @@ const LEVELS: Partial<Record<Field, readonly string[]>> = {
 const FIELDS: readonly (readonly [field: Field, label: string, note: string])[] = [
   ["addresses", "Worker addresses", "One or more, separated by commas"],
   ["duration", "Duration (ms)", "1 to 3,600,000 (an hour)"],
-  ["delay", "Delay (ms)", "Until all start together; 0: each at once; if empty, 1,000 for several workers"],
+  ["delay", "Delay (ms)", "Before all start together; 0: each starts immediately; if empty, 1,000 for several workers"],
   ["retries", "Retries", "If a worker is idle, busy or unreachable; 0 to 100"],
   ["hostLevel", "Host tracer", ""],
   ["deviceLevel", "Device tracer", ""],
@@ -63,7 +63,7 @@ export class CaptureForm extends Widget {
   private readonly problems = new Map<Field, HTMLElement>();
   private readonly fieldset = h("fieldset");
   private readonly go = h("button.jp-mod-styled.jp-mod-accept", "Record");
-  private readonly halt = h("button.jp-mod-styled.nbprof-button", { hidden: true }, "Stop and Keep");
+  private readonly halt = h("button.jp-mod-styled.nbprof-button", { hidden: true }, "Stop and Save");
   private readonly cancel = h("button.jp-mod-styled.nbprof-button", { hidden: true }, "Cancel");
   private readonly wrong = h("p.wrong", { role: "alert", hidden: true });
   private readonly state = h("section.state", { "aria-label": "Recording", tabindex: "-1", hidden: true });
@@ -91,7 +91,7 @@ export class CaptureForm extends Widget {
       h("h2", "Capture a Profile"),
       h(
         "p.lead",
-        "Records programs that are running elsewhere, through their profiler servers. In the program, ",
+        "Records programs running elsewhere through their profiler servers. In the program, ",
         h("code", "nbprof.serve(6009)"),
         " starts one.",
       ),
@@ -210,7 +210,7 @@ export class CaptureForm extends Widget {
         },
         ending.signal,
       );
-      if (!result && !message) message = "The connection to the server ended before the recording did.";
+      if (!result && !message) message = "The connection to the server was lost before the recording ended.";
     } catch (error) {
       ({ text: message, field } = this.does.explained(error));
     }
@@ -261,7 +261,7 @@ export class CaptureForm extends Widget {
       this.does.recorded(result);
       return;
     }
-    this.tellAll(message ? "" : "Cancelled. Nothing was kept.");
+    this.tellAll(message ? "" : "Cancelled. Nothing was saved.");
     const [known] = FIELDS.filter(([name]) => ASKED[name] === field);
     const failed = [...this.workers.values()].some(({ state }) => state === "failed");
     // What became of each worker stays; of one that was under way it says nothing any more.

@@ -241,7 +241,7 @@ export function addCommands(parts: Parts): () => void {
 
   commands.addCommand(COMMANDS.leave, {
     label: "Remove Folder from the List",
-    caption: "Its runs stay where they are",
+    caption: "Its runs are not moved",
     isEnabled: () => panel.tree.folder?.watched.chosen === true,
     execute: () => {
       const folder = panel.tree.folder?.watched;

@@ -13,7 +13,7 @@ export type Ask = (
 /** "new": never asked. "failed": there is no list, `failure` says why. */
 export type State = "new" | "loading" | "ready" | "failed";
 
-const CUT = "The connection to the server ended before all runs were listed.";
+const CUT = "The connection to the server was lost before all runs were listed.";
 
 export class RunList {
   readonly runs = new Map<string, Run>();

@@ -161,11 +161,11 @@ function rules(all: readonly AscendRule[], context: ViewContext): HTMLElement {
   return h(
     "section",
     heading("Next steps", found.length ? "rules of Ascend's tools, by the time they affect" : ""),
-    found.length ? h("ul.recs", ...items) : h("p.dim", "No rule found anything."),
+    found.length ? h("ul.recs", ...items) : h("p.dim", "No rule fired."),
     all.length > 0 &&
       h(
         "details.checks",
-        h("summary", `${num(known.length)} of ${num(all.length)} rules ran; ${num(found.length)} found something`),
+        h("summary", `${num(known.length)} of ${num(all.length)} rules ran; ${num(found.length)} fired`),
         plainTable(heads, rows),
       ),
   );

@@ -193,7 +193,7 @@ export function categoryTable(rows: readonly CategoryRow[], pair: Pair, meta: Me
     const zero = !row.before_ms && !row.after_ms;
     const title =
       row.margin_ms === null
-        ? `One ${unitOf(pair).noun} says nothing about the spread of the change`
+        ? `One ${unitOf(pair).noun} cannot show the spread of the change`
         : `95% interval: ± ${ms(row.margin_ms, digits)}${row.real ? "" : ", which includes 0"}`;
     return h(
       "tr",

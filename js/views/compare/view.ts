@@ -46,7 +46,7 @@ function times(part: Compare, pair: Pair, context: ViewContext): HTMLElement {
     return h("section", heading(title), emptyView({ title: "No steps to draw", text }));
   }
   if (!rows.some((row) => row.key === "step_time")) {
-    const text = "Their times are given per different units of work. What can be compared without them is below.";
+    const text = "Their times refer to different units of work. What can be compared without them is below.";
     return h("section", heading("Times"), emptyView({ title: "No times to compare", text }));
   }
   const doubtful = rows.some((row) => row.real === false && row.change_ms);
@@ -63,7 +63,7 @@ function times(part: Compare, pair: Pair, context: ViewContext): HTMLElement {
       "div",
       heading("By category", `ms ${unit.per}`),
       categoryTable(rows, pair, context.payload.meta),
-      doubtful && h("p.more", h("span", "A faint bar may be chance: the 95% interval of its change includes 0.")),
+      doubtful && h("p.more", h("span", "A faint bar may be noise: the 95% interval of its change includes 0.")),
       missingNote(missing, context.payload.meta.has_device),
     ),
   );
@@ -80,7 +80,7 @@ function advised(pair: Pair, context: ViewContext): HTMLElement | null {
   );
   return h(
     "section",
-    heading("What became of the advice", `predicted gain ${unitOf(pair).per}`),
+    heading("Advice before and after", `predicted gain ${unitOf(pair).per}`),
     text && h("p", ...marked(text)),
     plainTable([head("title"), head("state"), head("before_ms", "n"), head("after_ms", "n")], rows),
   );

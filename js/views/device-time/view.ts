@@ -17,7 +17,7 @@ const NONE = { title: "No device time", text: "This profile has no device work."
 
 /** Frames as tables: title, what it says, and the columns that a narrow page leaves out. */
 const TABLES: readonly (readonly [key: string, title: string, scope: string, narrow: string])[] = [
-  ["device_idle_causes", "While the device waited for the host", "what the host did; each moment counts once", ""],
+  ["device_idle_causes", "While the device waited for the host", "what the host did; overlaps counted once", ""],
   [
     "device_overlap",
     "Communication and computation",
@@ -27,7 +27,7 @@ const TABLES: readonly (readonly [key: string, title: string, scope: string, nar
   [
     "device_collectives",
     "Collectives",
-    "waiting is the time that a rank spends beyond the last one",
+    "waiting is the time a rank spends beyond the last one",
     "process_group calls wait_ms algorithm_gb_per_second",
   ],
   [
@@ -64,7 +64,7 @@ export const render: View = (el, context) => {
       "section",
       heading(
         "Device time",
-        "ms, each moment once",
+        "ms, overlaps counted once",
         windows.length > 1 &&
           h(
             "span.actions",
@@ -76,7 +76,7 @@ export const render: View = (el, context) => {
     ),
     h(
       "section",
-      heading("Idle time breakdown", "ms between two pieces of work"),
+      heading("Idle time breakdown", "ms between two activities"),
       ...stacked(data.devices, data.waits, WAITS),
       legend(WAITS),
     ),

@@ -126,7 +126,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
     });
   const [byKernel, byOp] = [filter("kernel"), filter("op")];
   const pick = picker<Cores>(
-    npu ? "Cube" : "TensorCores",
+    npu ? "Cube" : "Tensor Cores",
     [
       { id: "any", label: "Any" },
       { id: "used", label: "used" },

@@ -83,7 +83,7 @@ function timeline(
   const { steps } = context.payload;
   const scope = [n ? ms((id.time_ms[n - 1] as number) - Math.min(0, id.time_ms[0] as number), 1) : ""];
   if (steps.step.length && stepCount(steps)) scope.push(stepCount(steps));
-  if (id.total > n) scope.push(`${count(n)} of ${count(id.total)} events drawn, every maximum among them`);
+  if (id.total > n) scope.push(`${count(n)} of ${count(id.total)} events drawn, including every maximum`);
   if (!n) {
     return h("section", heading("Timeline"), h("p.dim", "No event of this allocator was recorded."));
   }
@@ -119,7 +119,7 @@ function timeline(
       fragmented && key("m-frag", "Fragmentation, %, below"),
     ),
     absent.length > 0 &&
-      h("p.more", `This allocator does not state ${absent.join(", ").replace(/, ([^,]*)$/, " or $1")}.`),
+      h("p.more", `This allocator doesn't report ${absent.join(", ").replace(/, ([^,]*)$/, " or $1")}.`),
   );
 }
 
@@ -184,7 +184,7 @@ function byOp(
     "section",
     heading(
       "By op",
-      "what each op itself allocated and freed, over the whole recording",
+      "what each op itself allocated and freed over the recording",
       downloadButton("nbprof-memory-ops.csv", () => handle.csv()),
     ),
     holder,

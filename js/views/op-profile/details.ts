@@ -46,7 +46,7 @@ export function verdict(profile: OpProfile, node: Node): string {
   const said = of.filter(Boolean).join(" and ");
   if (!said) return "";
   if (/-done$/.test(node.category))
-    return "Waits for work that was started before it: more work between the two, or less data to move, shortens the wait.";
+    return "Waits for work started earlier: more work in between, or less data to move, shortens the wait.";
   const moves = !(flops >= bytes);
   const best = moves ? bytes : flops;
   if (best > 1) return `Uses ${said}: what exceeds main memory bandwidth comes from caches.`;

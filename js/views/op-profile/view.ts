@@ -97,7 +97,7 @@ export const render: View = (el, context, hint) => {
     shown = rows(profile, root, how);
     const cut = shown.length - MOST_ROWS;
     if (cut > 0) shown.length = MOST_ROWS;
-    note.textContent = cut > 0 ? `${num(cut)} more rows are not drawn: collapse some, or search.` : "";
+    note.textContent = cut > 0 ? `${num(cut)} more rows are not shown: collapse some, or search.` : "";
     clear(tbody);
     tbody.append(...shown.map(line));
     if (fits && shown.length < 2) tbody.append(h("tr.none", h("td", { colspan: columns.length }, "No op matches.")));

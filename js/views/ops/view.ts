@@ -50,7 +50,12 @@ export const render: View = (el, context, hint) => {
   });
   drawDonuts();
   el.append(
-    h("section", heading("Self time", "hue: where it ran; lightness: rank", include), donuts, toPrograms(context)),
+    h(
+      "section",
+      heading("Self time", "colour: host or device; darker: more time", include),
+      donuts,
+      toPrograms(context),
+    ),
     list.element,
   );
   if (hint) list.hint(hint);

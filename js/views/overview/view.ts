@@ -216,7 +216,7 @@ function topOps(overview: Overview, context: ViewContext): HTMLElement {
       ? plainTable(heads, rows)
       : h(
           "p.dim",
-          context.payload.meta.pending ? "They follow when the analysis has finished." : "No op was recorded.",
+          context.payload.meta.pending ? "They appear when the analysis has finished." : "No op was recorded.",
         ),
     toPrograms(context),
   );
@@ -230,7 +230,7 @@ function stepSection(context: ViewContext, side: HTMLElement): HTMLElement {
     left.append(heading(timeTitle(unit)));
     // The notice under the header already says what to add: once is enough.
     const told = meta.notice?.kind === "no_steps";
-    const short = { title: "No steps to draw", text: "The line below the header says how to mark them." };
+    const short = { title: "No steps to draw", text: "See the line below the header for how to mark them." };
     left.append(emptyView(told ? short : steps.empty));
     return h("section", left);
   }

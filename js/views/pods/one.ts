@@ -95,7 +95,7 @@ export function oneWorker(parent: HTMLElement, { payload: { pods, meta } }: View
               h("tbody", ...found.map((line) => row(line, widest, inStep))),
             ),
           )
-        : h("p.dim", "This report does not have its means; p.pods.frame has."),
+        : h("p.dim", "Means are not included in this report; see p.pods.frame."),
     );
   };
   state.onChange(update);

@@ -293,7 +293,7 @@ function workerTable(el: HTMLElement, context: ViewContext, state: Shown): void 
   const update = (): void => {
     data = whole ? pods.table : stepTable(pods, state.at);
     rows.setTable(data);
-    const left = whole && pods.warmup ? ", warm-up left out" : "";
+    const left = whole && pods.warmup ? ", warm-up excluded" : "";
     const means = isWhole(unit) ? "ms" : `means over the ${unit.plural}, ms${left}`;
     scope.textContent = whole ? means : `${unit.noun} ${pods.step[state.at]}, ms`;
   };

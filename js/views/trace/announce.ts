@@ -92,7 +92,7 @@ export function infoWords(info: SliceInfo, noun = "step"): string {
 
 export function manyWords(slices: readonly SliceRef[]): string {
   const sum = slices.reduce((total, slice) => total + slice.duration_ns, 0);
-  return `${count(slices.length)} slices selected, ${length(sum)} in all.`;
+  return `${count(slices.length)} slices selected, ${length(sum)} in total.`;
 }
 
 /** "Range of 3.78 ms from 43.400 ms: …" with the names that took most of it. */

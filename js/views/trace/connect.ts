@@ -13,7 +13,7 @@ export function coverage(source: { shown: number; total: number }, density: bool
   const made = total - (recorded ?? total);
   const derived = made > 0 ? `, ${count(made)} of them derived` : "";
   if (shown >= total) return total === 1 ? "The only event." : `All ${count(total)} events${derived}.`;
-  const rest = density ? "; the rest is shown pale" : "";
+  const rest = density ? "; the rest is faded" : "";
   return `Saved: ${count(shown)} of ${count(total)} events${made > 0 ? ` (${count(made)} derived)` : ""}, the longest of each track${rest}.`;
 }
 

@@ -167,7 +167,7 @@ export function inspect(options: InspectOptions): Inspect {
       const name = laneOf(selected.lane)?.name ?? "The lane";
       words.say(
         "said",
-        model.pinned.includes(selected.lane) ? `${name} stays at the top.` : `${name} is back in its place.`,
+        model.pinned.includes(selected.lane) ? `${name} is pinned to the top.` : `${name} is unpinned.`,
       );
     },
     row() {
@@ -223,7 +223,7 @@ export function inspect(options: InspectOptions): Inspect {
     const name = found?.slice?.name ?? text;
     // The slices of an op are called by its kernel or type, and others may be too: say whose name it is.
     search.set(name, found?.slice && name !== text ? "by the name of the longest call" : "");
-    if (!found && !said.textContent) tell(`No slice of ${text} is here.`);
+    if (!found && !said.textContent) tell(`No slice of ${text} is available.`);
   }
 
   /** The whole profile came after the jump: once more, unless one went elsewhere meanwhile. */
@@ -250,7 +250,7 @@ export function inspect(options: InspectOptions): Inspect {
       if (change === "source") {
         words.say(
           "view",
-          model.source.live ? "The whole profile is here." : "Only what is saved in the report is here.",
+          model.source.live ? "The full profile is loaded." : "Only the slices saved in the report are available.",
         );
         parts.drawSlice();
         parts.drawRange();

@@ -125,7 +125,7 @@ export function labels(options: LabelsOptions): Labels {
         class: isPinned ? "pin on" : "pin",
         tabindex: "-1",
         "aria-label": isPinned ? "Unpin" : "Pin to the top",
-        title: isPinned ? "Back to its place (P)" : "Keep at the top (P)",
+        title: isPinned ? "Unpin (P)" : "Keep at the top (P)",
         on: {
           click: (event: Event) => {
             handled(event);

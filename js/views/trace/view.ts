@@ -293,7 +293,7 @@ function draw(el: HTMLElement, context: ViewContext, hint: Hint | undefined): Vi
     );
     const warm = [...(steps.warmup ?? [])].findIndex((flag) => !flag);
     if (warm > 0)
-      chip("warm-up", `The first ${noun}s, which averages leave out`, () =>
+      chip("warm-up", `The first ${noun}s, excluded from averages`, () =>
         zoom({ from: spanOf(0).from, to: spanOf(warm - 1).to }),
       );
     chip(`all ${noun}s`, "The whole profile (key 0)", () => model.fitAll());

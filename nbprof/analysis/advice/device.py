@@ -131,7 +131,7 @@ def _small_kernels(facts: Facts, limit: Threshold) -> Found | None:
         "Most of them only "
         "read back what the previous one wrote. A compiler can fuse them into a few."
     )
-    graphs = "+os.environ['XLA_FLAGS'] = '--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUDNN,CUSTOM_CALL'  # before JAX starts"
+    graphs = "+import os\n+os.environ['XLA_FLAGS'] = '--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUDNN,CUSTOM_CALL'  # before JAX starts"
     fix = _compiled(facts, graphs)
     title = "Launch kernels as CUDA graphs" if facts.jax else "Fuse small kernels by compiling"
     return Found(text, gain_ms=gain, fix=fix, title=title)
@@ -321,11 +321,11 @@ def _fragmented(facts: Facts, limit: Threshold) -> Found | None:
         else f"At the peak, **{100 * reserved / capacity:.0f}%** of memory is in use, and **{100 * share:.0f}%** of the free memory is "
         "outside the largest free block: an allocation may fail although enough memory is free."
     )
-    fix = "+os.environ['TF_GPU_ALLOCATOR'] = 'cuda_malloc_async'  # before TensorFlow starts"
+    fix = "+import os\n+os.environ['TF_GPU_ALLOCATOR'] = 'cuda_malloc_async'  # before TensorFlow starts"
     if facts.torch:
-        fix = '+os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"  # before the first use'
+        fix = '+import os\n+os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"  # before the first use'
     elif facts.jax:
-        fix = "+os.environ['XLA_PYTHON_CLIENT_ALLOCATOR'] = 'cuda_async'  # before JAX starts"
+        fix = "+import os\n+os.environ['XLA_PYTHON_CLIENT_ALLOCATOR'] = 'cuda_async'  # before JAX starts"
     return Found(text, fix=fix)
 
 
@@ -365,9 +365,14 @@ def _uneven(facts: Facts, limit: Threshold) -> Found | None:
         f"**{found.workers}** workers "
         f"(**{wording.millis(found.mean_ms)}**); the others wait for it when they communicate."
     )
-    fix = "-sampler = RandomSampler(dataset)\n+sampler = DistributedSampler(dataset, drop_last=True)  # equal work for each"
+    fix = (
+        "-sampler = RandomSampler(dataset)\n+sampler = torch.utils.data.DistributedSampler(dataset, drop_last=True)  # equal work for each"
+    )
     if facts.jax:
-        fix = "-batch = pad_last(batch)\n+batch = jax.device_put(batch, NamedSharding(mesh, P('data')))  # equal work for each"
+        fix = (
+            "-batch = pad_last(batch)\n+from jax.sharding import NamedSharding, PartitionSpec\n"
+            "+batch = jax.device_put(batch, NamedSharding(mesh, PartitionSpec('data')))  # equal work for each"
+        )
     elif not facts.torch:
         fix = "-ds = ds.batch(n)\n+ds = ds.batch(n, drop_remainder=True)\n ds = strategy.experimental_distribute_dataset(ds)"
     return Found(text, facts.level(gain), gain, fix)

@@ -24,7 +24,7 @@ from nbprof.analysis.rule import Found, Rule, Target, Threshold, severity
 _OF_KERAS = ("train_function", "test_function", "predict_function", "one_step_on_", "multi_step_on_")
 
 
-TENSOR_CORES = "TensorCores"
+TENSOR_CORES = "Tensor Cores"
 IDLE_PERCENT = 10.0
 """Idle time from which a device is said to wait for the host."""
 _COMMUNICATES = re.compile(r"nccl|rccl|hccl|oneccl|nvshmem|all_?reduce|memcpy|memset|rocclr_(?:copy|fill)", re.IGNORECASE)

@@ -56,7 +56,10 @@ _COMPILE = {
 }
 
 
-_BESIDE = "+pool = concurrent.futures.ThreadPoolExecutor()\n-upload(result)\n+pool.submit(upload, result)  # waits beside the next step"
+_BESIDE = (
+    "+import concurrent.futures\n+pool = concurrent.futures.ThreadPoolExecutor()\n"
+    "-upload(result)\n+pool.submit(upload, result)  # waits beside the next step"
+)
 _AUTOCAST = '-loss = criterion(model(x), y)\n+with torch.autocast("cpu", dtype=torch.bfloat16):\n+    loss = criterion(model(x), y)'
 
 
@@ -67,10 +70,10 @@ def _python_code(facts: Facts, limit: Threshold) -> Found | None:
         return None
     top = host.python.top
     gain = share * facts.mean["step_time"] / 100
-    text = f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) are Python code outside of ops"
+    text = f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) is spent in Python code outside ops"
     if top is not None:
         text += f", {100 * top.share:.0f}% of it in {place(top)}"
-    return Found(f"{text}. p.python.functions has all of it.", limit.severity(share), gain, _VECTORIZE)
+    return Found(f"{text}. See p.python.functions for all functions.", limit.severity(share), gain, _VECTORIZE)
 
 
 def _always(facts: Facts, part: str) -> float:
@@ -105,8 +108,8 @@ def _tiny_ops(facts: Facts, limit: Threshold) -> Found | None:
         # So much time is not the dispatch of so few ops: the framework does something else.
         return None
     text = (
-        f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) pass around ops rather than in them: **{cpu.tiny_calls:,.0f}** of "
-        f"**{cpu.op_calls:,.0f}** ops {facts.unit.per} take less than 20 µs each."
+        f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) is spent between ops rather than in them: "
+        f"**{cpu.tiny_calls:,.0f}** of **{cpu.op_calls:,.0f}** ops {facts.unit.per} take less than 20 µs each."
     )
     framework = PYTORCH if facts.torch else str(facts.overview["framework"]).split()[0]
     return Found(text, limit.severity(share), gain, _COMPILE.get(framework, ""))
@@ -141,7 +144,7 @@ def _bf16(facts: Facts, limit: Threshold) -> Found | None:
     # Twice as many numbers fit into a register and through memory.
     gain = share * facts.mean["step_time"] / 200
     text = (
-        f"**{share:.0f}%** of {facts.unit.time} are matrix products and convolutions in float32 on the CPU, which has instructions for "
+        f"**{share:.0f}%** of {facts.unit.time} is matrix products and convolutions in float32 on the CPU, which has instructions for "
         f"bfloat16 (**{host.bf16}**)."
     )
     return Found(text, limit.severity(share), gain, _AUTOCAST)
@@ -150,13 +153,13 @@ def _bf16(facts: Facts, limit: Threshold) -> Found | None:
 RULES: tuple[AdviceRule, ...] = (
     Rule(
         PYTHON_CODE, _python_code, _SHARE, OURS, TRACE, ALL,
-        "Python code outside of ops, by sampled stacks", "Vectorize the Python code, or move it out of the loop",
+        "Python code outside ops, by sampled stacks", "Vectorize the Python code, or move it out of the loop",
         certainty=MEASURED, refuted_by="{the} takes as long without this code", gain_is=ABOUT, shortens=HOST_TIME,
         done=Shown("Little Python runs outside of ops"),
     ),
     Rule(
         "host_waits", _waits, _SHARE, OURS, TRACE, ALL,
-        "Time in which the program waits without using a core, by sampled stacks", "Let it wait beside the work",
+        "Time in which the program waits without using a core, by sampled stacks", "Overlap the wait with other work",
         certainty=MEASURED, refuted_by="{the} takes as long without this call", gain_is=ABOUT, shortens=HOST_TIME,
         done=Shown("The program does not wait"),
     ),

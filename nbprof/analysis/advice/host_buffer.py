@@ -28,7 +28,7 @@ _START = re.compile(r"CreateTpuSystemState.*?took\s+([\d.]+)\s*s", re.IGNORECASE
 _START_EVENT = re.compile(r"CreateTpuSystemState\b|InitializeTpuSystem\b")
 _SETTING = "+import os  # before JAX or TensorFlow starts\n+os.environ['TPU_PREMAPPED_BUFFER_SIZE'] = '{}'  # bytes, a multiple of 4096"
 _TO_CONSOLE = "+import os  # before JAX or TensorFlow starts\n+os.environ['TPU_STDERR_LOG_LEVEL'] = '0'"
-PRICE = "takes that much host memory from other processes, and makes the start of the TPU system longer"
+PRICE = "uses that much more host memory and makes the TPU system start more slowly"
 """What a larger buffer costs."""
 _UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -116,8 +116,8 @@ def _slow_start(facts: Facts, limit: Threshold) -> Found | None:
     if took <= limit["start_s"] or _size(facts.evidence.texts) or _failed(facts.evidence.texts):
         return None
     text = (
-        f"The TPU system took **{took:.1f} s** to start; the profile does not say why. A large premapped buffer is one reason: its size is "
-        f"in the log of the TPU's runtime, {TPU_LOG}, which also goes to the console with TPU_STDERR_LOG_LEVEL=0."
+        f"The TPU system took **{took:.1f} s** to start; the profile does not show why. A large premapped buffer is one reason: its size "
+        f"is in the log of the TPU's runtime, {TPU_LOG}, which also goes to the console with TPU_STDERR_LOG_LEVEL=0."
     )
     return Found(text, "low")
 
@@ -137,7 +137,7 @@ RULES: tuple[AdviceRule, ...] = (
     ),
     Rule(
         "tpu_start", _slow_start, Threshold("> {start_s:g} s", start_s=15.0), TPU_GUIDE_CHOICE, TRACE, TPU,
-        "Start time of the TPU system, if the size of the premapped buffer is not known", "Read in the log what the TPU starts with",
+        "Start time of the TPU system, if the size of the premapped buffer is unknown", "Check the log for what delays the TPU start",
         _TO_CONSOLE,
         refuted_by="the log shows nothing that takes long", gain_is="",
         done=Shown("The size of the buffer is in the log"),

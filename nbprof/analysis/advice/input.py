@@ -346,8 +346,8 @@ def _prefetch_missing(facts: Facts, limit: Threshold) -> Found | None:
     rest = max(facts.mean["step_time"] - wait, 0.0)
     gain = min(wait, rest)
     text = (
-        f"The pipeline does not end with prefetch: **{wording.millis(wait)}** of input {facts.unit.per} do not overlap anything. "
-        f"Prefetching could hide up to **{wording.millis(gain)}** of them behind the other **{wording.millis(rest)}** of {facts.unit.the}."
+        f"The pipeline does not end with prefetch: **{wording.millis(wait)}** of input {facts.unit.per} overlaps nothing. "
+        f"Prefetching could hide up to **{wording.millis(gain)}** of it behind the other **{wording.millis(rest)}** of {facts.unit.the}."
     )
     return Found(text, limit.severity(facts.percent["input"]), gain)
 
@@ -364,7 +364,7 @@ def _outside_steps(facts: Facts, limit: Threshold) -> Found | None:
         f"The loop typically waits **{wording.millis(wait)}** for input between two {facts.unit.plural} "
         f"(**{share:.0f}%** of its time), which is "
         "not part of the "
-        f"{facts.unit.noun} of **{wording.millis(step)}**: {facts.unit.time}, its input share and the verdict leave it out."
+        f"{facts.unit.noun} of **{wording.millis(step)}**: {facts.unit.time}, its input share and the verdict exclude it."
     )
     trace = (
         'jax.profiler.StepTraceAnnotation("train", step_num=i)'
@@ -392,7 +392,7 @@ def _loader_none(facts: Facts, limit: Threshold) -> Found | None:
     if _loaded(facts, limit) != "iterator":
         return None
     spent = facts.torch_runtime.iterator_ms
-    text = f"{_waits(facts)}; **{wording.millis(spent)}** {facts.unit.per} are in the loop's iterator, which is not a DataLoader."
+    text = f"{_waits(facts)}; **{wording.millis(spent)}** {facts.unit.per} is spent in the loop's iterator, which is not a DataLoader."
     return Found(text, limit.severity(facts.percent["input"]), min(facts.mean["input"], spent), _pinned(facts, _FROM_ITERATOR))
 
 
@@ -412,7 +412,7 @@ def _loader_workers(facts: Facts, limit: Threshold) -> Found | None:
 
 def _in_loader(facts: Facts, limit: Threshold, why: str) -> Found:
     spent = facts.torch_runtime.loader_ms
-    text = f"{_waits(facts)}; **{wording.millis(spent)}** {facts.unit.per} are in the DataLoader{why}"
+    text = f"{_waits(facts)}; **{wording.millis(spent)}** {facts.unit.per} is spent in the DataLoader{why}"
     return Found(text, limit.severity(facts.percent["input"]), min(facts.mean["input"], spent))
 
 
@@ -455,12 +455,12 @@ _LOOP = (
     "-for i in range(0, len(x), n):\n-    train_step(x[i : i + n], y[i : i + n])\n+for batch in ds:\n+    train_step(*batch)"
 )
 
-_FILLED = "+for batch in ds:  # one epoch, so that the cache is full\n+    pass\n %%nbprof\n model.fit(ds)"
+_FILLED = "+for batch in ds:  # one epoch in an earlier cell, so that the cache is full\n+    pass"
 
 RULES: tuple[AdviceRule, ...] = (
     Rule(
         "input_ahead", _input_ahead, INPUT_SHARE, XPROF, TRACE, JAX,
-        "Steps that wait for input from no recorded pipeline", "Make batches in other threads, ahead of the loop",
+        "Steps that wait for input from no recorded pipeline", "Prepare batches in other threads, ahead of the loop",
         "+made = grain.MapDataset.range(count).map(make_batch)\n-for batch in batches:\n"
         "+for batch in made.to_iter_dataset():  # by threads\n     state = step(state, batch)",
         refuted_by="{the} takes as long when the first batch is repeated", gain_is=ABOUT, needs_units=True,
@@ -538,7 +538,7 @@ RULES: tuple[AdviceRule, ...] = (
         "input_outside_steps", _outside_steps,
         Threshold("≥ {moderate:g} % of loop time (high from {high:g} %)", moderate=INPUT_MODERATE, high=INPUT_HIGH),
         "TensorFlow Profiler guide; nbprof's threshold", TRACE, TENSORFLOW_JAX,
-        "Time between steps in which their thread waits for a tf.data iterator", "Ask the iterator for the next batch inside {the}",
+        "Time between steps in which their thread waits for a tf.data iterator", "Fetch the next batch inside {the}",
         refuted_by="{the} takes as long with next(iterator) inside it", gain_is="", needs_units=True,
         done=Shown("The iterator is asked inside the steps"),
     ),

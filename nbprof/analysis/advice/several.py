@@ -22,6 +22,7 @@ def _idle(facts: Facts, _: Threshold) -> Found | None:
     fix = "+strategy = tf.distribute.MirroredStrategy()\n+with strategy.scope():\n     model = make_model()"
     if facts.jax:
         fix = (
+            "+from jax.sharding import NamedSharding, PartitionSpec\n"
             "+mesh = jax.make_mesh((len(jax.devices()),), ('batch',))\n"
             "+batch = jax.device_put(batch, NamedSharding(mesh, PartitionSpec('batch')))\n state = train_step(state, batch)"
         )
@@ -45,6 +46,7 @@ def _copied_in_turn(facts: Facts, limit: Threshold) -> Found | None:
     if facts.jax:
         fix = (
             "-shards = [jax.device_put(x, device) for x, device in zip(parts, jax.devices())]\n"
+            "+from jax.sharding import NamedSharding, PartitionSpec\n"
             "+batch = jax.device_put(batch, NamedSharding(mesh, PartitionSpec('batch')))"
         )
     elif facts.torch:

@@ -71,6 +71,9 @@ _NO_PRODUCT = re.compile(
     r"transpose(?!Params)|nchwToNhwc|nhwcToNchw|tensorTransform|SwapDimension|im2col|col2im|^(?:loop|input|wrapped)_|memcpy|memset",
     re.IGNORECASE,
 )
+_DONATED = (
+    "-def train_step(state, batch):\n+from functools import partial\n+@partial(jax.jit, donate_argnums=0)\n+def train_step(state, batch):"
+)
 
 
 def _launch(facts: Facts, limit: Threshold) -> Found | None:
@@ -108,14 +111,14 @@ def _launch(facts: Facts, limit: Threshold) -> Found | None:
         if few or facts.unit.whole:
             # What its kernels are too small for, and what the host does besides, are findings of their own.
             return None
-        fix = "-def train_step(state, batch):\n+@partial(jax.jit, donate_argnums=0)\n+def train_step(state, batch):"
+        fix = _DONATED
         return Found(text, level, time, fix, f"Compile the whole {facts.unit.noun} into one program")
     fix = _fewer_launches(facts)
     title = "Launch fewer, larger kernels"
     if len(facts.pipelines) and not facts.evidence.in_use.private_threads:
-        text += " tf.data threads may compete with the thread that launches kernels: give it threads of its own."
+        text += " tf.data threads may compete with the thread that launches kernels: give it dedicated threads."
         threads = "+import os\n+os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private'  # before TensorFlow starts"
-        title = title if fix else "Give the launches threads of their own"
+        title = title if fix else "Give the launching thread dedicated threads"
         fix = f"{threads}\n{fix}".rstrip()
     return Found(text, level, time, fix, title) if fix else None
 
@@ -191,7 +194,7 @@ def _precision(facts: Facts, limit: Threshold) -> Found | None:
     work = facts.evidence.work
     text += ", as they move half the bytes." if work is not None and not work.products and facts.tpu else f", on {cores}."
     if fixed >= 1:
-        text += f" Hand-written kernels of 32-bit numbers, {fixed:.0f}% of kernel time, are not included: they need other code."
+        text += f" Hand-written kernels of 32-bit numbers, {fixed:.0f}% of kernel time, are not included: they would have to be rewritten."
     # A TPU has no kernels of its own to show.
     target = OPS if facts.tpu else KERNELS
     return Found(text, facts.level(compute / 2), compute / 2, _in_16_bit(facts), target=target)
@@ -254,7 +257,7 @@ def _how(facts: Facts, op: str) -> tuple[str, str]:
     how = "It needs 16-bit inputs, and channels and batch size that are multiples of 8 (of 16 with 8-bit inputs)."
     if "conv" in op.lower() and facts.matrix_units == TENSOR_CORES:
         packages = "pip install -U 'jax[cuda13]'" if facts.jax else "pip install -U 'tensorflow[and-cuda]'"
-        how += f" The newest cuDNN uses them for more convolutions: {packages} brings it."
+        how += f" The newest cuDNN uses them for more convolutions: install it with {packages}."
     return how, fix
 
 
@@ -347,11 +350,12 @@ def _overlap(facts: Facts) -> tuple[str, str]:
         )
     if facts.torch:
         return "Communicate less often, or overlap it with compute", (
+            "+import contextlib\n"
             " for i, batch in enumerate(loader):\n+    with model.no_sync() if (i + 1) % 4 else contextlib.nullcontext():\n"
             "         loss_fn(model(batch)).backward()"
         )
     if facts.jax:
-        return title, "+os.environ['XLA_FLAGS'] = '--xla_gpu_enable_latency_hiding_scheduler=true'  # before JAX starts"
+        return title, "+import os\n+os.environ['XLA_FLAGS'] = '--xla_gpu_enable_latency_hiding_scheduler=true'  # before JAX starts"
     return title, (
         "-strategy = tf.distribute.MirroredStrategy()\n+strategy = tf.distribute.MirroredStrategy(\n"
         "+    cross_device_ops=tf.distribute.NcclAllReduce(num_packs=2))"
@@ -458,8 +462,8 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     gain_is = UP_TO if among else ABOUT
     if not facts.evidence.host_recorded:
         text = (
-            f"In **{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) nothing ran on a device, and nothing that the host did "
-            f"is in the profile, so why is unknown. {_HOST_TOO['PyTorch' if facts.torch else 'XLA']}"
+            f"In **{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) no device was busy and the host was not recorded, "
+            f"so the cause is unknown. {_HOST_TOO['PyTorch' if facts.torch else 'XLA']}"
         )
         return Found(text, gain_ms=float("nan"), title="Record the host as well", gain_is="")
     text = (
@@ -472,14 +476,14 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
         text += " Python calls were recorded: the trace shows them above and between the ops."
         if facts.evidence.functions:
             text += f" Functions with the most of it: {', '.join(facts.evidence.functions)}."
-        return Found(text, gain_ms=gain, title="Look at the Python calls outside of ops", gain_is=gain_is)
+        return Found(text, gain_ms=gain, title="Look at the Python calls outside ops", gain_is=gain_is)
     # What runs there is unknown, so that any change to the code would be a guess.
     option = "--stacks" if facts.torch else "--python"
     # Steps of JAX that nothing marks are found in the recording, too late to record some of them. Three are enough, behind the first two.
     steps = (facts.overview.get("steps") or 0) / (facts.overview.get("hosts") or 1)
     few = "" if facts.jax or facts.unit.kind != STEP or steps < _LAST_LOOKED_AT else f" --steps {_LAST_LOOKED_AT - 2}:{_LAST_LOOKED_AT}"
     what = "record three steps" if few else "record"
-    text += f" To see which Python calls take it, {what} {IN_CELL}; it slows Python down."
+    text += f" To see which Python calls take this time, {what} {IN_CELL}; it slows Python down."
     # Nothing but the line: it is copied over the one that is there. To look again saves nothing.
     return Found(text, fix=f"-%%nbprof\n+%%nbprof {option}{few}")
 
@@ -525,9 +529,9 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "tensor_cores", _tensor_cores, Threshold("≥ {moderate:g} % of kernel time (high from {high:g} %)", moderate=10.0, high=30.0),
         GPU_GUIDE_CHOICE, Target("kernels", "GPU kernels: eligible, not used"), ALL,
-        "Kernels whose op could use TensorCores but that do not; transposes excluded",
-        certainty=ESTIMATED, refuted_by="the kernels take as long in 16 bit or TF32, or already use TensorCores", shortens=DEVICE_TIME,
-        done=Shown("The kernels use TensorCores"),
+        "Kernels whose op could use Tensor Cores but that do not; transposes excluded",
+        certainty=ESTIMATED, refuted_by="the kernels take as long in 16 bit or TF32, or already use Tensor Cores", shortens=DEVICE_TIME,
+        done=Shown("The kernels use Tensor Cores"),
     ),
     Rule(
         "eager", _eager, _EAGER, XPROF, OPS, TENSORFLOW_JAX,
@@ -584,13 +588,13 @@ RULES: tuple[AdviceRule, ...] = (
     Rule(
         "jit", _jit, _MANY_PROGRAMS, OURS, TRACE, JAX, "Steps that run many compiled programs, with time between them",
         "Compile the whole {noun} into one program",
-        "-def train_step(state, batch):\n+@partial(jax.jit, donate_argnums=0)\n+def train_step(state, batch):",
+        _DONATED,
         refuted_by="{the} takes as long in one jit", gain_is=AT_LEAST, needs_units=True,
         done=Shown("One program runs per step"),
     ),
     Rule(
         "other", _other, Threshold("≥ {least:g} % of step time (PyTorch: {torch:g} %)", least=PART_HIGH, torch=25.0), XPROF, TRACE, ALL,
-        "Time outside any recorded op, launch or copy", "Record the Python calls outside of ops", on_npu=True,
+        "Time outside any recorded op, launch or copy", "Record the Python calls outside ops", on_npu=True,
         certainty=INFERRED, refuted_by="the time remains without Python code between the ops: then something else runs", gain_is=ABOUT,
         done=Shown("Python calls were recorded: then they are named; sampled stacks take its place"),
     ),

@@ -96,7 +96,7 @@ _FIXES = {
     "Shard": "-ds = files.interleave(read).shard(workers, index)\n+ds = files.shard(workers, index).interleave(read)",
     "Window": "-ds = ds.window(n).flat_map(lambda w: w.batch(n))\n+ds = ds.batch(n, drop_remainder=True)",
 }
-_OPTIONS = " options = tf.data.Options()\n+options.threading.{} = os.cpu_count()\n ds = ds.with_options(options)"
+_OPTIONS = " options = tf.data.Options()\n+import os\n+options.threading.{} = os.cpu_count()\n ds = ds.with_options(options)"
 _FIXES["MaxIntraOpParallelism"] = _OPTIONS.format("max_intra_op_parallelism")
 _FIXES["PrivateThreadPool"] = _OPTIONS.format("private_threadpool_size")
 _PARALLEL_FIX = {

@@ -273,7 +273,7 @@ def notes(snapshot: Snapshot, replays: Sequence[Replay]) -> list[str]:
         before = replay.before()["reserved"] if replay.count else 0
         if before:
             out.append(
-                f"The history of {replay.name} starts with {size_text(before)} already reserved; what came before is unknown. "
+                f"The history of {replay.name} starts with {size_text(before)} already reserved; earlier allocations are unknown. "
                 "Recording was started late, or max_entries was exceeded and the oldest entries were dropped."
             )
     return out

@@ -136,6 +136,7 @@ def _remedy(facts: dict[str, Any], held: pd.DataFrame, backend: Backend, *, expa
     )
     most = f" The largest user is {held['location'].iloc[0]}: {size_text(int(held['bytes'].iloc[0]))}." if len(held) else ""
     return (
-        f"The memory is really in use: even without fragmentation {size_text(lacking)} are missing, and no allocator setting helps. "
+        f"The memory is genuinely in use: even without fragmentation, {size_text(lacking)} more would be needed, "
+        "and no allocator setting helps. "
         f"Use a smaller batch, 16-bit types, activation checkpointing or sharding.{most}"
     )

@@ -157,7 +157,7 @@ def _allocations(facts: Facts, limit: Threshold) -> Measured | None:
         return None
     calls = api[api["api"].str.lower().isin(_MEMORY_CALLS)]
     total = ascend.most(calls, "total_us") / 1000
-    text = f"{wording.millis(total)}{_on_one(calls)} went to calls that take and give back memory of the device."
+    text = f"{wording.millis(total)}{_on_one(calls)} went to calls that allocate and free device memory."
     return Measured(total, total > limit["limit"], text, calls["api"])
 
 

@@ -1,4 +1,4 @@
-"""What became of the advice: the findings of the run before, and whether the run after has them."""
+"""Advice before and after: the findings of the run before, and whether the run after has them."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ def sentence(rows: pd.DataFrame, found: Verdict, before: Side, after: Side) -> s
     if np.isnan(change) or found.kind == "unknown":
         return f"{said}; what that saved is unknown without {'the durations' if unit.whole else f'{unit.time}s'} of both runs."
     real = found.kind in ("real", "some", "typical")
-    word = "changed by" if real else "changed by no more than chance explains:"
+    word = "changed by" if real else "changed within noise:"
     return f"{said}; {unit.the} {word} **{wording.rise(wording.millis(change), change)}**."

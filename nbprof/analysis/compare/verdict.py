@@ -170,7 +170,7 @@ def _headline(kind: str, before: Side, after: Side, a: Floats, b: Floats, digits
         word = "faster" if middle[1] < middle[0] else "slower"
         return f"The typical {unit.noun} is {word}: {wording.millis(middle[1], digits)} instead of {wording.millis(middle[0], digits)}"
     doubt = ", not statistically significant" if kind in ("serial", "chance") else ""
-    return f"{_how_much(float(a.mean()), float(b.mean()))}{doubt}: {unit.a} takes {now} instead of {was}"
+    return f"{_how_much(float(a.mean()), float(b.mean()))} ({now} vs {was}{'' if unit.whole else f' {unit.per}'}){doubt}"
 
 
 def _given(unit: Unit) -> str:
@@ -182,12 +182,12 @@ def _how_much(before: float, after: float) -> str:
     word = "faster" if after < before else "slower"
     if ratio >= _FACTOR:
         return f"{ratio:,.{2 if ratio < 10 else 1 if ratio < 100 else 0}f}× {word}"
-    return f"{100 * abs(after - before) / before:.1f}% {'less' if after < before else 'more'} time"
+    return f"{100 * abs(after - before) / before:.1f}% {word}"
 
 
 def _detail(kind: str, categories: pd.DataFrame, a: Floats, b: Floats, digits: int, unit: Unit) -> str:
     if not len(a) or not len(b):
-        return "nbprof.steps() or the framework's own step markers mark steps. Ops and kernels are compared below."
+        return "Mark steps with nbprof.steps() or the framework's step markers. Ops and kernels are compared below."
     if kind == "same":
         return "It is the same recording, or a copy of it."
     rows = categories.set_index("category")
@@ -242,21 +242,21 @@ def _steps_evidence(kind: str, found: Difference, a: Floats, b: Floats, digits: 
     if not len(a) or not len(b):
         return []
     if unit.whole:
-        text = f"Difference {_change(found.change, digits)} of the durations: one recording of each does not show the spread"
-        return [(False, text), (False, "Nothing divides the recordings, which may differ in what they hold")]
+        text = f"Difference {_change(found.change, digits)} of the durations: one recording each cannot show the spread"
+        return [(False, text), (False, "The recordings are not divided into steps and may differ in content")]
     out: list[tuple[bool, str]] = []
     count = f"{len(a):,} {unit.plural} each" if len(a) == len(b) else f"{len(a):,} and {len(b):,} {unit.plural}"
-    what = f"Difference of the typical {unit.noun}" if kind == "typical" and found.real else "Difference"
+    what = f"Difference in the typical {unit.noun}" if kind == "typical" and found.real else "Difference"
     if found.known:
         out.append((found.real, f"{what} {_give_or_take(found, digits)} (95%), {count}"))
     else:
-        out.append((False, f"Difference {_change(found.change, digits)}; a single {unit.noun} does not show the spread"))
+        out.append((False, f"Difference {_change(found.change, digits)}; a single {unit.noun} cannot show the spread"))
     out.append((True, _typical_steps(a, b, digits)))
     if kind == "serial":
         worth = [effective_size(times) for times in (a, b)]
         r = max(autocorrelation(each) for each, n in zip((a, b), worth, strict=True) if n < len(each))
         least = min(worth)
-        text = f"Consecutive {unit.plural} are correlated ({r:.2f}): they are worth {least:.0f} independent ones"
+        text = f"Consecutive {unit.plural} are correlated ({r:.2f}): equivalent to {least:.0f} independent ones"
         out.append((False, f"{text}; record longer, or several times"))
     if kind == "typical" and not found.real:
         word = "slower" if a.max() < b.min() else "faster"
@@ -308,7 +308,7 @@ def _alike(before: Side, after: Side) -> list[tuple[bool, str]]:
         if probe := side.overview.get("probe"):
             out.append((probe["measured_ms"] is not None, f"{where.capitalize()}: {str(probe['text']).rstrip('.')}"))
         if side.failed:
-            out.append((False, f"The cell failed {where}: it was only partly recorded"))
+            out.append((False, f'The "{where}" cell failed, so its recording is partial'))
     if not per_step(before, after):
         out.append((False, "Ops and kernels are compared by their time in the whole profile, and the profiles may differ in length"))
     if unknown:

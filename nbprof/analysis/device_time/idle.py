@@ -29,7 +29,7 @@ FOLLOWS_PS = 30_000_000
 """A shorter gap is the normal delay between two kernels: 30 µs."""
 CATEGORIES = ("host_wait", "kernel_wait", "other")
 CAUSES = (
-    "in no op or call",
+    "outside any recorded op or call",
     "in other host work",
     "preparing launches",
     "in an op",

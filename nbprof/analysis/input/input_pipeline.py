@@ -34,8 +34,8 @@ CATEGORIES: dict[str, tuple[str, str]] = {
     "other": ("Other reading or processing", "use tf.data for data that is read without it"),
 }
 
-_NO_STAGES = "not recorded. In a JAX profile, only stages of a pipeline such as tf.data state what they do."
-_NO_COPIES = "not recorded. A JAX profile does not state which calls of the host copy to a device."
+_NO_STAGES = "not recorded. In a JAX profile, only stages of a pipeline such as tf.data are labelled."
+_NO_COPIES = "not recorded. A JAX profile does not identify which host calls copy to a device."
 _READ_AHEAD = "read it ahead: grain, tf.data or a prefetching thread"
 """What helps a JAX program with input work of no known kind, of which tf.data may be no part."""
 _MAPS = {"ParallelMap", "MapAndBatch", "ParallelInterleave"}

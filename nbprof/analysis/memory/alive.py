@@ -13,7 +13,7 @@ from nbprof.schema import frames
 
 UNUSED = "unused preallocated device memory"
 EARLIER = "allocated before the recording"
-UNTOLD = "in use; the file states no addresses to tell blocks apart"
+UNTOLD = "in use; the file has no addresses to distinguish blocks"
 
 COLUMNS = frames.names("memory.peak")
 _ALIKE = ["allocated_bytes", "requested_bytes", "op", "region_type", "data_type", "shape"]

@@ -269,7 +269,7 @@ def notes(rows: pd.DataFrame) -> list[Note]:
         lacking = [text for text, lacks in zip(_STATED.values(), tuple(which), strict=True) if bool(lacks)]
         if lacking:
             who = str(group.index[0]) if len(group) == 1 else f"{group.index[0]} and {len(group) - 1} more"
-            out.append(Note("info", f"Allocator events of {who} do not state {wording.listed(lacking)}: these columns are empty."))
+            out.append(Note("info", f"Allocator events of {who} do not include {wording.listed(lacking)}: these columns are empty."))
     return out
 
 

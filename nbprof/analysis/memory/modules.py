@@ -18,7 +18,7 @@ from nbprof.hlo.hlo import Program
 from nbprof.schema import frames
 
 NO_ASSIGNMENT = "no buffer assignment"
-NOT_READ = "not read, because there are so many programs: open its host on its own"
+NOT_READ = "not read, because there are too many programs; open its host separately"
 _MOST_NAMED = 5
 
 

@@ -90,7 +90,7 @@ def view(program: Program, space: int = 0, assignment: Assignment | None = None)
     try:
         return _Player(program, assignment, space).view()
     except OverflowError as error:
-        raise ReadError(f"the compiled program {program.name} states impossible sizes; its buffer assignment is damaged") from error
+        raise ReadError(f"the compiled program {program.name} has impossible sizes; its buffer assignment is damaged") from error
 
 
 def no_assignment(name: str) -> str:

@@ -197,7 +197,7 @@ def _added(sides: list[Side]) -> Side:
 
 
 def with_rates(sides: list[Side], activity: Activity, *, as_xprof: bool = False) -> list[Side]:
-    """The sides with what each op of the device computed and moved in a second, and its share on TensorCores."""
+    """The sides with what each op of the device computed and moved in a second, and its share on Tensor Cores."""
     device = sides[0].ops
     if not len(device):
         return sides

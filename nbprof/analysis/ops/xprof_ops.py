@@ -41,7 +41,7 @@ def frames(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _with_tensor_cores(activity: Activity, device: pd.DataFrame) -> pd.DataFrame:
-    """The part of the kernels' time on TensorCores by XProf's own rule."""
+    """The part of the kernels' time on Tensor Cores by XProf's own rule."""
     kernels = activity.xprof_kernels
     if not len(kernels) or not len(device):
         return device

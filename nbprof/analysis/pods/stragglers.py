@@ -238,7 +238,7 @@ def _reason(
     columns = [f"{name}_ms" for name in CATEGORIES if name in _CALLED]
     means = counted[counted["host"].isin(own.ranks["host"])].groupby("host", sort=False)[columns].mean()
     if host not in means.index:
-        return "", np.nan, "What it does differently is not in the recording."
+        return "", np.nan, "The recording does not show what it does differently."
     values = means.to_numpy(np.float64).T
     usual = of_others(values)[:, means.index.get_loc(host)]
     mine = values[:, means.index.get_loc(host)]

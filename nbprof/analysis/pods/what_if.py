@@ -10,8 +10,8 @@ from nbprof.analysis.pods.stragglers import gains
 from nbprof.schema import frames
 
 MEASURED, SLOWEST, GROUP, NETWORK = "measured", "slowest_host", "slow_group", "network_free"
-_UNMATCHED = "The collectives of the ranks could not be matched, so waiting and transfer cannot be told apart."
-_SILENT = "No communication was recorded, so it is not known how much of the step it is."
+_UNMATCHED = "The collectives of the ranks could not be matched, so waiting and transfer cannot be separated."
+_SILENT = "No communication was recorded, so its share of the step is unknown."
 
 
 def what_if(own: OwnTime | None, groups: pd.DataFrame) -> pd.DataFrame:

@@ -75,14 +75,14 @@ def _launches(activity: Activity, ran: pd.Series, steps: int) -> Count:
     launches = activity.launches
     known = launches["target"].isin(activity.kernels["event"])
     if not known.any():
-        return Count(None, "the recording does not say which calls of the host launched the kernels")
+        return Count(None, "the recording does not show which host calls launched the kernels")
     return Count(launches.loc[launches["target"].isin(ran), "event"].nunique() / steps)
 
 
 def _syncs(activity: Activity, pairs: pd.MultiIndex) -> Count:
     calls = activity.calls
     if not len(calls):
-        return Count(None, "the recording has no calls of the device's runtime, so none that wait for the device; PyTorch's have them")
+        return Count(None, "the recording has no device runtime calls, so waits for the device are unknown; PyTorch recordings have them")
     mine = calls[calls["kind"] == activity.texts.codes.get("sync", -1)]
     return Count(mine.loc[pd.MultiIndex.from_frame(mine[["host", "group"]]).isin(pairs), "event"].nunique() / len(pairs))
 
@@ -90,7 +90,7 @@ def _syncs(activity: Activity, pairs: pd.MultiIndex) -> Count:
 def _pageable(activity: Activity, events: np.ndarray[tuple[int], np.dtype[np.int64]], steps: int) -> Count:
     transfers = activity.transfers
     if "pageable" not in transfers.columns:
-        return Count(None, "the recording does not say whether memory that was copied is pinned; PyTorch's do")
+        return Count(None, "the recording does not show whether copied memory was pinned; PyTorch recordings do")
     return Count(float((transfers["pageable"].astype(bool) & transfers["event"].isin(events)).sum()) / steps)
 
 
@@ -123,7 +123,7 @@ def _compilations(activity: Activity, used: pd.DataFrame) -> Count:
         # One that began before ran into these steps: it is of warm-up.
         found += _apart(spans[(spans["host"] == number) & (began >= round(float(begin) * 1e9))])
     if not found and not (activity.framework in _SAY_COMPILING and activity.has_host_ops):
-        return Count(None, "the recording has no ops of the host, or is of a framework that does not record when it compiles")
+        return Count(None, "the recording has no host ops, or its framework does not record compilation")
     return Count(float(found))
 
 

@@ -107,7 +107,7 @@ def with_sparse_cores(devices: pd.DataFrame, sparse: pd.DataFrame) -> pd.DataFra
 
 
 def shares(cores: pd.DataFrame) -> dict[str, float | None]:
-    """`infeed_percent`, `outfeed_percent` and `host_transfer_percent`: of the time of the steps in the averages, on TensorCores."""
+    """`infeed_percent`, `outfeed_percent` and `host_transfer_percent`: of the time of the steps in the averages, on Tensor Cores."""
     used = cores[cores["counted"].astype(bool) & ~cores["worker"].str.contains(" SparseCore ", regex=False)] if len(cores) else cores
     whole = float(used["step_time_ms"].sum())
     return {
@@ -117,7 +117,7 @@ def shares(cores: pd.DataFrame) -> dict[str, float | None]:
 
 
 def _times(activity: Activity, host: int) -> pd.DataFrame:
-    """Steps of the TensorCores of a host: ``host device core group start end``, those that all cores have."""
+    """Steps of the Tensor Cores of a host: ``host device core group start end``, those that all cores have."""
     cores = steps.tensor_cores(activity, host)
     if not cores:
         return pd.DataFrame()
@@ -140,7 +140,7 @@ def _times(activity: Activity, host: int) -> pd.DataFrame:
 
 
 def _with_sparse(activity: Activity, table: pd.DataFrame) -> pd.DataFrame:
-    """The steps of TensorCores, and those of SparseCores that begin in one of the TensorCore of their device."""
+    """The steps of Tensor Cores, and those of SparseCores that begin in one of the TensorCore of their device."""
     found = activity.sparse_steps
     spans = activity.core_spans
     ran = spans[spans["core"] >= 0][_WHO].drop_duplicates()

@@ -73,7 +73,7 @@ def parse(given: str | Iterable[str]) -> tuple[list[Address | Tpu], list[str]]:
         address = _one(text)
         if address not in found:
             found.append(address)
-        elif (note := f"{address} was given more than once; it was recorded once") not in notes:
+        elif (note := f"{address} was given more than once and recorded once") not in notes:
             notes.append(note)
     if not found:
         raise CaptureError("no address given: name the workers, as in grpc://host:6009,grpc://host2:6009")

@@ -13,8 +13,8 @@ IDLE = "nothing happened there during the recording: is it training? Try a longe
 REFUSED = (
     "nothing listens on this port: is the worker running, and is this the port of its profiler server (nbprof.serve(6009) starts one)?"
 )
-NO_GRPC = "what listens on this port does not speak gRPC; the profiler server has its own port, not that of TensorBoard or Jupyter"
-NO_PROFILER = "what listens on this port has no profiler service; the profiler server has its own port"
+NO_GRPC = "the server on this port does not speak gRPC; the profiler server uses a separate port, not TensorBoard's or Jupyter's"
+NO_PROFILER = "the server on this port has no profiler service; the profiler server uses a separate port"
 BROKEN = "the connection was lost during the recording; was the worker stopped?"
 
 
@@ -83,7 +83,7 @@ def _unreachable(details: str, address: Address) -> Failure:
     if re.search(r"HTTP/2|frame type", details):
         return Failure(NO_GRPC)
     if "SETTINGS frame" in details:
-        return Failure("what listens on this port does not answer: it is not a profiler server, or it hangs")
+        return Failure("the server on this port does not answer: it is not a profiler server, or it hangs")
     if re.search(r"resolv|lookup|[Nn]ame (?:or service )?not (?:found|known)|DNS", details):
         return Failure(f"no machine named {address.host} was found", again=True)
     if "refused" in details:

@@ -82,7 +82,7 @@ def record(addresses: str | Iterable[str], sampling: Sampling, tell: Tell, watch
         try:
             folder.mkdir(parents=True)
         except OSError as error:
-            raise CaptureError(f"{place.logdir} cannot be written ({error.strerror}): choose another place with --logdir DIR") from error
+            raise CaptureError(f"{place.logdir} cannot be written ({error.strerror}): choose another location with --logdir DIR") from error
         workers = Workers(targets, sampling, folder, tell, watch)
         workers.run()
         if not workers.recorded:
@@ -125,7 +125,7 @@ def _place(sampling: Sampling) -> Place:
     if sampling.logdir and place.notes:
         shutil.rmtree(place.logdir, ignore_errors=True)
         reason = place.notes[0].partition(":")[0]
-        raise CaptureError(f"{reason}; nothing was recorded. Choose a --logdir that you may write to")
+        raise CaptureError(f"{reason}; nothing was recorded. Choose a --logdir that you can write to")
     return place
 
 

@@ -24,7 +24,7 @@ class Sampling:
     duration_ms : int
         How long to record, 1 ms to an hour.
     host_level : int
-        0 nothing on the host, 1 the most important events, 2 ops, too, 3 everything.
+        0 nothing on the host, 1 the most important events, 2 also ops, 3 everything.
     device_level, python_level : int
         1 records devices, and every Python call; 0 doesn't.
     retries : int

@@ -255,7 +255,9 @@ class Workers:
             return Failure(f"its recording is damaged ({error})", again=True)
         except OSError as error:
             size = f"{len(response.xspace or b'') / 1e6:.1f} MB"
-            return Failure(f"its {size} could not be written to {path.parent} ({error.strerror}): choose another place with --logdir DIR")
+            return Failure(
+                f"its {size} could not be written to {path.parent} ({error.strerror}): choose another location with --logdir DIR"
+            )
         worker.file, worker.bytes = path, path.stat().st_size
         return None
 

@@ -122,7 +122,7 @@ def ops(links: Links) -> str:
     if host_recorded(links):
         return "No PyTorch op ran during the recording."
     return (
-        "This profile has calls or work of a device, but no ops: they ran on other threads than the recorded one, or were recorded "
+        "This profile has device calls or device work, but no ops: they ran on other threads than the recorded one, or were recorded "
         "without ProfilerActivity.CPU."
     )
 

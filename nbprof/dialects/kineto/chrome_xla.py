@@ -34,7 +34,7 @@ _TEXTS = frozenset(
 
 LEFT_OUT = (
     "This is the trace.json.gz that XLA exports: it lacks allocator events, programs, and the links between threads. "
-    "The *.xplane.pb that is written beside it has them all."
+    "The *.xplane.pb written next to it has them all."
 )
 
 

@@ -253,7 +253,7 @@ def _shapes(text: str) -> str:
 
 
 def _precision(dtype: str, matrix: bool) -> str:
-    """What an op computes with, as data sheets of devices call it; float32 products on TensorCores are TF32."""
+    """What an op computes with, as data sheets of devices call it; float32 products on Tensor Cores are TF32."""
     short = dtype.removeprefix("c10::").lower()
     if short == "float":
         return "tf32" if matrix else "float32"

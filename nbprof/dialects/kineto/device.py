@@ -111,7 +111,7 @@ class Work:
             }
             for i in first.tolist()
         ]
-        # TensorCores, or matrix cores, are of GPUs; what kernels of other devices use their names do not tell.
+        # Tensor Cores, or matrix cores, are of GPUs; what kernels of other devices use their names do not tell.
         gpu = self.on_gpu[at]
         eligible_op = self.eligible
         host = links.host[rows]
@@ -178,7 +178,7 @@ class Work:
 
     @cached_property
     def eligible(self) -> Flags:
-        """Whether the op of each does what TensorCores are for, or one around it that has no such op inside and launches nothing.
+        """Whether the op of each does what Tensor Cores are for, or one around it that has no such op inside and launches nothing.
 
         What else runs in an op that leaves its products to another one (the bias of a convolution, the softmax of attention), or that
         launches them (the bias in the backward pass of a convolution), is no product.

@@ -61,12 +61,12 @@ def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
         )
         if after.any():
             verb = "is" if after.sum() == 1 else "are"
-            text += f" Nor {verb} {_named(steps, after)}: it is not known when the work before had ended."
+            text += f" Nor {verb} {_named(steps, after)}: it is unknown when the previous work ended."
         steps.notes.append(Note("warning", text))
     if silent.any():
         text = (
             f"{wording.plural(int(silent.sum()), 'step')} at the end{where} have neither launches nor device work, unlike those before: "
-            f"the device seems not to have been recorded any more ({_named(steps, silent)}): {averaged}."
+            f"the device was apparently no longer recorded ({_named(steps, silent)}): {averaged}."
         )
         steps.notes.append(Note("warning", text))
 

@@ -81,7 +81,7 @@ def _batches(links: Links, steps: Steps) -> list[Note]:
     count = int(taken.mode().iloc[0])
     if count < 2 or (taken == count).sum() < _SAME * len(steps.host):
         return []
-    return [_info(f"each step takes {count:,} batches from DataLoaders, as where gradients are accumulated")]
+    return [_info(f"each step takes {count:,} batches from DataLoaders, as with gradient accumulation")]
 
 
 def _ranks(hosts: Hosts) -> list[Note]:
@@ -92,10 +92,10 @@ def _ranks(hosts: Hosts) -> list[Note]:
         out.append(_warning(f"Several files have rank {rank}: {join_some(files, 8)}. Each is shown as a separate host."))
     for first, copies in hosts.identical().items():
         if len(copies) == 1:
-            out.append(_warning(f"{copies[0]} has the same events as {first}: it is a copy, and its events count twice."))
+            out.append(_warning(f"{copies[0]} has the same events as {first}: it is a copy, and its events are counted twice."))
         else:
             count = f"{len(copies):,} files have the same events as {first}"
-            out.append(_warning(f"{count}: {join_some(copies, 8)}. They are copies, and the events of each count."))
+            out.append(_warning(f"{count}: {join_some(copies, 8)}. They are copies, and the events of each are counted."))
     return out
 
 
@@ -139,8 +139,8 @@ def _other_vendors(links: Links) -> list[Note]:
     for code in pd.unique(codes).tolist():
         if code >= 0 and category(trace.strings[code]) == UNKNOWN:
             count = _many(int((codes == code).sum()), "event")
-            text = f"{count} of category {printable(trace.strings[code])} lie on devices: they count as device work"
-            out.append(_info(f"{text}, as kernels where their names say neither copy nor fill."))
+            text = f"{count} of category {printable(trace.strings[code])} are on device lanes: they count as device work"
+            out.append(_info(f"{text}, as kernels unless their names indicate a copy or fill."))
     return out
 
 
@@ -172,7 +172,7 @@ def _captured(links: Links) -> list[Note]:
         return []
     calls = _many(int(links.captured.sum()), "call that launches, copies or fills was", "calls that launch, copy or fill were")
     took = f"{_many(len(rows), 'capture')} of {wording.millis(int((end - start).sum()) / 1e9)}"
-    return [_info(f"{calls} captured into a graph and not run ({took}): that time counts as compilation, and no work is missing.")]
+    return [_info(f"{calls} captured into a graph and not run ({took}): that time counts as compilation; no work is missing.")]
 
 
 def _graphs(links: Links) -> list[Note]:
@@ -195,10 +195,8 @@ def _graphs(links: Links) -> list[Note]:
     said += [f"{_many(noted, 'node has', 'nodes have')} annotations of PyTorch"] if noted else []
     out = [_info(f"{text}: {'; '.join(said)}.")]
     if graphs.strangers:
-        which = (
-            f"kernel_annotations_rank*.pkl beside the trace annotates nodes of {_many(graphs.strangers, 'graph')} that no replay here has"
-        )
-        out.append(_warning(f"{which}: it is of another recording and is ignored there."))
+        which = f"kernel_annotations_rank*.pkl next to the trace annotates {_many(graphs.strangers, 'graph')} that no replay here has"
+        out.append(_warning(f"{which}: it is from another recording and is ignored there."))
     return out
 
 
@@ -272,7 +270,7 @@ def _recorder(links: Links, hosts: Hosts) -> list[Note]:
         line = " ".join(text.split())
         out.append(_warning(f"{host}: {line}" if several else f"The profiler warned: {line}"))
     if len(messages) > _MOST_MESSAGES:
-        out.append(_warning(f"The profiler gave {len(messages) - _MOST_MESSAGES:,} more warnings; they are in the file's metadata."))
+        out.append(_warning(f"The profiler gave {len(messages) - _MOST_MESSAGES:,} more warnings; see the file's metadata."))
     rows = links.rows(OVERHEAD)
     if len(rows):
         events = links.trace.events

@@ -26,13 +26,13 @@ from nbprof.dialects.kineto.links import Links
 from nbprof.display import wording
 
 HOW = (
-    "This profile has no steps, so step time is unknown: nothing marks them. With torch.profiler, call prof.step() at the end of "
+    "This profile has no steps, so step time is unknown: no steps are marked. With torch.profiler, call prof.step() at the end of "
     "each iteration; %%nbprof and nbprof.profile() detect optimizer steps themselves, and nbprof.steps(loader) marks the steps of any "
     "other loop."
 )
 
 ONLY_DEVICE = (
-    "This profile has no steps, so step time is unknown: it has calls or work of a device, but neither step markers nor ops, as if "
+    "This profile has no steps, so step time is unknown: it has device calls or device work, but neither step markers nor ops, as if "
     "recorded without ProfilerActivity.CPU."
 )
 

@@ -74,7 +74,7 @@ def _covers(links: Links, host: int, steps: Steps) -> bool:
 
 def _unit(found: Found) -> Unit:
     share = f"{100 * found.agreement:.0f}%"
-    how = f"Nothing marks steps. The {found.how}: an estimate, which {share} of the events fit. {CHOOSE}"
+    how = f"No steps are marked. The {found.how}: an estimate that fits {share} of the events. {CHOOSE}"
     return Unit(found.kind, how, found.agreement)
 
 
@@ -93,7 +93,7 @@ def _recordings(links: Links, hosts: list[int]) -> tuple[Steps, Unit]:
         start, end = np.array([events.start[first]]), np.array([events.end[rows].max()])
         mark = np.array([first])
         parts.append(Steps(np.array([host]), np.zeros(1, np.int64), mark, start, end, start, end, [RECORDING]))
-    how = f"Nothing marks steps and nothing repeats, so figures are of the whole recording. {CHOOSE}"
+    how = f"No steps are marked and nothing repeats, so figures are for the whole recording. {CHOOSE}"
     return Steps.joined(parts), Unit(RECORDING, how)
 
 

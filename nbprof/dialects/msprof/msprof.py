@@ -367,6 +367,6 @@ class _Ascend:
             out.append(Note("info", text))
         unknown = self.work.of(COPY)
         if len(unknown) and (count := self.work.directions(unknown).count("copy")):
-            text = f"{count:,} copies state no direction; they count as copies within the device."
+            text = f"{count:,} copies have no direction; they count as device-to-device copies."
             out.append(Note("info", text))
         return out

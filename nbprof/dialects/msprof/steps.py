@@ -53,10 +53,10 @@ def found_or_estimated(trace: Trace, work: Work, launch: Int64s) -> tuple[Steps,
     found = _repeats(trace, *hosts[0]) if len(hosts) == 1 and trace.units == ANY else None
     if found is not None:
         repeated, agreement = found
-        share = f"an estimate, which {100 * agreement:.0f}% of the events fit"
-        how = f"Nothing marks steps. Iterations are repeats of the sequence of kernels on the busiest stream: {share}."
+        share = f"an estimate that fits {100 * agreement:.0f}% of the events"
+        how = f"No steps are marked. Iterations are repeats of the sequence of kernels on the busiest stream: {share}."
         return repeated, Unit(ITERATION, how, agreement)
-    how = "Nothing marks steps and nothing repeats, so figures are of the whole recording."
+    how = "No steps are marked and nothing repeats, so figures are for the whole recording."
     return Steps.joined([_recording(trace, host, rows) for host, rows in hosts]), Unit(RECORDING, how)
 
 

@@ -52,11 +52,11 @@ class _Nsight(Torch):
         """A sentence for each kind of data that the recording lacks."""
         out, links = self.out, self.links
         missing = {
-            "memory": "Nsight Systems records no allocations of the framework; torch.profiler does, with profile_memory=True.",
+            "memory": "Nsight Systems does not record framework allocations; torch.profiler does, with profile_memory=True.",
         }
         if not len(links.rows(KERNEL)):
             missing["kernels"] = absent.without_kernels(links, "This recording", _LOST) or (
-                f"This recording has no GPU kernels and no calls of CUDA: the program made none, or CUDA was not traced. {_REMEDY}"
+                f"This recording has no GPU kernels and no CUDA calls: the program made none, or CUDA was not traced. {_REMEDY}"
             )
         unread = self.trace.metadata.get("nvtx_unread")
         if isinstance(unread, list) and unread:
@@ -65,13 +65,13 @@ class _Nsight(Torch):
             if not len(self.steps.host):
                 missing["steps"] = f"{lost}: whether ranges mark steps is unknown, and so is step time."
             if not out.has_host_ops:
-                missing["ops"] = f"{lost}: which framework ops they state is unknown."
+                missing["ops"] = f"{lost}: which framework ops they contain is unknown."
         if not len(self.steps.host):
             missing.setdefault("steps", HOW)
         if not out.has_host_ops:
             missing["ops"] = missing.get("ops") or (
-                "This recording has no framework ops: Nsight Systems records what NVTX ranges state. With PyTorch, run the program in "
+                "This recording has no framework ops: Nsight Systems only knows ops from NVTX ranges. With PyTorch, run the program in "
                 "torch.autograd.profiler.emit_nvtx(), or record it with  nsys profile --pytorch=autograd-nvtx."
             )
-        missing["input"] = "Nsight Systems does not record what waits for input."
+        missing["input"] = "Nsight Systems does not record input waits."
         return missing

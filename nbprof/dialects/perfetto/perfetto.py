@@ -21,7 +21,7 @@ from nbprof.dialects.environment import environment
 from nbprof.dialects.kineto import kineto
 
 _GPU = re.compile(r"GPU (-?\d+)\Z")
-_STAGES = "This trace has the work on the queues of a GPU, but does not tell which of it are kernels. It is in the trace view."
+_STAGES = "This trace has GPU queue activity but does not identify kernels. See the trace view."
 
 
 def interpret(trace: Trace) -> act.Activity:
@@ -72,7 +72,7 @@ def _kernels(trace: Trace, rows: Int64s, out: act.Activity) -> None:
     first, details = unique_rows(grid, block)
     none: dict[str, object] = dict.fromkeys(("registers", "static_shared_bytes", "dynamic_shared_bytes"))
     out.launch_shapes = [{**none, "block": _sides(trace, block[i]), "grid": _sides(trace, grid[i])} for i in first.tolist()]
-    # Nothing says whose GPU it is, so the name does not tell whether a kernel uses TensorCores.
+    # Nothing says whose GPU it is, so the name does not tell whether a kernel uses Tensor Cores.
     duration = events.duration[rows]
     table = pd.DataFrame({"event": rows, "host": host, "device": device, "duration": duration, "kernel": kernel[code], "details": details})
     table = table.assign(op=out.ops.code(""), eligible=tensorcores.UNKNOWN, tensor_core=tensorcores.UNKNOWN, occupancy=np.nan)

@@ -17,7 +17,9 @@ from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects.environment import environment
 from nbprof.dialects.iterations import Placed, first_events, placed
 
-HOW = "No loop and no step is marked, so the recording is the unit; 'for item in nbprof.steps(items):' marks the iterations of a loop."
+HOW = (
+    "No loop and no step is marked, so the whole recording is the unit; 'for item in nbprof.steps(items):' marks the iterations of a loop."
+)
 
 _CELL, _STEP, _WAIT = "nbprof_recording", "nbprof_step", "nbprof_wait"
 """Categories of events, as `nbprof.capture.python` writes them."""

@@ -74,8 +74,8 @@ class _Rocprof(Torch):
         """A sentence for each kind of data that the recording lacks."""
         out, links = self.out, self.links
         missing = {
-            "memory": "rocprofv3 records no allocations of the framework; torch.profiler does, with profile_memory=True.",
-            "input": "rocprofv3 does not record what waits for input.",
+            "memory": "rocprofv3 does not record framework allocations; torch.profiler does, with profile_memory=True.",
+            "input": "rocprofv3 does not record input waits.",
         }
         if not len(links.rows(KERNEL)):
             # Calls, copies and kernels are traced on request, each by itself: calls without a launch do not show that nothing ran.
@@ -87,7 +87,7 @@ class _Rocprof(Torch):
         if not len(self.steps.host):
             missing["steps"] = HOW
         if not out.has_host_ops:
-            missing["ops"] = "This recording has no framework ops: rocprofv3 records what ROCTx ranges state."
+            missing["ops"] = "This recording has no framework ops: rocprofv3 only knows ops from ROCTx ranges."
         return missing
 
 

@@ -1,4 +1,4 @@
-"""The GPU kernels of an XSpace file: each execution with its op, its launch shape and whether it runs on TensorCores."""
+"""The GPU kernels of an XSpace file: each execution with its op, its launch shape and whether it runs on Tensor Cores."""
 
 from __future__ import annotations
 

@@ -280,7 +280,7 @@ def _sums(placed: Placed, stat: str, rows: Int64s, part: Int64s, count: int) -> 
 
 
 def _tensor_cores(placed: Placed, rows: Int64s) -> npt.NDArray[np.int8]:
-    """Whether each event is a kernel that uses TensorCores: 1 yes, 0 no, -1 where its name does not tell or it is no kernel."""
+    """Whether each event is a kernel that uses Tensor Cores: 1 yes, 0 no, -1 where its name does not tell or it is no kernel."""
     trace = placed.trace
     out = np.full(len(rows), -1, np.int8)
     kernels = np.flatnonzero(trace.above("kernel_details", -1, text=True)[rows])

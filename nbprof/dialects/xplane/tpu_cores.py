@@ -1,4 +1,4 @@
-"""What each core of a TPU does: ops of TensorCores and of SparseCores by kind, and the steps of SparseCores.
+"""What each core of a TPU does: ops of Tensor Cores and of SparseCores by kind, and the steps of SparseCores.
 
 A SparseCore works beside the TensorCore of its chip (embeddings, collectives), with a plane, steps and ops of its own.
 """
@@ -110,7 +110,7 @@ def sparse_steps(placed: Placed) -> pd.DataFrame:
 
 
 def _rows(placed: Placed, of_tensor: tuple[str, ...], of_sparse: tuple[str, ...]) -> tuple[Int64s, Int64s]:
-    """The events of some lines of TensorCores and of SparseCores, and the core of each as `cores` has it."""
+    """The events of some lines of Tensor Cores and of SparseCores, and the core of each as `cores` has it."""
     lanes = placed.trace.lanes
     if "line" not in lanes:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)

@@ -30,7 +30,7 @@ _EXPRESSION = re.compile(r"%?([\w.\-]+) = ")
 
 
 def core_planes(trace: Trace) -> list[int]:
-    """The planes of TPU TensorCores."""
+    """The planes of TPU Tensor Cores."""
     return [number for number, plane in enumerate(trace.planes) if _CORE.match(plane.name)]
 
 

@@ -60,7 +60,7 @@ def find(
     by_host = {number: work[host[work] == number] for number in range(len(trace.hosts))}
     by_host = {number: rows for number, rows in by_host.items() if len(rows)}
     if not by_host:
-        return None, Unit(RECORDING, "The recording has no work in it.")
+        return None, Unit(RECORDING, "The recording contains no work.")
     searches = {ANY: (_by_functions, _by_kernels, _by_thread), NAMED: (_by_functions,)}.get(trace.units, ())
     if len(by_host) == 1:
         [(number, rows)] = by_host.items()
@@ -69,7 +69,7 @@ def find(
             if found is not None and _covers(trace, rows, found):
                 return _steps(groups, host, {number: found}), _unit(found)
     recordings = {number: _recording(trace, rows) for number, rows in by_host.items()}
-    how = f"Nothing marks steps and nothing repeats, so figures are of the whole recording. {CHOOSE}"
+    how = f"No steps are marked and nothing repeats, so figures are for the whole recording. {CHOOSE}"
     return _steps(groups, host, recordings), Unit(RECORDING, how)
 
 
@@ -125,9 +125,9 @@ def _steps(groups: Groups, host: npt.NDArray[np.integer], found: dict[int, Found
 
 def _unit(found: Found) -> Unit:
     if found.agreement is None:
-        return Unit(found.kind, f"Nothing marks steps. The {found.how}. {CHOOSE}")
+        return Unit(found.kind, f"No steps are marked. The {found.how}. {CHOOSE}")
     share = f"{100 * found.agreement:.0f}%"
-    how = f"Nothing marks steps. The {found.how}: an estimate, which {share} of the events fit. {CHOOSE}"
+    how = f"No steps are marked. The {found.how}: an estimate that fits {share} of the events. {CHOOSE}"
     return Unit(found.kind, how, found.agreement)
 
 

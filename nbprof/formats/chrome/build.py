@@ -116,7 +116,7 @@ class Builder:
                 self.receipt.skip("left out: no valid phase (ph).", count)
             elif letter in _OTHERS:
                 # Nothing of what ran is missing without them.
-                self.receipt.info(f"Not shown, as no figure is made of them: {_OTHERS[letter]} (ph {letter}), {count:,}.")
+                self.receipt.info(f"Not shown, because no figure uses them: {_OTHERS[letter]} (ph {letter}), {count:,}.")
             else:
                 self.receipt.skip(f"left out: of an unknown phase (ph {letter}).", count)
 

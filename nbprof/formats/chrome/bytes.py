@@ -84,7 +84,7 @@ class Source:
                 except MemoryError:
                     raise
                 except Exception as error:
-                    self.trouble = f"The compressed file is damaged near byte {at:,} ({error}); what comes before was read."
+                    self.trouble = f"The compressed file is damaged near byte {at:,} ({error}); the part before it was read."
                     yield from _salvaged(data[begin:at], given)
                     return
                 feed = unpack.unconsumed_tail

@@ -84,7 +84,7 @@ def _add(builder: Builder, file: SourceFile, host: str, limit_bytes: int, label:
         # Behind the end of the trace: nothing of it is missing.
         receipt.warn(label + source.trouble)
     if not count:
-        receipt.warn(f"{label}The list of events is empty: the profiler recorded nothing, or was stopped at once.")
+        receipt.warn(f"{label}The list of events is empty: the profiler recorded nothing, or was stopped immediately.")
     elif all((part.phase == _METADATA).all() for part in document.parts):
         receipt.warn(
             f"{label}The file has names of processes and threads, but no events: the profiler recorded nothing, or the "
@@ -95,7 +95,7 @@ def _add(builder: Builder, file: SourceFile, host: str, limit_bytes: int, label:
     builder.add(host, document.parts, _base(base))
     if of_work in _XLA_LIMITS and _by_xla(document):
         receipt.warn(
-            f"{label}The file holds exactly {of_work:,} events, at which XLA's exporter stops writing: later ones are missing. "
+            f"{label}The file contains exactly {of_work:,} events, at which XLA's exporter stops writing: later ones are missing. "
             f"{_with_all_events(file)}"
         )
 
@@ -136,7 +136,7 @@ def _facts(builder: Builder, document: Document, host: str) -> None:
 def where_cut(document: Document) -> str:
     """Where a trace ends too early; empty where it does not."""
     at = document.trouble.cut
-    why = "the profiler was killed while it wrote, or the copy is incomplete. What comes before was read."
+    why = "the profiler was killed while writing, or the copy is incomplete. The part before it was read."
     return f"The file is truncated at byte {at:,}: {why}" if at >= 0 else ""
 
 
@@ -145,10 +145,10 @@ def tell(receipt: Receipt, document: Document, label: str, name: str) -> None:
     if document.trouble.broken:
         receipt.skip(f"left out: damaged, the first at byte {document.trouble.broken_at:,} of {name}.", document.trouble.broken)
     if document.trouble.strange:
-        receipt.warn(f"{label}Entries in the list of events that are not events, left out: {document.trouble.strange:,}.")
+        receipt.warn(f"{label}Entries in the event list that are not events, left out: {document.trouble.strange:,}.")
     if document.trouble.cut < 0 and document.open_list:
-        receipt.info(f"{label}The list of events is not closed; every event in it was read.")
+        receipt.info(f"{label}The event list is not closed; every event in it was read.")
     if document.bad_metadata >= 0:
         receipt.warn(f"{label}The metadata at byte {document.bad_metadata:,} could not be read.")
     if document.lists > 1:
-        receipt.warn(f"{label}There are {document.lists} lists of events; all were read.")
+        receipt.warn(f"{label}There are {document.lists} event lists; all were read.")

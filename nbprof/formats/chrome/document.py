@@ -147,7 +147,7 @@ def walk(chunks: Iterator[bytes]) -> Document:
 
 def _no_events(out: Document) -> None:
     if out.trouble.cut >= 0:
-        raise ReadError("the file ends before its list of events: record or copy it again.", offset=out.trouble.cut)
+        raise ReadError("the file ends before its event list: record or copy it again.", offset=out.trouble.cut)
     keys = ", ".join(list(out.metadata)[:8]) or "nothing"
     raise ReadError(f"it is JSON, but not a trace: it has no list called traceEvents (it has {keys}).")
 

@@ -10,7 +10,7 @@ from nbprof.formats.chrome import runs
 from nbprof.formats.format import PACKING, Format, Head, Kind, Member
 from nbprof.formats.names import SUFFIXES
 
-_NO_TRACE = "nbprof reads traces whose top level is a list of events or has the key traceEvents."
+_NO_TRACE = "nbprof reads traces whose top level is an event list or has the key traceEvents."
 # A key of JSON is followed by a colon; in a text that quotes one (a notebook), the closing quote has a backslash before it.
 _EVENTS = re.compile(rb'"traceEvents"\s*:')
 _PHASE = re.compile(rb'"ph"\s*:\s*"')
@@ -35,7 +35,7 @@ def sniff(head: Head) -> Kind | None:
     if _EVENTS.search(text):
         return _trace(text)
     if b"memoryProfilePerAllocator" in text[:4096]:
-        return Kind("", "a table that TensorBoard made from a profile", source=".xplane.pb")
+        return Kind("", "a table that TensorBoard created from a profile", source=".xplane.pb")
     if b"speedscope.app" in text[:4096]:
         return Kind("", "a speedscope profile", "nbprof does not read it.")
     if b'"nbformat"' in text or text[:64].replace(b" ", b"").replace(b"\n", b"").startswith(b'{"cells":['):
@@ -44,7 +44,7 @@ def sniff(head: Head) -> Kind | None:
     if not head.whole and (len(_KINETO.findall(text)) > 1 or "trace" in head.name.lower()):
         return _trace(text)
     if head.whole and head.name.endswith((".trace.json", ".trace.json.gz")) and not text.rstrip().endswith(b"}"):
-        return Kind("", "a trace that ends before its first event", "The program was killed while it wrote the file: record it again.")
+        return Kind("", "a trace that ends before its first event", "The program was killed while writing the file: record it again.")
     return Kind("", "JSON, but not a trace", _NO_TRACE)
 
 
@@ -89,7 +89,7 @@ def _better_beside(trace: Member) -> tuple[str, ...]:
     if not trace.kind.exporter or not isinstance(trace.file, LocalFile):
         return ()
     better = trace.file.path.with_name(trace.stem + ".xplane.pb")
-    return (f"{printable(better.name)} next to it has the same recording in full: load that for more.",) if better.is_file() else ()
+    return (f"{printable(better.name)} next to it has the complete recording: load that instead.",) if better.is_file() else ()
 
 
 def _framework(path: Path) -> str:

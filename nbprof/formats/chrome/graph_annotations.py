@@ -69,7 +69,7 @@ def read(pieces: Sequence[SourceFile]) -> tuple[Annotations, list[str]]:
         try:
             found = _nodes(piece)
         except (ReadError, OSError):
-            bad.append(f"{printable(piece.name)} beside the trace cannot be read as PyTorch's annotations of graphs, and is left out.")
+            bad.append(f"{printable(piece.name)} next to the trace is not a valid PyTorch graph annotation file and is ignored.")
             continue
         mine = out.setdefault(int(rank[1]) if rank else 0, {})
         for node, said in found.items():

@@ -64,7 +64,7 @@ def read(pieces: Sequence[SourceFile]) -> tuple[tuple[Program, ...], list[str]]:
             for text in _texts(piece):
                 _sort(json.loads(text), nodes, lines)
         except (NbprofError, ValueError, RecursionError, OSError):
-            bad.append(f"{piece.name} beside the trace cannot be read as what inductor writes, and is left out.")
+            bad.append(f"{piece.name} next to the trace is not valid inductor output and is ignored.")
     # Both are of one graph where they are of the same calls.
     joined = [(one, [other for other in nodes if other.keys() == one.keys()]) for one in lines]
     alone = [one for one in nodes if not any(one.keys() == other.keys() for other in lines)]

@@ -230,7 +230,7 @@ def _notes(copies: list[Member]) -> tuple[str, ...]:
     if not copies:
         return ()
     names = join_some([one.file.name for one in copies], 4)
-    return (f"{names} next to it is the same recording as JSON, whose exporter stops at a limit of events; it was not read.",)
+    return (f"{names} next to it is the same recording as JSON, whose exporter truncates at an event limit; it was not read.",)
 
 
 def _split(stem: str) -> tuple[str, float | None]:
@@ -355,10 +355,10 @@ def _choice(group: list[_Rank]) -> tuple[str, ...]:
     if all(one.dated for one in group):
         when = f" and times that differ by {spread:.0f} s" if spread >= 1 else " and times that are the same"
     elif spread > _TOGETHER_S:
-        when = f", though the files were last changed {_length(spread)} apart and do not say when they were recorded"
+        when = f", though the files were last changed {_length(spread)} apart and do not have a recording time"
     else:
-        when = ", as they do not say when they were recorded"
-    return (f"{files} are read as the ranks of one run {why}{when}. The path of one file opens it alone.",)
+        when = ", because they do not have a recording time"
+    return (f"{files} are read as the ranks of one run {why}{when}. To open a single file, pass its path.",)
 
 
 def _where(one: _Rank) -> str:

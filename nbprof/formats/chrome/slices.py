@@ -92,7 +92,7 @@ def complete(part: Part, rows: Int64s, receipt: Receipt) -> tuple[Int64s, Int64s
     rows = rows[~long]
     negative = part.length.ns[rows] < 0
     if negative.any():
-        receipt.warn(f"Events that end before they start, their duration taken as 0: {int(negative.sum()):,}.")
+        receipt.warn(f"Events that end before they start, treated as having zero duration: {int(negative.sum()):,}.")
     duration = np.where(negative, 0, part.length.ns[rows] * np.where(negative, 0, 1) * 1000 + part.length.ps[rows])
     return rows, duration.astype(np.int64)
 

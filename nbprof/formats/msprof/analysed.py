@@ -27,7 +27,7 @@ def tables(files: Sequence[SourceFile], host: int, rank: int | None) -> tuple[di
     for file in newest(files)[0]:
         name = printable(file.name)
         if file.size == 0:
-            notes.append(Note("warning", f"{name} is empty: its export was stopped, or had nothing to write."))
+            notes.append(Note("warning", f"{name} is empty: its export was interrupted or had nothing to write."))
             continue
         if (file.size or 0) > _MOST_BYTES:
             notes.append(Note("warning", f"{name} is larger than {_MOST_BYTES >> 20} MiB and was not read."))

@@ -124,7 +124,7 @@ class _Made:
         rows = np.flatnonzero(of >= 0)
         at = of[rows]
         self.note(
-            int((~among(info["globalTaskId"], task["globalTaskId"])).sum()), "rows of COMPUTE_TASK_INFO are of no task in TASK; left out."
+            int((~among(info["globalTaskId"], task["globalTaskId"])).sum()), "rows of COMPUTE_TASK_INFO match no task in TASK; left out."
         )
         ops = self.read("COMMUNICATION_OP", "opName startNs endNs opType deviceId opId")
         placed = _devices(base, ops["deviceId"])
@@ -171,7 +171,7 @@ class _Made:
         """The counters of the cores by column, under the names that a header in CSV gives them."""
         found = self.read("TASK_PMU_INFO", "globalTaskId name timestampNs", "value")
         row, lost = row_of(task, found["globalTaskId"], found["timestampNs"])
-        self.note(lost, "values of TASK_PMU_INFO are of a task number that several tasks have, and state no time; left out.")
+        self.note(lost, "values of TASK_PMU_INFO have a task number shared by several tasks and no time; left out.")
         at = taken(row_in_table, row)
         used, which = used_of(found["name"])
         mine = np.flatnonzero(at >= 0)
@@ -390,7 +390,7 @@ class _Made:
             self.add(table, self.base.raw(table))
             left.append(printable(table))
         if left:
-            self.notes.append(Note("info", f"{printable(self.base.name)}: not documented, and shown raw: {', '.join(left)}."))
+            self.notes.append(Note("info", f"{printable(self.base.name)}: not documented, shown raw: {', '.join(left)}."))
 
 
 _HELD = ("allocated", "reserved", "active")

@@ -219,7 +219,7 @@ def _timelines(builder: Builder, one: Recording, receipt: Receipt, progress: Cal
             if progress:
                 progress(f"reading {file.name}")
             if file.size == 0:
-                receipt.warn(f"{printable(file.name)} is empty: its export was stopped, or had nothing to write.")
+                receipt.warn(f"{printable(file.name)} is empty: its export was interrupted or had nothing to write.")
                 continue
             parts += _walked(file, receipt, limit_bytes)
         if not sum(len(part) for part in parts):
@@ -253,7 +253,7 @@ def _databases(
             receipt.warn(f"{name} is empty: its export was stopped.")
             continue
         if drawn and ("op_summary" in known or "task_time" in known) and _WHOLE.match(file.name):
-            receipt.info(f"{name} was not read: the tables and the timeline beside it have the same.")
+            receipt.info(f"{name} was not read: the tables and timeline next to it contain the same data.")
             continue
         if progress:
             progress(f"reading {file.name}")
@@ -286,7 +286,7 @@ def _told(
         rest = f"; {', '.join(beside)}: from the other files of the recording" if beside else ""
         receipt.info(f"Read from {name}: {', '.join(parts)}{rest}.")
     elif not beside:
-        receipt.warn(f"{name} has no rows that nbprof reads: its export was stopped, or had nothing to write.")
+        receipt.warn(f"{name} has no rows that nbprof reads: its export was interrupted or had nothing to write.")
 
 
 def _walked(file: SourceFile, receipt: Receipt, limit_bytes: int) -> list[Any]:
@@ -312,7 +312,7 @@ def _one_clock(trace: Trace, tables: dict[str, list[Table]], *, timelines: bool)
     for items in tables.values():
         for table in items:
             if not msprof_tables.rebase(table, trace.epoch_ns):
-                table.doubts.append("its clock is months away from the timeline's; its times are counted from its own start.")
+                table.doubts.append("its clock is months away from the timeline's; its times are relative to its own start.")
                 first = table.first_ns or 0
                 msprof_tables.rebase(table, first)
                 table.base_ns = trace.epoch_ns

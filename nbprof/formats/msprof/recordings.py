@@ -381,7 +381,7 @@ def _run(place: _Local | _Listed, group: list[Recording], raw: list[str]) -> Run
         parent, sidecar = home[0], home[2]
         name = printable(home[1])
     warnings = tuple(
-        f"{printable(path.rpartition('/')[2])} next to it is not exported yet, and not in the numbers: {_export(place, path)}"
+        f"{printable(path.rpartition('/')[2])} next to it is not exported yet and not included in the figures: {_export(place, path)}"
         for path in raw
         if path.rpartition("/")[0] == group[0].path.rpartition("/")[0]
     )
@@ -410,7 +410,7 @@ def nothing(place: Place, unread: Sequence[str]) -> ReadError:
     """The error for output of Ascend's profilers in which there is nothing that can be read: how to get it."""
     here = place.below("")
     if not unread:
-        text = f"it has output of {_MSPROF}, but neither a table (CSV), a timeline (JSON) nor a database (DB) that nbprof reads."
+        text = f"it has output of {_MSPROF}, but no table (CSV), timeline (JSON) or database (DB) that nbprof can read."
         return ReadError(text, path=place.label)
     names = ", ".join(printable(path.rpartition("/")[2] or place.name) for path in unread[:3]) + (
         f" and {len(unread) - 3:,} more" if len(unread) > 3 else ""
@@ -426,4 +426,4 @@ def nothing(place: Place, unread: Sequence[str]) -> ReadError:
 
 def cache_of(name: str) -> str:
     """What to load in place of a database that a viewer keeps for itself; '' for other names."""
-    return "Load the folder from which MindStudio Insight made it." if _CACHES.fullmatch(name) else ""
+    return "Load the folder that MindStudio Insight created it from." if _CACHES.fullmatch(name) else ""

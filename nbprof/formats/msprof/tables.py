@@ -91,7 +91,7 @@ def tables(
         # Behind a URL the size may not be known before.
         buffer = file.read() if file.size != 0 else None
         if buffer is None or not buffer.size:
-            notes.append(Note("warning", f"{printable(file.name)} is empty: its export was stopped, or had nothing to write."))
+            notes.append(Note("warning", f"{printable(file.name)} is empty: its export was interrupted or had nothing to write."))
             continue
         for section in msprof_csv.read(bytes(buffer.data)):
             if not section.kind:

@@ -34,9 +34,9 @@ def sniff(head: Head) -> Kind | None:
         return Kind(NAME, "a table of Nsight Systems (Parquet)") if _TABLE.search(head.name) else None
     if _REPORT.search(head.name):
         if head.name.lower().endswith(".qdstrm"):
-            how = "Make a report of it with the QdstrmImporter of Nsight Systems, and load that."
+            how = "Convert it with Nsight Systems' QdstrmImporter and load the result."
             return Kind("", "a raw recording of Nsight Systems", how)
-        how = f"Export it where Nsight Systems is installed:  nsys export --type sqlite {head.name}  and load the .sqlite that this writes."
+        how = f"Export it where Nsight Systems is installed:  nsys export --type sqlite {head.name}  and load the resulting .sqlite file."
         return Kind("", "a report of Nsight Systems", how, tool=NAME)
     return None
 

@@ -287,7 +287,7 @@ def _graphs(report: Report) -> None:
     names = report.by_code(rows.ints("graphId"), lambda ident: f"CUDA graph {ident}" if ident >= 0 else "CUDA graph")
     report.builder.add(report.streams(rows), names, *_timed(report, rows), _common(rows) | {"cat": "kernel"})
     report.builder.receipt.info(
-        f"{len(rows):,} launches of CUDA graphs were recorded as a whole: each is one event, and its kernels are not known. Record with  "
+        f"{len(rows):,} CUDA graph launches were recorded as one event each, so their kernels are unknown. Record with  "
         "nsys profile --cuda-graph-trace=node  to see them."
     )
 
@@ -390,14 +390,14 @@ def _say(report: Report, receipt: Receipt, prefix: str) -> None:
     left = [name for name in counts if name not in report.shown and not name.startswith(_SILENT)]
     if left:
         listed = join_some([f"{name} ({counts[name]:,})" for name in sorted(left)], 8)
-        receipt.info(f"{prefix}Tables of which nothing is shown: {listed}.")
+        receipt.info(f"{prefix}Tables not shown: {listed}.")
     if counts.keys().isdisjoint(_DEVICE_TABLES) and CALLS in counts:
         # The dialect warns where a call launched something.
-        receipt.info(f"{prefix}No activity of a GPU was recorded, although CUDA was called.")
+        receipt.info(f"{prefix}No GPU activity was recorded, although CUDA was called.")
     if len(report.hosts) > 1:
         receipt.info(f"{prefix}{len(report.hosts)} processes used a GPU: each is shown as a host.")
     if not report.facts.dated:
-        receipt.info(f"{prefix}The export does not state when the session began: times count from its start.")
+        receipt.info(f"{prefix}The export does not include the session's start time: times are relative to its start.")
     for table in report.nvtx_unread:
         columns = join_some(report.tables.columns(table), 6)
         receipt.warn(
@@ -419,7 +419,7 @@ def _message(message: facts.Message, report: Report) -> str:
             whose = f", of {join_some([_process(pid, report) for pid in pids], 3)}" if pids else ""
             text += f" The export has {sum(events.values()):,} {word} events{whose}."
     if message.pid is None and text.endswith(message.text) and len(report.hosts) > 1:
-        text += " It does not say of which process."
+        text += " It does not identify the process."
     return text
 
 

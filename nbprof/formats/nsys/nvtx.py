@@ -55,7 +55,7 @@ def _add(report: Report, table: str) -> None:
     start = rows.ints("start", 0)
     open_ = rows.null("end") & np.isin(kind, (PUSH_POP, START_END)) & ~rows.null("start")
     if open_.any():
-        text = f"NVTX ranges without an end, drawn to the end of the others: {int(open_.sum()):,}."
+        text = f"NVTX ranges without an end, drawn to the end of the last range: {int(open_.sum()):,}."
         report.builder.receipt.warn(text)
     end = np.where(rows.null("end"), np.where(kind == MARK, start, last), rows.ints("end", 0))
     there = ~rows.null("start")

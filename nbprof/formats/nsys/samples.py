@@ -82,7 +82,7 @@ def _samples(report: Report) -> None:
     by_switch = int(switches.sum())
     if by_switch:
         rows = rows.only(~switches)
-        report.builder.receipt.info(f"Call stacks of thread switches, which are no samples, are not shown: {by_switch:,}.")
+        report.builder.receipt.info(f"Call stacks of thread switches are not samples and are not shown: {by_switch:,}.")
     if not len(rows):
         return
     thread, cpu, cycles = rows.ints("globalTid"), rows.ints("cpu"), rows.ints("cpuCycles", 1)

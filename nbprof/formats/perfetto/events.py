@@ -300,7 +300,7 @@ class Events:
         typed = sum(len(self.fields.spans(EVENT, number)[0]) + len(self.fields.numbers(EVENT, number)[0]) for number in _TYPED)
         if typed:
             self.receipt.info(
-                f"Fields of events beside their annotations (stacks of calls, log messages, Chrome's own), not read: {typed:,}."
+                f"Event fields other than annotations (call stacks, log messages, Chrome-specific data), not read: {typed:,}."
             )
         for key, rows in found.items():
             out[key] = Rows(slice_of[rows.event], rows.kind, rows.value)
@@ -468,7 +468,7 @@ class Events:
             turn = np.argsort(times[mine], kind="stable")
             builder.counter(self.first_lane[home], place.thread, times[mine][turn], sample[turn])
         if unread:
-            self.receipt.info(f"Samples of the time and instructions of threads, not shown: {unread:,}.")
+            self.receipt.info(f"Thread time and instruction samples, not shown: {unread:,}.")
 
     def _extra(self, tracks: int, given: int, kind: int) -> tuple[Int64s, Int64s, npt.NDArray[np.float64]]:
         """Values of counters that events carry: track, event and value of each. The tracks are those of the event, or the default ones."""

@@ -147,8 +147,8 @@ class _File:
         for has in (is_event, fields.has(perfetto_gpu.STAGE, 1), fields.has(perfetto_gpu.COUNTER, 2)):
             lost += int((has & ~sequences.usable).sum())
             timeless = int((has & ~known & sequences.usable).sum())
-            receipt.skip("left out: no time, or one of a clock that no snapshot relates to the others.", timeless)
-        receipt.skip("left out: what they refer to (interned names) was lost while it was recorded.", lost)
+            receipt.skip("left out: no time, or a clock that no snapshot relates to the others.", timeless)
+        receipt.skip("left out: the interned names they refer to were lost during recording.", lost)
         Events(fields, buf, sequences, tracks, texts, receipt, is_event & usable, time).add_to(self.builder, host)
         gpu = Gpu(fields, buf, sequences, texts, receipt, time, usable)
         gpu.add_to(self.builder, host)
@@ -160,12 +160,12 @@ class _File:
         buf = buffer.array
         starts, cut = _starts(buffer)
         if not cut:
-            said = "its first packet is not whole: it was truncated, or is not a Perfetto trace."
+            said = "its first packet is incomplete: it was truncated, or is not a Perfetto trace."
             raise ReadError(said, path=file.label, offset=0)
         if cut < buffer.size:
             what = (
-                f"The file ends at byte {cut:,} inside a packet, or is damaged there: what comes before was read. The recorder was "
-                "stopped while it wrote, or the copy is incomplete."
+                f"The file ends at byte {cut:,} inside a packet, or is damaged there: the part before it was read. The recorder was "
+                "stopped while writing, or the copy is incomplete."
             )
             self.receipt.cut_off(Cut(self.number, file.name, what))
         if not len(starts):
@@ -254,7 +254,7 @@ class _File:
             said = message(buf.data, int(start[-1]), int(end[-1]))
             buffers = [part(one) for one in contents(said, 1)]
         except ReadError:
-            self.receipt.warn(f"{self.label}What the recorder says it lost is damaged.")
+            self.receipt.warn(f"{self.label}The recorder's loss statistics are damaged.")
             return
         for number, what in (
             (3, "chunks of its ring buffer were overwritten: the beginning of the recording is missing"),
@@ -266,9 +266,9 @@ class _File:
         ):
             count = sum(whole(one, number) for one in buffers)
             if count > 0:
-                self.receipt.warn(f"{self.label}The recorder says that {count:,} {what}.")
+                self.receipt.warn(f"{self.label}The recorder reports that {count:,} {what}.")
         if whole(said, 15) == _FLUSH_FAILED:
-            self.receipt.warn(f"{self.label}The recorder says that its last flush failed: the end may be missing.")
+            self.receipt.warn(f"{self.label}The recorder reports that its last flush failed: the end may be missing.")
 
 
 def _added(row: np.ndarray, step: Int64s, sequences: Sequences, tracks: Tracks) -> tuple[Int64s, np.ndarray]:

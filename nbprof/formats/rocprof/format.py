@@ -41,7 +41,11 @@ def _table(line: bytes) -> Kind | None:
     if kind == "v1_stats":
         return Kind("", "a summary of rocprof (v1)", _V1_REMEDY)
     if kind == "stats":
-        return Kind("", "a summary of rocprofv3 (CSV)", "Load the tables *_trace.csv of the same recording: they have all that it sums up.")
+        return Kind(
+            "",
+            "a summary of rocprofv3 (CSV)",
+            "Load the tables *_trace.csv of the same recording: they contain everything that it summarizes.",
+        )
     return Kind(NAME, "a table of rocprofv3 (CSV)") if kind else None
 
 
@@ -90,7 +94,9 @@ def _notes(member: Member) -> tuple[str, ...]:
     if not others:
         return ()
     are = "is another table" if len(others) == 1 else "are other tables"
-    return (f"{join_some([printable(name) for name in others], 3)} next to it {are} of the same recording: load the folder for all of it.",)
+    return (
+        f"{join_some([printable(name) for name in others], 3)} next to it {are} of the same recording: load the folder to include all.",
+    )
 
 
 FORMAT = Format(

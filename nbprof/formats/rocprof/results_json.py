@@ -292,8 +292,8 @@ def read(file: SourceFile) -> list[Recording]:
     out = [_recording(one, file) for one in found]
     if walk.cut >= 0:
         out[-1].warnings.append(
-            f"The file is truncated or damaged at byte {walk.cut:,}: the profiler was killed while it wrote, or the copy is incomplete. "
-            "What comes before was read."
+            f"The file is truncated or damaged at byte {walk.cut:,}: the profiler was killed while writing, or the copy is incomplete. "
+            "The part before it was read."
         )
     return out
 

@@ -53,7 +53,7 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
             receipt.warn(prefix + text)
         for text in one.notes:
             receipt.info(prefix + text)
-        receipt.skip("left out: no begin or no end that is a time.", one.bad)
+        receipt.skip("left out: no valid begin or end time.", one.bad)
         _Adding(builder, one, host, prefix).add()
     if not len(builder):
         raise ReadError(
@@ -63,7 +63,7 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         )
     machines = {one.machine for _, one in found if one.machine}
     if len(machines) > 1:
-        receipt.warn("The processes ran on several machines, whose clocks have nothing in common: times between them mean nothing.")
+        receipt.warn("The processes ran on several machines, whose clocks are unrelated: times cannot be compared between them.")
     return builder.trace(hosts, _metadata([one for _, one in found], hosts))
 
 
@@ -211,7 +211,7 @@ class _Adding:
         device: Int64s = frame["device"].to_numpy(np.int64) if "device" in frame else np.full(len(frame), -1, np.int64)
         if (device < 0).any():
             count = int((device < 0).sum())
-            self.builder.receipt.warn(f"{self.prefix}Device events on no GPU that the recording lists, shown as of GPU 0: {count:,}.")
+            self.builder.receipt.warn(f"{self.prefix}Device events on a GPU that the recording does not list, shown as GPU 0: {count:,}.")
         return np.maximum(device, 0)
 
     def _kernels(self) -> None:
@@ -231,7 +231,9 @@ class _Adding:
         self._events(frame, lane, {"cat": "kernel", "device": device, **stated, **self._shapes(frame), **self._counters(frame)})
         receipt = self.builder.receipt
         if self.one.rounded_lds and (frame["lds"] > 0).any():
-            receipt.info("LDS of kernels is what their code object states, rounded up: the tables do not say what each dispatch asked for.")
+            receipt.info(
+                "Kernel LDS is taken from the code object, rounded up: the tables do not include the amount requested per dispatch."
+            )
 
     def _shapes(self, frame: pd.DataFrame) -> dict[str, Values]:
         """`grid` in workgroups and `block` in work-items, as PyTorch's traces write them."""
@@ -245,7 +247,7 @@ class _Adding:
             known = min(size) > 0 and min(items) >= 0
             blocks.append(self.builder.texts[str(size)] if known else -1)
             grids.append(self.builder.texts[str([-(-n // per) for n, per in zip(items, size, strict=True)])] if known else -1)
-        self.builder.receipt.info("rocprofv3 states grids in work-items: they are shown in workgroups, that is blocks.")
+        self.builder.receipt.info("rocprofv3 reports grids in work-items: they are shown in workgroups (blocks).")
         return {"block": Coded(np.array(blocks, np.int32)[place]), "grid": Coded(np.array(grids, np.int32)[place])}
 
     def _counters(self, frame: pd.DataFrame) -> dict[str, Values]:
@@ -259,7 +261,7 @@ class _Adding:
         at = np.minimum(np.searchsorted(dispatch[order], wanted), len(order) - 1)
         good = (dispatch[order][at] == wanted) & counters["value"].notna().to_numpy() & (wanted >= 0)
         if lost := int((~good).sum()):
-            self.builder.receipt.warn(f"{self.prefix}Values of counters that belong to no recorded kernel, or are no numbers: {lost:,}.")
+            self.builder.receipt.warn(f"{self.prefix}Counter values that belong to no recorded kernel, or are not numbers: {lost:,}.")
         out: dict[str, Values] = {}
         code, value = counters["name"].cat.codes.to_numpy(), counters["value"].to_numpy(np.float64)
         for number, name in enumerate(counters["name"].cat.categories):
@@ -283,7 +285,7 @@ class _Adding:
         way = ["to" if str(one).startswith("GPU") else "from" for one in frame["target"].astype(object)] if not by_stream else []
         lane = self._device_lanes(device, number, ["Stream"] * len(frame) if by_stream else [f"Copies {one} the device" for one in way])
         if "bytes" not in frame:
-            self.builder.receipt.info(f"{self.prefix}The tables do not state the bytes of copies; the JSON and the database do.")
+            self.builder.receipt.info(f"{self.prefix}The tables do not include the size of copies; the JSON and the database do.")
         ends = {name: self._texts(frame[key]) for name, key in (("source", "source"), ("destination", "target")) if key in frame}
         stated = _numbers(frame, stream="stream" if by_stream else "", bytes="bytes")
         self._events(frame, lane, {"cat": "gpu_memcpy", "device": device, **stated, **ends}, "MEMORY_COPY_")

@@ -49,7 +49,7 @@ def read(files: Sequence[SourceFile], label: str) -> Recording:
     if not out.agents:
         out.agents = keys.agents = keys.unlisted()
         if any(agent.type == GPU for agent in out.agents):
-            out.notes.append("There is no *_agent_info.csv: GPUs have the numbers that the tables give, and their models are unknown.")
+            out.notes.append("There is no *_agent_info.csv: GPUs are numbered as in the tables, and their models are unknown.")
     for name, frame in tables.items():
         if "agent" in frame:
             frame["device"] = devices(keys.of(frame.pop("agent")), out.agents)

@@ -165,7 +165,7 @@ class _Result:
             lost = "the last entries of the history" if complete else "segments, and the whole history"
             end = machine.base + len(machine.data)
             self._warnings.append(
-                f"The file is truncated at byte {end:,}: the program was killed while it wrote, or the copy is incomplete. What comes "
+                f"The file is truncated at byte {end:,}: the program was killed while writing, or the copy is incomplete. What comes "
                 f"before was read; {lost} are missing."
             )
         if machine.strange:

@@ -21,15 +21,15 @@ from nbprof.formats.xspace.riegeli import SIGNATURE
 _NAME = "xspace"
 _PARTS = ".riegeli"
 EMPTY = (
-    "the file is empty: the profiler was stopped before it wrote anything, or the profile has over 2 GB, which do not fit into a "
+    "the file is empty: the profiler was stopped before it wrote anything, or the profile is larger than 2 GB, which does not fit into a "
     "*.xplane.pb."
 )
-_TABLE = "a table that TensorBoard made from a profile"
+_TABLE = "a table that TensorBoard created from a profile"
 _PROFILE = ".xplane.pb"
 # Other protobuf files that lie where profiles do.
 _OTHERS: tuple[tuple[str, str, str], ...] = (
     (".hlo_proto.pb", "a compiled program (HLO) that XProf stored next to the profile", _PROFILE),
-    (".op_stats.pb", "a table that XProf made from a profile", _PROFILE),
+    (".op_stats.pb", "a table that XProf created from a profile", _PROFILE),
     (".overview_page.pb", _TABLE, _PROFILE),
     (".input_pipeline.pb", _TABLE, _PROFILE),
     (".tensorflow_stats.pb", _TABLE, _PROFILE),
@@ -130,7 +130,7 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
     in_parts = {member.stem: member.file.name for member in members if _PARTS in member.file.name.lower()}
     left = [member for member in members if _is_left(member, in_parts)]
     notes = tuple(
-        f"{member.file.name} is empty: the profile has over 2 GB, which protobuf cannot write as one message. It is read from "
+        f"{member.file.name} is empty: the profile is larger than 2 GB, which protobuf cannot write as one message. It is read from "
         f"{in_parts[member.stem]} beside it."
         for member in left
     )

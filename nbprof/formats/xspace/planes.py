@@ -53,7 +53,7 @@ class PlaneMessage:
 
 @dataclass
 class Space:
-    """One file. `cut` is the byte of the field in which it was cut off; -1 for a whole file."""
+    """One file. `cut` is the byte of the field in which it is truncated; -1 for a whole file."""
 
     planes: list[PlaneMessage]
     errors: list[str]

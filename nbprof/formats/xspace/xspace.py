@@ -43,7 +43,7 @@ _MOST_STRANGE = 16
 # Errors of the profiler, and names of planes in a line, that the receipt repeats.
 _MOST_NOTES, _MOST_PLANES = 20, 4
 _WILD = "have times beyond 53 days: damaged, left out."
-_NEGATIVE = "end before they start; their duration is taken as 0."
+_NEGATIVE = "end before they start; their duration is treated as 0."
 _UNNAMED = "have no name there; they are shown by number."
 _DAMAGED = "The file is damaged, or was truncated while it was written or copied: record or copy it again."
 _LANE_COLUMNS = ["lane", "host", "process", "thread", "line_id", "plane", "kind", "device", "note", "events", "order"]
@@ -90,9 +90,7 @@ def _in_file(label: str, buffer: Buffer) -> Iterator[None]:
 
 def _hint(buffer: Buffer) -> str:
     if bytes(buffer.data[: 1 << 22]).count(b"\xef\xbf\xbd") > 16:
-        return (
-            "It has many UTF-8 replacement characters: it went through a text codec on the way and is damaged; copy the original as binary."
-        )
+        return "It has many UTF-8 replacement characters: it was copied as text and is damaged; copy the original again in binary mode."
     return _DAMAGED
 
 
@@ -198,22 +196,22 @@ class _Builder:
             for record in records(opened, file.label, self.limit):
                 where = f"bytes {record.at:,} to {record.end:,}"
                 if isinstance(record, Damage):
-                    skipped.append(f"{where} were skipped: {record.why}. What they hold is missing.")
+                    skipped.append(f"{where} were skipped: {record.why}. Their content is missing.")
                     continue
                 try:
                     self._space(record.buffer, f"The record at byte {record.at:,}")
                     read += 1
                 except ReadError as error:
                     why = f"{error.reason} (byte {error.offset or 0:,} of the record)"
-                    skipped.append(f"{where} were skipped: {why}. What they hold is missing.")
+                    skipped.append(f"{where} were skipped: {why}. Their content is missing.")
                     if not read and len(skipped) >= _MOST_STRANGE:
                         break
                 if decoded is not None:
                     decoded(record.end)
         if (file.size, file.modified) != state:
-            raise ReadError("changed while it was read; load it again when the profiler has finished writing.", path=file.label)
+            raise ReadError("changed while being read; load it again when the profiler has finished writing.", path=file.label)
         if not read:
-            why = f"none of its records is an XSpace: {skipped[0]}" if skipped else "it holds no records."
+            why = f"none of its records is an XSpace: {skipped[0]}" if skipped else "it contains no records."
             raise ReadError(f"{why} {_DAMAGED}", path=file.label)
         if len(self.planes) == self.file.first:
             raise ReadError("its records have no planes, so it is not an XSpace profile.", path=file.label)
@@ -292,7 +290,7 @@ class _Builder:
         if host in self.hosts:
             self.receipt.warn(
                 f"Two files name the same host, {host}; the second is shown as {own}. A run has one file per host: if these are separate "
-                "recordings, open them one by one, because their numbers are mixed here."
+                "recordings, open them separately, because their figures are mixed here."
             )
             host = own if own not in self.hosts else f"{own} ({len(self.hosts)})"
         self.hosts.append(host)
@@ -467,7 +465,7 @@ class _Builder:
                 continue
             if late >= MOST_PS:
                 self.receipt.warn(
-                    f"The clock of {self.hosts[part.file]} is more than 53 days ahead; its times are counted from its own start."
+                    f"The clock of {self.hosts[part.file]} is more than 53 days ahead; its times are relative to its own start."
                 )
                 continue
             at = 0

@@ -134,7 +134,7 @@ def _findings(pair: dict[str, Any]) -> str:
         return ""
     text = markup.paragraph(markup.marked(pair["findings_text"])) if pair["findings_text"] else ""
     heads = ["Finding", "State", "Before", "After"]
-    return markup.table("What became of the advice", f"predicted gain {words.unit_of(pair).per}", heads, rows, "llrr") + text
+    return markup.table("Advice before and after", f"predicted gain {words.unit_of(pair).per}", heads, rows, "llrr") + text
 
 
 def _next_step(part: dict[str, Any], pair: dict[str, Any]) -> str:

@@ -231,7 +231,7 @@ def open_private(path: Path) -> int:
     if stat.S_ISREG(state.st_mode) and is_private(state):
         return descriptor
     os.close(descriptor)
-    raise PermissionError(errno.EPERM, "it is no file that this user alone may write to", str(path))
+    raise PermissionError(errno.EPERM, "it is not a file that only this user can write to", str(path))
 
 
 def _is_private_folder(path: Path) -> bool:

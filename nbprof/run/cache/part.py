@@ -149,10 +149,10 @@ class Part:
 
     def _table(self) -> Any:
         if self.size < len(MAGIC) + _END.size or bytes(self._bytes(0, len(MAGIC))) != MAGIC:
-            raise Damaged("it does not begin like a part")
+            raise Damaged("it does not start like a cache part")
         at, length, crc, magic = _END.unpack(bytes(self._bytes(self.size - _END.size, _END.size)))
         if magic != MAGIC or at + length + _END.size != self.size:
-            raise Damaged("it was cut off")
+            raise Damaged("it is truncated")
         table = bytes(self._bytes(at, length))
         if zlib.crc32(table) != crc:
             raise Damaged("its table of contents was changed")
@@ -167,7 +167,7 @@ class Part:
 
     def _bytes(self, at: int, length: int) -> Octets:
         if at < 0 or length < 0 or at + length > self.size:
-            raise Damaged(f"{self.path}: it was cut off")
+            raise Damaged(f"{self.path}: it is truncated")
         data = np.empty(length, np.uint8)
         view = data.data
         done = 0
@@ -177,7 +177,7 @@ class Part:
                 while done < length:
                     got = self._file.readinto(view[done:])
                     if not got:
-                        raise Damaged(f"{self.path}: it was cut off")
+                        raise Damaged(f"{self.path}: it is truncated")
                     done += got
         except (OSError, ValueError) as error:
             # A network disk that is gone, or a part that was closed.

@@ -273,7 +273,7 @@ class DiskRunCache(RunCache):
                 with contextlib.suppress(Unstorable):
                     writer.add(each, value)
                 if writer.size > room:
-                    raise _NotKept("it is more than the cache may hold")
+                    raise _NotKept("it exceeds the size limit of the cache")
             writer.close()
 
         self._folder.add(known, name, fill)

@@ -265,7 +265,7 @@ class Texts(Sequence[str]):
     def _one(self, code: int) -> str:
         at = code + self._count if code < 0 else code
         if not 0 <= at < self._count:
-            raise IndexError(f"there are {self._count} texts, none of code {code}")
+            raise IndexError(f"there are {self._count} texts, none with code {code}")
         if self._ends is None:
             self._ends = np.flatnonzero(self._data == 0)
         first = int(self._ends[at - 1]) + 1 if at else 0

@@ -85,7 +85,7 @@ def text(run: Run) -> str:
 
 def _empty(run: Run) -> dict[str, str]:
     if run.allocator.snapshot is not None:
-        text = "It has no segments: PyTorch's allocator held no memory of a device when it was taken."
+        text = "It has no segments: PyTorch's allocator held no device memory when it was taken."
         return {"title": "The snapshot is empty", "text": " ".join([text, *run.allocator.notes])}
     return {
         "title": "No snapshot of PyTorch's allocator",

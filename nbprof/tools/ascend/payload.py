@@ -233,7 +233,7 @@ def _steps(rows: pd.DataFrame, left_out: int) -> dict[str, Any]:
     parts: tuple[tuple[str, str, str], ...] = PARTS if rows["all_reduce_ms"].notna().any() else (*PARTS[:2], WHOLE_REFRESH)
     parts = tuple(part for part in parts if rows[part[0]].notna().any())
     warm = int(rows["warmup"].sum())
-    said = [f"the first {wording.plural(warm, 'iteration')} (compilation, warm-up)"] if warm else []
+    said = [f"the first {wording.plural(warm, 'iteration')} (warm-up)"] if warm else []
     said += [f"{left_out:,} before those shown"] if left_out else []
     return {
         "empty": None,

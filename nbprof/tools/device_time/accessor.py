@@ -79,7 +79,7 @@ class DeviceTime(View):
         """What the host did while a device waited for its next launch, most time first; each moment counts once.
 
         `preparing launches` is TensorFlow's executor, `in other host work` what else `p.steps` counts as host compute or compiling, and
-        `in no op or call` the program's own code between ops, or time that was not recorded.
+        `outside any recorded op or call` the program's own code between ops, or time that was not recorded.
         """
         return self._frame("device_idle_causes")
 

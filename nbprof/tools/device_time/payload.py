@@ -142,7 +142,7 @@ def statement(run: Run) -> str:
         said += f" In {_percent(host)} of the idle time, the host had not launched the next work yet"
         causes = frames["device_idle_causes"].groupby("cause")["idle_ms"].sum()
         if len(causes) and host >= 1:
-            said += f"; meanwhile, it was most often {causes.idxmax()}"
+            said += f"; meanwhile, it was mostly {causes.idxmax()}"
         said += "."
     return said
 

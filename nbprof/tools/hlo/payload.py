@@ -34,8 +34,8 @@ _PARTS = 7
 """Categories with a segment of their own."""
 _GIGA, _TERA = 1e9, 1e12
 _RATES = {"flops_per_second": "GFLOP/s", "bytes_per_second": "GB/s"}
-CODE = 'p = nbprof.load(path, peaks={"flops": 312e12, "bytes": 2.0e12})'
-CODE_OF_CPU = 'p = nbprof.load(path, peaks={"flops": ..., "bytes": ...})  # of this CPU, per second'
+CODE = 'import nbprof\n\np = nbprof.load(path, peaks={"flops": 312e12, "bytes": 2.0e12})'
+CODE_OF_CPU = 'import nbprof\n\np = nbprof.load(path, peaks={"flops": ..., "bytes": ...})  # of this CPU, per second'
 
 _OF_ROOF = ("roof_fraction", "compute_fraction", "bandwidth_fraction")
 _HUES = (
@@ -174,7 +174,7 @@ def _figures(
     flops, moved = float(total["flops_per_second"]), float(total["bytes_per_second"])
     part = 100 * float(total["roof_fraction"])
     lost = float(total["unknown_fraction"])
-    cost = f"; cost unknown of {wording.percent(100 * lost)} of op time" if lost > 0.0005 else ""
+    cost = f"; cost unknown for {wording.percent(100 * lost)} of op time" if lost > 0.0005 else ""
     bound = {key: 100 * float(share) for key, share in frame.groupby("bound")["self_fraction"].sum().items()}
     unknown = bound.get("", 0.0)
     compute, memory = (None if unknown > 99.95 else bound.get(key, 0.0) for key in (ops.COMPUTE, peaks.memory))
@@ -206,7 +206,7 @@ def _figures(
             part,
             "%",
             1,
-            _nearest(total) + cost if math.isfinite(part) else "unknown" if lost == 1 else "peaks not known",
+            _nearest(total) + cost if math.isfinite(part) else "unknown" if lost == 1 else "peaks unknown",
             **bar(("device_compute", part)),
         ),
         figure("bound_by_compute", "Bound by compute", compute, "%", 1, "of op time" if compute is not None else "not known"),
@@ -238,15 +238,15 @@ def _mfu(average: dict[str, float | str], peaks: Peaks, cost: str, unit: Unit) -
         why = (
             "no steps"
             if not average
-            else "peaks not known"
+            else "peaks unknown"
             if lacks_peak
-            else "no product of known cost, or of a precision without a known peak"
+            else "no matrix product of known cost, or peak unknown for its precision"
         )
     return figure("mfu", "Model FLOPs utilization", part, "%", 1, why, **bar(("device_compute", part)))
 
 
 def _nearest(total: dict[str, float | str]) -> str:
-    return f"nearest to the peak of {_within(str(total['bound_by']))}" if total["bound_by"] else "no resource is known to be used"
+    return f"nearest to the peak of {_within(str(total['bound_by']))}" if total["bound_by"] else "resource use unknown"
 
 
 def _within(resource: str) -> str:

@@ -37,7 +37,7 @@ class Roofline(Framed):
     there); of elementwise ops and reductions one per element, as in XLA's cost analysis; of norms and softmax those of their
     definition. Bytes are its inputs and outputs, each once. What has no formula (kernels of torch.compile, Triton and custom ops, fused
     optimizers, collectives, copies to and from the host) is missing: it counts as unknown, and as no waste. `precision` decides the
-    peak: that of the data sheet where the device is known by its name; float32 products whose kernel runs on TensorCores count by
+    peak: that of the data sheet where the device is known by its name; float32 products whose kernel runs on Tensor Cores count by
     TF32's. A peak that is given is one for all.
 
     XProf 2.24.2 draws the same; its bandwidths are in GiB, its ridge point of a TPU is of GB. It takes NVIDIA's shared memory to move 256

@@ -99,7 +99,8 @@ def _empty(run: Run) -> dict[str, Any]:
             "title": "No input work in this run",
             "text": "During the recording, nothing was copied to a device, and no work of an input pipeline was recorded. A "
             "keras.utils.PyDataset can prepare batches in worker processes:",
-            "code": "class Batches(keras.utils.PyDataset):\n    ...  # __len__, and __getitem__ that returns a batch\n"
+            "code": "class Batches(keras.utils.PyDataset):\n    def __len__(self):\n        return len(x) // n\n"
+            "    def __getitem__(self, i):\n        return x[i * n : (i + 1) * n], y[i * n : (i + 1) * n]\n"
             "model.fit(Batches(workers=1, use_multiprocessing=True))  # more where more cores are free",
         }
     if by_torch(run):
@@ -107,7 +108,8 @@ def _empty(run: Run) -> dict[str, Any]:
             "title": "No input work in this run",
             "text": "During the recording, no DataLoader was asked for a batch and nothing was copied to a device. A DataLoader can "
             "prefetch in worker processes:",
-            "code": "loader = DataLoader(dataset, batch_size=64, num_workers=1)  # more where more cores are free\nfor batch in loader:",
+            "code": "loader = DataLoader(dataset, batch_size=64, num_workers=1)  # more where more cores are free\n"
+            "for batch in loader:\n    train_step(batch)",
         }
     if by_tensorflow(run):
         unit = unit_of(run)

@@ -25,7 +25,8 @@ class Kernels(Framed):
       compiled by Triton). XProf's list ends with Ampere, takes plain fp32 kernels called `xmma_gemm…ffma` for TensorCore kernels, and is
       not applied where the file names no vendor (TensorFlow 2.3/2.4).
     - `op_tensor_core_eligible`: the op is a matrix product, convolution, recurrent layer or attention by its name or type, or its kernel
-      uses TensorCores; NA where no op is known (an NVTX or ROCTx range is none) and the kernel does not tell. XProf goes by the name alone,
+      uses Tensor Cores; NA where no op is known (an NVTX or ROCTx range is not an op) and the kernel name is ambiguous. XProf goes by the
+      name alone,
       misses ops that were fused (`conv2d/Relu` of type `_FusedConv2D`), and says no where it does not know.
     - `occupancy_percent` is the one recorded (`occupancy_source` "recorded"), else computed from the launch shape and the limits of the
       device's compute capability (CUDA C++ programming guide). TensorFlow and JAX state the theoretical occupancy, PyTorch an estimate of
@@ -41,7 +42,7 @@ class Kernels(Framed):
 
     @property
     def devices(self) -> pd.DataFrame:
-        """One row per GPU: the part of its steps with a kernel, the estimated efficiency of its multiprocessors, occupancy, TensorCores.
+        """One row per GPU: the part of its steps with a kernel, the estimated efficiency of its multiprocessors, occupancy, Tensor Cores.
 
         `sm_efficiency_percent` is the mean over the steps of min(1, blocks of the running kernels by multiprocessor): 100 when each
         multiprocessor has a block all the time. It needs the grids and the number of multiprocessors, which not every file states. Source:
@@ -63,9 +64,9 @@ class Kernels(Framed):
         return self._profile.run.graph_nodes.copy()
 
     def by_name(self) -> pd.DataFrame:
-        """One row per kernel, total time descending: ops, launches, times, part of all kernel time and of it on TensorCores.
+        """One row per kernel, total time descending: ops, launches, times, part of all kernel time and of it on Tensor Cores.
 
-        `tensor_core_percent` is time on TensorCores in percent of the time of kernels whose names tell whether they use them;
+        `tensor_core_percent` is time on Tensor Cores in percent of the time of kernels whose names tell whether they use them;
         `occupancy_percent` is weighted by time.
         """
         from nbprof.analysis import kernels

@@ -109,7 +109,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
         figure("median_kernel", "Median kernel", _weighted_median(mean, count), "µs", 1, "half of the launches are shorter"),
         figure(
             "tensor_cores_used",
-            "Cube used" if chip(run) == "NPU" else "TensorCores used",
+            "Cube used" if chip(run) == "NPU" else "Tensor Cores used",
             in_use,
             "%",
             1,

@@ -137,8 +137,8 @@ def _alive(rows: pd.DataFrame) -> dict[str, Any]:
     made = table(rows, "memory.peak", _PEAK)
     by_key = {head["key"]: head for head in made["columns"]}
     by_key["percent"] |= {"label": "% in use", "help": "Share of all memory in use at that moment."}
-    by_key["allocated_bytes"]["help"] = "Size of the blocks of this row, all together."
-    by_key["requested_bytes"]["help"] = "Bytes requested for the blocks of this row, all together."
+    by_key["allocated_bytes"]["help"] = "Total size of the blocks in this row."
+    by_key["requested_bytes"]["help"] = "Total bytes requested for the blocks in this row."
     return made
 
 

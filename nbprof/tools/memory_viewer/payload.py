@@ -221,14 +221,14 @@ def _unknown(frame: pd.DataFrame) -> list[str]:
     if bare:
         out.append(f"{wording.plural(bare, 'program has', 'programs have')} no buffer assignment, so their memory is unknown.")
     if unread := int((notes == NOT_READ).sum()):
-        out.append(f"{wording.plural(unread, 'program is', 'programs are')} not read, because the hosts have that many of their own.")
+        out.append(f"{wording.plural(unread, 'program is', 'programs are')} not read, because each host has too many.")
     if damaged := len(notes) - bare - unread:
-        out.append(f"{wording.plural(damaged, 'program is', 'programs are')} damaged in the file; p.memory_viewer.modules says where.")
+        out.append(f"{wording.plural(damaged, 'program is', 'programs are')} damaged in the file; see p.memory_viewer.modules.")
     return out
 
 
 def _empty(frame: pd.DataFrame) -> dict[str, Any]:
     why = " ".join(_unknown(frame)) or (
-        "The profile has no compiled XLA programs. JAX runs them, and so does TensorFlow with jit_compile=True."
+        "The profile has no compiled XLA programs. JAX runs them, as does TensorFlow with jit_compile=True."
     )
     return {"title": "No programs with known memory", "text": why}

@@ -123,7 +123,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
     time, wasted = float(root["time_us"]), float(root["wasted_us"])
     lost = float(root["unknown_fraction"])
     busy = time * (1 - lost)
-    unknown = f"; cost unknown of {wording.percent(100 * lost)} of op time" if lost > _WORTH_SAYING else ""
+    unknown = f"; cost unknown for {wording.percent(100 * lost)} of op time" if lost > _WORTH_SAYING else ""
     rates = [_rate(root[key], busy, unit) + unknown for key, unit in (("flops", "FLOP/s"), ("bytes", "B/s"))]
     return [
         figure("time", "Time of ops", time / scale, unit, 2, f"{wording.plural(count, 'op')} of {wording.plural(programs, 'program')}"),
@@ -133,7 +133,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
             "wasted", "Wasted", wasted / scale, unit, 2,
             f"{wording.percent(100 * wasted / time)} of the time of ops{unknown}"
             if time and wasted == wasted
-            else "the cost of the ops is unknown" if lost == 1 else "the peaks are not known",
+            else "the cost of the ops is unknown" if lost == 1 else "the peaks are unknown",
         ),
     ]  # fmt: skip
 
@@ -149,7 +149,7 @@ def statement(run: Run) -> str:
     category = str(sums.idxmax())
     most = f"Most time goes to **{_plain(category)}**: {wording.percent(100 * float(sums.max()) / whole)}."
     if (lost := float(tree["unknown_fraction"].iloc[0])) > _WORTH_SAYING:
-        most += f" The cost of ops with **{wording.percent(100 * lost)}** of the time is unknown."
+        most += f" The cost of ops that take **{wording.percent(100 * lost)}** of the time is unknown."
     known = bool(found["wasted_us"].notna().any())
     rows = found.sort_values("wasted_us" if known else "time_us", ascending=False, kind="stable")
     name, kind, time, wasted, computing, moving = (
@@ -163,7 +163,7 @@ def statement(run: Run) -> str:
         for value, what in ((computing, "peak FLOP/s"), (moving, "memory bandwidth"))
         if value == value
     ]
-    does = "waits for work that was started before it" if str(kind).endswith("-done") else f"uses {' and '.join(used)}"
+    does = "waits for earlier work" if str(kind).endswith("-done") else f"uses {' and '.join(used)}"
     saved = wording.percent(100 * float(wasted) / whole)
     return f"{most} **{_plain(name)}** wastes the most, **{saved}** of all op time: it takes {share} and {does}."
 
@@ -233,10 +233,10 @@ def _plain(name: object) -> str:
 def _notes(run: Run, leaves: Leaves, peaks: roofline.Peaks, on_cpu: bool) -> list[str]:
     out = []
     if on_cpu:
-        out.append("Times are those of CPU threads: ops that run concurrently each count.")
+        out.append("Times are CPU thread times: ops that run concurrently are counted separately.")
     if lacking := peaks.lacking:
         what = " and ".join(lacking)
-        rest = "so there is no utilization and no wasted time" if len(lacking) > 1 else "so utilization covers only the other one"
+        rest = "so there is no utilization and no wasted time" if len(lacking) > 1 else "so utilization is based on the other one only"
         device = "the CPU" if on_cpu else wording.one_line(peaks.device) or "this device"
         out.append(
             f"The peak {what} of {device} {'are' if len(lacking) > 1 else 'is'} unknown, {rest}: pass them with nbprof.load(path, "
@@ -244,11 +244,11 @@ def _notes(run: Run, leaves: Leaves, peaks: roofline.Peaks, on_cpu: bool) -> lis
         )
     frame = leaves.ops
     if gone := int((~frame["in_file"].astype(bool)).sum()):
-        out.append(f"The file lacks the program of {wording.plural(gone, 'op')}, so what they compute may not be known.")
+        out.append(f"The file lacks the program of {wording.plural(gone, 'op')}, so what they compute may be unknown.")
     unknown = frame["unknown"].sum() / max(float(frame["time"].sum()), 1.0)
     if unknown > _WORTH_SAYING:
         part = wording.percent(100 * float(unknown))
-        out.append(f"Neither FLOPs nor bytes are known of ops with {part} of the time: use, rates and waste are those of the others.")
+        out.append(f"FLOPs and bytes are unknown for ops that take {part} of the time; the other figures exclude them.")
     seconds = frame["time"] / 1e12
     above = (frame["flops"] > _SLACK * peaks.flops_per_second * seconds) | (frame["moved"] > _SLACK * peaks.bytes_per_second * seconds)
     # Of ops that are next to nothing, as those that only begin a copy, a rate means little.
@@ -257,7 +257,7 @@ def _notes(run: Run, leaves: Leaves, peaks: roofline.Peaks, on_cpu: bool) -> lis
         why = "other threads may do part of the work outside their events" if on_cpu else "a cache may serve some of their bytes"
         out.append(f"{wording.plural(over, 'op')} {'is' if over == 1 else 'are'} above a peak: {why}, or the peak is too low.")
     if count := left_out(run):
-        out.append(f"{wording.plural(count, 'smaller op')} are summed up: p.op_profile.frame has each one.")
+        out.append(f"{wording.plural(count, 'smaller op')} are combined: p.op_profile.frame lists them.")
     return out
 
 

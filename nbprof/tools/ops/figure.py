@@ -50,7 +50,7 @@ def ops(run: Run, *, include_idle: bool = False, size: int = 260, top: int = 5) 
         if len(side) and floats(side["self_us"]).sum() > 0:
             rows.append([_pie(side, key, f"{where.capitalize()}, by {key}", colour, size, top) for key in ("op", "type")])
     if not rows:
-        raise NbprofError("this run has no ops, so there is nothing to divide")
+        raise NbprofError("this run has no ops, so there is nothing to plot")
     return gridplot(rows, toolbar_location=None)
 
 

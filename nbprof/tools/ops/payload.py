@@ -140,11 +140,11 @@ def _empty(run: Run) -> dict[str, Any]:
         return {
             "title": "The ops of this run are in compiled programs",
             # The view has the link to Op profile below.
-            "text": "It ran only programs that XLA compiled for the CPU, and no separate op of JAX or TensorFlow. HLO & roofline lists "
+            "text": "It ran only programs compiled by XLA for the CPU, and no separate JAX or TensorFlow ops. HLO & roofline lists "
             "their ops, each with the framework op it comes from.",
         }
     return {
         "title": "No ops in this run",
-        "text": "The profile has no framework ops. If the cell ran any, the host tracer was off; host level 2 records ops.",
+        "text": "The profile has no framework ops. If the cell ran any, the host tracer was off; host level 2 records them.",
         "code": "%%nbprof --host-level 2",
     }

@@ -62,7 +62,7 @@ class LineView(Framed):
         return dict(self._profile.run.lines.unattributed)
 
     def _nothing(self) -> str:
-        return f"No line of a cell is known in this profile. {_REMEDY}"
+        return f"This profile does not have lines of cells. {_REMEDY}"
 
 
 def payload(run: Run) -> dict[str, Any] | None:
@@ -127,7 +127,7 @@ def _notes(lines: Lines) -> list[str]:
         total = value + float(np.nansum(floats(lines.frame[key])))
         if value > 0:
             share = wording.percent(100 * value / total)
-            out.append(f"{wording.millis(value / 1e3)} ({share}) of the {_WHOLE[key]} belongs to no line.")
+            out.append(f"{wording.millis(value / 1e3)} ({share}) of the {_WHOLE[key]} is not attributed to any line.")
     if lines.sampled:
         out.append(_SAMPLED)
     if lines.cut:

@@ -88,7 +88,7 @@ def early(run: Run) -> dict[str, Any]:
         "advice": [],
         "contention": facts.get("contention") or "",
         "probe": {key: facts["probe"][key] for key in ("text", "detail")} if facts.get("probe") else None,
-        "no_advice": "Recommendations follow when the analysis has finished.",
+        "no_advice": "Recommendations appear when the analysis has finished.",
         "code": None,
         "ranges": None,
         "top_ops": table(frames.empty("overview.top_ops"), "overview.top_ops", _TOP),
@@ -277,7 +277,7 @@ def _bandwidth(run: Run) -> dict[str, Any]:
 def _unknown(run: Run) -> str:
     """How much of op time is of ops whose FLOPs and bytes nobody knows."""
     percent = wording.real(run.answer.get("unknown_cost_percent")) or 0.0
-    return f"; cost unknown of {wording.percent(percent)} of op time" if percent >= 0.05 else ""
+    return f"; cost unknown for {wording.percent(percent)} of op time" if percent >= 0.05 else ""
 
 
 def _no_ops(run: Run) -> str:
@@ -407,11 +407,11 @@ def _advice(run: Run, row: dict[Any, Any]) -> dict[str, Any]:
 
 def _no_advice(run: Run) -> str:
     if run.steps.empty and without_work(run):
-        return "The recording has no work in it, so there is nothing to weigh."
+        return "The recording contains no work, so there is nothing to analyse."
     if run.steps.empty:
-        return "Without steps, nbprof cannot weigh one cost against another, so it gives no advice."
+        return "Without steps, costs cannot be compared, so there is no advice."
     if any(sentence.startswith("The rule ") for sentence in run.memo.failures.sentences):
-        return "No recommendations, but some rules could not be computed: the receipt names them."
+        return "No recommendations, but some rules could not be evaluated: see the receipt."
     return "No recommendations: no rule found a measurable gain in this run."
 
 
@@ -440,7 +440,7 @@ def _top_ops(run: Run) -> dict[str, Any]:
     head = by_key["ms_per_step"]
     if run.steps.empty:
         head["label"] = "ms"
-        head["help"] = "Self time in the whole profile, summed over devices and threads: there are no steps to divide it by."
+        head["help"] = "Self time in the whole profile, summed over devices and threads: there are no steps to normalize by."
     elif devices > 1:
-        head["help"] = f"Self time per step, mean of {devices} devices. p.overview['top_ops'] has the sum."
+        head["help"] = f"Self time per step, mean of {devices} devices. see p.overview['top_ops'] for the sum."
     return made

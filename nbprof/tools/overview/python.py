@@ -14,7 +14,7 @@ from nbprof.tools.plot import bokeh, displayed
 if TYPE_CHECKING:
     from bokeh.model import Model
 
-_MISSING = "This profile has no samples of Python: %%nbprof takes them unless --no-sampling is given."
+_MISSING = "This profile has no Python samples: %%nbprof records them unless --no-sampling is given."
 _LEAST = 0.001
 """Share of the time below which a call is not drawn."""
 _COLOURS = ("#E8A33D", "#DD7F3B", "#D9A066", "#C96F4A", "#E3B778", "#B9784E")

@@ -66,7 +66,7 @@ def payload(run: Run, at: pd.DataFrame, steps: npt.NDArray[np.int64]) -> dict[st
     rows = rows.assign(at=place[rows["at"].to_numpy(np.int64)], core=pd.Index(order).get_indexer(rows["worker"]))
     rows = rows[(rows["at"] >= 0) & (rows["core"] >= 0)].sort_values(["at", "core"], kind="stable")
     if len(rows) > MOST_ROWS:
-        part["note"] += f" This report has their means; p.pods.cores has each step of each core ({len(frame):,} rows)."
+        part["note"] += f" This report contains means; p.pods.cores has each step of each core ({len(frame):,} rows)."
         return part
     part["first"] = np.append(0, np.cumsum(np.bincount(rows["at"], minlength=len(steps)))).astype(np.uint32)
     part["core"] = smallest(rows["core"].to_numpy(np.int64))

@@ -65,12 +65,9 @@ def sentences(run: Run) -> list[str]:
     measured = _measured(frames.what_if)
     said = [_straggler(row, several, measured, unit) for row in slow.head(_MOST_TOLD).to_dict("records")]
     if len(slow) > _MOST_TOLD:
-        said.append(f"{len(slow) - _MOST_TOLD:,} more hold the others up; they are in the table below.")
+        said.append(f"{len(slow) - _MOST_TOLD:,} more delay the others; see the table below.")
     if slow.empty:
-        said.append(
-            f"No straggler found: no worker's own part of {unit.a} is more than 1% longer than that of the others, "
-            "beyond what chance explains."
-        )
+        said.append(f"No straggler found: no worker's own work in {unit.a} takes over 1% longer than that of the others, beyond noise.")
         said += _barely_slow(ranks, measured, several, unit)
     return [*said, *_what_if(frames.what_if, frames.collectives, unit), *_missing(run)]
 
@@ -95,10 +92,10 @@ def _missing(run: Run) -> list[str]:
     said = []
     if away:
         what = "host or file is" if away == 1 else "hosts or files are"
-        said.append(f"**{away:,}** {what} missing, and not compared; p.pods.missing says which and why.")
+        said.append(f"**{away:,}** {what} missing and not compared; see p.pods.missing.")
     if part:
         what = "host was read only in part, and is" if part == 1 else "hosts were read only in part, and are"
-        said.append(f"**{part:,}** {what} compared as far as that goes; p.pods.missing says why.")
+        said.append(f"**{part:,}** {what} compared as far as possible; see p.pods.missing.")
     return said
 
 
@@ -122,7 +119,7 @@ def _straggler(row: dict[Any, Any], several: bool, measured: float | None, unit:
         )
     else:
         said = (
-            f"**{name}** holds the others up: its own part of {unit.a} takes **{behind}** longer than the median of the others, "
+            f"**{name}** delays the others: its own work in {unit.a} takes **{behind}** longer than the median of the others, "
             f"and is the longest in {row['slowest_in']:,} of {steps} {unit.plural}."
         )
     if row["why"]:

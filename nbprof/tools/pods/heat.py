@@ -196,7 +196,7 @@ def _note(grid: Grid, heat: Heat, layers: int) -> str:
     if heat.per > 1:
         parts.append(f"A column is {heat.per:,} steps; a cell shows the slowest of them on that worker.")
     if len(heat.rows) < len(grid.workers):
-        parts.append(f"Drawn are the {len(heat.rows):,} slowest of {len(grid.workers):,} workers.")
+        parts.append(f"Showing the {len(heat.rows):,} slowest of {len(grid.workers):,} workers.")
     if layers:
         what = "category in which workers differ least is" if layers == 1 else "categories in which workers differ least are"
         parts.append(f"{layers:,} {what} left out.")

@@ -134,7 +134,7 @@ def _of_recordings(grid: Grid) -> str:
     longest, shortest = float(np.nanmax(grid.time)), float(np.nanmin(grid.time))
     return (
         f"The recordings of **{len(grid.workers):,}** workers take **{wording.millis_two(shortest, longest, ' to ')}** from their first to "
-        "their last event of work. Nothing divides them into steps, so this says how long each was recorded, and not who is slow."
+        "their last event of work. They are not divided into steps, so this shows how long each was recorded, not which is slow."
     )
 
 

@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 NO_STEPS = {
     "title": "No steps found, so step time is unknown.",
     "text": "No step markers were found. %%nbprof marks the steps of model.fit automatically; mark those of your own loop:",
-    "code": "for batch in ds:\n    with nbprof.step():\n        train_step(batch)",
+    "code": "import nbprof\n\nfor batch in ds:\n    with nbprof.step():\n        train_step(batch)",
 }
 
 NO_TORCH_STEPS = {
     "title": "No steps found, so step time is unknown.",
     "text": "The loop did not call prof.step() during the recording. Call it at the end of each iteration:",
-    "code": "with torch.profiler.profile(schedule=schedule(wait=1, warmup=1, active=10)) as prof:\n    for batch in loader:\n"
-    "        train_step(batch)\n        prof.step()",
+    "code": "with torch.profiler.profile(schedule=torch.profiler.schedule(wait=1, warmup=1, active=10)) as prof:\n"
+    "    for batch in loader:\n        train_step(batch)\n        prof.step()",
 }
 
 NO_TORCH_CELL_STEPS = {
     "title": "No steps found, so step time is unknown.",
     "text": "No step of an optimizer of torch.optim was recorded. In a loop without one, mark the steps:",
-    "code": "for batch in nbprof.steps(loader):\n    train_step(batch)",
+    "code": "import nbprof\n\nfor batch in nbprof.steps(loader):\n    train_step(batch)",
 }
 
 NO_JAX_STEPS = {
@@ -49,8 +49,8 @@ NO_JAX_STEPS = {
 }
 
 NO_WORK = {
-    "title": "The recording has no work in it.",
-    "text": "No op, kernel, copy or allocation was recorded, so there is nothing to divide and nothing to weigh.",
+    "title": "The recording contains no work.",
+    "text": "No op, kernel, copy or allocation was recorded, so there is nothing to analyse.",
 }
 
 MOST_ROWS = 12_000
@@ -176,12 +176,18 @@ def _of_each(chosen: pd.Series, steps: pd.DataFrame) -> int:
     return int(chosen.groupby(steps["host"], sort=False).sum().max())
 
 
+def _named(rows: pd.Series[bool], steps: pd.DataFrame, unit: Unit) -> str:
+    """The step by its number, if the hosts have one in common; else ""."""
+    numbers = steps.loc[rows, "step"].unique()
+    return f"{unit.noun} {int(numbers[0])}" if len(numbers) == 1 and numbers[0] >= 0 else ""
+
+
 def _left_out(steps: pd.DataFrame, unit: Unit) -> str:
     """What the averages leave out, in a sentence."""
     warm = steps["warmup"].astype(bool)
     main = steps.loc[steps["counted"].astype(bool), "kind"].iloc[0]
     first = _of_each(warm & (steps["kind"] == main), steps)
-    parts = [f"the first {unit.noun if first == 1 else f'{first} {unit.plural}'} (compilation, warm-up)"] if first else []
+    parts = [f"{_named(warm & (steps['kind'] == main), steps, unit) or f'the first {first} {unit.plural}'} (warm-up)"] if first else []
     parts += [f"{n} {kind} {unit.plural}" for kind, n in steps.loc[steps["kind"] != main, "kind"].value_counts().items()]
     of_kind = ~warm & (steps["kind"] == main)
     lost = steps["lost"].astype(bool) & of_kind
@@ -193,7 +199,7 @@ def _left_out(steps: pd.DataFrame, unit: Unit) -> str:
     late = cut & ~early & (counted.cumsum() == counted.transform("sum"))
     for which, rows, why in (
         ("", lost & ~steps["counted"].astype(bool), "the recorder lost device work"),
-        ("the first", early, "what came before is not recorded"),
+        ("the first", early, "start not recorded"),
         ("another", cut & ~early & ~late, "between two loops"),
         ("the last", late, "cut off by the end of the recording"),
     ):
@@ -202,7 +208,7 @@ def _left_out(steps: pd.DataFrame, unit: Unit) -> str:
             hosts = steps.loc[rows, "host"].unique().tolist()
             of = f" of {hosts[0]}" if len(hosts) == 1 and steps["host"].nunique() > 1 else ""
             counted_noun = unit.noun if count == 1 and which else wording.plural(count, unit.noun, unit.plural)
-            parts.append(f"{which} {counted_noun}{of} ({why})".lstrip())
+            parts.append(f"{_named(rows, steps, unit) or f'{which} {counted_noun}'.lstrip()}{of} ({why})")
     if full.any():
         parts.append(about_crowded(steps, unit))
     return f"Averages exclude {' and '.join(parts)}."

@@ -26,7 +26,7 @@ def _omissions(run: Run, events: int) -> list[str]:
     if total <= events:
         return []
     what = f"the longest of the {total:,} events, about {events:,}, with" if events else f"none of the {total:,} events individually, only"
-    return [f"The report holds {what} every lane and the density of the rest; set how many with events=, in p.save and for outputs."]
+    return [f"The report holds {what} every lane and the density of the rest; set the number with events= in p.save and for outputs."]
 
 
 def _alone(run: Run) -> Alone | None:

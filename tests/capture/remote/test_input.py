@@ -35,7 +35,7 @@ def test_addresses(given_, found):
 def test_what_is_given_twice_is_recorded_once_and_said():
     addresses, notes = parse("a:1,grpc://a:1,b:1,a:1")
     assert [str(address) for address in addresses] == ["a:1", "b:1"]
-    assert notes == ["a:1 was given more than once; it was recorded once"]
+    assert notes == ["a:1 was given more than once and recorded once"]
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,7 @@ def test_partial_results_are_kept_and_the_missing_named():
     text = notes(profile)
     assert "sampled over gRPC: 1 of 4 workers" in text
     assert f"{idle.address} is missing: nothing happened there" in text
-    assert f"{other.address} is missing: what listens on this port has no profiler service" in text
+    assert f"{other.address} is missing: the server on this port has no profiler service" in text
     assert f"{NOBODY} is missing: nothing listens on this port: is the worker running" in text
     assert [note.text.partition(" ")[0] for note in profile.receipt.notes if note.level == "warning"] == [
         idle.address,
@@ -303,7 +303,8 @@ def test_a_full_disk_is_said_and_leaves_no_half_file(monkeypatch):
     with standing_in() as server:
         monkeypatch.setattr(Path, "open", full)
         with pytest.raises(
-            CaptureError, match=r"its 0.0 MB could not be written to .* \(No space left on device\): choose another place with --logdir DIR"
+            CaptureError,
+            match=r"its 0.0 MB could not be written to .* \(No space left on device\): choose another location with --logdir DIR",
         ):
             sample(server)
     assert not list(Path().rglob("*.xplane.pb"))

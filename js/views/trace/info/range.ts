@@ -151,7 +151,7 @@ export function rangeView({ laneOf, to, onGap, onScope }: RangeViewOptions): Ran
     const unit = unitOf(span);
     const columns: Column<BusyKey | "idle" | "percent">[] = [
       { key: "lane", label: "Lane", number: false, help: "The lane and its section." },
-      { key: "count", label: "Count", number: true, help: "Events of the lane that touch the range." },
+      { key: "count", label: "Count", number: true, help: "Events of the lane that overlap the range." },
       { key: "busy_ns", label: `Busy ${unit.unit}`, number: true, help: "Time in which any event of the lane ran." },
       { key: "idle", label: `Idle ${unit.unit}`, number: true, help: "The rest of the range." },
       { key: "percent", label: "% busy", number: true, help: "Busy time as a share of the range." },

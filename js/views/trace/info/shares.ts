@@ -80,9 +80,9 @@ export const HEADS = {
   name: "Name of the events, as drawn.",
   on: "Where they ran.",
   count: "Events with this name.",
-  self: "Their time without the events nested inside.",
+  self: "Their time, excluding nested events.",
   total: "Their time; nested events each count.",
-  percent: "Self time as a share of the whole; lanes run concurrently, so the sum may exceed 100.",
+  percent: "Self time as a share of the total; lanes run concurrently, so the sum may exceed 100.",
 };
 
 export interface Column<K> {
