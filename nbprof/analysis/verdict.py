@@ -659,10 +659,11 @@ def _slowed(found: Breakdown, bound: str) -> Evidence:
 def _sampled(found: Breakdown, bound: str) -> Evidence:
     """That few samples tell what the host did; nothing where there are enough, or where another category is the largest."""
     use = found.unexplained
-    if use is None or use.samples is None or use.samples >= _ENOUGH_SAMPLES or bound not in ("host_compute", "other"):
+    by_samples = ("other",) if found.has_device else ("host_compute", "other")
+    if use is None or use.samples is None or use.samples >= _ENOUGH_SAMPLES or bound not in by_samples:
         return []
     count = "once" if use.samples == 1 else f"{use.samples} times"
-    return [(False, f"Python stacks were sampled only {count} outside of ops: a longer recording says more of that time")]
+    return [(False, f"Python stacks were sampled only {count} outside ops: a longer recording says more of that time")]
 
 
 def covered_by_steps(steps: pd.DataFrame) -> float | None:

@@ -92,7 +92,7 @@ def test_time_without_ops_is_what_python_did(tmp_path, parts, title, says):
 def test_few_samples_make_the_verdict_less_sure(tmp_path):
     run = profile(tmp_path, on_cpu(10, calls=1, idle_us=85)).run
     few, many = (verdict(python(run, python=1.0, samples=count)) for count in (19, 20))
-    assert "Python stacks were sampled only 19 times outside of ops: a longer recording says more of that time" in str(few.evidence)
+    assert "Python stacks were sampled only 19 times outside ops: a longer recording says more of that time" in str(few.evidence)
     assert "sampled only" not in str(many.evidence)
     levels = ("low", "medium", "high")
     assert levels.index(few.confidence) == levels.index(many.confidence) - 1
