@@ -16,6 +16,7 @@ import {
   runOf,
   spoken,
   stepTime,
+  student,
   verdict,
 } from "../lab/runs/run.js";
 import { Selection } from "../lab/runs/selection.js";
@@ -34,6 +35,13 @@ const folder = (path: string, more: Partial<Watched> = {}): Watched => ({
   notebook: false,
   name: "",
   ...more,
+});
+
+describe("Student's t", () => {
+  it("is that of the tables", () => {
+    const told = [2, 3, 5, 10, 30, 1000].map((freedom) => Number(student(freedom).toFixed(2)));
+    expect(told).toEqual([4.3, 3.18, 2.57, 2.23, 2.04, 1.96]);
+  });
 });
 
 describe("a run", () => {
@@ -110,6 +118,11 @@ describe("a run", () => {
     expect(changeOf(at(20_000), at(10))).toBe("2,000×");
     expect(changeOf(at(1), at(173))).toBe("−99.4%");
     expect(changeOf(at(1), at(100_000))).toBe("−99.9%");
+    // Of 20 steps each with a deviation of 2 ms, 1 ms is within noise and 2 ms are not; if they are worth 4, neither.
+    const of = (step_ms: number, worth: number): Run => run("a", { step_ms, spread: [2, 20, worth] });
+    expect([changeOf(of(11, 20), of(10, 20)), changeOf(of(12, 20), of(10, 20))]).toEqual(["≈", "+20%"]);
+    expect(changeOf(of(12, 4), of(10, 4))).toBe("≈");
+    expect(changeOf(of(12, 4), at(10))).toBe("+20%");
     for (const [now, before] of [
       [at(null), at(10)],
       [at(10), at(null)],

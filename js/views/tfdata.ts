@@ -74,14 +74,10 @@ export function layout(nodes: readonly TfDataNode[], nodeWidth: number): Layout 
   };
 }
 
-/** The one node to outline: the bottleneck, or the largest self time on the critical path. */
+/** The one node to outline: the bottleneck; none where steps do not wait for the pipeline. */
 export function bottleneck(nodes: readonly TfDataNode[]): TfDataNode | null {
   const marked = nodes.filter((node) => node.bottleneck);
-  const candidates = marked.length ? marked : nodes.filter((node) => node.critical);
-  return candidates.reduce<TfDataNode | null>(
-    (best, node) => (best && best.self_ms >= node.self_ms ? best : node),
-    null,
-  );
+  return marked.reduce<TfDataNode | null>((best, node) => (best && best.self_ms >= node.self_ms ? best : node), null);
 }
 
 /** Where an edge enters a node with several inputs: spread, so that arrow heads do not lie on each other. */

@@ -82,6 +82,7 @@ class OnDisk:
             "label": capture.label if capture is not None else "",
             "notebook": capture.notebook if capture is not None else "",
             "times_ms": facts.get("times_ms") or [],
+            "spread": facts.get("spread") or [],
             "failed": capture.error if capture is not None and capture.cell_failed else "",
             "notes": [*capture.warnings, *capture.notes] if capture is not None else [],
         }

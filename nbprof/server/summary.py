@@ -17,6 +17,7 @@ import numpy as np
 
 from nbprof.activity.unit import KINDS, Unit
 from nbprof.analysis.compare.compare import STEP, by_step
+from nbprof.analysis.compare.welch import effective_size
 from nbprof.analysis.steps import step_count
 from nbprof.core.files import LocalFile, RunFiles
 from nbprof.core.version import __version__
@@ -97,6 +98,7 @@ def of(run: Run) -> dict[str, Any]:
         "unit": Unit.of(overview).kind,
         "step_ms": float(step) if step is not None and math.isfinite(step) else None,
         "times_ms": course(run.steps),
+        "spread": spread(run.steps),
         "verdict": (f"{word}: {text}" if text else word) or None,
     }
 
@@ -106,6 +108,15 @@ def course(steps: pd.DataFrame) -> list[float]:
     times = by_step(steps)[STEP]
     parts = np.array_split(times, min(len(times), _MOST_TIMES)) if len(times) else []
     return [round(float(part.mean()), 4) for part in parts]
+
+
+def spread(steps: pd.DataFrame) -> list[float]:
+    """What tells a change of the mean step time from chance, as a comparison does.
+
+    The standard deviation in ms, the number of steps, and how many independent ones they are worth; empty if there is only one.
+    """
+    times = by_step(steps)[STEP]
+    return [float(times.std(ddof=1)), float(len(times)), effective_size(times)] if len(times) > 1 else []
 
 
 def fits(facts: dict[str, Any]) -> bool:
@@ -118,4 +129,7 @@ def fits(facts: dict[str, Any]) -> bool:
         and isinstance(facts.get("step_ms"), (int, float, type(None)))
         and isinstance(times := facts.get("times_ms"), list)
         and all(isinstance(time, (int, float)) for time in times)
+        and isinstance(deviation := facts.get("spread"), list)
+        and len(deviation) in (0, 3)
+        and all(isinstance(value, (int, float)) for value in deviation)
     )

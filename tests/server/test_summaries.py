@@ -6,9 +6,13 @@ import asyncio
 import json
 import os
 
+import numpy as np
+import pandas as pd
 import pytest
 
-from nbprof.server import process, summaries
+from nbprof.activity.activity import CATEGORIES
+from nbprof.analysis.compare.welch import effective_size
+from nbprof.server import process, summaries, summary
 from tests.server.conftest import place
 from tests.support.xspace import training_run
 
@@ -236,3 +240,13 @@ class TestProcess:
         running = extension.summaries.process
         await extension.stop_extension()
         await running.ended.wait()
+
+
+def test_the_sidebar_calls_noise_what_a_comparison_calls_noise():
+    """Its numbers are those of the comparison: deviation, steps, and what they are worth."""
+    times = np.array([10.0, 12.0, 9.0, 11.0, 10.5, 12.5, 9.5, 11.5, 10.2])
+    steps = pd.DataFrame({"host": "a", "step": range(9), "step_time_ms": times, "start_ms": np.arange(9.0), "counted": True})
+    steps[[f"{name}_ms" for name in CATEGORIES]] = 0.0
+    deviation, count, worth = summary.spread(steps)
+    assert (deviation, count, worth) == (pytest.approx(times.std(ddof=1)), 9, effective_size(times))
+    assert summary.spread(steps.head(1)) == []

@@ -9,6 +9,7 @@ import {
   changeOf,
   facts,
   fullTime,
+  isNoise,
   many,
   type Run,
   spoken,
@@ -134,7 +135,13 @@ export function runRow(key: string): Row {
       write(known, facts(run).join(" · "));
       write(step, stepTime(run));
       write(delta, change);
-      set(delta, "title", before ? `${timeOf(run)} compared with ${called(before)}, ${beside(before)}` : "");
+      set(
+        delta,
+        "title",
+        before
+          ? `${timeOf(run)} compared with ${called(before)}, ${beside(before)}${isNoise(run, before) ? ": the change is within noise" : ""}`
+          : "",
+      );
       course.replaceChildren(...sparkline(run.times_ms));
       write(head, why.head);
       write(rest, why.rest);

@@ -32,9 +32,13 @@ export interface Run {
   readonly notebook: string;
   /** The course of step time over the run, in ms; empty where it is not known. */
   readonly times_ms: readonly number[];
+  /** Standard deviation of the step time in ms, number of steps, and how many independent ones they are worth; null for one step. */
+  readonly spread: Spread | null;
   /** The error that the recorded cell ended with, or "". */
   readonly failed: string;
 }
+
+export type Spread = readonly [deviation: number, steps: number, worth: number];
 
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 const number = (value: unknown): number | null =>
@@ -65,8 +69,15 @@ export function runOf(told: unknown): Run | null {
     label: text(value["label"]),
     notebook: text(value["notebook"]),
     times_ms: (Array.isArray(value["times_ms"]) ? value["times_ms"] : []).filter((time) => number(time) !== null),
+    spread: spreadOf(value["spread"]),
     failed: text(value["failed"]),
   };
+}
+
+function spreadOf(value: unknown): Spread | null {
+  const known = Array.isArray(value) ? value.map(number) : [];
+  const [deviation, steps, worth] = known;
+  return deviation != null && steps != null && worth != null && worth > 1 ? [deviation, steps, worth] : null;
 }
 
 /** As the profilers name the folder of a run: by the second. */
@@ -151,10 +162,59 @@ export function facts(run: Run): string[] {
 /** "6.20 ms", or "" where there is none. */
 export const stepTime = (run: Run): string => (run.step_ms === null ? "" : ms(run.step_ms));
 
-/** "−12 %" in step time against an earlier run, "30×" from ten times on; "" where either is not known. */
+/**
+ * Whether a change in step time is within noise: the 95% interval of the difference of the means (Welch) contains 0, for as many steps
+ * as there are, or as many independent ones as they are worth. That is the rule of a comparison. False where it is not known.
+ */
+export function isNoise(run: Run, before: Run | undefined): boolean {
+  const [a, b] = [before?.spread, run.spread];
+  if (!a || !b || before?.step_ms == null || run.step_ms === null) return false;
+  const change = Math.abs(run.step_ms - before.step_ms);
+  return [1, 2].some((size) => change <= margin([a[0], a[size] as number], [b[0], b[size] as number]));
+}
+
+function margin(...sides: readonly (readonly [deviation: number, size: number])[]): number {
+  const parts = sides.map(([deviation, size]) => deviation ** 2 / size);
+  const variance = parts.reduce((sum, part) => sum + part, 0);
+  if (variance <= 0) return 0;
+  const freedom =
+    variance ** 2 / parts.reduce((sum, part, i) => sum + part ** 2 / ((sides[i]?.[1] ?? Number.NaN) - 1), 0);
+  return student(freedom) * Math.sqrt(variance);
+}
+
+/** Student's t of 97.5%, by G. W. Hill (CACM 13 (1970) 619): to five digits from two degrees of freedom on, above it below. */
+export function student(freedom: number): number {
+  const a = 1 / (freedom - 0.5);
+  const b = 48 / (a * a);
+  const c = (((20_700 * a) / b - 98) * a - 16) * a + 96.36;
+  const d = ((94.5 / (b + c) - 3) / b + 1) * Math.sqrt((a * Math.PI) / 2) * freedom;
+  const x = 0.05 * d;
+  let y = x ** (2 / freedom);
+  if (y > 0.05 + a) {
+    const z = -1.959964;
+    y = z * z;
+    const more = freedom < 5 ? c + 0.3 * (freedom - 4.5) * (z + 0.6) : c;
+    const e = (((0.05 * d * z - 5) * z - 7) * z - 2) * z + b + more;
+    y = (((((0.4 * y + 6.3) * y + 36) * y + 94.5) / e - y - 3) / b + 1) * z;
+    y = a * y * y;
+    y = y > 0.002 ? Math.exp(y) - 1 : 0.5 * y * y + y;
+  } else {
+    y =
+      ((1 / (((freedom + 6) / (freedom * y) - 0.089 * d - 0.822) * (freedom + 2) * 3) + 0.5 / (freedom + 4)) * y - 1) *
+        ((freedom + 1) / (freedom + 2)) +
+      1 / y;
+  }
+  return Math.sqrt(freedom * y);
+}
+
+/** "−12 %" in step time against an earlier run, "30×" from ten times on, "≈" within noise; "" where either is not known. */
 export function changeOf(run: Run, before: Run | undefined): string {
   if (!before?.step_ms || run.step_ms === null || before.unit !== run.unit) return "";
-  const times = run.step_ms / before.step_ms;
+  if (isNoise(run, before)) return "≈";
+  return ratioOf(run.step_ms / before.step_ms);
+}
+
+function ratioOf(times: number): string {
   if (times >= 10) return `${num(Math.round(times))}×`;
   // No step takes no time: 100% is not reached by rounding.
   if (times < 0.01 && times > 0) return `−${Math.floor((1 - times) * 1000) / 10}%`;

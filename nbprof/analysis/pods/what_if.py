@@ -28,12 +28,12 @@ def what_if(own: OwnTime | None, groups: pd.DataFrame) -> pd.DataFrame:
     measured = own.measured
     rows: list[tuple[str, str, float, str, str]] = [(MEASURED, "", 0.0, "", "")]
     if len(own.ranks):
-        saved = np.nan_to_num(gains(own))
-        first = own.ranks.iloc[int(saved.argmax())]
+        gained = np.nan_to_num(gains(own))
+        first = own.ranks.iloc[int(gained.argmax())]
         several = (own.ranks["host"] == first["host"]).sum() > 1
         which = f"{first['host']}:{first['device']}" if several else str(first["host"])
         # Of hosts that do not communicate, nothing says that they wait for each other.
-        rows.append((SLOWEST, which, float(saved.max()), "about" if own.by == COLLECTIVES else "at most", ""))
+        rows.append((SLOWEST, which, float(gained.max()), "about" if own.by == COLLECTIVES else "at most", ""))
     slow = groups[groups["slow"]] if len(groups) else groups
     if len(slow):
         saved = (slow["real_us"] - slow["usual_us"]) / 1e3 * slow["collectives"].astype("float64") / max(len(own.step), 1)

@@ -79,7 +79,7 @@ def _barely_slow(ranks: pd.DataFrame, measured: float | None, several: bool, uni
     beyond_chance = ranks[(ranks["chance"] <= LEVEL) & (ranks["excess_ms"] <= LATE * measured)]
     if beyond_chance.empty:
         return []
-    row = beyond_chance.loc[beyond_chance["slowest_in"].idxmax()]
+    row = beyond_chance.iloc[int(beyond_chance["slowest_in"].to_numpy().argmax())]
     behind = f"only {wording.millis(row['excess_ms'])} behind" if row["excess_ms"] > 0 else "not behind"
     often = f"**{_name(row, several)}**, the slowest in {row['slowest_in']:,} of {row['steps']:,} {unit.plural}"
     return [f"Beyond chance, but on average {behind} the median of the others: {often}."]
