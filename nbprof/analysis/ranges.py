@@ -571,7 +571,7 @@ def _runs(activity: Activity, steps: Steps, ops: pd.DataFrame, parts: pd.DataFra
     texts = activity.ops.values
     numbers = np.zeros(len(first), np.int64)
     for at, (row, of_op) in enumerate(zip(part[first].tolist(), op[first].tolist(), strict=True)):
-        is_compiled = row >= 0 and bool(compiled[row])
+        is_compiled = 0 <= row < len(compiled) and bool(compiled[row])
         text = str((stated[row] if is_compiled else texts[of_op]) or "")
         numbers[at] = names.setdefault((text, is_compiled), len(names))
     own = ops["own"].to_numpy(np.float64)[used]
