@@ -328,8 +328,8 @@ def _places(found: Instances, host_ops: pd.DataFrame) -> pd.DataFrame:
         event, first = np.unique(calls["event"].to_numpy(np.int64), return_index=True)
         kinds = activity.texts.values[calls["kind"].to_numpy(np.int64)[first]]
         for what, wanted in _CALLS.items():
-            rows = event[np.isin(kinds, wanted)]
-            values[what] = found.at_in_steps(events.lane[rows], events.start[rows]), events.duration[rows].astype(np.float64)
+            made = event[np.isin(kinds, wanted)]
+            values[what] = found.at_in_steps(events.lane[made], events.start[made]), events.duration[made].astype(np.float64)
     loads = host_ops[host_ops["dataset"].to_numpy(np.bool_)]
     for what, ops in (("input", loads), ("ops", host_ops)):
         row = found.at_in_steps(ops["lane"].to_numpy(np.int64), ops["start"].to_numpy(np.int64))
@@ -481,7 +481,7 @@ class _Ops:
     def summed(self) -> _Ops:
         """Each op of a path and side once."""
         first, code = unique_rows(self.at, self.side, self.op)
-        return replace(self.take(first), own=np.bincount(code, self.own, len(first)))
+        return replace(self.take(first), own=np.bincount(code, self.own, len(first)).astype(np.float64))
 
     def largest(self, above: Int64s) -> _Ops:
         """The ops with the most time on each side of each path, with the paths in it, most time first."""
@@ -571,7 +571,7 @@ def _runs(activity: Activity, steps: Steps, ops: pd.DataFrame, parts: pd.DataFra
     texts = activity.ops.values
     numbers = np.zeros(len(first), np.int64)
     for at, (row, of_op) in enumerate(zip(part[first].tolist(), op[first].tolist(), strict=True)):
-        is_compiled = row >= 0 and bool(compiled[row])
+        is_compiled = 0 <= row < len(compiled) and bool(compiled[row])
         text = str((stated[row] if is_compiled else texts[of_op]) or "")
         numbers[at] = names.setdefault((text, is_compiled), len(names))
     own = ops["own"].to_numpy(np.float64)[used]

@@ -35,7 +35,7 @@ _XLA = re.compile(
     r"KernelAndDevice|ValidateInput|convert_to_tensor|tf\.|Executor|Execute|Compile|Backend|Buffer|CopyTo|CopyFrom|TransferTo|TransferFrom|"
     r"ThenExecute|ComputeSemaphore|Resolve constant|Build buffer|MakeOutput|AllocateOutput|SessionRun|RunGraph|TraceContext|Session|"
     r"Memcpy|Memset|(?:cu|cuda|hip|nccl|Nccl)[A-Z]|GpuExecutable|HloModule|end: |process_time|backend_compile|compile_or_get|\$|nbprof|"
-    r"Keras: |np\.asarray|Array\.|MakeArray|LoadedExecutable"
+    r"Iterator|Keras: |np\.asarray|Array\.|MakeArray|LoadedExecutable"
 )
 _DIGITS = re.compile(r"\d+")
 

@@ -258,7 +258,9 @@ def test_names_of_frameworks(name: str) -> None:
     assert not personal_in_torch(name)
 
 
-@pytest.mark.parametrize("name", ["PjitFunction(step)", "PjRtCApiLoadedExecutable::Execute", "DevicePut", "EagerExecute", "MemcpyD2H"])
+@pytest.mark.parametrize(
+    "name", ["PjitFunction(step)", "PjRtCApiLoadedExecutable::Execute", "DevicePut", "EagerExecute", "MemcpyD2H", "IteratorGetNext"]
+)
 def test_names_of_runtimes(name: str) -> None:
     assert not personal_in_xspace(name)
 

@@ -13,7 +13,6 @@ from nbprof.display import wording
 from nbprof.schema import frames
 from nbprof.tools.accessor import Framed, Shown
 from nbprof.tools.common import unit_of
-from nbprof.tools.overview.text import SCOPES_TITLE
 from nbprof.tools.tables import floats, table_of
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ MOST_ROWS = 12
 """Rows of one group that the Overview shows."""
 _DEEPEST = 3
 _LEAST_PERCENT = 0.1
+SCOPES_TITLE = "Scopes of ops"
 _TITLES = {MAIN: "Main thread", OTHER: "Other threads", PROGRAM: SCOPES_TITLE}
 _HOW = {
     "PyTorch": 'put "with torch.profiler.record_function(name):" around a part of the step, such as the forward pass.',

@@ -10,10 +10,10 @@ import numpy as np
 from nbprof.activity.unit import Unit
 from nbprof.display import wording
 from nbprof.display.categories import CATEGORIES
+from nbprof.tools.overview.ranges import SCOPES_TITLE
 
 _BAR = 30
 _RANGES = 4
-SCOPES_TITLE = "Scopes of ops"
 _PART = 90
 """Characters of the name of a part."""
 
