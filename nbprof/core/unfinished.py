@@ -78,6 +78,14 @@ class Unfinished:
         )
 
     @property
+    def listed(self) -> str:
+        """The same in a list of runs, which cannot open what is hidden; the empty text while the recording may go on."""
+        if self.running or not self.facts:
+            return ""
+        shown = "What its profiler had written by then is shown."
+        return self.sentence.replace(shown, "nbprof.load of its logdir opens what its profiler had written by then.")
+
+    @property
     def _when(self) -> str:
         if not self.started:
             return ""

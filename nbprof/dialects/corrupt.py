@@ -7,6 +7,7 @@ from collections.abc import MutableMapping
 from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 
 from nbprof.core.trace import DOUBLE, ArgColumn, Int64s, Note, Trace
 from nbprof.dialects import durations, torchnames
@@ -15,6 +16,8 @@ from nbprof.display import wording
 
 RECORDED = "recorded duration (us)"
 """The arg that has what the file states of an event whose duration was replaced."""
+RECORDED_START = "recorded start (us)"
+"""The same of an event that begins at a time that cannot be."""
 _MOST_STREAMS = 4
 _NO_LAUNCH = 1 << 62
 
@@ -28,10 +31,16 @@ class Mender:
         As they are to be.
     misplaced : list of int
         Device work whose time cannot be.
+    recorded_on_device : bool[lanes]
+        Lanes of devices that a profiler did not make of others.
     """
 
     correlation = "correlation"
     """The arg that device work and its launch share."""
+    too_long = "later work of its stream, the host's wait for the device or the whole recording had ended by then"
+    """Why a duration on a device cannot be."""
+    too_far = "long before {their} launch, or long after later work of the stream, the host's wait for the device or the whole recording"
+    """Why a time on a device cannot be."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -45,6 +54,7 @@ class Mender:
         process, thread = (lanes[name].astype(str) for name in ("process", "thread"))
         # Queues of SYCL and of HSA run side by side what was put there.
         self.in_order = (process.str.startswith("GPU") & thread.str.startswith("Stream ")).to_numpy(np.bool_)
+        self.recorded_on_device = (lanes["kind"] == "device").to_numpy(np.bool_)
         self._border = np.searchsorted(trace.events.lane, np.arange(len(lanes) + 1))
 
     def work(self, host: int) -> Int64s:
@@ -94,24 +104,28 @@ class Mender:
         calls = self.calls(host)
         launch = self._launch(ident, calls)
         waited, called = self._waits(rows, calls, launch)
-        spans = self.spans(rows, launch=ident)
+        together = self.together(rows, ident)
+        spans = self.spans(rows, launch=together)
         linked = launch >= 0
         launched = np.where(linked, self.trace.events.start[launch], _NO_LAUNCH)
-        wrong = durations.misplaced(spans, launched, waited, called)
+        host_end = self._host_end(host)
+        wrong = durations.misplaced(spans, host_end, launched, waited, called)
         if wrong.any():
             self.misplaced.extend(rows[wrong].tolist())
-            rows, ident, called = rows[~wrong], ident[~wrong], called[~wrong]
-            spans = self.spans(rows, launch=ident)
-        self.replace(rows, durations.of_device(spans, self._host_end(host), waited, called))
+            rows, together, called = rows[~wrong], together[~wrong], called[~wrong]
+            spans = self.spans(rows, launch=together)
+        self.replace(rows, durations.of_device(spans, host_end, waited, called))
 
-    def device_durations(self, host: int) -> None:
-        """The same without their launches."""
-        rows = self.work(host)
-        if not len(rows) or self.duration[rows].max() < durations.SLACK_PS:
-            return
-        ident = self.trace.arg(self.correlation, rows=rows)
-        never, nothing = np.full(len(rows), _NO_LAUNCH, np.int64), np.zeros(0, np.int64)
-        self.replace(rows, durations.of_device(self.spans(rows, launch=ident), self._host_end(host), (nothing, nothing), never))
+    def together(self, rows: Int64s, ident: Int64s) -> Int64s:  # noqa: ARG002
+        """What put each piece of work on its lane, -1 for a piece by itself: work of one launch may run side by side.
+
+        Parameters
+        ----------
+        rows : int64[n]
+        ident : int64[n]
+            The arg `correlation` of each.
+        """
+        return ident
 
     def _launch(self, ident: Int64s, calls: Int64s) -> Int64s:
         """The call that each piece of device work states, -1."""
@@ -168,12 +182,47 @@ class Mender:
     def apply(self) -> None:
         """Gives the trace the times as they are to be; what the file states stays with the events."""
         events = self.trace.events
-        if self.duration is events.duration:
+        misplaced = np.sort(np.array(self.misplaced, np.int64))
+        if len(misplaced):
+            self._set_aside(misplaced)
+        if self.duration is events.duration and not len(misplaced):
             return
         rows = np.flatnonzero(self.duration != events.duration)
-        stated = ArgColumn(rows.astype(np.int32), DOUBLE, (events.duration[rows] / 1e6).view(np.int64))
-        self.trace.args = ChainMap({RECORDED: stated}, cast("MutableMapping[str, ArgColumn]", self.trace.args))
+        stated = {RECORDED: ArgColumn(rows.astype(np.int32), DOUBLE, (events.duration[rows] / 1e6).view(np.int64))}
+        if len(misplaced):
+            began = (events.start[misplaced] / 1e6).view(np.int64)
+            stated[RECORDED_START] = ArgColumn(misplaced.astype(np.int32), DOUBLE, began)
+        self.trace.args = ChainMap(stated, cast("MutableMapping[str, ArgColumn]", self.trace.args))
         self.trace.events = type(events)(events.lane, events.name, self.start, self.duration)
+
+    def _set_aside(self, misplaced: Int64s) -> None:
+        """Lets misplaced work take no time, within that of its lane, so that it does not stretch the recording. The order stays."""
+        events = self.trace.events
+        sound = np.ones(len(events), np.bool_)
+        sound[misplaced] = False
+        self.start = self.start.copy()
+        for lane in np.unique(events.lane[misplaced]).tolist():
+            low, high = self._border[lane], self._border[lane + 1]
+            others = low + np.flatnonzero(sound[low:high])
+            others = others if len(others) else np.flatnonzero(sound)
+            rows = misplaced[events.lane[misplaced] == lane]
+            if len(others):
+                self.start[rows] = np.clip(self.start[rows], self.start[others].min(), self.start[others].max())
+        self.replace(misplaced, np.zeros(len(misplaced), np.int64))
+        self._begin_with(sound)
+
+    def _begin_with(self, sound: npt.NDArray[np.bool_]) -> None:
+        """The recording of a host begins with its first event of a sound time, where one of another time came before all others."""
+        trace, stated = self.trace, self.trace.events.start
+        late = list(trace.late_ps) or [0] * len(trace.hosts)
+        if len(late) != len(trace.hosts) or (len(late) > 1 and not trace.late_ps):
+            return
+        host = self.lane_host[trace.events.lane]
+        for number in range(len(late)):
+            of_host = sound & (host == number)
+            if of_host.any() and stated[(host == number) & ~sound].min(initial=_NO_LAUNCH) < (first := int(stated[of_host].min())):
+                late[number] = max(late[number], first)
+        trace.late_ps = late
 
     def about_misplaced(self) -> list[Note]:
         """What the receipt says of device work whose time cannot be."""
@@ -183,23 +232,21 @@ class Mender:
         took = wording.millis(int(self.trace.events.duration[rows].sum()) / 1e9)
         begin, their, they = ("begins", "its", "It is") if len(rows) == 1 else ("begin", "their", "They are")
         text = (
-            f"{wording.plural(len(rows), 'device event')} ({self.places(rows)}; {took}) {begin} at an impossible time: long before "
-            f"{their} launch, or long after later work of the stream or the host's wait for the device. {they} in no figure. The profiler "
-            "wrote a wrong time: record again."
+            f"{wording.plural(len(rows), 'device event')} ({self.places(rows)}; {took}) {begin} at an impossible time: "
+            f"{self.too_far.format(their=their)}. {they} in no figure. The profiler wrote a wrong time: record again."
         )
         return [Note("warning", text)]
 
     def notes(self) -> list[Note]:
         """What the receipt says of replaced durations."""
-        events, lanes = self.trace.events, self.trace.lanes
+        events = self.trace.events
         if self.duration is events.duration:
             return []
         rows = np.flatnonzero(self.duration != events.duration)
-        on_device = (lanes["kind"] == "device").to_numpy(np.bool_)[events.lane[rows]]
+        on_device = self.recorded_on_device[events.lane[rows]]
         out = []
         if on_device.any():
-            evidence = "later work of its stream, the host's wait for the device or the whole recording had ended by then"
-            out.append(self._note(rows[on_device], "device event", evidence))
+            out.append(self._note(rows[on_device], "device event", self.too_long))
         of_host = self.lane_device[events.lane[rows]] < 0
         if of_host.any():
             evidence = "what is around it had ended by then, or the next step had begun"
@@ -225,13 +272,15 @@ class Mender:
         return Note("warning", text)
 
     def places(self, rows: Int64s) -> str:
-        """How many events lie on which stream or thread."""
+        """How many events lie on which stream, line or thread."""
         lanes = self.trace.lanes
         several = len(self.trace.hosts) > 1
         found = []
         for lane, count in zip(*np.unique(self.trace.events.lane[rows], return_counts=True), strict=True):
             host, process, thread = (str(lanes[name].iloc[int(lane)]) for name in ("host", "process", "thread"))
-            where = [*([host] if several else []), process, thread[:1].lower() + thread[1:]]
+            # "stream 7", but "XLA Ops".
+            thread = thread if thread[1:2].isupper() else thread[:1].lower() + thread[1:]
+            where = [*([host] if several else []), process, thread]
             found.append(f"{int(count):,} on {', '.join(where)}")
         more = len(found) - _MOST_STREAMS
         return "; ".join(found[:_MOST_STREAMS]) + (f"; others on {wording.plural(more, 'more lane')}" if more > 0 else "")

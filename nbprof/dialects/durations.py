@@ -112,15 +112,15 @@ def of_device(work: Spans, others_end: int, waited: tuple[Int64s, Int64s], calle
     return np.where(wrong, np.minimum(mended, duration), duration)
 
 
-def misplaced(work: Spans, launched: Int64s, waited: tuple[Int64s, Int64s], called: Int64s) -> Flags:
+def misplaced(work: Spans, others_end: int, launched: Int64s, waited: tuple[Int64s, Int64s], called: Int64s) -> Flags:
     """Device work that cannot have begun when it says.
 
     It began long before its launch, which no other work did; or, on a stream, long after most of the work that was launched next; or
-    long after the host had waited for it.
+    long after the host had waited for it; or long after everything else had ended that was recorded of the host and its devices.
 
     Parameters
     ----------
-    work, waited, called
+    work, others_end, waited, called
         As of `of_device`.
     launched : int64[n]
         When the launch of each began; `_NEVER` or later where that is not known.
@@ -140,7 +140,7 @@ def misplaced(work: Spans, launched: Int64s, waited: tuple[Int64s, Int64s], call
         followed[:-nth] += follows
         overtaken[:-nth] += follows & (work.start[this] - work.start[later] >= _MISPLACED_PS)
     late[rows] |= (overtaken >= _ENDED_MEANWHILE) & (2 * overtaken > followed)
-    return early | late
+    return early | late | (known & _behind_all(work, early | late, others_end))
 
 
 def first_waits(collectives: Spans) -> tuple[Flags, Int64s]:
@@ -180,6 +180,51 @@ def of_threads(calls: Spans) -> Int64s:
     return np.where(wrong, median, duration)
 
 
+def of_ops(ops: Spans, until: Int64s) -> Int64s:
+    """The durations of ops of compiled programs, with those that cannot be replaced by what they are at most.
+
+    Ops of control flow contain those that they run, so that an op which contains others proves nothing. But an op ends with its program,
+    no op contains itself, and one that never runs others does not do so once.
+
+    Parameters
+    ----------
+    ops : Spans
+        Ops of one core by the name that they have in their program.
+    until : int64[n]
+        When the run of a program had ended in which each began; `_NEVER` where that is not known.
+    """
+    duration, start = ops.duration, ops.start
+    if not len(duration) or duration.max() < SLACK_PS:
+        return duration
+    until_end = until - start
+    over = duration - until_end
+    outlasts = (over >= SLACK_PS) & (over >= duration // 2)
+    until_itself = _until_next_call(ops)
+    candidates = outlasts | (duration - until_itself >= SLACK_PS)
+    candidates |= _contains_for_once(ops, candidates)
+    if not candidates.any():
+        return duration
+    longest, median, calls = _other_calls(ops, candidates)
+    known = calls >= _FEW_CALLS
+    wrong = candidates & known & (duration >= _FAR_MAGNITUDE * longest)
+    wrong |= outlasts & ~known & (over >= _FAR_PAST_WAIT_PS)
+    at_most = np.minimum(np.maximum(until_end, 0), until_itself)
+    mended = np.minimum(np.where(known, median, _NEVER), at_most)
+    return np.where(wrong, np.minimum(mended, duration), duration)
+
+
+def outside(ops: Spans, runs: Spans) -> Flags:
+    """Ops that begin long before or after all runs of programs, which contain every other op. `runs` are those of the same core."""
+    if not len(runs.start) or not len(ops.start):
+        return np.zeros(len(ops.start), np.bool_)
+    begin, reach = runs.start, np.maximum.accumulate(runs.end)
+    nth = np.searchsorted(begin, ops.start, side="right")
+    since = np.where(nth > 0, ops.start - reach[np.maximum(nth - 1, 0)], _NEVER)
+    until = np.where(nth < len(begin), begin[np.minimum(nth, len(begin) - 1)] - ops.start, _NEVER)
+    far = np.minimum(since, until) >= _MISPLACED_PS
+    return far if int(far.sum()) <= max(_FEW_CALLS, len(far) // _FAR_MAGNITUDE) and far.sum() < len(far) else np.zeros(len(far), np.bool_)
+
+
 def of_markers(steps: Spans) -> Int64s:
     """The durations of step markers, with those that reach over the begin of the next step cut there.
 
@@ -195,6 +240,26 @@ def of_markers(steps: Spans) -> Int64s:
     until_next = np.append(np.where(follows, np.diff(steps.start), _NEVER), _NEVER)
     over = duration - until_next
     return np.where((over >= SLACK_PS) & (over >= duration // 2), until_next, duration)
+
+
+def _until_next_call(calls: Spans) -> Int64s:
+    """How long after the begin of each call the next one of its name begins on its lane; `_NEVER` after the last."""
+    order = np.lexsort((calls.start, calls.name, calls.lane))
+    alike = (np.diff(calls.lane[order]) == 0) & (np.diff(calls.name[order]) == 0)
+    out = np.full(len(order), _NEVER, np.int64)
+    out[order[:-1][alike]] = np.diff(calls.start[order])[alike]
+    return out
+
+
+def _contains_for_once(ops: Spans, wrong: Flags) -> Flags:
+    """Long calls in which other ops begin, of names that no other call of theirs contains any; without those known to be wrong."""
+    n = len(wrong)
+    following = np.minimum(np.arange(1, n + 1), n - 1)
+    next_start = np.where((ops.lane[following] == ops.lane) & (following > np.arange(n)), ops.start[following], _NEVER)
+    contains = (ops.end - next_start >= SLACK_PS) & ~wrong
+    name, count = np.unique(ops.name[(ops.end > next_start) & ~wrong], return_counts=True)
+    once = name[count == 1]
+    return contains & np.isin(ops.name, once)
 
 
 def _next_of_another_launch(work: Spans) -> Int64s:
@@ -235,6 +300,21 @@ def _after_wait(duration: Int64s, until_wait: Int64s) -> Flags:
     """Work that seems to have run on for most of its time after the host had waited for it."""
     over = duration - until_wait
     return (over >= SLACK_PS) & (over >= duration // 2)
+
+
+def _behind_all(work: Spans, wrong: Flags, others_end: int) -> Flags:
+    """Work that begins when the recording had ended for as long as it lasted; a few events at most. Without those known to be wrong."""
+    rows = np.flatnonzero(~wrong)
+    rows = rows[np.argsort(work.start[rows], kind="stable")]
+    out = np.zeros(len(wrong), np.bool_)
+    if len(rows) < 2 or not others_end:
+        return out
+    reach = np.maximum(np.maximum.accumulate(work.end[rows])[:-1], others_end)
+    gap = work.start[rows][1:] - reach
+    far = np.flatnonzero((gap >= _MISPLACED_PS) & (gap >= reach - work.start[rows[0]]))
+    if len(far) and len(rows) - 1 - far[0] <= max(_FEW_CALLS, len(rows) // _FAR_MAGNITUDE):
+        out[rows[far[0] + 1 :]] = True
+    return out
 
 
 def _outlasting(work: Spans, others_end: int, suspects: Flags) -> Flags:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from nbprof.capture.shield import shielded
@@ -38,7 +39,8 @@ class Watch:
         def showtraceback(*args: Any, **kwargs: Any) -> Any:
             # Only the code of a cell is shown so, not what a cell shows itself.
             if kwargs.get("running_compiled_code"):
-                with shielded(soon=True):
+                # The traceback is shown whatever happens here.
+                with contextlib.suppress(Exception), shielded(soon=True):
                     self._left()
             return shown(*args, **kwargs)
 

@@ -15,15 +15,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nbprof.core import unfinished
 from nbprof.core.confinement import Confinement, real_path, scan
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import LocalFile, RunFiles, printable
 from nbprof.core.sidecar import SIDECAR
+from nbprof.core.unfinished import SCRATCH
 from nbprof.formats.register import by_name, stem
 from nbprof.server import runs_recordings
 from nbprof.server.found import OnDisk, Problem
 from nbprof.server.paths import confinement_of, could_not, inside, reaches
-from nbprof.sources import detect
+from nbprof.sources import detect, locate
 from nbprof.sources.budget import Budget
 from nbprof.sources.folders import BESIDE, MAYBE, NAMED, Listing, LocalFolder, promised
 
@@ -155,14 +157,52 @@ class Search:
             return
         for name, message in here.refused:
             yield from self._problem(_join(shown, name), message)
-        for name in here.folders:
-            if depth > 0 and not self._over:
-                yield from self._folder(_join(shown, name), real / name, depth - 1, links)
+        for sentence in here.unfinished:
+            yield from self._problem(shown, sentence)
+        for names in _alike(here.folders):
+            below = self._folders(here, names if depth > 0 else [], depth - 1, links)
+            yield from self._joined(here, list(below)) if len(names) > 1 and shown else below
         links += [(_join(shown, name), target, depth - 1) for name, target in here.links if depth > 0]
         if not self._full and not self.stop():
             unknown = bool(here.links) or (depth == 0 and bool(here.folders)) or self.budget.over
             yield from self._made(here, whole=bool(shown) and not unknown)
             yield from self._used_up(shown)
+
+    def _folders(self, here: _Here, names: list[str], depth: int, links: list[tuple[str, Path, int]]) -> Iterator[OnDisk | Problem]:
+        """The runs below some folders of a folder."""
+        for name in names:
+            if not self._over:
+                yield from self._folder(_join(here.shown, name), here.real / name, depth, links)
+
+    def _joined(self, here: _Here, found: list[OnDisk | Problem]) -> list[OnDisk | Problem]:
+        """What was found in folders that are called alike; as one run where they are its ranks and the folder around them opens as it."""
+        runs = [one for one in found if isinstance(one, OnDisk)]
+        of_folders = {run.files[0].parent for run in runs}
+        above = str(here.real) + os.sep
+        elsewhere = any(folder.startswith(above) and Path(folder) not in of_folders for folder in self._with_runs)
+        if len(runs) < 2 or len(of_folders) < len(runs) or elsewhere or {folder.parent for folder in of_folders} != {here.real}:
+            return found
+        try:
+            (one,) = locate.runs(here.real, locate.Ways(confinement=self.confinement, budget=Budget))
+        except (NbprofError, ValueError):
+            return found
+        by_file = {run.files[0]: run for run in runs}
+        parts = [by_file[file.path] for file in one.files if isinstance(file, LocalFile) and file.path in by_file]
+        if len(parts) < len(runs) or len(one.files) > len(parts):
+            return found
+        self._with_runs.add(str(here.real))
+        self._seen.add(here.shown)
+        whole = OnDisk(
+            path=here.shown,
+            real=here.real,
+            name=one.name,
+            modified=one.modified,
+            bytes=sum(part.bytes for part in parts),
+            format=one.format,
+            files=tuple(part.files[0] for part in parts),
+            state=tuple(state for part in parts for state in part.state),
+        )
+        return [*(each for each in found if not isinstance(each, OnDisk)), whole]
 
     def _used_up(self, shown: str) -> Iterator[Problem]:
         reason = self.budget.reason
@@ -277,6 +317,8 @@ class _Here:
         self.folders: list[str] = []
         self.links: list[tuple[str, Path]] = []
         self.refused: list[tuple[str, str]] = []
+        self.unfinished: list[str] = []
+        """Sentences about recordings in it whose process died."""
         self._search = search
         self._confinement = search.confinement
 
@@ -300,6 +342,8 @@ class _Here:
             for entry in here:
                 if search.stop():
                     return
+                if entry.name.startswith(SCRATCH) and entry.is_dir(follow_symlinks=False):
+                    self.unfinished += filter(None, [unfinished.look(self.real / entry.name).listed])
                 if entry.name.startswith(".") and not search.hidden:
                     continue
                 try:
@@ -382,6 +426,14 @@ class _Seen(LocalFile):
     def stat(self) -> os.stat_result:
         """As it was when it was found."""
         return self.state
+
+
+def _alike(folders: list[str]) -> list[list[str]]:
+    """Folders in groups whose names differ in numbers alone, in order."""
+    groups: dict[str, list[str]] = {}
+    for name in folders:
+        groups.setdefault(re.sub(r"\d+", "#", name), []).append(name)
+    return list(groups.values())
 
 
 def is_run_folder(folder: Path) -> bool:

@@ -168,8 +168,8 @@ def _sqlite(out: nsys.Export) -> bytes:
         return out.sqlite(Path(folder) / "run.sqlite").read_bytes()
 
 
-def jax_loop(long: dict[int, float] | None = None) -> bytes:
-    """An XSpace file of marked steps of 10 ms with 10 kernels of 0.8 ms; of some kernels another duration is stated, ms."""
+def jax_loop(long: dict[int, float] | None = None, later: dict[int, float] | None = None) -> bytes:
+    """An XSpace file of marked steps of 10 ms with 10 kernels of 0.8 ms; some state another duration, or begin later, by ms."""
     host, gpu = PlaneWriter("/host:CPU"), PlaneWriter("/device:GPU:0", {"device_vendor": "Nvidia", "compute_cap_major": 9})
     main, kernels = [], []
     for step in range(STEPS):
@@ -180,7 +180,8 @@ def jax_loop(long: dict[int, float] | None = None) -> bytes:
             main.append(host.event("cuLaunchKernel", at + i * MS // 4, MS // 8, correlation_id=launch))
             took = int((long or {}).get(launch - 1, 0.8) * MS)
             stated = {"correlation_id": launch, "kernel_details": "regs:32 grid:4,1,1 block:128,1,1"}
-            kernels.append(gpu.event("gemm" if i % 2 else "fusion", at + MS // 10 + 99 * i * MS // 100, took, **stated))
+            begin = at + MS // 10 + 99 * i * MS // 100 + int((later or {}).get(launch - 1, 0) * MS)
+            kernels.append(gpu.event("gemm" if i % 2 else "fusion", begin, took, **stated))
     host.line("python", main, line_id=1)
     gpu.line("Stream #2(Compute)", kernels, line_id=2)
     return xspace(gpu, host)

@@ -12,6 +12,7 @@ from concurrent.futures.thread import _threads_queues as waited_for
 import pytest
 
 from nbprof.core.files import LocalFile
+from nbprof.core.unfinished import SCRATCH, mark
 from nbprof.server import listing
 from nbprof.server import runs as finding
 from nbprof.server.found import OnDisk, Problem
@@ -421,3 +422,37 @@ async def test_a_search_does_not_keep_a_server_from_ending(jp_root_dir, connecte
     await asyncio.to_thread(threads[0].join, 60)
     assert stops == [True]
     writer.close()
+
+
+async def test_ranks_in_folders_are_one_run_as_everywhere(jp_root_dir, listed, open_profile):
+    for rank in range(2):
+        place(jp_root_dir / "job" / f"rank{rank}", "trace.json", torch_trace())
+        place(jp_root_dir / "other" / f"rank{rank}", "trace.json", torch_trace())
+        place(jp_root_dir / "runs" / f"run{rank}", "trace.json", torch_trace())
+    place(jp_root_dir / "other", "w.pt.trace.json", torch_trace())
+    answer = await listed("")
+    assert answer.paths == ["job", "other/rank0/trace.json", "other/rank1/trace.json", "other/w.pt.trace.json"] + [
+        f"runs/run{number}/trace.json" for number in range(2)
+    ]
+    assert answer.first["job"]["hosts"] == len(locate.runs(jp_root_dir / "job")[0].files) == 2
+    assert [len(run.files) for run in locate.runs(jp_root_dir / "runs")] == [1, 1]
+    _, reply = await open_profile("job")
+    assert reply.payload is not None, reply.message
+
+
+@pytest.mark.parametrize("written", [False, True])
+async def test_a_recording_whose_process_died_is_named(jp_root_dir, listed, written):
+    folder = jp_root_dir / "logs" / f"{SCRATCH}1"
+    folder.mkdir(parents=True)
+    mark(folder, {"pid": 2**22 + 1, "notebook": "train.ipynb"})
+    running = jp_root_dir / "logs" / f"{SCRATCH}2"
+    running.mkdir()
+    mark(running, {})
+    if written:
+        place(folder, "a.xplane.pb")
+    answer = await listed("")
+    assert not answer.paths
+    (problem,) = answer.problems.items()
+    assert problem[0] == "logs"
+    assert "in train.ipynb was not finished: its process, 4194305, ended before the recording did" in problem[1]
+    assert ("nbprof.load of its logdir opens" if written else "nothing of it can be read") in problem[1]

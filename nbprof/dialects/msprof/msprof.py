@@ -16,6 +16,7 @@ from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import named_ranges, torchnames
 from nbprof.dialects.environment import environment
 from nbprof.dialects.kineto.steps import Steps, markers, spread
+from nbprof.dialects.msprof import corrupt
 from nbprof.dialects.msprof import lanes as on
 from nbprof.dialects.msprof import memory as msprof_memory
 from nbprof.dialects.msprof import steps as msprof_steps
@@ -68,7 +69,8 @@ class _Ascend:
     def __init__(self, trace: Trace, lane_kinds: npt.NDArray[np.uint8]) -> None:
         self.trace = trace
         self.lane_kinds = lane_kinds
-        self.work = Work(trace, lane_kinds)
+        misplaced, self.mended = corrupt.mend(trace, Work(trace, lane_kinds))
+        self.work = Work(trace, lane_kinds, misplaced)
         self.out: act.Activity
 
     def activity(self) -> act.Activity:
@@ -353,7 +355,7 @@ class _Ascend:
 
     def _notes(self) -> list[Note]:
         how = [Note("info", self.unit.how)] if self.unit.how else []
-        out = [*how, *self.steps.notes, *self._allocations[1]]
+        out = [*how, *self.mended, *self.steps.notes, *self._allocations[1]]
         alone = int((self.launch < 0).sum())
         if alone and alone < len(self.launch):
             share = 100 * alone / len(self.launch)

@@ -61,11 +61,14 @@ class Work:
     ----------
     trace : Trace
     lane_kinds : uint8[lanes]
+    misplaced : int64[k], optional
+        Events that begin at a time that cannot be: they are no work.
     """
 
-    def __init__(self, trace: Trace, lane_kinds: npt.NDArray[np.uint8]) -> None:
+    def __init__(self, trace: Trace, lane_kinds: npt.NDArray[np.uint8], misplaced: Int64s | None = None) -> None:
         self.trace = trace
         self.lane_kinds = lane_kinds
+        self._misplaced = np.zeros(0, np.int64) if misplaced is None else misplaced
         lanes = trace.lanes
         self.lane_host: Int32s = np.asarray(lanes["host"].map({h: i for i, h in enumerate(trace.hosts)}), np.int32)
         self.lane_device: Int32s = lanes["device"].to_numpy(np.int32)
@@ -120,8 +123,8 @@ class Work:
         return out
 
     @cached_property
-    def _kind_by_type(self) -> npt.NDArray[np.uint8]:
-        """uint8[events]: what each event is by its type and lane."""
+    def stated_kind(self) -> npt.NDArray[np.uint8]:
+        """uint8[events]: what each event is by its type and lane, carriers of other work included."""
         trace, events = self.trace, self.trace.events
         out = np.full(len(events), NO_WORK, np.uint8)
         lane = self.lane_kinds[events.lane] if len(events) else np.zeros(0, np.uint8)
@@ -145,13 +148,14 @@ class Work:
         collective = [code for code in np.unique(events.name[untyped]).tolist() if _NAMED_COLLECTIVE.match(str(trace.names[code]))]
         out[untyped & np.isin(events.name, collective)] = COLLECTIVE
         out[lane == on.COMMUNICATION] = COLLECTIVE
+        out[self._misplaced] = NO_WORK
         out[self._parts_of_collectives(out)] = NO_WORK
         return out
 
     @cached_property
     def kind(self) -> npt.NDArray[np.uint8]:
         """uint8[events]: COMPUTE, COPY, COLLECTIVE or NO_WORK."""
-        out = self._kind_by_type.copy()
+        out = self.stated_kind.copy()
         out[self.carriers] = NO_WORK
         return out
 
@@ -162,7 +166,7 @@ class Work:
         Candidates are tasks that are named by their type, and those that the operators of their device
         do not include.
         """
-        trace, kind = self.trace, self._kind_by_type
+        trace, kind = self.trace, self.stated_kind
         compute = np.flatnonzero(kind == COMPUTE)
         unlisted = self._of_table("listed", 0)[compute] == 0
         names, place = trace.events.name[compute], self._place(compute)
@@ -281,7 +285,7 @@ class Work:
             op = str(trace.names[name[i]])
             what = self.kind[rows[i]]
             ops.append(op)
-            types.append(self.texts[kind[i]] or (_plain(op) if what == COLLECTIVE else op_type(op)))
+            types.append(self.texts[kind[i]] or (plain(op) if what == COLLECTIVE else op_type(op)))
         return ops, types, code
 
     def kernels(self, out: act.Activity) -> tuple[pd.DataFrame, list[dict[str, object]]]:
@@ -363,7 +367,7 @@ class Work:
         """The `collectives` table."""
         rows, events = self.of(COLLECTIVE), self.trace.events
         first, code = unique_rows(events.name[rows].astype(np.int64))
-        name = np.array([out.texts.code(_plain(str(self.trace.names[events.name[rows[i]]]))) for i in first.tolist()] or [0], np.int32)
+        name = np.array([out.texts.code(plain(str(self.trace.names[events.name[rows[i]]]))) for i in first.tolist()] or [0], np.int32)
         return pd.DataFrame(
             {
                 **act.located(events, rows, self.host(rows), device=self.device(rows)),
@@ -408,7 +412,7 @@ def op_type(name: str) -> str:
     return re.sub(r"(-op\d+|_\d+)+\Z", "", last) or last
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     """What a collective is, without the numbers of this one: `hcom_allReduce` out of "hcom_allReduce__674_0_1"."""
     last = name.rpartition("/")[2]
     return re.sub(r"(-op)?[_\d]*\d\Z", "", last).rstrip("_") or last

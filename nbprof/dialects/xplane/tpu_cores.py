@@ -118,7 +118,7 @@ def _rows(placed: Placed, of_tensor: tuple[str, ...], of_sparse: tuple[str, ...]
     line = lanes["line"].astype(str)
     used = ((core == -1) & line.isin(of_tensor)) | ((core >= 0) & line.isin(of_sparse))
     lane = placed.trace.events.lane
-    rows = np.flatnonzero(used.to_numpy(np.bool_)[lane])
+    rows = np.flatnonzero(used.to_numpy(np.bool_)[lane] & ~placed.misplaced)
     return rows, core[lane[rows]]
 
 

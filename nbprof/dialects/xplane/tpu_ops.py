@@ -17,6 +17,7 @@ from nbprof.activity.given_peaks import ON_CHIP
 from nbprof.core import nesting, wire
 from nbprof.core.errors import ReadError
 from nbprof.core.trace import Int64s, Trace
+from nbprof.dialects.corrupt import RECORDED
 from nbprof.dialects.xplane import opnames
 from nbprof.dialects.xplane.opnames import OpName
 from nbprof.dialects.xplane.placed import Placed
@@ -34,24 +35,27 @@ def core_planes(trace: Trace) -> list[int]:
     return [number for number, plane in enumerate(trace.planes) if _CORE.match(plane.name)]
 
 
-def _rows(trace: Trace, *lines: str) -> Int64s:
+def _rows(placed: Placed, *lines: str) -> Int64s:
     """The events of some lines of TPU cores."""
+    trace = placed.trace
     lanes = trace.lanes
     chosen = lanes["plane"].isin(core_planes(trace)) & lanes["line"].astype(str).isin(lines)
-    return np.flatnonzero(chosen.to_numpy(np.bool_)[trace.events.lane])
+    return np.flatnonzero(chosen.to_numpy(np.bool_)[trace.events.lane] & ~placed.misplaced)
 
 
 def _spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s]:
     """Start and duration of events, ps: as the device measured them where it says so, else as they are on the host's clock."""
     offset, lasted = trace.arg("device_offset_ps", rows=rows), trace.arg("device_duration_ps", rows=rows)
-    measured = (offset >= 0) & (lasted >= 0)
+    # Where the duration cannot be, nor can what the device measured.
+    replaced = trace.args.get(RECORDED)
+    measured = (offset >= 0) & (lasted >= 0) & ~np.isin(rows, () if replaced is None else replaced.event)
     return np.where(measured, offset, trace.events.start[rows]), np.where(measured, lasted, trace.events.duration[rows])
 
 
 def extents(placed: Placed) -> pd.DataFrame:
     """First start and last end of the steps and ops of each core."""
     trace = placed.trace
-    rows = _rows(trace, OPS_LINE, _STEPS_LINE)
+    rows = _rows(placed, OPS_LINE, _STEPS_LINE)
     start, duration = _spans(trace, rows)
     spans = pd.DataFrame({"host": placed.host[rows], "device": placed.device[rows], "start": start, "end": start + duration})
     return spans.groupby(["host", "device"], as_index=False).agg({"start": "min", "end": "max"}).astype(act.EXTENTS)
@@ -61,7 +65,7 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.Data
     """The tables `device_ops` and `op_parts` of TPUs; a part is an op of a compiled program."""
     trace = placed.trace
     events = trace.events
-    rows = _rows(trace, OPS_LINE)
+    rows = _rows(placed, OPS_LINE)
     if not len(rows):
         return act.table(act.DEVICE_OPS), act.table(act.OP_PARTS)
     start, duration = _spans(trace, rows)

@@ -30,7 +30,7 @@ def core_work(placed: Placed, group: Int32s) -> pd.DataFrame:
     if not core.any():
         return act.table(act.WORK)
     of_lane = core[lanes["plane"].to_numpy(np.int64)] & (lanes["line"].to_numpy() == OPS)
-    rows = np.flatnonzero(of_lane[events.lane] & (group >= 0))
+    rows = np.flatnonzero(of_lane[events.lane] & (group >= 0) & ~placed.misplaced)
     at, start, end = self_spans(trace, rows)
     code, seen = pd.factorize(events.name[at])
     table = np.array([classify(trace, int(name)) for name in seen.tolist()], np.int16)

@@ -1,0 +1,134 @@
+"""Times of NPU tasks that cannot be, in timelines, tables and databases of Ascend's profilers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from nbprof.core.trace import Int64s, Note, Table, Trace
+from nbprof.dialects import durations
+from nbprof.dialects.corrupt import Mender
+from nbprof.dialects.durations import Spans
+from nbprof.dialects.msprof import lanes as on
+from nbprof.dialects.msprof.work import COLLECTIVE, NO_WORK, Work, plain
+from nbprof.display import wording
+
+_NO_ID = 4294967295
+"""How msprof writes an id that is none."""
+_TABLES = ("op_summary", "task_time")
+_NEVER = np.iinfo(np.int64).max // 4
+_MAGNITUDE = 10
+"""How far a table may be from the timeline, which rounds."""
+
+
+def mend(trace: Trace, work: Work) -> tuple[Int64s, list[Note]]:
+    """Replaces times of tasks that cannot be, in the events and in the tables; which events begin at such a time, and the warnings.
+
+    `work` is that of the times as they are stated.
+    """
+    found = _Mender(trace, work)
+    for host in range(len(trace.hosts)):
+        found.device(host)
+    notes = [*found.about_misplaced(), *found.notes()]
+    stated = trace.events.duration
+    found.apply()
+    misplaced = np.sort(np.array(found.misplaced, np.int64))
+    changed, tables = 0, dict(trace.tables)
+    for kind in _TABLES:
+        for nth, table in enumerate(trace.tables.get(kind, [])):
+            new, count = _as_events(trace, table, stated, misplaced)
+            if new is not table:
+                tables[kind] = [*tables[kind][:nth], new, *tables[kind][nth + 1 :]]
+                changed += count
+    trace.tables = tables
+    if changed:
+        notes.append(_about_tables(changed))
+    return misplaced, notes
+
+
+class _Mender(Mender):
+    """Tasks on streams, and collectives."""
+
+    correlation = "connection_id"
+    too_long = "later work of its stream or the whole recording had ended by then"
+    too_far = "long before {their} launch, or long after later work of the stream or the whole recording"
+
+    def __init__(self, trace: Trace, work: Work) -> None:
+        super().__init__(trace)
+        self._work = work
+        thread = trace.lanes["thread"].astype(str)
+        # Lanes of several streams or groups say nothing of the order.
+        in_turn = thread.str.fullmatch(r"Stream \d+|Group \d+ .*").to_numpy(np.bool_)
+        self.in_order = in_turn & np.isin(work.lane_kinds, (on.STREAM, on.COMMUNICATION))
+        self.recorded_on_device = np.isin(work.lane_kinds, (on.STREAM, on.COMMUNICATION))
+
+    def _of_host(self, rows: Int64s, host: int) -> Int64s:
+        return rows[self.lane_host[self.trace.events.lane[rows]] == host]
+
+    def work(self, host: int) -> Int64s:
+        """Tasks of cores, copies and collectives."""
+        return self._of_host(np.flatnonzero(self._work.stated_kind != NO_WORK), host)
+
+    def _host_end(self, host: int) -> int:
+        """When the last call or op of a host ended. Without any, nothing says when the recording ended."""
+        lanes = np.isin(self._work.lane_kinds, (on.CANN, on.PYTHON))
+        rows = self._of_host(np.flatnonzero(lanes[self.trace.events.lane]), host)
+        return int(self.trace.events.end[rows].max()) if len(rows) else _NEVER
+
+    def calls(self, host: int) -> Int64s:
+        """Calls into CANN."""
+        rows = np.flatnonzero((self._work.lane_kinds == on.CANN)[self.trace.events.lane])
+        ident = self.trace.arg(self.correlation, rows=rows)
+        return self._of_host(rows[(ident >= 0) & (ident != _NO_ID)], host)
+
+    def spans(self, rows: Int64s, name: Int64s | None = None, launch: Int64s | None = None) -> Spans:
+        """Some tasks; collectives are compared by what they do, as each has a name that no other has."""
+        codes = self.trace.events.name[rows].astype(np.int64) if name is None else name.copy()
+        shared = self._work.stated_kind[rows] == COLLECTIVE
+        texts: dict[str, int] = {}
+        for code in np.unique(codes[shared]).tolist():
+            kind = texts.setdefault(plain(str(self.trace.names[code])), -1 - len(texts))
+            codes[shared & (codes == code)] = kind
+        return super().spans(rows, codes, launch)
+
+    def together(self, rows: Int64s, ident: Int64s) -> Int64s:  # noqa: ARG002
+        """A call launches a graph, whose tasks run in turn; the parts of one task run side by side."""
+        number = self.trace.arg("Task Id", rows=rows)
+        return np.where(number == _NO_ID, -1, number)
+
+
+def _as_events(trace: Trace, table: Table, stated: Int64s, misplaced: Int64s) -> tuple[Table, int]:
+    """A table with the times of its events, and how many rows state a duration that the timeline contradicts."""
+    frame, nothing = table.frame, 0
+    if not len(frame) or not {"event", "duration_us"} <= set(frame.columns):
+        return table, nothing
+    event = frame["event"].to_numpy(np.int64)
+    rows = np.flatnonzero(event >= 0)
+    now = trace.events.duration[event[rows]]
+    took = frame["duration_us"].to_numpy(np.float64, copy=True)
+    said = np.nan_to_num(took[rows]) * 1e6
+    larger = (said - now >= durations.SLACK_PS) & (said >= _MAGNITUDE * now.astype(np.float64))
+    wrong = np.isin(event[rows], misplaced)
+    replaced = (now != stated[event[rows]]) | larger
+    if not (replaced | wrong).any():
+        return table, nothing
+    took[rows[replaced]] = now[replaced] / 1e6
+    took[rows[wrong]] = np.nan
+    number = event.copy()
+    number[rows[wrong]] = -1
+    frame = frame.assign(duration_us=took, event=number)
+    if "start_ps" in frame:
+        start = frame["start_ps"].copy()
+        start.iloc[rows[wrong]] = pd.NA
+        frame["start_ps"] = start
+    return replace(table, frame=frame), int((larger & (now == stated[event[rows]]) & ~wrong).sum())
+
+
+def _about_tables(count: int) -> Note:
+    """What the receipt says of rows of tables that the timeline contradicts."""
+    rows = wording.plural(count, "row")
+    verb, each = ("states", "It counts") if count == 1 else ("state", "Each counts")
+    text = f"{rows} of the tables of tasks {verb} another duration than the timeline, by far: that cannot be. {each} with the timeline's."
+    return Note("warning", text)
