@@ -343,7 +343,7 @@ def test_the_header_gets_the_other_runs_of_the_kernel_and_compares_with_one(here
 def test_a_run_that_is_not_there_is_compared_with_nothing(here, registry, wanted):
     page = Page()
     page.ask(ask="hello", key=saved(nbprof.load("logs"))["key"])
-    assert "not in this kernel any more" in page.ask(ask="compare", **{"with": wanted})["error"]
+    assert "no longer in this kernel" in page.ask(ask="compare", **{"with": wanted})["error"]
 
 
 def test_an_output_that_does_not_say_hello_gets_nothing(here, registry):
