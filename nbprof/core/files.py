@@ -200,7 +200,7 @@ class SourceFile(Protocol):
         Raises
         ------
         ReadError
-            It cannot be opened, is empty, or changed while it was read.
+            It cannot be opened, is empty, or changed while being read.
         """
 
     def open(self) -> BinaryIO:

@@ -265,8 +265,9 @@ class Mender:
         one = len(rows) == 1
         stating = f"has a duration of {longest}" if one else f"have durations of up to {longest}"
         text = (
-            f"{wording.plural(len(rows), what, what.replace('event', 'events'))} ({self.places(rows)}: {which}) {stating} that cannot be: "
-            f"{evidence}. {'It counts' if one else 'Each counts'} with what other calls of its name take, at most until the next work; "
+            f"{wording.plural(len(rows), what, what.replace('event', 'events'))} ({self.places(rows)}: {which}) {stating}, "
+            f"which is impossible: {evidence}. {'It counts' if one else 'Each counts'} with what other calls of "
+            "its name take, at most until the next work; "
             f"{less} are left out of all figures. The profiler wrote a wrong end: record again for {'its' if one else 'their'} times."
         )
         return Note("warning", text)

@@ -103,7 +103,7 @@ class _Archive:
 
     def _unchanged(self) -> None:
         if (self.source.size, self.source.modified) != self._seen:
-            raise ReadError("the archive changed while it was read; load it again once it is complete.", path=self.label)
+            raise ReadError("the archive changed while being read; load it again once it is complete.", path=self.label)
 
 
 def _clean(name: str) -> str:
@@ -286,7 +286,7 @@ class TarArchive(_Archive):
                         break
             self._fetched = None
         if offset not in self._ready:
-            raise ReadError("the archive changed while it was read; load it again once it is complete.", path=self.label)
+            raise ReadError("the archive changed while being read; load it again once it is complete.", path=self.label)
         return self._ready.pop(offset)
 
 

@@ -72,7 +72,7 @@ def test_no_steps(tmp_path):
     assert p.steps.frame["name"].tolist() == ["recording"]
     assert p.overview["step_time_ms"] == pytest.approx(1.0)
     assert not len(p.steps.as_xprof())
-    assert "figures are of the whole recording" in str(p.receipt)
+    assert "figures are for the whole recording" in str(p.receipt)
     assert shown(p)
 
 

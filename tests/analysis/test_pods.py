@@ -313,7 +313,7 @@ def test_hosts_that_do_not_communicate_are_compared_by_whole_steps():
     assert found.saved_ms == rows["excess_ms"].iloc[0] == pytest.approx(1, abs=0.1)
     said = findings._straggler(rows.iloc[0].to_dict(), several=False, measured=10.0)
     assert "whether the others wait for it is unknown" in said
-    assert "holds the others up" not in said
+    assert "delays the others" not in said
     then = frames["what_if"].set_index("what")
     assert then.loc["network_free", "reason"].startswith("No communication was recorded")
     # It may be that nobody waits for it.

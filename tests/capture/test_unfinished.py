@@ -94,7 +94,7 @@ def test_an_earlier_run_says_that_a_later_one_is_missing(tmp_path):
 def test_one_that_goes_on_is_not_opened(tmp_path):
     left(tmp_path, data=trace(), pid=os.getpid())
     with pytest.raises(
-        ReadError, match=rf"is not finished: its process, {os.getpid()}, is still running, and its run appears when it ends"
+        ReadError, match=rf"is not finished: its process, {os.getpid()}, is still running, and its run appears when it finishes"
     ):
         nbprof.load(tmp_path)
     place = Place(Options(logdir=str(tmp_path)))

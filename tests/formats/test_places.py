@@ -375,7 +375,7 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path, monkeypatch,
         return came
 
     monkeypatch.setattr(Buffer, "fill", meddle)
-    with pytest.raises(ReadError, match=r"h\.xplane\.pb: (changed while it was read.*finished|there is no such file)"):
+    with pytest.raises(ReadError, match=r"h\.xplane\.pb: (changed while being read.*finished|there is no such file)"):
         nbprof.load(path)
 
 

@@ -247,7 +247,7 @@ def test_an_archive_that_changes_before_it_is_read_is_an_error(tmp_path, kind):
     os.utime(path, (1000, 1000))
     run = locate.find(path)
     path.write_bytes(PACKED[kind]({"h.xplane.pb": training_run(3)}))
-    with pytest.raises(ReadError, match="changed while it was read"):
+    with pytest.raises(ReadError, match="changed while being read"):
         run.files[0].read()
 
 

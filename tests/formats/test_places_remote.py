@@ -200,7 +200,7 @@ def test_a_file_that_changes_while_it_is_read(memory, monkeypatch):
         return out
 
     monkeypatch.setattr(remote.RemoteFile, "_parts", meddle)
-    with pytest.raises(ReadError, match=r"h\.xplane\.pb: changed while it was read"):
+    with pytest.raises(ReadError, match=r"h\.xplane\.pb: changed while being read"):
         nbprof.load(f"{url}/h.xplane.pb")
 
 

@@ -68,14 +68,14 @@ OTHERS = {
     "a SavedModel": ("saved_model.pb", saved_model(), "SavedModel"),
     "a compiled program": ("m.hlo_proto.pb", chunk(1, chunk(1, "jit_f") + chunk(2, "main") + chunk(3, chunk(1, "main"))), "HLO"),
     "pprof": ("memory.prof", gz(chunk(1, number(1, 1) + number(2, 2)) * 3 + chunk(6, "")), "pprof"),
-    "a KernelStatsDb": ("h.kernel_stats.pb", chunk(1, chunk(1, "sgemm") + number(2, 32)), "TensorBoard made"),
-    "an OverviewPage": ("h.overview_page.pb", chunk(2, chunk(5, b"\x08\x96\x01")) + chunk(6, number(1, 1)), "TensorBoard made"),
+    "a KernelStatsDb": ("h.kernel_stats.pb", chunk(1, chunk(1, "sgemm") + number(2, 32)), "TensorBoard created"),
+    "an OverviewPage": ("h.overview_page.pb", chunk(2, chunk(5, b"\x08\x96\x01")) + chunk(6, number(1, 1)), "TensorBoard created"),
     "TensorBoard events": ("events.out.tfevents.170.host", event_file(), "event file"),
     "package.json": ("package.json", b'{"name": "x", "dependencies": {}}', "not a trace"),
     "a notebook": ("a.ipynb", json.dumps({"cells": [{"source": '{"traceEvents": []}'}], "nbformat": 4}).encode(), "notebook"),
     "a list of numbers": ("a.json", b"[1, 2, 3]", "not a trace"),
     "annotations": ("a.json", json.dumps([{"id": i, "bbox": [1, 2]} for i in range(5000)]).encode(), "not a trace"),
-    "a memory table": ("h.memory_profile.json.gz", gz(b'{"memoryProfilePerAllocator": {}}'), "TensorBoard made"),
+    "a memory table": ("h.memory_profile.json.gz", gz(b'{"memoryProfilePerAllocator": {}}'), "TensorBoard created"),
     "a pickle": ("s.pkl", pickle.dumps([1, 2]), "Python pickle"),
     "a pickle of protocol 0": ("s.pkl", pickle.dumps({"weights": [1, 2]}, 0), "pickle of protocol 0"),
     "a number in protocol 0": ("s", pickle.dumps((1.5, 2), 0), "pickle of protocol 0"),
@@ -90,7 +90,7 @@ OTHERS = {
     "zstd": ("t.json.zst", b"\x28\xb5\x2f\xfd\x00", "unzstd"),
     "text": ("notes", b"learning rate 0.1\n", "text file"),
     "nothing": ("x", b"", "empty"),
-    "a cut gzip": ("x.json.gz", b"\x1f\x8b\x08\x00", "cut off"),
+    "a cut gzip": ("x.json.gz", b"\x1f\x8b\x08\x00", "truncated"),
     "a cProfile": ("p.prof", b"{(\xfa\x01~\xe9\x00\x00\x00\x00", "cProfile"),
 }
 
@@ -185,7 +185,7 @@ def test_a_database_that_is_cut_off_says_so_though_its_tables_are_not_known(tmp_
         base.commit()
     data = (tmp_path / "whole.sqlite").read_bytes()
     (tmp_path / "cut.sqlite").write_bytes(data[: len(data) // 2])
-    with pytest.raises(ReadError, match=f"cut off: {len(data) // 2:,} of its {len(data):,} bytes are here"):
+    with pytest.raises(ReadError, match=f"truncated: {len(data) // 2:,} of its {len(data):,} bytes are present"):
         load(tmp_path / "cut.sqlite")
     with pytest.raises(ReadError, match="an SQLite database that is not a profile"):
         load(tmp_path / "whole.sqlite")

@@ -329,7 +329,7 @@ def test_recordings_that_other_processes_disturbed_count_for_nothing(tmp_path, b
         profile.run.capture.contention = dict(BUSY)
     (one,) = expect(after).against(path).step_time(slower="5 %").judge()
     assert one.outcome == "unknown"
-    assert "other processes disturbed 2 of 2 recordings: other processes used 0.5 of the 2 cores" in one.text
+    assert "other processes interfered with 2 of 2 recordings: other processes used 0.5 of the 2 cores" in one.text
 
 
 def test_a_baseline_that_is_much_too_slow_is_said_to_hide_slowdowns(tmp_path, baseline):

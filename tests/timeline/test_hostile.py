@@ -94,7 +94,7 @@ def _negative_xplane() -> Case:
 
 def _overlaps() -> Case:
     events = [complete(f"o{i}", 10 * i, 25 + i % 7) for i in range(300)]
-    return chrome(*events, says=(r"214 events overlap others on their lane only partly, on 1 lane: drawn on separate levels",))
+    return chrome(*events, says=(r"214 events overlap others on their lane partially, on 1 lane: drawn on separate levels",))
 
 
 def _many_lanes() -> Case:

@@ -151,7 +151,7 @@ def test_partial_overlaps_lie_on_levels_of_their_own_and_are_told():
     spans = sorted(zip(lane["depth"].tolist(), lane["start"].values.tolist(), lane["duration"].tolist(), strict=True))
     for (a, start, took), (b, after, _) in pairwise(spans):
         assert a != b or start + took <= after
-    assert any("only partly" in note for note in part["notes"])
+    assert any("partially" in note for note in part["notes"])
 
 
 def test_events_far_from_the_others_are_told():
