@@ -18,7 +18,7 @@ from nbprof.core.confinement import ConfinedError, Confinement, real_path, scan
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile
 from nbprof.core.sidecar import SIDECAR
-from nbprof.formats.register import stem
+from nbprof.formats.register import by_name, stem
 from nbprof.server.found import OnDisk
 from nbprof.server.paths import RefusedError, confinement_of, could_not, locate, nameable, reaches
 from nbprof.server.runs import Search, is_run_folder
@@ -104,6 +104,9 @@ def whole(root: str, path: str, *, follow_links: bool = False, hidden: bool = Fa
         if stat.S_ISDIR(now.st_mode):
             hosts = {file.name for file in found[0].files}
             names, alone = _in_folder(real, hosts, confinement, lambda link: _reaches(link, top, follow_links, hidden))
+            if by_name(found[0].format).recordings is None:
+                # Ranks may be in folders of their own.
+                names += [file.relative_to(real).as_posix() for file in found[0].files if file.parent.parent == real]
             return Whole(shown, real, home, confinement, True, tuple(names), alone)
         return Whole(shown, real, home, confinement, False, tuple(_beside(found[0].files[0], confinement)), False)
     except (OSError, ValueError) as error:

@@ -13,7 +13,7 @@ import pytest
 
 from nbprof.core.files import LocalFile
 from nbprof.core.unfinished import SCRATCH, mark
-from nbprof.server import listing
+from nbprof.server import listing, whole
 from nbprof.server import runs as finding
 from nbprof.server.found import OnDisk, Problem
 from nbprof.sources import detect, locate
@@ -438,6 +438,14 @@ async def test_ranks_in_folders_are_one_run_as_everywhere(jp_root_dir, listed, o
     assert [len(run.files) for run in locate.runs(jp_root_dir / "runs")] == [1, 1]
     _, reply = await open_profile("job")
     assert reply.payload is not None, reply.message
+
+
+def test_what_belongs_to_a_run_of_ranks_in_folders(tmp_path):
+    for rank in range(2):
+        place(tmp_path / "job" / f"rank{rank}", "trace.json", torch_trace())
+    found = whole.whole(str(tmp_path), "job")
+    assert found.names == ("rank0/trace.json", "rank1/trace.json")
+    assert not found.alone
 
 
 @pytest.mark.parametrize("written", [False, True])

@@ -65,7 +65,8 @@ class _Mender(Mender):
         self.recorded_on_device = np.isin(work.lane_kinds, (on.STREAM, on.COMMUNICATION))
 
     def _of_host(self, rows: Int64s, host: int) -> Int64s:
-        return rows[self.lane_host[self.trace.events.lane[rows]] == host]
+        out: Int64s = rows[self.lane_host[self.trace.events.lane[rows]] == host]
+        return out
 
     def work(self, host: int) -> Int64s:
         """Tasks of cores, copies and collectives."""

@@ -85,7 +85,8 @@ class _OfCores(Mender):
         self.recorded_on_device = self._of_core & np.isin(self._line, (*_IN_ORDER, *_OPS))
 
     def _lanes(self, host: int, lines: tuple[str, ...]) -> npt.NDArray[np.bool_]:
-        return self._of_core & np.isin(self._line, lines) & (self.lane_host == host)
+        chosen: npt.NDArray[np.bool_] = self._of_core & np.isin(self._line, lines) & (self.lane_host == host)
+        return chosen
 
     def _rows(self, host: int, *lines: str) -> Int64s:
         return np.flatnonzero(self._lanes(host, lines)[self.trace.events.lane])
