@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 from nbprof.capture.patches import Patches
 from nbprof.core.loader_uses import DATA_LOADER, MOST, PY_DATASET, TF_DATA, LoaderUse, short
@@ -20,6 +20,14 @@ from nbprof.core.loader_uses import DATA_LOADER, MOST, PY_DATASET, TF_DATA, Load
 _MODULE = "torch.utils.data.dataloader"
 PY_DATASETS = "keras.src.trainers.data_adapters.py_dataset_adapter"
 """The module in which Keras takes a PyDataset."""
+
+
+class Clocks(NamedTuple):
+    """A moment in seconds: by the clock, by the CPU time of the process, and by that of the thread."""
+
+    wall: float
+    process: float
+    thread: float
 
 
 @dataclass
@@ -39,14 +47,19 @@ class _Iteration:
     """An iterator that is asked for batches: its loader, and when it gave the last one, by both clocks."""
 
     loader: LoaderUse
-    last: tuple[float, float] | None = None
+    last: Clocks | None = None
 
 
 class Loaders:
     """The loaders of one session. `begin` forgets what was counted before, but not which iterators run."""
 
-    def __init__(self, now: Callable[[], float] = time.perf_counter, cpu: Callable[[], float] = time.process_time) -> None:
-        self.now, self.cpu = now, cpu
+    def __init__(
+        self,
+        now: Callable[[], float] = time.perf_counter,
+        cpu: Callable[[], float] = time.process_time,
+        thread_cpu: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._now, self._cpu, self._thread_cpu = now, cpu, thread_cpu
         self._iterations: weakref.WeakKeyDictionary[Any, _Iteration] = weakref.WeakKeyDictionary()
         self._sums: dict[LoaderUse, _Sums] = {}
         self._hooked: set[tuple[int, str]] = set()
@@ -108,10 +121,14 @@ class Loaders:
             self._iterations[iterator] = _Iteration(loader)
             self._count(loader).iterations += 1
 
-    def gave(self, iterator: Any, began: tuple[float, float]) -> None:
-        """An iterator gave a batch that it was asked for then, by `now` and `cpu`. Never raises."""
+    def clocks(self) -> Clocks:
+        """Read all three now."""
+        return Clocks(self._now(), self._cpu(), self._thread_cpu())
+
+    def gave(self, iterator: Any, began: Clocks) -> None:
+        """An iterator gave a batch that it was asked for then. Never raises."""
         with contextlib.suppress(Exception):
-            ended = self.now(), self.cpu()
+            ended = self.clocks()
             iteration = self._iterations.get(iterator)
             if iteration is None:
                 # It was made before the recording.
@@ -119,10 +136,12 @@ class Loaders:
             if iteration.last is not None:
                 sums = self._count(iteration.loader)
                 sums.batches += 1
-                sums.wait_s += ended[0] - began[0]
-                sums.wait_cpu_s += ended[1] - began[1]
-                sums.rest_s += began[0] - iteration.last[0]
-                sums.rest_cpu_s += began[1] - iteration.last[1]
+                sums.wait_s += ended.wall - began.wall
+                # Threads of ops that have ended spin for a while: they make no part of a batch that this thread makes.
+                own = iteration.loader.kind == DATA_LOADER and iteration.loader.workers == 0
+                sums.wait_cpu_s += ended.thread - began.thread if own else ended.process - began.process
+                sums.rest_s += began.wall - iteration.last.wall
+                sums.rest_cpu_s += began.process - iteration.last.process
             iteration.last = ended
 
     def _count(self, loader: LoaderUse) -> _Sums:

@@ -81,7 +81,7 @@ class Waits:
             if self._since or self.thread not in (0, threading.get_ident()):
                 return original(iterator)
             loaders = self.loaders
-            asked = loaders.now(), loaders.cpu()
+            asked = loaders.clocks()
             self._since = began = self._now()
             try:
                 batch = original(iterator)

@@ -7,7 +7,7 @@ import sysconfig
 from pathlib import Path
 from types import ModuleType
 
-_MOST = 200
+_MOST = 2_000
 _INSTALLED = {"site-packages", "dist-packages"}
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 

@@ -315,7 +315,7 @@ def cases_of_keras():
 
 def test_python_calls_that_were_recorded_are_named(tmp_path):
     row = advice_of(tmp_path / "before", torch_loop(product)).loc["other"]
-    assert row["title"] == "Record the Python calls outside of ops"
+    assert row["title"] == "Record the Python calls outside ops"
     assert pd.isna(row["gain_ms_per_step"]), "to record again saves nothing"
     row = advice_of(tmp_path / "after", torch_loop(product, augment)).loc["other"]
     assert row["title"] == "Look at the Python calls outside of ops"

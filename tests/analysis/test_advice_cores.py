@@ -47,12 +47,12 @@ def workers_in(fix: str) -> int:
 @pytest.mark.parametrize(
     ("machine", "rest_cores", "workers", "step"),
     [
-        # 66 ms of a core for each batch: two workers make one in 33 ms, and the rest takes 40.
-        (Machine(8, 1, 0), 1, 2, 40.0),
+        # 66 ms of a core for each batch, and 2 to hand it over: two workers make one in 34 ms, and the rest takes 42.
+        (Machine(8, 1, 0), 1, 2, 42.0),
         # One core beside that of the training: the worker is slower than the rest.
-        (Machine(2, 1, 0), 1, 1, 66.0),
+        (Machine(2, 1, 0), 1, 1, 68.0),
         # Both cores are used by the training: with one left to it, its 80 core ms take 80 ms.
-        (Machine(2, 1.4, 0), 2, 1, 80.0),
+        (Machine(2, 1.4, 0), 2, 1, 82.0),
         # Others have one of two: what is left has all the work to do.
         (Machine(2, 1, 1), 1, 1, 106.0),
         (Machine(1, 1, 0), 1, 1, 106.0),
@@ -71,7 +71,7 @@ def test_workers_share_the_cores_with_the_training(machine, rest_cores, workers,
 def test_workers_that_wait_for_a_disk_need_no_cores():
     """60 ms of a step pass in the loader, 3 ms of them on a core."""
     count, predicted = workers_for(Load(100.0, 60.0, 3.0, 40.0), Machine(2, 0.43, 0))
-    assert (count, predicted) == (2, pytest.approx(40.0))
+    assert (count, predicted) == (2, pytest.approx(42.0))
 
 
 @pytest.mark.parametrize(
@@ -94,23 +94,23 @@ def test_the_numbers_are_those_of_the_machine(tmp_path):
         "-loader = DataLoader(dataset, batch_size=64, shuffle=True)\n"
         "+loader = DataLoader(dataset, batch_size=64, shuffle=True, num_workers=2,\n+                    persistent_workers=True)"
     )
-    assert row["gain_ms_per_step"] == pytest.approx(60.0)
+    assert row["gain_ms_per_step"] == pytest.approx(58.0)
     assert row["gain_is"] == "about"
     assert "The rest of the step uses **1.0** of the **8** cores, and a batch takes **60.00 ms** of a core" in row["evidence"]
-    assert "with **2 workers** a step takes about **40.00 ms**" in row["evidence"]
+    assert "with **2 workers** a step takes about **42.00 ms**" in row["evidence"]
 
 
 def test_two_cores_get_one_worker_and_its_gain(tmp_path):
     row = finding(tmp_path, "SingleProcess", TWO, LOADER)
     assert workers_in(row["fix"]) == 1
-    assert row["gain_ms_per_step"] == pytest.approx(34.0)
+    assert row["gain_ms_per_step"] == pytest.approx(32.0)
     assert "set_num_threads" not in row["fix"]
 
 
 def test_where_the_training_has_all_cores_workers_need_theirs_back(tmp_path):
     """A worker takes one of two cores: the 40 ms of the rest become 80."""
     row = finding(tmp_path, "SingleProcess", {**TWO, "own_cores": 1.4}, replace(LOADER, rest_cpu_s=3.2))
-    assert row["gain_ms_per_step"] == pytest.approx(20.0)
+    assert row["gain_ms_per_step"] == pytest.approx(18.0)
     assert workers_in(row["fix"]) == 1
     assert "+torch.set_num_threads(1)" in row["fix"]
     assert "with more than **1** thread of its own" in row["evidence"]
@@ -133,10 +133,19 @@ def test_no_gain_is_promised_that_the_cores_do_not_hold(tmp_path, measured, use)
     assert "workers would take their time from the rest of the step" in row["evidence"]
 
 
+def test_a_batch_that_costs_as_much_to_hand_over_as_to_make_needs_no_worker():
+    """2.85 ms a step with the loader in the process, 3.98 with a worker: as measured on an idle machine of 16 cores."""
+    use = replace(LOADER, wait_s=0.06, wait_cpu_s=0.06, rest_s=0.06, rest_cpu_s=0.06)
+    row = fitted(row_of("loader_in_process"), FREE, [use], Times(3.9, 1.9)).iloc[0]
+    assert row["title"] == "Make items cheaper: a worker would cost as much time as it saves"
+    assert "to send and receive its batch takes about **2.00 ms**" in row["evidence"]
+    assert "num_workers" not in row["fix"]
+
+
 def test_without_the_loader_the_use_of_the_cores_is_what_is_known(tmp_path):
     row = finding(tmp_path, "SingleProcess", TWO)
     assert workers_in(row["fix"]) == 1
-    assert row["gain_ms_per_step"] == pytest.approx(34.0)
+    assert row["gain_ms_per_step"] == pytest.approx(32.0)
 
 
 def test_where_the_machine_is_not_known_the_gain_is_a_bound(tmp_path):

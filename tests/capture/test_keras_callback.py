@@ -240,7 +240,7 @@ def test_a_tuner_may_copy_it(callback, model, data):
         ({"batches": "x"}, "not 'x'"),
         ({"batches": None}, "needs the batches"),
         ({"steps": (1, 2)}, "use batches=(10, 15)"),
-        ({"save": False}, "could not be opened"),
+        ({"save": False}, "cannot be opened"),
         ({"second": 1}, "did you mean 'seconds'"),
     ],
 )

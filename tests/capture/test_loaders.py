@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 
-from nbprof.capture.loaders import Loaders
+from nbprof.capture.loaders import Clocks, Loaders
 from nbprof.capture.patches import Patches
 from nbprof.core.loader_uses import DATA_LOADER, PY_DATASET, TF_DATA, LoaderUse, unpacked
 
@@ -101,29 +101,32 @@ def test_what_fails_leaves_the_loop_alone(loaders):
         __slots__ = ()
 
     loaders.iterates(Slots(), lambda: 1 / 0)
-    loaders.gave(Slots(), (0.0, 0.0))
+    loaders.gave(Slots(), Clocks(0.0, 0.0, 0.0))
     assert loaders.taken() == []
 
 
-def test_time_is_that_of_all_but_the_first_batch_of_an_iteration():
+@pytest.mark.parametrize(("workers", "cpu_s"), [(2, 1.8), (0, 0.9)])
+def test_time_is_that_of_all_but_the_first_batch_of_an_iteration(workers, cpu_s):
+    """A batch that the loop's thread makes takes the CPU time of this thread: others spin on the cores meanwhile."""
     clock = iter([10.0, 12.0, 15.0, 40.0, 41.0])
     cpu = iter([0.0, 2.0, 2.5, 9.0, 9.0])
-    found = Loaders(lambda: next(clock), lambda: next(cpu))
+    thread = iter([0.0, 1.0, 1.2, 4.0, 4.0])
+    found = Loaders(lambda: next(clock), lambda: next(cpu), lambda: next(thread))
 
     class Iterator:
         pass
 
     iterator = Iterator()
-    found.iterates(iterator, lambda: LoaderUse(DATA_LOADER, workers=0))
-    found.gave(iterator, (4.0, 0.0))
-    found.gave(iterator, (11.0, 0.5))
-    found.gave(iterator, (13.0, 2.2))
+    found.iterates(iterator, lambda: LoaderUse(DATA_LOADER, workers=workers))
+    found.gave(iterator, Clocks(4.0, 0.0, 0.0))
+    found.gave(iterator, Clocks(11.0, 0.5, 0.2))
+    found.gave(iterator, Clocks(13.0, 2.2, 1.1))
     (use,) = found.taken()
     assert (use.batches, use.wait_s, use.rest_s) == (2, 3.0, 2.0)
-    assert (use.wait_cpu_s, use.rest_cpu_s) == pytest.approx((1.8, 0.7))
-    assert (use.wait_cores, use.rest_cores) == pytest.approx((0.6, 0.35))
+    assert (use.wait_cpu_s, use.rest_cpu_s) == pytest.approx((cpu_s, 0.7))
+    assert (use.wait_cores, use.rest_cores) == pytest.approx((cpu_s / 3, 0.35))
     found.begin()
-    found.gave(iterator, (39.0, 9.0))
+    found.gave(iterator, Clocks(39.0, 9.0, 4.0))
     assert found.taken() == [], "the gap between two windows is no rest of a step"
 
 

@@ -114,7 +114,7 @@ async def test_a_run_folder_opens_and_a_link_out_of_it_does_not(profile, jp_root
     (run / "host.xplane.pb").symlink_to(tmp_path / "secret.xplane.pb")
     status, reply = await open_profile("linked")
     assert reply.payload is None
-    assert "link that leads out" in reply.message
+    assert "link that points outside" in reply.message
 
 
 @pytest.mark.parametrize("name", ["kernel_information.json", "kernel_annotations_rank0_.pkl"])
@@ -124,7 +124,7 @@ async def test_what_lies_beside_a_trace_may_not_be_a_link_out_of_the_root(jp_roo
     (jp_root_dir / "a.pt.trace.json").write_bytes(trace.encode())
     (tmp_path / "secret").write_bytes(b"{}")
     (jp_root_dir / name).symlink_to(tmp_path / "secret")
-    assert "link that leads out" in (await open_profile("a.pt.trace.json"))[1].message
+    assert "link that points outside" in (await open_profile("a.pt.trace.json"))[1].message
 
 
 async def test_a_torch_trace_opens_packed_or_not(jp_root_dir, open_profile):

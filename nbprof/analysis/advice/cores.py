@@ -19,8 +19,9 @@ from nbprof.analysis.rule import UP_TO
 from nbprof.core.loader_uses import DATA_LOADER, PY_DATASET, TF_DATA, LoaderUse
 from nbprof.display import wording
 
-HAND_OVER = 1.1
-"""Core time of a batch from a worker, in terms of what it takes in the training process: it is copied once more."""
+HAND_OVER, RECEIVE_MS = 1.1, 2.0
+"""Core time of a batch from a worker, in terms of what it takes in the training process: it is copied once more; and the time to send and
+receive it, of which 1.2 to 2.4 ms were measured."""
 WORTH = 0.03
 """Part of a step: workers that would save less are not advised."""
 NEAR = 0.1
@@ -36,6 +37,7 @@ _GENERATOR = "**Generator**"
 _PARALLEL = "num_parallel_calls"
 
 _TITLE = "Make items cheaper: no core is free for more workers"
+_TITLE_SMALL = "Make items cheaper: a worker would cost as much time as it saves"
 _TITLE_BESIDE = "Make batches cheaper: no core is free to prepare them beside the steps"
 _FIX = (
     " class Items(Dataset):\n     def __getitem__(self, i):\n-        return decode(self.paths[i])\n"
@@ -102,8 +104,8 @@ class Load:
         work = HAND_OVER * self.wait_work
         a_batch = max(self.wait, work)
         least = 1e-9
-        rest = max(self.rest, self.rest_work / max(self.left(workers, machine), least))
-        return max(rest, a_batch / workers, (work + self.rest_work) / max(machine.available, least))
+        rest = max(self.rest, self.rest_work / max(self.left(workers, machine), least)) + RECEIVE_MS
+        return max(rest, (a_batch + RECEIVE_MS) / workers, (work + self.rest_work) / max(machine.available, least))
 
     def left(self, workers: int, machine: Machine) -> float:
         """Cores that are left for the rest of the step while workers run, which need none while they wait for a disk or a network."""
@@ -234,6 +236,11 @@ def _in_process(
     workers, step = workers_for(load, machine)
     gain = min(times.step - step, float(row["gain_ms_per_step"]))
     if gain < WORTH * times.step:
+        if load.wait <= 2 * RECEIVE_MS and load.left(1, machine) >= load.rest_cores:
+            text = (
+                f"{row['evidence']} A worker would save little: to send and receive its batch takes about **{wording.millis(RECEIVE_MS)}**."
+            )
+            return _cheaper(row, text, _TITLE_SMALL, unit, keras=times.keras)
         text = f"{row['evidence']} {_busy(load, machine, unit)}: workers would take their time from the rest of {unit.the}."
         return _cheaper(row, text, _TITLE, unit, keras=times.keras)
     text = f"{row['evidence']} {_free(load, machine, unit)}: with **{_of_workers(workers)}** {unit.a} takes about "

@@ -21,8 +21,8 @@ _FIXES = {
 }
 """The fix of each rule whose usual one is a DataLoader of the user's."""
 
-_IN_LOADER = "are in the DataLoader, which loads in the training process: with **num_workers=0** nothing is loaded ahead."
-_IN_KERAS = "pass while Keras makes the batch in the training process, and nothing is loaded ahead."
+_IN_LOADER = "is spent in the DataLoader, which loads in the training process: with **num_workers=0** nothing is loaded ahead."
+_IN_KERAS = "passes while Keras makes the batch in the training process, and nothing is loaded ahead."
 """The DataLoader is one that Keras makes around what it is given."""
 
 TITLES = {"loader_none": "Load batches in worker processes", "loader_workers": "Give the data set more workers"}
