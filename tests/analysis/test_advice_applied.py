@@ -318,7 +318,7 @@ def test_python_calls_that_were_recorded_are_named(tmp_path):
     assert row["title"] == "Record the Python calls outside ops"
     assert pd.isna(row["gain_ms_per_step"]), "to record again saves nothing"
     row = advice_of(tmp_path / "after", torch_loop(product, augment)).loc["other"]
-    assert row["title"] == "Look at the Python calls outside of ops"
+    assert row["title"] == "Look at the Python calls outside ops"
     assert "augment, /home/me/train.py line 12 (**86%**)" in row["evidence"]
     assert not row["fix"]
     assert row["gain_ms_per_step"] == pytest.approx(0.7)

@@ -7,6 +7,7 @@ else the code needs, such as `os`, it imports itself.
 from __future__ import annotations
 
 import shutil
+import tempfile
 import zipfile
 from collections.abc import Callable
 from functools import cache
@@ -32,6 +33,10 @@ SKIPPED = {
     'peaks={"flops": ..., "bytes": ...}': "the user fills in the peaks of the CPU",
     "correlation_id": "tests/docs/test_trace.py runs it on the trace it needs",
     "grain.MapDataset": "Grain is not installed",
+    "profiler.experimental.start(logdir": "begins a recording that the user ends",
+    "jax.profiler.start_trace(logdir": "begins a recording that the user ends",
+    "# at a prompt": "a command of a shell",
+    "async_op=True": "needs other processes",
 }
 """Code that cannot run in a test, by a part of it, and why."""
 
@@ -63,7 +68,8 @@ _FITTING: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
         "x": given["jnp"].ones((1, 4, 4, 4)), "w": given["jnp"].ones((1, 1, 4, 4)), "strides": (1, 1), "padding": "SAME"
     },
     "PartitionSpec('data')": lambda given: {"mesh": given["jax"].make_mesh((1,), ("data",))},
-    "workers=2 * k": lambda _: {"Batches": lambda **_: ([1.0, 1.0], [1.0, 1.0]), "model": MagicMock(name="model")},
+    "Batches(workers=": lambda _: {"Batches": lambda **_: ([1.0, 1.0], [1.0, 1.0]), "model": MagicMock(name="model")},
+    ".save(path)": lambda _: {"path": tempfile.mkdtemp()},
     "torch.utils.data.DataLoader": lambda _: {**_torch(), "model": MagicMock(name="model")},
 }  # fmt: skip
 """Variables that only some code needs, or needs in another shape, by a part of it."""

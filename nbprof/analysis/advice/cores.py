@@ -335,10 +335,11 @@ def _code(workers: int, loader: LoaderUse | None, times: Times, fix: str) -> str
     added += ["persistent_workers=True"] if loader.iterations > 1 and not loader.persistent_workers else []
     after = [*given, f"num_workers={workers}"]
     more = [*kept, *added]
-    lines = f"-loader = DataLoader(dataset, {', '.join(before)})\n+loader = DataLoader(dataset, {', '.join(after)}"
-    return f"{lines},\n+                    {', '.join(more)})" if more else f"{lines})"
+    rest = ",\n+                    " + ", ".join(more) if more else ""
+    return f"-loader = DataLoader(dataset, {', '.join(before)})\n+loader = DataLoader(dataset, {', '.join(after)}{rest})"
 
 
 def _plus(free: int) -> str:
-    call = "loader = DataLoader(dataset, batch_size=n, num_workers=k"
-    return f"-{call})\n+{call} + {free})"
+    return (
+        f"-loader = DataLoader(dataset, batch_size=n, num_workers=k)\n+loader = DataLoader(dataset, batch_size=n, num_workers=k + {free})"
+    )

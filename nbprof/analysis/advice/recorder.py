@@ -45,9 +45,9 @@ def in_words_of(found: pd.DataFrame, recorder: str, framework: str, form: str = 
         return found
     result = found.copy()
     result.loc[rows, "evidence"] = result.loc[rows, "evidence"].str.replace(IN_CELL, _WITH_OPTION, regex=False)
-    option = "stacks" if "--stacks" in str(result.loc[rows, "fix"].iloc[0]) else "python"
+    keyword = "stacks" if "--stacks" in str(result.loc[rows, "fix"].iloc[0]) else "python"
     if recorder == BLOCK:
-        result.loc[rows, "fix"] = f"-with nbprof.profile():\n+with nbprof.profile({option}=True):\n     train()"
+        result.loc[rows, "fix"] = f"-with nbprof.profile():\n+with nbprof.profile({keyword}=True):\n     train()"
     elif form == "nsys":
         result.loc[rows, "fix"] = _NSYS
     else:

@@ -146,8 +146,8 @@ def _allocator(facts: Facts, limit: Threshold) -> Found | None:
         "unless PYTORCH_NO_CUDA_MEMORY_CACHING is set, the loop empties the cache, or memory is so full that cached blocks are freed."
     )
     family = "HIP" if facts.torch_runtime.amd else "CUDA"
-    fix = f'+os.environ["PYTORCH_{family}_ALLOC_CONF"] = "expandable_segments:True"  # before the first use'
-    fix = f"-    torch.cuda.empty_cache()\n+import os\n{fix}"
+    fix = f'+import os\n+os.environ["PYTORCH_{family}_ALLOC_CONF"] = "expandable_segments:True"  # before the first use'
+    fix = f"-    torch.cuda.empty_cache()\n{fix}"
     if facts.evidence.in_use.expandable:
         fix = " loss.backward()\n-torch.cuda.empty_cache()"
     return Found(text, limit.severity(share), min(calls.ms, facts.mean["host_compute"] or calls.ms), fix)
