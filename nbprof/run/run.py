@@ -26,15 +26,12 @@ from nbprof.analysis import lines as lines_of
 from nbprof.analysis import ranges as ranges_of
 from nbprof.analysis import serving as serving_of
 from nbprof.analysis.advice import advice, checks, keras_code
-from nbprof.analysis.advice import cores as advice_cores
 from nbprof.analysis.advice import evidence as advice_evidence
 from nbprof.analysis.advice import host as advice_host
 from nbprof.analysis.advice import host_buffer as advice_host_buffer
 from nbprof.analysis.advice import in_use as advice_in_use
-from nbprof.analysis.advice import probed as advice_probed
 from nbprof.analysis.advice import programs as advice_programs
 from nbprof.analysis.advice import recorder as advice_recorder
-from nbprof.analysis.advice import stated as advice_stated
 from nbprof.analysis.advice import tf_data as advice_tf_data
 from nbprof.analysis.advice import versions as advice_versions
 from nbprof.analysis.ascend import verdict as ascend_verdict
@@ -47,13 +44,12 @@ from nbprof.analysis.memory import ops as memory_ops
 from nbprof.analysis.ops import longest_calls, ops, torch_ops, torch_runtime, xprof_ops
 from nbprof.analysis.steps import backlog, periodic, pods, steps, tpu_cores, warmup, xprof_steps
 from nbprof.analysis.verdict import Breakdown, is_unrecorded, verdict
-from nbprof.core import loader_uses, remedies, trim
+from nbprof.core import remedies, trim
 from nbprof.core.cells import readable
 from nbprof.core.errors import NbprofError
 from nbprof.core.files import Missing, RunFiles, SourceFile, skipped, some
 from nbprof.core.guard import Failures, guarded
 from nbprof.core.line_times import LineTimes
-from nbprof.core.loader_uses import LoaderUse
 from nbprof.core.loop_times import LoopTimes, choose
 from nbprof.core.trace import Note, Receipt, Trace
 from nbprof.dialects import sanity
@@ -75,7 +71,9 @@ from nbprof.run.tf_data import TfDataFrames
 from nbprof.schema.frames import empty, shaped
 
 if TYPE_CHECKING:
+    from nbprof.analysis.advice import cores as advice_cores
     from nbprof.analysis.python import Python, PythonUse
+    from nbprof.core.loader_uses import LoaderUse
     from nbprof.dialects.kineto.graphs import Capture
     from nbprof.sources.recording import CaptureInfo
     from nbprof.timeline.serve import Timeline
@@ -878,6 +876,11 @@ class Run(Frames):
 
             out = named(out, self._range_totals, self.activity.unit)
         if self.capture is not None:
+            # Late too: files alone state none of this.
+            from nbprof.analysis.advice import cores as advice_cores
+            from nbprof.analysis.advice import probed as advice_probed
+            from nbprof.analysis.advice import stated as advice_stated
+
             cores = self.capture.contention.get("cores", 0.0)
             out = advice_stated.without(out, self.capture.settings, self.capture.precision, cores)
             if self.capture.of_keras:
@@ -901,11 +904,17 @@ class Run(Frames):
     @property
     def loaders(self) -> tuple[LoaderUse, ...]:
         """What the program asked for its batches, as the recording states it."""
-        return loader_uses.unpacked(self.capture.loaders) if self.capture is not None else ()
+        if self.capture is None:
+            return ()
+        from nbprof.core import loader_uses
+
+        return loader_uses.unpacked(self.capture.loaders)
 
     @property
     def _input_times(self) -> advice_cores.Times:
         """Of an average step."""
+        from nbprof.analysis.advice import cores as advice_cores
+
         step, shares = float(self.answer["step_time_ms"] or 0.0), self.steps_summary.set_index("category")["percent"]
         wait = float(shares.get("input", 0.0) or 0.0) * step / 100
         keras = self.capture is not None and self.capture.of_keras

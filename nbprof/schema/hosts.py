@@ -16,7 +16,7 @@ SUM, SAME, NEITHER = "sum", "same", "neither"
 _HOST = ("host", "worker", "memory_id")
 _FOLDED = ("memory_viewer.modules",)
 """Frames that name a host, but have a row for all."""
-_INTENSIVE = re.compile(r"(?:avg|mean|median|min|max|fastest|longest)_|.*_avg_|.*_per_(?:step|second)\Z")
+_INTENSIVE = re.compile(r"(?:avg|mean|median|p95|min|max|fastest|longest)_|.*_avg_|.*_per_(?:step|second)\Z")
 _SAME = {
     "overview.host_parts": ("ms",),
     "overview.tf_functions": ("tracings",),

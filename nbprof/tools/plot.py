@@ -9,7 +9,6 @@ import numpy as np
 
 from nbprof.core.errors import NbprofError
 from nbprof.display.wording import LEAST_MS
-from nbprof.tools import bokeh_html
 
 if TYPE_CHECKING:
     from bokeh.model import Model
@@ -114,6 +113,8 @@ def displayed(figure: Model, drawn: Any) -> Model:
         from bokeh.io import show
         from bokeh.io.state import curstate
         from IPython.display import display
+
+        from nbprof.tools import bokeh_html
 
         if curstate().notebook:
             show(figure)  # type: ignore[arg-type]  # each of ours can be shown

@@ -217,7 +217,7 @@ def test_every_column_is_of_one_class(name):
         how = extent(name, col)
         assert how in (SUM, SAME, NEITHER)
         assert how != SUM or col.kind in ("number", "bytes") or name == "trace.range", f"{name}.{col.name} cannot be added up"
-        if col.name.startswith(("avg_", "mean_", "share", "median_")):
+        if col.name.startswith(("avg_", "mean_", "share", "median_", "p95_")):
             assert how != SUM
 
 

@@ -225,9 +225,9 @@ def test_what_an_allocator_does_not_state_is_absent_and_said(tmp_path, stat, col
     if column:
         assert p.memory.timeline[column].isna().all()
     assert p.memory.summary["peak_bytes"].tolist() == [1500]
-    assert any("GPU_0_bfc" in n.text and f"do not state {said}" in n.text for n in p.receipt.lines)
+    assert any("GPU_0_bfc" in n.text and f"do not include {said}" in n.text for n in p.receipt.lines)
     whole = profile(tmp_path, allocations(SOME))
-    assert not any("do not state" in n.text for n in whole.receipt.lines)
+    assert not any("do not include" in n.text for n in whole.receipt.lines)
     p.payload()
 
 
@@ -317,7 +317,7 @@ def test_pytorch_is_followed_from_the_begin_of_the_recording(tmp_path):
     table = p.memory.at(timeline["time_ms"].iloc[4])
     assert table.set_index("op")["allocated_bytes"].to_dict() == {memory_alive.EARLIER: 950, "aten::mm": 300} or len(table) == 3
     assert (table["allocated_bytes"] * table["occurrences"]).sum() == 1450
-    assert any("do not state stack, fragmentation" in n.text for n in p.receipt.lines)
+    assert any("do not include stack, fragmentation" in n.text for n in p.receipt.lines)
 
 
 def test_notes_name_the_kinds_of_allocators_once():
@@ -325,7 +325,7 @@ def test_notes_name_the_kinds_of_allocators_once():
     bare = one.assign(fragmentation=np.nan)
     rows = pd.concat([bare.assign(memory_id=f"cpu{i}") for i in range(3)] + [one], ignore_index=True)
     (note,) = memory.notes(rows)
-    assert note.text == "Allocator events of cpu0 and 2 more do not state fragmentation: these columns are empty."
+    assert note.text == "Allocator events of cpu0 and 2 more do not include fragmentation: these columns are empty."
     assert memory.notes(one) == []
 
 

@@ -144,5 +144,5 @@ def test_a_database_that_is_cut_off_says_so(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     fill(path, 512, "UTF-8", 60, 1)
     path.write_bytes(path.read_bytes()[:-4096])
-    with pytest.raises(ReadError, match=r"cut off: [\d,]+ of its [\d,]+ pages"):
+    with pytest.raises(ReadError, match=r"truncated: [\d,]+ of its [\d,]+ pages are present"):
         database(path)
