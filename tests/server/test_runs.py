@@ -115,7 +115,7 @@ async def test_hidden_and_linked_out_are_not_looked_at(jp_root_dir, tmp_path, li
     answer = await listed("")
     assert not answer.runs
     assert answer.problems.keys() == {"logs/file.xplane.pb"}
-    assert "leads out" in answer.problems["logs/file.xplane.pb"]
+    assert "points outside the folder that Jupyter serves" in answer.problems["logs/file.xplane.pb"]
     extension.follow_links = True
     assert (await listed("")).paths == ["folder/secret.xplane.pb", "logs/file.xplane.pb"]
 
@@ -463,4 +463,4 @@ async def test_a_recording_whose_process_died_is_named(jp_root_dir, listed, writ
     (problem,) = answer.problems.items()
     assert problem[0] == "logs"
     assert "in train.ipynb was not finished: its process, 4194305, ended before the recording did" in problem[1]
-    assert ("nbprof.load of its logdir opens" if written else "nothing of it can be read") in problem[1]
+    assert ("nbprof.load of its logdir opens" if written else "so there is nothing to read") in problem[1]
