@@ -232,12 +232,13 @@ class Slow:
     """A disk on which looking into a folder takes until the test lets it."""
 
     def __init__(self, monkeypatch, name):
-        self.go, self.looked = threading.Event(), []
+        self.go, self.reached, self.looked = threading.Event(), threading.Event(), []
         look = finding._Here.look
 
         def slow(here):
             self.looked.append(here.real.name)
             if here.real.name == name:
+                self.reached.set()
                 assert self.go.wait(120)
             look(here)
 
@@ -283,6 +284,8 @@ async def test_nobody_looks_on_when_nobody_listens(jp_root_dir, connected, monke
     monkeypatch.setattr(listing._Walk, "_search", lambda walk: (search(walk), ended.set()))
     reader, writer = await connected("logs")
     await reader.readuntil(b"logs/a/a.xplane.pb")
+    # Where it is stopped before, it does not come to b.
+    assert await asyncio.to_thread(disk.reached.wait, 120)
     writer.close()
     assert await asyncio.to_thread(stopped.wait, 120)
     disk.go.set()
