@@ -19,6 +19,7 @@ SCRATCH = ".recording-"
 """How the names of these folders begin."""
 MARK = ".started.json"
 _LONGEST = 1 << 16
+_SHOWN = "What its profiler had written so far is shown."
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Unfinished:
             return f"{self.folder.name} is left over from an unfinished recording and contains no profile."
         how = f"its process, {self.facts['pid']}, ended before the recording did"
         if self.written:
-            return f"{which} was not finished: {how}. What its profiler had written so far is shown."
+            return f"{which} was not finished: {how}. {_SHOWN}"
         return (
             f"{which} was not finished: {how}, before its profiler wrote anything, so there is nothing to read. With --steps 10:20 a "
             "recording is written as soon as these steps have run."
@@ -82,8 +83,7 @@ class Unfinished:
         """The same in a list of runs, which cannot open what is hidden; the empty text while the recording may go on."""
         if self.running or not self.facts:
             return ""
-        shown = "What its profiler had written by then is shown."
-        return self.sentence.replace(shown, "nbprof.load of its logdir opens what its profiler had written by then.")
+        return self.sentence.replace(_SHOWN, "nbprof.load of its logdir opens what its profiler had written by then.")
 
     @property
     def _when(self) -> str:

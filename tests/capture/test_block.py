@@ -268,7 +268,7 @@ def test_an_asynchronous_generator_takes_values_and_errors(stub):
 
 def test_only_functions_are_decorated():
     for thing in (3, int):
-        with pytest.raises(CaptureError, match="stands above a function"):
+        with pytest.raises(CaptureError, match="decorates a function, not"):
             nbprof.profile()(thing)
 
 

@@ -92,7 +92,7 @@ def test_the_static_part_holds_the_answer_and_the_numbers():
     words = re.sub(r"\s+", " ", Reader(static_html(whole())).text.replace("\u00a0", " "))
     for said in (
         "Input-bound: 51% of step time is spent waiting for data",
-        "Average step8.16 ms ± 0.44range 8.00–9.25",
+        "Average step8.16 ms ± 0.44median 8.00, p95 9.25, range 8.00–9.25",
         "Input4.1651.0%",
         "Run Dataset.map in parallel about −4.16 ms per step",
         "Map takes 25.2 ms of the 33.2 ms spent in the pipeline",

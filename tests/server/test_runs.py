@@ -115,7 +115,7 @@ async def test_hidden_and_linked_out_are_not_looked_at(jp_root_dir, tmp_path, li
     answer = await listed("")
     assert not answer.runs
     assert answer.problems.keys() == {"logs/file.xplane.pb"}
-    assert "leads out" in answer.problems["logs/file.xplane.pb"]
+    assert "points outside the folder that Jupyter serves" in answer.problems["logs/file.xplane.pb"]
     extension.follow_links = True
     assert (await listed("")).paths == ["folder/secret.xplane.pb", "logs/file.xplane.pb"]
 
@@ -232,12 +232,13 @@ class Slow:
     """A disk on which looking into a folder takes until the test lets it."""
 
     def __init__(self, monkeypatch, name):
-        self.go, self.looked = threading.Event(), []
+        self.go, self.reached, self.looked = threading.Event(), threading.Event(), []
         look = finding._Here.look
 
         def slow(here):
             self.looked.append(here.real.name)
             if here.real.name == name:
+                self.reached.set()
                 assert self.go.wait(120)
             look(here)
 
@@ -283,6 +284,8 @@ async def test_nobody_looks_on_when_nobody_listens(jp_root_dir, connected, monke
     monkeypatch.setattr(listing._Walk, "_search", lambda walk: (search(walk), ended.set()))
     reader, writer = await connected("logs")
     await reader.readuntil(b"logs/a/a.xplane.pb")
+    # Where it is stopped before, it does not come to b.
+    assert await asyncio.to_thread(disk.reached.wait, 120)
     writer.close()
     assert await asyncio.to_thread(stopped.wait, 120)
     disk.go.set()
@@ -463,4 +466,4 @@ async def test_a_recording_whose_process_died_is_named(jp_root_dir, listed, writ
     (problem,) = answer.problems.items()
     assert problem[0] == "logs"
     assert "in train.ipynb was not finished: its process, 4194305, ended before the recording did" in problem[1]
-    assert ("nbprof.load of its logdir opens" if written else "nothing of it can be read") in problem[1]
+    assert ("nbprof.load of its logdir opens" if written else "so there is nothing to read") in problem[1]

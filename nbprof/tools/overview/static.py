@@ -85,7 +85,8 @@ def _range_cell(table: dict[str, Any], head: dict[str, Any], row: int) -> str:
     value = markup.cell(table, key, row)
     if key == "name":
         indent = 18 * int(markup.cell(table, "_depth", row))
-        return f'<span style="padding-left:{indent}px">{markup.name(value, 60)}</span>'
+        name = markup.name(value, 60)
+        return f'<span style="padding-left:{indent}px">{name}</span>' if indent else name
     if key == "top":
         return markup.name(value, 60) if value else ""
     return "" if np.isnan(value) else wording.number(value, int(head.get("digits", 2)))
