@@ -191,7 +191,7 @@ def test_several_slices_add_up(view):
     view.click("Stream 7", 12.0)
     view.page.keyboard.up("Control")
     expect(view.slice).to_contain_text("2 slices")
-    expect(view.words).to_contain_text("2 slices selected, 6.00 ms in all.")
+    expect(view.words).to_contain_text("2 slices selected, 6.00 ms in total.")
 
 
 def test_keys_go_from_slice_to_slice(view):
