@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.support.build import profile
 from tests.support.xspace import training_run
 
