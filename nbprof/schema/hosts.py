@@ -16,7 +16,7 @@ SUM, SAME, NEITHER = "sum", "same", "neither"
 _HOST = ("host", "worker", "memory_id")
 _FOLDED = ("memory_viewer.modules",)
 """Frames that name a host, but have a row for all."""
-_INTENSIVE = re.compile(r"(?:avg|mean|median|p95|min|max|fastest|longest)_|.*_avg_|.*_per_(?:step|second)\Z")
+_INTENSIVE = re.compile(r"(?:avg|mean|median|p95|p99|min|max|fastest|longest)_|.*_avg_|.*_per_(?:step|second)\Z")
 _SAME = {
     "overview.host_parts": ("ms",),
     "overview.tf_functions": ("tracings",),
@@ -31,6 +31,7 @@ _SAME = {
     "hlo.frame": ("program_id",),
     "lines.frame": ("line",),
     "ranges.frame": ("depth",),
+    "serving.summary": ("token_ms", "gap_ms"),
     "python.functions": ("line",),
     "python.lines": ("line",),
     "python.tree": ("line", "depth", "parent"),
