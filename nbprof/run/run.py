@@ -545,9 +545,21 @@ class Run(Frames):
         """Input ops by self time."""
         return input_pipeline.ops(self.activity, self._host_ops[0])
 
-    @persisted
+    @cached
     def input_categories(self) -> pd.DataFrame:
-        """The five kinds of input work."""
+        """The five kinds of input work, with what helps against each on this machine."""
+        found = self._input_categories_of_files
+        if self.capture is None:
+            return found
+        from nbprof.analysis.advice import cores as advice_cores
+
+        if self.capture.of_keras and self.activity.framework == "PyTorch":
+            helps = found["category"].map(keras_code.CATEGORIES)
+            found = found.assign(advice=found["advice"].mask(found["advice"] != "", helps))
+        return advice_cores.without_workers(found, self.advice)
+
+    @persisted
+    def _input_categories_of_files(self) -> pd.DataFrame:
         return input_pipeline.categories(self.input_ops, self.activity.framework, self.tf_data.cause)
 
     @of_hosts(combine.enqueued)

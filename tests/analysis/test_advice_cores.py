@@ -31,12 +31,17 @@ def loop(kind: str) -> Kineto:
     return k
 
 
-def finding(folder, kind, measured=None, *uses):
-    """The finding on the loader, as a recording of that machine and these loaders has it."""
+def loaded(folder, kind, measured=None, *uses):
+    """The profile of a loop, as a recording of that machine and these loaders has it."""
     (folder / "a.pt.trace.json").write_bytes(loop(kind).encode())
     sidecar = {"backend": "torch", "contention": measured or {}, "loaders": loader_uses.packed(uses)}
     (folder / "nbprof.json").write_text(json.dumps(sidecar))
-    advice = nbprof.load(folder).advice.set_index("rule")
+    return nbprof.load(folder)
+
+
+def finding(folder, kind, measured=None, *uses):
+    """The finding on the loader."""
+    advice = loaded(folder, kind, measured, *uses).advice.set_index("rule")
     return advice.loc["loader_in_process" if kind == "SingleProcess" else "loader_workers"]
 
 
@@ -140,6 +145,15 @@ def test_a_batch_that_costs_as_much_to_hand_over_as_to_make_needs_no_worker():
     assert row["title"] == "Make items cheaper: a worker would cost as much time as it saves"
     assert "to send and receive its batch takes about **2.00 ms**" in row["evidence"]
     assert "num_workers" not in row["fix"]
+
+
+def test_the_kinds_of_input_work_ask_for_no_workers_where_the_advice_asks_for_none(tmp_path):
+    """*Steps & input* said "load in worker processes" beside advice that a worker would cost as much as it saves."""
+    categories = loaded(tmp_path, "SingleProcess", {**TWO, "other_cores": 1.0}, LOADER).input_pipeline.categories.set_index("category")
+    assert "workers would not help" in categories.loc["demanded_file_read", "advice"]
+    assert categories.loc["enqueue", "advice"] == ""
+    categories = loaded(tmp_path, "SingleProcess", TWO, LOADER).input_pipeline.categories.set_index("category")
+    assert "num_workers" in categories.loc["demanded_file_read", "advice"]
 
 
 def test_without_the_loader_the_use_of_the_cores_is_what_is_known(tmp_path):

@@ -15,6 +15,7 @@ import pandas as pd
 
 from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis import contention
+from nbprof.analysis.input.input_pipeline import READING
 from nbprof.analysis.rule import UP_TO
 from nbprof.core.loader_uses import DATA_LOADER, PY_DATASET, TF_DATA, LoaderUse
 from nbprof.display import wording
@@ -45,6 +46,7 @@ _FIX = (
 )
 _FIX_OF_TF_DATA = "-ds = ds.map(fn)\n+ds.map(fn).save(path)  # once, before training\n+ds = tf.data.Dataset.load(path)"
 _FIX_OF_BATCHES = "-batch = make_batch(i)\n+batch = batches[i]  # made once, before training: np.load(path, mmap_mode='r')"
+_CHEAPER_ITEMS = "decode and transform once, before training; workers would not help on this machine"
 _REFUTED = "{the} waits less with more workers"
 
 
@@ -292,6 +294,22 @@ def _beside(row: dict[str, Any], machine: Machine, loader: LoaderUse | None, tim
 def _cheaper(row: dict[str, Any], text: str, title: str, unit: Unit, *, keras: bool = False) -> dict[str, Any]:
     fix = _FIX.replace("class Items(Dataset)", "class Batches(keras.utils.PyDataset)") if keras else _FIX
     return {**row, "evidence": text, "title": title, "fix": fix, "gain_is": UP_TO, "refuted_by": unit.fill(_REFUTED)}
+
+
+def without_workers(categories: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
+    """The kinds of input work, without advice to add workers where the findings say that they would not help.
+
+    Parameters
+    ----------
+    categories : DataFrame
+        `p.input_pipeline.categories`.
+    found : DataFrame
+        `p.advice`.
+    """
+    if not found["title"].isin([_TITLE, _TITLE_SMALL, _TITLE_BESIDE]).any():
+        return categories
+    concerned = categories["category"].isin(list(READING)) & (categories["advice"] != "")
+    return categories.assign(advice=categories["advice"].mask(concerned, _CHEAPER_ITEMS))
 
 
 def _kept_busy(machine: Machine) -> str:

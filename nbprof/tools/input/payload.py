@@ -9,7 +9,6 @@ import pandas as pd
 
 from nbprof.activity.activity import SERVING
 from nbprof.activity.unit import MARKED, Unit
-from nbprof.analysis.advice import keras_code
 from nbprof.analysis.input import input_pipeline
 from nbprof.display import wording
 from nbprof.tools.common import bar, by_keras, by_tensorflow, by_torch, figure, fix_lines, has_device, unit_of, unknown
@@ -164,8 +163,6 @@ def _categories(run: Run) -> list[dict[str, Any]]:
         per_step = None if _evaluates(run) else wording.real(scaled.get("us_per_step"))
         part = wording.real(scaled.get("percent"))
         own = _category(row)
-        if by_keras(run) and by_torch(run):
-            own["advice"] = keras_code.CATEGORIES.get(own["key"], own["advice"])
         out.append(
             {
                 **own,
