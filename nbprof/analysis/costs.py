@@ -8,6 +8,7 @@ import pandas as pd
 
 from nbprof.activity.activity import Activity
 from nbprof.analysis.ops import ops
+from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
 
 _KEYS = ["name", "category", "shapes", "precision", "product", "known"]
@@ -27,7 +28,7 @@ they ran ops of unknown cost alone; without devices over that of ops of known co
 
 def measured(activity: Activity) -> Costed:
     """The ops of one activity."""
-    parts, runs = activity.cost_parts, activity.cost_runs
+    parts, runs = activity.cost_parts.frame(), activity.cost_runs.frame()
     part, count = runs["part"].to_numpy(np.int64), len(parts)
     own = runs["own"].to_numpy(np.float64)
     flops = runs["flops"].to_numpy(np.float64)
@@ -47,8 +48,8 @@ def measured(activity: Activity) -> Costed:
     out = parts.assign(**{name: np.bincount(part, values, count) for name, values in each.items()})
     idle, time = 0, int(own[~np.isnan(flops)].sum())
     if activity.has_device:
-        extents = activity.device_extents
-        idle = ops.device_idle(activity, activity.device_ops)
+        extents = activity.device_extents.frame()
+        idle = ops.device_idle(activity, activity.device_ops.frame())
         time = int((extents["end"] - extents["start"]).sum()) - int(runs["alone"].sum())
     return added([(out.assign(known=out["flops"].notna()), idle, time)])
 
@@ -57,9 +58,12 @@ def added(hosts: list[Costed]) -> Costed:
     """The ops of several hosts together."""
     found, idle, time = zip(*hosts, strict=True)
     tables = [one for one in found if len(one)] or [found[0]]
-    rows = pd.concat(tables, ignore_index=True)
+    rows = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
     # An op of which some runs are not known is two.
-    out = rows.groupby(_KEYS, sort=False, dropna=False)[_SUMS].sum(min_count=1).reset_index()
+    first, of_row = unique_rows(*(pd.factorize(rows[key])[0].astype(np.int64) for key in _KEYS))
+    out = rows[_KEYS].iloc[first].reset_index(drop=True)
+    sums = rows[_SUMS].groupby(of_row).sum(min_count=1)
+    out[_SUMS] = sums.to_numpy()
     unknown = ~out["known"].to_numpy(np.bool_)
     out.loc[unknown, ["flops", "normalized", "moved", "memory"]] = np.nan
     out = out.sort_values(["own", "name", "shapes"], ascending=[False, True, True], kind="stable", ignore_index=True)
@@ -79,7 +83,7 @@ def sums_of_steps(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
         `PRODUCTS`, `REST` or `MODEL`.
     """
     out = steps[["host", "start_ms"]].reset_index(drop=True)
-    runs, parts = activity.cost_runs, activity.cost_parts
+    runs, parts = activity.cost_runs.frame(), activity.cost_parts.frame()
     if steps.empty or not len(runs):
         return out.assign(**dict.fromkeys(("devices", "busy", "unknown", "alone", "normalized", "memory", "model", "again"), 0.0))
     step, devices = in_steps(activity, steps, runs)

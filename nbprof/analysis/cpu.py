@@ -131,7 +131,7 @@ NO_PRODUCTS = Products(0.0, 0.0)
 
 def products(activity: Activity, steps: pd.DataFrame) -> Products:
     """The products of one host without a device; none where shapes, and so the costs of ops, were not recorded."""
-    runs, parts = activity.cost_runs, activity.cost_parts
+    runs, parts = activity.cost_runs.frame(), activity.cost_parts.frame()
     total = float(steps["step_time_ms"].sum()) * 1e9
     if not len(runs) or activity.has_device or not total:
         return NO_PRODUCTS
@@ -167,8 +167,8 @@ def _of_host(activity: Activity, host: int, steps: pd.DataFrame) -> Totals:
 def _self_times(activity: Activity, host: int) -> _Runs:
     """The times in which ops of a host run, those of programs compiled for the CPU among them, without the ops in them."""
     kind = "op" if activity.framework == "PyTorch" else "type"
-    of_program = activity.host_ops[~activity.host_ops["dataset"].to_numpy(np.bool_)]
-    tables = (of_program, activity.eager_runs, activity.cpu_ops)
+    of_program = activity.host_ops.take(~activity.host_ops.dataset).frame()
+    tables = (of_program, activity.eager_runs.frame(), activity.cpu_ops.frame())
     parts = [_pieces(table[table["host"].to_numpy() == host], kind) for table in tables]
     return _Runs(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(_Runs)))
 
@@ -211,7 +211,7 @@ def _inside(runs: _Runs, begin: Int64s, stop: Int64s) -> _Runs:
 
 def _compute_and_overhead(activity: Activity, host: int, runs: _Runs, spans: tuple[Int64s, Int64s]) -> tuple[float, float]:
     """Time of the steps in compute and in overhead, ps: each instant counts once, input and compiling before compute."""
-    work, (begin, stop) = activity.work, spans
+    work, (begin, stop) = activity.work.frame(), spans
     rows = (work["group"].to_numpy() >= 0) & (work["host"].to_numpy() == host)
     start, end, cls = (work[column].to_numpy()[rows] for column in ("start", "end", "cls"))
     start, end = np.concatenate([start, runs.start]), np.concatenate([end, runs.end])

@@ -14,7 +14,7 @@ _GRAPH = ["host", "device", "graph"]
 
 def graphs(activity: Activity) -> pd.DataFrame:
     """One row per graph and device, most device time first: the columns of `p.kernels.graphs`."""
-    work = activity.graph_work
+    work = activity.graph_work.frame()
     if not len(work):
         return frames.empty("kernels.graphs")
     replays = work.groupby([*_GRAPH, "replay"], sort=True).agg(start=("start", "min"), end=("end", "max"))
@@ -25,7 +25,7 @@ def graphs(activity: Activity) -> pd.DataFrame:
 
 def nodes(activity: Activity) -> pd.DataFrame:
     """One row per node of a graph and device, in the order of the nodes: the columns of `p.kernels.graph_nodes`."""
-    work = activity.graph_work
+    work = activity.graph_work.frame()
     if not len(work):
         return frames.empty("kernels.graph_nodes")
     key = [*_GRAPH, "node"]

@@ -7,6 +7,7 @@ rates are those of all its runs over their whole time, since an op's bytes are t
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ import pandas as pd
 
 from nbprof.activity.activity import Activity
 from nbprof.activity.given_peaks import ON_CHIP
+from nbprof.activity.tables import DeviceOps, OpParts
 from nbprof.analysis.ops import ops
 from nbprof.core.errors import ReadError
 from nbprof.hlo import text as hlo_text
@@ -24,7 +26,11 @@ _SHAPE = re.compile(r"%?\S+ = (.+?) [a-z][\w\-]*\(")
 COLUMNS = frames.names("hlo.frame")
 CONTAINERS = ("while", "conditional", "call")
 """Ops that run other ops: the latter count, so sums leave out the FLOPs and bytes of the former."""
+Floats = npt.NDArray[np.float64]
+
 _COPIES = ("copy-start", "copy-done")
+_SUM_OF = {"normalized_flops": "normalized", "bytes": "moved", "memory_bytes": "memory"}
+"""Sums by the columns of `OpParts` that are called otherwise there."""
 SUMS = ["total", "own", "runs", "flops", "normalized", "moved", "memory"]
 """Over all runs: time and self time in ps, their number, FLOPs, FLOPs scaled to 16 bit, bytes, and main memory bytes."""
 
@@ -44,52 +50,52 @@ def measured(activity: Activity, *, as_xprof: bool = False) -> tuple[pd.DataFram
         The columns of `activity.op_parts`, `SUMS`, and `part`, the row there; most self time first, equal ones by program and name.
     int
     """
-    parts, runs = (activity.op_parts, activity.device_ops) if as_xprof else ran(activity)
+    parts, runs = (activity.op_parts, activity.device_ops) if as_xprof else _ran(activity)
     if not len(parts) or not len(runs):
-        return parts.head(0).assign(part=np.zeros(0, np.int64), **{name: np.zeros(0) for name in SUMS}), 0
+        return parts.frame().head(0).assign(part=np.zeros(0, np.int64), **{name: np.zeros(0) for name in SUMS}), 0
     if as_xprof:
-        runs = runs[parts["xprof"].to_numpy(np.bool_)[runs["part"].to_numpy(np.int64)]]
-    part = runs["part"].to_numpy(np.int64)
-    start, end = runs["start"].to_numpy(np.int64), runs["end"].to_numpy(np.int64)
-    factor = parts["xprof_runs"].to_numpy(np.float64) if as_xprof else np.ones(len(parts))
-    count = np.bincount(part, minlength=len(parts))
-    out = parts.rename(columns={"normalized_flops": "normalized", "bytes": "moved", "memory_bytes": "memory"})
+        runs = runs.take(parts.xprof[runs.part])
+    idle = 0 if runs is activity.cpu_ops else ops.device_idle(activity, runs.frame())
+    count = np.bincount(runs.part, minlength=len(parts))
+    sums = {"flops": parts.flops, "normalized": parts.normalized_flops, "moved": parts.bytes, "memory": parts.memory_bytes}
     if as_xprof:
-        out["normalized"] += out["xprof_flops"] - out["flops"]
-        out["flops"] = out["xprof_flops"]
+        sums["normalized"] = parts.normalized_flops + (parts.xprof_flops - parts.flops)
+        sums["flops"] = parts.xprof_flops
         # What nobody knows is 0 there.
-        out.loc[unknown(out) & (out["category"] == "custom-call"), ["flops", "normalized", "moved", "memory"]] = 0.0
-    for name in ("flops", "normalized", "moved", "memory"):
-        out[name] = out[name] * factor
-    out["memory"] = _of_main_memory(activity, out, as_xprof)
-    out["total"] = np.bincount(part, end - start, len(parts))
-    out["own"] = np.bincount(part, runs["own"].to_numpy(np.float64), len(parts))
+        uncounted = np.isnan(sums["normalized"]) & np.isnan(sums["memory"]) & (parts.category == "custom-call")
+        sums = {name: np.where(uncounted, 0.0, values) * parts.xprof_runs for name, values in sums.items()}
+    if not (as_xprof or _on_tpu(activity)):
+        sums["memory"] = sums["moved"]
+    # On a TPU main memory moved what is stated to be of it, or all where nothing is stated.
+    sums["memory"] = np.where(np.isnan(sums["memory"]), sums["moved"], sums["memory"])
+    sums["total"] = np.bincount(runs.part, runs.end - runs.start, len(parts))
+    sums["own"] = np.bincount(runs.part, runs.own.astype(np.float64), len(parts))
+    columns = {_SUM_OF.get(name, name): array for name, array in parts.arrays.items()} | sums
     if as_xprof:
-        out["runs"] = count.astype(np.float64)
-    out["part"] = np.arange(len(parts))
-    out = out[out["hlo"].to_numpy(np.bool_) & (count > 0)]
-    out = out.sort_values(["own", "program", "name"], ascending=[False, True, True], kind="stable", ignore_index=True)
-    return out, 0 if runs is activity.cpu_ops else ops.device_idle(activity, runs)
+        columns["runs"] = count.astype(np.float64)
+    columns["part"] = np.arange(len(parts))
+    rows = np.flatnonzero(parts.hlo & (count > 0))
+    name, _ = pd.factorize(parts.name[rows], sort=True)
+    rows = rows[np.lexsort((name, parts.program[rows], -sums["own"][rows]))]
+    arrays = {name: pd.Index(values[rows], dtype=object) if values.dtype == object else values[rows] for name, values in columns.items()}
+    return pd.DataFrame(arrays, copy=False), idle
 
 
-def unknown(found: pd.DataFrame) -> pd.Series[bool]:
+def unknown(found: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Of which ops of `measured` neither FLOPs nor bytes are known, as of most custom calls: what is said of use leaves out their time."""
-    return found["normalized"].isna() & found["memory"].isna() & ~found["category"].isin(CONTAINERS)
+    normalized, memory = (found[name].to_numpy(np.float64) for name in ("normalized", "memory"))
+    return np.isnan(normalized) & np.isnan(memory) & ~np.isin(found["category"].to_numpy(object), CONTAINERS)
+
+
+def _ran(activity: Activity) -> tuple[OpParts, DeviceOps]:
+    """What ops ran, and their runs: `op_parts` and `device_ops`, or where no program ran on a device what the CPU ran."""
+    return (activity.op_parts, activity.device_ops) if activity.has_device else (activity.cpu_parts, activity.cpu_ops)
 
 
 def ran(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What ops ran, and their runs: `op_parts` and `device_ops`, or where no program ran on a device what the CPU ran."""
-    if activity.has_device:
-        return activity.op_parts, activity.device_ops
-    return activity.cpu_parts, activity.cpu_ops
-
-
-def _of_main_memory(activity: Activity, parts: pd.DataFrame, as_xprof: bool) -> npt.NDArray[np.float64]:
-    """Bytes of the device's main memory: on a TPU those that are stated to be, all where nothing is stated, and on a GPU."""
-    moved, memory = parts["moved"].to_numpy(np.float64), parts["memory"].to_numpy(np.float64)
-    if as_xprof or _on_tpu(activity):
-        return np.where(np.isnan(memory), moved, memory)
-    return moved
+    """The same as DataFrames."""
+    parts, runs = _ran(activity)
+    return parts.frame(), runs.frame()
 
 
 def _on_tpu(activity: Activity) -> bool:
@@ -149,22 +155,24 @@ def as_xprof(activity: Activity) -> pd.DataFrame:
 
 def _public(activity: Activity, found: pd.DataFrame, whole: int, *, impossible: bool) -> pd.DataFrame:
     told = described(activity, found)
-    share = found["own"] / whole if whole else found["own"] * 0.0
-    runs = found["runs"].where(found["runs"] > 0)
-    out = pd.DataFrame(
+    total, own, runs = (found[name].to_numpy(np.float64) for name in ("total", "own", "runs"))
+    share = own / whole if whole else own * 0.0
+    runs = np.where(runs > 0, runs, np.nan)
+    return frames.build(
+        "hlo.frame",
         {
             "rank": np.arange(1, len(found) + 1),
             "program": told["program"],
             "op": found["name"],
             "category": found["category"],
-            "framework_op": found["framework_op"].str.removesuffix(":"),
-            "occurrences": found["runs"].fillna(0).astype("i8"),
-            "total_us": found["total"] / 1e6,
-            "avg_us": found["total"] / runs / 1e6,
-            "self_us": found["own"] / 1e6,
-            "avg_self_us": found["own"] / runs / 1e6,
+            "framework_op": [op.removesuffix(":") for op in found["framework_op"].tolist()],
+            "occurrences": np.nan_to_num(found["runs"].to_numpy(np.float64)),
+            "total_us": total / 1e6,
+            "avg_us": total / runs / 1e6,
+            "self_us": own / 1e6,
+            "avg_self_us": own / runs / 1e6,
             "self_fraction": share,
-            "cumulative_fraction": share.cumsum(),
+            "cumulative_fraction": np.cumsum(share),
             **rates(
                 found,
                 *ops.peaks(activity, impossible),
@@ -174,29 +182,27 @@ def _public(activity: Activity, found: pd.DataFrame, whole: int, *, impossible: 
             ),
             "flops": found["flops"],
             "bytes": found["moved"],
-            "rematerialized": found["name"].str.contains(".remat", regex=False),
+            "rematerialized": [".remat" in name for name in found["name"].tolist()],
             "expression": told["expression"],
             "shape": told["shape"],
             "layout": told["layout"],
             "source": found["source"],
             "in_file": told["in_file"],
-            "program_id": found["program"].astype("i8"),
-        }
+            "program_id": found["program"],
+        },
+        COLUMNS,
     )
-    text = [column.name for column in frames.SCHEMA["hlo.frame"] if column.dtype == "object"]
-    out[text] = out[text].astype(object)
-    return out.astype({"in_file": bool, "rematerialized": bool})[COLUMNS]
 
 
 def rates(
     found: pd.DataFrame,
-    peak_flops: float | pd.Series[float],
+    peak_flops: float | Floats,
     peak_bytes: float,
     on_chip: dict[str, float] | None = None,
     *,
     impossible: bool,
     main: str = ops.HBM,
-) -> dict[str, pd.Series]:
+) -> dict[str, npt.NDArray[Any]]:
     """Rates of ops, the limit that each comes closest to, and what bounds it.
 
     Parameters
@@ -213,16 +219,18 @@ def rates(
     main : str
         What main memory is called where an op is bound by it.
     """
-    seconds = found["total"].where(found["total"] > 0) / 1e12
-    flops, normalized = found["flops"] / seconds, found["normalized"] / seconds
+    seconds = seconds_of(found["total"])
+    total_flops, total_moved, total_memory = (found[name].to_numpy(np.float64) for name in ("flops", "moved", "memory"))
+    flops, normalized = total_flops / seconds, found["normalized"].to_numpy(np.float64) / seconds
     # An asynchronous copy states its bytes of main memory where it begins or where it is done, and its time is elsewhere.
-    waits = found["category"].isin(_COPIES) & ~(found["memory"] > 0)
-    moved, memory = found["moved"] / seconds, found["memory"].mask(waits, found["moved"]) / seconds
+    waits = np.isin(found["category"].to_numpy(object), _COPIES) & ~(total_memory > 0)
+    moved, memory = total_moved / seconds, np.where(waits, total_moved, total_memory) / seconds
     if not impossible:
         far = (moved > ops.IMPOSSIBLE * peak_bytes) | (memory > ops.IMPOSSIBLE * peak_bytes)
-        moved, memory = moved.mask(far), memory.mask(far)
-    used = {ops.COMPUTE: normalized / peak_flops, main: memory / peak_bytes}
-    known = used[ops.COMPUTE].notna() & used[main].notna()
+        moved, memory = np.where(far, np.nan, moved), np.where(far, np.nan, memory)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        used = {ops.COMPUTE: normalized / peak_flops, main: memory / peak_bytes}
+    known = ~np.isnan(used[ops.COMPUTE]) & ~np.isnan(used[main])
     used |= {ON_CHIP[level]: of_chip for level, of_chip in on_chip_use(found, on_chip or {}).items()}
     near = nearest(used, known)
     return {
@@ -231,24 +239,30 @@ def rates(
         "bytes_per_second": moved,
         "memory_bytes_per_second": memory,
         # XProf's are those that the roofline is drawn with.
-        "operational_intensity": found["normalized" if impossible else "flops"] / found["moved"].where(found["moved"] > 0),
+        "operational_intensity": found["normalized" if impossible else "flops"].to_numpy(np.float64)
+        / np.where(total_moved > 0, total_moved, np.nan),
         "bound_by": near,
-        "bound": ops.bound(near, pd.DataFrame(used).max(axis=1)),
+        "bound": ops.bound(near, np.fmax.reduce(list(used.values()))),
     }
 
 
-def on_chip_use(found: pd.DataFrame, on_chip: dict[str, float]) -> dict[str, pd.Series]:
+def seconds_of(total_ps: pd.Series) -> Floats:
+    """Times in seconds; NaN for 0."""
+    total = total_ps.to_numpy(np.float64)
+    return np.where(total > 0, total, np.nan) / 1e12
+
+
+def on_chip_use(found: pd.DataFrame, on_chip: dict[str, float]) -> dict[str, Floats]:
     """Utilization of each on-chip memory's peak by ops, for memories whose bytes the profile states."""
-    seconds = found["total"].where(found["total"] > 0) / 1e12
-    return {level: found[level] / seconds / peak for level, peak in on_chip.items() if level in found.columns}
+    seconds = seconds_of(found["total"])
+    return {level: found[level].to_numpy(np.float64) / seconds / peak for level, peak in on_chip.items() if level in found.columns}
 
 
-def nearest(used: dict[str, pd.Series], known: pd.Series) -> pd.Series:
+def nearest(used: dict[str, Floats], known: npt.NDArray[np.bool_]) -> npt.NDArray[np.object_]:
     """The most used resource, the first of equal ones; '' if none is used or it is unknown."""
-    table = pd.DataFrame(used).fillna(0.0)
-    most = table.to_numpy().argmax(axis=1) if len(table) else np.zeros(0, np.int64)
-    names = np.array(list(used), object)[most]
-    return pd.Series(np.where(known & (table > 0).any(axis=1), names, ""), table.index, object)
+    table = np.nan_to_num(np.stack(list(used.values()), axis=1), nan=0.0, posinf=np.inf, neginf=-np.inf)
+    most = table.argmax(axis=1)
+    return np.where(known & (table > 0).any(axis=1), np.array(list(used), object)[most], "")
 
 
 def titles(activity: Activity, found: pd.DataFrame) -> list[tuple[str, bool]]:

@@ -35,7 +35,7 @@ def frame(activity: Activity, rows: pd.DataFrame | None = None) -> pd.DataFrame:
     Occupancy is that of the first launch of the row; it is no part of the key. Where no launch of a row states one, it is computed.
     `rows` are those of `activity.kernels` that count, when given.
     """
-    out = _grouped(activity.kernels if rows is None else rows, activity.launch_shapes, activity)
+    out = _grouped(activity.kernels.frame() if rows is None else rows, activity.launch_shapes, activity)
     if not len(out):
         return pd.DataFrame(columns=COLUMNS)
     stated = out["occupancy_percent"].to_numpy(np.float64)
@@ -99,12 +99,12 @@ def added(frames_of_hosts: list[pd.DataFrame]) -> pd.DataFrame:
 
 def in_steps(activity: Activity) -> pd.DataFrame:
     """`frame` without kernels that were launched before the recording began, for figures a step."""
-    return frame(activity, activity.kernels[backlog.apart(activity, activity.kernels)])
+    return frame(activity, activity.kernels.frame()[backlog.apart(activity, activity.kernels.frame())])
 
 
 def as_xprof(activity: Activity) -> pd.DataFrame:
     """The rows of XProf 2.24's kernel stats, in its order: `p.kernels.as_xprof()`. Empty for a file that XProf cannot read."""
-    out = _grouped(activity.xprof_kernels, activity.xprof_launch_shapes, activity)
+    out = _grouped(activity.xprof_kernels.frame(), activity.xprof_launch_shapes, activity)
     if not len(out):
         return pd.DataFrame(columns=list(XPROF_COLUMNS))
     for key in _FLAGS:
@@ -236,23 +236,38 @@ def _summed(kernels: pd.DataFrame, key: str, other: str, counted: str) -> pd.Dat
     time = kernels["total_us"].to_numpy(np.float64)
     uses = kernels["uses_tensor_core"].to_numpy(np.float64, na_value=np.nan)
     occupied = kernels["occupancy_percent"].to_numpy(np.float64, na_value=np.nan)
-    parts = kernels.assign(
-        known=np.where(np.isnan(uses), 0, time),
-        used=np.where(uses == 1, time, 0),
-        occupied=np.where(np.isnan(occupied), 0, time),
-        weighted=np.where(np.isnan(occupied), 0, occupied * time),
+    parts = pd.DataFrame(
+        {
+            "occurrences": kernels["occurrences"].to_numpy(np.int64),
+            "total_us": time,
+            "known": np.where(np.isnan(uses), 0, time),
+            "used": np.where(uses == 1, time, 0),
+            "occupied": np.where(np.isnan(occupied), 0, time),
+            "weighted": np.where(np.isnan(occupied), 0, occupied * time),
+        }
     )
-    grouped = parts.groupby(key, sort=True)
+    row, names = pd.factorize(kernels[key].to_numpy(object), sort=True)
     # All sums in one pass.
-    out = grouped[["occurrences", "total_us", "known", "used", "occupied", "weighted"]].sum()
-    out = out.assign(**{counted: grouped[other].nunique(), "min_us": grouped["min_us"].min(), "max_us": grouped["max_us"].max()})
-    out = out.reset_index()
-    out["avg_us"] = out["total_us"] / out["occurrences"]
-    out["percent"] = 100 * out["total_us"] / time.sum()
-    # Of the time of kernels whose name tells; none does where all were compiled by Triton.
-    out["tensor_core_percent"] = 100 * out["used"] / out["known"].where(out["known"] > 0)
-    out["occupancy_percent"] = out["weighted"] / out["occupied"].where(out["occupied"] > 0)
-    return out.sort_values("total_us", ascending=False, kind="stable", ignore_index=True)[columns]
+    sums = {str(name): column.to_numpy() for name, column in parts.groupby(row).sum().items()}
+    pairs, _ = unique_rows(row.astype(np.int64), pd.factorize(kernels[other])[0].astype(np.int64))
+    shortest, longest = np.full(len(names), np.inf), np.full(len(names), -np.inf)
+    np.minimum.at(shortest, row, kernels["min_us"].to_numpy(np.float64))
+    np.maximum.at(longest, row, kernels["max_us"].to_numpy(np.float64))
+    figures = {
+        key: names,
+        counted: np.bincount(row[pairs]),
+        "occurrences": sums["occurrences"],
+        "total_us": sums["total_us"],
+        "avg_us": sums["total_us"] / sums["occurrences"],
+        "min_us": shortest,
+        "max_us": longest,
+        "percent": 100 * sums["total_us"] / time.sum(),
+        # Of the time of kernels whose name tells; none does where all were compiled by Triton.
+        "tensor_core_percent": 100 * sums["used"] / np.where(sums["known"] > 0, sums["known"], np.nan),
+        "occupancy_percent": sums["weighted"] / np.where(sums["occupied"] > 0, sums["occupied"], np.nan),
+    }
+    order = np.argsort(-sums["total_us"], kind="stable")
+    return pd.DataFrame({name: figures[name][order] for name in columns})
 
 
 def fixed_type_percent(kernels: pd.DataFrame) -> float:

@@ -165,7 +165,7 @@ def _of_times(activity: Activity, trace: Trace, times: LineTimes) -> _Ran:
 
 def _of_stacks(activity: Activity, trace: Trace) -> _Ran:
     """By PyTorch's stacks: of the backward pass by those of the forward ops that it belongs to."""
-    stacks, ops = activity.torch_stacks, activity.torch_ops
+    stacks, ops = activity.torch_stacks, activity.torch_ops.frame()
     if stacks is None or not len(stacks.frame):
         return _Ran([], [], np.full(1, np.nan), np.full(1, np.nan))
     own = [next((place for frame in str(said).split("\n") if (place := person_call(frame))), None) for said in stacks.frame.tolist()]
@@ -179,7 +179,7 @@ def _of_stacks(activity: Activity, trace: Trace) -> _Ran:
             inner[code] = inner[above]
     host = np.full(count + 1, np.nan)
     calls: list[int | None] = [None] * count
-    events, python = trace.events, activity.torch_calls
+    events, python = trace.events, activity.torch_calls.frame()
     if len(python):
         stack, duration = python["stack"].to_numpy(np.int64), events.duration[python["event"].to_numpy(np.int64)]
         # What a function of a library took is that of the line around it.
@@ -235,7 +235,7 @@ def _divided(row: Int64s, duration_ps: Floats | Int64s, count: int) -> Floats:
 def _program_ops(activity: Activity) -> list[tuple[str, float]]:
     """The line of code that each op of a compiled program comes from, as the compiler noted it, and its self time in ps."""
     out: list[tuple[str, float]] = []
-    for runs, parts in ((activity.device_ops, activity.op_parts), (activity.cpu_ops, activity.cpu_parts)):
+    for runs, parts in ((activity.device_ops.frame(), activity.op_parts.frame()), (activity.cpu_ops.frame(), activity.cpu_parts.frame())):
         part = runs["part"].to_numpy(np.int64)
         known = part >= 0
         own = np.bincount(part[known], runs["own"].to_numpy(np.float64)[known], minlength=len(parts))
@@ -251,7 +251,7 @@ def _launched(activity: Activity, trace: Trace, times: LineTimes, ran: Int64s, c
     if not activity.has_device or changed[0] > events.end.max() // 1000 or changed[-1] < events.start.min() // 1000:
         return np.full(count + 1, np.nan)
     duration = events.duration
-    launched = activity.launches[activity.launches["target"] >= 0].drop_duplicates("target")
+    launched = activity.launches.take(activity.launches.target >= 0).frame().drop_duplicates("target")
     event, target = launched["event"].to_numpy(np.int64), launched["target"].to_numpy(np.int64)
     # In the middle of the call, which holds though the clocks are some µs apart.
     moment = events.start[event] + duration[event] // 2
@@ -264,4 +264,4 @@ def _launched(activity: Activity, trace: Trace, times: LineTimes, ran: Int64s, c
 
 def _work(activity: Activity) -> Int64s:
     """The events of kernels, copies and fills."""
-    return np.unique(np.concatenate([activity.kernels["event"], activity.transfers["event"]]).astype(np.int64))
+    return np.unique(np.concatenate([activity.kernels.event, activity.transfers.event]))

@@ -32,7 +32,7 @@ def frame(activity: Activity, steps: pd.DataFrame, starts: Int64s) -> pd.DataFra
     starts : int64[events]
         Start of each event of the trace, ps.
     """
-    kernels = activity.kernels
+    kernels = activity.kernels.frame()
     if not len(kernels):
         return pd.DataFrame(columns=COLUMNS)
     start, duration = starts[kernels["event"].to_numpy()], kernels["duration"].to_numpy(np.int64)
@@ -67,7 +67,7 @@ def frame(activity: Activity, steps: pd.DataFrame, starts: Int64s) -> pd.DataFra
                 "kernels": len(of),
             }
         )
-    return pd.DataFrame(rows, columns=COLUMNS).astype(frames.dtypes("kernels.devices"))
+    return frames.typed("kernels.devices", pd.DataFrame(rows, columns=COLUMNS))
 
 
 def sweep(start: Int64s, end: Int64s, weight: Floats) -> tuple[float, float]:

@@ -185,9 +185,14 @@ def _top_ops(ops: pd.DataFrame, in_steps: pd.DataFrame, kernels: pd.DataFrame, s
     if "flops_per_second" in top.columns and top["flops_per_second"].notna().any():
         out["flops_per_second"] = top["flops_per_second"]
     if len(kernels):
-        by_op = kernels[["op", "op_tensor_core_eligible", "uses_tensor_core"]].astype({"op": str}).groupby("op").max()
-        for column in by_op.columns if out["op"].isin(by_op.index).any() else ():
-            out[column] = pd.array(by_op[column].reindex(out["op"]).to_numpy(), dtype="boolean")
+        code, names = pd.factorize(kernels["op"].to_numpy(object))
+        rows = pd.Index(names).get_indexer(out["op"])
+        for column in ("op_tensor_core_eligible", "uses_tensor_core") if (rows >= 0).any() else ():
+            # The last place is for ops without kernels.
+            most = np.full(len(names) + 1, np.nan)
+            np.fmax.at(most, code, kernels[column].to_numpy(np.float64, na_value=np.nan))
+            out[column] = pd.array(most[rows] == 1, dtype="boolean")
+            out[column] = out[column].mask(np.isnan(most[rows]))
     return out
 
 
@@ -259,7 +264,7 @@ def busy_shares(activity: Activity, steps: pd.DataFrame) -> list[float]:
     breakdown shows the host at work.
     """
     used = counted(steps)
-    work = activity.work
+    work = activity.work.frame()
     on_device = (work["device"].to_numpy() >= 0) & (work["cls"].to_numpy() != DEVICE_BETWEEN_NODES)
     # A device that nothing was recorded on may have run nothing, or may not have been traced.
     if not on_device.any() or not len(used):

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import Activity
+from nbprof.activity.tables import OpParts
 from nbprof.analysis.sweep import covered, covered_before
 from nbprof.core import nesting, stretches
 from nbprof.core.factorize import unique_rows
@@ -129,7 +130,7 @@ class Instances:
     """
 
     def __init__(self, activity: Activity, trace: Trace, steps: Steps) -> None:
-        table = activity.ranges
+        table = activity.ranges.frame()
         self.activity = activity
         self.trace = trace
         self.steps = steps
@@ -173,7 +174,7 @@ class Instances:
     def main(self) -> Int64s:
         """By host, the lane whose ranges divide the step: that of the marks of steps, else the one with the most time in ranges; -1."""
         result = np.full(len(self.activity.hosts), -1, np.int64)
-        marks = self.activity.markers
+        marks = self.activity.markers.frame()
         marks = marks[(marks["device"] < 0) & (marks["event"] >= 0)]
         marked = self.trace.events.lane[marks["event"].to_numpy(np.int64)]
         length = np.where(self.parent < 0, self.end - self.start, 0)
@@ -282,7 +283,7 @@ def _of_instances(found: Instances, host_ops: pd.DataFrame) -> tuple[pd.DataFram
     first = np.full(count, np.iinfo(np.int64).max)
     np.minimum.at(first, path, found.start)
     pairs = [_ops_in(found, host_ops)]
-    calls = activity.calls
+    calls = activity.calls.frame()
     if len(calls):
         kinds = np.array([str(text) == "sync" for text in activity.texts.values], np.bool_)
         event = np.unique(calls["event"].to_numpy(np.int64)[kinds[calls["kind"].to_numpy(np.int64)]])
@@ -323,7 +324,7 @@ def _places(found: Instances, host_ops: pd.DataFrame) -> pd.DataFrame:
     activity, events = found.activity, found.trace.events
     path, above, keys = found.paths
     values: dict[str, tuple[Int64s, Floats]] = {}
-    calls = activity.calls
+    calls = activity.calls.frame()
     if len(calls):
         event, first = np.unique(calls["event"].to_numpy(np.int64), return_index=True)
         kinds = activity.texts.values[calls["kind"].to_numpy(np.int64)[first]]
@@ -336,7 +337,7 @@ def _places(found: Instances, host_ops: pd.DataFrame) -> pd.DataFrame:
         values[what] = row, ops["own"].to_numpy(np.float64)
     if (launched := _launched(found)) is not None:
         row, length, _, _, target = launched
-        collective = np.isin(target, activity.collectives["event"].to_numpy(np.int64))
+        collective = np.isin(target, activity.collectives.event)
         values["collectives"] = np.where(row >= 0, row, _OUTSIDE)[collective], length[collective]
     rows = _placed(keys, "other", *_unrecorded(found))
     for what, (row, length) in values.items():
@@ -360,7 +361,7 @@ def _placed(keys: list[tuple[str, str, str]], what: str, sums: Floats, total: fl
 
 def _unrecorded(found: Instances) -> tuple[Floats, float]:
     """Time of the paths of the main threads in which nothing was recorded of the host or its devices, and all such time, in ps."""
-    work = found.activity.work
+    work = found.activity.work.frame()
     host, start, end = (work[column].to_numpy(np.int64) for column in ("host", "start", "end"))
     path, _, keys = found.paths
     sums, total = np.zeros(len(keys)), 0.0
@@ -414,7 +415,7 @@ def _launched(found: Instances) -> tuple[Int64s, Floats, Int64s, Flags, Int64s] 
     called it, and its work is that of the range there.
     """
     activity, events = found.activity, found.trace.events
-    launches = activity.launches
+    launches = activity.launches.frame()
     launches = launches[launches["target"].to_numpy() >= 0]
     if not activity.has_device or not len(launches):
         return None
@@ -432,13 +433,13 @@ def _launched(found: Instances) -> tuple[Int64s, Floats, Int64s, Flags, Int64s] 
     away = np.flatnonzero((row < 0) & np.isin(lane, _autograd_lanes(found)))
     row[away] = found.at(found.main[host[away]], time[away])
     op = np.where(came >= 0, events.name[np.maximum(came, 0)], -1)
-    kernel = np.isin(target, activity.kernels["event"].to_numpy(np.int64))
+    kernel = np.isin(target, activity.kernels.event)
     return row, events.duration[target].astype(np.float64), op.astype(np.int64), kernel, target
 
 
 def _autograd_lanes(found: Instances) -> Int64s:
     """Threads of PyTorch's autograd that work for another: lanes without a range around a call of its engine."""
-    ops, types = found.activity.host_ops, found.activity.types.codes
+    ops, types = found.activity.host_ops.frame(), found.activity.types.codes
     if "autograd" not in types:
         return np.zeros(0, np.int64)
     lanes = np.unique(ops["lane"].to_numpy(np.int64)[ops["type"].to_numpy() == types["autograd"]])
@@ -447,7 +448,7 @@ def _autograd_lanes(found: Instances) -> Int64s:
 
 def _backward(found: Instances) -> tuple[Int64s, Floats, Floats] | None:
     """Ops of the backward pass in steps: the range of their op of the forward pass, self time and device time in ps; None where unknown."""
-    table = found.activity.torch_ops
+    table = found.activity.torch_ops.frame()
     forward = table["forward"].to_numpy(np.int64) if len(table) else np.zeros(0, np.int64)
     back = np.flatnonzero(forward >= 0)
     if not len(back):
@@ -520,10 +521,10 @@ def _of_scopes(activity: Activity, steps: Steps, host_ops: pd.DataFrame) -> tupl
     host, device = (_SIDES.index(side) for side in ("host", "device"))
     for side, runs, parts in ((device, activity.device_ops, activity.op_parts), (host, activity.cpu_ops, activity.cpu_parts)):
         if len(runs):
-            tables.append(_runs(activity, steps, runs, parts, names, side))
+            tables.append(_runs(activity, steps, runs.frame(), parts.frame(), names, side))
     plain = host_ops[~host_ops["dataset"].to_numpy(np.bool_)]
     if activity.framework != "JAX" and len(plain):
-        tables.append(_runs(activity, steps, plain, activity.op_parts.head(0), names, host))
+        tables.append(_runs(activity, steps, plain, OpParts.empty().frame(), names, host))
     if not tables:
         return None
     # Late, as most profiles have no scopes.

@@ -12,6 +12,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import Activity, device_names
@@ -21,6 +22,8 @@ from nbprof.analysis.ops import ops
 from nbprof.core.errors import NbprofError
 from nbprof.dialects import device_peaks
 from nbprof.schema import frames
+
+Floats = npt.NDArray[np.float64]
 
 COLUMNS = frames.names("roofline.frame")
 TRANSFERS = ("infeed", "outfeed", "host transfer")
@@ -134,58 +137,61 @@ def frame(
     found, idle = measured
     if not transfers:
         found = found[~found["category"].isin(TRANSFERS)].reset_index(drop=True)
-    own = float(found["own"].sum())
+    own, total = (found[name].to_numpy(np.float64) for name in ("own", "total"))
+    whole = float(own.sum())
     peak = _peaks(found, roof)
     rates = hlo.rates(found, peak, roof.bytes_per_second, roof.on_chip, impossible=False, main=roof.memory)
     flops, moved = rates["normalized_flops_per_second"], rates["memory_bytes_per_second"]
-    share = found["own"] / own if own else found["own"] * 0.0
-    intensity = flops / moved.where(moved > 0)
-    out = pd.DataFrame(
-        {
-            "rank": np.arange(1, len(found) + 1),
-            "program": [title for title, _ in hlo.titles(activity, found)],
-            "op": found["name"],
-            "category": found["category"],
-            "occurrences": found["runs"].fillna(0).astype("i8"),
-            "total_us": found["total"] / 1e6,
-            "self_us": found["own"] / 1e6,
-            "self_fraction": share,
-            "operational_intensity": intensity,
-            "flops_per_second": flops,
-            "bytes_per_second": moved,
-            "bound_by": rates["bound_by"],
-            "bound": rates["bound"],
-            "compute_fraction": flops / peak,
-            "bandwidth_fraction": moved / roof.bytes_per_second,
-            "input_shapes": found.get("shapes", ""),
-            "precision": found.get("precision", ""),
-            "flops": found["flops"],
-            "bytes": found["memory"],
-        }
-    )
-    out["roof_fraction"] = out[["compute_fraction", "bandwidth_fraction"]].max(axis=1, skipna=False)
-    out["roof_flops_per_second"] = np.fmin(intensity * roof.bytes_per_second, peak)
-    out.loc[hlo.unknown(found).to_numpy(), "roof_flops_per_second"] = np.nan
-    seconds = found["total"].where(found["total"] > 0) / 1e12
-    used = hlo.on_chip_use(found, roof.on_chip)
+    intensity = flops / np.where(moved > 0, moved, np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        compute, bandwidth = flops / peak, moved / roof.bytes_per_second
+    of_roof = np.maximum(compute, bandwidth)
+    roof_flops = np.fmin(intensity * roof.bytes_per_second, peak)
+    roof_flops[hlo.unknown(found)] = np.nan
+    seconds, used = hlo.seconds_of(found["total"]), hlo.on_chip_use(found, roof.on_chip)
+    on_chip: dict[str, Any] = {}
     for level in (level for level in ON_CHIP if level not in UNCOUNTED):
-        out[f"{level}_bytes_per_second"] = found[level] / seconds if level in found.columns else np.nan
+        on_chip[f"{level}_bytes_per_second"] = found[level].to_numpy(np.float64) / seconds if level in found.columns else np.nan
         if level in used:
-            part = used[level].where(used[level] > 0)
-            out["roof_fraction"] = out["roof_fraction"].where(~(part > out["roof_fraction"]), part)
-            out["roof_flops_per_second"] = np.fmin(out["roof_flops_per_second"], flops / part)
-    # What nobody knows counts as no waste, what is above its roof neither.
-    out["wasted_us"] = out["self_us"] * (1 - out["roof_fraction"].clip(upper=1))
-    out = out.astype(frames.dtypes("roofline.frame"))[COLUMNS]
+            part = np.where(used[level] > 0, used[level], np.nan)
+            of_roof = np.where(part > of_roof, part, of_roof)
+            roof_flops = np.fmin(roof_flops, flops / part)
+    columns: dict[str, Any] = {
+        "rank": np.arange(1, len(found) + 1),
+        "program": [title for title, _ in hlo.titles(activity, found)],
+        "op": found["name"],
+        "category": found["category"],
+        "occurrences": np.nan_to_num(found["runs"].to_numpy(np.float64)),
+        "total_us": total / 1e6,
+        "self_us": own / 1e6,
+        "self_fraction": own / whole if whole else own * 0.0,
+        "operational_intensity": intensity,
+        "flops_per_second": flops,
+        "bytes_per_second": moved,
+        "bound_by": rates["bound_by"],
+        "bound": rates["bound"],
+        "compute_fraction": compute,
+        "bandwidth_fraction": bandwidth,
+        "input_shapes": found.get("shapes", ""),
+        "precision": found.get("precision", ""),
+        "flops": found["flops"],
+        "bytes": found["memory"],
+        "roof_fraction": of_roof,
+        "roof_flops_per_second": roof_flops,
+        # What nobody knows counts as no waste, what is above its roof neither.
+        "wasted_us": own / 1e6 * (1 - np.minimum(of_roof, 1)),
+        **on_chip,
+    }
+    out = frames.build("roofline.frame", columns, COLUMNS)
     return out, _total(found, idle, roof, time)
 
 
-def _peaks(found: pd.DataFrame, roof: Peaks) -> pd.Series[float] | float:
+def _peaks(found: pd.DataFrame, roof: Peaks) -> Floats | float:
     """The peak FLOP/s of each op, where they compute in several precisions."""
     if "precision" not in found:
         return roof.flops_per_second
     pairs = zip(found["precision"].tolist(), found["product"].tolist(), strict=True)
-    return pd.Series([roof.of(precision, product) for precision, product in pairs], found.index, np.float64)
+    return np.array([roof.of(precision, product) for precision, product in pairs], np.float64)
 
 
 def _total(found: pd.DataFrame, idle: int, roof: Peaks, time: int | None) -> dict[str, float | str]:
@@ -193,48 +199,47 @@ def _total(found: pd.DataFrame, idle: int, roof: Peaks, time: int | None) -> dic
     busy = float(found["own"].sum())
     unknown = float(found["own"][hlo.unknown(found)].sum())
     counted = found[~found["category"].isin(hlo.CONTAINERS)]
-    sums = pd.DataFrame({name: [counted[name].sum(min_count=1)] for name in ("normalized", "memory", *_levels(found))})
-    sums["total"] = busy + idle - unknown if time is None else time
+    sums: dict[str, Any] = {name: [counted[name].sum(min_count=1)] for name in ("normalized", "memory", *_levels(found))}
+    sums["total"] = [busy + idle - unknown if time is None else time]
     more: dict[str, float | str] = {}
     if "precision" in found:
-        rated = (found["normalized"] / _peaks(found, roof)).where(~(found["normalized"] == 0), 0.0)
-        sums["at_peak"] = rated[found["known"]].sum(skipna=False)
+        normalized = found["normalized"].to_numpy(np.float64)
+        rated = np.where(normalized == 0, 0.0, normalized / _peaks(found, roof))
+        sums["at_peak"] = [float(rated[found["known"].to_numpy(np.bool_)].sum())]
         more = {f"{key}_flops": float(found[name].sum()) for key, name in (("model", "model"), ("recomputed", "again"))}
-    out = _together(sums, roof)
+    out = _together(pd.DataFrame(sums), roof)
     share = unknown / busy if busy else float("nan")
-    return {"time_us": (busy + idle) / 1e6, "idle_us": idle / 1e6, **_plain(out.iloc[0]), "unknown_fraction": share, **more}
-
-
-def _plain(row: pd.Series[Any]) -> dict[str, float | str]:
-    return {str(key): value if isinstance(value, str) else float(value) for key, value in row.items()}
+    figures = {key: str(values[0]) if values.dtype == object else float(values[0]) for key, values in out.items()}
+    return {"time_us": (busy + idle) / 1e6, "idle_us": idle / 1e6, **figures, "unknown_fraction": share, **more}
 
 
 def _levels(found: pd.DataFrame) -> list[str]:
     return [level for level in ON_CHIP if level in found.columns]
 
 
-def _together(sums: pd.DataFrame, roof: Peaks) -> pd.DataFrame:
-    """Rates of ops taken together, a row each of `sums`: `total` is the time of the devices in ps, the others are of all runs.
+def _together(sums: pd.DataFrame, roof: Peaks) -> dict[str, npt.NDArray[Any]]:
+    """Rates of ops taken together, an item for each row of `sums`: `total` is the time of the devices in ps, the others are of all runs.
 
     `at_peak`, where it is there, is how many seconds the FLOPs would take at the peaks of their precisions.
     """
-    seconds = sums["total"].where(sums["total"] > 0).astype("f8") / 1e12
-    flops, moved = sums["normalized"] / seconds, sums["memory"] / seconds
-    compute = sums["at_peak"] / seconds if "at_peak" in sums else flops / roof.flops_per_second
-    used = {ops.COMPUTE: compute, roof.memory: moved / roof.bytes_per_second}
-    known = used[ops.COMPUTE].notna() & used[roof.memory].notna()
+    seconds = hlo.seconds_of(sums["total"])
+    normalized, memory = (sums[name].to_numpy(np.float64) for name in ("normalized", "memory"))
+    flops, moved = normalized / seconds, memory / seconds
+    with np.errstate(divide="ignore", invalid="ignore"):
+        compute = sums["at_peak"].to_numpy(np.float64) / seconds if "at_peak" in sums else flops / roof.flops_per_second
+        bandwidth = moved / roof.bytes_per_second
+    used = {ops.COMPUTE: compute, roof.memory: bandwidth}
+    known = ~np.isnan(compute) & ~np.isnan(bandwidth)
     used |= {ON_CHIP[level]: of_chip for level, of_chip in hlo.on_chip_use(sums, roof.on_chip).items()}
-    return pd.DataFrame(
-        {
-            "flops_per_second": flops,
-            "bytes_per_second": moved,
-            "operational_intensity": sums["normalized"] / sums["memory"].where(sums["memory"] > 0),
-            "bound_by": hlo.nearest(used, known),
-            "roof_fraction": pd.DataFrame(used).max(axis=1),
-            "compute_fraction": used[ops.COMPUTE],
-            "bandwidth_fraction": used[roof.memory],
-        }
-    )
+    return {
+        "flops_per_second": flops,
+        "bytes_per_second": moved,
+        "operational_intensity": normalized / np.where(memory > 0, memory, np.nan),
+        "bound_by": hlo.nearest(used, known),
+        "roof_fraction": np.fmax.reduce(list(used.values())),
+        "compute_fraction": compute,
+        "bandwidth_fraction": bandwidth,
+    }
 
 
 def sums_of_steps(activity: Activity, steps: pd.DataFrame, measured: tuple[pd.DataFrame, int]) -> pd.DataFrame:
@@ -293,29 +298,35 @@ def by_step(steps: pd.DataFrame, sums: pd.DataFrame, roof: Peaks) -> pd.DataFram
     whole = (steps["step_time_ms"].to_numpy(np.float64) * 1e9).round() * sums["devices"].to_numpy(np.float64)
     # While another op ran beside it, the device did something of known cost.
     table["total"] = whole - (sums["alone"].to_numpy(np.float64) if "alone" in sums else unknown)
-    if "model" in sums:
-        table["at_peak"] = _seconds_at_peak(table, roof, costs.PRODUCTS, costs.REST)
-    out = pd.concat([steps[["host", "step", "name", "counted"]].reset_index(drop=True), _together(table, roof)], axis=1)
     modelled = "model" in sums
+    model = again = use = np.full(len(steps), np.nan)
     if modelled:
+        table["at_peak"] = _seconds_at_peak(table, roof, costs.PRODUCTS, costs.REST)
+        model, again = table["model"].to_numpy(np.float64), table["again"].to_numpy(np.float64)
         # Where the only products may be among the ops of unknown cost, none is known.
-        table["model"] = table["model"].mask((table["model"] == 0) & (unknown > 0))
-    out["model_flops"] = table["model"] if modelled else np.nan
-    out["recomputed_flops"] = table["again"] if modelled else np.nan
-    seconds = pd.Series(whole).where(whole > 0) / 1e12
-    out["mfu_fraction"] = _seconds_at_peak(table, roof, costs.MODEL) / seconds if modelled else np.nan
-    out["step_time_ms"] = steps["step_time_ms"].to_numpy(np.float64)
-    out["unknown_fraction"] = np.divide(unknown, busy, out=np.full(len(steps), np.nan), where=busy > 0)
-    return out.astype(frames.dtypes("roofline.steps"))[columns]
+        model = np.where((model == 0) & (unknown > 0), np.nan, model)
+        table["model"] = model
+        use = _seconds_at_peak(table, roof, costs.MODEL) / (np.where(whole > 0, whole, np.nan) / 1e12)
+    out = {
+        **{name: steps[name] for name in ("host", "step", "name", "counted", "step_time_ms")},
+        **_together(table, roof),
+        "model_flops": model,
+        "recomputed_flops": again,
+        "mfu_fraction": use,
+        "unknown_fraction": np.divide(unknown, busy, out=np.full(len(steps), np.nan), where=busy > 0),
+    }
+    return frames.build("roofline.steps", out, columns)
 
 
-def _seconds_at_peak(sums: pd.DataFrame, roof: Peaks, *keys: str) -> pd.Series[float]:
+def _seconds_at_peak(sums: pd.DataFrame, roof: Peaks, *keys: str) -> Floats:
     """The seconds that the FLOPs of some columns of `costs.sums_of_steps` would take at the peaks of their precisions."""
-    out = sums["model"] * 0.0
+    model = sums["model"].to_numpy(np.float64)
+    out = model * 0.0
     for key in keys:
         for column in (name for name in sums.columns if name.startswith(key)):
-            out += (sums[column] / roof.of(column.removeprefix(key), key != costs.REST)).where(sums[column] != 0, 0.0)
-    return out.where(sums["model"].notna())
+            flops = sums[column].to_numpy(np.float64)
+            out = out + np.where(flops == 0, 0.0, flops / roof.of(column.removeprefix(key), key != costs.REST))
+    return np.where(np.isnan(model), np.nan, out)
 
 
 def average(steps: pd.DataFrame) -> dict[str, float | str]:

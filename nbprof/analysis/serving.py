@@ -56,7 +56,7 @@ def part_of(kernel: str, op: str = "", *, product: bool = False) -> str:
 
 def frame(activity: Activity, trace: Trace) -> pd.DataFrame:
     """One row per iteration, host by host, in time order: the columns of `p.serving.frame`."""
-    found = activity.engine_iterations
+    found = activity.engine_iterations.frame()
     if not len(found):
         return frames.empty("serving.frame")
     work = _work(activity, trace, found)
@@ -96,13 +96,13 @@ def frame(activity: Activity, trace: Trace) -> pd.DataFrame:
 
 def _work(activity: Activity, trace: Trace, found: pd.DataFrame) -> pd.DataFrame:
     """All device work: `row` of the iteration that launched it (-1: none), `host device start end` and the `part` of the model."""
-    kernels, transfers = activity.kernels, activity.transfers
+    kernels, transfers = activity.kernels.frame(), activity.transfers.frame()
     texts, ops = activity.kernel_names.values, activity.ops.values
     kernel, op, product = (kernels[key].to_numpy(np.int64) for key in ("kernel", "op", "eligible"))
     first, one = unique_rows(kernel, op, product)
     each = [part_of(str(texts[kernel[i]]), str(ops[op[i]]), product=product[i] == 1) for i in first.tolist()]
     part = np.array(each, object)[one]
-    part[kernels["event"].isin(activity.collectives["event"]).to_numpy(np.bool_)] = "communication"
+    part[kernels["event"].isin(activity.collectives.event).to_numpy(np.bool_)] = "communication"
     event = np.concatenate([kernels["event"], transfers["event"]]).astype(np.int64)
     out = pd.DataFrame(
         {
@@ -114,8 +114,8 @@ def _work(activity: Activity, trace: Trace, found: pd.DataFrame) -> pd.DataFrame
             "part": np.concatenate([part, np.full(len(transfers), "copies", object)]),
         }
     )
-    out = out[~out["event"].isin(activity.backlog["event"])].reset_index(drop=True)
-    launched = activity.launches[activity.launches["target"] >= 0].drop_duplicates("target").set_index("target")["event"]
+    out = out[~out["event"].isin(activity.backlog.event)].reset_index(drop=True)
+    launched = activity.launches.take(activity.launches.target >= 0).frame().drop_duplicates("target").set_index("target")["event"]
     call = launched.reindex(out["event"]).to_numpy(np.float64)
     known = ~np.isnan(call)
     moment = out["start"].to_numpy(np.int64).copy()

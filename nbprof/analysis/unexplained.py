@@ -35,7 +35,7 @@ def use(python: Python, activity: Activity, steps: pd.DataFrame, origin_ns: int,
 
     begin = np.round(steps["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
     spans = pd.DataFrame({"start": begin, "end": begin + np.round(steps["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)})
-    work = activity.work
+    work = activity.work.frame()
     covered = stretches.joined(work["start"].to_numpy(np.int64), work["end"].to_numpy(np.int64))
     open_ = stretches.outside(spans, *covered).sort_values("start")
     open_ = open_[open_["end"] > open_["start"]]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import Allocations
 from nbprof.core.trace import Int32s, Int64s
 
 Column = Int64s | pd.arrays.IntegerArray
@@ -21,12 +24,13 @@ def or_na(values: Int64s, absent: npt.NDArray[np.bool_]) -> Column:
 def allocation_table(out: act.Activity, **stated: object) -> pd.DataFrame:
     """The `allocations` table of columns that a producer states; of the others numbers are NA, texts empty."""
     count = len(stated["event"])  # type: ignore[arg-type]
-    unknown = {
-        "i8": pd.arrays.IntegerArray(np.zeros(count, np.int64), np.ones(count, np.bool_)),
-        "i4": np.full(count, out.texts.code(""), np.int32),
-        "f8": np.full(count, np.nan),
+    unknown: dict[np.dtype[Any], object] = {
+        np.dtype(np.int64): pd.arrays.IntegerArray(np.zeros(count, np.int64), np.ones(count, np.bool_)),
+        np.dtype(np.int32): np.full(count, out.texts.code(""), np.int32),
+        np.dtype(np.float64): np.full(count, np.nan),
     }
-    return pd.DataFrame({name: stated[name] if name in stated else unknown[kind] for name, kind in act.ALLOCATIONS.items()})
+    columns = Allocations.columns.items()
+    return pd.DataFrame({name: stated[name] if name in stated else unknown[column.dtype] for name, column in columns})
 
 
 def added_up(memory: Int32s, size: Int64s, total: Int64s, address: Int64s | None = None) -> Int64s:

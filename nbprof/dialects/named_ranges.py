@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import Ranges
 from nbprof.core import nesting
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects import torchnames
@@ -72,7 +72,7 @@ def without_marks(trace: Trace, rows: Int64s, marks: Int64s) -> Int64s:
     return chosen(trace, rows, lambda name: family(name) not in marked) if marked else rows
 
 
-def table(trace: Trace, rows: Int64s, host: Int32s, kind: npt.NDArray[np.object_] | str, out: act.Activity) -> pd.DataFrame:
+def table(trace: Trace, rows: Int64s, host: Int32s, kind: npt.NDArray[np.object_] | str, out: act.Activity) -> Ranges:
     """The `ranges` table.
 
     Parameters
@@ -93,18 +93,16 @@ def table(trace: Trace, rows: Int64s, host: Int32s, kind: npt.NDArray[np.object_
         code[number] = out.texts.code(str(trace.names[number]))
     kinds = np.full(len(rows), kind, object) if isinstance(kind, str) else kind
     numbers = {text: out.texts.code(text) for text in dict.fromkeys(kinds.tolist())}
-    return pd.DataFrame(
-        {
-            "event": rows,
-            "host": host[rows],
-            "lane": lane,
-            "start": start,
-            "end": start + duration,
-            "parent": nesting.parents(lane, start, duration, SLACK_PS).astype(np.int64),
-            "name": code[events.name[rows]],
-            "kind": np.array([numbers[text] for text in kinds.tolist()], np.int32),
-        }
-    ).astype(act.RANGES)
+    return Ranges(
+        event=rows,
+        host=host[rows],
+        lane=lane,
+        start=start,
+        end=start + duration,
+        parent=nesting.parents(lane, start, duration, SLACK_PS).astype(np.int64),
+        name=code[events.name[rows]],
+        kind=np.array([numbers[text] for text in kinds.tolist()], np.int32),
+    )
 
 
 SLACK_PS = 1_000_000

@@ -93,17 +93,28 @@ def recorded(trace: Trace) -> pd.DataFrame:
 
     `begin` is when its recording began: with its own clock, or with an event before that.
     """
-    events, lanes = trace.events, trace.lanes
-    out = pd.DataFrame({"host": trace.hosts}).set_index("host")
-    out["events"] = lanes.groupby("host")["events"].sum()
-    out["on_device"] = lanes[lanes["kind"] == "device"].groupby("host")["events"].sum()
+    events, lanes, hosts = trace.events, trace.lanes, len(trace.hosts)
+    number = {name: host for host, name in enumerate(trace.hosts)}
+    # The last place is for lanes of no host.
+    host = np.array([number.get(name, hosts) for name in lanes["host"].tolist()], np.int64)
+    count, on_device = np.zeros((2, hosts + 1), np.int64)
+    of_lane, device = lanes["events"].to_numpy(np.int64), (lanes["kind"] == "device").to_numpy(np.bool_)
+    np.add.at(count, host, of_lane)
+    np.add.at(on_device, host[device], of_lane[device])
     first = np.flatnonzero(np.diff(events.lane, prepend=-1))
-    ends = np.maximum.reduceat(events.end, first) if len(first) else np.zeros(0, np.int64)
-    spans = pd.DataFrame({"host": lanes["host"].to_numpy()[events.lane[first]], "start": events.start[first], "end": ends})
-    out = out.join(spans.groupby("host").agg({"start": "min", "end": "max"}))
-    out = out.fillna(0).astype(np.int64)
-    late = trace.late_ps if len(trace.late_ps) == len(out) else [0] if len(out) == 1 else out["start"]
-    return out.assign(begin=np.minimum(out["start"], late)).reset_index()
+    start, end = np.full(hosts + 1, np.iinfo(np.int64).max), np.full(hosts + 1, np.iinfo(np.int64).min)
+    if len(first):
+        np.minimum.at(start, host[events.lane[first]], events.start[first])
+        np.maximum.at(end, host[events.lane[first]], np.maximum.reduceat(events.end, first))
+    empty = start > end
+    start[empty] = end[empty] = 0
+    columns = {"events": count[:hosts], "on_device": on_device[:hosts], "start": start[:hosts], "end": end[:hosts]}
+    begin = columns["start"]
+    if len(trace.late_ps) == hosts:
+        begin = np.minimum(begin, np.asarray(trace.late_ps, np.int64))
+    elif hosts == 1:
+        begin = np.minimum(begin, 0)
+    return pd.DataFrame({"host": trace.hosts, **columns, "begin": begin})
 
 
 def length_ps(recorded: pd.DataFrame) -> int | None:

@@ -40,7 +40,7 @@ class ProgramFrames(Group):
         found, idle = hlo.measured(self.run.activity)
         activity = self.run.activity
         if not len(found):
-            idle = ops.device_idle(activity, activity.device_ops)
+            idle = ops.device_idle(activity, activity.device_ops.frame())
         return found.assign(identity=hlo.identities(activity, found)), idle, bool(activity.has_device)
 
     @cached

@@ -402,7 +402,7 @@ class Run(Frames):
 
     @of_hosts(combine.op_sums)
     def _op_sums(self) -> list[ops.Side]:
-        return ops.summed(self.activity, self.activity.device_ops, *self._host_ops)
+        return ops.summed(self.activity, self.activity.device_ops.frame(), *self._host_ops)
 
     @of_hosts(combine.eager)
     def _eager_us(self) -> dict[str, tuple[float, float]]:
@@ -852,7 +852,7 @@ class Run(Frames):
             rhythm=guarded("The search for periodic steps", lambda: periodic.find(self.steps, self.trace), lambda _: None),
             growth=guarded("The search for memory that grows", self._growth, lambda _: None),
             calls=self.tf_data.calls,
-            marked=np.unique(self.trace.events.lane[self.activity.markers["event"].to_numpy(np.int64)]),
+            marked=np.unique(self.trace.events.lane[self.activity.markers.event]),
             not_launched_ms=lambda: self.device_time.not_launched_ms(),
         )
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import Activity
+from nbprof.activity.tables import Extents
 from nbprof.activity.unit import Unit, best
 from nbprof.analysis import hlo
 from nbprof.analysis.advice import tf_data
@@ -45,8 +46,8 @@ def of(activity: Activity, programs: int) -> dict[str, Any]:
         "missing": dict(activity.missing),
         "environment": dict(activity.environment),
         "eager_calls": tuple(int(value) for value in activity.eager_calls),
-        "extents": [[int(value) for value in row] for row in extents[["device", "start", "end"]].to_numpy(np.int64).tolist()],
-        "host_of_extents": [int(value) for value in extents["host"].tolist()],
+        "extents": np.stack([extents.device, extents.start, extents.end], axis=1).tolist(),
+        "host_of_extents": extents.host.tolist(),
         "captures": captures(activity),
         "works_ahead": works_ahead(activity),
         "xprof_bytes_per_second": float(activity.xprof_bytes_per_second),
@@ -58,13 +59,13 @@ def of(activity: Activity, programs: int) -> dict[str, Any]:
 
 def captures(activity: Activity) -> bool:
     """Whether launches were captured into a graph."""
-    calls = activity.calls["kind"].to_numpy(np.int64)
+    calls = activity.calls.kind
     return bool((activity.texts.values[calls] == "captured").any()) if len(calls) else False
 
 
 def works_ahead(activity: Activity) -> bool:
     """Whether a pipeline makes batches while the steps do something else."""
-    return tf_data.works_ahead(str(activity.ops.values[code]) for code in activity.iterators["name"].unique().tolist())
+    return tf_data.works_ahead(str(activity.ops.values[code]) for code in pd.unique(activity.iterators.name).tolist())
 
 
 def combined(values: list[dict[str, Any]], hosts: Hosts) -> dict[str, Any]:
@@ -113,9 +114,8 @@ def activity(stated: dict[str, Any], hosts: list[str], devices: pd.DataFrame) ->
     out.traits = set(stated["traits"])
     out.devices = devices
     out.notes, out.program_notes, out.tables, out.given_peaks = [], [], {}, {}
-    extents = pd.DataFrame(stated["extents"], columns=["device", "start", "end"], dtype=np.int64)
-    extents.insert(0, "host", np.array(stated["host_of_extents"], np.int32))
-    out.device_extents = extents
+    device, start, end = np.array(stated["extents"], np.int64).reshape(-1, 3).T
+    out.device_extents = Extents(host=np.array(stated["host_of_extents"], np.int32), device=device, start=start, end=end)
     return out
 
 

@@ -8,8 +8,11 @@ Table headers, tooltips and docs/numbers.md are generated from it, and tests che
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from nbprof.schema import (
@@ -95,6 +98,42 @@ def _empty(frame: str) -> pd.DataFrame:
     return pd.DataFrame({col.name: pd.Series([], dtype=col.dtype) for col in SCHEMA[frame]})
 
 
+def build(frame: str, columns: Mapping[str, Any], keys: Sequence[str] | None = None) -> pd.DataFrame:
+    """A frame of columns of equal length, in the order and dtypes of its schema; it may share their memory.
+
+    Parameters
+    ----------
+    frame : str
+    columns : mapping of str to array_like
+        The columns by name, and perhaps others; a scalar fills its column.
+    keys : sequence of str, optional
+        The columns that the frame has, where these are not all.
+    """
+    kinds = dtypes(frame)
+    length = next(len(values) for values in columns.values() if np.ndim(values))
+    arrays: dict[str, Any] = {}
+    for name in keys or kinds:
+        values = columns[name] if np.ndim(columns[name]) else np.full(length, columns[name])
+        arrays[name] = _typed(values, kinds[name])
+    return pd.DataFrame(arrays, copy=False)
+
+
+def _typed(values: Any, kind: str) -> Any:
+    if kind == "object":
+        # An index of objects stays one, where pandas would look into an array for strings.
+        return pd.Index(np.asarray(values, object), dtype=object)
+    if kind[0].isupper() or kind in ("boolean", "string", "category"):
+        return pd.array(values, dtype=kind)
+    return np.asarray(values, kind)
+
+
+def typed(frame: str, rows: pd.DataFrame, keys: Sequence[str] | None = None) -> pd.DataFrame:
+    """Rows with the columns and dtypes of a frame, or with some of its columns; the index stays."""
+    kinds = dtypes(frame)
+    arrays = {name: _typed(rows[name].array, kinds[name]) for name in keys or kinds}
+    return pd.DataFrame(arrays, rows.index, copy=False)
+
+
 def shaped(frame: str, rows: pd.DataFrame | None) -> pd.DataFrame:
     """Rows with the columns and dtypes of a frame; None gives a frame with no rows."""
-    return rows[names(frame)].astype(dtypes(frame)) if rows is not None and len(rows) else empty(frame)
+    return typed(frame, rows) if rows is not None and len(rows) else empty(frame)

@@ -297,14 +297,14 @@ class _Kept:
         activity = self._links.run.activity
         op = np.full(len(self._kept), -1, np.int64)
         device = np.flatnonzero(self._device)
-        op[device] = _op_of(activity.device_ops, self._kept[device])
+        op[device] = _op_of(activity.device_ops.frame(), self._kept[device])
         # A text of "" is no op.
         texts = np.append(activity.ops.values, "")
         empty = texts[op] == ""
         open_ = np.flatnonzero(self._device & empty & (launch >= 0))
         at = launch[open_]
         while len(open_):
-            found = _op_of(activity.host_ops, at)
+            found = _op_of(activity.host_ops.frame(), at)
             op[open_] = found
             at = self._events.parent[at].astype(np.int64)
             left = (texts[found] == "") & (at >= 0)

@@ -100,7 +100,7 @@ class _Gpus:
     def _steps(self) -> dict[tuple[str, int], tuple[Int64s, Int64s, Int64s]]:
         """Start, end and name of the steps of each device, in time order."""
         run = self.run
-        markers, names = run.activity.markers, step_names(run)
+        markers, names = run.activity.markers.frame(), step_names(run)
         markers = markers[markers["device"] >= 0].sort_values("start", kind="stable")
         host, device, group, start, end = (markers[c].to_numpy(np.int64) for c in ("host", "device", "group", "start", "end"))
         coded = np.array([self.made.code(names.get(key, str(key[1]))) for key in zip(host.tolist(), group.tolist(), strict=True)], np.int64)
@@ -173,7 +173,7 @@ class _Gpus:
 
     def _framework_ops(self, kernels: Int64s) -> tuple[Int64s, Int64s]:
         """Codes of the op of each kernel and of its type, -1 where it has none."""
-        table = self.run.activity.device_ops
+        table = self.run.activity.device_ops.frame()
         event, op, kind = (table[column].to_numpy(np.int64) for column in ("event", "op", "type"))
         return lookup(event, op, kernels), lookup(event, kind, kernels)
 

@@ -22,7 +22,7 @@ _MOST_LEVELS = 64
 
 def add(run: Drawable, made: Made, hosts: int) -> None:
     """Adds the lanes of all devices that worked."""
-    table = run.activity.device_ops
+    table = run.activity.device_ops.frame()
     if not len(table):
         return
     lanes = run.trace.lanes
@@ -49,7 +49,7 @@ def add(run: Drawable, made: Made, hosts: int) -> None:
 
 def _launched(run: Drawable, event: Int64s) -> tuple[Int64s, Int64s]:
     """The call that launched each piece of device work, and the op that it comes of; -1 where they are not known."""
-    table = run.activity.launches
+    table = run.activity.launches.frame()
     target = table["target"].to_numpy(np.int64)
     known = np.flatnonzero(target >= 0)
     order = known[np.argsort(target[known], kind="stable")]
@@ -60,7 +60,7 @@ def _launched(run: Drawable, event: Int64s) -> tuple[Int64s, Int64s]:
 
 def _steps(run: Drawable, made: Made, work: _Work, rows: Int64s, host: str, device: str, process: str) -> Line:
     """The steps of a device: from the first to the last that was launched in one, the end of the step before cut off."""
-    markers, names = run.activity.markers, step_names(run)
+    markers, names = run.activity.markers.frame(), step_names(run)
     number, events = run.hosts.index(host), run.trace.events
     mine = markers[(markers["host"] == number) & (markers["device"] < 0)].sort_values("start", kind="stable")
     mark = mine["event"].to_numpy(np.int64)
@@ -109,7 +109,7 @@ class _Work:
         named = np.fromiter((str(n).startswith(_MODULE) for n in trace.names), np.bool_, len(trace.names))
         # The mark of a step is written as an op in some versions: the lane of steps tells it. An optimizer's is work, too.
         ops = _kind_of_ops(trace)
-        mark = run.activity.markers["event"].to_numpy(np.int64)
+        mark = run.activity.markers.event
         ops[[event for event in mark.tolist() if not str(trace.names[trace.events.name[event]]).startswith("Optimizer.step#")]] = False
         self.ops, self.op_at = _around(trace.events, op, ops, op >= 0)
         # Without an op, the call itself may lie in a module.

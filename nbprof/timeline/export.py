@@ -331,7 +331,7 @@ def _cut(times: Int64s, tenths: int = 0) -> Int64s:
 
 def _launches(run: Drawable) -> tuple[Int64s, Int64s]:
     """Launches on the host and the work on a device that each asked for; event ids."""
-    made = run.activity.launches
+    made = run.activity.launches.frame()
     launch, work = made["event"].to_numpy(np.int64), made["target"].to_numpy(np.int64)
     known = work >= 0
     return launch[known], work[known]

@@ -18,6 +18,7 @@ from nbprof.core.trace import INT, TEXT, UINT, ArgColumn, Int64s, Trace
 from nbprof.timeline.lanes import step_names
 
 if TYPE_CHECKING:
+    from nbprof.activity.tables import DeviceOps, HostOps
     from nbprof.timeline.drawable import Drawable
     from nbprof.timeline.tracks import Tracks
 
@@ -281,12 +282,12 @@ class Links:
 
     def _of_table(self, event: int, name: str) -> str:
         """The op of an event in `device_ops` or `host_ops`; "" where it is not there."""
-        table = getattr(self.run.activity, name)
-        rows = table["event"].to_numpy(np.int64)
+        table: DeviceOps | HostOps = getattr(self.run.activity, name)
+        rows = table.event
         at = bisect.bisect_left(rows, event)
         if at == len(rows) or rows[at] != event:
             return ""
-        return str(self._op_names(len(self.run.activity.ops.codes))[int(table["op"].iloc[at])])
+        return str(self._op_names(len(self.run.activity.ops.codes))[int(table.op[at])])
 
     def _op_names(self, count: int) -> npt.NDArray[np.object_]:
         if len(self.__dict__.get("_ops", ())) != count:
@@ -336,7 +337,7 @@ class Links:
 
     @cached_property
     def _all_marks(self) -> dict[tuple[int, int], tuple[Int64s, Int64s, Int64s]]:
-        table = self.run.activity.markers
+        table = self.run.activity.markers.frame()
         host, device, event, group, start, end = (
             table[c].to_numpy(np.int64) for c in ("host", "device", "event", "group", "start", "end")
         )  # fmt: skip

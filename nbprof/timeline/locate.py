@@ -98,10 +98,10 @@ class Locator:
         activity = self._run.activity
         found: list[_Calls] = []
         if kind == "kernel":
-            found = [_events(activity.kernels, "kernel", activity.kernel_names.codes.get(name))]
+            found = [_events(activity.kernels.frame(), "kernel", activity.kernel_names.codes.get(name))]
         elif kind == "op":
             # Names get their codes as the tables are made: these first.
-            sides = {"device": activity.device_ops, "host": activity.host_ops}
+            sides = {"device": activity.device_ops.frame(), "host": activity.host_ops.frame()}
             code = activity.ops.codes.get(name)
             found = [_events(table, "op", code) for side, table in sides.items() if where in (side, None, "")]
             # What ran on the device is what the op cost; its calls on the host only asked for it.
@@ -109,7 +109,7 @@ class Locator:
         elif kind == "input":
             found = self._input(name)
         elif kind == "function":
-            found = [_events(activity.functions, "name", activity.texts.codes.get(name))]
+            found = [_events(activity.functions.frame(), "name", activity.texts.codes.get(name))]
         calls = _Calls.of(found)
         if len(calls.event):
             return calls
@@ -120,12 +120,12 @@ class Locator:
         activity = self._run.activity
         if name.endswith(_TO_DEVICE):
             texts = activity.texts.codes
-            calls = activity.calls
+            calls = activity.calls.frame()
             copies = calls[
                 (calls["name"] == texts.get(name.removesuffix(_TO_DEVICE), -1)) & (calls["kind"] == texts.get(COPY_TO_DEVICE, -1))
             ]
             return [_Calls.rows(copies)]
-        tables = (activity.host_ops, "op"), (activity.iterators, "name")
+        tables = (activity.host_ops.frame(), "op"), (activity.iterators.frame(), "name")
         code = activity.ops.codes.get(name)
         for table, column in tables:
             if len((rows := _events(table, column, code)).event):

@@ -147,7 +147,7 @@ def _labels(run: Drawable) -> tuple[Int64s, list[str]]:
     on_steps = (trace.lanes["kind"] == "steps").to_numpy(np.bool_)
     if not on_steps.any():
         return np.zeros(0, np.int64), []
-    markers = run.activity.markers
+    markers = run.activity.markers.frame()
     markers = markers[on_steps[trace.events.lane[markers["event"].to_numpy(np.int64)]]]
     event = markers["event"].to_numpy(np.int64)
     found: dict[int, set[str]] = {}

@@ -23,8 +23,9 @@ def parts(sums: pd.Series[Any], most: int, whole: float | None = None) -> list[d
     """
     whole = (float(sums.sum()) if whole is None else whole) or 1.0
     named = most + 1 if len(sums) == most + 1 else most
-    shares = 100 * sums.head(named) / whole
-    out = [{"label": wording.one_line(str(name)), "percent": float(share), "kind": "rank"} for name, share in shares.items()]
-    if others := sums.iloc[named:].tolist():
+    names, values = sums.index.tolist(), sums.tolist()
+    shares = zip(names[:named], values[:named], strict=True)
+    out = [{"label": wording.one_line(str(name)), "percent": float(100 * value / whole), "kind": "rank"} for name, value in shares]
+    if others := values[named:]:
         out.append({"label": wording.plural(len(others), "other"), "percent": 100 * float(sum(others)) / whole, "kind": "others"})
     return out

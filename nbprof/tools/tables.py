@@ -93,14 +93,18 @@ def longest(frame: pd.DataFrame, calls: pd.DataFrame, where: Sequence[str]) -> t
     where : sequence of str
         Where to look, the first place first; a frame's own `where` is the only one for its rows.
     """
-    names = pd.Index(frame["op"]) if len(frame) else pd.Index([], dtype=object)
+    names = frame["op"].tolist() if len(frame) else []
     at, length = np.full(len(frame), np.nan), np.full(len(frame), np.nan)
     own = frame["where"].to_numpy(object) if "where" in frame.columns else None
+    keys = zip(calls["where"].tolist(), calls["op"].tolist(), strict=True)
+    first: dict[tuple[object, object], int] = {}
+    for number, key in enumerate(keys):
+        first.setdefault(key, number)
+    times = [calls[column].to_numpy(np.float64) for column in ("at_ms", "for_ms")]
     for side in where:
-        mine = calls[calls["where"] == side].drop_duplicates("op")
-        row = pd.Index(mine["op"]).get_indexer(names)
+        row = np.array([first.get((side, name), -1) for name in names], np.int64)
         take = (row >= 0) & np.isnan(at) & (True if own is None else own == side)
-        at[take], length[take] = (mine[column].to_numpy(np.float64)[row[take]] for column in ("at_ms", "for_ms"))
+        at[take], length[take] = (values[row[take]] for values in times)
     return at, length
 
 

@@ -273,7 +273,7 @@ def test_hosts_with_and_without_stored_groups(tmp_path):
 def test_a_group_in_several_stretches_of_a_gpu_is_as_long_as_the_longest(tmp_path):
     kernels = [(0, 0, 4), (1, 5, 6), (0, 7, 9), (1, 10, 18)]
     p = profile(tmp_path, xspace(gpu_plane(0, kernels)))
-    assert sorted(p.run.activity.markers["group"].tolist()) == [0, 0, 1, 1]
+    assert sorted(p.run.activity.markers.frame()["group"].tolist()) == [0, 0, 1, 1]
     steps = p.steps.frame
     assert steps["step_time_ms"].tolist() == [4.0, 8.0]
     assert steps["device_compute_ms"].tolist() == [4.0, 8.0], "what lies outside of the step time counts for none"

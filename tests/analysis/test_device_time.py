@@ -319,10 +319,10 @@ def test_xspace_profiles_have_it_too(name):
     row = frame[frame["step"].notna()].iloc[0]
     events, activity = p.run.trace.events, p.run.activity
     if name.startswith("tf"):
-        event = np.concatenate([activity.kernels["event"], activity.transfers["event"]]).astype(np.int64)
+        event = np.concatenate([activity.kernels.frame()["event"], activity.transfers.frame()["event"]]).astype(np.int64)
         start, end = events.start[event], events.start[event] + events.duration[event]
     else:
-        mine = activity.core_spans[activity.core_spans["device"] == row["device"]]
+        mine = activity.core_spans.frame()[activity.core_spans.frame()["device"] == row["device"]]
         start, end = mine["start"].to_numpy(), mine["end"].to_numpy()
         # Nothing says when a TPU's ops were launched, so nothing is said of waiting for the host.
         assert set(p.device_time.idle["category"]) == {"kernel_wait", "other"}

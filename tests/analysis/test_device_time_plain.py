@@ -262,19 +262,17 @@ def test_queues_of_launched_works(seed):
 
 def test_cores_of_a_host_are_told_by_it_though_another_has_kernels_on_the_device_of_that_number():
     from nbprof.activity import activity as act
+    from nbprof.activity.tables import CoreSpans, Kernels
 
     events = SimpleNamespace(
         lane=np.array([0, 1], np.int32), name=np.array([0, 0], np.int32), start=np.array([0, 5]), duration=np.array([10, 20])
     )
     lanes = pd.DataFrame({"host": HOSTS, "device": [0, 0]})
     trace = SimpleNamespace(events=_Sized(events), lanes=lanes, names=np.array(["k"], object))
-    nothing = pd.DataFrame({"event": np.zeros(0, np.int64)})
-    cores = pd.DataFrame({"event": [0, 1], "host": [0, 1], "device": [0, 0], "core": -1, "start": [0, 5], "end": [10, 25], "kind": 0})
-    launches = pd.DataFrame({"event": np.zeros(0, np.int64), "target": np.zeros(0, np.int64)})
-    activity = SimpleNamespace(
-        hosts=HOSTS, kernels=nothing.assign().reindex([0], fill_value=0), transfers=nothing, collectives=nothing, core_spans=cores,
-        launches=launches,
-    )  # fmt: skip
+    activity = act.Activity(HOSTS)
+    kernel = {"duration": 10, "kernel": 0, "op": 0, "details": 0, "eligible": 0, "tensor_core": 0, "occupancy": 0.0}
+    activity.kernels = Kernels(event=np.array([0]), host=0, device=0, **kernel)
+    activity.core_spans = CoreSpans(event=np.arange(2), host=[0, 1], device=0, core=-1, start=[0, 5], end=[10, 25], kind=0, op=0)
     assert act.CORE_KINDS[0] == "compute"
     done = device_time.work(activity, trace)
     assert done.host.tolist() == [0, 1]

@@ -74,7 +74,7 @@ def steps_hold(p: Profile) -> None:
 
 def swept(p: Profile) -> list[dict[str, int]]:
     """The parts of each step, from one instant at which something begins or ends to the next; times in ps."""
-    work = p.run.activity.work
+    work = p.run.activity.work.frame()
     rows = list(zip(*(work[c].tolist() for c in ("host", "group", "start", "end", "cls")), strict=True))
     out = []
     frame = p.run.steps
@@ -127,7 +127,7 @@ def kernels_hold(p: Profile) -> None:
         return
     assert table["rank"].tolist() == list(range(1, len(table) + 1))
     assert (table["total_us"].diff().dropna() <= 1e-9).all()
-    ns = p.run.activity.kernels["duration"] // 1000
+    ns = p.run.activity.kernels.frame()["duration"] // 1000
     assert table["occurrences"].sum() == len(ns)
     assert table["total_us"].sum() == pytest.approx(ns.sum() / 1000)
     count = table["occurrences"]

@@ -1,11 +1,11 @@
 """Self times of host ops, done at once: by the definition, instant by instant, and XProf's by a walk with a stack, event by event."""
 
 import numpy as np
-import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nbprof.activity.activity import Activity
+from nbprof.activity.tables import HostOps
 from nbprof.analysis.ops import ops
 
 SPANS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 25), st.integers(0, 12)), max_size=40)
@@ -41,12 +41,17 @@ def plain(spans):
     return sorted(kept), idle
 
 
+def of_spans(lane, start, length):
+    event = np.arange(len(start))
+    return HostOps(event=event, host=0, lane=lane, start=start, end=start + length, op=0, type=0, dataset=False, eager=True)
+
+
 @given(SPANS)
 def test_self_times_of_xprof_are_those_of_a_walk_with_a_stack(spans):
     spans.sort(key=lambda s: (s[0], s[1], -s[2]))
     activity = Activity(["h"])
     lane, start, length = (np.array([s[k] for s in spans], np.int64) for k in range(3))
-    activity.host_ops = pd.DataFrame({"lane": lane, "start": start, "end": start + length})
+    activity.host_ops = of_spans(lane, start, length)
     rows, idle = ops.host_self_times(activity, as_xprof=True)
     found = sorted(
         zip(rows["lane"].tolist(), rows["start"].tolist(), (rows["end"] - rows["start"]).tolist(), rows["own"].tolist(), strict=True)
@@ -59,7 +64,7 @@ def test_each_instant_is_that_of_the_op_that_began_last(spans):
     spans.sort(key=lambda s: (s[0], s[1], -s[2]))
     activity = Activity(["h"])
     lane, start, length = (np.array([s[k] for s in spans], np.int64) for k in range(3))
-    activity.host_ops = pd.DataFrame({"lane": lane, "start": start, "end": start + length})
+    activity.host_ops = of_spans(lane, start, length)
     rows, idle = ops.host_self_times(activity)
     own, silent, overlaps = [0] * len(spans), 0, []
     for at in range(40):

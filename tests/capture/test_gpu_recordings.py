@@ -42,7 +42,7 @@ def test_kernels_are_matched_with_what_launched_them(p):
 
 
 def test_batches_are_copied_to_the_device(p):
-    transfers = p.run.activity.transfers
+    transfers = p.run.activity.transfers.frame()
     kinds = np.asarray(p.run.activity.texts.values)[transfers["kind"].to_numpy()]
     assert transfers.loc[kinds == "H2D", "bytes"].sum() >= STEPS * BATCH_BYTES
 

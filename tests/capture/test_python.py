@@ -126,7 +126,7 @@ def test_steps_of_threads_keep_their_waits(tmp_path):
 
     recording = recorded(run, tmp_path)
     p = open_recording(recording)
-    work, markers = p.run.activity.work, p.run.activity.markers
+    work, markers = p.run.activity.work.frame(), p.run.activity.markers.frame()
     assert len(markers) == len(work) == 6
     lanes = p.run.trace.events.lane
     of_group = dict(zip(markers["group"], lanes[markers["event"].to_numpy()], strict=True))

@@ -66,7 +66,7 @@ def test_copies_of_rocm_in_kineto(tmp_path):
     p = kineto.profile(tmp_path, k)
     step = p.steps.frame.iloc[0]
     assert step[["output_ms", "device_to_device_ms", "device_compute_ms"]].tolist() == pytest.approx([0.01, 0.01, 0.0])
-    assert p.run.activity.texts.values[p.run.activity.transfers["kind"]].tolist() == ["H2D", "D2H"]
+    assert p.run.activity.texts.values[p.run.activity.transfers.frame()["kind"]].tolist() == ["H2D", "D2H"]
 
 
 def test_copies_between_eight_gpus_of_amd():

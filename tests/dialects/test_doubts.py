@@ -39,7 +39,7 @@ def doubts(p):
 def test_launches_without_kernels_are_counted_and_waits_are_none(tmp_path):
     p = profile(tmp_path, run(launched=[1, 2, 3, 4], ran=[(1, 2, 1), (2, 4, 1), (3, 6, 1)], wait=[90, 91]))
     assert ("warning", "1 of 4 launches (25 %) have no device activity in this profile") in [(a, b.partition(":")[0]) for a, b in told(p)]
-    table = p.run.activity.launches
+    table = p.run.activity.launches.frame()
     assert sorted(table["target"].tolist()).count(-1) == 3  # one launch, two waits
 
 

@@ -124,7 +124,7 @@ def test_a_kernel_counts_for_the_innermost_op_that_launched_it(tmp_path):
     p = profile(tmp_path, k)
     assert device_ops(p) == {"aten::addmm": 40.0}
     assert p.kernels.frame["op"].tolist() == ["aten::addmm"]
-    launch = p.run.activity.launches.iloc[0]
+    launch = p.run.activity.launches.frame().iloc[0]
     names = p.run.trace.names[p.run.trace.events.name]
     assert [names[launch[c]] for c in ("event", "target", "op")] == ["cudaLaunchKernel", "gemm", "aten::addmm"]
 
@@ -152,7 +152,7 @@ def test_a_correlation_of_zero_on_all_calls_links_nothing(tmp_path):
         k.kernel("gemm", ts + 10, 5, correlation=0)
     p = profile(tmp_path, k)
     assert device_ops(p) == {"gemm": 10.0}
-    assert (p.run.activity.launches["target"] == -1).all()
+    assert (p.run.activity.launches.frame()["target"] == -1).all()
 
 
 def test_an_id_that_happens_to_be_another_ops_is_not_believed(tmp_path):
@@ -221,7 +221,7 @@ def test_one_graph_launch_has_many_kernels(tmp_path):
     p = profile(tmp_path, k)
     assert device_ops(p) == {"replay": 15.0}
     assert len(p.run.activity.launches) == 3
-    assert p.run.activity.launches["event"].nunique() == 1
+    assert p.run.activity.launches.frame()["event"].nunique() == 1
     assert "launches" not in receipt(p)
 
 

@@ -41,7 +41,7 @@ def test_captured_launches_are_no_loss(tmp_path, prefix, ends_on):
     assert CAPTURED in receipt
     assert "launches" not in receipt.replace(CAPTURED, "")
     assert "left nothing on the device" not in receipt
-    assert (p.run.activity.launches["target"] >= 0).all()
+    assert (p.run.activity.launches.frame()["target"] >= 0).all()
 
 
 def test_the_time_of_a_capture_is_that_of_making_a_program(tmp_path):

@@ -227,7 +227,7 @@ def test_the_call_that_launched_the_graph_keeps_its_own_op(tmp_path):
     next(e for e in k.events if e["name"] == "cudaGraphLaunch")["args"]["External id"] = replay
     run = profile(tmp_path, k).run
     names = run.trace.names[run.trace.events.name]
-    launches = run.activity.launches
+    launches = run.activity.launches.frame()
     assert {names[op] for op in launches["op"]} == {"cuda::replay"}
     assert sorted(names[op] for op in launches["came_of"]) == sorted(one.op for one in calls)
 

@@ -39,7 +39,7 @@ def test_an_op_with_a_number_of_its_own_within_one_of_the_backward_pass(tmp_path
     file.op("aten::inner", 105, 5, tid=BACKWARD)
     file.op("BackwardB", 120, 20, tid=BACKWARD, **{"Sequence number": 1, "Fwd thread id": 1})
     activity = profile(tmp_path, file).run.activity
-    table = activity.torch_ops
+    table = activity.torch_ops.frame()
     names = activity.ops.values[table["op"]]
     forward = {str(name): str(names[at]) if at >= 0 else "" for name, at in zip(names, table["forward"].tolist(), strict=True)}
     assert forward == {"aten::a": "", "aten::b": "", "BackwardA": "aten::a", "aten::inner": "aten::a", "BackwardB": "aten::b"}

@@ -94,7 +94,7 @@ def test_frames_hold_together(tmp_path, files):
         events = run.trace.events
         device = (run.trace.lanes["kind"] == "device").to_numpy()[events.lane]
         assert ops.loc[ops["where"] == "device", "total_us"].sum() == pytest.approx(events.duration[device].sum() / 1e6)
-        assert np.isin(run.activity.launches["event"], np.arange(len(events))).all()
+        assert np.isin(run.activity.launches.frame()["event"], np.arange(len(events))).all()
     assert p.trace.lanes["events"].sum() == len(run.trace.events)
     p.payload()
     p.text()

@@ -8,6 +8,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -306,12 +307,12 @@ def test_device_time_agrees_with_holistic_trace_analysis(name):
     whole, idle, compute = HTA[name]
     p, _ = both(name)
     a = p.run.activity
-    extent = a.device_extents.iloc[0]
+    extent = a.device_extents.frame().iloc[0]
     assert (extent["end"] - extent["start"]) / 1e6 == whole
-    times = a.device_ops[["start", "end"]].to_numpy()
+    times = a.device_ops.frame()[["start", "end"]].to_numpy()
     spans = union([(Decimal(int(s)), Decimal(int(e))) for s, e in times])
     assert whole - float(length(spans)) / 1e6 == idle
-    kernels = a.kernels[~a.kernels["event"].isin(a.collectives["event"])]
+    kernels = a.kernels.take(~np.isin(a.kernels.event, a.collectives.event)).frame()
     events = p.run.trace.events
     rows = kernels["event"].to_numpy()
     spans = union([(Decimal(int(s)), Decimal(int(e))) for s, e in zip(events.start[rows], events.end[rows], strict=True)])

@@ -133,7 +133,7 @@ def test_copies(tmp_path):
     ):
         k.copy(name, 10 * i + 5, 2, k.call("cudaMemcpyAsync", 10 * i, 1, op), bytes=size)
     a = profile(tmp_path, k).run.activity
-    table = a.transfers
+    table = a.transfers.frame()
     assert a.texts.values[table["kind"]].tolist() == ["H2D", "H2D", "D2H", "P2P", "memset"]
     assert table["bytes"].tolist() == [10, 20, 30, 40, 50]
     assert table["pageable"].tolist() == [True, False, True, False, False]
@@ -149,7 +149,7 @@ def test_collectives(tmp_path):
     k.launched("mscclpp_like", 71, 72, 5, op=k.op("c10d::allreduce_", 70, 5))
     p = profile(tmp_path, k)
     a = p.run.activity
-    table = a.collectives
+    table = a.collectives.frame()
     assert a.texts.values[table["name"]].tolist() == ["allreduce", "ReduceScatter", "mscclpp_like"]
     assert table["bytes"].tolist() == [2000, -1, -1]
     assert table["group_size"].tolist() == [8, -1, -1]

@@ -88,14 +88,14 @@ def test_launches_copies_and_collectives(graph):
     activity = graph.activity
     assert len(activity.launches) == 20
     events = graph.trace.events
-    launch, target = (activity.launches[c].to_numpy() for c in ("event", "target"))
+    launch, target = (activity.launches.frame()[c].to_numpy() for c in ("event", "target"))
     assert set((events.start[target] - events.start[launch]).tolist()) == {9_000_000}
-    copies, collectives = activity.transfers, activity.collectives
+    copies, collectives = activity.transfers.frame(), activity.collectives.frame()
     texts = activity.texts.values
     assert [texts[k] for k in copies["kind"]] == ["H2D"]
     assert copies["bytes"].tolist() == [4096]
     assert {texts[k] for k in collectives["name"]} == {"hcom_allReduce"}
-    assert set(activity.collectives["bytes"]) == {1024}
+    assert set(activity.collectives.frame()["bytes"]) == {1024}
 
 
 def test_copies_by_which_a_collective_moves_its_data_are_no_copies_of_the_program(tmp_path):

@@ -334,7 +334,7 @@ def test_runs_of_a_program_on_several_gpus_are_steps():
     p = load(real("jax/mi300-jax_conv_minimal_08"))
     frame = p.steps.frame
     assert frame["name"].tolist() == [f"forward_3d_conv {n}" for n in range(1, 6)]
-    kernels = p.run.activity.kernels
+    kernels = p.run.activity.kernels.frame()
     assert frame["device_compute_ms"].min() > 0
     assert frame["device_compute_ms"].sum() <= kernels["duration"].sum() / 1e9
     ends = frame["start_ms"] + frame["step_time_ms"]
@@ -346,7 +346,7 @@ def test_a_recorded_loop_on_two_devices():
     p = load(Path(__file__).parents[1] / "data" / "xspace" / "jax_loop.xplane.pb")
     assert p.steps.frame["kind"].tolist() == ["train_step"] * 5 + ["evaluate"] * 3
     assert p.steps.frame["counted"].tolist() == [False] + [True] * 4 + [False] * 3
-    table = p.run.activity.markers
+    table = p.run.activity.markers.frame()
     assert (table["start"].to_numpy()[1:] == table["end"].to_numpy()[:-1]).all()
     trace = p.run.trace
     ops = trace.text_arg("hlo_op") >= 0

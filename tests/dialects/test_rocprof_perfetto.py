@@ -59,7 +59,7 @@ def test_equal_tables(tmp_path: Path, streams: bool) -> None:
     for table, columns in {
         "kernels": ["duration"], "transfers": ["bytes"], "markers": ["group"], "launches": [], "work": ["cls"], "collectives": [],
     }.items():  # fmt: skip
-        one, other = getattr(mine, table), getattr(theirs, table)
+        one, other = (getattr(activity, table).frame() for activity in (mine, theirs))
         assert len(one) == len(other) > 0, table
         for column in columns:
             assert sorted(one[column].tolist()) == sorted(other[column].tolist()), (table, column)

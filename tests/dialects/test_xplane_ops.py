@@ -58,7 +58,7 @@ def test_a_kernel_is_the_op_that_the_compiler_noted(tmp_path):
         ["bare_fusion", "Unknown", 1, 2.0],
     ]
     assert idle(p) == [22.0 - 14.0]
-    parts = p.run.activity.op_parts
+    parts = p.run.activity.op_parts.frame()
     assert parts["category"].tolist() == ["loop fusion", "dot", "input fusion"]
     assert parts["source"].tolist() == ["model.py:3", "", ""]
     assert p.ops.as_xprof()["op"].tolist() == p.ops.frame["op"].tolist()
@@ -192,7 +192,7 @@ def test_ops_of_a_tpu_without_those_inside(tmp_path):
     assert table.loc["jit(f)/mul", "bytes_per_second"] == pytest.approx(2e11)
     assert table.loc["jit(f)/mul", ["operational_intensity", "bound_by"]].tolist() == [0.5, "HBM"]
     assert idle(p) == [0.0], "from the first op to the last; what runs beside them does not count"
-    assert p.run.activity.op_parts.set_index("name").loc["fusion.2", ["program", "category", "source"]].tolist() == [
+    assert p.run.activity.op_parts.frame().set_index("name").loc["fusion.2", ["program", "category", "source"]].tolist() == [
         7,
         "loop fusion",
         "model.py:9",

@@ -61,7 +61,7 @@ def test_what_lies_around_a_task_that_waits_is_no_work_but_to_xprof(tmp_path) ->
     p = steps(tmp_path, other=("BufferSequencingEvent::Execute", MS, 8 * MS))
     assert parts(p) == [1, 8, 1, 8]
     trace, counts = p.run.trace, []
-    for work in (p.run.activity.work, p.run.activity.xprof_work):
+    for work in (p.run.activity.work.frame(), p.run.activity.xprof_work.frame()):
         names = [trace.names[one] for one in trace.events.name[work["event"].to_numpy()].tolist()]
         counts.append(names.count("BufferSequencingEvent::Execute"))
     assert counts == [0, 3]

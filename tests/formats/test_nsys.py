@@ -117,7 +117,7 @@ def test_what_a_version_did_not_write_is_unknown(tmp_path: Path) -> None:
     assert "does not include the session's start time" in str(profile.receipt)
     assert profile.run.activity.environment["start_time"] is None
     assert profile.run.activity.devices["memory_bytes"].isna().all()
-    transfers = profile.run.activity.texts.values[profile.run.activity.transfers["kind"]]
+    transfers = profile.run.activity.texts.values[profile.run.activity.transfers.frame()["kind"]]
     assert set(transfers) == {"H2D", "D2H", "memset"}
 
 
@@ -215,7 +215,7 @@ def test_ops_of_pytorch_are_told_by_the_ranges_that_it_writes(tmp_path: Path) ->
     kernels = profile.kernels.frame.set_index("kernel")
     assert kernels["op"]["void at::native::gemm_kernel<0>(float*)"] == "aten::mm"
     assert kernels["op_tensor_core_eligible"]["void at::native::gemm_kernel<0>(float*)"]
-    shapes = activity.torch_ops["shape"]
+    shapes = activity.torch_ops.frame()["shape"]
     assert activity.texts.values[shapes[shapes >= 0]].tolist() == ["[[8, 8], [8, 8]]"] * 2
     assert profile.steps.frame["name"].tolist() == ["ProfilerStep#0", "ProfilerStep#1"]
 

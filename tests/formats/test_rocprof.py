@@ -202,7 +202,7 @@ def test_work_that_states_a_call_of_hsa_goes_to_the_call_around_it(tmp_path: Pat
         copy["correlation"] = run.call("HSA_CORE_API", "hsa_queue_create", hip["start"] + 500, 1_000)
     (tmp_path / "a_results.json").write_bytes(rocprof.as_json(run))
     profile = nbprof.load(tmp_path)
-    launches = profile.run.activity.launches
+    launches = profile.run.activity.launches.frame()
     names = profile.run.trace.names[profile.run.trace.events.name[launches["event"][launches["target"] >= 0]]]
     assert sorted(set(names)) == ["hipLaunchKernel", "hipMemcpyAsync", "hipMemcpyWithStream"]
     assert not (launches["target"] < 0).any()

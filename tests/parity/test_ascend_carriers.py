@@ -136,7 +136,7 @@ def test_both_forms_have_the_totals_of_the_run(pair):
         assert step["device_collectives_ms"] * 1000 == pytest.approx(stated["communication_not_overlapped"])
         assert p.kernels.frame["total_us"].sum() == pytest.approx(stated["computing"])
         assert p.ascend.op_types.frame["total_us"].sum() == pytest.approx(stated["computing"])
-        collectives = p.run.activity.collectives["event"].to_numpy()
+        collectives = p.run.activity.collectives.frame()["event"].to_numpy()
         length = p.run.trace.events.duration[collectives].sum() / 1e6
         assert length == pytest.approx(stated["communication"])
 

@@ -93,7 +93,7 @@ def test_the_frame_is_xprofs_but_for_what_is_known(name):
     # Shares are of the ops, without idle.
     assert ours["self_fraction"].sum() == pytest.approx(1)
     assert theirs["self_fraction"].sum() <= 1 + 1e-12
-    factor = p.run.activity.op_parts.set_index(["program", "name"])["xprof_runs"]
+    factor = p.run.activity.op_parts.frame().set_index(["program", "name"])["xprof_runs"]
     for row, other in zip(ours.itertuples(), theirs.itertuples(), strict=True):
         times = float(factor.loc[(row.program_id, row.op)])
         if times:

@@ -27,7 +27,7 @@ def test_work_of_an_mtia_is_that_of_the_file():
     p = load(path)
     activity, events, lanes = p.run.activity, p.run.trace.events, p.run.trace.lanes
     found = {}
-    for what, table in (("kernel", activity.kernels), ("copy", activity.transfers)):
+    for what, table in (("kernel", activity.kernels.frame()), ("copy", activity.transfers.frame())):
         rows = table["event"].to_numpy()
         for lane in sorted(set(events.lane[rows].tolist())):
             mine = rows[events.lane[rows] == lane]

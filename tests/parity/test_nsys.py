@@ -69,7 +69,7 @@ def test_each_copy_and_fill_has_the_bytes_and_time_of_the_table(made: tuple[Path
     }
     (fills,) = asked(made[0], "SELECT count(*), sum(bytes), sum(end - start) * 1000 FROM CUPTI_ACTIVITY_KIND_MEMSET")
     activity = profile.run.activity
-    table = activity.transfers.assign(kind=activity.texts.values[activity.transfers["kind"]])
+    table = activity.transfers.frame().assign(kind=activity.texts.values[activity.transfers.frame()["kind"]])
     table["time"] = table["end"] - table["start"]
     found = {kind: (len(rows), rows["bytes"].sum(), rows["time"].sum()) for kind, rows in table.groupby("kind")}
     assert found == {**want, "memset": fills}

@@ -98,7 +98,7 @@ def test_calls_that_name_an_op_are_no_ops(name):
     assert sorted(mine.index) == sorted(timed.index)
     for key, column in (("total_time", "total_us"), ("total_self_time", "self_us"), ("type", "type")):
         same(mine[column], timed.loc[mine.index, key], f"{name} {column}")
-    tagged = p.run.activity.tagged_calls
+    tagged = p.run.activity.tagged_calls.frame()
     calls = np.bincount(tagged["op"], minlength=len(p.run.activity.ops.values))
     more = dict(zip(p.run.activity.ops.values, calls, strict=True))
     # What XProf has beside these are those calls.
@@ -116,8 +116,8 @@ def test_no_row_is_cut():
 def test_rates_of_a_gpu_are_xprofs_but_for_what_it_miscounts(name):
     p = profile(name)
     theirs, ours = p.ops.as_xprof(), p.ops.frame
-    device = p.run.activity.device_ops
-    kernels = p.run.activity.op_parts["xprof_runs"].to_numpy()[device["part"].to_numpy()]
+    device = p.run.activity.device_ops.frame()
+    kernels = p.run.activity.op_parts.frame()["xprof_runs"].to_numpy()[device["part"].to_numpy()]
     miscounted = set(p.run.activity.ops.values[device["op"].to_numpy()[kernels != 1]])
     theirs, ours = (frame[frame["where"] == "device"].set_index("op") for frame in (theirs, ours))
     assert list(theirs.index) == list(ours.index)

@@ -159,7 +159,7 @@ def test_our_op_shares_are_xprofs_or_a_known_deviation(name):
 def half_by_their_rule(name):
     """The share of 16-bit compute by two words in kernel names, copies of TensorFlow 2.3/2.4 taken for compute, as both peers have it."""
     activity = profile(name).run.activity
-    trace, work = profile(name).run.trace, activity.work
+    trace, work = profile(name).run.trace, activity.work.frame()
     work = work[work["device"] >= 0]
     names = trace.names[trace.events.name[work["event"].to_numpy()]]
     copies = np.array([str(n).startswith(("MemcpyH2D", "MemcpyD2H", "MemcpyD2D")) for n in names], bool)
@@ -202,7 +202,7 @@ def test_the_share_of_16_bit_is_the_guides_by_its_rule(name):
 
 def test_copies_are_no_compute_of_any_width():
     p = profile("tf-gpu/rtx5000-cnn-batch64")
-    work = p.run.activity.work
+    work = p.run.activity.work.frame()
     compute = work[work["cls"].isin(COMPUTE_OF_BITS.values())]
     names = p.run.trace.names[p.run.trace.events.name[compute["event"].to_numpy()]]
     assert not any(str(n).startswith(("MemcpyH2D", "MemcpyD2H", "MemcpyD2D")) for n in names)

@@ -113,7 +113,7 @@ def test_every_step_of_the_guides_tools(name, tool):
         return
     activity = profile(name).run.activity
     # Undone is this alone: their tools did not know the copies of their time (MemcpyH2D) for copies, and counted them as compute.
-    ours = analysis.frame(activity, activity.xprof_work)
+    ours = analysis.frame(activity, activity.xprof_work.frame())
     same(ours["group"], [d.get("step_number", 0) for d in details], "group")
     assert {key for d in details for key in d} <= {*GUIDE_FIELDS, "@type", "step_number", "step_name"}
     for field, value in GUIDE_FIELDS.items():
@@ -135,7 +135,7 @@ def test_every_step_of_the_guides_tools(name, tool):
 @pytest.mark.parametrize("name", GUIDE_NAMES[:4])
 def test_copies_of_old_files_are_copies(name):
     activity = profile(name).run.activity
-    ours, theirs = profile(name).steps.frame, analysis.frame(activity, activity.xprof_work)
+    ours, theirs = profile(name).steps.frame, analysis.frame(activity, activity.xprof_work.frame())
     assert ours["step_time_ms"].tolist() == theirs["step_time_ms"].tolist()
     moved = ours["host_to_device_ms"] + ours["output_ms"] + ours["device_to_device_ms"]
     assert moved.sum() > 0

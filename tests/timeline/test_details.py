@@ -140,7 +140,7 @@ def test_every_kernel_of_a_real_profile_has_its_row(name: str) -> None:
     given = load(real(name))
     run = given.run
     found = details(given)
-    kernels = run.activity.kernels
+    kernels = run.activity.kernels.frame()
     texts = run.activity.kernel_names.values
     for event, code in zip(kernels["event"].head(200).tolist(), kernels["kernel"].head(200).tolist(), strict=True):
         assert found.info(event)["row"] == {"tab": "kernels", "filter": texts[code]}

@@ -216,7 +216,7 @@ def test_flows_and_counters_come_back(tmp_path):
 def test_arrows_lead_from_a_launch_to_its_kernel(tmp_path):
     p = load(real("tf-gpu/rtx5000-cnn-batch64"))
     events = strict(p.trace.export(tmp_path / "out.json"))
-    made = p.run.activity.launches
+    made = p.run.activity.launches.frame()
     known = made[made["target"] >= 0]
     assert len(known) > 100
     starts = {e["id"]: e for e in events if e["ph"] == "s"}

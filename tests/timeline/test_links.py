@@ -183,13 +183,13 @@ def test_what_was_derived_has_a_step_and_no_links(tmp_path):
 def test_launches_and_ops_of_real_profiles_are_those_of_the_tables(name):
     run = nbprof.load(real(name)).run
     found = links(run)
-    table = run.activity.launches
+    table = run.activity.launches.frame()
     launched = table[table["target"] >= 0]
     assert len(launched) > 300
     for call, target in launched[["event", "target"]].iloc[:: len(launched) // 100].itertuples(index=False):
         assert found.launch(int(target))[0] == call
         assert ("launch", int(call), int(target)) in found.of(int(call))
-    ops = run.activity.device_ops
+    ops = run.activity.device_ops.frame()
     names = run.activity.ops.values
     known = launched[launched["op"] >= 0] if run.activity.framework == "PyTorch" else launched
     rows = ops[ops["event"].isin(known["target"])]

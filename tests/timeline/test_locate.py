@@ -49,7 +49,7 @@ def test_every_row_of_a_table_is_found_by_its_longest_call(made: Made) -> None:
     for row in run.ops.itertuples():
         found = find.locate({"kind": "op", "name": row.op, "where": row.where})
         assert found["found"]
-        side = run.activity.device_ops if row.where == "device" else run.activity.host_ops
+        side = run.activity.device_ops.frame() if row.where == "device" else run.activity.host_ops.frame()
         calls = [
             end - start
             for op, start, end in zip(side["op"], side["start"], side["end"], strict=True)

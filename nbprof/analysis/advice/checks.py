@@ -17,6 +17,7 @@ from nbprof.activity.activity import NATIVE, TRACED, Activity
 from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.core import nesting
+from nbprof.core.factorize import unique_rows
 from nbprof.display import wording
 
 INPUT_MODERATE, INPUT_HIGH = 5.0, 20.0
@@ -283,29 +284,31 @@ def functions(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
     `expensive_ms_per_step` is what such calls take of the steps that averages use: a function that is traced once, before or in a step that
     warms up, costs them nothing. None where no step was measured.
     """
-    rows = activity.functions
-    if not len(rows):
+    calls = activity.functions
+    if not len(calls):
         return pd.DataFrame({column: [] for column in _FUNCTIONS})
-    start, length = rows["start"].to_numpy(np.int64), (rows["end"] - rows["start"]).to_numpy(np.int64)
-    own = nesting.self_times(nesting.parents(rows["lane"].to_numpy(np.int32), start, length), length)
+    length = calls.end - calls.start
+    own = nesting.self_times(nesting.parents(calls.lane, calls.start, length), length)
     texts = activity.texts.values
-    modes = {code: str(texts[code]) for code in rows["mode"].unique().tolist()}
-    expensive = rows["mode"].map({code: text == "eager" or text.startswith(TRACED) for code, text in modes.items()}).to_numpy(np.bool_)
+    dear_modes = [code for code in np.unique(calls.mode).tolist() if str(texts[code]) == "eager" or str(texts[code]).startswith(TRACED)]
+    expensive = np.isin(calls.mode, dear_modes)
     used = steps[steps["counted"].astype(bool)] if len(steps) else steps
-    inside = begin_in_steps(rows, used, activity.hosts)
-    table = rows.assign(own=own, dear=np.where(expensive, own, 0), slows=np.where(expensive & inside, own, 0)).groupby("name", sort=False)
-    sums = {"own": ("own", "sum"), "dear": ("dear", "sum"), "slows": ("slows", "sum")}
-    out = table.agg(calls=("own", "size"), tracings=("tracings", "max"), **sums).reset_index()
-    whole = out["own"].to_numpy(np.float64)
-    share = np.divide(100 * out["dear"].to_numpy(np.float64), whole, out=np.zeros(len(out)), where=whole > 0)
+    inside = begin_in_steps(calls.frame(), used, activity.hosts)
+    first, function = unique_rows(calls.name.astype(np.int64))
+    whole, dear, slows, tracings = np.zeros((4, len(first)), np.int64)
+    np.add.at(whole, function, own)
+    np.add.at(dear, function[expensive], own[expensive])
+    np.add.at(slows, function[expensive & inside], own[expensive & inside])
+    np.maximum.at(tracings, function, calls.tracings)
+    share = np.divide(100 * dear.astype(np.float64), whole, out=np.zeros(len(first)), where=whole > 0)
     frame = pd.DataFrame(
         {
-            "function": [str(texts[c]) for c in out["name"]],
-            "calls": out["calls"].astype("i8"),
-            "tracings": out["tracings"].astype("i8"),
+            "function": [str(texts[code]) for code in calls.name[first].tolist()],
+            "calls": np.bincount(function),
+            "tracings": tracings,
             "self_us": whole / 1e6,
             "expensive_percent": share,
-            "expensive_ms_per_step": out["slows"].to_numpy(np.float64) / 1e9 / len(used) if len(used) else np.nan,
+            "expensive_ms_per_step": slows / 1e9 / len(used) if len(used) else np.nan,
         }
     )
     return frame.sort_values(["expensive_percent", "function"], ascending=[False, True], kind="stable", ignore_index=True)

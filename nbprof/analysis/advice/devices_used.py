@@ -44,7 +44,7 @@ def idle(activity: Activity) -> Idle | None:
     """The devices that ran nothing beside others that did; of one host, as other processes may use those of a job."""
     if len(activity.hosts) != 1 or not len(activity.device_extents):
         return None
-    used = set(activity.device_extents["device"].tolist())
+    used = set(activity.device_extents.device.tolist())
     for kind, rows in activity.devices.groupby("kind", sort=False):
         without = [device for device in rows["device"].tolist() if device not in used]
         if without and len(without) < len(rows):
@@ -54,7 +54,7 @@ def idle(activity: Activity) -> Idle | None:
 
 def in_turn(activity: Activity, steps: pd.DataFrame) -> InTurn | None:
     """Copies to the devices of the host with the most of them, within its steps; None with fewer than two devices."""
-    copies = activity.transfers
+    copies = activity.transfers.frame()
     if not len(copies) or not len(steps):
         return None
     copies = copies[(activity.texts.values[copies["kind"].to_numpy(np.int64)] == _TO_DEVICE) & (copies["device"] >= 0)]

@@ -405,7 +405,7 @@ def _mean(steps: pd.DataFrame, column: str) -> float | None:
 
 
 def _tracing(activity: Activity, used: pd.DataFrame) -> int | None:
-    rows = activity.functions
+    rows = activity.functions.frame()
     if not len(rows) or not len(used):
         return None
     traced = [code for code in rows["mode"].unique().tolist() if str(activity.texts.values[code]).startswith(TRACED)]
@@ -460,7 +460,7 @@ def _between(gaps: npt.NDArray[np.float64]) -> tuple[float | None, LongGaps | No
 
 def _between_input(activity: Activity, gaps: pd.DataFrame, marked: Int64s, middle: Callable[[Int64s], Any]) -> float | None:
     """Median or mean part of the gaps in which the thread of the steps calls an iterator, in ms; None without such calls."""
-    mine = activity.iterators[activity.iterators["lane"].isin(marked)]
+    mine = activity.iterators.take(np.isin(activity.iterators.lane, marked)).frame()
     if not len(gaps) or not len(mine):
         return None
     spent = np.zeros(len(gaps), np.int64)

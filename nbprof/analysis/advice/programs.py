@@ -97,7 +97,7 @@ class Work:
 
 def _most(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame] | None:
     """The ops that are not transfers, and those of them that take almost all the time; None if no compiled program ran on a device."""
-    if not len(activity.op_parts) or not activity.op_parts["hlo"].any() or activity.programs is None:
+    if not len(activity.op_parts) or not activity.op_parts.hlo.any() or activity.programs is None:
         return None
     found, _ = hlo.measured(activity)
     found = found[~found["category"].astype(str).str.match(_TRANSFERS)]

@@ -71,7 +71,7 @@ def _unexplained(activity: Activity, used: pd.DataFrame) -> tuple[Int64s, Int64s
     begin = np.round(used["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
     took = np.round(used["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
     spans = pd.DataFrame({"start": begin, "end": begin + took})
-    work = activity.work
+    work = activity.work.frame()
     open_ = stretches.outside(spans, *stretches.joined(work["start"].to_numpy(np.int64), work["end"].to_numpy(np.int64)))
     open_ = open_[open_["end"] > open_["start"]]
     return stretches.joined(open_["start"].to_numpy(np.int64), open_["end"].to_numpy(np.int64))

@@ -153,9 +153,9 @@ def _callbacks(activity: Activity, used: pd.DataFrame) -> Callbacks | None:
     if len(found) and not len(activity.python_calls):
         others = runs[~calling & ~runs["part"].isin(parts.index[category.isin(hlo.CONTAINERS)]).to_numpy(np.bool_)]
     else:
-        found = activity.python_calls if len(activity.python_calls) else _py_funcs(activity)
+        found = activity.python_calls.frame() if len(activity.python_calls) else _py_funcs(activity)
         # What runs for tf.data belongs to no step.
-        found = found[found["event"].isin(activity.work["event"])] if len(found) else found
+        found = found[found["event"].isin(activity.work.event)] if len(found) else found
         names = activity.ops.values[found["op"].to_numpy()] if len(found) else names
         others = _ops_besides(activity, found) if len(found) else found
     step = _step_of(activity, used, found)
@@ -171,7 +171,7 @@ def _callbacks(activity: Activity, used: pd.DataFrame) -> Callbacks | None:
 def _py_funcs(activity: Activity) -> pd.DataFrame:
     """TensorFlow's ops that run Python."""
     types = [activity.types.codes[kind] for kind in _PY_FUNCS if kind in activity.types.codes]
-    return activity.host_ops[activity.host_ops["type"].isin(types)] if types else activity.host_ops.head(0)
+    return activity.host_ops.take(np.isin(activity.host_ops.type, types)).frame()
 
 
 def _ops_besides(activity: Activity, python: pd.DataFrame) -> pd.DataFrame:
@@ -179,7 +179,7 @@ def _ops_besides(activity: Activity, python: pd.DataFrame) -> pd.DataFrame:
 
     What lies in such an op is its own, what lies around it waits for it, and so does a function that another thread called.
     """
-    ops = activity.host_ops
+    ops = activity.host_ops.frame()
     kinds = [code for kind, code in activity.types.codes.items() if kind in _FUNCTION_CALLS or kind.startswith("__")]
     besides = ops[~ops["dataset"] & ~ops["event"].isin(python["event"]) & ~ops["type"].isin(kinds)]
     parts = []
@@ -191,7 +191,7 @@ def _ops_besides(activity: Activity, python: pd.DataFrame) -> pd.DataFrame:
             high, mine["start"].to_numpy(np.int64), "right"
         )
         parts.append(mine[apart])
-    work = activity.work
+    work = activity.work.frame()
     columns = ["host", "start", "end"]
     out: pd.DataFrame = pd.concat([work.loc[work["device"] >= 0, columns], *(part[columns] for part in parts)], ignore_index=True)
     return out
@@ -219,7 +219,7 @@ class _Ran:
     """PyTorch's ops in the counted steps."""
 
     def __init__(self, activity: Activity, used: pd.DataFrame) -> None:
-        table = activity.torch_ops
+        table = activity.torch_ops.frame()
         self.activity, self.steps = activity, len(used)
         self.step = _step_of(activity, used, table)
         self.rows = np.flatnonzero(self.step >= 0)

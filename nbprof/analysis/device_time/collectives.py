@@ -145,14 +145,14 @@ def calls(activity: Activity, trace: Trace) -> pd.DataFrame:
     (texts).
     """
     # The names get their codes as the table is made.
-    listed = activity.collectives.copy()
+    listed = activity.collectives.frame().copy()
     texts = activity.texts.values
     for key in ("out_bytes", "process_group", "description", "members", "sequence"):
         if key not in listed.columns:
             listed[key] = np.full(len(listed), -1, np.int64)
     listed["collective"] = [kind_of(str(texts[code])) for code in listed["name"].tolist()]
     parts = [listed]
-    cores = activity.core_spans
+    cores = activity.core_spans.frame()
     shared = np.isin(cores["kind"].to_numpy(np.int64), [CORE_KINDS.index("all_reduce")])
     if shared.any():
         runs = cores[shared].groupby("event").agg({"host": "first", "device": "first", "start": "min", "end": "max"})

@@ -227,8 +227,8 @@ def _threads(
         start = events.start[event]
         return np.asarray(event[(start + events.duration[event] > window.start) & (start < window.end) & on[events.lane[event]]], np.int64)
 
-    calls = pd.unique(np.concatenate([inside(activity.calls), inside(activity.launches)]))
-    event = np.concatenate([inside(activity.host_ops), calls])
+    calls = pd.unique(np.concatenate([inside(activity.calls.frame()), inside(activity.launches.frame())]))
+    event = np.concatenate([inside(activity.host_ops.frame()), calls])
     lane, start, end = events.lane[event], events.start[event], events.start[event] + events.duration[event]
     out: dict[int, _Thread] = {}
     order = np.argsort(lane, kind="stable")
@@ -286,7 +286,7 @@ def _of_devices(walk: _Walk, done: Work, activity: Activity, trace: Trace) -> pd
     kind = np.array([{"delay": "launch_delay", "gap": "kernel_wait"}.get(p[0], "") for p in mine], object)
     on = kind == ""
     kind[on] = [CLASS_NAMES[c] for c in done.cls[row[on]].tolist()]
-    launches = activity.launches
+    launches = activity.launches.frame()
     # The last place is that of no launch; of equal events the first counts.
     of_call = np.full(len(trace.events) + 1, -1, np.int32)
     of_call[launches["event"].to_numpy(np.int64)[::-1]] = launches["op"].to_numpy(np.int64)[::-1]
@@ -329,15 +329,22 @@ def summary(pieces: pd.DataFrame) -> pd.DataFrame:
     """One row per kind, name and op, most time first: the columns of `p.device_time.critical_path`; the percents add up to 100."""
     if not len(pieces):
         return pd.DataFrame(columns=PATH)
-    longest = pieces.groupby(["kind", "name", "op"], sort=False)["duration_us"].idxmax()
-    out = (
-        pieces.groupby(["kind", "name", "op"], sort=False)
-        .agg(pieces=("duration_us", "size"), total_us=("duration_us", "sum"), longest_us=("duration_us", "max"))
-        .reset_index()
+    keys = ["kind", "name", "op"]
+    grouped = pieces.groupby(keys, sort=False)["duration_us"]
+    row, time = grouped.ngroup().to_numpy(np.int64), pieces["duration_us"].to_numpy(np.float64)
+    total = grouped.sum().to_numpy(np.float64)
+    # The first of the longest pieces of each row.
+    order = np.lexsort((-time, row))
+    longest = order[np.flatnonzero(np.diff(row[order], prepend=-1))]
+    out = pieces[keys].iloc[longest].reset_index(drop=True)
+    out = out.assign(
+        pieces=np.bincount(row),
+        total_us=total,
+        longest_us=time[longest],
+        _at_ms=pieces["start_ms"].to_numpy()[longest],
+        _for_ms=time[longest] / 1e3,
+        percent=100 * total / total.sum(),
     )
-    out["_at_ms"] = pieces["start_ms"].loc[longest.to_numpy()].to_numpy()
-    out["_for_ms"] = out["longest_us"] / 1e3
-    out["percent"] = 100 * out["total_us"] / out["total_us"].sum()
     return out.sort_values(["total_us", "name"], ascending=[False, True], kind="stable", ignore_index=True)[PATH]
 
 
@@ -366,7 +373,7 @@ def window(done: Work, activity: Activity, trace: Trace, row: pd.Series | None) 
         return Window(host, first, int(done.end[mine].max()))
     host = done.hosts.index(str(row["host"]))
     start = round(float(row["start_ms"]) * 1e9)
-    marks = activity.markers
+    marks = activity.markers.frame()
     marks = marks[(marks["host"] == host) & (marks["group"] == row["group"]) & (marks["device"] < 0)]
     lane = int(trace.events.lane[int(marks["event"].iloc[0])]) if len(marks) and int(marks["event"].iloc[0]) >= 0 else -1
     return Window(host, start, start + round(float(row["step_time_ms"]) * 1e9), lane)

@@ -108,7 +108,7 @@ def rank_column(ranks: list[int | None], host: npt.NDArray[np.integer]) -> Any:
 def work(activity: Activity, trace: Trace) -> Work:
     """The work of all devices, from any profiler."""
     events = trace.events
-    kernels, moved, collective = (getattr(activity, name)["event"].to_numpy(np.int64) for name in ("kernels", "transfers", "collectives"))
+    kernels, moved, collective = activity.kernels.event, activity.transfers.event, activity.collectives.event
     works = np.zeros(len(events), np.bool_)
     for event in (kernels, moved, collective):
         works[event] = True
@@ -130,7 +130,7 @@ def work(activity: Activity, trace: Trace) -> Work:
         "end": events.start[rows] + events.duration[rows],
         "cls": cls[rows].astype(np.int64),
     }
-    cores = activity.core_spans
+    cores = activity.core_spans.frame()
     if len(cores):
         if len(rows):
             told = pd.MultiIndex.from_arrays([parts["host"], parts["device"]])
@@ -144,7 +144,7 @@ def work(activity: Activity, trace: Trace) -> Work:
     order = np.lexsort((parts["end"], parts["start"], parts["device"], parts["host"]))
     parts = {key: value[order] for key, value in parts.items()}
     called = np.full(len(events), -1, np.int32)
-    launches = activity.launches
+    launches = activity.launches.frame()
     target = launches["target"].to_numpy(np.int64)
     called[target[target >= 0]] = launches["event"].to_numpy(np.int64)[target >= 0]
     name, launch = events.name[parts["event"]].astype(np.int64), called[parts["event"]].astype(np.int64)

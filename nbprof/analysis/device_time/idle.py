@@ -148,11 +148,11 @@ def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
     """
     begun = _launched(done, trace)
     # Column by column: of a frame all columns of all rows of a host would be copied.
-    ops, calls, launched = activity.host_ops, activity.calls, activity.launches
+    ops, calls, launched = activity.host_ops.frame(), activity.calls.frame(), activity.launches.frame()
     of_op, op_start, op_end = (ops[key].to_numpy(np.int64) for key in ("host", "start", "end"))
     of_call, call_start, call_end, call_kind = (calls[key].to_numpy(np.int64) for key in ("host", "start", "end", "kind"))
     loading, launcher, launch = ops["dataset"].to_numpy(np.bool_), launched["host"].to_numpy(np.int64), launched["event"].to_numpy(np.int64)
-    work = activity.work
+    work = activity.work.frame()
     threads = np.flatnonzero(work["device"].to_numpy() < 0)
     of_work, work_start, work_end, work_cls = (work[key].to_numpy()[threads] for key in ("host", "start", "end", "cls"))
     work_cls = _OF_WORK[work_cls]

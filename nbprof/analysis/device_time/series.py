@@ -115,7 +115,7 @@ def queue(done: Work, trace: Trace, full: int = FULL) -> pd.DataFrame:
 
 def rates(activity: Activity) -> Floats:
     """Bytes a second of each transfer: what the file states, else its bytes by its time; NaN where neither is known."""
-    moved = activity.transfers
+    moved = activity.transfers.frame()
     length = (moved["end"] - moved["start"]).to_numpy(np.float64)
     size = moved["bytes"].to_numpy(np.float64)
     known = (size >= 0) & (length > 0)
@@ -127,12 +127,12 @@ def rates(activity: Activity) -> Floats:
 
 
 def _groups(activity: Activity) -> tuple[Int64s, Int64s]:
-    moved = activity.transfers
+    moved = activity.transfers.frame()
     return unique_rows(*(moved[key].to_numpy(np.int64) for key in ("host", "device", "kind")))
 
 
 def _copy_labels(activity: Activity, ranks: list[int | None], rows: Int64s) -> dict[str, object]:
-    moved = activity.transfers.iloc[rows]
+    moved = activity.transfers.frame().iloc[rows]
     host = moved["host"].to_numpy(np.int64)
     # By code, not by row: copies are many, kinds of copies few. The last place is that of -1.
     kinds = np.array([*(COPIES.get(kind, kind) for kind in activity.texts.codes), "other"], object)
@@ -146,7 +146,7 @@ def _copy_labels(activity: Activity, ranks: list[int | None], rows: Int64s) -> d
 
 def bandwidth(activity: Activity, ranks: list[int | None]) -> pd.DataFrame:
     """One row per device and kind of copy: the columns of `p.device_time.bandwidth`."""
-    moved, rate = activity.transfers, rates(activity)
+    moved, rate = activity.transfers.frame(), rates(activity)
     first, group = _groups(activity)
     if not len(first):
         return pd.DataFrame(columns=BANDWIDTH)
@@ -185,7 +185,7 @@ def bandwidth(activity: Activity, ranks: list[int | None]) -> pd.DataFrame:
 def _changes(activity: Activity, rate: Floats) -> tuple[Int64s, Int64s, Int64s, Floats]:
     """First rows of the groups; group, time and rate of all copies of the group together, whenever that changes."""
     first, group = _groups(activity)
-    moved = activity.transfers
+    moved = activity.transfers.frame()
     known = np.flatnonzero(~np.isnan(rate) & (moved["end"].to_numpy() > moved["start"].to_numpy()))
     at = np.concatenate([moved["start"].to_numpy(np.int64)[known], moved["end"].to_numpy(np.int64)[known]])
     of = np.concatenate([group[known], group[known]])

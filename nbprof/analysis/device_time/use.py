@@ -31,7 +31,7 @@ def costs(activity: Activity) -> dict[str, float | None]:
     out: dict[str, float | None] = dict.fromkeys(("flops", "bytes", "seconds", "unknown_seconds"))
     out |= {key: float(of_part.sum()) for key, of_part in (("flops", computed), ("bytes", moved)) if of_part.notna().any()}
     if len(parts) and parts["hlo"].any():
-        runs = activity.device_ops
+        runs = activity.device_ops.frame()
         own = np.bincount(runs["part"].to_numpy(np.int64), runs["own"].to_numpy(np.float64), len(activity.op_parts)) / 1e12
         known = computed.notna() | moved.notna()
         out |= {"seconds": float(own.sum()), "unknown_seconds": float(own[parts.index[~known]].sum())}
@@ -108,7 +108,7 @@ def _idle(ops: pd.DataFrame, side: str) -> float | None:
 
 def _leaves(activity: Activity) -> pd.DataFrame:
     """The parts of ops whose numbers count: those of loops, branches and calls are of the ops that they run, which are there themselves."""
-    parts, runs = activity.op_parts, activity.device_ops
+    parts, runs = activity.op_parts.frame(), activity.device_ops.frame()
     if parts.empty:
         # PyTorch's ops are of no compiled program.
         return parts

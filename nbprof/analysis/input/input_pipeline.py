@@ -132,7 +132,7 @@ def ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
 
 def _loops(activity: Activity) -> pd.DataFrame:
     """Iterators of loops over a dataset inside a function, which no table of ops has, with their self time among themselves."""
-    rows = activity.iterators
+    rows = activity.iterators.frame()
     names = activity.ops.values
     inside = {code for code in rows["name"].unique().tolist() if not str(names[code]).startswith("Iterator::")}
     if not inside:
@@ -147,24 +147,29 @@ def _loops(activity: Activity) -> pd.DataFrame:
 
 def _torch_ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
     inside = rows[rows["dataset"]]
-    grouped = inside.assign(total=inside["end"] - inside["start"]).groupby("op", sort=False)
-    out = grouped.agg(type=("type", "first"), occurrences=("total", "size"), total=("total", "sum"), own=("own", "sum")).reset_index()
-    names, types = activity.ops.values, activity.types.values
-    op = [str(names[c]) for c in out["op"]]
-    kind = [_torch_category(o, str(types[c])) for o, c in zip(op, out["type"], strict=True)]
+    code, start, end, own = (inside[column].to_numpy(np.int64) for column in ("op", "start", "end", "own"))
+    first, of_op = unique_rows(code)
+    total, self_time = np.zeros((2, len(first)), np.int64)
+    np.add.at(total, of_op, end - start)
+    np.add.at(self_time, of_op, own)
+    names, types, texts = activity.ops.values, activity.types.values, activity.texts.values
+    op = [str(names[c]) for c in code[first].tolist()]
+    of_first = inside["type"].to_numpy(np.int64)[first].tolist()
+    kind = [_torch_category(o, str(types[c])) for o, c in zip(op, of_first, strict=True)]
     calls = activity.calls
-    texts = activity.texts.values
-    copies = calls[np.isin(calls["kind"], [code for code, text in enumerate(texts) if text == COPY_TO_DEVICE])]
-    by_call = (
-        copies.assign(total=copies["end"] - copies["start"]).groupby("name", sort=False).agg(n=("event", "nunique"), t=("total", "sum"))
-    )
+    copies = calls.take(np.isin(calls.kind, [code for code, text in enumerate(texts) if text == COPY_TO_DEVICE]))
+    first_call, of_call = unique_rows(copies.name.astype(np.int64))
+    time = np.zeros(len(first_call), np.int64)
+    np.add.at(time, of_call, copies.end - copies.start)
+    # A call that lies in several steps has a piece in each.
+    whole, _ = unique_rows(of_call, copies.event)
     return pd.DataFrame(
         {
-            "op": [*op, *(copy_name(texts[c]) for c in by_call.index)],
-            "category": [*kind, *["enqueue"] * len(by_call)],
-            "occurrences": np.concatenate([out["occurrences"], by_call["n"]]).astype("i8"),
-            "total_ms": np.concatenate([out["total"], by_call["t"]]).astype("f8") / 1e9,
-            "self_ms": np.concatenate([out["own"], by_call["t"]]).astype("f8") / 1e9,
+            "op": [*op, *(copy_name(texts[c]) for c in copies.name[first_call].tolist())],
+            "category": [*kind, *["enqueue"] * len(first_call)],
+            "occurrences": np.concatenate([np.bincount(of_op, minlength=len(first)), np.bincount(of_call[whole], minlength=len(time))]),
+            "total_ms": np.concatenate([total, time]) / 1e9,
+            "self_ms": np.concatenate([self_time, time]) / 1e9,
         }
     )
 

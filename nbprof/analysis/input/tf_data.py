@@ -220,7 +220,7 @@ def _heavier(at: int, total: dict[int, int], parent: dict[int, int]) -> set[int]
 
 def calls(activity: Activity) -> Calls:
     """All calls of all pipelines, and each iterator's part in each."""
-    rows = activity.iterators
+    rows = activity.iterators.frame()
     event = rows["event"].to_numpy(np.int64)
     start, end = rows["start"].to_numpy(np.int64), rows["end"].to_numpy(np.int64)
     nodes, node = _nodes(activity, rows)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
 from nbprof.schema import frames
 
@@ -128,9 +129,10 @@ def _table(rows: pd.DataFrame, parts: list[_Alive]) -> pd.DataFrame:
         c: "Int64" if table[c].isna().any() or rest[c].isna().any() or (told and table[c].dtype == "Int64") else "int64" for c in _ALIKE[:2]
     }
     both = [part.astype(kinds) for part in (table, rest) if len(part)]
-    merged = (
-        pd.concat(both, ignore_index=True).groupby(["_of", *_ALIKE], sort=False, dropna=False).size().rename("occurrences").reset_index()
-    )
+    rows = pd.concat(both, ignore_index=True) if len(both) > 1 else both[0].reset_index(drop=True)
+    rows = rows[["_of", *_ALIKE]]
+    first, of_row = unique_rows(*(pd.factorize(rows[column])[0].astype(np.int64) for column in rows))
+    merged = rows.iloc[first].assign(occurrences=np.bincount(of_row, minlength=len(first)))
     ascending = [True, False, False, True, True, True, True]
     merged = merged.sort_values(["_of", *_ALIKE], ascending=ascending, kind="stable", ignore_index=True)
     names = np.array([part.memory_id for part in parts], object)
@@ -222,8 +224,8 @@ def moments(rows: pd.DataFrame, positions: Int64s, most: int = 10_000, mine: Int
     large = np.argsort(-sizes, kind="stable")
     told, small = np.sort(large[:most]), large[most:]
     alive = rows[_ALIKE].take(mine[begun[seen[told]]]).reset_index(drop=True)
-    kind = alive.groupby(_ALIKE, sort=False, dropna=False).ngroup().to_numpy(np.int64) if len(alive) else np.zeros(0, np.int64)
-    blocks = alive.iloc[np.unique(kind, return_index=True)[1]].reset_index(drop=True)
+    first_of_kind, kind = unique_rows(*(pd.factorize(alive[column])[0].astype(np.int64) for column in _ALIKE))
+    blocks = alive.iloc[first_of_kind].reset_index(drop=True)
     when = np.concatenate([first[seen[told]], stop[seen[told]]])
     keys, back = np.unique(when * max(len(blocks), 1) + np.tile(kind, 2), return_inverse=True)
     change = np.bincount(back.reshape(-1), weights=np.repeat([1, -1], len(kind)), minlength=len(keys)).astype(np.int32)

@@ -103,7 +103,7 @@ def frame(modules: Mapping[str, Named], times: Mapping[tuple[str, int], float]) 
         Time of the ops of a program on devices in ms, by (machine, ident).
     """
     rows = [_row(one, times) for one in modules.values()]
-    out = pd.DataFrame(rows, columns=frames.names("memory_viewer.modules")).astype(frames.dtypes("memory_viewer.modules"))
+    out = frames.typed("memory_viewer.modules", pd.DataFrame(rows, columns=frames.names("memory_viewer.modules")))
     return out.sort_values("peak_bytes", ascending=False, kind="stable", na_position="last").reset_index(drop=True)
 
 
@@ -130,10 +130,11 @@ def _row(one: Named, times: Mapping[tuple[str, int], float]) -> tuple[object, ..
 def times(activity: Activity) -> pd.DataFrame:
     """Time of the ops of each compiled program on devices, without the ops inside: `host program ms`; `program` is its ident."""
     ops, parts = activity.device_ops, activity.op_parts
-    ops = ops[ops["part"] >= 0] if len(parts) else ops.head(0)
-    program = parts["program"].to_numpy(np.int64)[ops["part"].to_numpy()]
-    runs = pd.DataFrame({"host": ops["host"].to_numpy(), "program": program, "own": ops["own"].to_numpy()})
-    spent = runs.groupby(["host", "program"])["own"].sum().reset_index()
-    spent = spent[spent["program"] != 0].reset_index(drop=True)
-    hosts = np.array(activity.hosts, object)[spent["host"].to_numpy(np.int64)]
-    return pd.DataFrame({"host": hosts, "program": spent["program"], "ms": spent["own"] / 1e9})
+    rows = np.flatnonzero(ops.part >= 0) if len(parts) else np.zeros(0, np.int64)
+    program = parts.program[ops.part[rows]]
+    pairs, of_pair = np.unique(np.stack([ops.host[rows].astype(np.int64), program], axis=1), axis=0, return_inverse=True)
+    spent = np.zeros(len(pairs), np.int64)
+    np.add.at(spent, of_pair.reshape(-1), ops.own[rows])
+    known = pairs[:, 1] != 0
+    host, program = pairs[known].T
+    return pd.DataFrame({"host": np.array(activity.hosts, object)[host], "program": program, "ms": spent[known] / 1e9})

@@ -253,7 +253,7 @@ def _rows(activity: Activity, root: _Node, found: pd.DataFrame, working: float) 
 
 
 def _typed(out: pd.DataFrame) -> pd.DataFrame:
-    return out.astype(frames.dtypes("op_profile.frame"))[COLUMNS]
+    return frames.typed("op_profile.frame", out, COLUMNS)
 
 
 MOST_DEEP = 40

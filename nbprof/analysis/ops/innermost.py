@@ -24,17 +24,17 @@ class Innermost:
         self.trace = trace
         count = len(trace.events)
         self.is_op = np.zeros(count + 1, np.bool_)
-        self.is_op[activity.host_ops["event"].to_numpy(np.int64)] = True
+        self.is_op[activity.host_ops.event] = True
         self.loads = np.zeros(count + 1, np.bool_)
-        self.loads[activity.host_ops["event"].to_numpy(np.int64)[activity.host_ops["dataset"].to_numpy(np.bool_)]] = True
+        self.loads[activity.host_ops.event[activity.host_ops.dataset]] = True
         self.is_call = np.zeros(count + 1, np.bool_)
-        self.is_call[activity.launches["event"].to_numpy(np.int64)] = True
+        self.is_call[activity.launches.event] = True
         self.waits = self._calls(activity, "sync")
         self.allocates = self._calls(activity, "allocate")
 
     def _calls(self, activity: Activity, kind: str) -> npt.NDArray[np.bool_]:
         """By event: whether it is a call of a kind into the device's runtime."""
-        out, calls = np.zeros(len(self.trace.events) + 1, np.bool_), activity.calls
+        out, calls = np.zeros(len(self.trace.events) + 1, np.bool_), activity.calls.frame()
         if len(calls):
             kinds = np.array([str(text) == kind for text in activity.texts.values], np.bool_)
             out[calls["event"].to_numpy(np.int64)[kinds[calls["kind"].to_numpy(np.int64)]]] = True

@@ -32,7 +32,8 @@ def ops(activity: Activity, start: Int64s) -> pd.DataFrame:
         timeline after that of the profile; `for_ms`, its duration as the tables have it.
     """
     # Names get their codes as the tables are made: these first.
-    device, host, iterators, calls = activity.device_ops, activity.host_ops, activity.iterators, activity.calls
+    tables = activity.device_ops, activity.host_ops, activity.iterators, activity.calls
+    device, host, iterators, calls = (table.frame() for table in tables)
     names, texts = activity.ops.values, activity.texts.values
     copies = calls[np.isin(calls["kind"], np.flatnonzero(texts == COPY_TO_DEVICE))] if len(calls) else calls
     parts = [
@@ -81,18 +82,18 @@ def kernels(activity: Activity, frame: pd.DataFrame, start: Int64s) -> tuple[Flo
     launches = activity.kernels
     if not len(frame) or not len(launches):
         return at, length
-    wanted = pd.DataFrame(
-        {
-            "kernel": pd.Index(activity.kernel_names.values).get_indexer(pd.Index(frame["kernel"])),
-            "op": pd.Index(activity.ops.values).get_indexer(pd.Index(frame["op"])),
-            "took": np.round(frame["max_us"].to_numpy(np.float64) * 1000).astype(np.int64),
-        }
-    )
-    took = launches["duration"].to_numpy(np.int64) // 1000
-    rows = np.flatnonzero(np.isin(took, wanted["took"].unique()))
-    found = launches.iloc[rows][["kernel", "op", "event", "duration"]].assign(took=took[rows])
-    joined = wanted.merge(found.drop_duplicates(["kernel", "op", "took"]), "left", ["kernel", "op", "took"])
-    known = np.flatnonzero(joined["event"].notna())
-    at[known] = start[joined["event"].to_numpy()[known].astype(np.int64)] / 1e9
-    length[known] = joined["duration"].to_numpy()[known] / 1e9
+    kernel_codes, op_codes = activity.kernel_names.codes, activity.ops.codes
+    wanted = [
+        (kernel_codes.get(kernel, -1), op_codes.get(op, -1), round(longest * 1000))
+        for kernel, op, longest in zip(frame["kernel"].tolist(), frame["op"].tolist(), frame["max_us"].tolist(), strict=True)
+    ]
+    took = launches.duration // 1000
+    rows = np.flatnonzero(np.isin(took, [time for _, _, time in wanted]))[::-1]
+    keys = zip(launches.kernel[rows].tolist(), launches.op[rows].tolist(), took[rows].tolist(), strict=True)
+    # Of several the first stays.
+    first = dict(zip(keys, rows.tolist(), strict=True))
+    launch = np.array([first.get(key, -1) for key in wanted], np.int64)
+    known = np.flatnonzero(launch >= 0)
+    at[known] = start[launches.event[launch[known]]] / 1e9
+    length[known] = launches.duration[launch[known]] / 1e9
     return at, length

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,11 +56,11 @@ def host_self_times(activity: Activity, ops: pd.DataFrame | None = None, as_xpro
     ----------
     activity : Activity
     ops : DataFrame, optional
-        Columns of `activity.HOST_OPS`; those of the activity when left out.
+        Columns of `nbprof.activity.tables.HostOps`; those of the activity when left out.
     as_xprof : bool
         TensorFlow Profiler's rule: an op that is still on the stack when an op around it ends is left out.
     """
-    ops = activity.host_ops if ops is None else ops
+    ops = activity.host_ops.frame() if ops is None else ops
     if not len(ops):
         return ops.assign(own=np.zeros(0, np.int64), overlaps=np.zeros(0, np.bool_)), 0
     lane = ops["lane"].to_numpy()
@@ -125,7 +127,7 @@ def frames(found: list[Side]) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def in_steps(activity: Activity) -> pd.DataFrame:
     """The runs on devices without those that were launched before the recording began, for figures a step."""
-    return activity.device_ops[backlog.apart(activity, activity.device_ops)]
+    return activity.device_ops.frame()[backlog.apart(activity, activity.device_ops.frame())]
 
 
 def host_us_in_steps(activity: Activity, host_rows: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
@@ -146,7 +148,7 @@ def eager_us(activity: Activity, host_rows: pd.DataFrame) -> dict[str, tuple[flo
     Of an op of which some runs were compiled the others alone are eager.
     """
     out = {}
-    for where, rows in (("device", activity.device_ops), ("host", host_rows)):
+    for where, rows in (("device", activity.device_ops.frame()), ("host", host_rows)):
         own = rows["own"].to_numpy(np.int64)
         if where == "device" and UNKNOWN_EAGER in activity.traits:
             out[where] = float("nan"), float(own.sum()) / 1e6
@@ -233,7 +235,7 @@ def _grouped(activity: Activity, rows: pd.DataFrame, self_time: Int64s) -> pd.Da
     return out.iloc[_by_time(out["own"].to_numpy(), out["op"].to_numpy(object))].reset_index(drop=True)
 
 
-def _by_time(own: Int64s, name: npt.NDArray[np.object_]) -> Int64s:
+def _by_time(own: Int64s | npt.NDArray[np.float64], name: npt.NDArray[np.object_]) -> Int64s:
     """The order by self time, most first, and of equal ones by name; names are compared only where times are equal."""
     order = np.argsort(-own, kind="stable")
     equal = np.append(False, own[order][1:] == own[order][:-1])[: len(own)]
@@ -268,7 +270,7 @@ def _on_device(activity: Activity, rows: pd.DataFrame, as_xprof: bool) -> pd.Dat
     op_of_part[part] = op
     used = np.flatnonzero(op_of_part >= 0)
     out["occurrences"] = _runs(rows["host"].to_numpy(np.int64), part, op_of_part, size)[out["code"]]
-    parts = activity.op_parts
+    parts = activity.op_parts.frame()
     for column in ("flops", "bytes"):
         sums = np.full(size, np.nan)
         if len(parts):
@@ -307,17 +309,17 @@ def _rates(ops: pd.DataFrame, peak_flops: float, peak_bytes: float, memory: str,
     return ops
 
 
-def bound(nearest: pd.Series[str], fraction: pd.Series[float]) -> pd.Series[str]:
+def bound(nearest: npt.NDArray[np.object_], fraction: npt.NDArray[np.float64]) -> npt.NDArray[np.object_]:
     """What bounds ops: the resource that each comes closest to if it is near that peak, else `LATENCY`; '' if unknown.
 
     Parameters
     ----------
-    nearest : Series
+    nearest : object[n]
         The resource that each op comes closest to; '' if unknown.
-    fraction : Series
+    fraction : float64[n]
         The fraction of that resource's peak that the op reaches.
     """
-    return nearest.mask((nearest != "") & (fraction < NEAR_ROOF), LATENCY)
+    return np.where((nearest != "") & (fraction < NEAR_ROOF), LATENCY, nearest)
 
 
 def peaks(activity: Activity, as_xprof: bool = False) -> tuple[float, float]:
@@ -339,10 +341,14 @@ def main_memory(activity: Activity) -> str:
     devices = activity.devices
     if not activity.has_device:
         return HOST_MEMORY
-    amd = devices["name"].astype(str).str.startswith("AMD")
-    stated = devices["compute_capability"].astype(str)
-    stacked = (devices["kind"] == "TPU") | stated.isin(_WITH_HBM) & ~amd | stated.str.startswith("9.") & amd
-    return HBM if len(devices) and stacked.all() else DEVICE_MEMORY
+    facts = zip(*(map(str, devices[column].tolist()) for column in ("kind", "name", "compute_capability")), strict=True)
+    return HBM if len(devices) and all(_has_hbm(*device) for device in facts) else DEVICE_MEMORY
+
+
+def _has_hbm(kind: str, name: str, capability: str) -> bool:
+    if kind == "TPU":
+        return True
+    return capability.startswith("9.") if name.startswith("AMD") else capability in _WITH_HBM
 
 
 def on_chip_peaks(activity: Activity) -> dict[str, float]:
@@ -359,8 +365,8 @@ def _one(activity: Activity, column: str) -> float:
             return value
     if column not in activity.devices.columns:
         return float("nan")
-    values = pd.to_numeric(activity.devices[column], errors="coerce").dropna().unique()
-    return float(values[0]) if len(values) == 1 else float("nan")
+    values = {float(value) for value in activity.devices[column].tolist() if isinstance(value, Real) and not np.isnan(float(value))}
+    return values.pop() if len(values) == 1 else float("nan")
 
 
 def device_idle(activity: Activity, rows: pd.DataFrame) -> int:
@@ -368,7 +374,7 @@ def device_idle(activity: Activity, rows: pd.DataFrame) -> int:
     own = rows["own"].to_numpy(np.int64)
     idle = 0
     where = rows["host"].to_numpy(), rows["device"].to_numpy()
-    for host, device, start, end in activity.device_extents[["host", "device", "start", "end"]].to_numpy(np.int64).tolist():
+    for host, device, start, end in activity.device_extents.frame()[["host", "device", "start", "end"]].to_numpy(np.int64).tolist():
         mine = (where[0] == host) & (where[1] == device)
         used = _covered(rows[mine]) if activity.framework == "PyTorch" else int(own[mine].sum())
         idle += max(used, end - start) - used
@@ -398,36 +404,43 @@ def table(sides: list[Side], *, with_idle: bool, most: int = sys.maxsize) -> pd.
 
 
 def _rows(side: Side, with_idle: bool, most: int) -> pd.DataFrame:
-    ops, whole = side.ops, int(side.ops["own"].sum())
+    ops, own = side.ops, side.ops["own"].to_numpy(np.int64)
+    whole, rows = int(own.sum()), np.arange(len(ops))
     if side.idle is not None:
         # Where the idle row has its place: ops are sorted by self time, equal ones by name.
-        own = ops["own"].to_numpy(np.int64)
-        above = int((own > side.idle).sum()) + int((ops["op"][own == side.idle] < "IDLE").sum())
+        above = int((own > side.idle).sum()) + int((ops["op"].to_numpy(object)[own == side.idle] < "IDLE").sum())
         if with_idle:
             whole += side.idle
-            row = {"op": "IDLE", "type": "IDLE", "occurrences": 0, "total": side.idle, "own": side.idle, "eager": False}
-            row_table = pd.DataFrame([row])
-            ops = pd.concat([ops[:above], row_table, ops[above:]], ignore_index=True) if len(ops) else row_table
+            # The place behind the last op is that of the idle row.
+            rows = np.insert(rows, above, len(ops))
         elif above < most:
             most -= 1
-    ops = ops.head(most)
-    share = ops["own"] / whole if whole else ops["own"] * 0.0
-    occurrences = ops["occurrences"].replace(0, np.nan)
+    rows = rows[:most]
+
+    def column(name: str, of_idle: Any) -> npt.NDArray[Any]:
+        values = ops[name].to_numpy()
+        return np.append(values, np.array([of_idle], values.dtype))[rows]
+
+    count, total, own = (column(*pair) for pair in (("occurrences", 0), ("total", side.idle or 0), ("own", side.idle or 0)))
+    share = own / whole if whole else own * 0.0
+    occurrences = np.where(count == 0, np.nan, count)
+    eager = ops["eager"].array
+    unknown = bool(len(rows) and eager.isna().any())
     return pd.DataFrame(
         {
             "rank": 0,
             "where": side.where,
-            "type": ops["type"],
-            "op": ops["op"],
-            "occurrences": ops["occurrences"].astype("i8"),
-            "total_us": ops["total"] / 1e6,
-            "avg_us": ops["total"] / occurrences / 1e6,
-            "self_us": ops["own"] / 1e6,
-            "avg_self_us": ops["own"] / occurrences / 1e6,
+            "type": column("type", "IDLE"),
+            "op": column("op", "IDLE"),
+            "occurrences": count.astype(np.int64),
+            "total_us": total / 1e6,
+            "avg_us": total / occurrences / 1e6,
+            "self_us": own / 1e6,
+            "avg_self_us": own / occurrences / 1e6,
             "self_fraction": share,
-            "cumulative_fraction": share.cumsum(),
-            "eager": ops["eager"].astype("boolean" if ops["eager"].isna().any() else bool),
-            **{column: ops[column] for column in RATES if column in ops},
+            "cumulative_fraction": np.cumsum(share),
+            "eager": pd.array(column("eager", False), dtype="boolean") if unknown else column("eager", False).astype(np.bool_),
+            **{name: column(name, "" if name == "bound_by" else np.nan) for name in RATES if name in ops},
         }
     )
 
@@ -465,5 +478,5 @@ def distribution(frame: pd.DataFrame, where: str, by: str) -> pd.DataFrame:
     out = frame.loc[frame["where"] == where, [by, "self_us", "self_fraction"]]
     if not out[by].is_unique:
         out = out.groupby(by, sort=False).sum().reset_index()
-    out = out.sort_values(["self_us", by], ascending=[False, True], kind="stable", ignore_index=True)
-    return out.assign(cumulative_fraction=out["self_fraction"].cumsum())
+    out = out.iloc[_by_time(out["self_us"].to_numpy(np.float64), out[by].to_numpy(object))].reset_index(drop=True)
+    return out.assign(cumulative_fraction=np.cumsum(out["self_fraction"].to_numpy(np.float64)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -9,6 +11,7 @@ import pandas as pd
 from nbprof.activity import activity as act
 from nbprof.core import nesting
 from nbprof.core.callstacks import Stacks
+from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.schema import frames
 from nbprof.schema import torch_ops as schema
@@ -31,7 +34,7 @@ def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
     by : {'op', 'shapes', 'stack', 'module', 'source'}
         Beside the name.
     """
-    table = activity.torch_ops
+    table = activity.torch_ops.frame()
     columns = frames.names("torch_ops.frame") + KEYS[by]
     if not len(table):
         # Every profile of another framework: to group nothing takes a tenth of the time in which a small one opens.
@@ -49,15 +52,13 @@ def frame(activity: act.Activity, by: str = "op") -> pd.DataFrame:
     elif by == "source":
         rows = table.loc[kept, ["kind", "op", *KEYS[by]]].reset_index(drop=True)
         keys += KEYS[by]
-    grouped = pd.concat([rows[keys], facts], axis=1).groupby(keys, sort=False)
-    out = grouped.agg(
-        calls=("host_self", "size"),
-        host_self_us=("host_self", "sum"),
-        host_total_us=("host_total", "sum"),
-        device_self_us=("device_self", "sum"),
-        device_total_us=("device_total", "sum"),
-    ).reset_index()
-    out[_SUMS[1:]] /= 1e6
+    first, of_row = unique_rows(*(rows[key].to_numpy(np.int64) for key in keys))
+    out = rows[keys].iloc[first].reset_index(drop=True)
+    out["calls"] = np.bincount(of_row, minlength=len(first))
+    for part in ("host_self", "host_total", "device_self", "device_total"):
+        total = np.zeros(len(first), np.int64)
+        np.add.at(total, of_row, facts[part])
+        out[f"{part}_us"] = total / 1e6
     out = _shares(out)
     if not on_device:
         out[[f"device_{part}" for part in ("self_us", "total_us", "avg_us", "self_fraction")]] = np.nan
@@ -126,10 +127,10 @@ def modules(activity: act.Activity) -> pd.DataFrame:
     the backward pass which belong to ops that ran in the module (autograd numbers them alike). `_self_` leaves out the modules inside.
     """
     columns = frames.names("torch_ops.modules")
-    table, stacks = activity.torch_ops, activity.torch_stacks
+    table, stacks = activity.torch_ops.frame(), activity.torch_stacks
     if stacks is None or not len(stacks.frame) or not stacks.is_module.any() or not len(activity.torch_modules):
         return frames.empty("torch_ops.modules")
-    calls = activity.torch_modules
+    calls = activity.torch_modules.frame()
     # Paths as codes, the empty one among them.
     path, paths = pd.factorize(np.append(stacks.path, ""))
     nowhere = path[-1]
@@ -199,7 +200,7 @@ def _preorder(parent: Int32s, first: npt.NDArray[np.int64]) -> list[int]:
     return out
 
 
-def _runs(table: pd.DataFrame, has_device: bool) -> tuple[Int64s, pd.DataFrame]:
+def _runs(table: pd.DataFrame, has_device: bool) -> tuple[Int64s, dict[str, Int64s]]:
     """Rows that are runs of their own, and their times in ps."""
     parent = table["parent"].to_numpy()
     inside = np.flatnonzero(parent >= 0)
@@ -220,7 +221,7 @@ def _runs(table: pd.DataFrame, has_device: bool) -> tuple[Int64s, pd.DataFrame]:
     kept = np.flatnonzero(~same)
     length = (table["end"] - table["start"]).to_numpy()
     times = {"host_self": own, "host_total": length, "device_self": device, "device_total": total}
-    return kept, pd.DataFrame({column: values[kept].astype(np.float64) for column, values in times.items()})
+    return kept, {column: values[kept] for column, values in times.items()}
 
 
 def _of_forward(table: pd.DataFrame, stacks: Stacks | None, by: str) -> Int32s:
@@ -249,8 +250,13 @@ def _same_path(out: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
 
 def _typed(out: pd.DataFrame, columns: list[str], name: str = "torch_ops.frame") -> pd.DataFrame:
     kinds = {column.name: column.dtype for column in [*frames.SCHEMA[name], *schema.KEYS]}
-    out = out[columns].reset_index(drop=True).astype({column: kinds[column] for column in columns})
+    arrays: dict[str, Any] = {}
     for column in columns:
+        values = out[column]
         if kinds[column] == "object":
-            out[column] = out[column].where(out[column].notna(), None)
-    return out
+            arrays[column] = pd.Index(
+                [None if missing else text for text, missing in zip(values, values.isna(), strict=True)], dtype=object
+            )
+        else:
+            arrays[column] = values.to_numpy(kinds[column])
+    return pd.DataFrame(arrays, copy=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +11,7 @@ import pandas as pd
 from nbprof.activity.activity import Activity
 from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.analysis.steps.steps import counted
+from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
 
 
@@ -78,16 +78,19 @@ def runtime(activity: Activity, steps: pd.DataFrame) -> Runtime:
     if not len(used):
         return out
     host = {h: i for i, h in enumerate(activity.hosts)}
-    pairs = pd.MultiIndex.from_arrays([used["host"].map(host).to_numpy(), used["group"].to_numpy()])
     count = len(used)
     calls = activity.calls
     # Texts are numbered as tables are made, so they come after the table.
     texts = activity.texts.values.tolist()
-    calls = calls[pd.MultiIndex.from_frame(calls[["host", "group"]]).isin(pairs)]
-    for kind, mine in calls.assign(ms=(calls["end"] - calls["start"]) / 1e9).groupby("kind"):
-        by_name = mine.groupby("name")["ms"].sum()
-        longest = int(by_name.index[int(by_name.to_numpy().argmax())])
-        out.calls[texts[int(cast("int", kind))]] = Calls(mine["event"].nunique() / count, float(mine["ms"].sum()) / count, texts[longest])
+    pairs = {(host[name], group) for name, group in zip(used["host"].tolist(), used["group"].tolist(), strict=True)}
+    first, of_call = unique_rows(calls.host.astype(np.int64), calls.group)
+    in_steps = [pair in pairs for pair in zip(calls.host[first].tolist(), calls.group[first].tolist(), strict=True)]
+    calls = calls.take(np.array(in_steps, np.bool_)[of_call])
+    ms = (calls.end - calls.start) / 1e9
+    for kind in np.unique(calls.kind).tolist():
+        rows = np.flatnonzero(calls.kind == kind)
+        longest = int(np.bincount(calls.name[rows], ms[rows]).argmax())
+        out.calls[texts[kind]] = Calls(len(np.unique(calls.event[rows])) / count, float(ms[rows].sum()) / count, texts[longest])
     _transfers(activity, used, out)
     _loader(activity, used, out)
     names = activity.devices["name"].astype(str)
@@ -104,10 +107,12 @@ def runtime(activity: Activity, steps: pd.DataFrame) -> Runtime:
 
 def _within(activity: Activity, used: pd.DataFrame, rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Which rows begin between the begin of the first step that averages use and the end of the last, of their own host."""
-    by_host = used.assign(end=used["start_ms"] + used["step_time_ms"]).groupby("host", sort=False)
+    number = {name: host for host, name in enumerate(activity.hosts)}
+    of_step = np.array([number[name] for name in used["host"].tolist()], np.int64)
+    begin = used["start_ms"].to_numpy(np.float64)
     first, last = np.full(len(activity.hosts), np.inf), np.full(len(activity.hosts), -np.inf)
-    of = pd.Index(activity.hosts).get_indexer(by_host["end"].max().index)
-    first[of], last[of] = by_host["start_ms"].min() * 1e9, by_host["end"].max() * 1e9
+    np.minimum.at(first, of_step, begin * 1e9)
+    np.maximum.at(last, of_step, (begin + used["step_time_ms"].to_numpy(np.float64)) * 1e9)
     host, start = rows["host"].to_numpy(np.int64), rows["start"].to_numpy(np.float64)
     return np.asarray((start >= first[host]) & (start < last[host]))
 
@@ -119,7 +124,7 @@ def _count(traits: set[str], what: str) -> int:
 
 def _optimizer(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
     """The optimizer with the most time in the steps that averages use, and what it launches."""
-    spans = activity.optimizer_calls
+    spans = activity.optimizer_calls.frame()
     if not len(spans):
         return
     spans = spans[_within(activity, used, spans)]
@@ -131,12 +136,12 @@ def _optimizer(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
     out.optimizer = str(activity.texts.values[int(code)])
     out.optimizer_ms = float(time[code]) / 1e9 / len(used)
     if not activity.has_device:
-        ops = activity.torch_ops
+        ops = activity.torch_ops.frame()
         called = ops[ops["parent"].isin(np.flatnonzero(ops["event"].isin(mine["event"])))]
         out.optimizer_ops = len(called) / len(used)
         out.optimizer_op_us = float((called["end"] - called["start"]).median()) / 1e6 if len(called) else 0.0
         return
-    calls = activity.calls
+    calls = activity.calls.frame()
     launches = calls[calls["kind"].isin([activity.texts.codes.get(kind, -1) for kind in ("launch", "graph")])]
     at, host = launches["start"].to_numpy(np.int64), launches["host"].to_numpy(np.int64)
     inside = idle = 0
@@ -154,7 +159,7 @@ def _optimizer(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
 
 def _idle(activity: Activity, host: int, begin: Int64s, end: Int64s) -> int:
     """For how many ps of some spans, in order and apart from each other, no device of a host ran anything."""
-    ops = activity.device_ops
+    ops = activity.device_ops.frame()
     mine = (ops["host"].to_numpy() == host) & (ops["end"].to_numpy(np.int64) > begin[0]) & (ops["start"].to_numpy(np.int64) < end[-1])
     start, stop = ops["start"].to_numpy(np.int64)[mine], ops["end"].to_numpy(np.int64)[mine]
     order = np.argsort(start, kind="stable")
@@ -175,7 +180,7 @@ def _idle(activity: Activity, host: int, begin: Int64s, end: Int64s) -> int:
 
 
 def _transfers(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
-    transfers = activity.transfers
+    transfers = activity.transfers.frame()
     if "pageable" not in transfers.columns:
         return
     pageable = transfers["pageable"].astype(bool)
@@ -186,7 +191,7 @@ def _transfers(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
 
 
 def _loader(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
-    rows = activity.host_ops
+    rows = activity.host_ops.frame()
     types = [activity.types.codes.get(name, -1) for name in ("iterator", "DataLoader")]
     rows = rows[_within(activity, used, rows) & rows["type"].isin(types)]
     # Where steps ask for their batches themselves, others are those of evaluations between them.

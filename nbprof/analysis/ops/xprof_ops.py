@@ -29,10 +29,10 @@ def frames(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
     columns = ops.COLUMNS + ops.RATES
     if not activity.xprof:
         return pd.DataFrame(columns=columns), pd.DataFrame(columns=columns)
-    device = activity.device_ops
+    device = activity.device_ops.frame()
     if len(device):
-        device = device[activity.op_parts["xprof"].to_numpy(np.bool_)[device["part"].to_numpy(np.int64)]]
-    host = pd.concat([activity.host_ops.assign(tagged=False), activity.tagged_calls.assign(tagged=True)], ignore_index=True)
+        device = device[activity.op_parts.xprof[device["part"].to_numpy(np.int64)]]
+    host = pd.concat([activity.host_ops.frame().assign(tagged=False), activity.tagged_calls.frame().assign(tagged=True)], ignore_index=True)
     # An event that is an op and names another one includes that one.
     host = host.iloc[np.lexsort((host["tagged"], host["event"]))].reset_index(drop=True)
     found = ops.sides(activity, device, *ops.host_self_times(activity, host, as_xprof=True), as_xprof=True)
@@ -42,7 +42,7 @@ def frames(activity: Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def _with_tensor_cores(activity: Activity, device: pd.DataFrame) -> pd.DataFrame:
     """The part of the kernels' time on Tensor Cores by XProf's own rule."""
-    kernels = activity.xprof_kernels
+    kernels = activity.xprof_kernels.frame()
     if not len(kernels) or not len(device):
         return device
     op, time = kernels["op"].to_numpy(np.int64), kernels["duration"].to_numpy(np.int64)

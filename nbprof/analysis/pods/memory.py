@@ -32,7 +32,7 @@ def calls(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         `host group name calls ms`: the step, the call with the most time in it, how many there are, and the ms in which at least one ran.
     """
-    made, used = activity.calls, counted(steps)
+    made, used = activity.calls.frame(), counted(steps)
     texts = [str(text) for text in activity.texts.values]
     if ALLOCATE not in texts or not len(used) or not len(made):
         return none()

@@ -36,11 +36,11 @@ def by_host(activity: Activity, start: Int64s, host_ops: pd.DataFrame, steps: pd
     DataFrame
         `host where kind name occurrences total_ps self_ps`: `where` is device or host, `kind` op or kernel. Times are whole ps.
     """
-    cores = activity.core_spans
-    talking = [activity.collectives["event"].to_numpy(np.int64)]
+    cores = activity.core_spans.frame()
+    talking = [activity.collectives.event]
     talking += [cores["event"].to_numpy(np.int64)[cores["kind"].to_numpy(np.int64) != CORE_KINDS.index("compute")]]
     apart = np.concatenate(talking)
-    kernels, device_ops = (rows[~rows["event"].isin(apart)] for rows in (activity.kernels, activity.device_ops))
+    kernels, device_ops = (rows[~rows["event"].isin(apart)] for rows in (activity.kernels.frame(), activity.device_ops.frame()))
     parts = [
         _grouped(activity, "device", "kernel", kernels, kernels["kernel"], activity.kernel_names.values, start, steps),
         _grouped(activity, "device", "op", device_ops, device_ops["op"], activity.ops.values, start, steps),

@@ -17,7 +17,7 @@ COLUMNS = frames.names("steps.backlog")
 
 def frame(activity: Activity) -> pd.DataFrame:
     """One row a host that had such work: the columns of `p.steps.backlog`."""
-    work = activity.backlog
+    work = activity.backlog.frame()
     if not len(work):
         return pd.DataFrame(columns=COLUMNS)
     rows = work["host"].to_numpy(np.int64)
@@ -75,5 +75,5 @@ def notes(found: pd.DataFrame, hosts: int, steps: int) -> list[Note]:
 
 def apart(activity: Activity, rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """bool[rows]: which rows of a table with `event` are no such work."""
-    old = activity.backlog["event"].to_numpy(np.int64)
+    old = activity.backlog.event
     return ~np.isin(rows["event"].to_numpy(np.int64), old)

@@ -13,6 +13,7 @@ import pandas as pd
 from nbprof.activity.activity import HOST_COMPILE, TRACED, Activity
 from nbprof.analysis.steps.step_rows import turns
 from nbprof.analysis.steps.steps import counted
+from nbprof.core.trace import Int64s
 
 _NO_DEVICE = "no device was recorded: the run used only the CPU, or its profiler left the device out"
 _NO_STEPS = "no steps were found: mark them with nbprof.steps() or nbprof.step()"
@@ -55,12 +56,12 @@ def counts(activity: Activity, steps: pd.DataFrame, collectives: pd.DataFrame) -
         return out | dict.fromkeys(("kernels", "launches", "syncs", "pageable_copies", "collective_bytes"), Count(None, _NO_DEVICE))
     host = {name: i for i, name in enumerate(activity.hosts)}
     pairs = pd.MultiIndex.from_arrays([used["host"].map(host).to_numpy(), used["group"].to_numpy()])
-    work = activity.work[["event", "host", "group"]]
+    work = activity.work.frame()[["event", "host", "group"]]
     # What runs over the end of a step has a piece in each; it counts for the first.
     work = work.drop_duplicates("event")
     events = work["event"][pd.MultiIndex.from_frame(work[["host", "group"]]).isin(pairs)].to_numpy(np.int64)
-    kernels = activity.kernels["event"]
-    ran = kernels[kernels.isin(events)]
+    kernels = activity.kernels.event
+    ran = kernels[np.isin(kernels, events)]
     return out | {
         "kernels": Count(len(ran) / len(used)) if len(kernels) else Count(None, activity.missing.get("kernels", _NO_DEVICE)),
         "launches": _launches(activity, ran, len(used)),
@@ -70,17 +71,17 @@ def counts(activity: Activity, steps: pd.DataFrame, collectives: pd.DataFrame) -
     }
 
 
-def _launches(activity: Activity, ran: pd.Series, steps: int) -> Count:
+def _launches(activity: Activity, ran: Int64s, steps: int) -> Count:
     """Calls that launched the kernels; a graph is one call of many kernels."""
-    launches = activity.launches
-    known = launches["target"].isin(activity.kernels["event"])
+    launches = activity.launches.frame()
+    known = launches["target"].isin(activity.kernels.event)
     if not known.any():
         return Count(None, "the recording does not show which host calls launched the kernels")
     return Count(launches.loc[launches["target"].isin(ran), "event"].nunique() / steps)
 
 
 def _syncs(activity: Activity, pairs: pd.MultiIndex) -> Count:
-    calls = activity.calls
+    calls = activity.calls.frame()
     if not len(calls):
         return Count(None, "the recording has no device runtime calls, so waits for the device are unknown; PyTorch recordings have them")
     mine = calls[calls["kind"] == activity.texts.codes.get("sync", -1)]
@@ -88,7 +89,7 @@ def _syncs(activity: Activity, pairs: pd.MultiIndex) -> Count:
 
 
 def _pageable(activity: Activity, events: np.ndarray[tuple[int], np.dtype[np.int64]], steps: int) -> Count:
-    transfers = activity.transfers
+    transfers = activity.transfers.frame()
     if "pageable" not in transfers.columns:
         return Count(None, "the recording does not show whether copied memory was pinned; PyTorch recordings do")
     return Count(float((transfers["pageable"].astype(bool) & transfers["event"].isin(events)).sum()) / steps)
@@ -110,9 +111,9 @@ def _collective_bytes(collectives: pd.DataFrame, used: pd.DataFrame) -> Count:
 def _compilations(activity: Activity, used: pd.DataFrame) -> Count:
     """Programs that were compiled, and functions that were traced again, once the steps that averages use had begun."""
     found = 0
-    work = activity.work
+    work = activity.work.frame()
     compiling = work[work["cls"] == HOST_COMPILE]
-    functions = activity.functions
+    functions = activity.functions.frame()
     mode = activity.texts.values[functions["mode"].to_numpy(np.int64)].astype(str) if len(functions) else np.zeros(0, "U1")
     traced = functions[np.char.startswith(mode, TRACED)] if len(functions) else functions
     # What is traced again may be compiled at once: that is one.

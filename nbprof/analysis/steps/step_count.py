@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import pandas as pd
 
@@ -18,7 +19,7 @@ def of_each(steps: pd.DataFrame) -> list[int]:
         return []
     if "host" not in steps.columns:
         return [len(steps)]
-    return [int(count) for count in steps["host"].value_counts()]
+    return sorted(Counter(steps["host"].tolist()).values(), reverse=True)
 
 
 def most(steps: pd.DataFrame) -> int:

@@ -71,7 +71,7 @@ def frame(activity: Activity, work: pd.DataFrame | None = None, warmup: int | No
 
 def measured(activity: Activity, work: pd.DataFrame | None = None) -> tuple[pd.DataFrame, bool]:
     """The steps of each host as its recording alone has them, and whether anything was compiled: what `numbered` is given."""
-    work = activity.work if work is None else work
+    work = activity.work.frame() if work is None else work
     parts = [part for host in range(len(activity.hosts)) if len(part := _host_steps(activity, work, host))]
     if not parts:
         return pd.DataFrame(), False
@@ -98,13 +98,19 @@ def numbered(found: tuple[pd.DataFrame, bool], warmup: int | None, traits: set[s
     if not compiled:
         out = out.assign(compile_ms=np.nan)
     out = out.sort_values(["start_ms", "host"], kind="stable", ignore_index=True)
-    out["step"] = out.groupby("host", sort=False)["step"].transform(number_between)
-    kind = out["name"].str.extract(NUMBERED)[0].fillna("")
+    host, _ = pd.factorize(out["host"])
+    stated, step = out["step"].to_numpy(np.float64), np.zeros(len(out), np.int64)
+    for number in range(int(host.max()) + 1):
+        rows = np.flatnonzero(host == number)
+        step[rows] = number_between(stated[rows])
     # Training, validation and prediction are populations of their own: one of them is averaged.
-    out["kind"] = kind.where(kind != "", np.nan).ffill().bfill().fillna("")
+    names = out["name"].tolist()
+    kinds = _kinds(names)
     # The recorder calls a group that states no number by its own: the step has the name that its neighbours give it.
-    own = (out["name"] == out["group"].astype(str)).to_numpy(np.bool_)
-    out.loc[own, "name"] = [f"{k} {n}".lstrip() for k, n in zip(out["kind"][own], out["step"][own], strict=True)]
+    for row, group in enumerate(out["group"].tolist()):
+        if names[row] == str(group):
+            names[row] = f"{kinds[row]} {step[row]}".lstrip()
+    out = out.assign(step=step, kind=kinds, name=names)
     # Of a step that is incomplete, or holds the batches of several, the length says nothing.
     odd = out["cut"] | out["lost"] | crowded(out)
     if warmup is None and SERVING in traits:
@@ -113,10 +119,11 @@ def numbered(found: tuple[pd.DataFrame, bool], warmup: int | None, traits: set[s
     else:
         out["warmup"] = warming(out.assign(cut=odd), warmup) if warmup is not None or ITERATIONS not in traits else starting(out)
     # A rank that the others wait for at the start is in no hurry in its own step: of all ranks that step is warm-up.
-    nth = out.groupby("host", sort=False).cumcount()
-    waited = nth.isin(nth[out["waited"]])
-    if not (out["warmup"] | waited).all():
-        out["warmup"] |= waited
+    if out["waited"].any():
+        nth = out.groupby("host", sort=False).cumcount()
+        waited = nth.isin(nth[out["waited"]])
+        if not (out["warmup"] | waited).all():
+            out["warmup"] |= waited
     # What an evaluation compiles at its begin does not make it what the run is about.
     at_work = out["step_time_ms"] - out["compile_ms"].fillna(0.0)
     main = averaged(at_work[~out["warmup"]].groupby(out["kind"]).sum())
@@ -127,10 +134,20 @@ def numbered(found: tuple[pd.DataFrame, bool], warmup: int | None, traits: set[s
     return out[[*columns, *(column for column in (*COPIED.values(), "batches") if column in out), "group"]]
 
 
+def _kinds(names: list[str]) -> list[str]:
+    """The kind of each step by its name; of a step without one that of the step before it, or of the next."""
+    kinds: list[str] = []
+    for name in names:
+        match = _NUMBERED.search(name)
+        kinds.append((match[1] if match else "") or (kinds[-1] if kinds else ""))
+    first = next((kind for kind in kinds if kind), "")
+    return [kind or first for kind in kinds]
+
+
 def _trace_anew(activity: Activity, steps: pd.DataFrame, host: pd.Series) -> npt.NDArray[np.bool_]:
     """In which steps TensorFlow traces a function that was not traced before, as in the first step of each training."""
     out = np.zeros(len(steps), np.bool_)
-    calls = activity.functions
+    calls = activity.functions.frame()
     if not len(calls):
         return out
     traced = [code for code in calls["mode"].unique().tolist() if str(activity.texts.values[code]).startswith(TRACED)]
@@ -152,7 +169,8 @@ COPIED = {"H2D": "host_to_device_bytes", "D2H": "device_to_host_bytes", "D2D": "
 
 def _copied(activity: Activity, work: pd.DataFrame, host: pd.Series, group: pd.Series) -> pd.DataFrame:
     """Bytes copied for each step, by direction; the steps are given by host and group. No columns where no size is known."""
-    moved, event, size, of_host = (activity.transfers[name].to_numpy() for name in ("kind", "event", "bytes", "host"))
+    transfers = activity.transfers
+    moved, event, size, of_host = transfers.kind, transfers.event, transfers.bytes, transfers.host
     known = np.flatnonzero(size >= 0)
     if not len(known):
         return pd.DataFrame(index=host.index)
@@ -183,13 +201,13 @@ def by_core(activity: Activity) -> pd.DataFrame:
 
 def _own_steps(activity: Activity, host: int) -> pd.DataFrame:
     """The steps of each core of a host, by its own markers where it has such."""
-    own = activity.core_markers
+    own = activity.core_markers.frame()
     mine = own[own["host"] == host] if len(own) else own
     if not len(mine):
-        found = _core_steps(activity, activity.work, host)
+        found = _core_steps(activity, activity.work.frame(), host)
         return _named(activity, found, host) if len(found) else found
     parts = []
-    work = _united(activity.work, host)
+    work = _united(activity.work.frame(), host)
     device = work["device"].to_numpy()
     for core, markers in mine.groupby("device"):
         in_time = markers.sort_values("start", kind="stable")
@@ -230,7 +248,7 @@ def _core_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFra
     cores = tensor_cores(activity, host)
     if not cores:
         return pd.DataFrame()
-    markers = activity.markers
+    markers = activity.markers.frame()
     marked = set(markers.loc[markers["host"] == host, "device"].tolist())
     own = _united(work, host)
     parts = [_steps_of(activity, own, host, core).assign(device=core) for core in cores if core in marked]
@@ -292,7 +310,7 @@ def _steps_of(
     copied = np.zeros(len(group), np.int64)
     inward = c == HOST_TO_DEVICE
     np.add.at(copied, at[inward], length[inward])
-    marks = activity.markers["device"].to_numpy()[activity.markers["host"].to_numpy() == host]
+    marks = activity.markers.device[activity.markers.host == host]
     on_device = bool((marks >= 0).any())
     # A first or last step without any compute is only the edge of one: it was cut by the start or the end of the capture.
     # Where hosts mark the steps of devices (PyTorch) and run ahead of them, a step may have nothing but device work.
@@ -310,12 +328,12 @@ def _steps_of(
     waiting = np.zeros(len(group), np.int64)
     np.add.at(waiting, at[c == HOST_WAIT_DEVICE], length[c == HOST_WAIT_DEVICE])
     # Which calls wait is known only where calls into a device's runtime were recorded.
-    called = bool((activity.calls["host"].to_numpy() == host).any())
+    called = bool((activity.calls.host == host).any())
     # Without its kernels, a device that works looks like one that runs nothing.
     known_waits = (bool((cls == HOST_WAIT_DEVICE).any()) or called) and LOST_KERNELS not in activity.traits
     spent["waiting_ms"] = waiting / 1e9 if known_waits else np.full(len(group), np.nan)
     # What was not recorded was not measured, which is not the same as 0.
-    recorded = on_device or bool((activity.device_extents["host"].to_numpy() == host).any())
+    recorded = on_device or bool((activity.device_extents.host == host).any())
     silent: tuple[str, ...] = () if recorded else _OF_DEVICE
     silent += () if (marks < 0).any() or (device < 0).any() else _OF_HOST
     silent += _OF_COPIES if UNKNOWN_COPIES in activity.traits else ()
@@ -386,7 +404,7 @@ def step_times(activity: Activity, host: int, core: int | None = None) -> pd.Dat
     JAX returns before a GPU has done what it was given, so that a marked step may end before its work does. It lasts until that is done,
     and begins as it is marked, or where the step before it ended: so the wait for its batch is in it, though no device has its work yet.
     """
-    markers = activity.markers
+    markers = activity.markers.frame()
     device = markers["device"].to_numpy(np.int64)
     mine = markers["host"].to_numpy(np.int64) == host
     group, start, end = _longest(markers, mine & (device < 0))
@@ -443,7 +461,10 @@ def _longest(markers: pd.DataFrame, used: npt.NDArray[np.bool_]) -> tuple[Int64s
 
 def counted(steps: pd.DataFrame) -> pd.DataFrame:
     """The steps in the averages: not warm-up, not cut off, and of one kind (train, test, predict)."""
-    return steps[steps["counted"].astype(bool)] if len(steps) else steps
+    if not len(steps):
+        return steps
+    used = steps["counted"].to_numpy(np.bool_)
+    return steps.copy(deep=False) if used.all() else steps.take(np.flatnonzero(used))
 
 
 def mostly_lost(steps: pd.DataFrame) -> tuple[int, int] | None:
@@ -506,7 +527,7 @@ def compute_by_width(activity: Activity) -> ByWidth | None:
     """Device compute in 16 bit, in 32 bit, and in kernels that do not say, ps; None where nothing says how wide the numbers are."""
     if UNKNOWN_PRECISION in activity.traits:
         return None
-    work = activity.work
+    work = activity.work.frame()
     rows = np.flatnonzero(work["device"].to_numpy() >= 0)
     if not len(rows):
         return 0, 0, 0

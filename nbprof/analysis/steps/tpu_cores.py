@@ -37,7 +37,7 @@ def frame(activity: Activity, counted: pd.DataFrame) -> pd.DataFrame:
     if not len(table):
         return empty()
     table = _with_sparse(activity, table)
-    spans = activity.core_spans
+    spans = activity.core_spans.frame()
     spans = spans.assign(row=_row_of(table, spans))
     spans = spans[spans["row"] >= 0].reset_index(drop=True)
     spans["length"] = spans["end"] - spans["start"]
@@ -121,8 +121,8 @@ def _times(activity: Activity, host: int) -> pd.DataFrame:
     cores = steps.tensor_cores(activity, host)
     if not cores:
         return pd.DataFrame()
-    own = activity.core_markers[activity.core_markers["host"] == host]
-    marked = set(activity.markers.loc[activity.markers["host"] == host, "device"].tolist())
+    own = activity.core_markers.take(activity.core_markers.host == host).frame()
+    marked = set(activity.markers.device[activity.markers.host == host].tolist())
     parts = []
     for core in cores:
         if len(own):
@@ -141,8 +141,8 @@ def _times(activity: Activity, host: int) -> pd.DataFrame:
 
 def _with_sparse(activity: Activity, table: pd.DataFrame) -> pd.DataFrame:
     """The steps of Tensor Cores, and those of SparseCores that begin in one of the TensorCore of their device."""
-    found = activity.sparse_steps
-    spans = activity.core_spans
+    found = activity.sparse_steps.frame()
+    spans = activity.core_spans.frame()
     ran = spans[spans["core"] >= 0][_WHO].drop_duplicates()
     if not len(found) and not len(ran):
         return table.reset_index(drop=True)

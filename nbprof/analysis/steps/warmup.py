@@ -7,6 +7,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.unit import MARKED, Unit
+from nbprof.core.factorize import unique_rows
+from nbprof.core.trace import Int64s
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -26,14 +28,13 @@ _MOST_TRAININGS = 2
 TRAINING, TRAINING_FACTOR = ("train", "ProfilerStep"), 4.0
 
 
-def number_between(numbers: pd.Series) -> pd.Series:
+def number_between(stated: npt.NDArray[np.float64]) -> Int64s:
     """Step numbers, with missing ones (NaN) counted on from the previous step, or back from the next.
 
     Where no step states a number, steps are counted from 0.
     """
-    stated = numbers.to_numpy(np.float64)
     if np.isnan(stated).all():
-        return pd.Series(np.arange(len(stated)), numbers.index)
+        return np.arange(len(stated))
     out = stated.copy()
     first = int(np.argmax(~np.isnan(stated)))
     for i in range(first - 1, -1, -1):
@@ -41,7 +42,7 @@ def number_between(numbers: pd.Series) -> pd.Series:
     for i in range(first + 1, len(out)):
         if np.isnan(out[i]):
             out[i] = out[i - 1] + 1
-    return pd.Series(out.astype(np.int64), numbers.index)
+    return out.astype(np.int64)
 
 
 def averaged(time: pd.Series) -> str:
@@ -66,9 +67,18 @@ def crowded(steps: pd.DataFrame) -> pd.Series:
     if "batches" not in steps or not len(steps):
         return pd.Series(False, steps.index)
     # Of two steps, the one with fewer batches is the usual one.
-    of_kind = steps.groupby(["host", "kind"], sort=False)["batches"]
-    usual = of_kind.transform(lambda batches: batches.quantile(0.5, interpolation="lower"))
+    _, of_step = unique_rows(*(pd.factorize(steps[key])[0] for key in ("host", "kind")))
+    usual = _lower_median(of_step, steps["batches"].to_numpy(np.float64))[of_step]
     return (steps["batches"] >= _CROWD) & (steps["batches"] > _CROWD_FACTOR * usual + 1)
+
+
+def _lower_median(group: Int64s, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The median of the values of each group, the lower of two; NaN where none is known."""
+    known = np.flatnonzero(~np.isnan(values))
+    order = known[np.lexsort((values[known], group[known]))]
+    count = np.bincount(group[known], minlength=int(group.max(initial=-1)) + 1)
+    first = np.cumsum(count) - count
+    return np.where(count > 0, np.append(values[order], np.nan)[first + np.maximum(count - 1, 0) // 2], np.nan)
 
 
 def about_crowded(steps: pd.DataFrame, unit: Unit = MARKED) -> str:

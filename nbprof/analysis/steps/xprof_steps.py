@@ -41,8 +41,8 @@ def _of_host(activity: Activity, host: int, drop_incomplete: bool) -> pd.DataFra
 
 
 def _table(activity: Activity, host: int, device: int | None, *, on_device: bool = True) -> pd.DataFrame:
-    markers, work = activity.markers, activity.xprof_work
-    own = activity.xprof_markers
+    markers, work = activity.markers.frame(), activity.xprof_work.frame()
+    own = activity.xprof_markers.frame()
     markers = own if (own["host"] == host).any() else markers
     mine = (markers["device"] == device) if device is not None else (markers["device"] >= 0) == on_device
     times = steps.longest(markers[(markers["host"] == host) & mine & ~markers["event"].isin(activity.rebuilt)])

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity import activity as act
 from nbprof.activity import copies
+from nbprof.activity.tables import CostParts, CostRuns
 from nbprof.core import nesting
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
@@ -56,21 +56,21 @@ class Costs:
         """By the codes of `links.work_name`."""
         self.name: Int64s = links.trace.events.name[self.ops.rows].astype(np.int64)
 
-    def tables(self, has_device: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
+    def tables(self, has_device: bool) -> tuple[CostParts, CostRuns]:
         """The `cost_parts` and `cost_runs` tables; empty where no shapes were recorded."""
         if not recorded(self.links) or not len(self.ops.rows):
-            return act.table(act.COST_PARTS), act.table(act.COST_RUNS)
+            return CostParts.empty(), CostRuns.empty()
         kind = self._kinds()
         hands_on, inner = self._handed_on(kind)
         if not has_device:
             parts, runs = self._parts(self._on_host(kind, inner))
             # On its thread an op is alone.
-            return parts, runs.assign(alone=np.where(runs["flops"].isna(), runs["own"], 0))
+            return parts, runs.with_(alone=np.where(np.isnan(runs.flops), runs.own, 0))
         found, run = self._on_devices(kind, hands_on)
         parts, runs = self._parts(found)
-        unknown = runs["flops"].isna().to_numpy(np.bool_)
+        unknown = np.isnan(runs.flops)
         alone = np.bincount(run, _alone(self.links, self.work.rows, unknown[run]), len(runs))
-        return parts, runs.assign(alone=alone.astype(np.int64))
+        return parts, runs.with_(alone=alone)
 
     def _kinds(self) -> Int64s:
         """By op: the kind of its formula, 0 for none; of attention within attention none."""
@@ -210,7 +210,7 @@ class Costs:
             }
         )
 
-    def _parts(self, runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    def _parts(self, runs: pd.DataFrame) -> tuple[CostParts, CostRuns]:
         """What the runs are runs of, an op with shapes and types of its inputs, and the runs with what each cost."""
         trace = self.links.trace
         op = runs["op"].to_numpy(np.int64)
@@ -234,18 +234,15 @@ class Costs:
         )
         names = [*map(str, self.names)]
         precision = [_precision(str(dtypes[i]), on) for i, on in zip(call[fits].tolist(), matrix[fits].tolist(), strict=True)]
-        parts = pd.DataFrame(
-            {
-                "name": [names[code % len(names)] for code in label[fits].tolist()],
-                "category": [_KINDS[code] for code in category[fits].tolist()],
-                "shapes": [_shapes(trace.strings[code]) if code >= 0 else "" for code in text[0][fits].tolist()],
-                "precision": precision,
-                "product": np.isin(category[fits], _PRODUCTS),
-                "host": runs["host"].to_numpy(np.int32)[fits],
-            }
+        parts = CostParts(
+            name=[names[code % len(names)] for code in label[fits].tolist()],
+            category=[_KINDS[code] for code in category[fits].tolist()],
+            shapes=[_shapes(trace.strings[code]) if code >= 0 else "" for code in text[0][fits].tolist()],
+            precision=precision,
+            product=np.isin(category[fits], _PRODUCTS),
+            host=runs["host"].to_numpy(np.int32)[fits],
         )
-        out = runs.assign(part=part, flops=flops[call], bytes=moved[call], alone=0)
-        return parts.astype(act.COST_PARTS), out[list(act.COST_RUNS)].astype(act.COST_RUNS)
+        return parts, CostRuns.of(runs.assign(part=part, flops=flops[call], bytes=moved[call], alone=0))
 
 
 def _shapes(text: str) -> str:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from nbprof.activity import activity as act
 from nbprof.activity import copies
+from nbprof.activity.tables import Collectives, DeviceOps, Extents, GraphWork, Kernels, Launches, Transfers, extents, located
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
 from nbprof.dialects import device_peaks, tensorcores, torchnames
@@ -91,7 +92,7 @@ class Work:
         out[self.collective] = act.DEVICE_COLLECTIVES
         return out
 
-    def kernels(self, out: act.Activity) -> tuple[pd.DataFrame, list[dict[str, object]]]:
+    def kernels(self, out: act.Activity) -> tuple[Kernels, list[dict[str, object]]]:
         """The `kernels` table, and the launch shapes that its `details` count."""
         links, trace = self.links, self.links.trace
         at = np.flatnonzero(self.is_kernel)
@@ -130,24 +131,22 @@ class Work:
         # What communicates is no product, whatever op it was launched by.
         could = (eligible_op[at] & ~whole[code] & ~self.collective[at] & gpu) | used
         known = could | self.collective[at] | (gpu & self.of_op[at])
-        frame = pd.DataFrame(
-            {
-                "event": rows,
-                "host": host,
-                "device": links.device[rows],
-                "duration": trace.events.duration[rows],
-                "kernel": kernel[code],
-                "op": op[code],
-                "details": details.astype(np.int32),
-                "eligible": np.where(known, could, tensorcores.UNKNOWN).astype(np.int8),
-                "tensor_core": np.where(gpu, uses[code], tensorcores.UNKNOWN).astype(np.int8),
-                "occupancy": _occupancy(self.links, rows),
-                **self.origins.of_work(at, out),
-            }
+        frame = Kernels(
+            event=rows,
+            host=host,
+            device=links.device[rows],
+            duration=trace.events.duration[rows],
+            kernel=kernel[code],
+            op=op[code],
+            details=details.astype(np.int32),
+            eligible=np.where(known, could, tensorcores.UNKNOWN).astype(np.int8),
+            tensor_core=np.where(gpu, uses[code], tensorcores.UNKNOWN).astype(np.int8),
+            occupancy=_occupancy(self.links, rows),
+            **self.origins.of_work(at, out),
         )
         return frame, shapes
 
-    def graph_work(self, out: act.Activity) -> pd.DataFrame:
+    def graph_work(self, out: act.Activity) -> GraphWork:
         """The `graph_work` table: what replays of graphs ran."""
         links, graphs, events = self.links, self.links.graphs, self.links.trace.events
         at, rows = graphs.at, self.rows[graphs.at]
@@ -155,16 +154,14 @@ class Work:
         kernel, op = (pd.factorize(codes[at]) for codes in (self.name, links.work_name))
         kernels = np.array([out.kernel_names.code(str(links.trace.names[code])) for code in kernel[1].tolist()], np.int32)
         ops = np.array([out.ops.code(str(links.names[code]) if code >= 0 else "") for code in op[1].tolist()], np.int32)
-        return pd.DataFrame(
-            {
-                **act.located(events, rows, links.host[rows], device=links.device[rows]),
-                **{key: nodes[key].to_numpy(np.int64) for key in ("graph", "node")},
-                "replay": graphs.replay,
-                "name": kernels[kernel[0]] if len(at) else 0,
-                "op": ops[op[0]] if len(at) else 0,
-                **self.origins.of_work(at, out, instances=True),
-            }
-        ).astype(act.GRAPH_WORK)[list(act.GRAPH_WORK)]
+        return GraphWork(
+            **located(events, rows, links.host[rows], device=links.device[rows]),
+            **{key: nodes[key].to_numpy(np.int64) for key in ("graph", "node")},
+            replay=graphs.replay,
+            name=kernels[kernel[0]] if len(at) else 0,
+            op=ops[op[0]] if len(at) else 0,
+            **self.origins.of_work(at, out, instances=True),
+        )
 
     def _shape_codes(self, rows: Int64s, launch: Int64s) -> tuple[Int64s, Int64s]:
         block, grid = (_or_launch(self.links.trace.text_arg(key), rows, launch) for key in ("block", "grid"))
@@ -215,7 +212,7 @@ class Work:
         out[known] = (links.kind == OP)[links.ops.rows[links.work_op[known]]]
         return out
 
-    def device_ops(self, out: act.Activity, compiled: Flags) -> pd.DataFrame:
+    def device_ops(self, out: act.Activity, compiled: Flags) -> DeviceOps:
         """The `device_ops` table: each piece of work counts for the innermost op that launched it; one that has none, for its kernel."""
         links, trace = self.links, self.links.trace
         label = np.where(links.work_name >= 0, links.work_name, -2 - self.name)
@@ -230,20 +227,18 @@ class Work:
         known = links.work_op >= 0
         eager[known] = ~compiled[links.work_op[known]]
         code = code.reshape(-1)
-        return pd.DataFrame(
-            {
-                **act.located(events, self.rows, links.host[self.rows], device=links.device[self.rows]),
-                "op": op[code],
-                "type": kind[code],
-                "eager": eager,
-                "own": events.duration[self.rows],
-                # Kernels, copies and fills of an op are counted together: an op is one part.
-                "part": op[code],
-                "tensor_core": np.full(len(self.rows), -1, np.int8),
-            }
+        return DeviceOps(
+            **located(events, self.rows, links.host[self.rows], device=links.device[self.rows]),
+            op=op[code],
+            type=kind[code],
+            eager=eager,
+            own=events.duration[self.rows],
+            # Kernels, copies and fills of an op are counted together: an op is one part.
+            part=op[code],
+            tensor_core=np.full(len(self.rows), -1, np.int8),
         )
 
-    def transfers(self, out: act.Activity) -> pd.DataFrame:
+    def transfers(self, out: act.Activity) -> Transfers:
         """The `transfers` table; `pageable` tells that the memory on the host is not pinned.
 
         `rate` is the bytes a second that the file states: old files have whole microseconds, which do not tell that of a short copy.
@@ -258,17 +253,15 @@ class Work:
         if (self.direction[at] >= 0).any():
             size = np.where(self.direction[at] >= 0, trace.arg("size")[rows], size)
         events = trace.events
-        return pd.DataFrame(
-            {
-                **act.located(events, rows, links.host[rows], device=links.device[rows]),
-                "kind": kind[code] if len(first) else np.zeros(0, np.int32),
-                "bytes": size,
-                "pageable": pageable[code] if len(first) else np.zeros(0, np.bool_),
-                "rate": 1e9 * _numbers(links, "memory bandwidth (GB/s)")[rows],
-            }
+        return Transfers(
+            **located(events, rows, links.host[rows], device=links.device[rows]),
+            kind=kind[code] if len(first) else np.zeros(0, np.int32),
+            bytes=size,
+            pageable=pageable[code] if len(first) else np.zeros(0, np.bool_),
+            rate=1e9 * _numbers(links, "memory bandwidth (GB/s)")[rows],
         )
 
-    def launches(self) -> pd.DataFrame:
+    def launches(self) -> Launches:
         """The `launches` table: a row for each launch and device event of it, and one for each launch without.
 
         `came_of` is the op that the device event comes of: of a node of a graph, not the one that launched the graph.
@@ -286,20 +279,13 @@ class Work:
         op = links.call_op[np.searchsorted(links.calls, event)]
         came = np.concatenate([links.work_op[has], np.full(len(alone), -1, np.int64)])
         order = np.lexsort((target, event))
-        frame = pd.DataFrame(
-            {
-                "event": event,
-                "host": links.host[event],
-                "target": target,
-                **{
-                    column: np.where(at >= 0, links.ops.rows[at], -1) if len(links.ops.rows) else np.full(len(event), -1)
-                    for column, at in (("op", op), ("came_of", came))
-                },
-            }
-        )
-        return frame.iloc[order].reset_index(drop=True)
+        ops = {
+            column: np.where(at >= 0, links.ops.rows[at], -1) if len(links.ops.rows) else np.full(len(event), -1, np.int64)
+            for column, at in (("op", op), ("came_of", came))
+        }
+        return Launches(event=event, host=links.host[event], target=target, **ops).take(order)
 
-    def collectives(self, out: act.Activity) -> pd.DataFrame:
+    def collectives(self, out: act.Activity) -> Collectives:
         """The `collectives` table; `bytes` are those that each rank puts in, `out_bytes` those that it gets.
 
         `process_group`, `members` and `description` are codes into `texts`, `sequence` counts the collectives of a group; -1 where not
@@ -317,18 +303,16 @@ class Work:
         size = width[code] if len(first) else np.zeros(0, np.int64)
         count = {key: trace.arg(f"{key} msg nelems")[rows] for key in ("In", "Out")}
         moved = {key: np.where((n >= 0) & (size > 0), n * size, -1) for key, n in count.items()}
-        return pd.DataFrame(
-            {
-                **act.located(trace.events, rows, links.host[rows], device=links.device[rows]),
-                "name": name[code] if len(first) else np.zeros(0, np.int32),
-                "bytes": moved["In"],
-                "group_size": trace.arg("Group size")[rows].astype(np.int32),
-                "out_bytes": moved["Out"],
-                "process_group": self._texts_of("Process Group Name", rows, out),
-                "description": self._descriptions(rows, out),
-                "members": self._texts_of("Process Group Ranks", rows, out),
-                "sequence": trace.arg("Seq")[rows],
-            }
+        return Collectives(
+            **located(trace.events, rows, links.host[rows], device=links.device[rows]),
+            name=name[code] if len(first) else np.zeros(0, np.int32),
+            bytes=moved["In"],
+            group_size=trace.arg("Group size")[rows].astype(np.int32),
+            out_bytes=moved["Out"],
+            process_group=self._texts_of("Process Group Name", rows, out),
+            description=self._descriptions(rows, out),
+            members=self._texts_of("Process Group Ranks", rows, out),
+            sequence=trace.arg("Seq")[rows],
         )
 
     def _descriptions(self, rows: Int64s, out: act.Activity) -> Int64s:
@@ -353,18 +337,11 @@ class Work:
             codes[given == one] = out.texts.code(str(trace.strings[one]))
         return codes
 
-    def extents(self) -> pd.DataFrame:
+    def extents(self) -> Extents:
         """First start and last end of each device."""
         events = self.links.trace.events
-        spans = pd.DataFrame(
-            {
-                "host": self.links.host[self.rows],
-                "device": self.links.device[self.rows],
-                "start": events.start[self.rows],
-                "end": events.end[self.rows],
-            }
-        )
-        return spans.groupby(["host", "device"], as_index=False).agg({"start": "min", "end": "max"}).astype(act.EXTENTS)
+        rows = self.rows
+        return extents(self.links.host[rows], self.links.device[rows], events.start[rows], events.end[rows])
 
 
 def _kernel_class(name: str, types: str) -> int:

@@ -15,6 +15,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import Calls, HostOps, OptimizerCalls, Ranges, TorchModules, TorchOps
+from nbprof.activity.tables import Work as WorkTable
 from nbprof.activity.unit import MARKED, NONE, Unit
 from nbprof.core.callstacks import Stacks
 from nbprof.core.trace import Int64s, Note, Trace
@@ -216,15 +218,15 @@ class Torch:
         """Whether the units are iterations that wait for items."""
         return self.iterations is not None and self.unit is self.iterations.unit and self.iterations.waits
 
-    def _work_table(self) -> pd.DataFrame:
+    def _work_table(self) -> WorkTable:
         table = kineto_steps.work(self.links, self.steps, self.work.cls)
         if self.iterations is None or not self._waits:
             return table
-        return act.joined([table, kineto_steps.waits(self.steps, self.iterations)], act.WORK)
+        return WorkTable.concat([table, kineto_steps.waits(self.steps, self.iterations)])
 
     def notes(self) -> list[Note]:
         """Lines for the receipt."""
-        found = kineto_receipt.notes(self.links, self.steps, self.hosts, self.out.launches, self.origins)
+        found = kineto_receipt.notes(self.links, self.steps, self.hosts, self.out.launches.frame(), self.origins)
         return [*absent.unseen_note(self.links, self.hosts), *found]
 
     @cached_property
@@ -242,11 +244,11 @@ class Torch:
         rows = links.rows(OP, ANNOTATION)
         return np.asarray(Nest(trace, rows[named[trace.events.name[rows]]]).around(links.ops.rows) >= 0)
 
-    def _torch_ops(self) -> tuple[pd.DataFrame, Stacks, pd.DataFrame]:
+    def _torch_ops(self) -> tuple[TorchOps, Stacks, TorchModules]:
         ops, stacks, modules = self.origins.forest.tables(self.out)
-        return ops.assign(**self.origins.of_ops(self.out)), stacks, modules
+        return ops.with_(**self.origins.of_ops(self.out)), stacks, modules
 
-    def _host_ops(self) -> pd.DataFrame:
+    def _host_ops(self) -> HostOps:
         """Framework ops, and the batches that a loop asked its DataLoader or iterator for; `dataset` marks these and the ops inside."""
         links, trace, out = self.links, self.trace, self.out
         named = np.fromiter((torchnames.is_input(n) for n in trace.names), np.bool_, len(trace.names))
@@ -268,21 +270,19 @@ class Torch:
         for one in pd.unique(code).tolist():
             name = str(trace.names[one])
             op[one], kind[one] = out.ops.code(name), out.types.code(torchnames.op_type(name))
-        return pd.DataFrame(
-            {
-                "event": rows,
-                "host": links.host[rows],
-                "lane": trace.events.lane[rows],
-                "start": trace.events.start[rows],
-                "end": end,
-                "op": op[code],
-                "type": kind[code],
-                "dataset": inside,
-                "eager": eager,
-            }
+        return HostOps(
+            event=rows,
+            host=links.host[rows],
+            lane=trace.events.lane[rows],
+            start=trace.events.start[rows],
+            end=end,
+            op=op[code],
+            type=kind[code],
+            dataset=inside,
+            eager=eager,
         )
 
-    def _calls(self) -> pd.DataFrame:
+    def _calls(self) -> Calls:
         """Calls into the runtime, cut at the borders of steps; group -1 for what lies in none."""
         links, trace, out = self.links, self.trace, self.out
         rows = links.calls
@@ -296,17 +296,15 @@ class Torch:
         name = np.zeros(len(trace.names), np.int32)
         for one in pd.unique(events.name[rows]).tolist():
             name[one] = out.texts.code(str(trace.names[one]))
-        return pd.DataFrame(
-            {
-                "event": rows[which],
-                "host": links.host[rows[which]],
-                "group": np.concatenate([group, np.full(len(alone), -1)]),
-                "start": np.concatenate([start, events.start[rows[alone]]]),
-                "end": np.concatenate([end, events.end[rows[alone]]]),
-                "kind": kinds_[kineto_steps.call_kinds(links)[which]],
-                "name": name[events.name[rows[which]]],
-            }
-        ).astype(act.CALLS)
+        return Calls(
+            event=rows[which],
+            host=links.host[rows[which]],
+            group=np.concatenate([group, np.full(len(alone), -1)]),
+            start=np.concatenate([start, events.start[rows[alone]]]),
+            end=np.concatenate([end, events.end[rows[alone]]]),
+            kind=kinds_[kineto_steps.call_kinds(links)[which]],
+            name=name[events.name[rows[which]]],
+        )
 
     def _traits(self) -> set[str]:
         """What advice is about: modules that ran, and with their number calls of Gloo and failures of the allocator."""
@@ -331,22 +329,22 @@ class Torch:
             out.add(act.UNKNOWN_EAGER)
         return out
 
-    def _ranges(self) -> pd.DataFrame:
+    def _ranges(self) -> Ranges:
         """Ranges of the program, with the steps of its optimizers; nothing where only those were recorded."""
         links, trace = self.links, self.trace
         rows = links.rows(ANNOTATION)
         rows = rows[trace.events.duration[rows] > 0]
         found = named_ranges.chosen(trace, rows[~links.step_names[trace.events.name[rows]]], named_ranges.personal_in_torch)
         if not len(found):
-            return act.table(act.RANGES)
+            return Ranges.empty()
         if self.unit == MARKED:
-            found = named_ranges.without_marks(trace, found, self.out.markers["event"].to_numpy(np.int64))
+            found = named_ranges.without_marks(trace, found, self.out.markers.event)
         steps = named_ranges.chosen(trace, rows, lambda name: torchnames.OPTIMIZER.match(name) is not None)
         both = np.sort(np.concatenate([found, steps]))
         kind = np.where(np.isin(both, steps), named_ranges.OPTIMIZER, self.sets_ranges).astype(object)
-        return named_ranges.table(trace, both, links.host, kind, self.out) if len(found) else act.table(act.RANGES)
+        return named_ranges.table(trace, both, links.host, kind, self.out) if len(found) else Ranges.empty()
 
-    def _optimizer_calls(self) -> pd.DataFrame:
+    def _optimizer_calls(self) -> OptimizerCalls:
         """Where optimizers updated parameters: `Optimizer.step#Adam.step`."""
         trace = self.trace
         codes = [code for code, name in enumerate(trace.names) if str(name).startswith("Optimizer.step#")]
@@ -355,15 +353,13 @@ class Torch:
         name = np.zeros(len(trace.names), np.int32)
         for code in codes:
             name[code] = self.out.texts.code(str(trace.names[code]))
-        return pd.DataFrame(
-            {
-                "event": rows,
-                "host": self.links.host[rows],
-                "start": trace.events.start[rows],
-                "end": trace.events.end[rows],
-                "name": name[trace.events.name[rows]],
-            }
-        ).astype(act.OPTIMIZER_CALLS)
+        return OptimizerCalls(
+            event=rows,
+            host=self.links.host[rows],
+            start=trace.events.start[rows],
+            end=trace.events.end[rows],
+            name=name[trace.events.name[rows]],
+        )
 
     def _name_categories(self) -> npt.NDArray[np.uint8]:
         """By name code: the step-time category whose colour a slice of that name takes in the trace (0: none)."""

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import TorchCalls, TorchModules, TorchOps
 from nbprof.core import nesting
 from nbprof.core.callstacks import Stacks, chains
 from nbprof.core.factorize import unique_rows
@@ -39,7 +40,7 @@ class Forest:
         """Calls of Python functions and of modules, nested; none where `with_stack` was off."""
         return Nest(self.trace, self.links.rows(PYTHON))
 
-    def tables(self, out: act.Activity) -> tuple[pd.DataFrame, Stacks, pd.DataFrame]:
+    def tables(self, out: act.Activity) -> tuple[TorchOps, Stacks, TorchModules]:
         """The `torch_ops` table, its stacks, and the `torch_modules` table."""
         trace, links, nest = self.trace, self.links, self.nest
         rows, events = nest.rows, trace.events
@@ -49,24 +50,22 @@ class Forest:
             op[one] = out.ops.code(str(trace.names[one]))
         stack, chain, stacks = self.stacks
         return (
-            pd.DataFrame(
-                {
-                    "event": rows,
-                    "host": links.host[rows],
-                    "kind": _KIND[links.kind[rows]],
-                    "start": events.start[rows],
-                    "end": events.end[rows],
-                    "parent": nest.parent.astype(np.int64),
-                    "op": op[code],
-                    "own": self.own,
-                    "device_own": self._device(),
-                    "shape": self._texts("Input Dims", out),
-                    "types": self._texts("Input type", out),
-                    "stack": stack,
-                    "forward": self.forward,
-                    "numbered": trace.arg("Sequence number")[rows] >= 0,
-                }
-            ).astype(act.TORCH_OPS),
+            TorchOps(
+                event=rows,
+                host=links.host[rows],
+                kind=_KIND[links.kind[rows]],
+                start=events.start[rows],
+                end=events.end[rows],
+                parent=nest.parent.astype(np.int64),
+                op=op[code],
+                own=self.own,
+                device_own=self._device(),
+                shape=self._texts("Input Dims", out),
+                types=self._texts("Input type", out),
+                stack=stack,
+                forward=self.forward,
+                numbered=trace.arg("Sequence number")[rows] >= 0,
+            ),
             stacks,
             self._modules(chain, stacks),
         )
@@ -109,33 +108,31 @@ class Forest:
         place[used] = np.arange(len(used))
         return place[codes], np.zeros(0, np.int32), Stacks.of_texts([trace.strings[c] for c in used.tolist()])
 
-    def calls(self) -> pd.DataFrame:
+    def calls(self) -> TorchCalls:
         """The `torch_calls` table."""
         trace, python = self.trace, self.python
         # The codes are those of the stacks of `tables`, which come from the same calls.
         chain, _ = chains(python.parent, trace.events.name[python.rows], trace.names)
-        table = pd.DataFrame({"event": python.rows, "parent": python.parent, "stack": chain}).astype(act.TORCH_CALLS)
+        table = TorchCalls(event=python.rows, parent=python.parent, stack=chain)
         # On lanes of their own, so that nothing lies in them.
         around = (trace.lanes["side"] == AROUND).to_numpy()[python.lane] if "side" in trace.lanes else np.zeros(len(table), np.bool_)
         place = np.append(np.cumsum(~around) - 1, -1)
-        return table.assign(parent=place[table["parent"]])[~around].reset_index(drop=True)
+        return table.with_(parent=place[table.parent]).take(~around)
 
-    def _modules(self, chain: Int32s, stacks: Stacks) -> pd.DataFrame:
+    def _modules(self, chain: Int32s, stacks: Stacks) -> TorchModules:
         """The `torch_modules` table: calls of modules."""
         events, python = self.trace.events, self.python
         at = np.flatnonzero(stacks.is_module[chain]) if len(chain) else np.zeros(0, np.int64)
         calls = Nest(self.trace, python.rows[at])
         duration = events.duration[calls.rows]
-        return pd.DataFrame(
-            {
-                "event": calls.rows,
-                "host": self.links.host[calls.rows],
-                "start": calls.start,
-                "end": calls.start + duration,
-                "own": np.maximum(nesting.self_times(calls.parent, duration), 0),
-                "stack": chain[at],
-            }
-        ).astype(act.TORCH_MODULES)
+        return TorchModules(
+            event=calls.rows,
+            host=self.links.host[calls.rows],
+            start=calls.start,
+            end=calls.start + duration,
+            own=np.maximum(nesting.self_times(calls.parent, duration), 0),
+            stack=chain[at],
+        )
 
     @cached_property
     def forward(self) -> Int64s:

@@ -24,9 +24,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import EngineIterations
 from nbprof.core.trace import Int64s
 from nbprof.dialects import torchnames
 from nbprof.dialects.kineto.lanes import ANNOTATION, CALL, OP, PYTHON
@@ -221,16 +221,14 @@ def labels(said: list[Iteration]) -> list[str]:
 COUNTS = Iteration._fields[1:]
 
 
-def table(links: Links, steps: Steps, out: act.Activity) -> pd.DataFrame:
+def table(links: Links, steps: Steps, out: act.Activity) -> EngineIterations:
     """The `engine_iterations` table of the activity; the rows of hosts of which steps are iterations."""
     rows = [i for i, step in enumerate(zip(steps.host.tolist(), steps.group.tolist(), strict=True)) if step in steps.iterations]
     said = [steps.iterations[int(steps.host[i]), int(steps.group[i])] for i in rows]
     names = [str(links.trace.names[code]) for code in links.trace.events.name[steps.event[rows]].tolist()]
-    return pd.DataFrame(
-        {
-            **{key: getattr(steps, key)[rows] for key in ("event", "host", "group", "start", "end", "begun", "done")},
-            "name": [out.texts.code(name) for name in names],
-            "kind": [out.texts.code(one.kind) if one.kind else -1 for one in said],
-            **{key: [getattr(one, key) for one in said] for key in COUNTS},
-        }
-    ).astype(act.ENGINE_ITERATIONS)
+    return EngineIterations(
+        **{key: getattr(steps, key)[rows] for key in ("event", "host", "group", "start", "end", "begun", "done")},
+        name=[out.texts.code(name) for name in names],
+        kind=[out.texts.code(one.kind) if one.kind else -1 for one in said],
+        **{key: [getattr(one, key) for one in said] for key in COUNTS},
+    )

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import Markers, Work
 from nbprof.core.trace import Int64s, Note
 from nbprof.dialects import torchnames
 from nbprof.dialects.iterations import Placed, first_events
@@ -298,18 +299,16 @@ def _with_device(links: Links, host: int, start: Int64s, end: Int64s) -> tuple[I
     return first, last, np.bincount(at[within], minlength=len(start))
 
 
-def markers(steps: Steps) -> tuple[pd.DataFrame, dict[tuple[int, int], str], set[tuple[int, int]], set[tuple[int, int]]]:
+def markers(steps: Steps) -> tuple[Markers, dict[tuple[int, int], str], set[tuple[int, int]], set[tuple[int, int]]]:
     """`markers`, `group_names`, `cut` and `lost` of the activity."""
-    frame = pd.DataFrame(
-        {
-            "event": steps.event,
-            "host": steps.host,
-            "group": steps.group,
-            "device": np.full(len(steps.host), -1),
-            "start": steps.start,
-            "end": steps.end,
-        }
-    ).astype(act.MARKERS)
+    frame = Markers(
+        event=steps.event,
+        host=steps.host,
+        group=steps.group,
+        device=np.full(len(steps.host), -1),
+        start=steps.start,
+        end=steps.end,
+    )
     names = {(h, g): n for h, g, n in zip(steps.host.tolist(), steps.group.tolist(), steps.names, strict=True)}
     return frame, names, steps.cut, steps.lost
 
@@ -334,22 +333,20 @@ def spread(steps: Steps, host: npt.NDArray[np.integer], start: Int64s, end: Int6
     return span, group, first, last
 
 
-def waits(steps: Steps, iterations: Placed) -> pd.DataFrame:
+def waits(steps: Steps, iterations: Placed) -> Work:
     """Rows of the `work` table: the time that iterations wait for their items."""
-    return pd.DataFrame(
-        {
-            "event": steps.event,
-            "host": steps.host,
-            "group": steps.group,
-            "device": np.full(len(steps.host), -1),
-            "start": iterations.start,
-            "end": iterations.item,
-            "cls": np.full(len(steps.host), act.HOST_WAIT_INPUT),
-        }
-    ).astype(act.WORK)
+    return Work(
+        event=steps.event,
+        host=steps.host,
+        group=steps.group,
+        device=np.full(len(steps.host), -1),
+        start=iterations.start,
+        end=iterations.item,
+        cls=np.full(len(steps.host), act.HOST_WAIT_INPUT),
+    )
 
 
-def work(links: Links, steps: Steps, device_class: Int64s) -> pd.DataFrame:
+def work(links: Links, steps: Steps, device_class: Int64s) -> Work:
     """The `work` table: device work by class, and what the host did.
 
     Parameters
@@ -373,33 +370,29 @@ def work(links: Links, steps: Steps, device_class: Int64s) -> pd.DataFrame:
     done = np.concatenate([events.end[whole], done, idle_to])
     span, group, start, end = spread(steps, links.host[rows], begun, done)
     rows = rows[span]
-    return pd.DataFrame(
-        {
-            "event": rows,
-            "host": links.host[rows],
-            "group": group,
-            "device": links.device[rows],
-            "start": start,
-            "end": end,
-            "cls": cls[span],
-        }
-    ).astype(act.WORK)
+    return Work(
+        event=rows,
+        host=links.host[rows],
+        group=group,
+        device=links.device[rows],
+        start=start,
+        end=end,
+        cls=cls[span],
+    )
 
 
-def backlog(links: Links, device_class: Int64s) -> pd.DataFrame:
+def backlog(links: Links, device_class: Int64s) -> Work:
     """The `backlog` table: device work that was launched before the recording began."""
     rows = links.work[links.earlier]
-    return pd.DataFrame(
-        {
-            "event": rows,
-            "host": links.host[rows],
-            "group": np.full(len(rows), -1),
-            "device": links.device[rows],
-            "start": links.trace.events.start[rows],
-            "end": links.trace.events.end[rows],
-            "cls": device_class[links.earlier],
-        }
-    ).astype(act.WORK)
+    return Work(
+        event=rows,
+        host=links.host[rows],
+        group=np.full(len(rows), -1),
+        device=links.device[rows],
+        start=links.trace.events.start[rows],
+        end=links.trace.events.end[rows],
+        cls=device_class[links.earlier],
+    )
 
 
 def _host_classes(links: Links) -> tuple[Int64s, Int64s]:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import Allocations
 from nbprof.core.trace import Note, Table, Trace
 from nbprof.dialects.allocators import allocation_table, or_na
 from nbprof.dialects.kineto.steps import Steps
@@ -52,11 +53,11 @@ def allocations(trace: Trace, steps: Steps, out: act.Activity) -> tuple[pd.DataF
                 notes.append(Note("info", _HELD))
                 break
     if not any(len(part) for part in parts):
-        return act.table(act.ALLOCATIONS), notes
+        return Allocations.empty().frame(), notes
     frame = pd.concat([part for part in parts if len(part)], ignore_index=True).sort_values("time", kind="stable", ignore_index=True)
     frame["event"] = np.arange(len(frame))
     frame["group"] = steps.group_at(frame["host"].to_numpy(np.int64), frame["time"].to_numpy(np.int64))
-    return frame[list(act.ALLOCATIONS)], notes
+    return frame[list(Allocations.columns)], notes
 
 
 def _blocks(trace: Trace, table: Table, out: act.Activity, first: int) -> tuple[pd.DataFrame, int]:

@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import Calls, HostOps, Launches, Ranges, located
+from nbprof.activity.tables import Work as WorkTable
 from nbprof.activity.unit import Unit
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import named_ranges, torchnames
@@ -163,7 +165,7 @@ class _Ascend:
         """What `steps` are."""
         return self._units[1]
 
-    def _work(self) -> pd.DataFrame:
+    def _work(self) -> WorkTable:
         """The `work` table: what the NPUs did by class, what the host did, and the wait for the input of an iteration."""
         events, work = self.trace.events, self.work
         ops, calls = self._rows(on.PYTHON, ("cpu_op",)), self._call_rows
@@ -181,19 +183,17 @@ class _Ascend:
         start = np.concatenate([events.start[rows[: len(rows) - len(gap)]], gap_start])
         end = np.concatenate([events.end[rows[: len(rows) - len(gap)]], gap_end])
         span, group, first, last = spread(self.steps, host, start, end)
-        return pd.DataFrame(
-            {
-                "event": rows[span],
-                "host": host[span],
-                "group": group,
-                "device": device[span],
-                "start": first,
-                "end": last,
-                "cls": cls[span],
-            }
-        ).astype(act.WORK)
+        return WorkTable(
+            event=rows[span],
+            host=host[span],
+            group=group,
+            device=device[span],
+            start=first,
+            end=last,
+            cls=cls[span],
+        )
 
-    def _host_ops(self) -> pd.DataFrame:
+    def _host_ops(self) -> HostOps:
         trace, out = self.trace, self.out
         rows = self._rows(on.PYTHON, ("cpu_op",))
         code = trace.events.name[rows]
@@ -207,39 +207,31 @@ class _Ascend:
         marks = np.array([msprof_steps.MARK.match(str(n)) is not None for n in trace.names] or [False], np.bool_)
         rows = rows[~marks[code]]
         code = trace.events.name[rows]
-        return pd.DataFrame(
-            {
-                **act.located(trace.events, rows, self.work.host(rows), lane=trace.events.lane[rows]),
-                "op": op[code],
-                "type": kind[code],
-                "dataset": loads[code],
-                "eager": np.ones(len(rows), np.bool_),
-            }
+        return HostOps(
+            **located(trace.events, rows, self.work.host(rows), lane=trace.events.lane[rows]),
+            op=op[code],
+            type=kind[code],
+            dataset=loads[code],
+            eager=np.ones(len(rows), np.bool_),
         )
 
-    def _launches(self) -> pd.DataFrame:
+    def _launches(self) -> Launches:
         known = np.flatnonzero(self.launch >= 0)
         event = self.launch[known]
-        frame = pd.DataFrame(
-            {
-                "event": event,
-                "host": self.work.host(event),
-                "target": self.work.rows[known],
-                "op": np.full(len(event), -1, np.int64),
-            }
-        )
-        return frame.sort_values(["event", "target"], kind="stable", ignore_index=True)
+        target = self.work.rows[known]
+        launches = Launches(event=event, host=self.work.host(event), target=target, op=np.full(len(event), -1, np.int64))
+        return launches.take(np.lexsort((target, event)))
 
-    def _ranges(self) -> pd.DataFrame:
+    def _ranges(self) -> Ranges:
         """Ranges that the program marked with mstx or msproftx, on the lanes of the calls into CANN of their threads."""
         trace, host = self.trace, self.work.host(np.arange(len(self.trace.events)))
         marked = np.isin(trace.text_arg("cat"), [i for i, text in enumerate(trace.strings) if text == "mstx"])
         marked |= (trace.text_arg("event_type") >= 0) & (self.lane_kinds[trace.events.lane] == on.OTHER)
         rows = np.flatnonzero(marked & (trace.events.duration > 0))
         if not len(rows):
-            return act.table(act.RANGES)
+            return Ranges.empty()
         table = named_ranges.table(trace, rows, host, "mstx", self.out)
-        return table.assign(lane=self._calling_lanes(table["lane"].to_numpy(np.int64))).astype(act.RANGES)
+        return table.with_(lane=self._calling_lanes(table.lane.astype(np.int64)))
 
     def _calling_lanes(self, lane: Int64s) -> Int64s:
         """The lane that has a thread's calls into CANN, in the place of another one of that thread."""
@@ -249,7 +241,7 @@ class _Ascend:
         other = [calling.get(thread.iat[i], i) for i in range(len(lanes))]
         return np.array(other, np.int64)[lane]
 
-    def _calls(self) -> pd.DataFrame:
+    def _calls(self) -> Calls:
         """Calls into CANN, cut at the borders of steps; group -1 for what lies in none."""
         trace, out, rows = self.trace, self.out, self._call_rows
         events = trace.events
@@ -262,17 +254,15 @@ class _Ascend:
         for one in pd.unique(events.name[rows]).tolist():
             text = str(trace.names[one])
             kind[one], name[one] = out.texts.code(call_kind(text)), out.texts.code(text)
-        return pd.DataFrame(
-            {
-                "event": rows[which],
-                "host": self.work.host(rows[which]),
-                "group": np.concatenate([group, np.full(len(alone), -1)]),
-                "start": np.concatenate([start, events.start[rows[alone]]]),
-                "end": np.concatenate([end, events.end[rows[alone]]]),
-                "kind": kind[events.name[rows[which]]],
-                "name": name[events.name[rows[which]]],
-            }
-        ).astype(act.CALLS)
+        return Calls(
+            event=rows[which],
+            host=self.work.host(rows[which]),
+            group=np.concatenate([group, np.full(len(alone), -1)]),
+            start=np.concatenate([start, events.start[rows[alone]]]),
+            end=np.concatenate([end, events.end[rows[alone]]]),
+            kind=kind[events.name[rows[which]]],
+            name=name[events.name[rows[which]]],
+        )
 
     def _devices(self) -> pd.DataFrame:
         """One row an NPU that worked, else one that is named."""

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import Collectives, DeviceOps, Extents, Kernels, Transfers, extents, located
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects.msprof import lanes as on
@@ -288,7 +289,7 @@ class Work:
             types.append(self.texts[kind[i]] or (plain(op) if what == COLLECTIVE else op_type(op)))
         return ops, types, code
 
-    def kernels(self, out: act.Activity) -> tuple[pd.DataFrame, list[dict[str, object]]]:
+    def kernels(self, out: act.Activity) -> tuple[Kernels, list[dict[str, object]]]:
         """The `kernels` table: operators by type, the node of the graph as op, and how many blocks were launched as grid."""
         rows = self.of(COMPUTE)
         grid, mixed = self._of_table("grid", -1)[rows], self._of_table("mixed", -1)[rows]
@@ -308,19 +309,17 @@ class Work:
         op = np.array([out.ops.code(op) for op in ops], np.int32)
         cube = np.array([bool(_CUBE.search(kind) or _CUBE.search(op)) for op, kind in zip(ops, types, strict=True)], np.bool_)
         uses = self._uses_cube(rows)
-        frame = pd.DataFrame(
-            {
-                "event": rows,
-                "host": self.host(rows),
-                "device": self.device(rows),
-                "duration": self.trace.events.duration[rows],
-                "kernel": kernel[pair] if len(rows) else np.zeros(0, np.int32),
-                "op": op[pair] if len(rows) else np.zeros(0, np.int32),
-                "details": details.astype(np.int32),
-                "eligible": (cube[pair] | (uses == 1)).astype(np.int8) if len(rows) else np.zeros(0, np.int8),
-                "tensor_core": uses,
-                "occupancy": np.full(len(rows), np.nan),
-            }
+        frame = Kernels(
+            event=rows,
+            host=self.host(rows),
+            device=self.device(rows),
+            duration=self.trace.events.duration[rows],
+            kernel=kernel[pair] if len(rows) else np.zeros(0, np.int32),
+            op=op[pair] if len(rows) else np.zeros(0, np.int32),
+            details=details.astype(np.int32),
+            eligible=(cube[pair] | (uses == 1)).astype(np.int8) if len(rows) else np.zeros(0, np.int8),
+            tensor_core=uses,
+            occupancy=np.full(len(rows), np.nan),
         )
         return frame, shapes
 
@@ -334,47 +333,41 @@ class Work:
         with np.errstate(invalid="ignore"):
             return np.where(without, 0, np.where(np.isnan(mac), -1, mac > 0)).astype(np.int8)
 
-    def device_ops(self, out: act.Activity) -> pd.DataFrame:
+    def device_ops(self, out: act.Activity) -> DeviceOps:
         """The `device_ops` table: each piece of work counts for the node of the graph that it is."""
         rows, events = self.rows, self.trace.events
         ops, types, pair = self.named(rows)
         op = np.array([out.ops.code(text) for text in ops] or [0], np.int32)
         kind = np.array([out.types.code(text) for text in types] or [0], np.int32)
-        return pd.DataFrame(
-            {
-                **act.located(events, rows, self.host(rows), device=self.device(rows)),
-                "op": op[pair],
-                "type": kind[pair],
-                "eager": np.zeros(len(rows), np.bool_),
-                "own": events.duration[rows],
-                "part": op[pair],
-                "tensor_core": np.full(len(rows), -1, np.int8),
-            }
+        return DeviceOps(
+            **located(events, rows, self.host(rows), device=self.device(rows)),
+            op=op[pair],
+            type=kind[pair],
+            eager=np.zeros(len(rows), np.bool_),
+            own=events.duration[rows],
+            part=op[pair],
+            tensor_core=np.full(len(rows), -1, np.int8),
         )
 
-    def transfers(self, out: act.Activity) -> pd.DataFrame:
+    def transfers(self, out: act.Activity) -> Transfers:
         """The `transfers` table."""
         rows, events = self.of(COPY), self.trace.events
-        return pd.DataFrame(
-            {
-                **act.located(events, rows, self.host(rows), device=self.device(rows)),
-                "kind": np.array([out.texts.code(text) for text in self.directions(rows)], np.int32),
-                "bytes": self.trace.arg("size(B)")[rows],
-            }
+        return Transfers(
+            **located(events, rows, self.host(rows), device=self.device(rows)),
+            kind=np.array([out.texts.code(text) for text in self.directions(rows)], np.int32),
+            bytes=self.trace.arg("size(B)")[rows],
         )
 
-    def collectives(self, out: act.Activity) -> pd.DataFrame:
+    def collectives(self, out: act.Activity) -> Collectives:
         """The `collectives` table."""
         rows, events = self.of(COLLECTIVE), self.trace.events
         first, code = unique_rows(events.name[rows].astype(np.int64))
         name = np.array([out.texts.code(plain(str(self.trace.names[events.name[rows[i]]]))) for i in first.tolist()] or [0], np.int32)
-        return pd.DataFrame(
-            {
-                **act.located(events, rows, self.host(rows), device=self.device(rows)),
-                "name": name[code],
-                "bytes": self._bytes(rows),
-                "group_size": self.trace.arg("rank_size")[rows].astype(np.int32),
-            }
+        return Collectives(
+            **located(events, rows, self.host(rows), device=self.device(rows)),
+            name=name[code],
+            bytes=self._bytes(rows),
+            group_size=self.trace.arg("rank_size")[rows].astype(np.int32),
         )
 
     def _bytes(self, rows: Int64s) -> Int64s:
@@ -386,18 +379,10 @@ class Work:
         width = np.array([widths.get(str(strings[c]), 0) if c >= 0 else 0 for c in kind.tolist()], np.int64)
         return np.where((width > 0) & (count >= 0), width * count, -1)
 
-    def extents(self) -> pd.DataFrame:
+    def extents(self) -> Extents:
         """First start and last end of each device."""
         events = self.trace.events
-        spans = pd.DataFrame(
-            {
-                "host": self.host(self.rows),
-                "device": self.device(self.rows),
-                "start": events.start[self.rows],
-                "end": events.end[self.rows],
-            }
-        )
-        return spans.groupby(["host", "device"], as_index=False).agg({"start": "min", "end": "max"}).astype(act.EXTENTS)
+        return extents(self.host(self.rows), self.device(self.rows), events.start[self.rows], events.end[self.rows])
 
 
 def _blocks(grid: int, mixed: int) -> str:

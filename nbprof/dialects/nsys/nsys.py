@@ -46,7 +46,7 @@ class _Nsight(Torch):
 
     def notes(self) -> list[Note]:
         """Lines for the receipt."""
-        return kineto_receipt.notes(self.links, self.steps, self.hosts, self.out.launches, self.origins, _LOST)
+        return kineto_receipt.notes(self.links, self.steps, self.hosts, self.out.launches.frame(), self.origins, _LOST)
 
     def missing(self) -> dict[str, str]:
         """A sentence for each kind of data that the recording lacks."""

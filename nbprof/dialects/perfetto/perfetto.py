@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import DeviceOps, Kernels, extents, located
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects import tensorcores
@@ -74,14 +75,28 @@ def _kernels(trace: Trace, rows: Int64s, out: act.Activity) -> None:
     out.launch_shapes = [{**none, "block": _sides(trace, block[i]), "grid": _sides(trace, grid[i])} for i in first.tolist()]
     # Nothing says whose GPU it is, so the name does not tell whether a kernel uses Tensor Cores.
     duration = events.duration[rows]
-    table = pd.DataFrame({"event": rows, "host": host, "device": device, "duration": duration, "kernel": kernel[code], "details": details})
-    table = table.assign(op=out.ops.code(""), eligible=tensorcores.UNKNOWN, tensor_core=tensorcores.UNKNOWN, occupancy=np.nan)
-    out.kernels = table[list(act.KERNELS)].astype(act.KERNELS)
-    where = pd.DataFrame(act.located(events, rows, host, device=device))
-    ops = where.assign(op=op[code], type=out.types.code("kernel"), eager=True, own=duration, part=op[code], tensor_core=-1)
-    out.device_ops = ops[list(act.DEVICE_OPS)].astype(act.DEVICE_OPS)
-    extents = where.groupby(["host", "device"], as_index=False).agg({"start": "min", "end": "max"})
-    out.device_extents = extents.astype(act.EXTENTS)
+    out.kernels = Kernels(
+        event=rows,
+        host=host,
+        device=device,
+        duration=duration,
+        kernel=kernel[code],
+        op=out.ops.code(""),
+        details=details,
+        eligible=tensorcores.UNKNOWN,
+        tensor_core=tensorcores.UNKNOWN,
+        occupancy=np.nan,
+    )
+    out.device_ops = DeviceOps(
+        **located(events, rows, host, device=device),
+        op=op[code],
+        type=out.types.code("kernel"),
+        eager=True,
+        own=duration,
+        part=op[code],
+        tensor_core=-1,
+    )
+    out.device_extents = extents(host, device, events.start[rows], events.end[rows])
     out.traits = {*out.traits, act.UNKNOWN_EAGER, act.UNKNOWN_PRECISION}
 
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import Markers, Work
 from nbprof.activity.unit import MARKED, RECORDING, Unit
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects.environment import environment
@@ -100,9 +100,8 @@ def _units(trace: Trace, host: Int64s, category: npt.NDArray[np.object_]) -> _Un
     return _Units(unit, rows, of_host, np.arange(len(rows)) - first, start, start + events.duration[rows])
 
 
-def _markers(units: _Units) -> pd.DataFrame:
-    columns = {"event": units.event, "host": units.host, "group": units.group, "start": units.start, "end": units.end}
-    return pd.DataFrame({**columns, "device": np.full(len(units.event), -1)})[list(act.MARKERS)].astype(act.MARKERS)
+def _markers(units: _Units) -> Markers:
+    return Markers(event=units.event, host=units.host, group=units.group, device=-1, start=units.start, end=units.end)
 
 
 def _names(trace: Trace, units: _Units) -> dict[tuple[int, int], str]:
@@ -115,7 +114,7 @@ def _names(trace: Trace, units: _Units) -> dict[tuple[int, int], str]:
     return dict(zip(zip(units.host.tolist(), units.group.tolist(), strict=True), names, strict=True))
 
 
-def _waiting(trace: Trace, host: Int64s, waits: Int64s, units: _Units) -> pd.DataFrame:
+def _waiting(trace: Trace, host: Int64s, waits: Int64s, units: _Units) -> Work:
     """The `work` table: the waits for items, each in the step of its thread; of the recording, all."""
     events = trace.events
     start, end = events.start[waits], events.start[waits] + events.duration[waits]
@@ -131,23 +130,28 @@ def _waiting(trace: Trace, host: Int64s, waits: Int64s, units: _Units) -> pd.Dat
     good = np.flatnonzero(unit >= 0)
     good = good[start[good] < units.end[unit[good]]]
     which = unit[good]
-    return pd.DataFrame(
-        {
-            "event": waits[good],
-            "host": host[waits[good]],
-            "group": units.group[which],
-            "device": np.full(len(good), -1),
-            "start": start[good],
-            "end": np.minimum(end[good], units.end[which]),
-            "cls": np.full(len(good), act.HOST_WAIT_INPUT),
-        }
-    ).astype(act.WORK)
+    return Work(
+        event=waits[good],
+        host=host[waits[good]],
+        group=units.group[which],
+        device=np.full(len(good), -1),
+        start=start[good],
+        end=np.minimum(end[good], units.end[which]),
+        cls=np.full(len(good), act.HOST_WAIT_INPUT),
+    )
 
 
-def _waiting_of_loop(units: _Units, iterations: Placed) -> pd.DataFrame:
+def _waiting_of_loop(units: _Units, iterations: Placed) -> Work:
     """The `work` table: how long each iteration of a loop waited for its item."""
-    columns = {"event": units.event, "host": units.host, "group": units.group, "start": iterations.start, "end": iterations.item}
-    return pd.DataFrame(columns).assign(device=-1, cls=act.HOST_WAIT_INPUT)[list(act.WORK)].astype(act.WORK)
+    return Work(
+        event=units.event,
+        host=units.host,
+        group=units.group,
+        device=-1,
+        start=iterations.start,
+        end=iterations.item,
+        cls=act.HOST_WAIT_INPUT,
+    )
 
 
 def _missing(units: _Units, waits: Int64s) -> dict[str, str]:

@@ -64,7 +64,7 @@ class _Rocprof(Torch):
 
     def notes(self) -> list[Note]:
         """Lines for the receipt."""
-        return kineto_receipt.notes(self.links, self.steps, self.hosts, self.out.launches, self.origins, _LOST)
+        return kineto_receipt.notes(self.links, self.steps, self.hosts, self.out.launches.frame(), self.origins, _LOST)
 
     def _traits(self) -> set[str]:
         # Copies are recorded on request alone, as kernels and calls are, and no file says what was requested.

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import Work
 from nbprof.core import stretches
 from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Events, Int64s
@@ -50,7 +51,7 @@ def waited(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
     piece = piece[np.where(piece["host"].isin(list(steps.marked)), in_mark, np.array(by_name, np.bool_))]
     piece = piece.assign(start=piece[["start", "begin"]].max(axis=1), end=piece[["end", "end_step"]].min(axis=1))
     parts = [stretches.outside(mine, *_busy(steps, int(str(host)))) for host, mine in piece.groupby("host", sort=False)]
-    return act.joined([of_host, *(part[list(work.columns)] for part in parts)], act.WORK) if any(map(len, parts)) else of_host
+    return Work.of(of_host, *(part[list(work.columns)] for part in parts)).frame() if any(map(len, parts)) else of_host
 
 
 def _functions(placed: Placed, rows: Int64s) -> list[str]:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import Work
 from nbprof.core import stretches
 from nbprof.core.trace import Int64s
 from nbprof.dialects.xplane import cpu_ops
@@ -39,4 +40,4 @@ def waited(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
     for host, mine in work[copied].groupby("host", sort=False):
         own = ran[on == host]
         parts.append(stretches.outside(mine, *stretches.joined(events.start[own], events.end[own])))
-    return act.joined(parts, act.WORK)
+    return Work.of(*parts).frame()

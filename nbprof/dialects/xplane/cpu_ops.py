@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import DeviceOps, OpParts
 from nbprof.core import nesting
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
@@ -24,13 +25,13 @@ _UNSIGNED = (1 << 64) - 1
 _NONE = -1
 
 
-def cpu_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
+def cpu_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
     """The tables `cpu_ops` and `cpu_parts`: as `device_ops` and `op_parts`, of the CPU; `device` is the one that JAX counts."""
     trace = placed.trace
     events = trace.events
     rows = run_rows(placed)
     if not len(rows):
-        return act.table(act.DEVICE_OPS), act.table(act.OP_PARTS)
+        return DeviceOps.empty(), OpParts.empty()
     stated = trace.text_arg("hlo_op", rows)
     module = trace.text_arg("hlo_module", rows)
     ident = trace.arg("program_id", _NONE, rows)
@@ -74,22 +75,20 @@ def cpu_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.DataFra
         parts[column] *= runs
     # XProf counts nothing here.
     parts = parts.assign(expression="", hlo=True, xprof=False, xprof_runs=0.0, xprof_flops=parts["flops"], runs=runs.astype(np.float64))
-    table = pd.DataFrame(
-        {
-            "event": rows,
-            "host": host,
-            "device": trace.arg("device_ordinal", rows=rows),
-            "start": start,
-            "end": start + duration,
-            "op": op[part],
-            "type": kind[part],
-            "eager": np.zeros(len(rows), np.bool_),
-            "own": own,
-            "part": part,
-            "tensor_core": np.full(len(rows), -1, np.int8),
-        }
+    table = DeviceOps(
+        event=rows,
+        host=host,
+        device=trace.arg("device_ordinal", rows=rows),
+        start=start,
+        end=start + duration,
+        op=op[part],
+        type=kind[part],
+        eager=np.zeros(len(rows), np.bool_),
+        own=own,
+        part=part,
+        tensor_core=np.full(len(rows), -1, np.int8),
     )
-    return table.astype(act.DEVICE_OPS), parts.astype(act.OP_PARTS)[list(act.OP_PARTS)]
+    return table, OpParts.of(parts)
 
 
 def run_rows(placed: Placed) -> Int64s:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from nbprof.activity import activity as act
 from nbprof.activity import copies
+from nbprof.activity.tables import Collectives, Extents, Transfers, extents, located
 from nbprof.core.trace import Note, Trace, distinct
 from nbprof.dialects.device_peaks import on_chip_bytes_per_second, peak_bytes_per_second, peak_flops_per_second
 from nbprof.dialects.xplane import kernels as xplane_kernels
@@ -49,26 +50,19 @@ def _program_notes(out: act.Activity, programs: Programs) -> list[Note]:
     return programs.notes()
 
 
-def _extents(placed: Placed) -> pd.DataFrame:
+def _extents(placed: Placed) -> Extents:
     events = placed.trace.events
     lanes = placed.trace.lanes
     at = np.flatnonzero(
         (placed.lane_kind == "device") & lanes["plane"].isin(placed.gpu_planes).to_numpy() & (lanes["events"] > 0).to_numpy()
     )
     if not len(at):
-        return act.table(act.EXTENTS)
+        return Extents.empty()
     # Events are sorted by lane and start, so that a lane is a stretch that begins with its first event.
     first = np.searchsorted(events.lane, at)
     stop = np.searchsorted(events.lane, at, side="right")
-    spans = pd.DataFrame(
-        {
-            "host": placed.host[first],
-            "device": placed.device[first],
-            "start": events.start[first],
-            "end": [int((events.start[a:b] + events.duration[a:b]).max()) for a, b in zip(first.tolist(), stop.tolist(), strict=True)],
-        }
-    )
-    return spans.groupby(["host", "device"], as_index=False).agg({"start": "min", "end": "max"})
+    end = [int((events.start[a:b] + events.duration[a:b]).max()) for a, b in zip(first.tolist(), stop.tolist(), strict=True)]
+    return extents(placed.host[first], placed.device[first], events.start[first], np.array(end, np.int64))
 
 
 def devices(trace: Trace, out: act.Activity) -> list[int]:
@@ -134,7 +128,7 @@ def device_name(kind: str, stats: dict[str, object]) -> str:
     return f"{name} GPU (sm_{major}{minor})" if name else "GPU"
 
 
-def _transfers(placed: Placed, out: act.Activity) -> pd.DataFrame:
+def _transfers(placed: Placed, out: act.Activity) -> Transfers:
     trace = placed.trace
     events = trace.events
     kind = np.full(len(trace.names), -1, np.int32)
@@ -147,12 +141,10 @@ def _transfers(placed: Placed, out: act.Activity) -> pd.DataFrame:
     details = trace.args.get("memcpy_details") or trace.args.get("memset_details")
     if details is not None:
         moved = _copied_bytes(trace, rows)
-    return pd.DataFrame(
-        {
-            **act.located(events, rows, placed.host[rows], device=placed.device[rows]),
-            "kind": kind[events.name[rows]],
-            "bytes": moved,
-        }
+    return Transfers(
+        **located(events, rows, placed.host[rows], device=placed.device[rows]),
+        kind=kind[events.name[rows]],
+        bytes=moved,
     )
 
 
@@ -172,15 +164,13 @@ def _size(details: str) -> int:
     return int(found.group(1)) if found else -1
 
 
-def _collectives(placed: Placed, out: act.Activity) -> pd.DataFrame:
+def _collectives(placed: Placed, out: act.Activity) -> Collectives:
     trace = placed.trace
     events = trace.events
     rows = np.flatnonzero(placed.named("nccl", "NCCL", "rccl", "RCCL")[events.name] & placed.on_gpu)
-    return pd.DataFrame(
-        {
-            **act.located(events, rows, placed.host[rows], device=placed.device[rows]),
-            "name": np.array([out.texts.code(n) for n in trace.names[events.name[rows]]], np.int32),
-            "bytes": np.full(len(rows), -1, np.int64),
-            "group_size": np.full(len(rows), -1, np.int32),
-        }
+    return Collectives(
+        **located(events, rows, placed.host[rows], device=placed.device[rows]),
+        name=np.array([out.texts.code(n) for n in trace.names[events.name[rows]]], np.int32),
+        bytes=np.full(len(rows), -1, np.int64),
+        group_size=np.full(len(rows), -1, np.int32),
     )

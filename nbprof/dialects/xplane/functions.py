@@ -6,27 +6,26 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import Functions, HostOps, located
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.dialects.xplane.placed import Placed
 
 
-def functions(placed: Placed, out: act.Activity) -> pd.DataFrame:
+def functions(placed: Placed, out: act.Activity) -> Functions:
     """Calls of tf.functions: the events on a host that say how the function was called (`tf_function_call`)."""
     trace = placed.trace
     if "tf_function_call" not in trace.args:
-        return act.table(act.FUNCTIONS)
+        return Functions.empty()
     events = trace.events
     rows = np.flatnonzero(trace.above("tf_function_call", -1, text=True) & placed.on_host)
     mode = trace.text_arg("tf_function_call", rows)
     codes = {code: out.texts.code(trace.strings[code]) for code in np.unique(mode).tolist()}
     names = {code: out.texts.code(str(trace.names[code])) for code in np.unique(events.name[rows]).tolist()}
-    return pd.DataFrame(
-        {
-            **act.located(events, rows, placed.host[rows], lane=events.lane[rows]),
-            "name": np.array([names[c] for c in events.name[rows].tolist()], np.int32),
-            "mode": np.array([codes[c] for c in mode.tolist()], np.int32),
-            "tracings": trace.arg("tracing_count", 0, rows),
-        }
+    return Functions(
+        **located(events, rows, placed.host[rows], lane=events.lane[rows]),
+        name=np.array([names[c] for c in events.name[rows].tolist()], np.int32),
+        mode=np.array([codes[c] for c in mode.tolist()], np.int32),
+        tracings=trace.arg("tracing_count", 0, rows),
     )
 
 
@@ -56,20 +55,18 @@ def stages(placed: Placed, out: act.Activity) -> tuple[Int64s, Int32s, Int32s]:
     return rows, np.array(op, np.int32)[code], np.array(category, np.int32)[code]
 
 
-def with_stages(placed: Placed, out: act.Activity, ops: pd.DataFrame) -> pd.DataFrame:
+def with_stages(placed: Placed, out: act.Activity, ops: HostOps) -> HostOps:
     """The table of host ops with the stages of input pipelines as ops of their kind, whatever their events are called."""
     rows, op, kind = stages(placed, out)
     if not len(rows):
         return ops
     events = placed.trace.events
-    added = pd.DataFrame(
-        {
-            **act.located(events, rows, placed.host[rows], lane=events.lane[rows]),
-            "op": op,
-            "type": kind,
-            "dataset": True,
-            "eager": False,
-        }
+    added = HostOps(
+        **located(events, rows, placed.host[rows], lane=events.lane[rows]),
+        op=op,
+        type=kind,
+        dataset=True,
+        eager=False,
     )
-    others = ops[~ops["event"].isin(rows)]
-    return pd.concat([others, added], ignore_index=True).sort_values("event", kind="stable", ignore_index=True)
+    table = HostOps.concat([ops.take(~np.isin(ops.event, rows)), added])
+    return table.take(np.argsort(table.event, kind="stable"))

@@ -10,9 +10,9 @@ import re
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import HostOps, located
 from nbprof.core.trace import Int32s, Int64s, Note, distinct
 from nbprof.dialects.xplane import opnames
 from nbprof.dialects.xplane.grouping import inherit
@@ -21,7 +21,7 @@ from nbprof.hlo.category import CALLS_PYTHON
 from nbprof.hlo.programs import Programs
 
 
-def host_ops(placed: Placed, out: act.Activity) -> pd.DataFrame:
+def host_ops(placed: Placed, out: act.Activity) -> HostOps:
     """The table `host_ops`, but for the stages of input pipelines, whose events state that they are one."""
     trace = placed.trace
     events = trace.events
@@ -41,7 +41,7 @@ def host_ops(placed: Placed, out: act.Activity) -> pd.DataFrame:
     return _table(placed, rows, op_of[name], type_of[name], dataset, _eager(placed)[rows] & ~dataset)
 
 
-def tagged_calls(placed: Placed, out: act.Activity) -> pd.DataFrame:
+def tagged_calls(placed: Placed, out: act.Activity) -> HostOps:
     """The table `tagged_calls`."""
     trace = placed.trace
     text = trace.text_arg("tf_op")
@@ -56,7 +56,7 @@ def tagged_calls(placed: Placed, out: act.Activity) -> pd.DataFrame:
     return _table(placed, rows, op[code], kind[code], no, no)
 
 
-def python_calls(placed: Placed, out: act.Activity, programs: Programs) -> pd.DataFrame:
+def python_calls(placed: Placed, out: act.Activity, programs: Programs) -> HostOps:
     """The table `python_calls`: events on the host that are called as a custom call into Python of a program in the file."""
     trace = placed.trace
     called: set[str] = set()
@@ -74,19 +74,14 @@ def python_calls(placed: Placed, out: act.Activity, programs: Programs) -> pd.Da
     return _table(placed, rows, op, np.full(len(rows), out.types.code("custom-call"), np.int32), no, no)
 
 
-def _table(
-    placed: Placed, rows: Int64s, op: Int32s, kind: Int32s, dataset: npt.NDArray[np.bool_], eager: npt.NDArray[np.bool_]
-) -> pd.DataFrame:
+def _table(placed: Placed, rows: Int64s, op: Int32s, kind: Int32s, dataset: npt.NDArray[np.bool_], eager: npt.NDArray[np.bool_]) -> HostOps:
     events = placed.trace.events
-    return pd.DataFrame(
-        {
-            **act.located(events, rows, placed.host[rows], lane=events.lane[rows]),
-            "op": op,
-            "type": kind,
-            "dataset": dataset,
-            "eager": eager,
-        },
-        copy=False,
+    return HostOps(
+        **located(events, rows, placed.host[rows], lane=events.lane[rows]),
+        op=op,
+        type=kind,
+        dataset=dataset,
+        eager=eager,
     )
 
 
@@ -105,7 +100,7 @@ def eager_calls(placed: Placed, out: act.Activity) -> tuple[int, int]:
     return len(bare), int(placed.trace.events.duration[bare].sum())
 
 
-def eager_runs(placed: Placed, out: act.Activity) -> pd.DataFrame:
+def eager_runs(placed: Placed, out: act.Activity) -> HostOps:
     """These calls, each as a run of its op."""
     events, names = placed.trace.events, placed.trace.names
     rows = _bare_calls(placed, out)
@@ -115,8 +110,8 @@ def eager_runs(placed: Placed, out: act.Activity) -> pd.DataFrame:
         op = names[name][len(_EAGER_CALL) :]
         code[name], kind[name] = out.ops.code(op), out.types.code(op)
     of = events.name[rows]
-    spans = act.located(events, rows, placed.host[rows].astype(np.int32), lane=events.lane[rows])
-    return pd.DataFrame({**spans, "op": code[of], "type": kind[of], "dataset": False, "eager": True}).astype(act.HOST_OPS)
+    spans = located(events, rows, placed.host[rows].astype(np.int32), lane=events.lane[rows])
+    return HostOps(**spans, op=code[of], type=kind[of], dataset=False, eager=True)
 
 
 def _bare_calls(placed: Placed, out: act.Activity) -> Int64s:
@@ -127,7 +122,7 @@ def _bare_calls(placed: Placed, out: act.Activity) -> Int64s:
     if not len(rows):
         return rows
     around = np.zeros(len(events), np.bool_)
-    above = events.parent[out.host_ops["event"].to_numpy(np.int64)]
+    above = events.parent[out.host_ops.event]
     while len(above := np.unique(above[above >= 0])):
         around[above] = True
         above = events.parent[above]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import Iterators
 from nbprof.core.factorize import ending
 from nbprof.core.trace import DOUBLE, TEXT, Int64s
 from nbprof.dialects.xplane.grouping import match
@@ -28,7 +28,7 @@ def _called(placed: Placed) -> npt.NDArray[np.bool_]:
     return placed.named(*_ITERATORS)
 
 
-def iterators(placed: Placed, out: act.Activity) -> pd.DataFrame:
+def iterators(placed: Placed, out: act.Activity) -> Iterators:
     """The calls of iterators on hosts: the table `iterators` of the activity."""
     trace = placed.trace
     events = trace.events
@@ -37,17 +37,15 @@ def iterators(placed: Placed, out: act.Activity) -> pd.DataFrame:
     codes = np.full(len(trace.names), -1, np.int32)
     for at in np.flatnonzero(called).tolist():
         codes[at] = out.ops.code(trace.names[at])
-    return pd.DataFrame(
-        {
-            "event": rows,
-            "host": placed.host[rows],
-            "lane": events.lane[rows],
-            "iterator": trace.arg("id", rows=rows),
-            "parent": trace.arg("parent_id", rows=rows),
-            "name": codes[events.name[rows]],
-            "start": events.start[rows],
-            "end": events.start[rows] + events.duration[rows],
-        }
+    return Iterators(
+        event=rows,
+        host=placed.host[rows],
+        lane=events.lane[rows],
+        iterator=trace.arg("id", rows=rows),
+        parent=trace.arg("parent_id", rows=rows),
+        name=codes[events.name[rows]],
+        start=events.start[rows],
+        end=events.start[rows] + events.duration[rows],
     )
 
 
@@ -114,7 +112,7 @@ def params(placed: Placed) -> dict[int, dict[str, object]]:
 
 def functions(placed: Placed, out: act.Activity) -> dict[str, float]:
     """Types of the ops that functions of pipelines ran, with their time in ms: those on the threads of tf.data."""
-    ops = out.host_ops
+    ops = out.host_ops.frame()
     of_lane = placed.trace.lanes["thread"].astype(str).str.startswith("tf_data_").to_numpy(np.bool_)
     mine = ops[~ops["dataset"].to_numpy(np.bool_) & of_lane[ops["lane"].to_numpy(np.int64)]]
     time = (mine["end"] - mine["start"]).groupby(mine["type"]).sum() / 1e9

@@ -10,9 +10,9 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import Kernels
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s, Trace, distinct
 from nbprof.dialects import tensorcores
@@ -74,7 +74,7 @@ def _dimensions(text: str) -> str:
     return text if _DIMENSIONS.match(text) else ""
 
 
-def kernels(placed: Placed, ops: OpTexts, out: act.Activity) -> tuple[pd.DataFrame, list[dict[str, object]]]:
+def kernels(placed: Placed, ops: OpTexts, out: act.Activity) -> tuple[Kernels, list[dict[str, object]]]:
     """Executions of kernels, and their launch shapes."""
 
     @cache
@@ -96,7 +96,7 @@ def kernels(placed: Placed, ops: OpTexts, out: act.Activity) -> tuple[pd.DataFra
     return _table(placed, ops, out, launch_details, judged, True)
 
 
-def kernels_in_xprof(placed: Placed, ops: OpTexts, out: act.Activity) -> tuple[pd.DataFrame, list[dict[str, object]]]:
+def kernels_in_xprof(placed: Placed, ops: OpTexts, out: act.Activity) -> tuple[Kernels, list[dict[str, object]]]:
     """The same by the rules of XProf 2.24.2."""
     found = XprofOps(placed.trace, ops)
 
@@ -116,7 +116,7 @@ def _table(
     details_of: Callable[[str], dict[str, object]],
     judged: Callable[[str, int, str, str], tuple[str, int, int]],
     theoretical: bool,
-) -> tuple[pd.DataFrame, list[dict[str, object]]]:
+) -> tuple[Kernels, list[dict[str, object]]]:
     trace = placed.trace
     events = trace.events
     details = trace.text_arg("kernel_details")
@@ -125,7 +125,7 @@ def _table(
     if len(rows):
         rows = rows[details[rows] != placed.empty_text]
     if not len(rows):
-        return act.table(act.KERNELS), []
+        return Kernels.empty(), []
     used, code = distinct(details[rows], len(trace.strings))
     parsed = [details_of(trace.strings[d]) for d in used.tolist()]
     occupancy = np.array([d["occupancy_percent"] for d in parsed], np.float64)[code]
@@ -148,20 +148,17 @@ def _table(
         eligible.append(could)
     if theoretical:
         occupancy = _theoretical(trace, rows, occupancy)
-    table = pd.DataFrame(
-        {
-            "event": rows,
-            "host": placed.host[rows],
-            "device": placed.device[rows],
-            "duration": events.duration[rows],
-            "kernel": np.array(kernel_code, np.int32)[back],
-            "op": np.array(op_code, np.int32)[back],
-            "details": np.array(shape_of, np.int32)[code],
-            "eligible": np.array(eligible, np.int8)[back],
-            "tensor_core": np.array(tensor, np.int8)[back],
-            "occupancy": occupancy,
-        },
-        copy=False,
+    table = Kernels(
+        event=rows,
+        host=placed.host[rows],
+        device=placed.device[rows],
+        duration=events.duration[rows],
+        kernel=np.array(kernel_code, np.int32)[back],
+        op=np.array(op_code, np.int32)[back],
+        details=np.array(shape_of, np.int32)[code],
+        eligible=np.array(eligible, np.int8)[back],
+        tensor_core=np.array(tensor, np.int8)[back],
+        occupancy=occupancy,
     )
     return table, [dict(zip(LAUNCH_SHAPE, shape, strict=True)) for shape in shapes]
 

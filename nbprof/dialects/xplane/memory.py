@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import Allocations
 from nbprof.core.trace import INT, TEXT, UINT, Int32s, Int64s, Trace
 from nbprof.dialects.allocators import Column, added_up, or_na
 from nbprof.dialects.xplane import opnames
@@ -64,7 +65,7 @@ def allocations(placed: Placed, out: act.Activity) -> pd.DataFrame:
     is_alloc = np.asarray(name == "MemoryAllocation", np.bool_)
     is_free = np.asarray(name == "MemoryDeallocation", np.bool_)
     if not is_alloc.any() and not is_free.any():
-        return act.table(act.ALLOCATIONS)
+        return Allocations.empty().frame()
     rows = np.flatnonzero((is_alloc | is_free)[events.name] & placed.on_host)
     rows = rows[np.argsort(events.start[rows], kind="stable")]
     several = len(trace.hosts) > 1

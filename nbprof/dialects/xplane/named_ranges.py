@@ -7,9 +7,9 @@ calls that, and it does not call the program.
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import Ranges
 from nbprof.core import nesting
 from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int64s
@@ -20,23 +20,23 @@ from nbprof.dialects.xplane.placed import Placed
 _KIND = "TraceAnnotation"
 
 
-def ranges(placed: Placed, out: act.Activity) -> pd.DataFrame:
+def ranges(placed: Placed, out: act.Activity) -> Ranges:
     """The table `ranges`."""
     trace = placed.trace
     of_lane = (placed.lane_kind == "host") & trace.lanes["thread"].astype(str).str.startswith("python").to_numpy(np.bool_)
     rows = np.flatnonzero(of_lane[trace.events.lane])
     # Functions of Python are around and in ranges alike.
     rows = rows[~starting(heads(trace.names), "$")[trace.events.name[rows]]]
-    marks = out.markers["event"].to_numpy(np.int64)
+    marks = out.markers.event
     marks = marks[marks >= 0]
     marked = {str(trace.names[code]) for code in np.unique(trace.events.name[marks[placed.on_host[marks]]]).tolist()}
     found = chosen(trace, rows, lambda name: personal_in_xspace(name) and name not in marked and not opnames.parse(name).category)
-    found = np.setdiff1d(found[trace.events.duration[found] > 0], out.functions["event"].to_numpy(np.int64), assume_unique=True)
+    found = np.setdiff1d(found[trace.events.duration[found] > 0], out.functions.event, assume_unique=True)
     if not len(found):
-        return act.table(act.RANGES)
+        return Ranges.empty()
     around_steps = chosen(trace, rows, lambda name: name in marked)
     found = _in_no_other(placed, rows, found, around_steps)
-    return table(trace, found, placed.host, _KIND, out) if len(found) else act.table(act.RANGES)
+    return table(trace, found, placed.host, _KIND, out) if len(found) else Ranges.empty()
 
 
 def _in_no_other(placed: Placed, rows: Int64s, found: Int64s, steps: Int64s) -> Int64s:

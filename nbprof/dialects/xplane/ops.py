@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import DeviceOps, OpParts
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s, distinct
 from nbprof.dialects import tensorcores
@@ -76,7 +77,7 @@ class OpTexts:
             self._look_up(placed, programs)
         bare = placed.on_gpu & (self.codes < 0) & trace.above("kernel_details", -1, text=True)
         if bare.any():
-            launches = out.launches
+            launches = out.launches.frame()
             known = launches[(launches["target"] >= 0) & (launches["op"] >= 0)]
             target = known["target"].to_numpy(np.int64)
             fits = bare[target]
@@ -170,7 +171,7 @@ def _not_empty(placed: Placed, key: str) -> Int64s:
     return codes
 
 
-def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[pd.DataFrame, pd.DataFrame]:
+def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[DeviceOps, OpParts]:
     """The tables `device_ops` and `op_parts` of GPUs.
 
     An op is made of parts: the kernels that it launched, by name, or the HLO ops that it was compiled to. How often the op ran is how
@@ -180,7 +181,7 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[pd.Data
     events = trace.events
     rows = np.flatnonzero((ops.codes >= 0) & placed.on_gpu)
     if not len(rows):
-        return act.table(act.DEVICE_OPS), act.table(act.OP_PARTS)
+        return DeviceOps.empty(), OpParts.empty()
     codes = ops.codes[rows]
     known = np.unique(codes)
     of_hlo = np.array([ops.hlo(c) is not None for c in known.tolist()], np.bool_)[np.searchsorted(known, codes)]
@@ -207,21 +208,18 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[pd.Data
             counts = bool(in_module[i] and hlo.instruction and not trace.strings[int(hlo_op[i])].startswith(_GRAPH))
             facts.append((hlo.program, hlo.name, *_said(ops.programs, hlo), counts, module, framework, True))
     duration = events.duration[rows]
-    table = pd.DataFrame(
-        {
-            "event": rows,
-            "host": placed.host[rows],
-            "device": placed.device[rows],
-            "start": events.start[rows],
-            "end": events.start[rows] + duration,
-            "op": op[part],
-            "type": kind[part],
-            "eager": trace.above("is_eager", 0)[rows],
-            "own": duration,
-            "part": part.astype(np.int32),
-            "tensor_core": _tensor_cores(placed, rows),
-        },
-        copy=False,
+    table = DeviceOps(
+        event=rows,
+        host=placed.host[rows],
+        device=placed.device[rows],
+        start=events.start[rows],
+        end=events.start[rows] + duration,
+        op=op[part],
+        type=kind[part],
+        eager=trace.above("is_eager", 0)[rows],
+        own=duration,
+        part=part.astype(np.int32),
+        tensor_core=_tensor_cores(placed, rows),
     )
     parts = pd.DataFrame(facts, columns=["program", "name", "category", "source", "duplicate", "xprof", "module", "framework_op", "hlo"])
     parts["expression"] = ""
@@ -231,7 +229,7 @@ def device_ops(placed: Placed, out: act.Activity, ops: OpTexts) -> tuple[pd.Data
     parts["xprof_flops"] = parts["flops"]
     parts["host"], parts["runs"] = placed.host[first], np.bincount(part, minlength=len(parts)).astype(np.float64)
     _count(placed, parts, ops, [ops.hlo(key // width) for key in seen.tolist()], part, rows)
-    return table, parts.astype(act.OP_PARTS)[list(act.OP_PARTS)]
+    return table, OpParts.of(parts)
 
 
 def _count(placed: Placed, parts: pd.DataFrame, ops: OpTexts, found: list[HloOp | None], part: Int64s, rows: Int64s) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nbprof.activity.activity import MARKERS
+from nbprof.activity.tables import Markers
 from nbprof.core import clip_to_steps
 from nbprof.core.factorize import heads, starting, unique_rows
 from nbprof.core.trace import Int32s, Int64s, Trace
@@ -89,7 +89,7 @@ class ProgramSteps:
     table: pd.DataFrame
     notes: list[str] = field(default_factory=list)
     on_device: frozenset[int] = frozenset()
-    of_cores: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({name: np.zeros(0, np.int64) for name in MARKERS}))
+    of_cores: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({name: np.zeros(0, np.int64) for name in Markers.columns}))
     runs: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({name: [] for name in ("host", "module", "start", "end")}))
 
     marked: frozenset[int] = frozenset()
@@ -317,7 +317,7 @@ def _steps_of_cores(steps: pd.DataFrame, cores: pd.DataFrame) -> pd.DataFrame:
     mine = cores.merge(keys, on=_RUN).sort_values(["host", "device", "end"], kind="stable")
     before = mine.groupby(["host", "device"])["end"].shift()
     first = mine["host"].map(steps.groupby("host")["begin"].min()) if len(mine) else before
-    return mine.assign(start=before.fillna(first))[list(MARKERS)].astype(np.int64).reset_index(drop=True)
+    return mine.assign(start=before.fillna(first))[list(Markers.columns)].astype(np.int64).reset_index(drop=True)
 
 
 def _run_numbers(trace: Trace, host: npt.NDArray[np.integer], table: pd.DataFrame) -> Int64s:

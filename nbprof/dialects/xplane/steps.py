@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
-from nbprof.activity import copies
+from nbprof.activity import copies, tables
+from nbprof.activity.tables import Markers, Work
 from nbprof.core.trace import TEXT, Int32s, Int64s, Note
 from nbprof.dialects.tensorcores import kernel_precision
 from nbprof.dialects.xplane import cpu_copies, unmade
@@ -39,7 +40,7 @@ _STAGING = ("H2D Dispatch", "CommonPjRtClient::LinearizeInto")
 _RUN = "ThunkExecutor::Execute"
 
 
-def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple[int, int], str], set[tuple[int, int]], Int64s]:
+def markers(placed: Placed, out: act.Activity) -> tuple[Markers, dict[tuple[int, int], str], set[tuple[int, int]], Int64s]:
     """Step markers of devices and of hosts, the names of the steps by (host, group), which are not whole, and which XProf does not make."""
     trace, groups, host = placed.trace, placed.groups, placed.host
     events = trace.events
@@ -55,7 +56,7 @@ def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple
         if not groups.names[key].isdigit():
             marker[root] = True
     rows = np.flatnonzero(marker)
-    parts.append(act.spans(events, rows, host, groups.group))
+    parts.append(tables.marked(events, rows, host, groups.group).frame())
     texts = trace.texts(trace.text_arg("step_name", rows)) if "step_name" in trace.args else [""] * len(rows)
     for at, ident, text in zip(host[rows].tolist(), groups.group[rows].tolist(), texts, strict=True):
         name = groups.names.get((at, ident)) or text
@@ -74,20 +75,20 @@ def markers(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, dict[tuple
         names.update(zip(zip(steps["host"].tolist(), steps["group"].tolist(), strict=True), steps["name"].tolist(), strict=True))
     cut = placed.program_steps.first if placed.program_steps is not None else set()
     table = _until_run(placed, table)
-    return table, names, cut, np.concatenate([made, over, found["event"].to_numpy(np.int64)])
+    return Markers.of(table), names, cut, np.concatenate([made, over, found["event"].to_numpy(np.int64)])
 
 
-def marks(placed: Placed, out: act.Activity) -> pd.DataFrame:
+def marks(placed: Placed, out: act.Activity) -> Markers:
     """The marks of steps that end later than marked, as the file has them; and of GPUs whose work XProf takes to be of other steps."""
     steps, groups = placed.program_steps, placed.groups
     moved = np.unique(placed.host[placed.marked_group != groups.group])
     if len(moved) and out.has_device:
         as_filled = _device_markers(placed, groups.group, {})
-        return act.joined([as_filled[as_filled["host"].isin(moved)]], act.MARKERS)
+        return Markers.of(as_filled[as_filled["host"].isin(moved)])
     if steps is None or not steps.marked:
-        return act.table(act.MARKERS)
+        return Markers.empty()
     rows = np.array([root for (host, group), root in groups.roots.items() if host in steps.marked], np.int64)
-    return act.joined([act.spans(placed.trace.events, rows, placed.host, groups.group)], act.MARKERS)
+    return tables.marked(placed.trace.events, rows, placed.host, groups.group)
 
 
 def _until_run(placed: Placed, table: pd.DataFrame) -> pd.DataFrame:
@@ -109,19 +110,19 @@ def _program_markers(placed: Placed) -> pd.DataFrame:
     """Steps that are runs of a compiled program; on hosts whose devices recorded those, on the first device."""
     steps = placed.program_steps
     if steps is None:
-        return act.table(act.MARKERS)
+        return Markers.empty().frame()
     table = steps.table[~steps.table["host"].isin(list(steps.marked))].rename(columns={"begin": "start"})
     # Each core has the steps of its host, so that what it did in them can be told from what the others did.
     cores = steps.of_cores[["host", "device"]].drop_duplicates()
     others = table[~table["host"].isin(cores["host"])]
     found = [table.merge(cores, on="host"), others.assign(device=np.where(others["host"].isin(list(steps.on_device)), 0, -1))]
-    return act.joined(found, act.MARKERS)
+    return Markers.of(*found).frame()
 
 
-def core_markers(placed: Placed) -> pd.DataFrame:
+def core_markers(placed: Placed) -> Markers:
     """The steps that each core of a TPU has by itself, where those of its host were found by the runs of a program."""
     steps = placed.program_steps
-    return act.table(act.MARKERS) if steps is None else act.joined([steps.of_cores], act.MARKERS)
+    return Markers.empty() if steps is None else Markers.of(steps.of_cores)
 
 
 def _stated(placed: Placed, key: str) -> Flags:
@@ -147,7 +148,7 @@ def _device_markers(placed: Placed, group: Int32s, names: dict[tuple[int, int], 
     core = np.array([bool(xplane_tpu.CORE.match(p.name)) for p in trace.planes], np.bool_)
     of_lane = core[trace.lanes["plane"].to_numpy(np.int64)] if len(core) else np.zeros(len(trace.lanes), np.bool_)
     is_core = of_lane[events.lane[rows]]
-    spans = act.spans(events, rows, host, group, placed.device)
+    spans = tables.marked(events, rows, host, group, placed.device).frame()
     parts = [spans[~is_core], _runs(spans[is_core], events.lane[rows[is_core]])]
     # Planes of GPUs without a Steps line: it is made as the recorder would have.
     plane = trace.lanes["plane"].to_numpy(np.int64)[events.lane]
@@ -155,8 +156,8 @@ def _device_markers(placed: Placed, group: Int32s, names: dict[tuple[int, int], 
     marked[trace.lanes["plane"].to_numpy(np.int64)[placed.lane_kind == "steps"]] = True
     raw = np.flatnonzero(placed.on_gpu & (group >= 0) & ~marked[plane])
     raw = raw[np.lexsort((-events.duration[raw], events.start[raw], plane[raw]))]
-    parts.append(_runs(act.spans(events, raw, host, group, placed.device), plane[raw]))
-    return pd.concat(parts, ignore_index=True).astype(act.MARKERS)
+    parts.append(_runs(tables.marked(events, raw, host, group, placed.device).frame(), plane[raw]))
+    return Markers.of(*parts).frame()
 
 
 def _runs(spans: pd.DataFrame, line: npt.NDArray[np.integer]) -> pd.DataFrame:
@@ -173,7 +174,7 @@ def _runs(spans: pd.DataFrame, line: npt.NDArray[np.integer]) -> pd.DataFrame:
 
 def notes(placed: Placed, out: act.Activity) -> list[Note]:
     """What the receipt says of steps: how they were found, where nothing marks them, and which markers are empty."""
-    markers = out.markers
+    markers = out.markers.frame()
     how = [Note("info", text) for text in placed.program_steps.notes] if placed.program_steps is not None else []
     longest = (markers["end"] - markers["start"]).groupby([markers["host"], markers["group"]]).max()
     empty = int((longest <= 0).sum())
@@ -209,16 +210,20 @@ def classify_as_xprof(name: str, shape: str) -> int:
     return act.DEVICE_COMPUTE_16 if half else act.DEVICE_COMPUTE_32
 
 
-def work(placed: Placed, out: act.Activity) -> pd.DataFrame:
+def work(placed: Placed, out: act.Activity) -> Work:
     """Spans by step class, of devices and of host threads."""
+    return Work.of(_work_frame(placed, out))
+
+
+def _work_frame(placed: Placed, out: act.Activity) -> pd.DataFrame:
     table = _work(placed, out, classify, placed.step_group)
     if placed.program_steps is not None:
         table = placed.program_steps.cut(table)
         table = table if placed.program_steps.complete else waited(placed, table)
         if placed.iterations is not None and placed.waits_of_iterations:
-            table = act.joined([table, xplane_units.waits(placed.program_steps, placed.iterations)], act.WORK)
+            table = Work.of(table, xplane_units.waits(placed.program_steps, placed.iterations)).frame()
     elif not out.has_device:
-        table = act.joined([table, _compiled_work(placed, out)], act.WORK)
+        table = Work.of(table, _compiled_work(placed, out)).frame()
     if out.has_device:
         return waiting(placed, table)
     table = cpu_copies.waited(placed, table)
@@ -228,7 +233,7 @@ def work(placed: Placed, out: act.Activity) -> pd.DataFrame:
 def _work(placed: Placed, out: act.Activity, of_gpu_event: Callable[[str, str], int], group: Int32s) -> pd.DataFrame:
     """Spans by step class; `of_gpu_event` gives the class of an event of a GPU by its name and the shapes that it states."""
     parts = [_gpu_work(placed, of_gpu_event, group), core_work(placed, group)] if out.has_device else []
-    return act.joined([*parts, _host_work(placed, out, group, compiling=of_gpu_event is classify)], act.WORK)
+    return Work.of(*parts, _host_work(placed, out, group, compiling=of_gpu_event is classify)).frame()
 
 
 def _compiled_work(placed: Placed, out: act.Activity) -> pd.DataFrame:
@@ -236,13 +241,13 @@ def _compiled_work(placed: Placed, out: act.Activity) -> pd.DataFrame:
 
     The runtime hands most of them to threads of a pool without a word of who asked for it. To XProf such a step does nothing meanwhile.
     """
-    marks = out.markers[out.markers["device"] < 0].sort_values(["host", "start"], kind="stable")
+    marks = out.markers.take(out.markers.device < 0).frame().sort_values(["host", "start"], kind="stable")
     runs = np.flatnonzero(placed.named(_RUN)[placed.trace.events.name] & placed.on_host)
     rows = np.sort(np.concatenate([xplane_cpu_ops.run_rows(placed), cpu_copies.rows(placed), runs]))
     rows = rows[placed.step_group[rows] < 0]
     copied = cpu_copies.named(placed)
     if not len(rows) or not len(marks):
-        return act.table(act.WORK)
+        return Work.empty().frame()
     events, host = placed.trace.events, placed.host.astype(np.int64)
     parts = []
     for on, mine in marks.groupby("host", sort=False):
@@ -252,13 +257,13 @@ def _compiled_work(placed: Placed, out: act.Activity) -> pd.DataFrame:
         inside = (at >= 0) & (events.start[own] < end)
         group = placed.step_group.copy()
         group[own[inside]] = mine["group"].to_numpy(np.int64)[at[inside]]
-        spans = act.spans(events, own[inside], placed.host, group)
+        spans = tables.marked(events, own[inside], placed.host, group).frame()
         cls = np.where(copied[events.name[own[inside]]], act.HOST_TO_DEVICE, act.HOST_COMPUTE)
         parts.append(spans.assign(end=np.minimum(spans["end"], end[inside]), cls=cls.astype(np.int16)))
-    return act.joined(parts, act.WORK)
+    return Work.of(*parts).frame()
 
 
-def work_as_xprof(placed: Placed, out: act.Activity) -> pd.DataFrame:
+def work_as_xprof(placed: Placed, out: act.Activity) -> Work:
     """The spans of `work` by the rules of XProf 2.24.
 
     Beside the classes of GPU events and compiling, two things differ in files that it groups itself: what made an element of tf.data on
@@ -266,11 +271,11 @@ def work_as_xprof(placed: Placed, out: act.Activity) -> pd.DataFrame:
     """
     table = _work(placed, out, classify_as_xprof, placed.groups.group)
     if "group_id" in placed.trace.args:
-        return table
+        return Work.of(table)
     if len(placed.groups.links):
         known = grouped(placed.trace, placed.trace.names, elements=False).group >= 0
         table = table[known[table["event"].to_numpy(np.int64)] | (table["device"] >= 0).to_numpy()]
-    return pd.concat([table, _pool_starts(placed)], ignore_index=True).astype(act.WORK)
+    return Work.of(table, _pool_starts(placed))
 
 
 def _pool_starts(placed: Placed) -> pd.DataFrame:
@@ -284,7 +289,7 @@ def _pool_starts(placed: Placed) -> pd.DataFrame:
     of = placed.groups.group.copy()
     of[start] = of[events.parent[giver]]
     rows = start[of[start] >= 0]
-    spans = act.spans(events, rows, placed.host, of)
+    spans = tables.marked(events, rows, placed.host, of).frame()
     return spans.assign(end=spans["start"], cls=np.int16(act.HOST_COMPUTE))
 
 
@@ -293,7 +298,7 @@ def _gpu_work(placed: Placed, of_event: Callable[[str, str], int], group: Int32s
     events = trace.events
     rows = np.flatnonzero(placed.on_gpu & (group >= 0) & trace.above("correlation_id", -1))
     if not len(rows):
-        return act.table(act.WORK)
+        return Work.empty().frame()
     shape = trace.text_arg("shape", rows)
     pair = events.name[rows].astype(np.int64) * (len(trace.strings) + 1) + shape + 1
     code, seen = pd.factorize(pair)
@@ -301,7 +306,7 @@ def _gpu_work(placed: Placed, of_event: Callable[[str, str], int], group: Int32s
     for i, key in enumerate(seen.tolist()):
         name, text = divmod(key, len(trace.strings) + 1)
         table[i] = of_event(trace.names[name], trace.strings[text - 1] if text else "")
-    return act.spans(events, rows, placed.host, group, placed.device).assign(cls=table[code])
+    return tables.marked(events, rows, placed.host, group, placed.device).frame().assign(cls=table[code])
 
 
 def _host_work(placed: Placed, out: act.Activity, group: Int32s, *, compiling: bool) -> pd.DataFrame:
@@ -312,7 +317,7 @@ def _host_work(placed: Placed, out: act.Activity, group: Int32s, *, compiling: b
     trace, host = placed.trace, placed.host
     events, code = trace.events, trace.events.name
     marker = np.zeros(len(events), np.bool_)
-    marks = out.markers.loc[out.markers["device"] < 0, "event"].to_numpy(np.int64)
+    marks = out.markers.event[out.markers.device < 0]
     if placed.program_steps is not None:
         # The first op of a run stands for its step, but is no marker.
         marks = marks[~np.isin(marks, placed.program_steps.table["event"])]
@@ -349,7 +354,7 @@ def _host_work(placed: Placed, out: act.Activity, group: Int32s, *, compiling: b
         copies[placed.named(*_STAGING)] = act.HOST_TO_DEVICE
     copied = copies[code[rows]]
     cls = np.where(copied > 0, copied, cls)
-    return act.spans(events, rows, host, group).assign(cls=cls)
+    return tables.marked(events, rows, host, group).frame().assign(cls=cls)
 
 
 def _root_stages(placed: Placed) -> Flags:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import CoreSpans, SparseSteps
 from nbprof.core import wire
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects.xplane import tpu as xplane_tpu
@@ -65,13 +66,13 @@ def place(stats: dict[str, object]) -> Place:
     return Place(int(fields.get(4, 0)), int(fields.get(3, 0)))
 
 
-def core_spans(placed: Placed) -> pd.DataFrame:
+def core_spans(placed: Placed) -> CoreSpans:
     """When each core ran ops, without those inside: the table `core_spans`."""
     trace = placed.trace
     events = trace.events
     rows, core = _rows(placed, (OPS,), _SPARSE_OPS)
     if not len(rows):
-        return act.table(act.CORE_SPANS)
+        return CoreSpans.empty()
     of_event = np.full(len(events), -2, np.int64)
     of_event[rows] = core
     at, start, end = self_spans(trace, rows)
@@ -79,34 +80,30 @@ def core_spans(placed: Placed) -> pd.DataFrame:
     kind = np.array([_kind(trace, int(name)) for name in seen.tolist()], np.int8)
     # The same program has other name codes on each core.
     op, _ = pd.factorize(np.array([str(trace.names[name]) for name in seen.tolist()], object))
-    return pd.DataFrame(
-        {
-            "event": at,
-            "host": placed.host[at],
-            "device": placed.device[at],
-            "core": of_event[at],
-            "start": start,
-            "end": end,
-            "kind": kind[code] if len(seen) else np.zeros(0, np.int8),
-            "op": op[code] if len(seen) else np.zeros(0, np.int64),
-        }
-    ).astype(act.CORE_SPANS)
+    return CoreSpans(
+        event=at,
+        host=placed.host[at],
+        device=placed.device[at],
+        core=of_event[at],
+        start=start,
+        end=end,
+        kind=kind[code] if len(seen) else np.zeros(0, np.int8),
+        op=op[code] if len(seen) else np.zeros(0, np.int64),
+    )
 
 
-def sparse_steps(placed: Placed) -> pd.DataFrame:
+def sparse_steps(placed: Placed) -> SparseSteps:
     """The steps that SparseCores have by themselves: the table `sparse_steps`."""
     events = placed.trace.events
     rows, core = _rows(placed, (), _SPARSE_STEPS)
-    return pd.DataFrame(
-        {
-            "event": rows,
-            "host": placed.host[rows],
-            "device": placed.device[rows],
-            "core": core,
-            "start": events.start[rows],
-            "end": events.start[rows] + events.duration[rows],
-        }
-    ).astype(act.SPARSE_STEPS)
+    return SparseSteps(
+        event=rows,
+        host=placed.host[rows],
+        device=placed.device[rows],
+        core=core,
+        start=events.start[rows],
+        end=events.start[rows] + events.duration[rows],
+    )
 
 
 def _rows(placed: Placed, of_tensor: tuple[str, ...], of_sparse: tuple[str, ...]) -> tuple[Int64s, Int64s]:

@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
-from nbprof.activity.given_peaks import ON_CHIP
+from nbprof.activity import tables
+from nbprof.activity.tables import DeviceOps, Extents, OpParts
 from nbprof.core import nesting, wire
 from nbprof.core.errors import ReadError
 from nbprof.core.trace import Int64s, Trace
@@ -52,22 +53,21 @@ def _spans(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s]:
     return np.where(measured, offset, trace.events.start[rows]), np.where(measured, lasted, trace.events.duration[rows])
 
 
-def extents(placed: Placed) -> pd.DataFrame:
+def extents(placed: Placed) -> Extents:
     """First start and last end of the steps and ops of each core."""
     trace = placed.trace
     rows = _rows(placed, OPS_LINE, _STEPS_LINE)
     start, duration = _spans(trace, rows)
-    spans = pd.DataFrame({"host": placed.host[rows], "device": placed.device[rows], "start": start, "end": start + duration})
-    return spans.groupby(["host", "device"], as_index=False).agg({"start": "min", "end": "max"}).astype(act.EXTENTS)
+    return tables.extents(placed.host[rows], placed.device[rows], start, start + duration)
 
 
-def device_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.DataFrame]:
+def device_ops(placed: Placed, out: act.Activity) -> tuple[DeviceOps, OpParts]:
     """The tables `device_ops` and `op_parts` of TPUs; a part is an op of a compiled program."""
     trace = placed.trace
     events = trace.events
     rows = _rows(placed, OPS_LINE)
     if not len(rows):
-        return act.table(act.DEVICE_OPS), act.table(act.OP_PARTS)
+        return DeviceOps.empty(), OpParts.empty()
     start, duration = _spans(trace, rows)
     lane = events.lane[rows]
     order = np.lexsort((-duration, start, lane))
@@ -90,20 +90,18 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.Data
             said = (str(_fact(trace, key, code) or "") for key in ("hlo_category", "source", "tf_op", "deduplicated_name"))
             text = str(trace.names[code])
             facts.append((ident, hlo, *said, text if _EXPRESSION.match(text) else "", program is not None, True))
-    table = pd.DataFrame(
-        {
-            "event": rows,
-            "host": placed.host[rows],
-            "device": placed.device[rows],
-            "start": start,
-            "end": start + duration,
-            "op": op[name],
-            "type": kind[name],
-            "eager": np.zeros(len(rows), np.bool_),
-            "own": own,
-            "part": part[name],
-            "tensor_core": np.full(len(rows), -1, np.int8),
-        }
+    table = DeviceOps(
+        event=rows,
+        host=placed.host[rows],
+        device=placed.device[rows],
+        start=start,
+        end=start + duration,
+        op=op[name],
+        type=kind[name],
+        eager=np.zeros(len(rows), np.bool_),
+        own=own,
+        part=part[name],
+        tensor_core=np.full(len(rows), -1, np.int8),
     )
     known = ["program", "name", "category", "source", "framework_op", "duplicate", "expression", "hlo", "xprof"]
     made = pd.DataFrame(facts, columns=known)
@@ -122,7 +120,7 @@ def device_ops(placed: Placed, out: act.Activity) -> tuple[pd.DataFrame, pd.Data
     made["host"] = placed.host[rows[np.unique(part[name], return_index=True)[1]]]
     _count_custom_calls(made, out)
     made["xprof_flops"] = made["flops"]
-    return table, made.astype(act.OP_PARTS)[[*act.OP_PARTS, *(column for column in by_memory if column in ON_CHIP)]]
+    return table, OpParts.of(made)
 
 
 def _count_custom_calls(made: pd.DataFrame, out: act.Activity) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import Work, marked
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects.xplane import tpu as xplane_tpu
 from nbprof.dialects.xplane.placed import Placed
@@ -28,13 +29,13 @@ def core_work(placed: Placed, group: Int32s) -> pd.DataFrame:
     events, lanes = trace.events, trace.lanes
     core = np.array([bool(xplane_tpu.CORE.match(p.name)) for p in trace.planes], np.bool_)
     if not core.any():
-        return act.table(act.WORK)
+        return Work.empty().frame()
     of_lane = core[lanes["plane"].to_numpy(np.int64)] & (lanes["line"].to_numpy() == OPS)
     rows = np.flatnonzero(of_lane[events.lane] & (group >= 0) & ~placed.misplaced)
     at, start, end = self_spans(trace, rows)
     code, seen = pd.factorize(events.name[at])
     table = np.array([classify(trace, int(name)) for name in seen.tolist()], np.int16)
-    out = act.spans(events, at, placed.host, group, placed.device).assign(cls=table[code] if len(seen) else np.zeros(0, np.int16))
+    out = marked(events, at, placed.host, group, placed.device).frame().assign(cls=table[code] if len(seen) else np.zeros(0, np.int16))
     return out.assign(start=start, end=end)
 
 

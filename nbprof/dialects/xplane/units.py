@@ -92,7 +92,7 @@ def waits(steps: ProgramSteps, iterations: Placed) -> pd.DataFrame:
     """Rows of the `work` table: the time that iterations wait for their items."""
     table = steps.table
     spans = {"event": table["event"], "host": table["host"], "group": table["group"], "start": iterations.start, "end": iterations.item}
-    return pd.DataFrame(spans).assign(device=-1, cls=act.HOST_WAIT_INPUT)[list(act.WORK)].astype(act.WORK)
+    return pd.DataFrame(spans).assign(device=-1, cls=act.HOST_WAIT_INPUT)
 
 
 def _covers(trace: Trace, rows: Int64s, found: Found) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import Work, marked
 from nbprof.core import stretches
 from nbprof.core.factorize import ending
 from nbprof.core.trace import Int64s
@@ -47,7 +48,7 @@ def waited(placed: Placed, out: act.Activity, work: pd.DataFrame) -> pd.DataFram
             # Nothing is within no stretch.
             idle = stretches.outside(stretches.inside(spans, *inside), *busy)
             parts.append(idle.assign(cls=np.int16(act.HOST_WAIT_INPUT)))
-    return act.joined(parts, act.WORK)
+    return Work.of(*parts).frame()
 
 
 def _on_threads(placed: Placed) -> Flags:
@@ -59,7 +60,7 @@ def _on_threads(placed: Placed) -> Flags:
 
 def _ops(placed: Placed, out: act.Activity, makers: Flags) -> Int64s:
     """What a step does meanwhile: ops of its own, runs of compiled programs, and compiling."""
-    ops = out.host_ops
+    ops = out.host_ops.frame()
     own = ops["event"].to_numpy(np.int64)[~ops["dataset"].to_numpy(np.bool_)]
     named = placed.named(_COMPILED, *COMPILES)[placed.trace.events.name] & placed.on_host
     return np.concatenate([own[~makers[own]], cpu_ops.run_rows(placed), np.flatnonzero(named)])
@@ -71,7 +72,7 @@ def _returning(placed: Placed, calls: Int64s) -> pd.DataFrame:
     nested = np.flatnonzero(events.parent >= 0)
     done = np.zeros(len(events), np.int64)
     np.maximum.at(done, events.parent[nested], events.start[nested] + events.duration[nested])
-    spans = act.spans(events, calls[done[calls] > 0], placed.host, placed.step_group)
+    spans = marked(events, calls[done[calls] > 0], placed.host, placed.step_group).frame()
     return spans.assign(start=done[spans["event"].to_numpy(np.int64)], cls=np.int16(act.HOST_COMPUTE))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.activity.tables import Work
 from nbprof.core import stretches
 from nbprof.dialects.xplane.placed import Placed
 
@@ -38,4 +39,4 @@ def waiting(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
         idle = stretches.outside(mine, *busy)
         idle = idle[idle["end"] - idle["start"] > LATENCY_PS]
         parts += [mine, idle.assign(cls=np.int16(act.HOST_WAIT_DEVICE))]
-    return act.joined(parts, act.WORK)
+    return Work.of(*parts).frame()

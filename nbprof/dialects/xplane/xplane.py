@@ -15,6 +15,7 @@ import pandas as pd
 
 from nbprof.activity import activity as act
 from nbprof.activity import copies
+from nbprof.activity.tables import Launches
 from nbprof.core.factorize import heads, starting
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import around, sanity, sides
@@ -91,7 +92,7 @@ def interpret(trace: Trace) -> act.Activity:
     out.later("unit", lambda: placed.unit)
     out.later("xprof_markers", lambda: xplane_steps.marks(placed, out))
     out.later("core_spans", lambda: xplane_tpu_cores.core_spans(placed))
-    out.later("reads_infeed", lambda: bool((out.core_spans["kind"] == act.CORE_KINDS.index("infeed")).any()))
+    out.later("reads_infeed", lambda: bool((out.core_spans.kind == act.CORE_KINDS.index("infeed")).any()))
     out.later("sparse_steps", lambda: xplane_tpu_cores.sparse_steps(placed))
     out.later("core_markers", lambda: xplane_steps.core_markers(placed))
     out.later("work", lambda: xplane_steps.work(placed, out))
@@ -263,7 +264,7 @@ def _missing(placed: Placed, out: act.Activity) -> dict[str, str]:
     elif not len(out.kernels):
         missing["kernels"] = "This profile names a device, but no kernels with launch details were recorded on it."
     # A run of an eager op is no step that a program marked.
-    eager = not (out.markers["device"] >= 0).any() and all(name.startswith("EagerKernelExecute ") for name in out.group_names.values())
+    eager = not (out.markers.device >= 0).any() and all(name.startswith("EagerKernelExecute ") for name in out.group_names.values())
     if not len(out.markers) or eager:
         missing["steps"] = _NO_STEPS.get("TPU" if (out.devices["kind"] == "TPU").any() else out.framework, _NO_STEPS[""])
     # Asked of the events, so that the table need not be made for it.
@@ -312,7 +313,7 @@ def _traits(placed: Placed) -> set[str]:
     return found
 
 
-def launches(placed: Placed, out: act.Activity) -> pd.DataFrame:
+def launches(placed: Placed, out: act.Activity) -> Launches:
     """Calls on a host that carry a correlation id, with the device event that has the same and the op around them."""
     trace, host = placed.trace, placed.host
     events = trace.events
@@ -327,14 +328,14 @@ def launches(placed: Placed, out: act.Activity) -> pd.DataFrame:
     target = np.concatenate([down, np.full(len(lost), -1, np.int64)])
     order = np.lexsort((target, event))
     is_op = np.zeros(len(events) + 1, np.bool_)
-    is_op[out.host_ops["event"].to_numpy(np.int64)] = True
+    is_op[out.host_ops.event] = True
     op = event.copy()
     # Outwards from each call to the first op around it.
     open_ = np.flatnonzero(~is_op[op])
     while len(open_):
         op[open_] = events.parent[op[open_]]
         open_ = open_[(op[open_] >= 0) & ~is_op[op[open_]]]
-    return pd.DataFrame({"event": event[order], "host": host[event[order]], "target": target[order], "op": op[order]})
+    return Launches(event=event, host=host[event], target=target, op=op).take(order)
 
 
 # Calls that wait, ask or allocate also carry a correlation id, but leave nothing on a device.
@@ -352,7 +353,7 @@ def notes(placed: Placed, out: act.Activity) -> list[Note]:
         starts = placed.named(*"CcHhMm")
         for code in np.flatnonzero(starts).tolist():
             starts[code] = bool(_STARTS_WORK.match(trace.names[code]))
-        calls = out.launches
+        calls = out.launches.frame()
         found += sanity.lost_launches(calls, starts[trace.events.name[calls["event"].to_numpy(np.int64)]])
         work = np.flatnonzero((trace.arg("correlation_id", 0) > 0) & placed.on_gpu)
         is_launched = np.zeros(len(trace.events) + 1, np.bool_)

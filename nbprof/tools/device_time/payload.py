@@ -221,9 +221,9 @@ def _waits(idle: pd.DataFrame, devices: list[tuple[Any, Any]]) -> list[list[floa
     whole = idle[idle["stream"] == ""]
     if whole.empty:
         return []
-    out = whole.pivot_table(index=["host", "device"], columns="category", values="idle_ms", sort=False, observed=True)
-    of_devices = out.reindex(columns=list(WAITS)).reindex(pd.MultiIndex.from_tuples(devices))
-    return [[wording.real(value) for value in row] for row in of_devices.to_numpy(np.float64).tolist()]
+    keys = zip(*(whole[column].tolist() for column in ("host", "device", "category")), strict=True)
+    times = dict(zip(keys, whole["idle_ms"].tolist(), strict=True))
+    return [[wording.real(times.get((*device, wait))) for wait in WAITS] for device in devices]
 
 
 def _figures(frames: dict[str, pd.DataFrame], devices: int) -> list[dict[str, Any]]:
