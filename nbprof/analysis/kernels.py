@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import Activity
+from nbprof.activity.tables import Kernels
 from nbprof.analysis import occupancy
 from nbprof.analysis.steps import backlog
 from nbprof.core.callstacks import BETWEEN
@@ -29,13 +31,13 @@ XPROF_ROWS = 1000
 _GROUPED = ["occurrences", "total_us", "avg_us", "min_us", "max_us", "percent", "tensor_core_percent", "occupancy_percent"]
 
 
-def frame(activity: Activity, rows: pd.DataFrame | None = None) -> pd.DataFrame:
+def frame(activity: Activity, rows: Kernels | None = None) -> pd.DataFrame:
     """One row a kernel x op x launch shape, total time descending: the columns of `p.kernels.frame`.
 
     Occupancy is that of the first launch of the row; it is no part of the key. Where no launch of a row states one, it is computed.
     `rows` are those of `activity.kernels` that count, when given.
     """
-    out = _grouped(activity.kernels.frame() if rows is None else rows, activity.launch_shapes, activity)
+    out = _grouped(activity.kernels if rows is None else rows, activity.launch_shapes, activity)
     if not len(out):
         return pd.DataFrame(columns=COLUMNS)
     stated = out["occupancy_percent"].to_numpy(np.float64)
@@ -58,8 +60,13 @@ _ORIGINS = ("module", "source", "aten_ops")
 
 def _joined(texts: pd.Series) -> str | None:
     """Each of what some texts list once, in the order of the alphabet."""
-    listed = {part for text in texts.dropna().unique() for part in text.split(BETWEEN)}
-    return BETWEEN.join(sorted(listed)) or None
+    return _unique(texts.dropna().unique())
+
+
+def _unique(texts: Iterable[str]) -> str | None:
+    """Unique entries of several lists, sorted."""
+    entries = {entry for text in texts for entry in text.split(BETWEEN)}
+    return BETWEEN.join(sorted(entries)) or None
 
 
 _KEY = ["kernel", "registers", "static_shared_bytes", "dynamic_shared_bytes", "block", "grid", "op_tensor_core_eligible"]
@@ -99,12 +106,12 @@ def added(frames_of_hosts: list[pd.DataFrame]) -> pd.DataFrame:
 
 def in_steps(activity: Activity) -> pd.DataFrame:
     """`frame` without kernels that were launched before the recording began, for figures a step."""
-    return frame(activity, activity.kernels.frame()[backlog.apart(activity, activity.kernels.frame())])
+    return frame(activity, activity.kernels.take(backlog.apart(activity, activity.kernels.event)))
 
 
 def as_xprof(activity: Activity) -> pd.DataFrame:
     """The rows of XProf 2.24's kernel stats, in its order: `p.kernels.as_xprof()`. Empty for a file that XProf cannot read."""
-    out = _grouped(activity.xprof_kernels.frame(), activity.xprof_launch_shapes, activity)
+    out = _grouped(activity.xprof_kernels, activity.xprof_launch_shapes, activity)
     if not len(out):
         return pd.DataFrame(columns=list(XPROF_COLUMNS))
     for key in _FLAGS:
@@ -112,47 +119,45 @@ def as_xprof(activity: Activity) -> pd.DataFrame:
     return out.head(XPROF_ROWS)[list(XPROF_COLUMNS)]
 
 
-def _grouped(kernels: pd.DataFrame, launch_shapes: list[dict[str, object]], activity: Activity) -> pd.DataFrame:
+def _grouped(kernels: Kernels, launch_shapes: list[dict[str, object]], activity: Activity) -> pd.DataFrame:
     """Launches grouped by all that tells them apart, sorted as TensorFlow Profiler does: by total time, then by the key itself."""
     if not len(kernels):
         return pd.DataFrame()
-    first, code = unique_rows(*(kernels[key].to_numpy(np.int64) for key in ("kernel", "op", "details", "eligible", "tensor_core")))
-    duration = kernels["duration"].to_numpy(np.int64) // 1000
+    keys = (kernels.kernel, kernels.op, kernels.details, kernels.eligible, kernels.tensor_core)
+    first, code = unique_rows(*(key.astype(np.int64) for key in keys))
+    duration = kernels.duration // 1000
     total, shortest, longest = np.zeros(len(first), np.int64), duration[first], duration[first]
     np.add.at(total, code, duration)
     np.minimum.at(shortest, code, duration)
     np.maximum.at(longest, code, duration)
     # The first that is stated.
-    stated = kernels["occupancy"].to_numpy(np.float64)
-    known = np.flatnonzero(~np.isnan(stated))[::-1]
-    of_row = np.full(len(first), np.nan)
-    of_row[code[known]] = stated[known]
-    out = kernels.iloc[first].reset_index(drop=True)
-    out = out.assign(occurrences=np.bincount(code), total=total, min=shortest, max=longest, occupancy=of_row)
-    launches = [launch_shapes[i] for i in out["details"].tolist()]
+    known = np.flatnonzero(~np.isnan(kernels.occupancy))[::-1]
+    occupancy = np.full(len(first), np.nan)
+    occupancy[code[known]] = kernels.occupancy[known]
+    count = np.bincount(code)
+    launches = [launch_shapes[i] for i in kernels.details[first].tolist()]
     table = pd.DataFrame(
         {
             "rank": 0,
-            "kernel": activity.kernel_names.values[out["kernel"].to_numpy(np.int64)],
+            "kernel": activity.kernel_names.values[kernels.kernel[first]],
             **{k: _whole([d[k] for d in launches]) for k in ("registers", "static_shared_bytes", "dynamic_shared_bytes")},
             "block": [str(d["block"]) for d in launches],
             "grid": [str(d["grid"]) for d in launches],
-            "occupancy_percent": out["occupancy"],
-            "op_tensor_core_eligible": out["eligible"],
-            "uses_tensor_core": out["tensor_core"],
-            "op": activity.ops.values[out["op"].to_numpy(np.int64)],
-            "occurrences": out["occurrences"],
-            "total_us": out["total"] / 1000,
-            "avg_us": (out["total"] // out["occurrences"]) / 1000,
-            "min_us": out["min"] / 1000,
-            "max_us": out["max"] / 1000,
-            "host": out["host"],
-            "device": out["device"],
-            **{key: _listed(code, kernels[key].to_numpy(np.int64), activity) for key in _ORIGINS if key in kernels},
+            "occupancy_percent": occupancy,
+            "op_tensor_core_eligible": kernels.eligible[first],
+            "uses_tensor_core": kernels.tensor_core[first],
+            "op": activity.ops.values[kernels.op[first]],
+            "occurrences": count,
+            "total_us": total / 1000,
+            "avg_us": (total // count) / 1000,
+            "min_us": shortest / 1000,
+            "max_us": longest / 1000,
+            "host": kernels.host[first],
+            "device": kernels.device[first],
+            **{key: _listed(code, kernels.arrays[key].astype(np.int64), activity) for key in _ORIGINS if key in kernels},
         }
     )
-    order = _order(table, out["total"].to_numpy(np.int64))
-    table = table.iloc[order].reset_index(drop=True)
+    table = table.iloc[_order(table, total)].reset_index(drop=True)
     table["rank"] = np.arange(1, len(table) + 1)
     return table
 
@@ -160,11 +165,14 @@ def _grouped(kernels: pd.DataFrame, launch_shapes: list[dict[str, object]], acti
 def _listed(code: npt.NDArray[np.int64], said: npt.NDArray[np.int64], activity: Activity) -> npt.NDArray[np.object_]:
     """For each group of launches what they say, as texts by code, each once; None where none says anything."""
     texts = activity.texts.values
-    pairs = pd.DataFrame({"group": code, "said": said}).drop_duplicates()
-    pairs = pairs[pairs["said"] >= 0]
     out = np.full(int(code.max(initial=-1)) + 1, None, object)
-    for group, mine in pairs.groupby("group", sort=False)["said"]:
-        out[int(str(group))] = _joined(pd.Series(texts[mine.to_numpy()], dtype=object))
+    known = np.flatnonzero(said >= 0)
+    first, _ = unique_rows(code[known], said[known])
+    of_group: dict[int, list[str]] = {}
+    for group, text in zip(code[known[first]].tolist(), said[known[first]].tolist(), strict=True):
+        of_group.setdefault(group, []).append(str(texts[text]))
+    for group, listed in of_group.items():
+        out[group] = _unique(listed)
     return out
 
 

@@ -211,7 +211,7 @@ class Columns:
     def frame(self) -> pd.DataFrame:
         """The rows as a DataFrame. It shares the arrays and is built once: do not change it in place."""
         if not len(self):
-            return _frame_without_rows(type(self), tuple(self.__dict__)).copy()
+            return _frame_without_rows(tuple((name, array.dtype.str) for name, array in self.__dict__.items())).copy()
         if self._frame is None:
             # An index of objects stays one, where pandas would look into an array for strings.
             columns = {name: pd.Index(array, dtype=object) if array.dtype == object else array for name, array in self.__dict__.items()}
@@ -221,5 +221,6 @@ class Columns:
 
 
 @cache
-def _frame_without_rows(table: type[Columns], names: tuple[str, ...]) -> pd.DataFrame:
-    return pd.DataFrame({name: pd.Series([], dtype=table.columns[name].dtype) for name in names})
+def _frame_without_rows(columns: tuple[tuple[str, str], ...]) -> pd.DataFrame:
+    """An empty DataFrame of the columns with these names and dtypes."""
+    return pd.DataFrame({name: pd.Series([], dtype=np.dtype(dtype)) for name, dtype in columns})

@@ -127,7 +127,8 @@ def frames(found: list[Side]) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def in_steps(activity: Activity) -> pd.DataFrame:
     """The runs on devices without those that were launched before the recording began, for figures a step."""
-    return activity.device_ops.frame()[backlog.apart(activity, activity.device_ops.frame())]
+    runs = activity.device_ops
+    return runs.take(backlog.apart(activity, runs.event)).frame()
 
 
 def host_us_in_steps(activity: Activity, host_rows: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
@@ -475,8 +476,12 @@ def _folded(frame: pd.DataFrame, name: str, key: pd.Series) -> pd.DataFrame:
 
 def distribution(frame: pd.DataFrame, where: str, by: str) -> pd.DataFrame:
     """How the self time of a side is distributed: `p.ops.distribution()`."""
-    out = frame.loc[frame["where"] == where, [by, "self_us", "self_fraction"]]
-    if not out[by].is_unique:
-        out = out.groupby(by, sort=False).sum().reset_index()
-    out = out.iloc[_by_time(out["self_us"].to_numpy(np.float64), out[by].to_numpy(object))].reset_index(drop=True)
-    return out.assign(cumulative_fraction=np.cumsum(out["self_fraction"].to_numpy(np.float64)))
+    rows = np.flatnonzero(frame["where"].to_numpy(object) == where)
+    names, time, share = (frame[column].to_numpy()[rows] for column in (by, "self_us", "self_fraction"))
+    if len(set(names.tolist())) < len(names):
+        sums = pd.DataFrame({"time": time, "share": share}).groupby(names, sort=False).sum()
+        names, time, share = sums.index.to_numpy(object), sums["time"].to_numpy(), sums["share"].to_numpy()
+    order = _by_time(time.astype(np.float64), names)
+    return pd.DataFrame(
+        {by: names[order], "self_us": time[order], "self_fraction": share[order], "cumulative_fraction": np.cumsum(share[order])}
+    )

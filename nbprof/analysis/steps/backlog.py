@@ -8,7 +8,7 @@ import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES, Activity
 from nbprof.analysis.steps.steps import by_category, segments
-from nbprof.core.trace import Note
+from nbprof.core.trace import Int64s, Note
 from nbprof.display import wording
 from nbprof.schema import frames
 
@@ -73,7 +73,6 @@ def notes(found: pd.DataFrame, hosts: int, steps: int) -> list[Note]:
     return out
 
 
-def apart(activity: Activity, rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """bool[rows]: which rows of a table with `event` are no such work."""
-    old = activity.backlog.event
-    return ~np.isin(rows["event"].to_numpy(np.int64), old)
+def apart(activity: Activity, event: Int64s) -> npt.NDArray[np.bool_]:
+    """bool[rows]: which rows of a table, by their events, are no such work."""
+    return ~np.isin(event, activity.backlog.event)

@@ -299,6 +299,9 @@ def _runs_of_cores(trace: Trace, host: npt.NDArray[np.integer], lanes: Int64s) -
             "end": events.start[rows] + events.duration[rows],
         }
     )
+    if not len(rows):
+        # Most programs run on no TPU.
+        return table.assign(run=np.zeros(0, np.int64))
     table["run"] = table.groupby(["host", "device", "module"], sort=False).cumcount()
     # A run that the recording has of some cores alone was cut off on the others.
     most = table.groupby(["host", "module"])["device"].transform("nunique")
@@ -307,12 +310,16 @@ def _runs_of_cores(trace: Trace, host: npt.NDArray[np.integer], lanes: Int64s) -
 
 def _of_all_cores(cores: pd.DataFrame) -> pd.DataFrame:
     """Runs on all cores of a host, from the first that begins to the last that ends: as `runs_of_programs`."""
+    if not len(cores):
+        return cores[[*_RUN, "event", "start", "end"]].assign(program=-1, turns=1)
     out = cores.groupby(_RUN, sort=False).agg(event=("event", "first"), start=("start", "min"), end=("end", "max")).reset_index()
     return out.assign(program=-1, turns=1).sort_values(["host", "end"], kind="stable", ignore_index=True)
 
 
 def _steps_of_cores(steps: pd.DataFrame, cores: pd.DataFrame) -> pd.DataFrame:
     """The steps of each core: from the end of its run before to the end of its own; the first begins with that of the host."""
+    if not len(cores):
+        return pd.DataFrame({name: np.zeros(0, np.int64) for name in Markers.columns})
     keys = cores.merge(steps[["event", "group"]], on="event")[[*_RUN, "group"]]
     mine = cores.merge(keys, on=_RUN).sort_values(["host", "device", "end"], kind="stable")
     before = mine.groupby(["host", "device"])["end"].shift()

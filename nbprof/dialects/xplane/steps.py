@@ -112,6 +112,8 @@ def _program_markers(placed: Placed) -> pd.DataFrame:
     if steps is None:
         return Markers.empty().frame()
     table = steps.table[~steps.table["host"].isin(list(steps.marked))].rename(columns={"begin": "start"})
+    if not len(steps.of_cores):
+        return Markers.of(table.assign(device=np.where(table["host"].isin(list(steps.on_device)), 0, -1))).frame()
     # Each core has the steps of its host, so that what it did in them can be told from what the others did.
     cores = steps.of_cores[["host", "device"]].drop_duplicates()
     others = table[~table["host"].isin(cores["host"])]

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.unit import STEP, Unit
@@ -22,6 +23,8 @@ from nbprof.tools.tables import floats
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
+
+Flags = npt.NDArray[np.bool_]
 
 NO_STEPS = {
     "title": "No steps found, so step time is unknown.",
@@ -172,12 +175,12 @@ def _times(steps: pd.DataFrame, key: str) -> np.ndarray[Any, np.dtype[np.float64
     return short(floats(steps[key]))
 
 
-def _of_each(chosen: pd.Series, steps: pd.DataFrame) -> int:
+def _of_each(chosen: Flags, steps: pd.DataFrame) -> int:
     """How many steps are chosen, of several hosts those of the one with the most."""
-    return max(Counter(steps["host"].to_numpy(object)[chosen.to_numpy(np.bool_)].tolist()).values(), default=0)
+    return max(Counter(steps["host"].to_numpy(object)[chosen].tolist()).values(), default=0)
 
 
-def _named(rows: pd.Series[bool], steps: pd.DataFrame, unit: Unit) -> str:
+def _named(rows: Flags, steps: pd.DataFrame, unit: Unit) -> str:
     """The step by its number, if the hosts have one in common; else ""."""
     numbers = steps.loc[rows, "step"].unique()
     return f"{unit.noun} {int(numbers[0])}" if len(numbers) == 1 and numbers[0] >= 0 else ""
@@ -185,21 +188,25 @@ def _named(rows: pd.Series[bool], steps: pd.DataFrame, unit: Unit) -> str:
 
 def _left_out(steps: pd.DataFrame, unit: Unit) -> str:
     """What the averages leave out, in a sentence."""
-    warm = steps["warmup"].astype(bool)
-    main = steps.loc[steps["counted"].astype(bool), "kind"].iloc[0]
-    first = _of_each(warm & (steps["kind"] == main), steps)
-    parts = [f"{_named(warm & (steps['kind'] == main), steps, unit) or f'the first {first} {unit.plural}'} (warm-up)"] if first else []
-    parts += [f"{n} {kind} {unit.plural}" for kind, n in steps.loc[steps["kind"] != main, "kind"].value_counts().items()]
-    of_kind = ~warm & (steps["kind"] == main)
-    lost = steps["lost"].astype(bool) & of_kind
-    cut = steps["cut"].astype(bool) & of_kind & ~lost
-    full = crowded(steps) & of_kind & ~lost & ~cut & ~steps["counted"].astype(bool)
+    warm, recorder_lost, incomplete, counted = (steps[name].to_numpy(np.bool_) for name in ("warmup", "lost", "cut", "counted"))
+    kind, host = steps["kind"].to_numpy(object), steps["host"].to_numpy(object)
+    main = kind == kind[counted][0]
+    first = _of_each(warm & main, steps)
+    parts = [f"{_named(warm & main, steps, unit) or f'the first {first} {unit.plural}'} (warm-up)"] if first else []
+    parts += [f"{count} {name} {unit.plural}" for name, count in Counter(kind[~main].tolist()).most_common()]
+    of_kind = ~warm & main
+    lost = recorder_lost & of_kind
+    cut = incomplete & of_kind & ~lost
+    full = crowded(steps).to_numpy(np.bool_) & of_kind & ~lost & ~cut & ~counted
     # Of each host those before its first step that counts, and those behind its last.
-    counted = steps["counted"].astype(bool).groupby(steps["host"], sort=False)
-    early = cut & (counted.cumsum() == 0) & counted.transform("any")
-    late = cut & ~early & (counted.cumsum() == counted.transform("sum"))
+    early, late = np.zeros((2, len(steps)), np.bool_)
+    for name in dict.fromkeys(host.tolist()):
+        rows_of_host = np.flatnonzero(host == name)
+        before = np.cumsum(counted[rows_of_host])
+        early[rows_of_host] = cut[rows_of_host] & (before == 0) & (before[-1] > 0)
+        late[rows_of_host] = cut[rows_of_host] & ~early[rows_of_host] & (before == before[-1])
     for which, rows, why in (
-        ("", lost & ~steps["counted"].astype(bool), "the recorder lost device work"),
+        ("", lost & ~counted, "the recorder lost device work"),
         ("the first", early, "start not recorded"),
         ("another", cut & ~early & ~late, "between two loops"),
         ("the last", late, "cut off by the end of the recording"),
