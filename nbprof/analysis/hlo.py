@@ -68,8 +68,8 @@ def measured(activity: Activity, *, as_xprof: bool = False) -> tuple[pd.DataFram
         sums["memory"] = sums["moved"]
     # On a TPU main memory moved what is stated to be of it, or all where nothing is stated.
     sums["memory"] = np.where(np.isnan(sums["memory"]), sums["moved"], sums["memory"])
-    sums["total"] = np.bincount(runs.part, runs.end - runs.start, len(parts))
-    sums["own"] = np.bincount(runs.part, runs.own.astype(np.float64), len(parts))
+    sums["total"] = np.bincount(runs.part, (runs.end - runs.start).astype(np.float64), len(parts)).astype(np.float64)
+    sums["own"] = np.bincount(runs.part, runs.own.astype(np.float64), len(parts)).astype(np.float64)
     columns = {_SUM_OF.get(name, name): array for name, array in parts.arrays.items()} | sums
     if as_xprof:
         columns["runs"] = count.astype(np.float64)
@@ -84,7 +84,8 @@ def measured(activity: Activity, *, as_xprof: bool = False) -> tuple[pd.DataFram
 def unknown(found: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Of which ops of `measured` neither FLOPs nor bytes are known, as of most custom calls: what is said of use leaves out their time."""
     normalized, memory = (found[name].to_numpy(np.float64) for name in ("normalized", "memory"))
-    return np.isnan(normalized) & np.isnan(memory) & ~np.isin(found["category"].to_numpy(object), CONTAINERS)
+    contains = np.isin(found["category"].to_numpy(object), CONTAINERS)
+    return np.asarray(np.isnan(normalized) & np.isnan(memory) & ~contains, np.bool_)
 
 
 def _ran(activity: Activity) -> tuple[OpParts, DeviceOps]:
