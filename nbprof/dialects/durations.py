@@ -207,6 +207,8 @@ def of_ops(ops: Spans, until: Int64s) -> Int64s:
     longest, median, calls = _other_calls(ops, candidates)
     known = calls >= _FEW_CALLS
     wrong = candidates & known & (duration >= _FAR_MAGNITUDE * longest)
+    # No op runs on after its program, so less of a difference to its other calls is enough.
+    wrong |= outlasts & known & (duration >= _MAGNITUDE * longest)
     wrong |= outlasts & ~known & (over >= _FAR_PAST_WAIT_PS)
     at_most = np.minimum(np.maximum(until_end, 0), until_itself)
     mended = np.minimum(np.where(known, median, _NEVER), at_most)
