@@ -202,7 +202,7 @@ def _signature() -> inspect.Signature:
     return signature(*arguments[1:], without=refused | {parameter.name for parameter in arguments})
 
 
-Callback.__signature__ = _signature()  # type: ignore[attr-defined]  # for completion and help
+Callback.__signature__ = _signature()  # type: ignore[attr-defined,unused-ignore]  # for completion and help
 
 
 class _Loop:

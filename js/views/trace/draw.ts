@@ -3,7 +3,7 @@
  * The cost is pixels × lanes in view, not events.
  */
 
-import { lengthText, num } from "../../lib/format.js";
+import { lengthText, num, timeUnit } from "../../lib/format.js";
 import { textColour } from "./colours.js";
 import { inksOf } from "./inks.js";
 import { type Band, bandsIn, levelTop, ROW } from "./layout.js";
@@ -282,7 +282,7 @@ function drawRuler(context: CanvasRenderingContext2D, scene: Scene, width: numbe
   const toMs = 1e-6;
   const [from, to] = [model.span.from * toMs, model.span.to * toMs];
   // One unit for the whole ruler, by what is shown of it.
-  const [unit, size] = to - from >= IN_SECONDS ? (["s", 1000] as const) : (["ms", 1] as const);
+  const { unit, size } = timeUnit(to - from);
   context.fillStyle = theme.bg;
   context.fillRect(0, 0, width, RULER);
   context.fillStyle = theme.line;
