@@ -15,6 +15,7 @@ export interface Options {
   hostLevel: number;
   logdir: string;
   save: boolean;
+  name: string;
   events: number;
 }
 
@@ -33,6 +34,7 @@ export const OPTIONS: Readonly<Options> = {
   hostLevel: 2,
   logdir: "",
   save: true,
+  name: "",
   events: 20_000,
 };
 
@@ -52,5 +54,6 @@ export const FLAGS: Readonly<Record<keyof Options, string>> = {
   hostLevel: "--host-level",
   logdir: "--logdir",
   save: "--save",
+  name: "--name",
   events: "--events",
 };
