@@ -15,7 +15,6 @@ export interface Options {
   hostLevel: number;
   logdir: string;
   save: boolean;
-  name: string;
   events: number;
 }
 
@@ -34,7 +33,6 @@ export const OPTIONS: Readonly<Options> = {
   hostLevel: 2,
   logdir: "",
   save: true,
-  name: "",
   events: 20_000,
 };
 
@@ -54,6 +52,5 @@ export const FLAGS: Readonly<Record<keyof Options, string>> = {
   hostLevel: "--host-level",
   logdir: "--logdir",
   save: "--save",
-  name: "--name",
   events: "--events",
 };

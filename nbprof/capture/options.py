@@ -185,9 +185,6 @@ class Options:
         setting=Setting("Keep the files"),
         not_in_callback="a run that is not saved cannot be opened",
     )
-    name: str | None = option(
-        None, "name of the run's folder", metavar="RUN", default="the time", undo="auto", setting=Setting("Name of runs", unset="")
-    )
 
     def __post_init__(self) -> None:
         if self.backend not in CHOICES:

@@ -53,7 +53,6 @@ class Place:
 
     def __init__(self, options: Options) -> None:
         self.notes: list[str] = []
-        self._name = options.name
         self.upload = Upload(options.logdir) if options.logdir is not None and is_url(options.logdir) else None
         self.temporary = self.upload is not None or (not options.save and options.logdir is None)
         self._spare: Path | None = None
@@ -124,7 +123,7 @@ class Place:
         runs = sorted((self.scratch / "plugins" / "profile").glob("*"))
         if not runs or not any(runs[0].iterdir()):
             raise CaptureError("the profiler wrote no file")
-        run, name = runs[0], f"{self._name or runs[0].name}{suffix}"
+        run, name = runs[0], f"{runs[0].name}{suffix}"
         try:
             target = _move_into(self.logdir, run, name)
         except OSError as error:

@@ -155,9 +155,3 @@ def test_descriptors_are_held_and_given_back():
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(each)
     assert "ulimit -n" in remedies.place("[Errno 24] Too many open files: 'a'")
-
-
-def test_a_run_has_the_name_that_was_chosen(tmp_path):
-    place = Place(Options(logdir=str(tmp_path), name="baseline"))
-    record(place, 10)
-    assert place.settle() == tmp_path / "plugins" / "profile" / "baseline"
