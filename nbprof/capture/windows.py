@@ -25,6 +25,7 @@ from nbprof.capture.settings import settings
 from nbprof.capture.shield import shielded
 from nbprof.core import loader_uses, remedies
 from nbprof.core.errors import CaptureError
+from nbprof.core.units import size_text
 from nbprof.sources.recording import CaptureInfo, Recording
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ class Windows:
         if not each or calls * each <= self._room or not self.recording or threading.get_ident() != self._thread:
             return
         with contextlib.suppress(Exception):
-            size = f"about {calls * each / 1e9:,.2f} GB"
+            size = f"about {size_text(calls * each)}"
             self._end_by(f"{calls:,} Python functions were called, whose recording takes {size} when it is stopped (--limit)")
 
     @property

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
+from nbprof.core.units import size_text
 from nbprof.core.version import __version__
 
 OK, LIMITED, BROKEN = "ok", "limited", "broken"
@@ -271,7 +272,7 @@ def disk() -> Check:
     """Room for recordings in the current folder."""
     here = Path.cwd()
     free = shutil.disk_usage(here).free
-    text = f"{free / 2**30:,.1f} GiB free in {here}"
+    text = f"{size_text(free)} free in {here}"
     if not os.access(here, os.W_OK):
         return Check("disk", LIMITED, f"{here} is not writable", "Record with --logdir DIR, a folder that you can write to.")
     if free < _LEAST_BYTES:
@@ -294,7 +295,7 @@ def cache() -> Check:
         return Check("cache", LIMITED, f"{folder.path} belongs to another user, or is world-writable", remedy)
     if not above.is_dir() or not os.access(above, os.W_OK):
         return Check("cache", LIMITED, f"{folder.path} cannot be written", remedy)
-    return Check("cache", OK, f"{folder.path}, at most {folder.limit() / 2**30:,.1f} GiB")
+    return Check("cache", OK, f"{folder.path}, at most {size_text(folder.limit())}")
 
 
 def lab() -> Iterator[Check]:

@@ -100,6 +100,8 @@ def write_json(command: str, answer: Mapping[str, Any]) -> None:
 
 def text(command: str, answer: Mapping[str, Any]) -> str:
     """The answer as JSON, in the envelope that all commands share. NA, NaN and infinity are null."""
+    from nbprof.core.plain_json import plain
+
     return json.dumps({"nbprof": __version__, "schema": SCHEMA, "command": command, **plain(answer)}, indent=1, allow_nan=False)
 
 
@@ -116,31 +118,6 @@ def about(profile: Profile) -> dict[str, Any]:
         "warnings": [line.text for line in lines if line.level == "warning"],
         "notes": [line.text for line in lines if line.level != "warning"],
     }
-
-
-def plain(value: Any) -> Any:
-    """The value with nothing in it that JSON has not: frames as lists of rows, times as ISO 8601, what is missing as None."""
-    import numpy as np
-    import pandas as pd
-
-    if isinstance(value, pd.DataFrame):
-        names = [str(name) for name in value.columns]
-        return [dict(zip(names, map(plain, row), strict=True)) for row in value.itertuples(index=False, name=None)]
-    if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(each) for each in value]
-    if isinstance(value, np.ndarray):
-        return [plain(each) for each in value.tolist()]
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if value is None or value is pd.NA or value is pd.NaT:
-        return None
-    if isinstance(value, float):
-        return value if np.isfinite(value) else None
-    if isinstance(value, (str, int)):
-        return value
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 def is_terminal() -> bool:

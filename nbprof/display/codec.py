@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import math
 import struct
 import zlib
 from collections.abc import Iterable
@@ -25,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.core.errors import ReadError
+from nbprof.core.plain_json import scalar
 
 Array = npt.NDArray[Any]
 
@@ -241,16 +241,10 @@ def _differences(values: Array, where: str) -> Array:
 
 
 def _scalar(value: Any, where: str) -> Any:
-    if value is None or isinstance(value, (str, bool, int)):
-        return value
-    if isinstance(value, np.generic):
-        value = value.item()
-        return _scalar(value, where) if not isinstance(value, np.generic) else None
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if type(value).__name__ in ("NAType", "NaTType"):
-        return None
-    raise ValueError(f"{where}: a {type(value).__name__} cannot be packed")
+    try:
+        return scalar(value)
+    except TypeError:
+        raise ValueError(f"{where}: a {type(value).__name__} cannot be packed") from None
 
 
 def _rich(value: Any, body: bytes, start: int) -> Any:

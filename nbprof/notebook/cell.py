@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
+from nbprof.capture.option_field import Setting, documented, option
 from nbprof.capture.shield import Shield, shielded
 from nbprof.core.errors import CaptureError, NbprofError
 from nbprof.display.slot import Slot
@@ -31,41 +32,53 @@ if TYPE_CHECKING:
     from nbprof.sources.recording import Recording
 
 
+@documented
 @dataclass(frozen=True)
 class Show:
     """How the result of a cell is shown.
 
-    Parameters
-    ----------
-    out : str
-        Variable that receives the profile; empty for none.
-    quiet : bool
-        Show nothing.
-    views : list of str, optional
-        Tabs to show; all when left out.
-    height : int, optional
-        Height in px.
-    events : int, optional
-        Events of the trace that the output holds; 20,000 when left out.
-    against : str
-        The run from before that it is compared with: a variable that holds its profile, or a path; empty for none.
-    probe : str
-        ``input`` runs the cell again with its input taken out; empty for no second run.
-    in_place : bool
-        Run it again also where something that it can change cannot be put back.
-    redact : bool
-        Pseudonyms instead of names.
+    Raises
+    ------
+    CaptureError
+        Invalid value.
     """
 
-    out: str = ""
-    quiet: bool = False
-    views: list[str] | None = None
-    height: int | None = None
-    events: int | None = None
-    against: str = ""
-    probe: str = ""
-    in_place: bool = False
-    redact: bool = False
+    out: str = option("", "variable that receives the profile", short="-o", metavar="NAME")
+    quiet: bool = option(False, "show nothing, and keep the files only with --logdir", short="-q")
+    views: list[str] | None = option(None, "tabs to show, such as overview,steps,memory", metavar="A,B", default="all", undo="all")
+    height: int | None = option(
+        None, "height of the dashboard in pixels", metavar="PX", type=int, default="the height of its content", undo="auto"
+    )
+    events: int | None = option(
+        None,
+        "events of the trace, the longest ones, to keep in the notebook",
+        metavar="N",
+        default="20,000",
+        setting=Setting(
+            "Events in a saved notebook",
+            unset=20_000,
+            limits={"minimum": 0, "maximum": 1_000_000},
+            note="More events make the notebook larger. A tab shows all of them.",
+        ),
+    )
+    against: str = option(
+        "",
+        "compare with an earlier run: a variable that holds its profile, or a path",
+        metavar="RUN",
+        more="the tab *Compare* comes first, with the outcome of each finding",
+    )
+    probe: str = option(
+        "",
+        "run the cell again without its input, and show the measured step time next to the predicted one",
+        metavar="WHAT",
+        choices=("", "input"),
+        more="it replaces the gains that the advice on input predicts; with `--against`, the comparison mentions it; see "
+        "[A probe](#a-probe-the-step-without-its-input)",
+    )
+    in_place: bool = option(False, "also run it again if something it changes cannot be restored", flag="--probe-in-place")
+    redact: bool = option(
+        False, "show pseudonyms instead of names; numbers are kept", negative="don't", more="see [sharing.md](sharing.md)"
+    )
 
     def __post_init__(self) -> None:
         if self.out and (not self.out.isidentifier() or keyword.iskeyword(self.out)):

@@ -363,7 +363,7 @@ def _check_standing(words: Sequence[str]) -> None:
     given = parser("%nbprof defaults").parse_args(list(words))
     if given.out:
         raise UsageError("%nbprof defaults: -o names the variable of one cell, so it cannot be a default")
-    if given.probe or given.probe_in_place:
+    if given.probe or given.in_place:
         raise UsageError("%nbprof defaults: --probe runs a cell twice, so it cannot be a default")
 
 

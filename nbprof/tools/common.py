@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from nbprof.activity.activity import NATIVE, PLAIN, PYTHON
 from nbprof.activity.unit import MARKED, STEP, Unit
+from nbprof.core.units import scale_bytes
 from nbprof.display import wording
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def bytes_figure(key: str, label: str, value: Any, note: str) -> dict[str, Any]:
     known = wording.real(value)
     if known is None:
         return figure(key, label, None, "", 0, "not recorded")
-    scaled, unit, digits = wording.scale_bytes(known)
+    scaled, unit, digits = scale_bytes(known)
     return figure(key, label, scaled, unit, digits, note)
 
 

@@ -131,9 +131,7 @@ def test_what_each_epoch_makes_anew_is_told_by_turns_of_repeat_and_by_ops_of_the
     advice = profile(tmp_path, xspace(host)).advice.set_index("rule")
     assert ("cache_missing" in advice.index) is told
     if told:
-        said = (
-            "In each of **3** epochs ParallelMapV2 produces **2** elements, at most **0.1 MiB** (half of the free memory was **954 MiB**)"
-        )
+        said = "In each of **3** epochs ParallelMapV2 produces **2** elements, at most **32.0 KiB** (half of the free memory was **953.67 MiB**)"
         assert said in advice.loc["cache_missing", "evidence"]
 
 

@@ -157,7 +157,7 @@ def test_growth_over_the_limit_ends_the_recording_and_keeps_what_is_whole(kernel
     info = kernel.capture("p")
     assert info["steps_seen"] == 16
     assert 1 <= info["steps_marked"] < 16
-    assert any("since its first recorded step, over 0.50 GB (--limit): recording ended after step" in note for note in info["notes"])
+    assert any("since its first recorded step, over 476.84 MiB (--limit 0.5): recording ended after step" in note for note in info["notes"])
     assert kernel.ask("len(p.steps.frame) == p.run.capture.steps_marked") == "True"
 
 

@@ -487,7 +487,7 @@ def test_compressed_packets_that_are_damaged_or_too_many() -> None:
     bomb.packet.add().compressed_packets = zlib.compress(bytes(40 << 20), 9)
     with pytest.raises(ReadError, match="decompresses to more than"):
         read(bomb.SerializeToString())
-    with pytest.raises(ReadError, match="decompresses to more than 50 bytes"):
+    with pytest.raises(ReadError, match="decompresses to more than 50 B"):
         read(packed.SerializeToString(), limit_bytes=50)
     alone = pb.Trace()
     alone.packet.add().compressed_packets = b"no deflate"

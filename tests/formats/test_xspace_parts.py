@@ -34,7 +34,7 @@ def test_an_empty_file_beside_it_is_explained(run):
     (run / "host-a.xplane.riegeli").write_bytes(written(parts()))
     p = nbprof.load(run.parents[2])
     assert len(p.steps.frame) == 20
-    assert "host-a.xplane.pb is empty: the profile is larger than 2 GB" in str(p.receipt)
+    assert "host-a.xplane.pb is empty: the profile is larger than 2 GiB" in str(p.receipt)
     assert "read from host-a.xplane.riegeli beside it" in str(p.receipt)
 
 
@@ -42,7 +42,7 @@ def test_an_empty_file_alone_says_what_it_may_be(run):
     (run / "host-a.xplane.pb").write_bytes(b"")
     for path in (run, run / "host-a.xplane.pb"):
         with pytest.raises(
-            ReadError, match=r"host-a.xplane.pb: the file is empty: .*larger than 2 GB.*In the latter case, record fewer steps"
+            ReadError, match=r"host-a.xplane.pb: the file is empty: .*larger than 2 GiB.*In the latter case, record fewer steps"
         ):
             nbprof.load(path)
 

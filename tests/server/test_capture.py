@@ -390,7 +390,7 @@ def test_every_sentence_speaks_of_the_dialog_and_not_of_a_cell(tmp_path):
         failures.shared(),
         failures.explain(Refusal("X", f"cannot open {scratch}/x: no"), address, scratch, 1.0).reason,
         failures.explain(Refusal("RESOURCE_EXHAUSTED", "large"), address, "", 1.0).reason,
-        f"its 3.0 MB could not be written to {scratch}/run (No space left on device): choose another location with --logdir DIR",
+        f"its 3.00 MiB could not be written to {scratch}/run (No space left on device): choose another location with --logdir DIR",
         f"{tmp_path / 'my logs'} cannot be written (Permission denied); nothing was recorded. Choose a --logdir that you can write to",
     ]
     for text in map(recorder._in_dialog, said):

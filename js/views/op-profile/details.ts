@@ -2,7 +2,7 @@
 
 import { numberAt, textAt } from "../../lib/codec.js";
 import { type Child, h } from "../../lib/dom.js";
-import { bytesText, count, known, MISSING, num, percent } from "../../lib/format.js";
+import { bytesText, count, known, MISSING, num, percent, us } from "../../lib/format.js";
 import { copyButton, heading, link } from "../../lib/parts.js";
 import type { OpProfile } from "../../lib/payload.js";
 import { type Kind, type Node, use, worst } from "./model.js";
@@ -27,11 +27,6 @@ export function si(value: number, unit: string): string {
   const power = value > 0 ? Math.max(0, Math.min(5, Math.floor(Math.log10(value) / 3))) : 0;
   const scaled = value / 1000 ** power;
   return `${num(scaled, scaled < 10 ? 2 : scaled < 100 ? 1 : 0)} ${["", "k", "M", "G", "T", "P"][power]}${unit}`;
-}
-
-export function time(us: number): string {
-  const [scale, unit] = us >= 1e7 ? [1e6, "s"] : us >= 1000 ? [1000, "ms"] : [1, "µs"];
-  return known(us) ? `${num(us / scale, 2)} ${unit}` : MISSING;
 }
 
 /** In a sentence, what limits it. */
@@ -59,7 +54,8 @@ type Line = [label: string, value: string];
 
 function lines(profile: OpProfile, root: Node, node: Node): Line[] {
   const { flops, bytes, wasted } = use(profile, node);
-  const share = (us: number): string => (root.time > 0 ? `, ${percent((100 * us) / root.time)}` : "");
+  const time = (value: number): string => us(value, 2);
+  const share = (value: number): string => (root.time > 0 ? `, ${percent((100 * value) / root.time)}` : "");
   const { ops } = profile;
   const rate = (total: number, unit: string, used: number): string =>
     known(total) && node.busy > 0

@@ -3,7 +3,7 @@
 import { numberAt, textAt } from "../../lib/codec.js";
 import { moreColumns } from "../../lib/columns.js";
 import { append, clear, h, handled, listen, marked, modified } from "../../lib/dom.js";
-import { known, num, percent } from "../../lib/format.js";
+import { known, num, percent, us } from "../../lib/format.js";
 import { downloadButton, emptyView, figures, heading, picker, segmented, toggle } from "../../lib/parts.js";
 import type { TabId } from "../../lib/payload.js";
 import type { View, ViewHandle } from "../../lib/view.js";
@@ -11,7 +11,7 @@ import { filterField } from "../folding.js";
 import { hasTrace } from "../jump.js";
 import { fillName } from "../names.js";
 import { csv, heads, isText } from "./columns.js";
-import { details, time } from "./details.js";
+import { details } from "./details.js";
 import { all, type By, build, isLow, type Node, opened, type Row, rows, type Sort, use, value } from "./model.js";
 
 /** Rows drawn at most: what is beyond is found by closing others, or by searching. */
@@ -346,7 +346,7 @@ export const render: View = (el, context, hint) => {
       profile.statement ? h("p.op-say", ...marked(profile.statement)) : "",
       ...profile.notes.map((text) => h("p.more", text)),
       toolbar,
-      heading("Time of ops", [profile.device, time(root.busy + root.unknown)].filter(Boolean).join(", "), legend),
+      heading("Time of ops", [profile.device, us(root.busy + root.unknown, 2)].filter(Boolean).join(", "), legend),
       h("div.op-split", h("div", wrap, narrow.length > 0 && moreColumns(grid, narrow), note), told),
     ),
   );

@@ -315,7 +315,7 @@ def _fragmented(facts: Facts, limit: Threshold) -> Found | None:
     if share is None or share <= limit["pieces"] or not reserved or not capacity or reserved < limit["full"] * capacity:
         return None
     text = (
-        f"PyTorch's allocator has **{reserved / 2**30:.2f} GiB** reserved at the peak, **{100 * reserved / capacity:.0f}%** of memory, "
+        f"PyTorch's allocator has **{wording.size(reserved)}** reserved at the peak, **{100 * reserved / capacity:.0f}%** of memory, "
         f"and **{100 * share:.0f}%** of that is not in use: it may be too fragmented to be usable."
         if facts.torch
         else f"At the peak, **{100 * reserved / capacity:.0f}%** of memory is in use, and **{100 * share:.0f}%** of the free memory is "

@@ -19,6 +19,7 @@ from nbprof.dialects.kineto import steps
 from nbprof.dialects.kineto.hosts import Hosts
 from nbprof.dialects.kineto.lanes import ANNOTATION, KERNEL, MEMORY, OP, PYTHON
 from nbprof.dialects.kineto.links import Links
+from nbprof.display import wording
 
 ACTIVITIES = "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
 _HOST_MEMORY = (0, 2)
@@ -199,7 +200,7 @@ def _called_for_work(links: Links) -> str:
         return f"called for {copies:,} {'copy' if copies == 1 else 'copies'}"
     waits = np.sort(links.trace.events.duration[links.calls[kinds == torchnames.CALL_KINDS.index(torchnames.SYNC)]])[:-1]
     waits = waits[waits > _WAIT_PS]
-    return f"waited for the device for {waits.sum() / 1e9:,.2f} ms" if len(waits) else ""
+    return f"waited for the device for {wording.millis(waits.sum() / 1e9)}" if len(waits) else ""
 
 
 def _used_gpu(links: Links, hosts: Hosts) -> str:

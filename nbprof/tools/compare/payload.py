@@ -15,6 +15,7 @@ from nbprof.analysis.compare import compare as analysis
 from nbprof.analysis.compare import findings as compare_findings
 from nbprof.analysis.compare import verdict as compare_verdict
 from nbprof.analysis.compare.compare import Side
+from nbprof.core.units import scale_bytes
 from nbprof.display import wording
 from nbprof.display.codec import short
 from nbprof.schema import frames
@@ -138,7 +139,7 @@ def _figure(row: dict[Any, Any], after: Side, digits: int, of: Unit) -> dict[str
     unit, decimals, scale = {"ms": ("ms", digits, 1.0), "percent": ("%", 1, 1.0)}.get(row["unit"], ("", 1, 1.0))
     if row["unit"] == "bytes":
         largest = max(value for value in (a, b) if value is not None)
-        scaled, unit, decimals = wording.scale_bytes(largest)
+        scaled, unit, decimals = scale_bytes(largest)
         scale = scaled / largest if largest else 1.0
     elif row["unit"] == "ms":
         unit, size = wording.time_unit(min(value for value in (a, b) if value is not None))

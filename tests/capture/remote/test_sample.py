@@ -304,7 +304,7 @@ def test_a_full_disk_is_said_and_leaves_no_half_file(monkeypatch):
         monkeypatch.setattr(Path, "open", full)
         with pytest.raises(
             CaptureError,
-            match=r"its 0.0 MB could not be written to .* \(No space left on device\): choose another location with --logdir DIR",
+            match=r"its [\d.]+ B could not be written to .* \(No space left on device\): choose another location with --logdir DIR",
         ):
             sample(server)
     assert not list(Path().rglob("*.xplane.pb"))

@@ -151,11 +151,11 @@ def _machine(header: _Header, buffers: int) -> _Machine:
             continue
         wire_type = tag & 7
         if wire_type == _SUBMESSAGE:
-            kinds[at], heads[at] = _END, _varint(tag - _SUBMESSAGE + wire.LENGTH)
+            kinds[at], heads[at] = _END, wire.write_varint(tag - _SUBMESSAGE + wire.LENGTH)
         elif wire_type == wire.LENGTH:
-            kinds[at], heads[at], sources[at] = _TEXT, _varint(tag), header.number()
+            kinds[at], heads[at], sources[at] = _TEXT, wire.write_varint(tag), header.number()
         elif wire_type in _LENGTHS:
-            kinds[at], heads[at] = _FIELD, _varint(tag)
+            kinds[at], heads[at] = _FIELD, wire.write_varint(tag)
             subtype = next(subtypes) if wire_type == wire.VARINT else 0
             if subtype >= _INLINE:
                 heads[at] += bytes((subtype - _INLINE,))
@@ -165,7 +165,7 @@ def _machine(header: _Header, buffers: int) -> _Machine:
             if subtype >= _INLINE + 128:
                 raise ReadError(_WRONG)
         elif wire_type in (wire.GROUP, wire.GROUP_END):
-            kinds[at], heads[at] = _FIELD, _varint(tag)
+            kinds[at], heads[at] = _FIELD, wire.write_varint(tag)
         else:
             raise ReadError(_WRONG)
         if tag < 8 or tag >> 32:
@@ -177,14 +177,6 @@ def _machine(header: _Header, buffers: int) -> _Machine:
         raise ReadError(_WRONG)
     kind = np.array(kinds, np.int8)
     return _Machine(following, implicit, first, kind, heads, np.array(counts, np.int64), np.array(varint), np.array(sources, np.int64))
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes((*out, value))
 
 
 class _Work:
