@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,8 @@ Int64s = npt.NDArray[np.int64]
 
 _EARLIEST, _LATEST = -np.iinfo(np.int64).max, np.iinfo(np.int64).max
 _MOST_TIME = 2.0**62
+_FEW_GROUPS = 256
+"""So few groups are faster one by one than together."""
 
 
 class Pieces(NamedTuple):
@@ -174,13 +177,12 @@ class Intervals:
             Includes the time from `low` to the first interval, and from the last interval to `high`.
             All intervals lie between the two.
         """
-        start, end = self.end, self.start
-        start = start[:-1] if high is None else start
-        end = end[1:] if low is None else end
-        start = start if low is None else np.append(low, start)
-        end = end if high is None else np.append(end, high)
-        count = min(len(start), len(end))
-        gap = np.flatnonzero(end[:count] > start[:count])
+        if not len(self) and (low is None or high is None):
+            return self
+        earliest = self.start[0] if low is None else low
+        latest = self.end[-1] if high is None else high
+        start, end = np.append(earliest, self.end), np.append(self.start, latest)
+        gap = np.flatnonzero(end > start)
         return Intervals(start[gap], end[gap])
 
     def index_at(self, time: Int64s) -> Int64s:
@@ -314,14 +316,21 @@ def ends_before(end: Int64s, group: npt.NDArray[np.integer] | None = None) -> In
 
 def _latest_by_group(end: Int64s, first: Int64s) -> Int64s:
     """Running maximum of the ends, which begins anew at some rows."""
-    if len(first) < 2:
-        return np.maximum.accumulate(end)
+    if len(first) <= _FEW_GROUPS:
+        return _group_by_group(end, first)
     low, high = np.minimum.reduceat(end, first), np.maximum.reduceat(end, first)
     if float(high.sum(dtype=np.float64) - low.sum(dtype=np.float64)) > _MOST_TIME:
-        return np.concatenate([np.maximum.accumulate(part) for part in np.split(end, first[1:])])
+        return _group_by_group(end, first)
     # With the groups one after another on the axis, one running maximum serves all of them.
     shift = np.repeat(end_to_end(low, high), np.diff(np.append(first, len(end))))
     return np.maximum.accumulate(end + shift) - shift
+
+
+def _group_by_group(end: Int64s, first: Int64s) -> Int64s:
+    latest = np.empty(len(end), np.int64)
+    for low, high in pairwise([*first.tolist(), len(end)]):
+        np.maximum.accumulate(end[low:high], out=latest[low:high])
+    return latest
 
 
 def end_to_end(low: Int64s, high: Int64s) -> Int64s:
