@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import HOST_COMPUTE, Activity
+from nbprof.analysis.steps.step_rows import step_bounds
 from nbprof.analysis.sweep import flatten
 from nbprof.core import nesting
 from nbprof.core.trace import Int64s
@@ -136,8 +137,7 @@ def products(activity: Activity, steps: pd.DataFrame) -> Products:
     if not len(runs) or activity.has_device or not total:
         return NO_PRODUCTS
     is_wide = parts["product"].to_numpy(np.bool_) & parts["precision"].isin(_WIDE).to_numpy(np.bool_)
-    begin = np.round(steps["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
-    stop = begin + np.round(steps["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
+    begin, stop = step_bounds(steps)
     start = runs["start"].to_numpy(np.int64)
     step = np.searchsorted(begin, start, side="right") - 1
     counts = is_wide[runs["part"].to_numpy(np.int64)] & (step >= 0) & (start < stop[step])
@@ -147,8 +147,7 @@ def products(activity: Activity, steps: pd.DataFrame) -> Products:
 
 
 def _of_host(activity: Activity, host: int, steps: pd.DataFrame) -> Totals:
-    begin = np.round(steps["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
-    stop = begin + np.round(steps["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
+    begin, stop = step_bounds(steps)
     runs = _inside(_self_times(activity, host), begin, stop)
     long = runs.take(runs.self_ps >= TINY_PS)
     compute, overhead = _compute_and_overhead(activity, host, long, (begin, stop))

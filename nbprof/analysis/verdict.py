@@ -20,6 +20,7 @@ from nbprof.analysis.advice import checks
 from nbprof.analysis.contention import OTHERS
 from nbprof.analysis.steps import step_count, warmup
 from nbprof.analysis.steps.steps import counted, mostly_lost, waiting_percent
+from nbprof.core.runs import rows_by_code
 from nbprof.display import wording
 
 if TYPE_CHECKING:
@@ -677,7 +678,7 @@ def covered_by_steps(steps: pd.DataFrame) -> float | None:
     inside = between = 0.0
     starts, times = (steps[key].to_numpy(np.float64) for key in ("start_ms", "step_time_ms"))
     looped, host = (steps["kind"] == kind).to_numpy(), pd.factorize(steps["host"])[0]
-    for rows in np.split(np.argsort(host, kind="stable"), np.cumsum(np.bincount(host))[:-1]):
+    for rows in rows_by_code(host):
         start, time, in_loop = starts[rows], times[rows], looped[rows]
         gaps = np.maximum(start[1:] - np.maximum.accumulate(start + time)[:-1], 0.0)[in_loop[1:] & in_loop[:-1]]
         inside, between = inside + float(time[in_loop].sum()), between + float(gaps.sum())

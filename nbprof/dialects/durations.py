@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.intervals import ends_before
 from nbprof.core.trace import Int64s
 
 Flags = npt.NDArray[np.bool_]
@@ -167,12 +168,8 @@ def of_threads(calls: Spans) -> Int64s:
     duration = calls.duration
     if not len(duration) or duration.max() < SLACK_PS:
         return duration
-    lane, start, end = calls.lane, calls.start, calls.end
-    candidates = np.zeros(len(duration), np.bool_)
-    first = np.flatnonzero(np.diff(lane, prepend=-1))
-    for low, high in zip(first.tolist(), [*first[1:].tolist(), len(lane)], strict=True):
-        reach = np.maximum.accumulate(end[low:high])[:-1]
-        candidates[low + 1 : high] = (start[low + 1 : high] < reach) & (end[low + 1 : high] - reach >= SLACK_PS)
+    reach = ends_before(calls.end, calls.lane)
+    candidates = (calls.start < reach) & (calls.end - reach >= SLACK_PS)
     if not candidates.any():
         return duration
     longest, median, count = _other_calls(calls, candidates)

@@ -29,8 +29,8 @@ from nbprof.analysis.pods.own_time import COLLECTIVES
 from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.analysis.steps.periodic import Periodic
 from nbprof.analysis.steps.steps import COPIED, counted, mostly_lost, waiting_percent
-from nbprof.analysis.sweep import covered_before, flatten
 from nbprof.core.errors import ReadError
+from nbprof.core.intervals import Intervals
 from nbprof.core.trace import Int64s, Trace
 from nbprof.hlo.hlo import Program
 
@@ -466,10 +466,9 @@ def _between_input(activity: Activity, gaps: pd.DataFrame, marked: Int64s, middl
     spent = np.zeros(len(gaps), np.int64)
     for number, host in enumerate(activity.hosts):
         calls, at = mine[mine["host"] == number], np.flatnonzero((gaps["host"] == host).to_numpy())
-        low, high, _ = flatten(calls["start"].to_numpy(np.int64), calls["end"].to_numpy(np.int64), np.ones(len(calls), np.int16))
         of_host = gaps.iloc[at]
         begin, end = (of_host[side].to_numpy(np.int64) for side in ("start", "end"))
-        spent[at] = covered_before(low, high, end) - covered_before(low, high, begin)
+        spent[at] = Intervals.of_rows(calls).covered_within(begin, end)
     return float(middle(spent)) / 1e9
 
 

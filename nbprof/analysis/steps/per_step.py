@@ -13,6 +13,7 @@ import pandas as pd
 from nbprof.activity.activity import HOST_COMPILE, TRACED, Activity
 from nbprof.analysis.steps.step_rows import turns
 from nbprof.analysis.steps.steps import counted
+from nbprof.core.intervals import ends_before
 
 _NO_DEVICE = "no device was recorded: the run used only the CPU, or its profiler left the device out"
 _NO_STEPS = "no steps were found: mark them with nbprof.steps() or nbprof.step()"
@@ -130,7 +131,5 @@ def _compilations(activity: Activity, used: pd.DataFrame) -> Count:
 def _apart(spans: pd.DataFrame) -> int:
     """How many spans there are, without those inside others and with the pieces of one event once."""
     whole = spans.groupby("event").agg(start=("start", "min"), end=("end", "max")).sort_values("start", kind="stable")
-    if not len(whole):
-        return 0
-    start, done = whole["start"].to_numpy(np.int64), np.maximum.accumulate(whole["end"].to_numpy(np.int64))
-    return 1 + int((start[1:] >= done[:-1]).sum())
+    start, end = whole["start"].to_numpy(np.int64), whole["end"].to_numpy(np.int64)
+    return int((start >= ends_before(end)).sum())

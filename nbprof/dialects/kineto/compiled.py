@@ -43,9 +43,7 @@ def kernels(nest: Nest, programs: Sequence[Program]) -> tuple[list[Kernel], Int6
             if kernel is not None:
                 out[row] = known.setdefault(kernel, len(known))
     _by_name(out, code, plain, programs, known)
-    for level in nesting.levels(nest.parent)[1:]:
-        inherit = level[out[level] < 0]
-        out[inherit] = out[nest.parent[inherit]]
+    nesting.inherit(nest.parent, out)
     return list(known), out
 
 

@@ -17,6 +17,7 @@ from nbprof.activity import activity as act
 from nbprof.activity import copies
 from nbprof.core import nesting
 from nbprof.core.factorize import unique_rows
+from nbprof.core.intervals import Intervals, one_at_a_time
 from nbprof.core.trace import Int64s
 from nbprof.dialects import tensorcores, torch_costs, torchnames
 from nbprof.dialects.kineto.device import Work
@@ -274,22 +275,8 @@ def _alone(links: Links, rows: Int64s, unknown: Flags) -> Int64s:
         mine = mine[np.argsort(events.start[rows[mine]], kind="stable")]
         start, end = events.start[rows[mine]], events.end[rows[mine]]
         lost = unknown[mine]
-        known, alone = _pieces(start[~lost], end[~lost]), _pieces(start[lost], end[lost])
-        out[mine[lost]] = (alone[1] - alone[0]) - (_covered(alone[1], *known) - _covered(alone[0], *known))
+        # Only lengths count here, so it does not matter whether touching work is merged.
+        known_work = Intervals.union(start[~lost], end[~lost])
+        low, high = one_at_a_time(start[lost], end[lost])
+        out[mine[lost]] = (high - low) - known_work.covered_within(low, high)
     return out
-
-
-def _covered(time: Int64s, low: Int64s, high: Int64s) -> Int64s:
-    """How much of disjoint spans lies before each moment."""
-    at = np.searchsorted(low, time, side="right")
-    sums, ends = np.append(0, np.cumsum(high - low)), np.append(0, high)
-    return np.asarray(sums[at] - np.where(at > 0, np.maximum(ends[at] - time, 0), 0), np.int64)
-
-
-def _pieces(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
-    """Spans, sorted by their start, without what an earlier one covers."""
-    if not len(start):
-        return start, end
-    before = np.append(start[0], np.maximum.accumulate(end)[:-1])
-    low = np.maximum(start, before)
-    return low, np.maximum(end, low)

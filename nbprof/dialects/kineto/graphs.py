@@ -19,6 +19,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import copies
+from nbprof.core.intervals import gaps_between
+from nbprof.core.runs import run_starts
 from nbprof.core.trace import Int64s
 from nbprof.dialects import torchnames
 from nbprof.dialects.kineto.lanes import COPY, FILL, KERNEL
@@ -171,12 +173,10 @@ class Graphs:
     def _by_order(rows: Int64s, replay: Int64s, name: npt.NDArray[np.int32], start: Int64s, graph: Int64s, node: Int64s) -> None:
         """Numbers graphs and nodes that the file does not: replays of the same kernels in the same order are of one graph."""
         order = rows[np.lexsort((start[rows], replay[rows]))]
-        bounds = np.append(np.flatnonzero(np.append(True, replay[order][1:] != replay[order][:-1])), len(order))
         seen: dict[bytes, int] = {}
-        for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-            mine = order[low:high]
-            graph[mine] = seen.setdefault(name[mine].tobytes(), len(seen) + 1)
-            node[mine] = np.arange(1, high - low + 1)
+        for nodes in np.split(order, run_starts(replay[order])[1:]):
+            graph[nodes] = seen.setdefault(name[nodes].tobytes(), len(seen) + 1)
+            node[nodes] = np.arange(1, len(nodes) + 1)
 
     @property
     def nodes(self) -> pd.DataFrame:
@@ -205,15 +205,9 @@ class Graphs:
         device = np.maximum(self.links.device[work].astype(np.int64), 0)
         order = np.lexsort((events.start[work], device, self.replay))
         rows, key = work[order], (self.replay << 16 | device)[order]
-        start, end = events.start[rows], events.end[rows]
-        first = np.flatnonzero(np.diff(key, prepend=-1))
-        replay = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(key))))
-        # Replays are laid one behind the other, so that one running maximum serves all of them.
-        length = np.maximum.reduceat(end, first) - start[first] if len(first) else first
-        shift = (np.cumsum(length) - length - start[first])[replay]
-        reach = np.maximum.accumulate(end + shift)[:-1] - shift[:-1]
-        before = (key[1:] == key[:-1]) & (start[1:] > reach) & (start[1:] - reach <= MOST_BETWEEN_NODES_PS)
-        return rows[:-1][before], reach[before], start[1:][before]
+        gaps = gaps_between(events.start[rows], events.end[rows], key)
+        short = np.flatnonzero(gaps.end - gaps.start <= MOST_BETWEEN_NODES_PS)
+        return rows[gaps.following[short] - 1], gaps.start[short], gaps.end[short]
 
     @cached_property
     def _matched(self) -> tuple[Int64s, list[Origin], dict[str, int]]:

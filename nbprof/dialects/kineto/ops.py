@@ -162,10 +162,7 @@ class Forest:
         base = int(nest.start.min())
         at = _last_before(of_ran, nest.start[ran] - base, of_back, nest.start[back] - base)
         out[back[at >= 0]] = ran[at[at >= 0]]
-        # Parents stand before their children.
-        for level in nesting.levels(nest.parent)[1:]:
-            inherit = level[(out[level] < 0) & (out[nest.parent[level]] >= 0)]
-            out[inherit] = out[nest.parent[inherit]]
+        nesting.inherit(nest.parent, out)
         return out
 
 

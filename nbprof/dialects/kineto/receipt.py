@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.core.files import join_some, printable
+from nbprof.core.intervals import ends_before
 from nbprof.core.trace import Int64s, Note
 from nbprof.dialects import sanity, torchnames
 from nbprof.dialects.kineto import absent
@@ -232,25 +233,18 @@ def _overlaps(links: Links) -> list[Note]:
         # On an MTIA copies run while the kernel around them does.
         copies = np.array([str(name) == torchnames.MTIA_COPY for name in links.trace.names], np.bool_)
         work = work[~copies[events.name[work]]]
-        lane, start, end = events.lane[work], events.start[work], events.end[work]
-        # Lanes are laid one behind the other, so that one running maximum serves all of them.
-        low = start - start.min()
-        width = int((end - start.min()).max()) + 1
-        if width * (int(lane.max()) + 1) < 2**62:
-            shift = lane.astype(np.int64) * width
-            before = np.maximum.accumulate(low + shift + (end - start))
-            over = before[:-1] - (low + shift)[1:]
-            same = lane[1:] == lane[:-1]
-            count = int((same & (over > 0)).sum())
-            if count:
-                by = wording.micros(int(over[same].max()) / 1e6)
-                out.append(
-                    _info(
-                        f"{_many(count, 'device event starts', 'device events start')} before the previous one on the same stream ends, "
-                        f"by up to {by}. Programmatic dependent launch causes this; so do profiler errors. "
-                        "All are kept; busy time counts each instant once."
-                    )
+        start = events.start[work]
+        busy_until = ends_before(events.end[work], events.lane[work])
+        early = np.flatnonzero(start < busy_until)
+        if len(early):
+            by = wording.micros(int((busy_until[early] - start[early]).max()) / 1e6)
+            out.append(
+                _info(
+                    f"{_many(len(early), 'device event starts', 'device events start')} before the previous one on the same stream ends, "
+                    f"by up to {by}. Programmatic dependent launch causes this; so do profiler errors. "
+                    "All are kept; busy time counts each instant once."
                 )
+            )
     ops = links.ops
     if len(ops.rows):
         past = events.end[ops.rows] - ops.end

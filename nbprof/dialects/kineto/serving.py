@@ -27,6 +27,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.core.intervals import ends_before
 from nbprof.core.trace import Int64s
 from nbprof.dialects import torchnames
 from nbprof.dialects.kineto.lanes import ANNOTATION, CALL, OP, PYTHON
@@ -149,8 +150,7 @@ def _one_thread(links: Links, rows: Int64s) -> Int64s:
         return rows
     lanes, counts = np.unique(events.lane[rows], return_counts=True)
     rows = rows[events.lane[rows] == lanes[counts.argmax()]]
-    reach = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, events.end[rows][:-1]))
-    return rows[events.start[rows] >= reach]
+    return rows[events.start[rows] >= ends_before(events.end[rows])]
 
 
 def _training(links: Links, host: int, marks: Int64s) -> bool:

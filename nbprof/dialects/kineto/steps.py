@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity import activity as act
+from nbprof.core.intervals import Intervals, ends_before, one_at_a_time
 from nbprof.core.trace import Int64s, Note
 from nbprof.dialects import torchnames
 from nbprof.dialects.iterations import Placed, first_events
@@ -248,9 +249,9 @@ def one_thread(links: Links, rows: Int64s) -> Int64s:
     lanes, counts = np.unique(events.lane[rows], return_counts=True)
     rows = rows[events.lane[rows] == lanes[counts.argmax()]]
     start, end = events.start[rows], events.end[rows]
-    inside = start < np.maximum.accumulate(np.append(np.iinfo(np.int64).min, end[:-1]))
+    reach = ends_before(end)
     # A marker inside another one is a step of a loop inside a step.
-    return rows[~inside | (end > np.maximum.accumulate(np.append(np.iinfo(np.int64).min, end[:-1])))]
+    return rows[(start >= reach) | (end > reach)]
 
 
 def _last_of_cycle(links: Links, rows: Int64s) -> Int64s:
@@ -293,8 +294,7 @@ def _with_device(links: Links, host: int, start: Int64s, end: Int64s) -> tuple[I
     old = work[(links.host[work] == host) & links.earlier]
     old = old[np.isin(events.lane[old], events.lane[work[mine]])]
     free = int(events.end[old].max(initial=np.iinfo(np.int64).min))
-    last = np.maximum.accumulate(np.maximum(last, free))
-    first = np.maximum(start, np.append(free, last[:-1]))
+    first, last = one_at_a_time(np.maximum(start, free), np.maximum(last, free))
     return first, last, np.bincount(at[within], minlength=len(start))
 
 
@@ -319,14 +319,13 @@ def spread(steps: Steps, host: npt.NDArray[np.integer], start: Int64s, end: Int6
     parts: list[tuple[Int64s, ...]] = []
     for one in np.unique(steps.host).tolist():
         mine = np.flatnonzero(steps.host == one)
-        low, high = steps.start[mine], steps.end[mine]
+        of_host = Intervals(steps.start[mine], steps.end[mine])
         rows = np.flatnonzero(host == one)
-        a = np.searchsorted(high, start[rows], side="right")
-        b = np.searchsorted(low, end[rows], side="left")
-        count = np.maximum(b - a, 0)
-        span = np.repeat(rows, count)
-        step = np.repeat(a, count) + np.arange(len(span)) - np.repeat(np.cumsum(count) - count, count)
-        parts.append((span, steps.group[mine][step], np.maximum(start[span], low[step]), np.minimum(end[span], high[step])))
+        span, step = of_host.overlapping(start[rows], end[rows])
+        span = rows[span]
+        parts.append(
+            (span, steps.group[mine][step], np.maximum(start[span], of_host.start[step]), np.minimum(end[span], of_host.end[step]))
+        )
     if not parts:
         nothing = np.zeros(0, np.int64)
         return nothing, nothing, nothing, nothing
@@ -496,8 +495,7 @@ def by_ops(links: Links, marks: Int64s, start: Int64s, end: Int64s) -> str:
     rows = links.rows(OP, ANNOTATION)
     rows = rows[(events.lane[rows] == events.lane[marks[0]]) & ~np.isin(rows, marks)]
     # Only what is in nothing else: ops of the last step may lack inner ones where it broke off.
-    reach = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, events.end[rows][:-1])) if len(rows) else rows
-    rows = rows[events.start[rows] >= reach]
+    rows = rows[events.start[rows] >= ends_before(events.end[rows])]
     low, high = np.searchsorted(events.start[rows], start), np.searchsorted(events.start[rows], end)
     names = events.name[rows]
     count = high - low

@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from nbprof.core import wire
 from nbprof.core.errors import ReadError
+from nbprof.core.runs import rows_by_value
 from nbprof.core.trace import Int32s, Int64s
-from nbprof.formats.perfetto.fields import Fields, grouped
+from nbprof.formats.perfetto.fields import Fields
 from nbprof.formats.perfetto.sequences import Sequences, contents, message, part, whole
 
 REALTIME, MONOTONIC, BOOTTIME = 1, 3, 6
@@ -94,7 +95,7 @@ class Clocks:
         key = ident.astype(np.int64) * (int(sequence.max(initial=0)) + 2) + np.where(of_sequence, sequence, -1)
         # Where no snapshot relates any clock to another, the one that is used is the clock of the trace.
         alone = not self._shots and len(used) == 1
-        for at in grouped(key):
+        for at in rows_by_value(key):
             clock = self._clock(int(ident[at[0]]), int(sequence[at[0]]))
             if clock[0] == 0 or alone:
                 continue

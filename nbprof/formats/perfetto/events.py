@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from nbprof.core import wire
 from nbprof.core.errors import ReadError
+from nbprof.core.runs import rows_by_value
 from nbprof.core.trace import INT, TEXT, Int32s, Int64s, Receipt
 from nbprof.core.wire import FIXED64
 from nbprof.formats.build import Builder, Coded, Values
@@ -20,7 +21,7 @@ from nbprof.formats.chrome.part import Rows, joined
 from nbprof.formats.chrome.slices import packed
 from nbprof.formats.perfetto import annotations as perfetto_annotations
 from nbprof.formats.perfetto import sequences as perfetto_sequences
-from nbprof.formats.perfetto.fields import Fields, Spec, grouped, numbered
+from nbprof.formats.perfetto.fields import Fields, Spec, numbered
 from nbprof.formats.perfetto.sequences import Sequences, message, text, whole
 from nbprof.formats.perfetto.slices import Pairs, pair
 from nbprof.formats.perfetto.texts import Texts
@@ -154,7 +155,7 @@ class Events:
             rows = np.array([one[0] for one in self.tracks.thread_of], np.int32)
             which = self.sequences.latest(rows, forgotten=False)
             mine = np.flatnonzero(lacks & (which >= 0))
-            for group in grouped(which[mine]):
+            for group in rows_by_value(which[mine]):
                 code[mine[group]] = len(keys)
                 keys.append(("thread", self.tracks.thread_of[which[mine[group[0]]]][1:]))
         return self._placed(code, keys)
@@ -443,7 +444,7 @@ class Events:
         uuids, times, values, at = np.concatenate(uuid), np.concatenate(time), np.concatenate(value), np.concatenate(order)
         state_ = self.sequences.state[at]
         unread = 0
-        for mine in grouped(uuids):
+        for mine in rows_by_value(uuids):
             one = int(uuids[mine[0]])
             track = self.tracks.tracks.get(one) or Track()
             if track.builtin:
@@ -490,7 +491,7 @@ class Events:
         out = np.zeros(len(row), np.int64)
         known = np.ones(len(row), np.bool_)
         without = np.flatnonzero(~has_own)
-        for mine in (without[group] for group in grouped(default[without])):
+        for mine in (without[group] for group in rows_by_value(default[without])):
             one = int(default[mine[0]])
             listed = np.array(lists[one] if one >= 0 else [], np.int64)
             fits = nth[mine] < len(listed)

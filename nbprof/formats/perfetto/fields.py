@@ -165,12 +165,6 @@ def _slots(values: Int64s) -> Int64s:
     return ((values.view(np.uint64) * _u(0x9E3779B97F4A7C15)) >> _u(64 - _SLOT_BITS)).view(np.int64)
 
 
-def grouped(values: Int64s | Int32s) -> list[Int64s]:
-    """Places of equal values, ascending, by ascending value."""
-    order = np.argsort(values, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(values[order])) + 1) if len(order) else []
-
-
 def read(buf: wire.Bytes, start: Int64s, end: Int64s, spec: Spec) -> Fields:
     """The fields of the messages whose contents begin and end at some bytes.
 

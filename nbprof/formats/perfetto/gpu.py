@@ -14,6 +14,7 @@ import pandas as pd
 from nbprof.core import wire
 from nbprof.core.distinct import distinct
 from nbprof.core.errors import ReadError
+from nbprof.core.runs import rows_by_value
 from nbprof.core.trace import INT, TEXT, Int32s, Int64s, Receipt
 from nbprof.core.wire import FIXED64
 from nbprof.formats.build import Builder, Coded, Values
@@ -227,7 +228,7 @@ class Gpu:
         there = ~samples.bad & (double | samples.has(2))
         self.receipt.skip("left out: samples of GPU counters without a value, or damaged.", int((~there).sum()))
         some = np.flatnonzero(there)
-        for mine in (some[group] for group in perfetto_fields.grouped(key[some])):
+        for mine in (some[group] for group in rows_by_value(key[some])):
             at = mine[0]
             number, gpu = int(counter[at]), int(gpus[at])
             if descriptor[at]:

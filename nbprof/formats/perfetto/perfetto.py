@@ -17,6 +17,7 @@ from nbprof.core import wire
 from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, Buffer, Growing, SourceFile
 from nbprof.core.packed import allowed
+from nbprof.core.runs import run_starts
 from nbprof.core.trace import Cut, Int64s, Receipt, Trace
 from nbprof.formats.build import Builder
 from nbprof.formats.perfetto import events as perfetto_events
@@ -280,7 +281,7 @@ def _added(row: np.ndarray, step: Int64s, sequences: Sequences, tracks: Tracks) 
     which = sequences.latest(rows)[row]
     order = np.argsort(which, kind="stable")
     total = np.cumsum(step[order])
-    first = np.flatnonzero(np.append(True, which[order][1:] != which[order][:-1]))
+    first = run_starts(which[order])
     before = np.repeat(total[first] - step[order][first], np.diff(np.append(first, len(order))))
     out = np.zeros(len(row), np.int64)
     out[order] = total - before

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.analysis.memory import alive as memory_alive
+from nbprof.core.runs import rows_by_code
 from nbprof.dialects.xplane.memory import DATA_TYPES
 from nbprof.display import wording
 from nbprof.display.codec import Delta, coded, numbers, short
@@ -48,7 +49,7 @@ def payload(run: Run) -> dict[str, Any]:
         told = {"of": _of_largest(run, len(ordered)), "peaks": table(ordered.head(MOST_PEAKS), "memory.summary", _SUMMARY)}
         ordered = ordered[ordered["memory_id"].isin(set(drawn["memory_id"]))]
     code, idents = pd.factorize(drawn["memory_id"].to_numpy(object))
-    rows = dict(zip(idents.tolist(), np.split(np.argsort(code, kind="stable"), np.cumsum(np.bincount(code))[:-1]), strict=False))
+    rows = dict(zip(idents.tolist(), rows_by_code(code), strict=False))
     most = MOST_BLOCKS // len(ordered)
     ids = [_one(run, row, drawn, rows.get(row["memory_id"], _NO_ROWS), most) for row in ordered.to_dict("records")]
     return {"empty": None, **told, "ids": ids}
