@@ -87,7 +87,7 @@ def test_content_that_cannot_be_unpacked_is_skipped_and_named(number, packed):
     begins = [file.records(content, packed=packed) for content in contents]
     begin, end = (*begins, len(file.out))[number : number + 2]
     middle = (begin + end) // 2
-    file.out[middle:end] = bytes(end - middle)
+    file.out[middle:end] = b"\xff" * (end - middle)
     *before, damage = [item for item in read(bytes(file.out)) if isinstance(item, Damage)]
     assert not before
     assert (damage.begin, damage.end) == (begin, end)
