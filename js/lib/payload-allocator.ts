@@ -50,5 +50,3 @@ export interface Allocator {
   notes: string[];
   left_out: string;
 }
-
-export const NO_ALLOCATOR: Allocator = { empty: null, devices: [], notes: [], left_out: "" };

@@ -44,15 +44,3 @@ export interface Ascend {
   /** What of the tables contradicts itself. */
   notes: string[];
 }
-
-export const NO_ASCEND: Ascend = {
-  empty: null,
-  verdict: { bound: null, word: "", text: "", detail: "" },
-  figures: [],
-  iterations: [],
-  iterations_missing: "",
-  rules: [],
-  sections: [],
-  ring: { ms: 0, parts: [] },
-  notes: [],
-};

@@ -44,17 +44,3 @@ export interface Hlo {
   missing: string;
   code: string;
 }
-
-export const NO_HLO: Hlo = {
-  empty: null,
-  figures: [],
-  table: { columns: [], data: {}, rows: 0 },
-  left_out: "",
-  donuts: [],
-  peak_flops: null,
-  roofs: [],
-  marks: [],
-  device: "",
-  missing: "",
-  code: "",
-};

@@ -1,7 +1,6 @@
 /** A payload as Python would send it, made up, with names that would do harm where text became markup. */
 
 import type { Column, ColumnData, Payload, Pods, ProgramSpace, Table, TfDataNode } from "../lib/payload.js";
-import { NO_ASCEND } from "../lib/payload-ascend.js";
 import type { Hlo } from "../lib/payload-hlo.js";
 import { allocatorSample } from "./allocator-sample.js";
 import { deviceTimeSample } from "./device-time-sample.js";
@@ -483,7 +482,17 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
     },
     device_time: deviceTimeSample(),
     pods: podsSample(n || 1, 4),
-    ascend: { ...NO_ASCEND, empty: { ...none, title: "No tables from Ascend's profiler" } },
+    ascend: {
+      empty: { ...none, title: "No tables from Ascend's profiler" },
+      verdict: { bound: null, word: "", text: "", detail: "" },
+      figures: [],
+      iterations: [],
+      iterations_missing: "",
+      rules: [],
+      sections: [],
+      ring: { ms: 0, parts: [] },
+      notes: [],
+    },
     memory: { empty: { ...none, title: "No memory profile in this run" }, ids: [], of: "", peaks: null },
     allocator: allocatorSample(HOSTILE),
     op_profile: opProfile([

@@ -154,11 +154,6 @@ class Python:
         return np.where(other & (cpu < 0) & waiting, 0.0, weight)
 
     @cached_property
-    def sampled_ns(self) -> float:
-        """Length of the sampled time."""
-        return float(_lengths(self.samples, self.intervals)[1].sum())
-
-    @cached_property
     def functions(self) -> pd.DataFrame:
         """Time by function."""
         samples = self.samples
@@ -503,18 +498,6 @@ def top_function(
     """
     intervals = Intervals(start_ns, end_ns) if start_ns is not None and end_ns is not None else None
     return Python(samples, cells, intervals).top_function()
-
-
-def busy_cores(samples: PythonSamples, start_ns: Int64s, end_ns: Int64s) -> Floats:
-    """How many cores the process used in each of some intervals, in the mean; NaN outside of the sampled time."""
-    # From the first sample on: ns since 1970 are too many for 64-bit floats.
-    origin = samples.at[0]
-    moments = samples.at - origin
-    before, after = (np.interp(each - origin, moments, samples.cpu, np.nan, np.nan) for each in (start_ns, end_ns))
-    used = after - before
-    length = (end_ns - start_ns).astype(np.float64)
-    cores: Floats = np.divide(used, length, out=np.full(len(length), np.nan), where=length > 0)
-    return cores
 
 
 def _lengths(samples: PythonSamples, intervals: Intervals | None) -> tuple[Floats, Floats]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import importlib
 import keyword
+import os
 import sys
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -16,7 +17,6 @@ from nbprof.capture.option_field import Setting, documented, option
 from nbprof.capture.shield import Shield, shielded
 from nbprof.core.errors import CaptureError, NbprofError
 from nbprof.display.slot import Slot
-from nbprof.notebook import naming
 from nbprof.tools.names import by_word
 
 if TYPE_CHECKING:
@@ -158,8 +158,8 @@ class Cell:
 
         session = Session(self._options, source=self._source, namespace=self._shell.user_ns, on_step=self._stepped)
         session.windows.notes.extend(self._notes)
-        session.windows.label = naming.label(self._shell, stored=self.stored)
-        session.windows.notebook = naming.notebook(self._shell)
+        session.windows.label = recording_label(self._shell, stored=self.stored)
+        session.windows.notebook = notebook_name(self._shell)
         session.windows.by = "cell"
         if not self._show.quiet:
             # What is imported while it records is part of the first step. A failure is told where it is shown.
@@ -353,3 +353,27 @@ class Cell:
             sys.stderr.write(f"{sentence}\n")
         else:
             self._slot.sentence(sentence)
+
+
+def notebook_name(shell: Any) -> str:
+    """The file name of the notebook, as `training.ipynb`; "" where the front end does not tell the kernel."""
+    # Jupyter Server puts the path into the environment of the kernel; VS Code into the user's names.
+    path = str(shell.user_ns.get("__vsc_ipynb_file__") or os.environ.get("JPY_SESSION_NAME") or "")
+    # Notebooks that several people edit at once are on a drive of that name.
+    name = PurePath(path.replace("\\", "/")).name.removeprefix("RTC:")
+    return name if name.endswith(".ipynb") else ""
+
+
+def recording_label(shell: Any, *, stored: bool = True) -> str:
+    """`training [3]`, or `training` for what has no number; "" where the notebook is not known.
+
+    Parameters
+    ----------
+    shell : InteractiveShell
+    stored : bool
+        Whether the running cell is among the inputs already: IPython adds it right before its first line runs.
+    """
+    name = notebook_name(shell)
+    # By the inputs: whether `execution_count` is already that of the next cell depends on the version of IPython.
+    number = len(shell.user_ns.get("In") or ()) - stored
+    return f"{name.removesuffix('.ipynb')} [{number}]" if name and number > 0 else name.removesuffix(".ipynb")

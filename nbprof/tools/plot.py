@@ -29,7 +29,7 @@ def bokeh() -> tuple[Any, Any]:
     try:
         from bokeh import models, plotting
     except ImportError as error:
-        raise NbprofError('figures are drawn by Bokeh, which is not installed: pip install "nbprof[bokeh]" or pip install bokeh') from error
+        raise NbprofError("figures are drawn by Bokeh, which is not installed: pip install bokeh") from error
     return plotting, models
 
 

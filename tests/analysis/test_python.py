@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nbprof.analysis.python import Python, TopFunction, busy_cores, is_person, module, top_function
+from nbprof.analysis.python import Python, TopFunction, is_person, module, top_function
 from nbprof.core.errors import NbprofError
 from nbprof.core.intervals import Intervals
 from nbprof.core.line_times import LineTimes
@@ -163,7 +163,6 @@ class TestIntervals:
         # 5 ms of the first sample, and all of the last but 2 ms.
         intervals = Intervals(BASE + np.array([5, 40]) * MS, BASE + np.array([10, 48]) * MS)
         python = Python(two_threads, {}, intervals)
-        assert python.sampled_ns == 13 * MS
         assert row(python.functions, function="qr").self_ms == 5
         assert row(python.functions, function="<module>").self_ms == 8
         assert row(python.functions, function="load").self_ms == 2
@@ -171,7 +170,6 @@ class TestIntervals:
     def test_before_and_after_the_recording_there_is_nothing(self, two_threads):
         intervals = Intervals(BASE + np.array([-20, 60]) * MS, BASE + np.array([-10, 70]) * MS)
         python = Python(two_threads, {}, intervals)
-        assert python.sampled_ns == 0
         assert python.functions.empty
         assert python.tree.empty
         assert python.top_function() is None
@@ -211,13 +209,6 @@ class TestTopFunction:
         found = top_function(samples([(1, [LIBRARY], 0, 1), (2, [MODULE], 0, 1)]), {})
         assert found is not None
         assert found.share == 0.5
-
-
-def test_busy_cores():
-    found = samples([(1, [MODULE], 0, 1), (2, [MODULE], 0, 1)], cpu=[0, 20, 25])
-    cores = busy_cores(found, BASE + np.array([0, 10, 5, -5, 7]) * MS, BASE + np.array([10, 20, 15, 5, 7]) * MS)
-    assert cores[:3].tolist() == pytest.approx([2, 0.5, 1.25])
-    assert np.isnan(cores[3:]).all()
 
 
 def test_lines_of_cells_on_the_thread_of_the_cell(two_threads):

@@ -18,7 +18,7 @@ from nbprof.core.trace import Int32s, Int64s
 from nbprof.formats.perfetto.fields import Fields
 from nbprof.formats.perfetto.sequences import Sequences, contents, message, part, whole
 
-REALTIME, MONOTONIC, BOOTTIME = 1, 3, 6
+REALTIME, BOOTTIME = 1, 6
 _OF_SEQUENCE = range(64, 128)
 """Clocks that each sequence has for itself."""
 Clock = tuple[int, int]
@@ -164,11 +164,6 @@ class Clocks:
             at = np.maximum(np.searchsorted(pairs[:, 0], time, side="right") - 1, 0)
             time = time - pairs[at, 0] + pairs[at, 1]
         return time
-
-    def monotonic(self, time: Int64s) -> Int64s:
-        """Times of the monotonic clock, on which packets of old recorders are, on that of the trace."""
-        way = self._way((MONOTONIC, -1), (self.trace, -1))
-        return self._moved(time, way) if way else time
 
     def since_1970(self) -> int:
         """What is added to times of the trace for ns since 1970; 0 where no snapshot tells."""

@@ -1,7 +1,7 @@
-"""What becomes of each column of a public frame where several hosts, or ranks, are recorded instead of one.
+"""How each column of a public frame changes when several equal hosts, or ranks, are recorded instead of one.
 
-The law: N hosts that do the same are N times one host. Counts and sums are N times as large; means, shares, rates, extremes and what is
-said of one step are the same. A frame that tells hosts apart has the rows of each, as they are of one alone.
+N hosts that do the same are N times one host. Counts and sums are N times as large; means, shares, rates, extremes and figures of one
+step are the same. A frame with a column of hosts has the rows of each host.
 """
 
 from __future__ import annotations
