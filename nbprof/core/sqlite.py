@@ -1,8 +1,10 @@
-"""Columns of SQLite databases as arrays, straight from their pages: all rows of a table in lockstep, no Python object a value.
+"""Columns of SQLite databases as arrays, read from their pages: the rows of a table are decoded together.
 
-Recorders export tables of millions of rows. Through the standard library each value becomes an object of Python on its way, which takes
-several times as long as everything that is made of the rows. Read are the b-trees of ordinary tables
-(https://www.sqlite.org/fileformat2.html); a damaged database is a `ReadError` that names the page, and what is read stays within its bytes.
+Recorders export tables of millions of rows. The standard library makes a Python object of each value:
+the export of 1.2 million events of `benchmarks/decode_nsys.py` takes 0.4 s of CPU time this way, and
+over 1 s to be fetched as tuples by `sqlite3` alone. Only the b-trees of ordinary tables are read
+(https://www.sqlite.org/fileformat2.html). A damaged database is a `ReadError` that names the page, and
+nothing outside the file is accessed.
 """
 
 from __future__ import annotations
