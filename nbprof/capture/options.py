@@ -13,9 +13,10 @@ from typing import Any
 
 from nbprof.activity.given_peaks import checked
 from nbprof.core.errors import CaptureError, NbprofError
+from nbprof.frameworks.register import RECORDED
 from nbprof.sources.urls import is_url
 
-BACKENDS = ("tensorflow", "jax", "torch")
+BACKENDS = tuple(RECORDED)
 """The frameworks that can be recorded, in the order of preference."""
 
 PYTHON = "python"
@@ -48,7 +49,7 @@ class Options:
     Parameters
     ----------
     backend : str
-        ``auto``, ``tensorflow``, ``jax``, ``torch`` or ``python`` (no framework's profiler).
+        ``auto``, a framework that nbprof records (``tensorflow``, ``jax``, ``torch``, …) or ``python`` (no framework's profiler).
     steps : tuple of int or None, optional
         First and last step to record, counted from 1 within the cell, both included; the last may be None (to the end).
     memory : bool

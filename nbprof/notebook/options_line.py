@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from IPython.core.error import UsageError
 
+from nbprof.frameworks.register import PYTHON, RECORDED
 from nbprof.notebook import defaults
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ def parser(prog: str = "%%nbprof") -> Parser:
         "--backend",
         metavar="NAME",
         default="auto",
-        choices=("auto", "tensorflow", "jax", "torch", "python"),
-        help="auto (default), tensorflow, jax, torch or python (without a framework's profiler)",
+        choices=("auto", *RECORDED, PYTHON.name),
+        help=f"auto (default), {', '.join(RECORDED)} or {PYTHON.name} (without a framework's profiler)",
     )
     add("--steps", metavar="A:B", default="", help="record only steps A to B of the cell, counted from 1, both included; or all")
     add(

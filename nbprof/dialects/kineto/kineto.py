@@ -40,6 +40,8 @@ from nbprof.dialects.python import python
 from nbprof.dialects.rocprof import perfetto as rocprof_perfetto
 from nbprof.formats.chrome.graph_annotations import Annotations, Said
 from nbprof.formats.chrome.inductor import Program
+from nbprof.frameworks.framework import Framework
+from nbprof.frameworks.register import PYTORCH
 
 _OURS = (OP, ANNOTATION, PYTHON, CALL, KERNEL, COPY, FILL)
 _OF_PROFILER = "Iteration Start: PyTorch Profiler"
@@ -106,7 +108,7 @@ def _by_host(annotations: Annotations, ranks: Sequence[int | None]) -> dict[int,
 class Torch:
     """One PyTorch profile on its way into the tables; of another recorder of GPUs, whose dialect says what is different there."""
 
-    framework = "PyTorch"
+    framework: Framework = PYTORCH
     sets_ranges = "record_function"
     """What sets the ranges of a program."""
 
@@ -327,7 +329,7 @@ class Torch:
         if self._waits:
             out.add(act.WAITS)
         out |= absent.traits(self.links, self.hosts)
-        if not self.out.has_host_ops or self.out.hosts_without_ops or self.framework in act.NATIVE:
+        if not self.out.has_host_ops or self.out.hosts_without_ops or not self.framework.machine_learning:
             out.add(act.UNKNOWN_EAGER)
         return out
 

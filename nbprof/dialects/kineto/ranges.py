@@ -19,6 +19,8 @@ from nbprof.dialects.kineto import steps as kineto_steps
 from nbprof.dialects.kineto.lanes import ANNOTATION
 from nbprof.dialects.kineto.links import Links
 from nbprof.dialects.kineto.steps import Steps
+from nbprof.frameworks.framework import Framework
+from nbprof.frameworks.register import JAX, PYTORCH, UNKNOWN
 
 _STEP = re.compile(
     r"(?:epoch\s*#?\s*(?P<epoch>\d{1,12})\s+)?"
@@ -50,12 +52,12 @@ def named(names: npt.NDArray[np.object_]) -> npt.NDArray[np.bool_]:
     return np.fromiter((bool(torchnames.STEP.match(n)) or counted(str(n)) is not None for n in names), np.bool_, len(names))
 
 
-def framework(trace: Trace) -> str:
-    """What the names of kernels and ranges tell of the framework; '' where they don't."""
+def framework(trace: Trace) -> Framework:
+    """The framework that names of kernels and ranges show; `UNKNOWN` if they show none."""
     names = list(map(str, trace.names))
     if any(map(_TORCH.search, names)):
-        return "PyTorch"
-    return "JAX" if any(map(_JAX.search, names)) else ""
+        return PYTORCH
+    return JAX if any(map(_JAX.search, names)) else UNKNOWN
 
 
 def find(links: Links, ranges: str, names: npt.NDArray[np.bool_] | None = None) -> Steps:

@@ -10,6 +10,7 @@ from nbprof.dialects.kineto import receipt as kineto_receipt
 from nbprof.dialects.kineto.kineto import Torch
 from nbprof.dialects.kineto.lanes import KERNEL, Kinds, kinds, split
 from nbprof.dialects.kineto.steps import Steps
+from nbprof.frameworks.register import CUDA
 
 HOW = (
     'This recording has no steps, so step time is unknown: no NVTX ranges mark them. Put a range such as "step 12" around each iteration '
@@ -38,7 +39,8 @@ class _Nsight(Torch):
         super().__init__(trace, kind)
         # What marks a step is no scope that work is counted for: each would be a part of the program of its own.
         self.links.step_names = ranges.named(trace.names)
-        self.framework = ranges.framework(trace) or "CUDA"
+        named = ranges.framework(trace)
+        self.framework = named if named.known else CUDA
 
     def find_steps(self) -> Steps:
         """The steps, by the NVTX ranges that mark them."""

@@ -27,7 +27,7 @@ _STAGES = "This trace has GPU queue activity but does not identify kernels. See 
 def interpret(trace: Trace) -> act.Activity:
     """The activity of one profile. Fills the kinds of `trace.lanes`."""
     out = kineto.interpret(trace)
-    if out.framework:
+    if out.framework.known:
         return out
     out.environment = environment(trace)
     lanes = trace.lanes

@@ -23,6 +23,7 @@ from nbprof.dialects.kineto.lanes import CALL, COPY, FILL, KERNEL, Kinds, kinds,
 from nbprof.dialects.kineto.links import Flags, Nest
 from nbprof.dialects.kineto.steps import Steps
 from nbprof.dialects.rocprof import perfetto
+from nbprof.frameworks.register import HIP
 
 HOW = (
     'This recording has no steps, so step time is unknown: no ROCTx ranges mark them. Put a range such as "step 12" around each iteration '
@@ -51,7 +52,8 @@ class _Rocprof(Torch):
         super().__init__(trace, kind)
         # What marks a step is no scope that work is counted for: each would be a part of the program of its own.
         self.links.step_names = ranges.named(trace.names)
-        self.framework = ranges.framework(trace) or "HIP"
+        named = ranges.framework(trace)
+        self.framework = named if named.known else HIP
 
     @cached_property
     def work(self) -> Work:
