@@ -19,6 +19,7 @@ def _recorded(name: str) -> Framework:
 TENSORFLOW = _recorded("tensorflow")
 JAX = _recorded("jax")
 PYTORCH = _recorded("torch")
+MLX = _recorded("mlx")
 
 PYTHON = Framework("python", "Python", profiled=False)
 """For recordings that nbprof made without a framework."""
