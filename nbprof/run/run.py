@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from nbprof.analysis.advice import cores as advice_cores
     from nbprof.analysis.python import Python, PythonUse
     from nbprof.core.loader_uses import LoaderUse
-    from nbprof.dialects.kineto.graphs import Capture
+    from nbprof.dialects.gpu.captures import Capture
     from nbprof.sources.recording import CaptureInfo
     from nbprof.timeline.serve import Timeline
 
@@ -189,9 +189,9 @@ class Run(Frames):
             source.local = ()
         interpret = dialect(files.format)
         if said is not None:
-            from nbprof.dialects.kineto.kineto import interpret as kineto
+            from nbprof.dialects.chrome.chrome import interpret as of_chrome
 
-            interpret = partial(kineto, graph_captures=graph_captures, programs=programs, annotations=annotations)
+            interpret = partial(of_chrome, graph_captures=graph_captures, programs=programs, annotations=annotations)
         out = cls(trace, interpret, source, capture, run_cache, given_peaks)
         out.graph_captures = graph_captures
         out.snapshot_pieces = beside(files)

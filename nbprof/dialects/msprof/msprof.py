@@ -15,7 +15,7 @@ from nbprof.activity.unit import Unit
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import named_ranges, torchnames
 from nbprof.dialects.environment import environment
-from nbprof.dialects.kineto.steps import Steps, markers, spread
+from nbprof.dialects.gpu.steps import Steps, markers, spread
 from nbprof.dialects.msprof import corrupt
 from nbprof.dialects.msprof import lanes as on
 from nbprof.dialects.msprof import memory as msprof_memory

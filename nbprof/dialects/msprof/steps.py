@@ -14,7 +14,7 @@ import pandas as pd
 from nbprof.activity.unit import ANY, ITERATION, MARKED, NONE, RECORDING, Unit
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import repeats
-from nbprof.dialects.kineto.steps import Steps
+from nbprof.dialects.gpu.steps import Steps
 from nbprof.dialects.msprof import lanes as on
 from nbprof.dialects.msprof.work import Work
 from nbprof.formats.msprof.iterations import spans as spans_of

@@ -5,11 +5,10 @@ from __future__ import annotations
 from nbprof.activity import activity as act
 from nbprof.core.files import join_some
 from nbprof.core.trace import Note, Trace
-from nbprof.dialects.kineto import absent, range_ops, ranges
-from nbprof.dialects.kineto import receipt as kineto_receipt
-from nbprof.dialects.kineto.kineto import Torch
-from nbprof.dialects.kineto.lanes import KERNEL, Kinds, kinds, split
-from nbprof.dialects.kineto.steps import Steps
+from nbprof.dialects.gpu import absent, range_ops, ranges, receipt
+from nbprof.dialects.gpu.lanes import KERNEL, Kinds, kinds, split
+from nbprof.dialects.gpu.recording import GpuRecording
+from nbprof.dialects.gpu.steps import Steps
 from nbprof.frameworks.register import CUDA
 
 HOW = (
@@ -30,7 +29,7 @@ def interpret(trace: Trace) -> act.Activity:
     return _Nsight(trace, split(trace, kind)).activity()
 
 
-class _Nsight(Torch):
+class _Nsight(GpuRecording):
     """A recording of Nsight Systems on its way into the tables."""
 
     sets_ranges = "NVTX"
@@ -48,7 +47,7 @@ class _Nsight(Torch):
 
     def notes(self) -> list[Note]:
         """Lines for the receipt."""
-        return kineto_receipt.notes(self.links, self.steps, self.hosts, self.out.launches, self.origins, _LOST)
+        return receipt.notes(self.links, self.steps, self.hosts, self.out.launches, self.origins, _LOST)
 
     def missing(self) -> dict[str, str]:
         """A sentence for each kind of data that the recording lacks."""
