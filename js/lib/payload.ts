@@ -361,6 +361,8 @@ export interface Kernels {
   empty: Empty | null;
   /** What they ran on; reports of 0.2 and before lack it. */
   chip?: string;
+  /** Where recorded occupancies come from, at the end of a sentence. */
+  occupancy?: string;
   /** COLUMNS of nbprof/tools/kernels/payload.py. */
   table: Table;
   /** `p.kernels.by_name()` and `.by_op()` of the names in the table, of all rows of the profile. */

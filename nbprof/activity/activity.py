@@ -19,6 +19,8 @@ from nbprof.activity.given_peaks import KEYS, ON_CHIP
 from nbprof.activity.unit import MARKED, Unit
 from nbprof.core.callstacks import Stacks
 from nbprof.core.trace import Events, Int32s, Int64s, Note
+from nbprof.frameworks.framework import Framework
+from nbprof.frameworks.register import UNKNOWN
 
 
 def text_column(values: npt.NDArray[np.object_], codes: npt.NDArray[np.integer[Any]]) -> pd.api.extensions.ExtensionArray:
@@ -371,14 +373,6 @@ CATEGORIES: tuple[str, ...] = (
 """Step-time categories in stack order, bottom to top."""
 
 
-NATIVE = ("HIP", "CUDA")
-"""Frameworks of programs that no machine learning framework is known to have launched: what to write in one is no advice there."""
-
-
-PYTHON = "Python"
-"""The framework of a recording that nbprof made without one; its versions follow where they are known."""
-
-
 NEXT_ITEM = "nbprof.steps: next item"
 """Name of the span that nbprof records around the wait of ``nbprof.steps`` for its next item."""
 
@@ -589,7 +583,7 @@ class Activity:
     xprof_bytes_per_second: float
     tables: dict[str, list[Any]]
     traits: set[str]
-    framework: str
+    framework: Framework
     has_device: bool
     xprof: bool
     has_host_ops: bool
@@ -718,7 +712,7 @@ _EMPTY: dict[str, Callable[[], Any]] = {
     "xprof_bytes_per_second": lambda: float("nan"),
     "tables": dict,
     "traits": set,
-    "framework": str,
+    "framework": lambda: UNKNOWN,
     "has_device": bool,
     "xprof": bool,
     "has_host_ops": bool,

@@ -21,6 +21,7 @@ from nbprof.analysis.steps.step_rows import step_bounds
 from nbprof.analysis.sweep import flatten
 from nbprof.core import nesting
 from nbprof.core.trace import Int64s
+from nbprof.frameworks.register import PYTORCH
 
 TINY_PS = 20_000_000
 """An op that takes less does hardly more than being dispatched: on a CPU that takes PyTorch and TensorFlow 2 to 10 µs an op."""
@@ -151,7 +152,7 @@ def _of_host(activity: Activity, host: int, steps: pd.DataFrame) -> Totals:
     runs = _inside(_self_times(activity, host), begin, stop)
     long = runs.take(runs.self_ps >= TINY_PS)
     compute, overhead = _compute_and_overhead(activity, host, long, (begin, stop))
-    names = (activity.ops if activity.framework == "PyTorch" else activity.types).values
+    names = (activity.ops if activity.framework is PYTORCH else activity.types).values
     by_kind = np.bincount(long.kind, (long.end - long.start).astype(np.float64), len(names))
     return {
         "compute": compute,
@@ -165,7 +166,7 @@ def _of_host(activity: Activity, host: int, steps: pd.DataFrame) -> Totals:
 
 def _self_times(activity: Activity, host: int) -> _Runs:
     """The times in which ops of a host run, those of programs compiled for the CPU among them, without the ops in them."""
-    kind = "op" if activity.framework == "PyTorch" else "type"
+    kind = "op" if activity.framework is PYTORCH else "type"
     of_program = activity.host_ops[~activity.host_ops["dataset"].to_numpy(np.bool_)]
     tables = (of_program, activity.eager_runs, activity.cpu_ops)
     parts = [_pieces(table[table["host"].to_numpy() == host], kind) for table in tables]

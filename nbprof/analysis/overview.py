@@ -81,7 +81,7 @@ def of_steps(
         "devices": len(activity.devices),
         # What a device is called that is there is not known where nothing of it but its memory was recorded.
         "device_kind": device_names(activity.devices) or (None if activity.has_device or activity.traits & _UNKNOWN_DEVICE else "CPU"),
-        "framework": activity.framework,
+        "framework": activity.framework.title,
         "warmup_steps": int(steps["warmup"].astype(bool).sum()) if len(steps) else 0,
         "steps": len(steps),
         "unit": activity.unit.to_dict(),
@@ -221,7 +221,7 @@ def environment(activity: Activity) -> dict[str, Any]:
         "hosts": list(activity.hosts),
         "device_count": len(activity.devices),
         "devices": list(kinds.values()),
-        "framework": activity.framework or None,
+        "framework": activity.framework.title or None,
         "versions": versions if isinstance(versions := known.get("versions"), dict) else {},
         "start_time": known.get("start_time"),
         "duration_s": known.get("duration_s"),

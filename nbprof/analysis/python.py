@@ -22,6 +22,7 @@ from nbprof.core.intervals import Intervals
 from nbprof.core.python_samples import Function, PythonSamples
 from nbprof.core.sample_limits import SWITCH_S
 from nbprof.core.trace import Int32s, Int64s
+from nbprof.frameworks.register import FRAMEWORKS
 from nbprof.schema import frames
 
 Floats = npt.NDArray[np.float64]
@@ -40,9 +41,7 @@ _MOST_THREADS = 50
 
 
 _INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages)[/\\]")
-_FRAMEWORKS = frozenset(
-    {"torch", "jax", "jaxlib", "tensorflow", "keras", "flax", "optax", "haiku", "equinox", "lightning", "pytorch_lightning"}
-)
+_FRAMEWORKS = frozenset({"keras"}.union(*(framework.packages for framework in FRAMEWORKS)))
 _ENOUGH = 10
 """Samples in some time from which on they alone say what it was spent on."""
 _AT_ONCE = (0.9, 1.3)

@@ -23,6 +23,7 @@ from nbprof.core.factorize import unique_rows
 from nbprof.core.intervals import Intervals
 from nbprof.core.runs import run_starts
 from nbprof.core.trace import Int64s, Trace
+from nbprof.frameworks.register import JAX
 from nbprof.schema import frames
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ def totals(activity: Activity, trace: Trace, steps: pd.DataFrame, self_times: Ca
     self_times : callable
         Gives ops of the host with their self time, as `ops.host_self_times` does.
     """
-    if not len(steps) or not (len(activity.ranges) or activity.framework in _WITH_SCOPES):
+    if not len(steps) or not (len(activity.ranges) or activity.framework.has_scopes):
         return nothing()
     host_ops = self_times()
     of_host = Steps.of(steps, activity.hosts)
@@ -493,7 +494,7 @@ _TOP = 3
 
 def _of_scopes(activity: Activity, steps: Steps, host_ops: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame] | None:
     """Self time of ops by the scopes in their names, and these ops; None where no op has any."""
-    if activity.framework not in _WITH_SCOPES:
+    if not activity.framework.has_scopes:
         return None
     names: dict[tuple[str, bool], int] = {}
     tables = []
@@ -502,7 +503,7 @@ def _of_scopes(activity: Activity, steps: Steps, host_ops: pd.DataFrame) -> tupl
         if len(runs):
             tables.append(_runs(activity, steps, runs, parts, names, side))
     plain = host_ops[~host_ops["dataset"].to_numpy(np.bool_)]
-    if activity.framework != "JAX" and len(plain):
+    if activity.framework is not JAX and len(plain):
         tables.append(_runs(activity, steps, plain, activity.op_parts.head(0), names, host))
     if not tables:
         return None
@@ -517,9 +518,6 @@ def _of_scopes(activity: Activity, steps: Steps, host_ops: pd.DataFrame) -> tupl
     rows = _joined(tables)
     rows = rows.take(np.array([bool(found[code].path) for code in range(len(names))] or [False], np.bool_)[rows.name])
     return _scope_rows(activity, rows, [text for text, _ in names], found) if len(rows.name) else None
-
-
-_WITH_SCOPES = ("JAX", "TensorFlow", "")
 
 
 @dataclass(frozen=True)
@@ -587,7 +585,7 @@ def _scope_rows(activity: Activity, runs: _Runs, names: list[str], found: dict[i
     for level in reversed(nesting.levels(around.astype(np.int32))):
         inner = level[around[level] >= 0]
         np.minimum.at(first, around[inner], first[inner])
-    kind = SCOPES[0] if activity.framework == "JAX" else SCOPES[1]
+    kind = SCOPES[0] if activity.framework is JAX else SCOPES[1]
     keys = [(PROGRAM, kind, SEPARATOR.join(path)) for path in list(number)[1:]]
     texts, codes = np.unique([name.rstrip(":").rpartition("/")[2] for name in names], return_inverse=True)
     tops = _Ops(at, runs.side, codes[runs.name].astype(np.int64), runs.own).largest(around)

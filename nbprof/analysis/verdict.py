@@ -494,9 +494,7 @@ def _why(found: Breakdown, bound: str, why: str) -> str:
     """Why a category is large, where the recording says more than its explanation."""
     activity, used = found.activity, found.counted
     if bound == "host_compute" and len(activity.device_extents):
-        # JAX's host runs no ops, but Python, argument handling, buffer management and dispatch.
-        does = "prepares and dispatches programs" if activity.framework == "JAX" else "runs ops"
-        return f"the host {does} while the device is idle"
+        return f"the host {activity.framework.words.host_work} while the device is idle"
     if bound == "input" and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2:
         return "{the} waits until its data is copied from host memory to the device"
     second = found.second(bound)
@@ -648,10 +646,10 @@ def _slowed(found: Breakdown, bound: str) -> Evidence:
     activity, shares, busy = found.activity, found.shares, found.busy
     if busy is None or not activity.has_host_ops or not (activity.devices["kind"] == "GPU").any():
         return []
-    if shares["host_compute"] + shares["kernel_launch"] < checks.PART_HIGH or not checks.may_keep_up(busy, activity.framework):
+    if shares["host_compute"] + shares["kernel_launch"] < checks.PART_HIGH or not checks.may_keep_up(busy, activity.framework.slows_host):
         return []
     text = (
-        f"Recording slows the host by up to {checks.host_slowed(activity.framework):g} times: without it, the device, which is busy for "
+        f"Recording slows the host by up to {activity.framework.slows_host:g} times: without it, the device, which is busy for "
         f"{busy:.0f}% of {found.unit.time} here, may rarely wait for the host"
     )
     return [(bound not in ("host_compute", "kernel_launch"), text)]

@@ -14,9 +14,10 @@ from typing import Any
 from nbprof.activity.given_peaks import checked
 from nbprof.capture.option_field import Setting, documented, option
 from nbprof.core.errors import CaptureError, NbprofError
+from nbprof.frameworks.register import RECORDED
 from nbprof.sources.urls import is_url
 
-BACKENDS = ("tensorflow", "jax", "torch")
+BACKENDS = tuple(RECORDED)
 """The frameworks that can be recorded, in the order of preference."""
 
 PYTHON = "python"
@@ -57,7 +58,7 @@ class Options:
 
     backend: str = option(
         "auto",
-        "framework to record: auto, tensorflow, jax, torch or python, which records steps and waits without a framework's profiler",
+        f"framework to record: auto, {', '.join(BACKENDS)} or {PYTHON}, which records steps and waits without a framework's profiler",
         metavar="NAME",
         choices=CHOICES,
         setting=Setting("Framework"),

@@ -8,15 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from nbprof.core.errors import NbprofError
 from nbprof.gate import policy
-
-if TYPE_CHECKING:
-    from nbprof.gate.expect import Expectation
 
 _POLICY = pytest.StashKey[policy.Policy]()
 _ROWS = pytest.StashKey["list[_Row]"]()
@@ -119,7 +116,7 @@ def _verified(item: pytest.Item) -> Generator[None, Any, Any]:
     return result
 
 
-def _record(item: pytest.Item, expectation: Expectation) -> None:
+def _record(item: pytest.Item, expectation: policy.Pending) -> None:
     for one in expectation.outcomes:
         item.user_properties.append((f"{PROPERTY}{one.check}", str(one)))
 

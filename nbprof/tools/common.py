@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.activity.activity import NATIVE, PLAIN, PYTHON
+from nbprof.activity.activity import PLAIN
 from nbprof.activity.unit import MARKED, STEP, Unit
 from nbprof.core.units import scale_bytes
 from nbprof.display import wording
+from nbprof.frameworks.framework import Framework
+from nbprof.frameworks.register import JAX, PYTORCH, TENSORFLOW, titled
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -43,20 +45,24 @@ def unit_in(payload: Mapping[str, Any]) -> Unit:
     return Unit(str(known["kind"])) if known else MARKED
 
 
+def framework_of(run: Run) -> Framework:
+    """The framework that wrote the profile, as the recording states it, else as its events show it."""
+    return titled(str(run.first_answer.get("framework") or ""))
+
+
 def by_torch(run: Run) -> bool:
-    """Whether PyTorch wrote the profile: its words differ from TensorFlow's."""
-    return "torch" in str(run.first_answer.get("framework") or "").lower()
+    """Whether PyTorch wrote the profile."""
+    return framework_of(run) is PYTORCH
 
 
 def by_jax(run: Run) -> bool:
     """Whether JAX wrote the profile."""
-    return "jax" in str(run.first_answer.get("framework") or "").lower()
+    return framework_of(run) is JAX
 
 
 def by_tensorflow(run: Run) -> bool:
     """Whether TensorFlow wrote the profile, by Keras or not."""
-    framework = str(run.first_answer.get("framework") or "").lower()
-    return "tensorflow" in framework or ("keras" in framework and not by_torch(run) and not by_jax(run))
+    return framework_of(run) is TENSORFLOW
 
 
 def by_keras(run: Run) -> bool:
@@ -64,16 +70,12 @@ def by_keras(run: Run) -> bool:
     return run.capture is not None and run.capture.of_keras
 
 
-def by_python(run: Run) -> bool:
-    """Whether nbprof recorded it without a framework's profiler."""
-    return str(run.first_answer.get("framework") or "").startswith(PYTHON)
-
-
 def unknown(run: Run, view: str, title: str) -> dict[str, str] | None:
     """Why a view of a trace is empty that no known framework wrote; None where one did."""
     text = run.missing.get(view, "")
-    without = by_python(run) or (run.first_answer.get("framework") or "") in ("", *NATIVE)
-    return {"title": title, "text": text} if text and without else None
+    framework = framework_of(run)
+    without_ops = not framework.known or not framework.profiled or not framework.machine_learning
+    return {"title": title, "text": text} if text and without_ops else None
 
 
 def plain(run: Run) -> bool:
@@ -101,7 +103,7 @@ def may_have_kernels(run: Run) -> bool:
     """
     if len(run.kernels) > 0 or bool((run.devices["kind"] == "GPU").any()):
         return True
-    return run.devices.empty and run.first_answer.get("framework") in NATIVE
+    return run.devices.empty and not framework_of(run).machine_learning
 
 
 _WITH_KERNELS = {"MTIA", "XPU", "HPU"}

@@ -70,7 +70,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
   const rowsText = h("span");
   const everyRow = allRows(full);
   const npu = context.payload.kernels.chip === "NPU";
-  const occupancy = npu ? "" : occupancyNote(full, /torch/i.test(context.payload.meta.framework));
+  const occupancy = npu ? "" : occupancyNote(full, context.payload.kernels.occupancy);
 
   const list = foldingTable<By>({
     context,

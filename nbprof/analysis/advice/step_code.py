@@ -25,6 +25,7 @@ from nbprof.core import nesting
 from nbprof.core.factorize import unique_rows
 from nbprof.core.intervals import Intervals
 from nbprof.core.trace import Int64s
+from nbprof.frameworks.register import JAX, PYTORCH
 from nbprof.hlo.category import CALLS_PYTHON
 
 Flags = npt.NDArray[np.bool_]
@@ -110,11 +111,11 @@ def gather(activity: Activity, steps: pd.DataFrame) -> StepCode:
     used = counted(steps)
     if not len(used):
         return StepCode()
-    if activity.framework == "PyTorch":
+    if activity.framework is PYTORCH:
         ran = _Ran(activity, used)
         return ran.found() if len(ran.rows) else StepCode()
     percent, op = share_of_64_bit(activity)
-    return StepCode(percent, op, _callbacks(activity, used), most_rows=most_rows(activity) if activity.framework == "JAX" else None)
+    return StepCode(percent, op, _callbacks(activity, used), most_rows=most_rows(activity) if activity.framework is JAX else None)
 
 
 def _step_of(activity: Activity, used: pd.DataFrame, table: pd.DataFrame) -> Int64s:

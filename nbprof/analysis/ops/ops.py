@@ -24,6 +24,7 @@ from nbprof.core import nesting
 from nbprof.core.intervals import Intervals
 from nbprof.core.runs import run_starts
 from nbprof.core.trace import Int32s, Int64s
+from nbprof.frameworks.register import PYTORCH
 from nbprof.schema import frames as schema
 
 COLUMNS = schema.names("ops.with_idle")
@@ -82,7 +83,7 @@ def host_self_times(activity: Activity, ops: pd.DataFrame | None = None, as_xpro
             kept[rows], own[rows] = self_time.stacked(start[rows], end[rows])
     else:
         self_time.share_out(own, lane, start, end, overlaps)
-        if activity.framework == "PyTorch":
+        if activity.framework is PYTORCH:
             own, kept = _without_repeats(ops["op"].to_numpy(np.int64), parent, own)
     first = run_starts(lane)
     extent = np.maximum.reduceat(end, first) - start[first]
@@ -372,7 +373,7 @@ def device_idle(activity: Activity, rows: pd.DataFrame) -> int:
     where = rows["host"].to_numpy(), rows["device"].to_numpy()
     for host, device, start, end in activity.device_extents[["host", "device", "start", "end"]].to_numpy(np.int64).tolist():
         mine = (where[0] == host) & (where[1] == device)
-        used = Intervals.of_rows(rows[mine]).total() if activity.framework == "PyTorch" else int(own[mine].sum())
+        used = Intervals.of_rows(rows[mine]).total() if activity.framework is PYTORCH else int(own[mine].sum())
         idle += max(used, end - start) - used
     return idle
 

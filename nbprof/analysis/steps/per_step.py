@@ -17,7 +17,6 @@ from nbprof.core.intervals import ends_before
 
 _NO_DEVICE = "no device was recorded: the run used only the CPU, or its profiler left the device out"
 _NO_STEPS = "no steps were found: mark them with nbprof.steps() or nbprof.step()"
-_SAY_COMPILING = ("JAX", "TensorFlow", "PyTorch")
 
 
 class Count(NamedTuple):
@@ -123,7 +122,7 @@ def _compilations(activity: Activity, used: pd.DataFrame) -> Count:
         number = activity.hosts.index(str(host))
         # One that began before ran into these steps: it is of warm-up.
         found += _apart(spans[(spans["host"] == number) & (began >= round(float(begin) * 1e9))])
-    if not found and not (activity.framework in _SAY_COMPILING and activity.has_host_ops):
+    if not found and not (activity.framework.records_compilation and activity.has_host_ops):
         return Count(None, "the recording has no host ops, or its framework does not record compilation")
     return Count(float(found))
 

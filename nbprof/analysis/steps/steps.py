@@ -39,6 +39,7 @@ from nbprof.core import clip_to_steps
 from nbprof.core.factorize import unique_rows
 from nbprof.core.intervals import end_to_end, ends_before, extents, index_by_group, union_by_group
 from nbprof.core.trace import Int64s
+from nbprof.frameworks.register import JAX
 
 _MOST_GROUPS = 1 << 22
 # The kind and the number of a step: "train 500", "ProfilerStep#6".
@@ -388,7 +389,7 @@ def step_times(activity: Activity, host: int, core: int | None = None) -> pd.Dat
         wider = (group[at] == on_device) & (start[at] <= begin) & (end[at] >= stop) if len(group) else np.zeros(len(begin), np.bool_)
         first = begin.copy()
         begin[wider], stop[wider] = start[at[wider]], end[at[wider]]
-        if core is None and activity.framework == "JAX" and len(group):
+        if core is None and activity.framework is JAX and len(group):
             begin = _from_mark(np.where(group[at] == on_device, start[at], begin), stop, first)
         # A step that the host marks among those of the device, and that put nothing on it, is a step all the same.
         idle = ~np.isin(group, on_device) & (start > begin.min()) & (start < begin.max())

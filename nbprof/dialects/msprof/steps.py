@@ -15,7 +15,7 @@ from nbprof.activity.unit import ANY, ITERATION, MARKED, NONE, RECORDING, Unit
 from nbprof.core.intervals import one_at_a_time
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import repeats
-from nbprof.dialects.kineto.steps import Steps
+from nbprof.dialects.gpu.steps import Steps
 from nbprof.dialects.msprof import lanes as on
 from nbprof.dialects.msprof.work import Work
 from nbprof.formats.msprof.iterations import spans as spans_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ntpath
 import posixpath
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +13,7 @@ from nbprof.core.factorize import unique_rows
 from nbprof.core.runs import run_starts
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.formats.build import Coded, Values
-
-if TYPE_CHECKING:
-    from nbprof.formats.nsys.nsys import Report
+from nbprof.formats.nsys.report import Report
 
 SAMPLES, STACKS, SCHEDULED = "COMPOSITE_EVENTS", "SAMPLING_CALLCHAINS", "SCHED_EVENTS"
 SAMPLE, ON_CPU = "cpu_sample", "on_cpu"

@@ -12,7 +12,7 @@ from nbprof.activity.unit import Unit
 from nbprof.analysis import kernels as analysis
 from nbprof.display import wording
 from nbprof.tools import rings
-from nbprof.tools.common import bar, by_torch, chip, figure, has_device, may_have_kernels, unit_of, unit_of_gpu, unknown
+from nbprof.tools.common import bar, by_torch, chip, figure, framework_of, has_device, may_have_kernels, unit_of, unit_of_gpu, unknown
 from nbprof.tools.tables import floats, hidden, table
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def payload(run: Run) -> dict[str, Any]:
     return {
         "empty": _empty(run) if kernels.empty else None,
         "chip": chip(run),
+        "occupancy": framework_of(run).words.occupancy,
         # The names of both are long and mostly the same: so close together gzip finds them again.
         "by_name": _folded(by_name, "kernel", kernels),
         "table": hidden(shown, longest["at_ms"], longest["for_ms"]),
@@ -224,9 +225,6 @@ def _empty(run: Run) -> dict[str, Any]:
     # A run that nbprof recorded has its devices; a file of another recorder may leave them out.
     text = "The run used the CPU only." if run.capture is not None else run.missing.get("kernels", "The run used the CPU only.")
     title = "No GPU kernels in this run"
-    framework = str(run.first_answer.get("framework") or "").lower()
-    checks = {"tensorflow": "tf.config.list_physical_devices('GPU')", "jax": "jax.devices('gpu')", "torch": "torch.cuda.is_available()"}
-    for name, code in checks.items():
-        if name in framework:
-            return {"title": title, "text": f"{text} To see which GPUs the framework finds:", "code": code}
+    if code := framework_of(run).words.list_gpus:
+        return {"title": title, "text": f"{text} To see which GPUs the framework finds:", "code": code}
     return {"title": title, "text": text}

@@ -9,6 +9,7 @@ import pandas as pd
 
 from nbprof.analysis.lines import PARTS
 from nbprof.display import wording
+from nbprof.frameworks.register import RECORDED
 from nbprof.schema import frames
 from nbprof.tools.accessor import Framed, Shown
 from nbprof.tools.tables import floats, table_of
@@ -21,8 +22,6 @@ MOST_LINES = 400
 """Lines of one cell that a dashboard shows."""
 MOST_CELLS = 6
 _AROUND = 2
-_WITH_LINES = ("tensorflow", "jax", "torch")
-"""Backends beside which nbprof records the lines that run."""
 _WHOLE = {"host_us": "host time of the recording", "device_us": "device time", "program_us": "time of compiled programs"}
 _SAMPLED = (
     "Host time is estimated from samples of the Python stack; %%nbprof --stacks measures it, counts how often each line ran and adds "
@@ -85,7 +84,7 @@ def offer(run: Run) -> str:
     capture = run.capture
     facts = run.first_answer
     # Only what nbprof records in this process has lines, and samples of the Python stack name them already.
-    if capture is None or capture.backend not in _WITH_LINES or capture.options.get("stacks") is not False:
+    if capture is None or not _has_lines(capture.backend) or capture.options.get("stacks") is not False:
         return ""
     if capture.lines or capture.python or capture.options.get("python"):
         return ""
@@ -97,6 +96,12 @@ def offer(run: Run) -> str:
         return ""
     how = "profile the cell with %%nbprof --stacks" if capture.notebook else "record with nbprof.profile(stacks=True)"
     return f"Which lines of Python {what} was not recorded. To see them, {how}."
+
+
+def _has_lines(backend: str) -> bool:
+    """Whether nbprof records the lines that run beside a backend."""
+    framework = RECORDED.get(backend)
+    return framework is not None and framework.profiled
 
 
 def _table(rows: pd.DataFrame, text: str, keys: list[str], *, whole: bool, sampled: bool) -> dict[str, Any]:

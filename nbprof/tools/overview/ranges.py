@@ -24,15 +24,6 @@ _DEEPEST = 3
 _LEAST_PERCENT = 0.1
 SCOPES_TITLE = "Scopes of ops"
 _TITLES = {MAIN: "Main thread", OTHER: "Other threads", PROGRAM: SCOPES_TITLE}
-_HOW = {
-    "PyTorch": 'put "with torch.profiler.record_function(name):" around a part of the step, such as the forward pass.',
-    "JAX": 'put "with jax.named_scope(name):" around a part of a compiled function, or "with jax.profiler.TraceAnnotation(name):" around '
-    "a part of the program.",
-    "TensorFlow": 'put "with tf.name_scope(name):" around a part of a tf.function, or "with tf.profiler.experimental.Trace(name):" around '
-    "a part of the program.",
-    "CUDA": 'put "with nvtx.annotate(name):" around a part of the step, and record with  nsys profile --trace=cuda,nvtx.',
-    "HIP": "call roctxRangePush and roctxRangePop around a part of the step, and record with  rocprofv3 --runtime-trace.",
-}
 
 
 class RangeView(Framed):
@@ -71,7 +62,7 @@ class RangeView(Framed):
             )
         if "Operator" in run.trace.strings:
             return "Traces of this version of PyTorch do not tell record_function from ops."
-        how = _HOW.get(run.activity.framework)
+        how = run.activity.framework.words.mark_ranges
         return f"The program named no range: {how}" if how else "The program named no range."
 
 

@@ -16,7 +16,7 @@ from nbprof.analysis.steps.warmup import about_crowded, crowded
 from nbprof.display import wording
 from nbprof.display.categories import CATEGORIES
 from nbprof.display.codec import coded, short
-from nbprof.tools.common import by_jax, by_torch, unit_of, unknown, without_work
+from nbprof.tools.common import framework_of, unit_of, unknown, without_work
 from nbprof.tools.tables import floats
 
 if TYPE_CHECKING:
@@ -26,26 +26,6 @@ NO_STEPS = {
     "title": "No steps found, so step time is unknown.",
     "text": "No step markers were found. %%nbprof marks the steps of model.fit automatically; mark those of your own loop:",
     "code": "import nbprof\n\nfor batch in ds:\n    with nbprof.step():\n        train_step(batch)",
-}
-
-NO_TORCH_STEPS = {
-    "title": "No steps found, so step time is unknown.",
-    "text": "The loop did not call prof.step() during the recording. Call it at the end of each iteration:",
-    "code": "with torch.profiler.profile(schedule=torch.profiler.schedule(wait=1, warmup=1, active=10)) as prof:\n"
-    "    for batch in loader:\n        train_step(batch)\n        prof.step()",
-}
-
-NO_TORCH_CELL_STEPS = {
-    "title": "No steps found, so step time is unknown.",
-    "text": "No step of an optimizer of torch.optim was recorded. In a loop without one, mark the steps:",
-    "code": "import nbprof\n\nfor batch in nbprof.steps(loader):\n    train_step(batch)",
-}
-
-NO_JAX_STEPS = {
-    "title": "No steps found, so step time is unknown.",
-    "text": "JAX does not mark steps automatically. Mark them in the loop:",
-    "code": "for i, batch in enumerate(batches):\n    with jax.profiler.StepTraceAnnotation('train', step_num=i):\n"
-    "        train_step(batch)",
 }
 
 NO_WORK = {
@@ -65,12 +45,11 @@ def no_steps(run: Run) -> dict[str, str]:
         return plain
     if without_work(run):
         return dict(NO_WORK)
-    if by_jax(run):
-        return dict(NO_JAX_STEPS)
-    if by_torch(run):
-        # What nbprof itself recorded has no `prof`.
-        return dict(NO_TORCH_STEPS if run.capture is None else NO_TORCH_CELL_STEPS)
-    return dict(NO_STEPS)
+    words = framework_of(run).words
+    hint = words.mark_steps
+    if run.capture is not None and words.mark_steps_in_cell is not None:
+        hint = words.mark_steps_in_cell
+    return dict(NO_STEPS) if hint is None else hint._asdict()
 
 
 OUTSIDE_OPS = "Outside ops"

@@ -13,8 +13,9 @@ from nbprof.core import nesting
 from nbprof.core.callstacks import Stacks, chains
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int32s, Int64s
-from nbprof.dialects.kineto.lanes import ANNOTATION, AROUND, CALL, OP, PYTHON
-from nbprof.dialects.kineto.links import Links, Nest
+from nbprof.dialects.gpu.lanes import ANNOTATION, AROUND, CALL, OP, PYTHON
+from nbprof.dialects.gpu.links import Links
+from nbprof.dialects.gpu.nest import Nest
 
 
 class Forest:

@@ -15,10 +15,10 @@ from nbprof.activity import copies
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
 from nbprof.dialects import device_peaks, tensorcores, torchnames
-from nbprof.dialects.kineto.hosts import UNDESCRIBED
-from nbprof.dialects.kineto.lanes import FILL, KERNEL, OP
-from nbprof.dialects.kineto.links import Links
-from nbprof.dialects.kineto.origins import Origins
+from nbprof.dialects.gpu.hosts import UNDESCRIBED
+from nbprof.dialects.gpu.lanes import FILL, KERNEL, OP
+from nbprof.dialects.gpu.links import Links
+from nbprof.dialects.gpu.origins import Origins
 
 Flags = npt.NDArray[np.bool_]
 

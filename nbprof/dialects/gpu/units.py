@@ -16,11 +16,11 @@ import numpy.typing as npt
 from nbprof.activity.unit import ANY, CALL, ITERATION, NAMED, RECORDING, Unit
 from nbprof.core.trace import Int64s, Note
 from nbprof.dialects import repeats
-from nbprof.dialects.kineto import steps as kineto_steps
-from nbprof.dialects.kineto.lanes import ANNOTATION, KERNEL, PYTHON
-from nbprof.dialects.kineto.lanes import CALL as RUNTIME_CALL
-from nbprof.dialects.kineto.links import Links
-from nbprof.dialects.kineto.steps import Steps
+from nbprof.dialects.gpu import find_steps
+from nbprof.dialects.gpu.lanes import ANNOTATION, KERNEL, PYTHON
+from nbprof.dialects.gpu.lanes import CALL as RUNTIME_CALL
+from nbprof.dialects.gpu.links import Links
+from nbprof.dialects.gpu.steps import Steps
 
 CHOOSE = "`for batch in nbprof.steps(batches):` marks the steps of another loop."
 _NUMBERS = re.compile(r"\d+")
@@ -80,7 +80,7 @@ def _unit(found: Found) -> Unit:
 
 def _steps(links: Links, host: int, found: Found) -> Steps:
     labels = [f"{found.kind} {number}" for number in range(len(found.start))]
-    return kineto_steps.of_marks(links, host, found.event, found.start, found.end, labels, [])
+    return find_steps.of_marks(links, host, found.event, found.start, found.end, labels, [])
 
 
 def _recordings(links: Links, hosts: list[int]) -> tuple[Steps, Unit]:
@@ -184,7 +184,7 @@ def _by_ranges(links: Links, host: int) -> Found | None:
             families.setdefault(family, []).append(code)
     candidates = []
     for family, codes in families.items():
-        marks = kineto_steps.one_thread(links, rows[np.isin(events.name[rows], codes)])
+        marks = find_steps.one_thread(links, rows[np.isin(events.name[rows], codes)])
         if len(marks) >= repeats.FEWEST:
             candidates.append((-int(events.duration[marks].sum()), int(events.start[marks[0]]), family, marks))
     candidates.sort(key=lambda one: one[:2])

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
 from nbprof.core.trace import Int64s, Note
 from nbprof.dialects import torchnames
-from nbprof.dialects.kineto.lanes import KERNEL
+from nbprof.dialects.gpu.lanes import KERNEL
+from nbprof.dialects.gpu.links import Links
+from nbprof.dialects.gpu.steps import Steps
 from nbprof.display import wording
-
-if TYPE_CHECKING:
-    from nbprof.dialects.kineto.links import Links
-    from nbprof.dialects.kineto.steps import Steps
 
 Flags = npt.NDArray[np.bool_]
 

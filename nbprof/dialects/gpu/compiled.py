@@ -13,7 +13,7 @@ import numpy as np
 
 from nbprof.core import nesting
 from nbprof.core.trace import Int64s
-from nbprof.dialects.kineto.links import Nest
+from nbprof.dialects.gpu.nest import Nest
 from nbprof.formats.chrome.inductor import Kernel, Program
 
 _RUN = re.compile(r"(?:## )?Call CompiledFxGraph")

@@ -15,10 +15,12 @@ import numpy.typing as npt
 
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import torchnames
-from nbprof.dialects.kineto import steps as kineto_steps
-from nbprof.dialects.kineto.lanes import ANNOTATION
-from nbprof.dialects.kineto.links import Links
-from nbprof.dialects.kineto.steps import Steps
+from nbprof.dialects.gpu import find_steps
+from nbprof.dialects.gpu.lanes import ANNOTATION
+from nbprof.dialects.gpu.links import Links
+from nbprof.dialects.gpu.steps import Steps
+from nbprof.frameworks.framework import Framework
+from nbprof.frameworks.register import JAX, PYTORCH, UNKNOWN
 
 _STEP = re.compile(
     r"(?:epoch\s*#?\s*(?P<epoch>\d{1,12})\s+)?"
@@ -50,12 +52,12 @@ def named(names: npt.NDArray[np.object_]) -> npt.NDArray[np.bool_]:
     return np.fromiter((bool(torchnames.STEP.match(n)) or counted(str(n)) is not None for n in names), np.bool_, len(names))
 
 
-def framework(trace: Trace) -> str:
-    """What the names of kernels and ranges tell of the framework; '' where they don't."""
+def framework(trace: Trace) -> Framework:
+    """The framework that names of kernels and ranges show; `UNKNOWN` if they show none."""
     names = list(map(str, trace.names))
     if any(map(_TORCH.search, names)):
-        return "PyTorch"
-    return "JAX" if any(map(_JAX.search, names)) else ""
+        return PYTORCH
+    return JAX if any(map(_JAX.search, names)) else UNKNOWN
 
 
 def find(links: Links, ranges: str, names: npt.NDArray[np.bool_] | None = None) -> Steps:
@@ -69,7 +71,7 @@ def find(links: Links, ranges: str, names: npt.NDArray[np.bool_] | None = None) 
     names : bool[names], optional
         Names that mark steps; those that `links` knows by default. Batches of a loader are no steps then.
     """
-    marked = kineto_steps.find(links, batches=names is None)
+    marked = find_steps.find(links, batches=names is None)
     done = set(marked.host.tolist())
     hosts = [host for host in range(len(links.trace.hosts)) if host not in done]
     known = links.step_names if names is None else names
@@ -88,7 +90,7 @@ def _of_host(links: Links, host: int, ranges: str, names: npt.NDArray[np.bool_])
             numbers[code] = found[1]
     good = []
     for family, codes in families.items():
-        marks = kineto_steps.one_thread(links, rows[np.isin(events.name[rows], codes)])
+        marks = find_steps.one_thread(links, rows[np.isin(events.name[rows], codes)])
         if len(marks) >= _FEWEST and _rising([numbers[code] for code in events.name[marks].tolist()]) and _launching(links, host, marks):
             good.append((int(events.duration[marks].sum()), family, marks))
     if not good:
@@ -102,7 +104,7 @@ def _of_host(links: Links, host: int, ranges: str, names: npt.NDArray[np.bool_])
     labels = [str(trace.names[code]) for code in events.name[marks].tolist()]
     if len(set(labels)) == 1:
         labels = [f"{labels[0]} {i}" for i in range(len(labels))]
-    return kineto_steps.of_marks(links, host, marks, events.start[marks], events.end[marks], labels, notes)
+    return find_steps.of_marks(links, host, marks, events.start[marks], events.end[marks], labels, notes)
 
 
 def _rising(numbers: list[tuple[int, ...]]) -> bool:

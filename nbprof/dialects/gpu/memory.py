@@ -9,9 +9,9 @@ from nbprof.activity import activity as act
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int64s
 from nbprof.dialects.allocators import added_up, allocation_table, or_na
-from nbprof.dialects.kineto.lanes import MEMORY
-from nbprof.dialects.kineto.links import Links
-from nbprof.dialects.kineto.steps import Steps
+from nbprof.dialects.gpu.lanes import MEMORY
+from nbprof.dialects.gpu.links import Links
+from nbprof.dialects.gpu.steps import Steps
 
 # c10::DeviceType, as far as allocators report.
 _DEVICE_TYPES = {0: "CPU", 1: "GPU", 2: "MKLDNN", 6: "GPU", 7: "FPGA", 9: "XLA", 10: "Vulkan", 12: "XPU", 13: "MPS", 15: "HPU", 19: "MTIA"}

@@ -10,9 +10,8 @@ Where several captures fit a graph, only that in which they agree is said of it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,71 +20,66 @@ import pandas as pd
 from nbprof.activity import copies
 from nbprof.core.intervals import gaps_between
 from nbprof.core.runs import run_starts
-from nbprof.core.trace import Int64s
+from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects import torchnames
-from nbprof.dialects.kineto.lanes import COPY, FILL, KERNEL
+from nbprof.dialects.gpu.captures import Capture, Origin, Originate
+from nbprof.dialects.gpu.lanes import COPY, FILL, KERNEL, Kinds
+from nbprof.dialects.gpu.nest import Nest
 from nbprof.formats.chrome.graph_annotations import MODULES, NAMES, Said
-
-if TYPE_CHECKING:
-    from nbprof.dialects.kineto.links import Links
-    from nbprof.formats.chrome.inductor import Program
 
 MOST_BETWEEN_NODES_PS = 10_000_000
 """A longer gap between nodes of a replay is none that recording makes."""
 _KIND = {torchnames.LAUNCH: KERNEL, torchnames.COPY: COPY, torchnames.FILL: FILL}
 
 
-class Origin(NamedTuple):
-    """Where a call comes from: op, nn.Module, line of code, and the ATen ops of a compiled kernel; empty texts for what is not known."""
+class Launched(Protocol):
+    """Device work and the calls that launched it: what is needed of `Links`."""
 
-    op: str = ""
-    module: str = ""
-    line: str = ""
-    aten_ops: str = ""
+    trace: Trace
+    kind: Kinds
 
+    @property
+    def host(self) -> Int32s:
+        """int32[events]: index into `trace.hosts`."""
 
-@dataclass
-class Capture:
-    """The calls that one capture took, in order.
+    @property
+    def device(self) -> Int32s:
+        """int32[events]: ordinal of the device, -1 on a host."""
 
-    Attributes
-    ----------
-    kinds : list of int
-        KERNEL, COPY or FILL.
-    kernels : list of str
-        The kernel of each, where the call or the op says so.
-    origins : list of Origin
-        Of a capture of another trace.
-    host, end_ps : int
-        Of one of the same trace: index of the host, and when it ended.
-    calls : int64[n]
-        The events.
-    """
+    @property
+    def ops(self) -> Nest:
+        """The framework ops, nested."""
 
-    kinds: list[int]
-    kernels: list[str]
-    origins: list[Origin] = field(default_factory=list)
-    host: int = -1
-    end_ps: int = 0
-    calls: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    @property
+    def work(self) -> Int64s:
+        """int64[w]: kernels, copies and fills on devices."""
 
-    def fits(self, kinds: list[int], kernels: list[str]) -> bool:
-        """Whether nodes of these kinds and kernels can be what was captured."""
-        return self.kinds == kinds and all(not said or said == name for said, name in zip(self.kernels, kernels, strict=True))
+    @property
+    def calls(self) -> Int64s:
+        """int64[c]: calls into the runtime or driver."""
 
+    @property
+    def correlation(self) -> Int64s:
+        """int64[events]: the launch that an event is or comes from, -1."""
 
-def originated(links: Links, calls: Int64s, programs: Sequence[Program] = ()) -> list[Origin]:
-    """Where some calls come from."""
-    # Modules and lines are found of events that have their op already.
-    from nbprof.dialects.kineto.origins import Origins
+    @property
+    def launch(self) -> Int64s:
+        """int64[w]: the call that launched each piece of device work, -1."""
 
-    at = links.call_op[np.searchsorted(links.calls, calls)]
-    names = links.trace.names[links.trace.events.name]
-    ops = ["" if op < 0 else str(names[links.ops.rows[op]]) for op in at.tolist()]
-    return [Origin(op, *place) for op, place in zip(ops, Origins(links, programs).texts(calls), strict=True)]
+    @property
+    def captures(self) -> tuple[Int64s, Int64s, Int64s]:
+        """Captures of graphs: the call that begins or ends each, begin and end."""
+
+    @property
+    def captured(self) -> npt.NDArray[np.bool_]:
+        """bool[c]: calls that were captured."""
+
+    @property
+    def call_op(self) -> Int64s:
+        """int64[c]: position in `ops` of the op that made each call, -1."""
 
 
-def captures(links: Links) -> list[Capture]:
+def captures(links: Launched) -> list[Capture]:
     """The captures of a trace that were recorded whole, and whose order is known."""
     trace, events = links.trace, links.trace.events
     rows, begin, end = links.captures
@@ -123,14 +117,23 @@ class Graphs:
     Parameters
     ----------
     links : Links
+    originate : callable
+        Finds where calls of a trace come from.
     given : sequence of Capture
         Of other traces.
     annotations : mapping of int to mapping of int to Said
         What files beside the trace say of nodes, by host and by node as a replay states it.
     """
 
-    def __init__(self, links: Links, given: Sequence[Capture] = (), annotations: Mapping[int, Mapping[int, Said]] | None = None) -> None:
+    def __init__(
+        self,
+        links: Launched,
+        originate: Originate,
+        given: Sequence[Capture] = (),
+        annotations: Mapping[int, Mapping[int, Said]] | None = None,
+    ) -> None:
         self.links = links
+        self._originate = originate
         self._given = given
         self._annotations = annotations or {}
 
@@ -255,7 +258,7 @@ class Graphs:
         """The origins of the calls of each of some captures; one alone that is of this trace need not say them."""
         if len(fitting) == 1:
             return [fitting[0].origins]
-        return [one.origins or originated(self.links, one.calls) for one in fitting]
+        return [one.origins or self._originate(self.links, one.calls) for one in fitting]
 
     @cached_property
     def call(self) -> Int64s:

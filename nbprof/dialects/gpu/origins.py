@@ -18,10 +18,11 @@ import pandas as pd
 from nbprof.activity import activity as act
 from nbprof.core.callstacks import BETWEEN
 from nbprof.core.trace import Int32s, Int64s
-from nbprof.dialects.kineto import compiled
-from nbprof.dialects.kineto.lanes import KERNEL, OP
-from nbprof.dialects.kineto.links import Links
-from nbprof.dialects.kineto.ops import Forest
+from nbprof.dialects.gpu import compiled
+from nbprof.dialects.gpu.captures import Origin
+from nbprof.dialects.gpu.lanes import KERNEL, OP
+from nbprof.dialects.gpu.links import Links
+from nbprof.dialects.gpu.ops import Forest
 from nbprof.formats.chrome.inductor import Kernel, Program
 
 _INSTANCE = re.compile(r"_\d+(?=/|\Z)")
@@ -185,3 +186,11 @@ class Origins:
             known = {"module": module, "line": line}
         whole = int(time.sum())
         return {what: int(time[which].sum()) / whole for what, which in known.items()} if whole else None
+
+
+def originated(links: Links, calls: Int64s, programs: Sequence[Program] = ()) -> list[Origin]:
+    """Where some calls come from."""
+    at = links.call_op[np.searchsorted(links.calls, calls)]
+    names = links.trace.names[links.trace.events.name]
+    ops = ["" if op < 0 else str(names[links.ops.rows[op]]) for op in at.tolist()]
+    return [Origin(op, *place) for op, place in zip(ops, Origins(links, programs).texts(calls), strict=True)]

@@ -9,8 +9,8 @@ import numpy as np
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import durations, torchnames
 from nbprof.dialects.corrupt import Mender
-from nbprof.dialects.kineto import ranges
-from nbprof.dialects.kineto.lanes import ANNOTATION, CALL, COPY, DEVICE_NOTE, FILL, KERNEL, OP, UNKNOWN, Kinds
+from nbprof.dialects.gpu import ranges
+from nbprof.dialects.gpu.lanes import ANNOTATION, CALL, COPY, DEVICE_NOTE, FILL, KERNEL, OP, UNKNOWN, Kinds
 from nbprof.display import wording
 
 

@@ -11,13 +11,13 @@ from nbprof.core.files import join_some, printable
 from nbprof.core.intervals import ends_before
 from nbprof.core.trace import Int64s, Note
 from nbprof.dialects import sanity, torchnames
-from nbprof.dialects.kineto import absent
-from nbprof.dialects.kineto import memory as kineto_memory
-from nbprof.dialects.kineto.hosts import Hosts
-from nbprof.dialects.kineto.lanes import ANNOTATION, CALL, DEVICE_NOTE, KERNEL, OP, OVERHEAD, SLACK_PS, UNKNOWN, category, launches_work
-from nbprof.dialects.kineto.links import Links
-from nbprof.dialects.kineto.origins import Origins
-from nbprof.dialects.kineto.steps import Steps
+from nbprof.dialects.gpu import absent
+from nbprof.dialects.gpu import memory as gpu_memory
+from nbprof.dialects.gpu.hosts import Hosts
+from nbprof.dialects.gpu.lanes import ANNOTATION, CALL, DEVICE_NOTE, KERNEL, OP, OVERHEAD, SLACK_PS, UNKNOWN, category, launches_work
+from nbprof.dialects.gpu.links import Links
+from nbprof.dialects.gpu.origins import Origins
+from nbprof.dialects.gpu.steps import Steps
 from nbprof.display import wording
 
 _MOST_MESSAGES = 10
@@ -287,7 +287,7 @@ def _span(links: Links) -> int:
 
 def _memory(links: Links) -> list[Note]:
     out = []
-    if kineto_memory.without_totals(links):
+    if gpu_memory.without_totals(links):
         out.append(
             _info(
                 "The allocator events state no totals (PyTorch before 1.11): memory in use is summed from the events, so what was "

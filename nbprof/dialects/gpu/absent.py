@@ -15,10 +15,10 @@ import numpy as np
 from nbprof.activity import activity as act
 from nbprof.core.trace import Note
 from nbprof.dialects import torchnames
-from nbprof.dialects.kineto import steps
-from nbprof.dialects.kineto.hosts import Hosts
-from nbprof.dialects.kineto.lanes import ANNOTATION, KERNEL, MEMORY, OP, PYTHON
-from nbprof.dialects.kineto.links import Links
+from nbprof.dialects.gpu.hosts import Hosts
+from nbprof.dialects.gpu.lanes import ANNOTATION, KERNEL, MEMORY, OP, PYTHON
+from nbprof.dialects.gpu.links import Links
+from nbprof.dialects.gpu.step_work import call_kinds
 from nbprof.display import wording
 
 ACTIVITIES = "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
@@ -41,7 +41,7 @@ LOST = (
 
 def launches(links: Links) -> int:
     """How many calls launch a kernel or a graph. What was captured into a graph launches nothing."""
-    return int(np.isin(steps.call_kinds(links), _LAUNCHES).sum())
+    return int(np.isin(call_kinds(links), _LAUNCHES).sum())
 
 
 def lost_kernels(links: Links) -> int:
@@ -195,7 +195,7 @@ def _unseen(links: Links, what: str = "") -> str:
 
 def _called_for_work(links: Links) -> str:
     """The calls that copy, or wait for a device that is busy; the longest wait is left out, as a first call initializes the device."""
-    kinds = steps.call_kinds(links)
+    kinds = call_kinds(links)
     if copies := int(np.isin(kinds, _COPIES).sum()):
         return f"called for {copies:,} {'copy' if copies == 1 else 'copies'}"
     waits = np.sort(links.trace.events.duration[links.calls[kinds == torchnames.CALL_KINDS.index(torchnames.SYNC)]])[:-1]

@@ -20,8 +20,8 @@ from nbprof.core.factorize import unique_rows
 from nbprof.core.intervals import Intervals, one_at_a_time
 from nbprof.core.trace import Int64s
 from nbprof.dialects import tensorcores, torch_costs, torchnames
-from nbprof.dialects.kineto.device import Work
-from nbprof.dialects.kineto.links import Links
+from nbprof.dialects.gpu.device import Work
+from nbprof.dialects.gpu.links import Links
 
 Flags = npt.NDArray[np.bool_]
 ARGS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")

@@ -10,83 +10,20 @@ first, which begins when the last of it ends, and counts for none.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
 
-from nbprof.activity import activity as act
-from nbprof.core.intervals import Intervals, ends_before, one_at_a_time
+from nbprof.core.intervals import ends_before, one_at_a_time
 from nbprof.core.trace import Int64s, Note
 from nbprof.dialects import torchnames
+from nbprof.dialects.gpu import engines, lost_work, serving
+from nbprof.dialects.gpu.lanes import ANNOTATION, CALL, OP
+from nbprof.dialects.gpu.links import Links
+from nbprof.dialects.gpu.steps import Steps
 from nbprof.dialects.iterations import Placed, first_events
-from nbprof.dialects.kineto import lost_work, serving
-from nbprof.dialects.kineto.lanes import ANNOTATION, CALL, COPY, OP, UNKNOWN
-from nbprof.dialects.kineto.links import Links
 from nbprof.display import wording
 
-HOW = (
-    "This profile has no steps, so step time is unknown: no steps are marked. With torch.profiler, call prof.step() at the end of "
-    "each iteration; %%nbprof and nbprof.profile() detect optimizer steps themselves, and nbprof.steps(loader) marks the steps of any "
-    "other loop."
-)
-
-ONLY_DEVICE = (
-    "This profile has no steps, so step time is unknown: it has device calls or device work, but neither step markers nor ops, as if "
-    "recorded without ProfilerActivity.CPU."
-)
-
-
 _MARKS = ("ProfilerStep", torchnames.OTHER_STEP, "Optimizer.step#", "enumerate(")
-
-
-@dataclass
-class Steps:
-    """Steps of all hosts; `group` numbers them within a host, in time order.
-
-    `host`, `group`, `event` (the marker), `start` and `end` (int64 ps) are arrays; `names` has a name a step. `begun` and `done` are when
-    the host began and ended each: it runs ahead of the device. Of those in `lost` the recorder lost device work. `iterations` says, by
-    host and group, what an inference engine ran in each.
-    """
-
-    host: Int64s
-    group: Int64s
-    event: Int64s
-    start: Int64s
-    end: Int64s
-    begun: Int64s
-    done: Int64s
-    names: list[str]
-    cut: set[tuple[int, int]] = field(default_factory=set)
-    lost: set[tuple[int, int]] = field(default_factory=set)
-    notes: list[Note] = field(default_factory=list)
-    iterations: dict[tuple[int, int], serving.Iteration] = field(default_factory=dict)
-
-    @classmethod
-    def joined(cls, parts: Sequence[Steps]) -> Steps:
-        """The steps of several hosts."""
-        none = np.zeros(0, np.int64)
-        keys = ("host", "group", "event", "start", "end", "begun", "done")
-        columns = {key: np.concatenate([none, *(getattr(part, key) for part in parts)]) for key in keys}
-        return cls(
-            **columns,
-            names=[name for part in parts for name in part.names],
-            cut={step for part in parts for step in part.cut},
-            lost={step for part in parts for step in part.lost},
-            notes=[note for part in parts for note in part.notes],
-            iterations={step: one for part in parts for step, one in part.iterations.items()},
-        )
-
-    def group_at(self, host: npt.NDArray[np.integer], time: Int64s) -> Int64s:
-        """The step in which a host was at each moment, -1 for none."""
-        out = np.full(len(time), -1, np.int64)
-        for one in np.unique(self.host).tolist():
-            mine = np.flatnonzero(self.host == one)
-            at = np.searchsorted(self.begun[mine], time, side="right") - 1
-            within = (host == one) & (at >= 0) & (time < self.done[mine][at])
-            out[within] = self.group[mine][at[within]]
-        return out
 
 
 def find(links: Links, *, batches: bool = True) -> Steps:
@@ -126,7 +63,7 @@ def _of_host(links: Links, host: int, *, batches: bool) -> Steps | None:
     where = f" of {trace.hosts[host]}" if len(trace.hosts) > 1 else ""
     if (engine := serving.find(links, host)) is not None:
         notes.append(Note("info", f"Steps{where} are the {len(engine.marks):,} iterations of an inference engine, by its {engine.what}."))
-        return of_marks(links, host, engine.marks, engine.begun, engine.done, serving.labels(engine.said), notes, engine.said)
+        return of_marks(links, host, engine.marks, engine.begun, engine.done, engines.labels(engine.said), notes, engine.said)
     marks = rows[[bool(torchnames.STEP.match(n)) for n in names]] if names else rows
     if len(marks):
         marks = one_thread(links, marks)
@@ -170,7 +107,7 @@ def of_marks(
     end: Int64s,
     labels: list[str],
     notes: list[Note],
-    iterations: Sequence[serving.Iteration] = (),
+    iterations: Sequence[engines.Iteration] = (),
 ) -> Steps:
     """The steps of a host by what marks them, with the device work that each launched.
 
@@ -296,165 +233,6 @@ def _with_device(links: Links, host: int, start: Int64s, end: Int64s) -> tuple[I
     free = int(events.end[old].max(initial=np.iinfo(np.int64).min))
     first, last = one_at_a_time(np.maximum(start, free), np.maximum(last, free))
     return first, last, np.bincount(at[within], minlength=len(start))
-
-
-def markers(steps: Steps) -> tuple[pd.DataFrame, dict[tuple[int, int], str], set[tuple[int, int]], set[tuple[int, int]]]:
-    """`markers`, `group_names`, `cut` and `lost` of the activity."""
-    frame = pd.DataFrame(
-        {
-            "event": steps.event,
-            "host": steps.host,
-            "group": steps.group,
-            "device": np.full(len(steps.host), -1),
-            "start": steps.start,
-            "end": steps.end,
-        }
-    ).astype(act.MARKERS)
-    names = {(h, g): n for h, g, n in zip(steps.host.tolist(), steps.group.tolist(), steps.names, strict=True)}
-    return frame, names, steps.cut, steps.lost
-
-
-def spread(steps: Steps, host: npt.NDArray[np.integer], start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Spans cut at the borders of steps: index of the span, group, start, end (ps). What lies in no step is left out."""
-    parts: list[tuple[Int64s, ...]] = []
-    for one in np.unique(steps.host).tolist():
-        mine = np.flatnonzero(steps.host == one)
-        of_host = Intervals(steps.start[mine], steps.end[mine])
-        rows = np.flatnonzero(host == one)
-        span, step = of_host.overlapping(start[rows], end[rows])
-        span = rows[span]
-        parts.append(
-            (span, steps.group[mine][step], np.maximum(start[span], of_host.start[step]), np.minimum(end[span], of_host.end[step]))
-        )
-    if not parts:
-        nothing = np.zeros(0, np.int64)
-        return nothing, nothing, nothing, nothing
-    span, group, first, last = (np.concatenate([p[i] for p in parts]) for i in range(4))
-    return span, group, first, last
-
-
-def waits(steps: Steps, iterations: Placed) -> pd.DataFrame:
-    """Rows of the `work` table: the time that iterations wait for their items."""
-    return pd.DataFrame(
-        {
-            "event": steps.event,
-            "host": steps.host,
-            "group": steps.group,
-            "device": np.full(len(steps.host), -1),
-            "start": iterations.start,
-            "end": iterations.item,
-            "cls": np.full(len(steps.host), act.HOST_WAIT_INPUT),
-        }
-    ).astype(act.WORK)
-
-
-def work(links: Links, steps: Steps, device_class: Int64s) -> pd.DataFrame:
-    """The `work` table: device work by class, and what the host did.
-
-    Parameters
-    ----------
-    device_class : int64[w]
-        Step class of each piece of device work.
-
-    A call that stands still until the device has caught up is waiting, and one that copies to the host ends when the device got there:
-    both are neither compute nor launching. Python frames are no ops; where only they run the step is in `other`.
-    """
-    events = links.trace.events
-    host_rows, host_class = _host_classes(links)
-    captures, begun, done = links.captures
-    whole = np.concatenate([links.work[~links.earlier], host_rows])
-    between, idle_from, idle_to = links.graphs.gaps
-    rows = np.concatenate([whole, captures, between])
-    # A graph that is captured is made ready to run, as a program that is compiled: the host's time goes there whatever it does meanwhile.
-    added = np.repeat([act.HOST_COMPILE, act.DEVICE_BETWEEN_NODES], [len(captures), len(between)])
-    cls = np.concatenate([device_class[~links.earlier], host_class, added])
-    begun = np.concatenate([events.start[whole], begun, idle_from])
-    done = np.concatenate([events.end[whole], done, idle_to])
-    span, group, start, end = spread(steps, links.host[rows], begun, done)
-    rows = rows[span]
-    return pd.DataFrame(
-        {
-            "event": rows,
-            "host": links.host[rows],
-            "group": group,
-            "device": links.device[rows],
-            "start": start,
-            "end": end,
-            "cls": cls[span],
-        }
-    ).astype(act.WORK)
-
-
-def backlog(links: Links, device_class: Int64s) -> pd.DataFrame:
-    """The `backlog` table: device work that was launched before the recording began."""
-    rows = links.work[links.earlier]
-    return pd.DataFrame(
-        {
-            "event": rows,
-            "host": links.host[rows],
-            "group": np.full(len(rows), -1),
-            "device": links.device[rows],
-            "start": links.trace.events.start[rows],
-            "end": links.trace.events.end[rows],
-            "cls": device_class[links.earlier],
-        }
-    ).astype(act.WORK)
-
-
-def _host_classes(links: Links) -> tuple[Int64s, Int64s]:
-    """The host events that count in a step, and the class of each."""
-    trace, events = links.trace, links.trace.events
-    names = list(map(str, trace.names))
-    loader = np.array([torchnames.is_input(n) for n in names], np.bool_)
-    compiling = np.array([torchnames.is_compiling(n) for n in names], np.bool_)
-    # Ops inside ops add nothing to the union of all.
-    outer = links.ops.rows[links.ops.parent < 0]
-    labelled = links.rows(OP, ANNOTATION, UNKNOWN)
-    labelled = labelled[(loader | compiling)[events.name[labelled]] & (links.device[labelled] < 0)]
-    of_label = np.where(loader[events.name[labelled]], act.HOST_WAIT_INPUT, act.HOST_COMPILE)
-    calls = links.calls
-    return (
-        np.concatenate([outer, labelled, calls]),
-        np.concatenate([np.full(len(outer), act.HOST_COMPUTE), of_label, call_classes(links)]),
-    )
-
-
-_CLASS_OF_CALL = {
-    torchnames.LAUNCH: act.HOST_PREPARE,
-    torchnames.GRAPH: act.HOST_PREPARE,
-    torchnames.COPY: act.HOST_PREPARE,
-    torchnames.COPY_H2D: act.HOST_TO_DEVICE,
-    torchnames.COPY_D2H: act.HOST_WAIT_DEVICE,
-    torchnames.FILL: act.HOST_PREPARE,
-    torchnames.SYNC: act.HOST_WAIT_DEVICE,
-    torchnames.ALLOCATE: act.HOST_COMPUTE,
-    torchnames.OTHER_CALL: act.HOST_COMPUTE,
-    torchnames.CAPTURED: act.HOST_COMPILE,
-}
-
-
-def call_classes(links: Links) -> Int64s:
-    """int64[c]: the step class of each runtime call."""
-    return np.array([_CLASS_OF_CALL[k] for k in torchnames.CALL_KINDS], np.int64)[call_kinds(links)]
-
-
-def call_kinds(links: Links) -> Int64s:
-    """int64[c]: index into `torchnames.CALL_KINDS` of each runtime call; a call that copies is told by the direction of the copy."""
-    codes = links.trace.events.name[links.calls]
-    table = np.zeros(len(links.trace.names), np.int64)
-    for code in pd.unique(codes).tolist():
-        table[code] = torchnames.CALL_KINDS.index(torchnames.call_kind(str(links.trace.names[code])))
-    out = table[codes]
-    copies = np.flatnonzero((links.kind[links.work] == COPY) & (links.launch >= 0))
-    if len(copies):
-        names = links.trace.events.name[links.work[copies]]
-        at = np.searchsorted(links.calls, links.launch[copies])
-        for code in pd.unique(names).tolist():
-            direction = torchnames.transfer_kind(str(links.trace.names[code]))
-            if direction in ("H2D", "D2H"):
-                out[at[names == code]] = torchnames.CALL_KINDS.index(f"copy {direction}")
-    out[links.captured] = torchnames.CALL_KINDS.index(torchnames.CAPTURED)
-    return out
 
 
 # The last steps of a recording are cut where less than this part of the device events of the step before was seen.

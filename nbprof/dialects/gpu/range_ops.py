@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 
 from nbprof.core.trace import INT, TEXT, ArgColumn, Events, Trace
-from nbprof.dialects.kineto.lanes import ANNOTATION, OP, Kinds
+from nbprof.dialects.gpu.lanes import ANNOTATION, OP, Kinds
 
 _TEXT = re.compile(
     r"(?P<name>.+?)(?:, seq = (?P<seq>\d+))?(?:, op_id = (?P<op>\d+))?(?:, sizes = (?P<sizes>\[.*?\]))?(?:, input_op_ids = \[.*\])?\Z",
