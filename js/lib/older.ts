@@ -1,10 +1,32 @@
 /** Reports that an earlier nbprof saved: what they don't hold yet is nothing, rather than an error. */
 
-import type { Notice, OpProfile, Payload, Pods, Trace } from "./payload.js";
-import { NO_ALLOCATOR } from "./payload-allocator.js";
-import { NO_ASCEND } from "./payload-ascend.js";
-import type { DeviceTime } from "./payload-device-time.js";
-import { NO_HLO } from "./payload-hlo.js";
+import type { Allocator, Ascend, DeviceTime, Hlo, Notice, OpProfile, Payload, Pods, Trace } from "./payload.js";
+
+const NO_ALLOCATOR: Allocator = { empty: null, devices: [], notes: [], left_out: "" };
+const NO_ASCEND: Ascend = {
+  empty: null,
+  verdict: { bound: null, word: "", text: "", detail: "" },
+  figures: [],
+  iterations: [],
+  iterations_missing: "",
+  rules: [],
+  sections: [],
+  ring: { ms: 0, parts: [] },
+  notes: [],
+};
+const NO_HLO: Hlo = {
+  empty: null,
+  figures: [],
+  table: { columns: [], data: {}, rows: 0 },
+  left_out: "",
+  donuts: [],
+  peak_flops: null,
+  roofs: [],
+  marks: [],
+  device: "",
+  missing: "",
+  code: "",
+};
 
 /** Objects whose fields may be absent. */
 type Sparse<T> = { [K in keyof T]?: T[K] };

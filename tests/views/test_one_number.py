@@ -74,7 +74,7 @@ def _overview(payload):
 
 def test_steps_are_counted_once(payload):
     steps, said = payload["steps"], [line["text"] for line in payload["overview"]["confidence"]["evidence"]]
-    unit = unit_in(payload)
+    unit = unit_in(payload.meta)
     if not len(steps["step"]) or len(steps["hosts"]) > 1 or unit.whole:
         pytest.skip("no steps of one host")
     recorded = len(steps["step"])

@@ -14,6 +14,7 @@ from nbprof.display import wording
 from nbprof.schema import frames
 from nbprof.tools import dashboard
 from nbprof.tools.common import without_work
+from nbprof.tools.overview.text import gain_text
 from nbprof.tools.tables import DERIVED, head
 from tests.support.kineto import Kineto, profile
 from tests.support.units import CPU, GPU, of_ranks, profile_of
@@ -81,8 +82,8 @@ def test_a_recording_states_its_duration_and_its_gain_in_percent():
     assert duration["note"] == "first to last event"
     assert duration["value"] == pytest.approx(profile.steps.frame["step_time_ms"].iloc[0])
     assert item["gain_percent"] == pytest.approx(100 * item["gain_ms"] / duration["value"])
-    assert wording.gain(item) == f"about {wording.millis(-item['gain_ms'])}, {item['gain_percent']:.0f}% of the recording"
-    assert wording.gain({"gain_ms": 2.0, "gain_is": "up to"}) == "up to −2.00 ms per step"
+    assert gain_text(item) == f"about {wording.millis(-item['gain_ms'])}, {item['gain_percent']:.0f}% of the recording"
+    assert wording.gain(2.0, "up to") == "up to −2.00 ms per step"
     assert payload["meta"]["notice"] is None
 
 
