@@ -295,10 +295,10 @@ def test_literals_are_found_as_python_finds_them():
 
 def heads(value):
     """The columns of all tables."""
-    if isinstance(value, dict):
+    if isinstance(value, (dict, Part)):
         if {"key", "label"} <= set(value):
             yield value["key"], value["label"], value.get("help")
-        yield from (head for each in value.values() for head in heads(each))
+        yield from (head for _, each in value.items() for head in heads(each))
     elif isinstance(value, list):
         yield from (head for each in value for head in heads(each))
 

@@ -12,6 +12,7 @@ import pytest
 
 import nbprof
 from nbprof.display import wording
+from nbprof.display.payload import Part
 from nbprof.tools.common import unit_in
 from tests.support.profiles import ROOT
 
@@ -44,7 +45,7 @@ def payload(request):
 
 def _figures(value, tab=""):
     """All figures of a payload by tab; of parts that are alike (allocators, programs) each list by itself."""
-    if isinstance(value, dict):
+    if isinstance(value, (dict, Part)):
         if {"key", "label", "value", "unit"} <= set(value):
             yield tab, value
             return

@@ -11,6 +11,7 @@ import nbprof
 from nbprof.activity.unit import CALL, ITERATION, KINDS, RECORDING, STEP, Unit
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
+from nbprof.display.payload import Part
 from nbprof.schema import frames
 from nbprof.tools import dashboard
 from nbprof.tools.common import without_work
@@ -27,7 +28,7 @@ FIXED = re.compile(r"Steps & input|Next steps?|nbprof\.steps|ProfilerStep|p\.ste
 
 def spoken(part, path=""):
     """Every text of nbprof's own in a part of a payload, with where it is: heads, figures, notes, sentences."""
-    if isinstance(part, dict):
+    if isinstance(part, (dict, Part)):
         for key, value in part.items():
             if key not in ("data", "verdict", "confidence", "about", "run", "receipt", "footer", "name", "code", "key", "words", "unit"):
                 yield from spoken(value, f"{path}.{key}")
