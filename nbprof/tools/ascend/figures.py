@@ -69,7 +69,7 @@ def iterations(
     # Recordings may have devices of the same number.
     mine = mine[mine["host"] == mine["host"].iloc[0]]
     parts: tuple[tuple[str, str, str], ...] = PARTS if mine["all_reduce_ms"].notna().any() else (*PARTS[:2], WHOLE_REFRESH)
-    data: dict[str, object] = {"x": np.arange(len(mine)), "iteration": mine["iteration"].to_numpy(), "total": floats(mine["iteration_ms"])}
+    data: dict[str, Any] = {"x": np.arange(len(mine)), "iteration": mine["iteration"].to_numpy(), "total": floats(mine["iteration_ms"])}
     data |= {"reported": floats(mine["reported_iteration_ms"])}
     columns, said = stacked_columns({name: floats(mine[name]) for name, _, _ in parts})
     data |= columns
