@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
+import type { Hlo } from "../lib/payload.js";
 import { CATEGORIES } from "../lib/payload.js";
-import type { Hlo } from "../lib/payload-hlo.js";
 import { type Box, besides, slanted, textBox } from "../views/hlo/labels.js";
 import {
   axes,

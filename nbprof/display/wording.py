@@ -94,16 +94,16 @@ def times(count: float) -> str:
     return "once" if round(count) == 1 else f"{number(count)} times"
 
 
-def gain(finding: dict[str, Any]) -> str:
-    """`up to −1.20 ms per step`, or `about`, or `at least`; empty for a finding that states none.
+def gain(gain_ms: Any, gain_is: str, per: str | None = None, gain_percent: float | None = None) -> str:
+    """`up to −1.20 ms per step`, or `about`, or `at least`; empty where no gain is stated.
 
     `per` says what else than a step it is of, and `gain_percent` how much of that: `about −93.00 ms, 15% of the recording`.
     """
-    saved, part = real(finding["gain_ms"]), real(finding.get("gain_percent"))
+    saved = real(gain_ms)
     if saved is None:
         return ""
-    share = "" if part is None else f", {percent(part, 0)}"
-    return f"{finding['gain_is']} {millis(-saved)}{share} {finding.get('per') or 'per step'}"
+    share = "" if gain_percent is None else f", {percent(gain_percent, 0)}"
+    return f"{gain_is} {millis(-saved)}{share} {per or 'per step'}"
 
 
 def plural(count: int, one: str, many: str = "") -> str:

@@ -7,10 +7,11 @@ from typing import Any
 import pandas as pd
 
 from nbprof.display import wording
+from nbprof.tools.parts import RingPart
 
 
-def parts(sums: pd.Series[Any], most: int, whole: float | None = None) -> list[dict[str, Any]]:
-    """The parts of a ring, as `DonutPart` of js/lib/donut.ts.
+def parts(sums: pd.Series[Any], most: int, whole: float | None = None) -> list[RingPart]:
+    """The parts of a ring.
 
     Parameters
     ----------
@@ -24,7 +25,8 @@ def parts(sums: pd.Series[Any], most: int, whole: float | None = None) -> list[d
     whole = (float(sums.sum()) if whole is None else whole) or 1.0
     named = most + 1 if len(sums) == most + 1 else most
     shares = 100 * sums.head(named) / whole
-    out = [{"label": wording.one_line(str(name)), "percent": float(share), "kind": "rank"} for name, share in shares.items()]
+    ring = [RingPart(label=wording.one_line(str(name)), percent=float(share), kind="rank") for name, share in shares.items()]
     if others := sums.iloc[named:].tolist():
-        out.append({"label": wording.plural(len(others), "other"), "percent": 100 * float(sum(others)) / whole, "kind": "others"})
-    return out
+        rest = 100 * float(sum(others)) / whole
+        ring.append(RingPart(label=wording.plural(len(others), "other"), percent=rest, kind="others"))
+    return ring

@@ -37,7 +37,7 @@ def test_compare_as_text_markdown_and_page(comparison, tmp_path):
 def test_the_text_of_a_comparison_is_that_of_its_dashboard(comparison):
     from nbprof.tools.compare import text
 
-    assert comparison.text() == text.plain(comparison.payload(0))
+    assert comparison.text() == text.plain(comparison.payload(0).compare)
 
 
 def test_compare_as_json(comparison):

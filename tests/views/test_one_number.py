@@ -13,6 +13,7 @@ import pytest
 import nbprof
 from nbprof.core.units import scale_bytes
 from nbprof.display import wording
+from nbprof.display.payload import Part
 from nbprof.tools.common import unit_in
 from tests.support.profiles import ROOT
 
@@ -45,7 +46,7 @@ def payload(request):
 
 def _figures(value, tab=""):
     """All figures of a payload by tab; of parts that are alike (allocators, programs) each list by itself."""
-    if isinstance(value, dict):
+    if isinstance(value, (dict, Part)):
         if {"key", "label", "value", "unit"} <= set(value):
             yield tab, value
             return
@@ -75,7 +76,7 @@ def _overview(payload):
 
 def test_steps_are_counted_once(payload):
     steps, said = payload["steps"], [line["text"] for line in payload["overview"]["confidence"]["evidence"]]
-    unit = unit_in(payload)
+    unit = unit_in(payload.meta)
     if not len(steps["step"]) or len(steps["hosts"]) > 1 or unit.whole:
         pytest.skip("no steps of one host")
     recorded = len(steps["step"])

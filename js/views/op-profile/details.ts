@@ -4,8 +4,7 @@ import { numberAt, textAt } from "../../lib/codec.js";
 import { type Child, h } from "../../lib/dom.js";
 import { bytesText, count, known, MISSING, num, percent, us } from "../../lib/format.js";
 import { copyButton, heading, link } from "../../lib/parts.js";
-import type { OpProfile } from "../../lib/payload.js";
-import { type Kind, type Node, use, worst } from "./model.js";
+import { type Kind, type Node, type Profile, use, worst } from "./model.js";
 
 const KINDS: Record<Kind, string> = {
   total: "",
@@ -30,7 +29,7 @@ export function si(value: number, unit: string): string {
 }
 
 /** In a sentence, what limits it. */
-export function verdict(profile: OpProfile, node: Node): string {
+export function verdict(profile: Profile, node: Node): string {
   const { flops, bytes } = use(profile, node);
   // Of several ops some may be near the peak and others far from it.
   if (node.kind !== "op" && node.kind !== "duplicates") return "";
@@ -52,7 +51,7 @@ export function verdict(profile: OpProfile, node: Node): string {
 
 type Line = [label: string, value: string];
 
-function lines(profile: OpProfile, root: Node, node: Node): Line[] {
+function lines(profile: Profile, root: Node, node: Node): Line[] {
   const { flops, bytes, wasted } = use(profile, node);
   const time = (value: number): string => us(value, 2);
   const share = (value: number): string => (root.time > 0 ? `, ${percent((100 * value) / root.time)}` : "");
@@ -89,7 +88,7 @@ function lines(profile: OpProfile, root: Node, node: Node): Line[] {
 const sizes = (shape: string): string[] => /\[(.*)\]/.exec(shape)?.[1]?.split(",") ?? [];
 
 /** What the layout of an array adds, by dimension where it tells. */
-export function padding({ arrays: all }: OpProfile, i: number): string {
+export function padding({ arrays: all }: Profile, i: number): string {
   const [bare, size] = [numberAt(all.bytes, i), numberAt(all.padded_bytes, i)];
   const long = sizes(textAt(all.padded, i));
   const grown = sizes(textAt(all.shape, i)).flatMap((length, at) =>
@@ -100,7 +99,7 @@ export function padding({ arrays: all }: OpProfile, i: number): string {
 }
 
 /** The arrays that an op makes and reads. */
-function arrays(profile: OpProfile, op: number): HTMLElement | null {
+function arrays(profile: Profile, op: number): HTMLElement | null {
   const { arrays: all } = profile;
   const rows = Array.from({ length: all.rows }, (_, i) => i).filter((i) => numberAt(all.op, i) === op);
   const item = (i: number): HTMLElement =>
@@ -125,7 +124,7 @@ export interface Links {
   reveal: (node: Node) => void;
 }
 
-export function details(profile: OpProfile, root: Node, node: Node, links: Links): Child[] {
+export function details(profile: Profile, root: Node, node: Node, links: Links): Child[] {
   const { ops, inside } = profile;
   const op = node.kind === "op";
   const expression = op

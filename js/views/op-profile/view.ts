@@ -12,7 +12,21 @@ import { hasTrace } from "../jump.js";
 import { fillName } from "../names.js";
 import { csv, heads, isText } from "./columns.js";
 import { details } from "./details.js";
-import { all, type By, build, isLow, type Node, opened, type Row, rows, type Sort, use, value } from "./model.js";
+import {
+  all,
+  type By,
+  build,
+  hasOps,
+  isLow,
+  type Node,
+  opened,
+  type Profile,
+  type Row,
+  rows,
+  type Sort,
+  use,
+  value,
+} from "./model.js";
 
 /** Rows drawn at most: what is beyond is found by closing others, or by searching. */
 const MOST_ROWS = 1000;
@@ -20,11 +34,12 @@ const LEAST = 0.001;
 const NONE = { title: "No ops of compiled programs", text: "The profile has no compiled XLA programs." };
 
 export const render: View = (el, context, hint) => {
-  const profile = context.payload.op_profile;
-  if (profile.empty || !profile.ops.rows) {
-    el.append(h("section", emptyView(profile.empty ?? NONE)));
+  const part = context.payload.op_profile;
+  if (!hasOps(part)) {
+    el.append(h("section", emptyView(part.empty ?? NONE)));
     return;
   }
+  const profile: Profile = part;
   let [by, idle, descending]: [By, boolean, boolean] = ["program", false, true];
   let sort: Sort = "time";
   let [most, tiny] = [25, true];

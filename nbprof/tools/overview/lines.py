@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,8 @@ from nbprof.display import wording
 from nbprof.frameworks.register import RECORDED
 from nbprof.schema import frames
 from nbprof.tools.accessor import Framed, Shown
+from nbprof.tools.overview.parts import Code, CodeCell
+from nbprof.tools.parts import Table
 from nbprof.tools.tables import floats, table_of
 
 if TYPE_CHECKING:
@@ -64,19 +66,22 @@ class LineView(Framed):
         return f"This profile does not have lines of cells. {_REMEDY}"
 
 
-def payload(run: Run) -> dict[str, Any] | None:
+def payload(run: Run) -> Code | None:
     """The cells with the time of each line, the recorded one first; None where no cell has any."""
     if run.capture is None or not (run.capture.lines or run.capture.python):
         # Nothing has the text of a cell.
-        return {"cells": [], "notes": [again]} if (again := offer(run)) else None
+        return Code(cells=[], notes=[again]) if (again := offer(run)) else None
     lines = run.lines
     columns = ["line", "code", *(key for key in ("calls", *PARTS) if lines.frame[key].notna().any())]
     cells = [
-        {"title": title, "table": _table(lines.frame[lines.frame["file"] == title], text, columns, whole=at == 0, sampled=lines.sampled)}
+        CodeCell(
+            title=title,
+            table=_table(lines.frame[lines.frame["file"] == title], text, columns, whole=at == 0, sampled=lines.sampled),
+        )
         for at, (title, text) in enumerate(lines.source.items())
         if (lines.frame["file"] == title).any()
     ]
-    return {"cells": cells[:MOST_CELLS], "notes": _notes(lines)} if cells else None
+    return Code(cells=cells[:MOST_CELLS], notes=_notes(lines)) if cells else None
 
 
 def offer(run: Run) -> str:
@@ -104,7 +109,7 @@ def _has_lines(backend: str) -> bool:
     return framework is not None and framework.profiled
 
 
-def _table(rows: pd.DataFrame, text: str, keys: list[str], *, whole: bool, sampled: bool) -> dict[str, Any]:
+def _table(rows: pd.DataFrame, text: str, keys: list[str], *, whole: bool, sampled: bool) -> Table:
     """All lines of a cell, or those from the first to the last with a time; times in ms."""
     code = text.splitlines()
     known = rows["line"].to_numpy(np.int64)
