@@ -74,7 +74,7 @@ def _forked(modules: tuple[str, ...]) -> Callable[..., Forked]:
 
     def launch(command: list[str], env: dict[str, str], cwd: str | None = None, **_: Any) -> Forked:
         arguments = tuple(command[command.index("-f") :])
-        return Forked(("ipykernel.kernelapp", *modules), KERNEL, arguments, cwd, env, session=True)
+        return Forked(("ipykernel.kernelapp", *modules), KERNEL, arguments, cwd, env)
 
     return launch
 

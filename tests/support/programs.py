@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import hashlib
 import importlib
 import json
 import os
@@ -22,7 +23,7 @@ import textwrap
 import time
 import types
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "NBPROF_TEST_PROGRAMS"
@@ -122,7 +123,9 @@ def run(code: str, *arguments: object, needs: str = "", cwd: Path | None = None,
 class Forked:
     """A process forked from one that has imported some modules, with the methods of `subprocess.Popen` that tests need."""
 
-    stdin = stdout = stderr = None
+    stdin: BinaryIO | None = None
+    stdout: BinaryIO | None = None
+    stderr = None
 
     def __init__(
         self,
@@ -132,7 +135,7 @@ class Forked:
         cwd: Path | str | None,
         variables: dict[str, str],
         outputs: tuple[str, str] = (os.devnull, os.devnull),
-        session: bool = False,
+        stdin: str = os.devnull,
     ) -> None:
         self.modules = modules
         self.returncode: int | None = None
@@ -143,8 +146,21 @@ class Forked:
             cwd=str(cwd or Path.cwd()),
             environment=variables,
             outputs=outputs,
-            session=session,
+            stdin=stdin,
         )
+
+    @classmethod
+    def piped(cls, modules: tuple[str, ...], code: str, arguments: tuple[str, ...]) -> Forked:
+        """Start a program whose standard input and output are pipes."""
+        with tempfile.TemporaryDirectory() as folder:
+            stdin, stdout = (str(Path(folder, name)) for name in ("stdin", "stdout"))
+            os.mkfifo(stdin)
+            os.mkfifo(stdout)
+            process = cls(modules, code, arguments, None, dict(os.environ), (stdout, os.devnull), stdin)
+            # In the order in which it opens them, for each waits for the other side.
+            process.stdin = Path(stdin).open("wb")  # noqa: SIM115
+            process.stdout = Path(stdout).open("rb")  # noqa: SIM115
+        return process
 
     def poll(self) -> int | None:
         """Exit status, or None while it runs."""
@@ -184,7 +200,8 @@ def _ask(modules: tuple[str, ...], **request: Any) -> Any:
     if FOLDER not in os.environ:
         os.environ[FOLDER] = tempfile.mkdtemp(prefix="nbprof-programs-")
         os.environ[SESSION] = str(os.getpid())
-    address = Path(os.environ[FOLDER], "+".join(modules))
+    # A short name, for the address of a socket has at most about 100 bytes.
+    address = Path(os.environ[FOLDER], hashlib.sha256("+".join(modules).encode()).hexdigest()[:16])
     with contextlib.suppress(FileExistsError):
         address.with_suffix(".started").touch(exist_ok=False)
         _start(modules, address)
@@ -246,6 +263,8 @@ class _Server:
                     if not answer:
                         self.listening.close()
                         return request
+                    # Before the answer, for a kernel is interrupted by its group.
+                    os.setpgid(answer, answer)
                     self.statuses[answer] = None
                 stream.write(json.dumps(answer).encode() + b"\n")
         os._exit(0)
@@ -267,10 +286,8 @@ class _Server:
 
 def _become(request: dict[str, Any]) -> None:
     """Run a program in this process, as `python -c` would."""
-    if request["session"]:
-        os.setsid()
-    sys.stdin = Path(os.devnull).open()  # noqa: SIM115
-    os.dup2(sys.stdin.fileno(), 0)
+    os.dup2(os.open(request["stdin"], os.O_RDONLY), 0)
+    sys.stdin = os.fdopen(0)
     for descriptor, path in enumerate(request["outputs"], 1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND), descriptor)
     os.environ.clear()
