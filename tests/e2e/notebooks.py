@@ -137,6 +137,10 @@ def running(page):
     return page.locator(".jp-CodeCell .jp-InputPrompt", has_text="[*]").count() > 0
 
 
+def wait_until_running(page):
+    page.wait_for_function("() => [...document.querySelectorAll('.jp-InputPrompt')].some(p => p.textContent.includes('[*]'))")
+
+
 def wait_until_idle(page, timeout=None):
     page.wait_for_function(
         "() => ![...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].some(p => p.textContent.includes('[*]'))", timeout=timeout
