@@ -15,7 +15,7 @@ import pytest
 from jupyter_client.manager import KernelManager
 from jupyter_client.provisioning import local_provisioner
 
-from tests.support.programs import Forked
+from tests.support.programs import FORKS, Forked
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 90
@@ -95,7 +95,7 @@ class Kernel:
         env = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "IPYTHONDIR": str(folder / ".ipython")}
         self.manager = KernelManager(kernel_name="python3")
         with pytest.MonkeyPatch.context() as patch:
-            if modules and hasattr(os, "fork"):
+            if modules and FORKS:
                 patch.setattr(local_provisioner, "launch_kernel", _forked(modules))
             self.manager.start_kernel(cwd=str(folder), env=env)
         self.client = self.manager.client()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from types import SimpleNamespace
 
@@ -13,7 +12,7 @@ from nbprof.display import codec
 from nbprof.server import process
 from tests.support.kineto import Kineto
 from tests.support.profiles import needed
-from tests.support.programs import Forked
+from tests.support.programs import FORKS, Forked
 from tests.support.xspace import training_run
 
 try:
@@ -35,7 +34,7 @@ def forked(command, **options):
 @pytest.fixture(autouse=True)
 def ready_processes(monkeypatch):
     """Each server begins with a process of its own, of which most tests ask little or nothing."""
-    if hasattr(os, "fork"):
+    if FORKS:
         monkeypatch.setattr(process, "subprocess", SimpleNamespace(Popen=forked, PIPE=subprocess.PIPE))
 
 

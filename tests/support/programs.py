@@ -31,6 +31,8 @@ FOLDER = "NBPROF_TEST_PROGRAMS"
 SESSION = "NBPROF_TEST_SESSION"
 """Environment variable with the process that hands out the tests of a session."""
 LIMIT_S = 300
+FORKS = sys.platform == "linux"
+"""Elsewhere a process that has threads of native code may not be forked."""
 CONVERTER = "xprof.convert.raw_to_tool_data"
 
 
@@ -70,7 +72,7 @@ class Program:
         variables = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", **(environment or {})}
         self.outputs = [tempfile.NamedTemporaryFile("w+", encoding="utf-8", errors="replace") for _ in range(2)]  # noqa: SIM115
         self.process: subprocess.Popen[str] | Forked
-        if modules and hasattr(os, "fork"):
+        if modules and FORKS:
             paths = (self.outputs[0].name, self.outputs[1].name)
             self.process = Forked(modules, code, arguments, cwd, variables, paths)
         else:
