@@ -494,7 +494,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
     kernels: {
       empty: none,
       chip: "GPU",
-    occupancy: "",
+      occupancy: "",
       table: makeTable([["rank", "#", "number"]], { rank: new Uint32Array(0) }),
       by_name: NO_ROWS,
       by_op: NO_ROWS,

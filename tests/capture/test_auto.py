@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import sys
 import types
 
@@ -17,20 +15,16 @@ from nbprof.capture.options import BACKENDS, Options
 from nbprof.capture.session import Session
 from nbprof.frameworks.register import JAX, PYTORCH, named
 from nbprof.profiles.load import open_recording
-from tests.support.profiles import needed
+from tests.support.profiles import imported
 
 
 @pytest.fixture
 def torch(monkeypatch):
-    if importlib.util.find_spec("torch") is None:
-        needed("PyTorch is not installed")
     return _alone_on_a_cpu(monkeypatch, "torch")
 
 
 @pytest.fixture
 def jax(monkeypatch):
-    if importlib.util.find_spec("jax") is None:
-        needed("JAX is not installed")
     module = _alone_on_a_cpu(monkeypatch, "jax")
     module.numpy.ones(2).block_until_ready()
     return module
@@ -40,7 +34,7 @@ def _alone_on_a_cpu(monkeypatch, name):
     monkeypatch.setattr(room, "one_at_a_time", lambda: False)
     # Another test may have imported it, and its profiler does not share a CPU with those of other versions.
     monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
-    return importlib.import_module(name)
+    return imported(name)
 
 
 def recorded(function, place, source="work()", **options):

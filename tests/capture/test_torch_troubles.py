@@ -18,16 +18,8 @@ import nbprof
 from nbprof.capture.logged import stderr_lines
 from nbprof.core import remedies
 from tests.capture.torches import Training, counts, steps
-from tests.support.profiles import needed
 
 LOG = "2026-11-21 17:00:30 29734:29734"
-
-
-@pytest.fixture(scope="module")
-def torch():
-    if importlib.util.find_spec("torch") is None:
-        needed("PyTorch is not installed")
-    return importlib.import_module("torch")
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from nbprof.capture.remote.sampling import Sampling
 from nbprof.notebook.cell import Show
 from nbprof.notebook.options_line import parser as _parser
 from tests.support import options_page
-from tests.support.profiles import needed
+from tests.support.profiles import require
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "capture.md"
 
@@ -61,8 +61,7 @@ def test_the_sentences_on_steps_are_those_that_are_said():
 
 
 def test_the_code_of_the_page_runs(tmp_path, monkeypatch, capsys):
-    if importlib.util.find_spec("tensorflow") is None:
-        needed("TensorFlow is not installed")
+    require("tensorflow")
     import keras
     import numpy as np
 
@@ -85,8 +84,8 @@ def test_the_code_of_the_page_runs(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("text", sorted(set(re.findall(r"`(nbprof\.[A-Za-z_]+(?:\.[A-Za-z_]+)*)", PAGE.read_text()))))
 def test_what_the_page_names_is_there(text):
-    if text.startswith("nbprof.keras") and importlib.util.find_spec("keras") is None:
-        needed("Keras is not installed")
+    if text.startswith("nbprof.keras"):
+        require("keras")
     thing = nbprof
     for name in text.split(".")[1:]:
         assert hasattr(thing, name) or name == "last"

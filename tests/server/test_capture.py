@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from nbprof.server.capture import MOST_RECORDINGS, MOST_WORKERS
 from nbprof.server.recorder import Recorder
 from nbprof.sources.recording import CaptureInfo
 from tests.support.profiler_server import Refuse, answer, standing_in
-from tests.support.profiles import needed
+from tests.support.profiles import require
 
 NOBODY = "localhost:1"
 QUICK = {"duration_ms": 20, "retries": 0}
@@ -27,8 +26,7 @@ QUICK = {"duration_ms": 20, "retries": 0}
 
 @pytest.fixture(autouse=True)
 def library():
-    if importlib.util.find_spec("grpc") is None:
-        needed("grpcio is not installed")
+    require("grpc")
 
 
 class Answer:
