@@ -17,7 +17,7 @@ INTERRUPTS := 25
 # The tests start hundreds of processes, each of which would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check fuzz lab lint unit js chromium clean bench diagnosis answers
+.PHONY: demo test check fuzz lab lint unit static js chromium clean bench diagnosis answers
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); $(PYTHON) -m pip install --user --break-system-packages virtualenv && $(PYTHON) -m virtualenv $(VENV); }
@@ -47,13 +47,17 @@ demo: $(VENV)/.demo
 	@echo "One-file report:    $(OUT)/report.html        (open it in any browser; it needs no network)"
 
 ## Everything: linters, types, unit tests of both languages, and the product in a real browser.
+# The types of Python, which one core checks, and those of TypeScript are checked beside the first tests.
 test: $(VENV)/.test
-	$(MAKE) --no-print-directory --jobs 3 --output-sync=target js lint chromium
-	$(MAKE) --no-print-directory unit
+	$(MAKE) --no-print-directory --jobs 2 static chromium
+	$(MAKE) --no-print-directory --jobs 3 lint js unit
 
-js: $(VENV)/.test
+# What pages and JupyterLab load.
+static: $(VENV)/.test
 	PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent build
 	$(BIN)/jupyter-builder develop --overwrite .
+
+js: $(VENV)/.test
 	npm run --silent typecheck
 	npm run --silent lint
 	npm run --silent test
@@ -70,7 +74,7 @@ chromium:
 # A worker more than there are cores: a test waits for its processes, its browser or its kernel about a third of its time. Bytecode is
 # written, wherever it is turned off: each of the processes that tests start would compile the package anew.
 unit: $(VENV)/.test chromium
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=10 --durations-min=1
 
 ## Between two edits: linters, types, and the tests nearest to the files changed, in at most 90 s on two cores.
 check: $(VENV)/.test

@@ -24,6 +24,8 @@ from nbprof.core.files import LocalFile
 from nbprof.formats.nsys import nsys as reader
 from tests.support import nsys as made
 
+_NVTX = "NVTX_EVENTS"
+
 
 def make(path: Path, events: int) -> None:
     """Writes the database."""
@@ -42,7 +44,7 @@ def make(path: Path, events: int) -> None:
             "start": 10**9 + 5000 * i - 3000, "end": 10**9 + 5000 * i - 1000, "eventClass": 0, "globalTid": of_thread,
             "correlationId": i + 1000, "nameId": 3, "returnValue": 0,
         },
-        reader.NVTX: lambda i: {
+        _NVTX: lambda i: {
             "start": 10**9 + 5000 * i - 4000, "end": 10**9 + 5000 * i - 500, "eventType": 59, "globalTid": of_thread, "textId": 2 + i % 9,
             "domainId": 0,
         },
@@ -56,10 +58,10 @@ def make(path: Path, events: int) -> None:
 
 def fetched(path: Path) -> int:
     """All rows of the three tables, in the columns that our reader takes."""
-    columns = {**reader.COLUMNS, reader.NVTX: ("start", "end", "eventType", "text", "textId", "globalTid", "category", "domainId")}
+    columns = {**reader.COLUMNS, _NVTX: ("start", "end", "eventType", "text", "textId", "globalTid", "category", "domainId")}
     with sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True) as db:
         found = 0
-        for table in (reader.KERNELS, reader.CALLS, reader.NVTX):
+        for table in (reader.KERNELS, reader.CALLS, _NVTX):
             there = [name for name in columns[table] if name in made.COLUMNS[table].split()]
             found += len(db.execute(f"SELECT {', '.join(there)} FROM {table}").fetchall())
     db.close()

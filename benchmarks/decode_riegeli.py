@@ -1,8 +1,8 @@
-"""How fast the records of `*.xplane.riegeli` are unpacked, by packing and layout.
+"""How fast the records of `*.xplane.riegeli` are unpacked, by packing.
 
     python benchmarks/decode_riegeli.py build/bench/xspace-tf-1M.xplane.pb      # made by replicate.py
 
-JAX packs with brotli and does not transpose. A row gives bytes of XSpace a second, of processor time, best of three.
+JAX packs with brotli. A row gives bytes of XSpace a second, of processor time, best of three.
 """
 
 from __future__ import annotations
@@ -37,11 +37,10 @@ def main() -> None:
     print("| records | file, MB | MB/s |\n|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.xplane.riegeli"
-        for layout in ("", ",transpose:true"):
-            for option in OPTIONS:
-                path.write_bytes(by_array_record(Path(folder) / "a", [data], f"group_size:1,{option}{layout}"))
-                speed = len(data) / 1e6 / seconds(path, data)
-                print(f"| {option}{layout} | {path.stat().st_size / 1e6:.1f} | {speed:,.0f} |", flush=True)
+        for option in OPTIONS:
+            path.write_bytes(by_array_record(Path(folder) / "a", [data], f"group_size:1,{option}"))
+            speed = len(data) / 1e6 / seconds(path, data)
+            print(f"| {option} | {path.stat().st_size / 1e6:.1f} | {speed:,.0f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ STAGES = {
     "find files": ["nbprof.profiles.load.find"],
     "read bytes": ["nbprof.core.files.LocalFile.read"],
     "decode": ["nbprof.formats.xspace.xspace.read", "nbprof.formats.chrome.chrome.read"],
-    "interpret": ["nbprof.dialects.xplane.xplane.interpret", "nbprof.dialects.kineto.kineto.interpret"],
+    "interpret": ["nbprof.dialects.xplane.xplane.interpret", "nbprof.dialects.chrome.chrome.interpret"],
     "nest": ["nbprof.core.nesting.parents", "nbprof.core.nesting.depths", "nbprof.core.nesting.self_times"],
     "op stats": ["nbprof.analysis.ops.ops.host_self_times", "nbprof.analysis.ops.ops.frames"],
 }

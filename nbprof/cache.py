@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nbprof.core.units import size_text
 from nbprof.run.cache.folder import Folder, enabled, location
 
 __all__ = ["Info", "clear", "info"]
@@ -44,7 +45,7 @@ class Info:
     def __str__(self) -> str:
         off = "" if self.enabled else "; it is turned off (NBPROF_CACHE)"
         runs = f"{self.runs:,} {'run' if self.runs == 1 else 'runs'}"
-        return f"{runs}, {self.bytes / 2**20:,.1f} of at most {self.limit / 2**20:,.0f} MiB, in {self.folder}{off}"
+        return f"{runs}, {size_text(self.bytes)} of at most {size_text(self.limit)}, in {self.folder}{off}"
 
     def __repr__(self) -> str:
         return f"<nbprof cache: {self}>"

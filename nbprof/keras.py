@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import inspect
 import sys
 import threading
 import weakref
@@ -13,7 +14,8 @@ import keras
 
 from nbprof.capture.describe import LeftEarlyError
 from nbprof.capture.keras import LOOPS
-from nbprof.capture.options import Options, options_of
+from nbprof.capture.option_field import declared
+from nbprof.capture.options import Options, options_of, signature
 from nbprof.core.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -73,10 +75,9 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
         super().__init__()
         if isinstance(batches, int) and not isinstance(batches, bool):
             batches = (batches, batches)
-        for name in ("steps", "save"):
-            if name in options:
-                instead = "use batches=(10, 15)" if name == "steps" else "a run that is not saved cannot be opened"
-                raise CaptureError(f"nbprof.keras.Callback has no option {name!r}: {instead}")
+        for each in declared(Options):
+            if each.option.not_in_callback and each.name in options:
+                raise CaptureError(f"nbprof.keras.Callback has no option {each.name!r}: {each.option.not_in_callback}")
         if batches is None:
             raise CaptureError("nbprof.keras.Callback needs the batches to record, for example batches=(10, 15)")
         try:
@@ -192,6 +193,16 @@ class Callback(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
             self._say(f"nbprof: {which} of {loop.name} are recorded in {where}{ended}{failed}")
         except Exception as fault:
             self._say(f"nbprof: the recording of {loop.name} could not be finished ({type(fault).__name__}: {fault})")
+
+
+def _signature() -> inspect.Signature:
+    """The callback's own arguments, then the options of a recording that it takes."""
+    *arguments, _ = inspect.signature(Callback.__init__).parameters.values()
+    refused = {each.name for each in declared(Options) if each.option.not_in_callback}
+    return signature(*arguments[1:], without=refused | {parameter.name for parameter in arguments})
+
+
+Callback.__signature__ = _signature()  # type: ignore[attr-defined,unused-ignore]  # for completion and help
 
 
 class _Loop:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.support import programs
 
 # A test that is slow on a busy machine is no failure. `make test` draws the same examples each time; `make fuzz` draws others.
 settings.register_profile("nbprof", deadline=None, print_blob=True, derandomize=True)
@@ -52,7 +56,16 @@ def pytest_runtestloop():
     gc.enable()
 
 
+def pytest_unconfigure():
+    if os.environ.get(programs.SESSION) == str(os.getpid()):
+        shutil.rmtree(os.environ[programs.FOLDER], ignore_errors=True)
+
+
 def pytest_configure():
+    if programs.FOLDER not in os.environ:
+        # Of the process that hands out the tests; workers inherit it.
+        os.environ[programs.FOLDER] = tempfile.mkdtemp(prefix="nbprof-programs-")
+        os.environ[programs.SESSION] = str(os.getpid())
     # In the environment, so that it holds in every process that a test starts.
     os.environ["NBPROF_CACHE"] = "0"
     # TensorFlow decides by the CPU's instructions whether it takes oneDNN and its allocator, which is the one that records allocations.

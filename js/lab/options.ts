@@ -1,49 +1,16 @@
 /** The settings of nbprof as values, and the default options as the line that is typed behind `%%nbprof`. */
 
 import { PALETTES, type PaletteName } from "../lib/page-options.js";
+import { FLAGS, OPTIONS, type Options } from "./options.gen.js";
 
-export interface Values {
-  backend: string;
-  steps: string;
-  warmup: number;
-  every: number;
-  seconds: number;
-  limit: number;
-  memory: boolean;
-  shapes: boolean;
-  stacks: boolean;
-  sampling: boolean;
-  python: boolean;
-  hostLevel: number;
-  logdir: string;
-  save: boolean;
-  events: number;
+export interface Values extends Options {
   lanes: number;
   scheduler: string;
   colours: PaletteName;
 }
 
 /** Those of schema/plugin.json. */
-export const DEFAULTS: Readonly<Values> = {
-  backend: "auto",
-  steps: "",
-  warmup: -1,
-  every: 0,
-  seconds: 0,
-  limit: 0,
-  memory: true,
-  shapes: true,
-  stacks: false,
-  sampling: true,
-  python: false,
-  hostLevel: 2,
-  logdir: "",
-  save: true,
-  events: 20_000,
-  lanes: 30,
-  scheduler: "",
-  colours: "default",
-};
+export const DEFAULTS: Readonly<Values> = { ...OPTIONS, lanes: 30, scheduler: "", colours: "default" };
 
 /** Settings as values; one that is missing or of another kind is its default. */
 export function read(settings: Record<string, unknown>): Values {
@@ -63,25 +30,11 @@ export const quoted = (word: string): string =>
 /** The default options, as typed behind `%%nbprof`; empty where all are the usual ones. */
 export function optionsLine(values: Values): string {
   const words: string[] = [];
-  const differs = (name: keyof Values): boolean => values[name] !== DEFAULTS[name];
-  const take = (name: keyof Values, option: string): void => {
-    const text = String(values[name]).trim();
-    if (differs(name) && text) words.push(option, quoted(text));
-  };
-  take("backend", "--backend");
-  take("steps", "--steps");
-  if (values.warmup >= 0) take("warmup", "--warmup");
-  take("every", "--every");
-  take("seconds", "--seconds");
-  take("limit", "--limit");
-  if (differs("memory")) words.push("--no-memory");
-  if (differs("shapes")) words.push("--no-shapes");
-  if (differs("stacks")) words.push("--stacks");
-  if (differs("sampling")) words.push("--no-sampling");
-  if (differs("python")) words.push("--python");
-  take("hostLevel", "--host-level");
-  take("logdir", "--logdir");
-  if (differs("save")) words.push("--no-save");
-  take("events", "--events");
+  for (const [name, flag] of Object.entries(FLAGS) as [keyof Options, string][]) {
+    const value = values[name];
+    if (value === OPTIONS[name]) continue;
+    if (typeof value === "boolean") words.push(value ? flag : flag.replace("--", "--no-"));
+    else if (String(value).trim()) words.push(flag, quoted(String(value).trim()));
+  }
   return words.join(" ");
 }

@@ -4,13 +4,7 @@ import { cuts } from "./cut.js";
 import { h, s } from "./dom.js";
 import { displayName, num } from "./format.js";
 import { nameNode } from "./name.js";
-
-export interface DonutPart {
-  label: string;
-  percent: number;
-  /** "others" is grey, "idle" grey hatch. */
-  kind?: "rank" | "others" | "idle";
-}
+import type { RingPart } from "./payload.js";
 
 const LIGHTNESS = {
   5: [100, 80, 63, 48, 35],
@@ -23,7 +17,7 @@ export function donut(options: {
   /** At the right of the title: "32.5 ms". */
   total: string;
   hue: "d" | "h";
-  parts: readonly DonutPart[];
+  parts: readonly RingPart[];
   center?: [string, string];
   size?: number;
 }): HTMLElement {

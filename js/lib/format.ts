@@ -76,6 +76,13 @@ export function us(value: Maybe, digits = 1): string {
   return Math.abs(value) < 1000 ? `${num(value, digits)} µs` : ms(value / 1000);
 }
 
+/** The length of an interval on the timeline, in ms: "0.345 µs", "12.5 µs", "6.20 ms", "1,234 ms", "12.35 s". */
+export function lengthText(value: number): string {
+  if (value >= LONGEST_MS) return ms(value);
+  if (value >= 1000) return ms(value, 0);
+  return value < 1 ? us(1000 * value, value < 0.001 ? 3 : 1) : ms(value);
+}
+
 /** With its sign, no space before it: "61.0%". The value is 0…100. */
 export function percent(value: Maybe, digits = 1): string {
   return known(value) ? `${num(value, digits)}%` : MISSING;

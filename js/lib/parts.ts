@@ -6,7 +6,7 @@ import { CATEGORIES, type CategoryKey, type Empty, type Figure } from "./payload
 import { swatch } from "./swatch.js";
 
 export { type CardContent, categoryRows, type HoverCard, hoverCard } from "./card.js";
-export { type DonutPart, donut } from "./donut.js";
+export { donut } from "./donut.js";
 export { swatch } from "./swatch.js";
 
 /** The CSS class that gives a category its colour. */

@@ -25,16 +25,3 @@ export function ticks(max: number, n = 5): number[] {
 export function tickDigits(values: readonly number[]): number {
   return Math.max(0, ...values.map((value) => (String(Number(value.toPrecision(6))).split(".")[1] ?? "").length));
 }
-
-export interface Linear {
-  (value: number): number;
-  invert(position: number): number;
-}
-
-/** A straight map of the domain d0…d1 onto the range r0…r1. An empty domain maps to r0. */
-export function linear(d0: number, d1: number, r0: number, r1: number): Linear {
-  const slope = d1 === d0 ? 0 : (r1 - r0) / (d1 - d0);
-  const scale = ((value: number) => r0 + (value - d0) * slope) as Linear;
-  scale.invert = (position) => (slope === 0 ? d0 : d0 + (position - r0) / slope);
-  return scale;
-}

@@ -1,22 +1,8 @@
 /** What figures are given per: the twin of nbprof/activity/unit.py, whose words these are. */
 
-export interface Unit {
-  kind: "step" | "iteration" | "call" | "recording";
-  /** "step", "steps", "a step", "the step"; of a recording "the recording" with either article. */
-  noun: string;
-  plural: string;
-  a: string;
-  the: string;
-  /** What a percentage is of: "step time", "the recording". */
-  time: string;
-  /** "per step", "of the recording". */
-  per: string;
-  /** What a count is given per: "per step", "in the recording". */
-  counted: string;
-  /** The heading of its mean duration: "Average step time", and where there is little room "Average step"; "Duration". */
-  label: string;
-  average: string;
-}
+import type { UnitWords } from "./payload.js";
+
+export type Unit = UnitWords;
 
 /** Where Python names no unit, as it does not for steps. */
 export const STEP: Unit = {

@@ -1,7 +1,6 @@
 /** A device of two segments: one with a block in use that keeps free memory, one that is free. */
 
-import type { Table } from "../lib/payload.js";
-import type { Allocator } from "../lib/payload-allocator.js";
+import type { Allocator, Table } from "../lib/payload.js";
 
 const MIB = 1024 ** 2;
 
@@ -22,7 +21,7 @@ export function allocatorSample(hostile = ""): Allocator {
     devices: [0, 1].map((device) => ({
       device,
       name: `GPU ${device}`,
-      figures: [{ label: "Reserved", value: 40, unit: "MiB", digits: 0, note: "2 segments" }],
+      figures: [{ key: "reserved", label: "Reserved", value: 40, unit: "MiB", digits: 0, note: "2 segments" }],
       when: "at 2 ms",
       ooms: [{ when: "at 2 ms", text: `64 MiB were asked for ${hostile}`, remedy: "Set expandable_segments." }],
       entries: 4,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Compare, ComparedCategory, Pair } from "../lib/compared.js";
+import type { Compare, ComparedCategory, Pair } from "../lib/payload.js";
 import {
   axisEnd,
   categoryRows,
@@ -33,6 +33,8 @@ const made = (before: number, after: number, categories: ComparedCategory[] = []
   digits: 2,
   figures: [],
   categories,
+  findings: [],
+  findings_text: "",
   per_step: true,
   ops: NO_TABLE,
   ops_left_out: 0,

@@ -18,7 +18,7 @@ export function deviceTimeSample(): DeviceTime {
   return {
     empty: null,
     statement: "The 2 devices computed **50%** of the time and was idle **30%**.",
-    figures: [{ label: "Computing", value: 50, unit: "%", digits: 1, note: "of device time" }],
+    figures: [{ key: "compute", label: "Computing", value: 50, unit: "%", digits: 1, note: "of device time" }],
     devices: [`rank 0 ${HOSTILE}, device 0`, "rank 1, device 1"],
     windows: ["Whole recording", "Step 1"],
     parts_ms: Float32Array.of(5, 2, 0, 3, 6, 0, 1, 3, 4, 0, 0, 1, Number.NaN, Number.NaN, Number.NaN, Number.NaN),

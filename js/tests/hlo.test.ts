@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
+import type { Hlo } from "../lib/payload.js";
 import { CATEGORIES } from "../lib/payload.js";
-import type { Hlo } from "../lib/payload-hlo.js";
-import { NO_HLO } from "../lib/payload-hlo.js";
 import { type Box, besides, slanted, textBox } from "../views/hlo/labels.js";
 import {
   axes,
@@ -22,6 +21,20 @@ import {
 } from "../views/hlo/model.js";
 import { HOSTILE } from "./hostile.js";
 import { hloSample } from "./sample.js";
+
+const NO_OPS: Hlo = {
+  empty: null,
+  figures: [],
+  table: { columns: [], data: {}, rows: 0 },
+  left_out: "",
+  donuts: [],
+  peak_flops: null,
+  roofs: [],
+  marks: [],
+  device: "",
+  missing: "",
+  code: "",
+};
 
 describe("points of the roofline", () => {
   const hlo = hloSample();
@@ -62,7 +75,7 @@ describe("points of the roofline", () => {
     expect(remarks({ ...hlo, roofs: [], peak_flops: null }, points(hlo))).toContain(
       "computes nothing: the ring at the left edge, higher means more bytes per second. What 1 op",
     );
-    expect(remarks(NO_HLO, [])).toBe("");
+    expect(remarks(NO_OPS, [])).toBe("");
     const { data } = hlo.table;
     const idle = {
       ...hlo,
@@ -99,9 +112,9 @@ describe("axes of the roofline", () => {
   });
 
   it("are there without ops, without peaks, and end ten decades below the top", () => {
-    expect(axes(NO_HLO, [])).toEqual({ x: [0, 3], y: [0, 3] });
+    expect(axes(NO_OPS, [])).toEqual({ x: [0, 3], y: [0, 3] });
     const far = { row: 0, intensity: 1e-30, flops: 1e-30, bytes: 1, radius: 3, hue: 0 };
-    const { x, y } = axes({ ...NO_HLO, peak_flops: 1e12 }, [far]);
+    const { x, y } = axes({ ...NO_OPS, peak_flops: 1e12 }, [far]);
     expect(x[1] - x[0]).toBeLessThanOrEqual(10);
     expect(y[1] - y[0]).toBe(10);
     expect(place(y, 1e-30)).toBe(0);

@@ -95,7 +95,7 @@ describe("a run", () => {
       rest: "This is a text file.",
       wrong: true,
     });
-    const named = "real/a.xplane.pb, byte 0: a field claims more than 2 GB.";
+    const named = "real/a.xplane.pb, byte 0: a field claims more than 2 GiB.";
     expect(verdict(run("a"), true, named).rest).toBe(named);
   });
 

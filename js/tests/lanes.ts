@@ -18,7 +18,7 @@ export function lane(events: Event[], more: Partial<Lane> = {}): Lane {
     duration: Uint32Array.from(column(1)),
     name_code: Uint16Array.from(column(2)),
     depth: Uint8Array.from(column(3)),
-    self: Uint32Array.from(column(4)),
+    inside: Uint32Array.from(events, ([, duration, , , self]) => duration - (self ?? duration)),
     event: Uint32Array.from(events.keys()),
     folded: false,
     derived: false,

@@ -1,6 +1,6 @@
 /** Op profiles for tests: made of a few ops. */
 
-import type { OpProfile } from "../lib/payload.js";
+import type { Profile } from "../views/op-profile/model.js";
 
 export interface Op {
   name: string;
@@ -37,7 +37,7 @@ export function opProfile(
       padded_bytes: number;
     }[];
   } = {},
-): OpProfile {
+): Profile {
   const { rest = [], inside = [], arrays = [], idle = null, peaks = [1e6, 1e6] } = more;
   const sums = (from: readonly Op[]) => ({
     rows: from.length,

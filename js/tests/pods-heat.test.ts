@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Heat, HeatLayer } from "../lib/payload-heat.js";
+import type { Heat, HeatLayer } from "../lib/payload.js";
 import {
   BLANK,
   columnOf,

@@ -1,8 +1,6 @@
 /** A payload as Python would send it, made up, with names that would do harm where text became markup. */
 
-import type { Column, ColumnData, Payload, Pods, ProgramSpace, Table, TfDataNode } from "../lib/payload.js";
-import { NO_ASCEND } from "../lib/payload-ascend.js";
-import type { Hlo } from "../lib/payload-hlo.js";
+import type { Column, ColumnData, Hlo, Payload, Pods, ProgramSpace, Table, TfDataNode } from "../lib/payload.js";
 import { allocatorSample } from "./allocator-sample.js";
 import { deviceTimeSample } from "./device-time-sample.js";
 import { HOSTILE } from "./hostile.js";
@@ -32,7 +30,7 @@ export function programSpace(more: Partial<ProgramSpace> = {}): ProgramSpace {
   const bytes = (...values: number[]): Float64Array => Float64Array.from(values, (value) => 1024 * value);
   return {
     space: 0,
-    figures: [{ label: "Peak", value: 16, unit: "KiB", digits: 1, note: "at point 2 of 4" }],
+    figures: [{ key: "peak", label: "Peak", value: 16, unit: "KiB", digits: 1, note: "at point 2 of 4" }],
     notes: [],
     peak_bytes: 16384,
     unpadded_bytes: 12288,
@@ -101,6 +99,7 @@ function node(
     name,
     long_name,
     note,
+    start_ms: 0,
     self_ms,
     percent: self_ms,
     total_ms: self_ms * 1.4,
@@ -251,6 +250,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
       framework: "TensorFlow 2.21",
       has_device: true,
       notice: empty ? { kind: "no_steps", ...noSteps } : null,
+      heads: {},
       tabs: [
         { id: "overview", label: "Overview", count: null, flag: null },
         { id: "input", label: "Steps & input", count: null, flag: "input" },
@@ -290,6 +290,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
       },
       figures: [
         {
+          key: "step_time",
           label: "Average step",
           value: empty ? null : 6.2,
           unit: "ms",
@@ -298,6 +299,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
           note: "range 5.71–7.47",
         },
         {
+          key: "input",
           label: "Waiting for input",
           value: empty ? null : 61,
           unit: "%",
@@ -307,6 +309,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
           bar: [{ category: "input", percent: 61 }],
         },
         {
+          key: "device_busy",
           label: "Device busy",
           value: 24.9,
           unit: "%",
@@ -315,6 +318,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
           bar: [{ category: "device_compute", percent: 24.9 }],
         },
         {
+          key: "op_runs_on_device",
           label: "Op time on device",
           value: 27,
           unit: "%",
@@ -326,6 +330,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
           ],
         },
         {
+          key: "compute_16bit",
           label: "16-bit compute",
           value: 77.3,
           unit: "%",
@@ -333,7 +338,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
           note: "32-bit 22.7%",
           bar: [{ category: "device_compute", percent: 77.3 }],
         },
-        { label: "Peak memory", value: 43.4, unit: "MiB", digits: 2, note: "of 14.56 GiB (0.3%)" },
+        { key: "peak_memory", label: "Peak memory", value: 43.4, unit: "MiB", digits: 2, note: "of 14.56 GiB (0.3%)" },
       ],
       advice: [
         {
@@ -349,18 +354,30 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
           ],
           view: "input",
           link: "Steps & input: critical path",
+          certainty: "",
+          refuted_by: "",
+          target: null,
         },
         {
           severity: "low",
           title: HOSTILE,
           gain_ms: null,
+          gain_is: "",
           evidence: `${HOSTILE} is **20.7%** of kernel time.`,
           fix: [],
           view: "kernels",
           link: "GPU kernels: eligible, not used",
+          certainty: "",
+          refuted_by: "",
+          target: null,
         },
       ],
       no_advice: "",
+      host_parts: [],
+      contention: "",
+      probe: null,
+      code: null,
+      ranges: null,
       top_ops: makeTable(
         [
           ["rank", "#", "number", 0],
@@ -411,6 +428,7 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
       per_step_ms: empty ? null : 3.91,
       statement: "61.0% of step time is spent waiting for input.",
       next_step: HOSTILE,
+      missing: [],
       share: [],
       categories: [
         {
@@ -475,6 +493,8 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
     hlo: hloSample(),
     kernels: {
       empty: none,
+      chip: "GPU",
+      occupancy: "",
       table: makeTable([["rank", "#", "number"]], { rank: new Uint32Array(0) }),
       by_name: NO_ROWS,
       by_op: NO_ROWS,
@@ -483,7 +503,17 @@ export function sample({ steps: n = 21, firstFactor = 1 }: SampleOptions = {}): 
     },
     device_time: deviceTimeSample(),
     pods: podsSample(n || 1, 4),
-    ascend: { ...NO_ASCEND, empty: { ...none, title: "No tables from Ascend's profiler" } },
+    ascend: {
+      empty: { ...none, title: "No tables from Ascend's profiler" },
+      verdict: { bound: null, word: "", text: "", detail: "" },
+      figures: [],
+      iterations: [],
+      iterations_missing: "",
+      rules: [],
+      sections: [],
+      ring: { ms: 0, parts: [] },
+      notes: [],
+    },
     memory: { empty: { ...none, title: "No memory profile in this run" }, ids: [], of: "", peaks: null },
     allocator: allocatorSample(HOSTILE),
     op_profile: opProfile([
@@ -572,10 +602,12 @@ export function hloSample(): Hlo {
   );
   return {
     empty: null,
-    figures: [{ label: "Of the roof", value: 42, unit: "%", digits: 1, note: "nearest to the peak of HBM" }],
+    figures: [
+      { key: "roof", label: "Of the roof", value: 42, unit: "%", digits: 1, note: "nearest to the peak of HBM" },
+    ],
     table,
     left_out: "",
-    donuts: [{ title: "By category", ms: 1, parts: [{ label: "loop fusion", percent: 100 }] }],
+    donuts: [{ title: "By category", ms: 1, parts: [{ label: "loop fusion", percent: 100, kind: "rank" }] }],
     peak_flops: 1e14,
     roofs: [
       { label: "HBM", bytes_per_second: 1e12, ridge: 100 },

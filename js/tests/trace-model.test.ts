@@ -25,7 +25,6 @@ function lane(starts: number[], durations: number[], depths: number[], more: Par
     duration: Uint32Array.from(durations),
     name_code: Uint8Array.from(starts, (_, i) => i % 2),
     depth: Uint8Array.from(depths),
-    self: Uint32Array.from(durations),
     event: Uint32Array.from(starts.keys()),
     folded: false,
     derived: false,

@@ -4,7 +4,6 @@ import VIEWS from "nbprof:views";
 import { clear, h, handled, listen, modified, reason } from "../lib/dom.js";
 import { bytesText, num } from "../lib/format.js";
 import { type Keeper, type Kept, readKept, writeKept } from "../lib/keep.js";
-import { complete, newer } from "../lib/older.js";
 import { onPageOptions, palette } from "../lib/page-options.js";
 import { categoryClass, emptyView } from "../lib/parts.js";
 import type { Payload, TabId } from "../lib/payload.js";
@@ -14,7 +13,7 @@ import type { Hint, ViewContext, ViewHandle } from "../lib/view.js";
 import type { Asker } from "../lib/wire.js";
 import { about } from "./about.js";
 import { actions } from "./actions.js";
-import { brand, footer, noticeLine, savedNotice } from "./frame.js";
+import { brand, footer, noticeLine, savedNotice, unknownTabs } from "./frame.js";
 import { hostPicker, OF_HOST, ofHost } from "./of-host.js";
 import { headTips } from "./tips.js";
 import { wholeNote } from "./whole.js";
@@ -103,7 +102,6 @@ export function dashboard(
 ): Dashboard {
   const ending = new AbortController();
   const { signal } = ending;
-  complete(payload);
   const known = payload.meta.tabs.filter((tab) => tab.id in VIEWS);
   const wanted = options.views?.length ? options.views : known.map((tab) => tab.id);
   const tabs = wanted.flatMap((id) => known.filter((tab) => tab.id === id));
@@ -197,11 +195,11 @@ export function dashboard(
   /** A tab that was asked for and is not made yet: opened in the whole. */
   let awaited: TabId | undefined;
   const foot = footer(payload, tabs.length);
-  const strange = newer(payload.meta.tabs, VIEWS);
+  const unknown = unknownTabs(payload, VIEWS);
   frame.append(
     bar,
     said,
-    strange ? noticeLine(strange) : "",
+    unknown ? noticeLine(unknown) : "",
     payload.meta.notice ? noticeLine(payload.meta.notice) : "",
     tabs.length > 1 || pending ? tablist : "",
     ...[...panes.values()].map((pane) => pane.element),

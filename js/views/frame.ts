@@ -50,6 +50,14 @@ export function savedNotice({ meta }: Payload): Notice {
   return { kind: "static", title: "Static report:", text };
 }
 
+/** The notice for tabs that this page cannot draw because the profile was written by a later version; null if there are none. */
+export function unknownTabs({ meta }: Payload, views: object): Notice | null {
+  const labels = meta.tabs.filter((tab) => !(tab.id in views)).map((tab) => tab.label);
+  if (!labels.length) return null;
+  const text = `It cannot draw ${labels.join(", ")}. Reload the page; if that does not help, update nbprof where JupyterLab runs.`;
+  return { kind: "partial", title: "This page uses an older nbprof than the profile.", text };
+}
+
 const KEYS: [keys: string[], does: string][] = [
   [["1", "…"], "switch view; ← → on a tab"],
   [["←", "→"], "in a step chart or among workers: move from step to step; Home, End; Shift selects"],

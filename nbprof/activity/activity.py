@@ -47,6 +47,8 @@ from nbprof.activity.unit import MARKED, Unit
 from nbprof.core.callstacks import Stacks
 from nbprof.core.columns import Columns
 from nbprof.core.trace import Int64s, Note
+from nbprof.frameworks.framework import Framework
+from nbprof.frameworks.register import UNKNOWN
 
 
 def text_column(values: npt.NDArray[np.object_], codes: npt.NDArray[np.integer[Any]]) -> pd.api.extensions.ExtensionArray:
@@ -142,14 +144,6 @@ CATEGORIES: tuple[str, ...] = (
     "other",
 )
 """Step-time categories in stack order, bottom to top."""
-
-
-NATIVE = ("HIP", "CUDA")
-"""Frameworks of programs that no machine learning framework is known to have launched: what to write in one is no advice there."""
-
-
-PYTHON = "Python"
-"""The framework of a recording that nbprof made without one; its versions follow where they are known."""
 
 
 NEXT_ITEM = "nbprof.steps: next item"
@@ -312,7 +306,7 @@ class Activity:
     traits: set[str]
     """Features that the program was seen to use, as far as advice is about them: "DataParallel", "gloo: 12", "out of memory: 1",
     `UNKNOWN_PRECISION`, `UNKNOWN_EAGER`, `UNKNOWN_COPIES`, `PLAIN`, `EMPTY`, `ITERATIONS`, `SERVING`."""
-    framework: str
+    framework: Framework
     has_device: bool
     xprof: bool
     """XProf can read the file."""
@@ -388,6 +382,7 @@ _UNRECORDED: dict[str, Callable[[], Any]] = {
     "eager_calls": lambda: (0, 0),
     "unit": lambda: MARKED,
     "xprof_bytes_per_second": lambda: float("nan"),
+    "framework": lambda: UNKNOWN,
     "name_category": lambda: np.zeros(0, np.uint8),
 }
 """Values of attributes that no dialect registered, where the type of the attribute has no empty value."""

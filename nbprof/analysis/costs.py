@@ -8,7 +8,9 @@ import pandas as pd
 
 from nbprof.activity.activity import Activity
 from nbprof.analysis.ops import ops
+from nbprof.analysis.steps.step_rows import step_bounds
 from nbprof.core.factorize import unique_rows
+from nbprof.core.intervals import index_by_group
 from nbprof.core.trace import Int64s
 
 _KEYS = ["name", "category", "shapes", "precision", "product", "known"]
@@ -118,18 +120,7 @@ def sums_of_steps(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
 
 def in_steps(activity: Activity, steps: pd.DataFrame, runs: pd.DataFrame) -> tuple[Int64s, npt.NDArray[np.float64]]:
     """By run the row of the step in which it begins, -1 for none; by step how many devices of its host ran any."""
-    start = (steps["start_ms"].to_numpy(np.float64) * 1e9).round().astype(np.int64)
-    end = start + (steps["step_time_ms"].to_numpy(np.float64) * 1e9).round().astype(np.int64)
     hosts = pd.Index(activity.hosts).get_indexer(pd.Index(steps["host"])) if "host" in steps.columns else np.zeros(len(steps), np.int64)
-    host, begin = (runs[name].to_numpy(np.int64) for name in ("host", "start"))
-    step = np.full(len(runs), -1, np.int64)
-    devices = np.zeros(len(steps))
-    for number in np.unique(hosts).tolist():
-        mine = np.flatnonzero(hosts == number)
-        mine = mine[np.argsort(start[mine], kind="stable")]
-        rows = np.flatnonzero(host == number)
-        at = np.searchsorted(start[mine], begin[rows], side="right") - 1
-        inside = (at >= 0) & (begin[rows] < end[mine[np.maximum(at, 0)]])
-        step[rows[inside]] = mine[at[inside]]
-        devices[mine] = runs.iloc[rows]["device"].nunique()
-    return step, devices
+    host, start = (runs[name].to_numpy(np.int64) for name in ("host", "start"))
+    devices = runs.groupby("host")["device"].nunique().reindex(hosts, fill_value=0)
+    return index_by_group(step_bounds(steps), hosts, start, host), np.asarray(devices, np.float64)

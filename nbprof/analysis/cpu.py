@@ -17,9 +17,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import HOST_COMPUTE, Activity
+from nbprof.analysis.steps.step_rows import step_bounds
 from nbprof.analysis.sweep import flatten
 from nbprof.core import nesting
 from nbprof.core.trace import Int64s
+from nbprof.frameworks.register import PYTORCH
 
 TINY_PS = 20_000_000
 """An op that takes less does hardly more than being dispatched: on a CPU that takes PyTorch and TensorFlow 2 to 10 µs an op."""
@@ -136,8 +138,7 @@ def products(activity: Activity, steps: pd.DataFrame) -> Products:
     if not len(runs) or activity.has_device or not total:
         return NO_PRODUCTS
     is_wide = parts["product"].to_numpy(np.bool_) & parts["precision"].isin(_WIDE).to_numpy(np.bool_)
-    begin = np.round(steps["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
-    stop = begin + np.round(steps["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
+    begin, stop = step_bounds(steps)
     start = runs["start"].to_numpy(np.int64)
     step = np.searchsorted(begin, start, side="right") - 1
     counts = is_wide[runs["part"].to_numpy(np.int64)] & (step >= 0) & (start < stop[step])
@@ -147,12 +148,11 @@ def products(activity: Activity, steps: pd.DataFrame) -> Products:
 
 
 def _of_host(activity: Activity, host: int, steps: pd.DataFrame) -> Totals:
-    begin = np.round(steps["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
-    stop = begin + np.round(steps["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
+    begin, stop = step_bounds(steps)
     runs = _inside(_self_times(activity, host), begin, stop)
     long = runs.take(runs.self_ps >= TINY_PS)
     compute, overhead = _compute_and_overhead(activity, host, long, (begin, stop))
-    names = (activity.ops if activity.framework == "PyTorch" else activity.types).values
+    names = (activity.ops if activity.framework is PYTORCH else activity.types).values
     by_kind = np.bincount(long.kind, (long.end - long.start).astype(np.float64), len(names))
     return {
         "compute": compute,
@@ -166,7 +166,7 @@ def _of_host(activity: Activity, host: int, steps: pd.DataFrame) -> Totals:
 
 def _self_times(activity: Activity, host: int) -> _Runs:
     """The times in which ops of a host run, those of programs compiled for the CPU among them, without the ops in them."""
-    kind = "op" if activity.framework == "PyTorch" else "type"
+    kind = "op" if activity.framework is PYTORCH else "type"
     of_program = activity.host_ops.take(~activity.host_ops.dataset).frame()
     tables = (of_program, activity.eager_runs.frame(), activity.cpu_ops.frame())
     parts = [_pieces(table[table["host"].to_numpy() == host], kind) for table in tables]

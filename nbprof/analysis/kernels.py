@@ -16,6 +16,7 @@ from nbprof.analysis.steps import backlog
 from nbprof.core.callstacks import BETWEEN
 from nbprof.core.factorize import unique_rows
 from nbprof.dialects.tensorcores import takes_only_32_bit
+from nbprof.frameworks.register import PYTORCH
 from nbprof.schema import frames
 
 Floats = npt.NDArray[np.float64]
@@ -221,7 +222,7 @@ def _computed_occupancy(table: pd.DataFrame, activity: Activity) -> Floats:
         table[c].to_numpy(np.float64, na_value=np.nan) for c in ("registers", "static_shared_bytes", "dynamic_shared_bytes")
     )
     shared = static + np.where(np.isnan(dynamic), 0, dynamic)
-    if activity.framework == "PyTorch":
+    if activity.framework is PYTORCH:
         # What the file itself estimates for other launches counts the grid.
         return occupancy.achieved_percent(capability, threads, registers, shared, blocks, cores)
     return occupancy.theoretical_percent(capability, threads, registers, shared)

@@ -8,6 +8,7 @@ import pandas as pd
 
 from nbprof.activity.activity import Activity
 from nbprof.core.factorize import unique_rows
+from nbprof.core.runs import rows_by_code
 from nbprof.core.trace import Int64s
 from nbprof.schema import frames
 
@@ -42,7 +43,7 @@ def frame(activity: Activity, steps: pd.DataFrame, starts: Int64s) -> pd.DataFra
     names = activity.devices.set_index(["host", "device"])["name"].to_dict() if len(activity.devices) else {}
     rows = []
     first, code = unique_rows(host, device)
-    of_device = np.split(np.argsort(code, kind="stable"), np.cumsum(np.bincount(code))[:-1])
+    of_device = rows_by_code(code)
     for number in np.lexsort((device[first], host[first])).tolist():
         of = of_device[number]
         one = int(host[of[0]]), int(device[of[0]])

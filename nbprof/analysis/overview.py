@@ -23,9 +23,10 @@ from nbprof.analysis.advice import checks
 from nbprof.analysis.cpu import CpuSplit
 from nbprof.analysis.kernels import fixed_type_percent
 from nbprof.analysis.memory.memory import leading
+from nbprof.analysis.steps.step_rows import step_bounds
 from nbprof.analysis.steps.steps import counted
-from nbprof.analysis.sweep import covered_before, flatten
 from nbprof.analysis.verdict import Breakdown, verdict
+from nbprof.core.intervals import Intervals
 
 
 def breakdown(
@@ -80,7 +81,7 @@ def of_steps(
         "devices": len(activity.devices),
         # What a device is called that is there is not known where nothing of it but its memory was recorded.
         "device_kind": device_names(activity.devices) or (None if activity.has_device or activity.traits & _UNKNOWN_DEVICE else "CPU"),
-        "framework": activity.framework,
+        "framework": activity.framework.title,
         "warmup_steps": int(steps["warmup"].astype(bool).sum()) if len(steps) else 0,
         "steps": len(steps),
         "unit": activity.unit.to_dict(),
@@ -225,7 +226,7 @@ def environment(activity: Activity) -> dict[str, Any]:
         "hosts": list(activity.hosts),
         "device_count": len(activity.devices),
         "devices": list(kinds.values()),
-        "framework": activity.framework or None,
+        "framework": activity.framework.title or None,
         "versions": versions if isinstance(versions := known.get("versions"), dict) else {},
         "start_time": known.get("start_time"),
         "duration_s": known.get("duration_s"),
@@ -273,14 +274,11 @@ def busy_shares(activity: Activity, steps: pd.DataFrame) -> list[float]:
     shares = []
     for at in np.unique(host).tolist():
         mine = used[used["host"] == activity.hosts[at]]
-        begin = np.round(mine["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
-        stop = begin + np.round(mine["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
-        begin, stop, _ = flatten(begin, stop, np.ones(len(begin), np.int16))
-        whole = int((stop - begin).sum())
-        for number in np.unique(device[host == at]).tolist() if whole else ():
+        in_steps = Intervals.union(*step_bounds(mine))
+        total = in_steps.total()
+        for number in np.unique(device[host == at]).tolist() if total else ():
             rows = (host == at) & (device == number)
-            low, high, _ = flatten(start[rows], end[rows], np.ones(int(rows.sum()), np.int16))
-            shares.append(100 * (covered_before(low, high, stop) - covered_before(low, high, begin)).sum() / whole)
+            shares.append(100 * Intervals.union(start[rows], end[rows]).overlap(in_steps) / total)
     return [float(share) for share in shares]
 
 

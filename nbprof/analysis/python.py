@@ -16,10 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.core import nesting
 from nbprof.core.cells import stem, title
+from nbprof.core.intervals import Intervals
 from nbprof.core.python_samples import Function, PythonSamples
 from nbprof.core.sample_limits import SWITCH_S
 from nbprof.core.trace import Int32s, Int64s
+from nbprof.frameworks.register import FRAMEWORKS
 from nbprof.schema import frames
 
 Floats = npt.NDArray[np.float64]
@@ -38,9 +41,7 @@ _MOST_THREADS = 50
 
 
 _INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages)[/\\]")
-_FRAMEWORKS = frozenset(
-    {"torch", "jax", "jaxlib", "tensorflow", "keras", "flax", "optax", "haiku", "equinox", "lightning", "pytorch_lightning"}
-)
+_FRAMEWORKS = frozenset({"keras"}.union(*(framework.packages for framework in FRAMEWORKS)))
 _ENOUGH = 10
 """Samples in some time from which on they alone say what it was spent on."""
 _AT_ONCE = (0.9, 1.3)
@@ -65,13 +66,6 @@ def _is_library_call(call: str) -> bool:
 
 def _is_of_framework(call: str) -> bool:
     return call.partition(".")[0] in _FRAMEWORKS or call.rpartition(".")[2] in _WAITS_FOR_FRAMEWORK
-
-
-class Spans(NamedTuple):
-    """Disjoint intervals in ascending order, in ns since 1970."""
-
-    start: Int64s
-    end: Int64s
 
 
 class TopFunction(NamedTuple):
@@ -138,30 +132,25 @@ class Python:
     samples : PythonSamples
     cells : mapping
         Execution counts by the stem of a cell's file.
-    spans : Spans, optional
-        The intervals; all of the recording by default.
+    intervals : Intervals, optional
+        In ns since 1970; all of the recording by default.
     """
 
     samples: PythonSamples
     cells: Mapping[str, int]
-    spans: Spans | None = None
+    intervals: Intervals | None = None
 
     @cached_property
     def weight(self) -> Floats:
         """Nanoseconds of each row."""
         samples = self.samples
-        wall, inside = _lengths(samples, self.spans)
+        wall, inside = _lengths(samples, self.intervals)
         cpu, length = samples.thread_cpu.astype(np.float64), wall[samples.sample - 1]
         share = np.divide(inside, wall, out=np.zeros_like(wall), where=wall > 0)[samples.sample - 1]
         other = samples.thread > 0
         weight = np.where(other & (cpu >= 0), np.minimum(cpu, length), length) * share
         waiting = self._nodes(lambda function: _WAITING.search(function.file) is not None)[samples.node]
         return np.where(other & (cpu < 0) & waiting, 0.0, weight)
-
-    @cached_property
-    def sampled_ns(self) -> float:
-        """Length of the sampled time."""
-        return float(_lengths(self.samples, self.spans)[1].sum())
 
     @cached_property
     def functions(self) -> pd.DataFrame:
@@ -214,14 +203,14 @@ class Python:
     def threads(self) -> pd.DataFrame:
         """Time by thread."""
         samples = self.samples
-        _, inside = _lengths(samples, self.spans)
+        _, inside = _lengths(samples, self.intervals)
         count = len(samples.threads)
-        begin, end = self.spans if self.spans is not None else (samples.at[:1], samples.at[-1:])
+        profiled = self.intervals if self.intervals is not None else Intervals(samples.at[:1], samples.at[-1:])
         wall = _sums(samples.thread, inside[samples.sample - 1], count) / 1e6
         cpu = self._cpu(samples.thread, count)
         rows = _sums(samples.thread, inside[samples.sample - 1] > 0, count)
         frame = pd.DataFrame({"thread": samples.threads, "samples": rows.astype(np.int64), "active_ms": wall, "cpu_ms": cpu})
-        length = float((end - begin).sum()) / 1e6
+        length = float(profiled.total()) / 1e6
         frame["cpu_percent"] = 100 * cpu / length if length > 0 else np.nan
         frame = frame[frame["samples"] > 0]
         order = frame.iloc[1:].sort_values("cpu_ms", ascending=False, kind="stable").index
@@ -238,11 +227,8 @@ class Python:
             row_of.append(rows.setdefault((caller, function[node]), len(rows)))
         count = len(rows)
         parent = np.array([caller for caller, _ in rows], np.int64)
-        depth = np.zeros(count, np.int64)
-        for row, caller in enumerate(parent.tolist()):
-            depth[row] = depth[caller] + 1 if caller >= 0 else 0
         itself = _sums(np.array(row_of, np.int64), self._self, count)
-        total = _totals(parent, depth, itself)
+        total = nesting.totals(parent, itself)
         names = [samples.functions[each] for _, each in rows]
         seen = np.flatnonzero(total > 0)
         renumbered = np.full(count + 1, -1, np.int64)
@@ -250,7 +236,7 @@ class Python:
         frame = pd.DataFrame(
             {
                 "parent": renumbered[parent],
-                "depth": depth,
+                "depth": nesting.depths(parent.astype(np.int32)).astype(np.int64),
                 "function": [name.name for name in names],
                 "file": [title(name.file, self.cells) for name in names],
                 "line": [name.line for name in names],
@@ -291,10 +277,9 @@ class Python:
     def _in_spans(self) -> Flags:
         """By moment: whether it is in one of the intervals."""
         at = self.samples.at
-        if self.spans is None:
+        if self.intervals is None:
             return np.ones(len(at), np.bool_)
-        before = np.searchsorted(self.spans.start, at, side="right") - 1
-        return np.asarray((before >= 0) & (at < np.append(self.spans.end, 0)[before]), np.bool_)
+        return np.asarray(self.intervals.index_at(at) >= 0)
 
     @cached_property
     def _interpreting(self) -> Flags:
@@ -399,13 +384,6 @@ class Python:
         return np.array([place.function for place in self.samples.places], np.int64)[self._place]
 
     @cached_property
-    def _depth(self) -> Int64s:
-        depth: list[int] = []
-        for above in self.samples.parent.tolist():
-            depth.append(depth[above] + 1 if above >= 0 else 0)
-        return np.array(depth, np.int64)
-
-    @cached_property
     def _self(self) -> Floats:
         """Nanoseconds in which each node was innermost."""
         return _sums(self.samples.node, self.weight, len(self.samples.parent))
@@ -435,7 +413,7 @@ class Python:
     def _cpu(self, key: Int64s | Int32s, count: int) -> Floats:
         """CPU time in ms by key of the rows; NaN where it is not known for all of them."""
         samples = self.samples
-        wall, inside = _lengths(samples, self.spans)
+        wall, inside = _lengths(samples, self.intervals)
         share = np.divide(inside, wall, out=np.zeros_like(wall), where=wall > 0)[samples.sample - 1]
         unknown = _sums(key, (samples.thread_cpu < 0) & (self.weight > 0), count) > 0
         cpu = _sums(key, np.maximum(samples.thread_cpu, 0) * share, count) / 1e6
@@ -449,7 +427,7 @@ class Python:
         column[busiest] = np.arange(len(busiest))
         width = len(busiest) + 1
         flat = samples.node.astype(np.int64) * width + column[samples.thread]
-        total = _totals(samples.parent, self._depth, _sums(flat, self.weight, nodes * width).reshape(nodes, width))
+        total = nesting.totals(samples.parent, _sums(flat, self.weight, nodes * width).reshape(nodes, width))
         outermost = _outermost(samples.parent, key)
         by_thread = np.zeros((count, width))
         np.add.at(by_thread, key[outermost], total[outermost])
@@ -467,7 +445,7 @@ class Python:
 
     def _calls(self, key: Int64s, count: int) -> list[str | None]:
         """What each line was calling for most of its time; None where that is unknown."""
-        total = _totals(self.samples.parent, self._depth, self._self)
+        total = nesting.totals(self.samples.parent, self._self)
         best: list[str | None] = [None] * count
         most = [0.0] * count
         times: dict[tuple[int, str], float] = {}
@@ -517,45 +495,16 @@ def top_function(
     start_ns, end_ns : int64[n], optional
         The intervals, disjoint and ascending, in ns since 1970.
     """
-    spans = Spans(start_ns, end_ns) if start_ns is not None and end_ns is not None else None
-    return Python(samples, cells, spans).top_function()
+    intervals = Intervals(start_ns, end_ns) if start_ns is not None and end_ns is not None else None
+    return Python(samples, cells, intervals).top_function()
 
 
-def busy_cores(samples: PythonSamples, start_ns: Int64s, end_ns: Int64s) -> Floats:
-    """How many cores the process used in each of some intervals, in the mean; NaN outside of the sampled time."""
-    # From the first sample on: ns since 1970 are too many for 64-bit floats.
-    origin = samples.at[0]
-    moments = samples.at - origin
-    before, after = (np.interp(each - origin, moments, samples.cpu, np.nan, np.nan) for each in (start_ns, end_ns))
-    used = after - before
-    length = (end_ns - start_ns).astype(np.float64)
-    cores: Floats = np.divide(used, length, out=np.full(len(length), np.nan), where=length > 0)
-    return cores
-
-
-def _lengths(samples: PythonSamples, spans: Spans | None) -> tuple[Floats, Floats]:
-    """Length of each sample, and how much of it is in the spans."""
+def _lengths(samples: PythonSamples, intervals: Intervals | None) -> tuple[Floats, Floats]:
+    """Length of each sample, and how much of it is in the intervals."""
     wall = np.diff(samples.at).astype(np.float64)
-    if spans is None:
+    if intervals is None:
         return wall, wall
-    start, end = spans.start.astype(np.int64), spans.end.astype(np.int64)
-    if not len(start):
-        return wall, np.zeros_like(wall)
-    before = np.concatenate([[0], np.cumsum(end - start)])
-    index = np.searchsorted(start, samples.at, side="right") - 1
-    covered = np.where(index < 0, 0, before[index] + np.minimum(samples.at, end[index]) - start[index])
-    return wall, np.diff(covered).astype(np.float64)
-
-
-def _totals(parent: Int64s | Int32s, depth: Int64s, values: Floats) -> Floats:
-    """Values of the nodes of a tree, with those of all nodes below."""
-    total = values.copy()
-    order = np.argsort(depth, kind="stable")
-    borders = np.searchsorted(depth[order], np.arange(1, depth.max(initial=0) + 2))
-    for level in range(len(borders) - 1, 0, -1):
-        nodes = order[borders[level - 1] : borders[level]]
-        np.add.at(total, parent[nodes], total[nodes])
-    return total
+    return wall, np.diff(intervals.covered_until(samples.at)).astype(np.float64)
 
 
 def _outermost(parent: Int64s | Int32s, key: Int64s) -> Flags:

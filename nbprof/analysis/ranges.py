@@ -18,10 +18,13 @@ import pandas as pd
 
 from nbprof.activity.activity import Activity
 from nbprof.activity.tables import OpParts
-from nbprof.analysis.sweep import covered, covered_before
-from nbprof.core import nesting, stretches
+from nbprof.analysis.steps.step_rows import step_bounds
+from nbprof.core import nesting
 from nbprof.core.factorize import unique_rows
+from nbprof.core.intervals import Intervals
+from nbprof.core.runs import run_starts
 from nbprof.core.trace import Int64s, Trace
+from nbprof.frameworks.register import JAX
 from nbprof.schema import frames
 
 if TYPE_CHECKING:
@@ -82,40 +85,31 @@ def nothing() -> Totals:
 
 @dataclass
 class Steps:
-    """The steps that count, as stretches of each host."""
+    """The steps that count, by host, ps; steps that touch remain separate."""
 
-    low: list[Int64s]
-    high: list[Int64s]
+    by_host: list[Intervals]
 
     @classmethod
     def of(cls, steps: pd.DataFrame, hosts: Sequence[str]) -> Steps:
         """Out of rows of `p.steps.frame`."""
-        begin = np.round(steps["start_ms"].to_numpy(np.float64) * _PS_PER_MS).astype(np.int64)
-        end = begin + np.round(steps["step_time_ms"].to_numpy(np.float64) * _PS_PER_MS).astype(np.int64)
-        low, high = [], []
-        for name in hosts:
-            rows = (steps["host"] == name).to_numpy(np.bool_)
-            first, last = covered(begin[rows], end[rows])
-            low.append(first)
-            high.append(last)
-        return cls(low, high)
+        begin, end = step_bounds(steps)
+        of_host = [(steps["host"] == name).to_numpy(np.bool_) for name in hosts]
+        return cls([Intervals.union(begin[rows], end[rows], merge_touching=False) for rows in of_host])
 
     def number(self, host: npt.NDArray[np.integer[Any]], time: Int64s) -> Int64s:
         """Which step of its host each moment lies in, -1."""
         result = np.full(len(time), -1, np.int64)
-        for number, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
-            rows = np.flatnonzero(host == number) if len(self.low) > 1 else np.arange(len(time))
-            if len(low) and len(rows):
-                at = np.searchsorted(low, time[rows], side="right") - 1
-                result[rows] = np.where((at >= 0) & (time[rows] < high[np.maximum(at, 0)]), at, -1)
+        for number, steps in enumerate(self.by_host):
+            rows = np.flatnonzero(host == number) if len(self.by_host) > 1 else np.arange(len(time))
+            result[rows] = steps.index_at(time[rows])
         return result
 
     def within(self, host: npt.NDArray[np.integer[Any]], start: Int64s, end: Int64s) -> Int64s:
         """How much of each span lies in steps of its host, ps."""
         result = np.zeros(len(start), np.int64)
-        for number, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
-            rows = np.flatnonzero(host == number) if len(self.low) > 1 else np.arange(len(start))
-            result[rows] = covered_before(low, high, end[rows]) - covered_before(low, high, start[rows])
+        for number, steps in enumerate(self.by_host):
+            rows = np.flatnonzero(host == number) if len(self.by_host) > 1 else np.arange(len(start))
+            result[rows] = steps.covered_within(start[rows], end[rows])
         return result
 
 
@@ -147,7 +141,7 @@ class Instances:
     def at(self, lane: npt.NDArray[np.integer[Any]], time: Int64s) -> Int64s:
         """The innermost range around moments of lanes, -1."""
         result = np.full(len(time), -1, np.int64)
-        edges = np.flatnonzero(np.append(True, self.lane[1:] != self.lane[:-1]))
+        edges = run_starts(self.lane)
         for first, last in zip(edges.tolist(), np.append(edges[1:], len(self.lane)).tolist(), strict=True):
             rows = np.flatnonzero(lane == self.lane[first])
             found = first + np.searchsorted(self.start[first:last], time[rows], side="right") - 1
@@ -238,7 +232,7 @@ def totals(activity: Activity, trace: Trace, steps: pd.DataFrame, self_times: Ca
     self_times : callable
         Gives ops of the host with their self time, as `ops.host_self_times` does.
     """
-    if not len(steps) or not (len(activity.ranges) or activity.framework in _WITH_SCOPES):
+    if not len(steps) or not (len(activity.ranges) or activity.framework.has_scopes):
         return nothing()
     host_ops = self_times()
     of_host = Steps.of(steps, activity.hosts)
@@ -292,7 +286,7 @@ def _of_instances(found: Instances, host_ops: pd.DataFrame) -> tuple[pd.DataFram
     root = (found.parent < 0) & (found.lane == found.main[found.host])
     inside = float(host[root].sum())
     with_ranges = np.unique(found.host)
-    total = sum(float((found.steps.high[number] - found.steps.low[number]).sum()) for number in with_ranges.tolist())
+    total = sum(float(found.steps.by_host[number].total()) for number in with_ranges.tolist())
     outside["host"] = max(total - inside, 0.0)
     launched = _launched(found)
     if launched is not None:
@@ -366,30 +360,17 @@ def _unrecorded(found: Instances) -> tuple[Floats, float]:
     path, _, keys = found.paths
     sums, total = np.zeros(len(keys)), 0.0
     for number in np.unique(found.host).tolist():
-        low, high = covered(start[host == number], end[host == number])
-        most = np.iinfo(np.int64).max // 2
-        gap, stop = _both((np.append(-most, high), np.append(low, most)), (found.steps.low[number], found.steps.high[number]))
+        recorded = Intervals.union(start[host == number], end[host == number])
+        unrecorded = found.steps.by_host[number].difference(recorded)
         rows = np.flatnonzero((found.host == number) & (found.lane == found.main[number]))
-        total += float((stop - gap).sum())
-        inside = covered_before(gap, stop, found.end[rows]) - covered_before(gap, stop, found.start[rows])
-        np.add.at(sums, path[rows], inside)
+        total += float(unrecorded.total())
+        np.add.at(sums, path[rows], unrecorded.covered_within(found.start[rows], found.end[rows]))
     return sums, total
-
-
-def _both(first: tuple[Int64s, Int64s], second: tuple[Int64s, Int64s]) -> tuple[Int64s, Int64s]:
-    """The stretches that lie in those of both, of which each are in order and apart."""
-    spans = stretches.inside(pd.DataFrame({"start": second[0], "end": second[1]}), *first)
-    low, high = spans["start"].to_numpy(np.int64), spans["end"].to_numpy(np.int64)
-    return low[high > low], high[high > low]
 
 
 def _handed_up(above: Int64s, values: npt.NDArray[Any]) -> Floats:
     """Values of paths, each with those of the paths in it."""
-    result = values.astype(np.float64)
-    for level in reversed(nesting.levels(above.astype(np.int32))):
-        inner = level[above[level] >= 0]
-        np.add.at(result, above[inner], result[inner])
-    return result
+    return nesting.totals(above, values.astype(np.float64))
 
 
 def _summed(found: Instances, above: Int64s, event: Int64s, values: Floats) -> Floats:
@@ -514,7 +495,7 @@ _TOP = 3
 
 def _of_scopes(activity: Activity, steps: Steps, host_ops: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame] | None:
     """Self time of ops by the scopes in their names, and these ops; None where no op has any."""
-    if activity.framework not in _WITH_SCOPES:
+    if not activity.framework.has_scopes:
         return None
     names: dict[tuple[str, bool], int] = {}
     tables = []
@@ -523,7 +504,7 @@ def _of_scopes(activity: Activity, steps: Steps, host_ops: pd.DataFrame) -> tupl
         if len(runs):
             tables.append(_runs(activity, steps, runs.frame(), parts.frame(), names, side))
     plain = host_ops[~host_ops["dataset"].to_numpy(np.bool_)]
-    if activity.framework != "JAX" and len(plain):
+    if activity.framework is not JAX and len(plain):
         tables.append(_runs(activity, steps, plain, OpParts.empty().frame(), names, host))
     if not tables:
         return None
@@ -538,9 +519,6 @@ def _of_scopes(activity: Activity, steps: Steps, host_ops: pd.DataFrame) -> tupl
     rows = _joined(tables)
     rows = rows.take(np.array([bool(found[code].path) for code in range(len(names))] or [False], np.bool_)[rows.name])
     return _scope_rows(activity, rows, [text for text, _ in names], found) if len(rows.name) else None
-
-
-_WITH_SCOPES = ("JAX", "TensorFlow", "")
 
 
 @dataclass(frozen=True)
@@ -608,7 +586,7 @@ def _scope_rows(activity: Activity, runs: _Runs, names: list[str], found: dict[i
     for level in reversed(nesting.levels(around.astype(np.int32))):
         inner = level[around[level] >= 0]
         np.minimum.at(first, around[inner], first[inner])
-    kind = SCOPES[0] if activity.framework == "JAX" else SCOPES[1]
+    kind = SCOPES[0] if activity.framework is JAX else SCOPES[1]
     keys = [(PROGRAM, kind, SEPARATOR.join(path)) for path in list(number)[1:]]
     texts, codes = np.unique([name.rstrip(":").rpartition("/")[2] for name in names], return_inverse=True)
     tops = _Ops(at, runs.side, codes[runs.name].astype(np.int64), runs.own).largest(around)

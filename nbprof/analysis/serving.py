@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import Activity
-from nbprof.analysis.sweep import covered
 from nbprof.core.factorize import unique_rows
+from nbprof.core.intervals import ends_before, index_by_group, union_by_group
 from nbprof.core.trace import Trace
 from nbprof.schema import frames
 from nbprof.schema.serving import PARTS
@@ -120,15 +120,8 @@ def _work(activity: Activity, trace: Trace, found: pd.DataFrame) -> pd.DataFrame
     known = ~np.isnan(call)
     moment = out["start"].to_numpy(np.int64).copy()
     moment[known] = trace.events.start[call[known].astype(np.int64)]
-    row, host = np.full(len(out), -1, np.int64), out["host"].to_numpy(np.int64)
-    for one in np.unique(found["host"]).tolist():
-        mine = np.flatnonzero(found["host"] == one)
-        begun, done = (found[key].to_numpy(np.int64)[mine] for key in ("begun", "done"))
-        rows = np.flatnonzero(host == one)
-        at = np.searchsorted(begun, moment[rows], side="right") - 1
-        within = (at >= 0) & (moment[rows] < done[at])
-        row[rows[within]] = mine[at[within]]
-    return out.assign(row=row)
+    host, begun, done = (found[key].to_numpy(np.int64) for key in ("host", "begun", "done"))
+    return out.assign(row=index_by_group((begun, done), host, moment, out["host"].to_numpy(np.int64)))
 
 
 def _gaps(found: pd.DataFrame, used: pd.DataFrame) -> Floats:
@@ -137,8 +130,8 @@ def _gaps(found: pd.DataFrame, used: pd.DataFrame) -> Floats:
     spans = used.groupby("row").agg(host=("host", "first"), start=("start", "min"), end=("end", "max"))
     for _, mine in spans.groupby("host"):
         rows = mine.index.to_numpy(np.int64)
-        start, reach = mine["start"].to_numpy(np.int64), np.maximum.accumulate(mine["end"].to_numpy(np.int64))
-        out[rows[1:]] = np.maximum(start[1:] - reach[:-1], 0) / 1e9
+        start, reach = mine["start"].to_numpy(np.int64), ends_before(mine["end"].to_numpy(np.int64))
+        out[rows[1:]] = np.maximum(start[1:] - reach[1:], 0) / 1e9
     return out
 
 
@@ -146,15 +139,11 @@ def _busy(used: pd.DataFrame, count: int) -> Floats:
     """Time in which a device ran work of each iteration, ms, as a mean of the devices of the host."""
     devices = used.groupby("host")["device"].transform("nunique").to_numpy(np.float64)
     row, device, start, end = (used[key].to_numpy(np.int64) for key in ("row", "device", "start", "end"))
-    first, one = unique_rows(row, device)
-    low, high = np.full(len(first), np.iinfo(np.int64).max), np.full(len(first), np.iinfo(np.int64).min)
-    np.minimum.at(low, one, start)
-    np.maximum.at(high, one, end)
-    # Laid end to end, apart from each other, so that one sweep serves all iterations.
-    place = np.cumsum(high - low + 1) - (high - low + 1)
-    begin, stop = covered(start + (place - low)[one], end + (place - low)[one])
-    of = np.searchsorted(place, begin, side="right") - 1
-    return np.bincount(row[first][of], (stop - begin) / 1e9 / devices[first][of], minlength=count).astype(np.float64)
+    first, pair = unique_rows(row, device)
+    # Only lengths are added up, so it does not matter whether touching work is merged.
+    busy = union_by_group(pair, start, end, merge_touching=False)
+    length = (busy.end - busy.start) / 1e9 / devices[first][busy.group]
+    return np.bincount(row[first][busy.group], length, minlength=count).astype(np.float64)
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:

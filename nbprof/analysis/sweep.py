@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.intervals import Intervals
 from nbprof.core.trace import Int64s
 
 Classes = npt.NDArray[np.int16]
@@ -32,15 +33,15 @@ def flatten(start: Int64s, end: Int64s, cls: Classes) -> tuple[Int64s, Int64s, C
         return start, end, cls
     values = np.flatnonzero(np.bincount(cls))
     if len(values) == 1:
-        low, high = covered(start, end)
-        return low, high, np.full(len(low), values[0], cls.dtype)
+        of_class = Intervals.union(start, end, merge_touching=False)
+        return of_class.start, of_class.end, np.full(len(of_class), values[0], cls.dtype)
     # Spans of one class made disjoint are few, and each switches its class on and off again: as one bit a class all are swept at once.
     times, switches = [], []
     for bit, value in enumerate(values.tolist()):
         rows = np.flatnonzero(cls == value)
-        low, high = covered(start[rows], end[rows])
-        times += [low, high]
-        switches += [np.full(len(low), 1 << bit), np.full(len(low), -1 << bit)]
+        of_class = Intervals.union(start[rows], end[rows], merge_touching=False)
+        times += [of_class.start, of_class.end]
+        switches += [np.full(len(of_class), 1 << bit), np.full(len(of_class), -1 << bit)]
     edges = np.concatenate(times)
     order = np.argsort(edges, kind="stable")
     edges = edges[order]
@@ -52,23 +53,3 @@ def flatten(start: Int64s, end: Int64s, cls: Classes) -> tuple[Int64s, Int64s, C
     best = np.append(0, values)[np.frexp(active)[1]].astype(cls.dtype)
     on = best > 0
     return edges[:-1][on], edges[1:][on], best[on]
-
-
-def covered(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
-    """The stretches that spans cover, in time order; those that only touch stay apart."""
-    if not len(start):
-        return start, end
-    order = np.argsort(start, kind="stable")
-    start, reach = start[order], np.maximum.accumulate(end[order])
-    first = np.flatnonzero(np.append(True, start[1:] >= reach[:-1]))
-    return start[first], reach[np.append(first[1:], len(start)) - 1]
-
-
-def covered_before(low: Int64s, high: Int64s, at: Int64s) -> Int64s:
-    """How much of some spans, in order and apart from each other, lies before each moment."""
-    if not len(low):
-        return np.zeros(len(at), np.int64)
-    done = np.append(0, np.cumsum(high - low))
-    nth = np.searchsorted(low, at, side="right")
-    last = np.maximum(nth - 1, 0)
-    return done[nth] - np.where(nth > 0, np.maximum(high[last] - at, 0), 0)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import Activity
-from nbprof.core import stretches
+from nbprof.analysis.steps.step_rows import step_bounds
+from nbprof.core.intervals import Intervals
 
 if TYPE_CHECKING:
     from nbprof.analysis.python import Python, PythonUse
@@ -31,17 +31,12 @@ def use(python: Python, activity: Activity, steps: pd.DataFrame, origin_ns: int,
         Part of the time in which threads were ready to run that they had no core, 0 to 1.
     """
     # Late, for most profiles have no samples.
-    from nbprof.analysis.python import Python, Spans
+    from nbprof.analysis.python import Python
 
-    begin = np.round(steps["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
-    spans = pd.DataFrame({"start": begin, "end": begin + np.round(steps["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)})
-    work = activity.work.frame()
-    covered = stretches.joined(work["start"].to_numpy(np.int64), work["end"].to_numpy(np.int64))
-    open_ = stretches.outside(spans, *covered).sort_values("start")
-    open_ = open_[open_["end"] > open_["start"]]
-    if not len(open_) or not origin_ns:
+    # Steps may overlap: the union counts each instant once.
+    pieces = Intervals.union(activity.work.start, activity.work.end).pieces_outside(*step_bounds(steps))
+    unexplained = Intervals.union(pieces.start, pieces.end, merge_touching=False)
+    if not len(unexplained) or not origin_ns:
         return None
-    start, end = (open_[column].to_numpy(np.int64) // 1000 + origin_ns for column in ("start", "end"))
-    apart = np.maximum(start, np.append(start[:1], np.maximum.accumulate(end)[:-1]))
-    known = end > apart
-    return Python(python.samples, python.cells, Spans(apart[known], end[known])).use(waited)
+    start, end = unexplained.start // 1000 + origin_ns, unexplained.end // 1000 + origin_ns
+    return Python(python.samples, python.cells, Intervals.union(start, end, merge_touching=False)).use(waited)

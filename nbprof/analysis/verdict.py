@@ -20,6 +20,7 @@ from nbprof.analysis.advice import checks
 from nbprof.analysis.contention import OTHERS
 from nbprof.analysis.steps import step_count, warmup
 from nbprof.analysis.steps.steps import counted, mostly_lost, waiting_percent
+from nbprof.core.runs import rows_by_code
 from nbprof.display import wording
 
 if TYPE_CHECKING:
@@ -493,9 +494,7 @@ def _why(found: Breakdown, bound: str, why: str) -> str:
     """Why a category is large, where the recording says more than its explanation."""
     activity, used = found.activity, found.counted
     if bound == "host_compute" and len(activity.device_extents):
-        # JAX's host runs no ops, but Python, argument handling, buffer management and dispatch.
-        does = "prepares and dispatches programs" if activity.framework == "JAX" else "runs ops"
-        return f"the host {does} while the device is idle"
+        return f"the host {activity.framework.words.host_work} while the device is idle"
     if bound == "input" and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2:
         return "{the} waits until its data is copied from host memory to the device"
     second = found.second(bound)
@@ -647,10 +646,10 @@ def _slowed(found: Breakdown, bound: str) -> Evidence:
     activity, shares, busy = found.activity, found.shares, found.busy
     if busy is None or not activity.has_host_ops or not (activity.devices["kind"] == "GPU").any():
         return []
-    if shares["host_compute"] + shares["kernel_launch"] < checks.PART_HIGH or not checks.may_keep_up(busy, activity.framework):
+    if shares["host_compute"] + shares["kernel_launch"] < checks.PART_HIGH or not checks.may_keep_up(busy, activity.framework.slows_host):
         return []
     text = (
-        f"Recording slows the host by up to {checks.host_slowed(activity.framework):g} times: without it, the device, which is busy for "
+        f"Recording slows the host by up to {activity.framework.slows_host:g} times: without it, the device, which is busy for "
         f"{busy:.0f}% of {found.unit.time} here, may rarely wait for the host"
     )
     return [(bound not in ("host_compute", "kernel_launch"), text)]
@@ -677,7 +676,7 @@ def covered_by_steps(steps: pd.DataFrame) -> float | None:
     inside = between = 0.0
     starts, times = (steps[key].to_numpy(np.float64) for key in ("start_ms", "step_time_ms"))
     looped, host = (steps["kind"] == kind).to_numpy(), pd.factorize(steps["host"])[0]
-    for rows in np.split(np.argsort(host, kind="stable"), np.cumsum(np.bincount(host))[:-1]):
+    for rows in rows_by_code(host):
         start, time, in_loop = starts[rows], times[rows], looped[rows]
         gaps = np.maximum(start[1:] - np.maximum.accumulate(start + time)[:-1], 0.0)[in_loop[1:] & in_loop[:-1]]
         inside, between = inside + float(time[in_loop].sum()), between + float(gaps.sum())

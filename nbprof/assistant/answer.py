@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from nbprof.core.errors import NbprofError
+from nbprof.core.plain_json import plain
 from nbprof.display.wording import UNSEEN, middle_cut, plural
 from nbprof.profiles.named import selected
 from nbprof.schema.frames import SCHEMA, WHERE_KNOWN
@@ -76,7 +75,7 @@ def table(
     units = {col.name: col.unit for col in [*SCHEMA.get(name, []), *WHERE_KNOWN.get(name, [])] if col.unit and col.name in chosen.columns}
     size += len(encode([list(chosen.columns), units]).encode())
     for values in chosen.head(asked).itertuples(index=False, name=None):
-        row = [plain(value) for value in values]
+        row = [bounded(value) for value in values]
         size += len(encode(row).encode()) + 1
         if size > bounds.bytes:
             break
@@ -95,23 +94,11 @@ def table(
     return out | {"cut": "; ".join(cut)}
 
 
-def plain(value: Any, most: int = LONGEST_TEXT) -> Any:
-    """A value of a frame as JSON has it. What is missing or infinite is null."""
-    if isinstance(value, str):
-        return middle_cut(value, most)
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
-    if value is None or value is pd.NA or value is pd.NaT:
-        return None
-    if isinstance(value, (int, np.integer)):
-        return int(value)
-    if isinstance(value, (float, np.floating)):
-        # Of times in µs that still tells nanoseconds apart over days.
-        return float(f"{value:.12g}") if math.isfinite(value) else None
-    if isinstance(value, pd.Timestamp):
-        return value.isoformat()
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return [plain(each, most) for each in value]
-    if isinstance(value, dict):
-        return {str(key): plain(each, most) for key, each in value.items()}
-    return plain(str(value), most)
+def bounded(value: Any, most: int = LONGEST_TEXT) -> Any:
+    """Convert a value to JSON, with texts of at most `most` characters."""
+    return plain(value, text=lambda text: middle_cut(text, most), number=_rounded)
+
+
+def _rounded(value: float) -> float:
+    # Times in µs still tell nanoseconds apart over days.
+    return float(f"{value:.12g}")

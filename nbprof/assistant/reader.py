@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.unit import STEP, Unit
-from nbprof.assistant.answer import Bounds, plain, table
+from nbprof.assistant.answer import Bounds, bounded, table
 from nbprof.assistant.explain import explain
 from nbprof.assistant.roots import Roots
 from nbprof.core.errors import NbprofError
@@ -94,13 +94,13 @@ class Reader:
         return {
             "id": ident,
             "run": files.name,
-            "runs_here": plain(runs[:_MOST_NAMED]),
+            "runs_here": bounded(runs[:_MOST_NAMED]),
             "runs_in_all": len(runs),
             "files": len(files.files) if host is None else 1,
-            "hosts": plain(profile.hosts[:_MOST_NAMED]),
-            "summary": plain(facts["verdict_text"] or facts["verdict"] or f"unknown what bounds {Unit.of(facts).the}"),
+            "hosts": bounded(profile.hosts[:_MOST_NAMED]),
+            "summary": bounded(facts["verdict_text"] or facts["verdict"] or f"unknown what bounds {Unit.of(facts).the}"),
             "confidence": facts["confidence"],
-            **{key: plain(facts.get(key)) for key in _FACTS},
+            **{key: bounded(facts.get(key)) for key in _FACTS},
             **({} if Unit.of(facts).kind == STEP else {"steps_are": Unit.of(facts).plural}),
             "frames": named.listed(profile),
             "unknown": "null means not recorded; it is not 0",
@@ -114,7 +114,7 @@ class Reader:
 
     def advice(self, ident: str) -> dict[str, Any]:
         """The findings of a profile, whole."""
-        rows = plain(self._profile(ident).advice.to_dict("records"), _LONGEST_FINDING)
+        rows = bounded(self._profile(ident).advice.to_dict("records"), _LONGEST_FINDING)
         none = "no rule found a measurable gain; which does not prove that there is none"
         return {"id": ident, "findings": rows} | ({} if rows else {"none": none})
 
@@ -168,7 +168,7 @@ class Reader:
         comparison = Comparison([self._profile(before), self._profile(after)])
         verdict = comparison.verdict.to_dict("records")[0]
         ident = self._keep((before, after), "c", comparison)
-        return {"id": ident, "verdict": plain(verdict), "frames": named.names(comparison), **self.brief(ident, tokens)}
+        return {"id": ident, "verdict": bounded(verdict), "frames": named.names(comparison), **self.brief(ident, tokens)}
 
     def explain(self, term: str) -> dict[str, Any]:
         """What a word means; asks no profile."""
@@ -186,7 +186,7 @@ class Reader:
         # Lines of the person's own text have more in them than names.
         frame = frame.drop(columns=["code"], errors="ignore")
         texts = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
-        shown = frame.assign(**{name: [by.tree(plain(value, _WHOLE)) for value in frame[name]] for name in texts})
+        shown = frame.assign(**{name: [by.tree(bounded(value, _WHOLE)) for value in frame[name]] for name in texts})
         self._names |= {pseudonym: name for name, pseudonym in by.replaced.items()}
         return shown
 

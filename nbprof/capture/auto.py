@@ -11,7 +11,6 @@ import contextlib
 import gzip
 import mmap
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from nbprof.capture.python import PythonBackend
 from nbprof.capture.windows import Backend, Since
 from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
+from nbprof.frameworks.register import RECORDED, named
 
 if TYPE_CHECKING:
     from nbprof.capture.windows import Windows
@@ -40,37 +40,6 @@ _ACCELERATORS = (
     "/dev/davinci_manager",
 )
 """Device files of GPUs, TPUs and NPUs, whose tracing interfaces serve one profiler at a time."""
-
-_SIGNS = {
-    "torch": (b'"cat": "cpu_op"', b'"cat":"cpu_op"', b'"cat": "kernel"', b'"cat": "cuda_runtime"', b'"cat": "Operator"'),
-    "jax": (
-        b"PjitFunction",
-        b"ExecuteReplicated",
-        b"ExecuteHelper",
-        b"ExecutePrepare",
-        b"TfrtCpuExecutable",
-        b"PjRtStreamExecutor",
-        b"BatchedCopyToDevice",
-        b"/device:GPU:",
-        b"/device:TPU:",
-    ),
-    "tensorflow": (
-        b"EagerExecute",
-        b"EagerLocalExecute",
-        b"TFE_Py_",
-        b"FunctionRun",
-        b"ExecutorState::",
-        b"GraphRun",
-        b"SessionRun",
-        b"Iterator::",
-        b"IteratorGetNext",
-        b"/device:GPU:",
-        b"/device:TPU:",
-    ),
-}
-"""Texts of which one is in any recording in which something of the framework ran, and none in an empty one."""
-
-_FILES = {"torch": "*.pt.trace.json.gz", "jax": "*.xplane.pb", "tensorflow": "*.xplane.pb"}
 
 _CHUNK = 1 << 22
 
@@ -281,7 +250,7 @@ class AutoBackend:
         if full is not None:
             # Of a disk that takes no more, what is small enough would hide it.
             raise full
-        ran = [part for part in self._parts if not part.failure and _ran(part.backend, self._home(part))]
+        ran = [part for part in self._parts if not part.failure and _ran(part, self._home(part))]
         shown = ran[0] if ran else self._python
         self.shown, self.beside, self._ended = shown.backend, [part.backend for part in ran[1:]], True
         if shown.error is not None:
@@ -373,16 +342,21 @@ def _runs(home: Path) -> Iterator[Path]:
     return (path for path in sorted((home / "plugins" / "profile").glob("*")) if path.is_dir())
 
 
-def _ran(backend: Backend, home: Path) -> bool:
-    """Whether something of a framework ran, by its recording; that of an NPU is of another format, and taken for one."""
-    if getattr(backend, "stepped", False):
+def _ran(part: _Part, home: Path) -> bool:
+    """Whether something of a framework ran, by its recording; that of an NPU is of another format, and taken for one.
+
+    A recording without a profiler does not show it: the cell must be expected to use the framework.
+    """
+    if getattr(part.backend, "stepped", False):
         return next(_runs(home), None) is not None
+    recorder = named(part.backend.name).recorder
+    if not recorder.signs:
+        return part.expected
     files = [path for run in _runs(home) for path in run.rglob("*") if path.is_file()]
-    known = [path for path in files if path.match(_FILES[backend.name])]
+    known = [path for path in files if path.match(recorder.files)]
     if not known:
         return bool(files)
-    signs = _SIGNS[backend.name]
-    return any(_has(path, signs) for path in known)
+    return any(_has(path, recorder.signs) for path in known)
 
 
 def _has(path: Path, signs: tuple[bytes, ...]) -> bool:
@@ -404,19 +378,7 @@ def _has(path: Path, signs: tuple[bytes, ...]) -> bool:
 
 def used_before() -> list[str]:
     """Imported frameworks of which something was set up already, by their own word."""
-    found = []
-    if (bridge := sys.modules.get("jax._src.xla_bridge")) is not None and _says(getattr(bridge, "backends_are_initialized", None)):
-        found.append("jax")
-    if (torch := sys.modules.get("torch")) is not None and _says(getattr(getattr(torch, "cuda", None), "is_initialized", None)):
-        found.append("torch")
-    context = getattr(sys.modules.get("tensorflow.python.eager.context"), "context_safe", None)
-    if context is not None and getattr(_value(context), "_initialized", False):
-        found.append("tensorflow")
-    return found
-
-
-def _says(question: Callable[[], Any] | None) -> bool:
-    return question is not None and bool(_value(question))
+    return [name for name, framework in RECORDED.items() if _value(framework.recorder.in_use)]
 
 
 def _value(question: Callable[[], Any]) -> Any:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import psutil
 
+from nbprof.core.units import size_text
+
 PERIOD_S = 0.25
 """The memory of the process is checked four times a second."""
 
@@ -76,7 +78,7 @@ class Bounds:
         trouble: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._seconds = seconds
-        self._asked = limit_gb is not None
+        self._asked_gb = limit_gb
         self.limit = int(limit_gb * GB) if limit_gb is not None else machine_bytes() // SHARE
         self._has_step = has_step
         self._reached = reached
@@ -121,9 +123,11 @@ class Bounds:
             if not counted_from_step and self._has_step():
                 base, counted_from_step = now, True
             self.grown = now - base
-            if self.grown > self.limit and (counted_from_step or self._asked or psutil.virtual_memory().available < self.limit):
+            counts = counted_from_step or self._asked_gb is not None
+            if self.grown > self.limit and (counts or psutil.virtual_memory().available < self.limit):
                 since = "since its first recorded step" if counted_from_step else "since the recording began"
-                self._reached(f"the process grew by {self.grown / GB:,.2f} GB {since}, over {self.limit / GB:,.2f} GB (--limit)")
+                option = "--limit" if self._asked_gb is None else f"--limit {self._asked_gb:g}"
+                self._reached(f"the process grew by {size_text(self.grown)} {since}, over {size_text(self.limit)} ({option})")
                 return
 
 

@@ -11,16 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nbprof.capture import used
-from nbprof.capture.options import BACKENDS, PYTHON
-
-TITLES = {"tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch", PYTHON: "Python"}
-"""What backends are called."""
-
-_WORDS = {
-    "tensorflow": r"\btensorflow\b|\btf\s*\.",
-    "jax": r"\b(?:jax|jnp|flax|optax|equinox)\b",
-    "torch": r"\b(?:torch|torchvision|lightning)\b",
-}
+from nbprof.capture.options import BACKENDS
+from nbprof.frameworks.register import RECORDED, TENSORFLOW, is_imported
 
 
 @dataclass(frozen=True)
@@ -60,14 +52,14 @@ def choose(backend: str, source: str, namespace: Mapping[str, Any] | None = None
     namespace : mapping, optional
         The variables of the notebook.
     """
-    named = names_in(source)
+    in_source = names_in(source)
     led = _led_to(source, namespace) if namespace is not None else ()
-    found = (*named, *(name for name in led if name not in named))
+    found = (*in_source, *(name for name in led if name not in in_source))
     if backend != "auto":
         return Choice((backend,), tuple(name for name in found if name != backend), expected=(backend,))
     if found:
         return Choice(found[:1], found[1:], expected=found)
-    imported = tuple(name for name in BACKENDS if name in sys.modules)
+    imported = tuple(name for name in BACKENDS if is_imported(name))
     if imported:
         return Choice(imported[:1], unnamed=imported[1:])
     return Choice(BACKENDS)
@@ -90,7 +82,7 @@ def either(names: Sequence[str], word: str) -> str:
 def names_in(source: str) -> tuple[str, ...]:
     """Return the frameworks that a cell's text names, in the order of preference."""
     code = _code(source)
-    found = {name for name, pattern in _WORDS.items() if re.search(pattern, code)}
+    found = {name for name, framework in RECORDED.items() if re.search(framework.recorder.code, code)}
     if re.search(r"\bkeras\b", code) and not re.search(r"\b(?:tf|tensorflow)\.keras\b", code):
         found.add(_keras_backend())
     return tuple(name for name in BACKENDS if name in found)
@@ -108,7 +100,7 @@ def _code(source: str) -> str:
 def _keras_backend() -> str:
     keras = sys.modules.get("keras")
     try:
-        name = keras.backend.backend() if keras is not None else os.environ.get("KERAS_BACKEND", "tensorflow")
+        name = keras.backend.backend() if keras is not None else os.environ.get("KERAS_BACKEND", TENSORFLOW.name)
     except AttributeError:
-        name = "tensorflow"
-    return name if name in BACKENDS else "tensorflow"
+        name = TENSORFLOW.name
+    return name if name in BACKENDS else TENSORFLOW.name

@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any
 
 from nbprof.capture.patches import Patches
+from nbprof.core.units import duration_text
 
 _COMPILERS = {
     "torch._dynamo.convert_frame": ((), "_compile"),
@@ -112,7 +113,7 @@ class HiddenCalls:
         parts = [f"{count:,} {what}{'' if count == 1 else 's'}" for what, count in self._count.items() if count]
         if not parts:
             return ""
-        return f"Python calls inside {' and '.join(parts)} of libraries ({self._seconds:,.1f} s) are not recorded"
+        return f"Python calls inside {' and '.join(parts)} of libraries ({duration_text(self._seconds)}) are not recorded"
 
     def _hook_compiler(self, name: str) -> None:
         owners, function = _COMPILERS[name]

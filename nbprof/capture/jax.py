@@ -19,8 +19,7 @@ from nbprof.capture.patches import Patches
 from nbprof.capture.shield import pressed, shielded
 from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
-
-TITLE = "JAX"
+from nbprof.frameworks.register import JAX
 
 NOTHING_RAN = "JAX was imported, but nothing ran on it: nothing was recorded"
 
@@ -38,8 +37,7 @@ class JaxBackend:
     ``jax.distributed.initialize()``), which only works before. So where they have not been started, the profiler starts right after them.
     """
 
-    name = "jax"
-    title = TITLE
+    name, title = JAX.name, JAX.title
 
     def __init__(self, module: ModuleType) -> None:
         self._jax = module
@@ -115,6 +113,22 @@ class JaxBackend:
     def open_wait(self, name: str = WAIT) -> Span:
         """Open a span around what a step waits for."""
         return ContextSpan(self._jax.profiler.TraceAnnotation(name, **stage(name)))
+
+    @staticmethod
+    def serve(module: Any, port: int) -> None:
+        """Start the profiler server of a process.
+
+        Raises
+        ------
+        CaptureError
+            If one is running already.
+        """
+        try:
+            module.profiler.start_server(port)
+        except ValueError as error:
+            if "one profiler server" in str(error):
+                raise CaptureError("JAX's profiler server is already running in this process, on the port it was started with") from error
+            raise
 
     def versions(self) -> str:
         """Versions that matter for reading the run."""

@@ -7,15 +7,17 @@ import inspect
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from nbprof.activity.given_peaks import checked
+from nbprof.capture.option_field import Setting, documented, option
 from nbprof.core.errors import CaptureError, NbprofError
+from nbprof.frameworks.register import RECORDED
 from nbprof.sources.urls import is_url
 
-BACKENDS = ("tensorflow", "jax", "torch")
+BACKENDS = tuple(RECORDED)
 """The frameworks that can be recorded, in the order of preference."""
 
 PYTHON = "python"
@@ -39,53 +41,14 @@ POINTS = ("fp_point", "bp_point")
 _OP = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./>:-]{0,999}")
 LONGEST_S = 24 * 3600.0
 """A recording with a time limit ends within a day; a longer one would fill any memory."""
+HOST_LEVELS = "0 nothing on the host, 1 the most important events, 2 also ops, 3 everything"
+LOGDIR = "folder or URL for the run, in TensorBoard's layout"
 
 
+@documented
 @dataclass(frozen=True)
 class Options:
     """The choices of one recording, checked.
-
-    Parameters
-    ----------
-    backend : str
-        ``auto``, ``tensorflow``, ``jax``, ``torch`` or ``python`` (no framework's profiler).
-    steps : tuple of int or None, optional
-        First and last step to record, counted from 1 within the cell, both included; the last may be None (to the end).
-    memory : bool
-        Record allocations where the framework has a switch for it.
-    python : bool
-        Record every Python call as well (many events).
-    host_level : int
-        0 nothing on the host, 1 the most important events, 2 also ops, 3 everything.
-    logdir : str, optional
-        Folder that receives ``plugins/profile/<run>/``; by default ``nbprof-results`` in the working directory. A URL, as
-        ``gs://bucket/logs``, receives it when it is complete.
-    save : bool
-        False keeps the files in a temporary folder only as long as the profile lives.
-    warmup : int, optional
-        Number of leading recorded steps that are warm-up: shown, but excluded from averages. By default they are detected by duration.
-    every : int
-        0, or the distance in steps from the beginning of one window of `steps` to the next: ``steps=(10, 12), every=100`` records the
-        steps 10 to 12, 110 to 112, 210 to 212 and so on.
-    seconds : float, optional
-        End the recording this long after it began, at the end of the current step.
-    shapes : bool
-        Record the shapes of inputs, where the framework has a switch for it (PyTorch).
-    stacks : bool
-        Record which line of the notebook's cells runs when, and the Python stack of each op where the framework can (PyTorch).
-    sampling : bool
-        Sample the Python stacks of all threads, about 100 times a second.
-    limit_gb : float, optional
-        End the recording when the process has grown by this many GB since the first recorded step; by default a quarter of the machine's
-        memory.
-    peaks : dict, optional
-        Peak rates of the device per second, if the profile lacks them: ``{"flops": 312e12, "bytes": 2.0e12}``, operations and bytes
-        of main memory; also ``vmem_read``, ``vmem_write``, ``cmem_read``, ``cmem_write`` and ``shared_memory``.
-    aic_metrics : str
-        For an NPU: the group of counters of its AI Cores; it records one at a time.
-    fp_point, bp_point : str, optional
-        For an NPU under TensorFlow: the first op of the forward pass and the last one of the backward pass, which separate the iterations
-        of its graph; found automatically by default.
 
     Raises
     ------
@@ -93,24 +56,136 @@ class Options:
         Invalid value.
     """
 
-    backend: str = "auto"
-    steps: tuple[int, int | None] | None = None
-    memory: bool = True
-    python: bool = False
-    host_level: int = 2
-    logdir: str | None = None
-    save: bool = True
-    warmup: int | None = None
-    every: int = 0
-    seconds: float | None = None
-    shapes: bool = True
-    stacks: bool = False
-    sampling: bool = True
-    limit_gb: float | None = None
-    peaks: dict[str, float] | None = None
-    aic_metrics: str = AIC_METRICS[0]
-    fp_point: str | None = None
-    bp_point: str | None = None
+    backend: str = option(
+        "auto",
+        f"framework to record: auto, {', '.join(BACKENDS)} or {PYTHON}, which records steps and waits without a framework's profiler",
+        metavar="NAME",
+        choices=CHOICES,
+        setting=Setting("Framework"),
+    )
+    steps: tuple[int, int | None] | None = option(
+        None,
+        "record only steps A to B, counted from 1, both included",
+        metavar="A:B",
+        default="all",
+        undo="all",
+        more='`"10:20"`, `(10, 20)`, or `(10, None)` for all from the tenth on',
+        setting=Setting("Steps", unset="", limits={"pattern": r"^\s*(\d+\s*:?\s*\d*|:\s*\d+)?\s*$"}),
+        not_in_callback="use batches=(10, 15)",
+    )
+    warmup: int | None = option(
+        None,
+        "exclude the first N recorded steps from averages",
+        metavar="N",
+        type=int,
+        default="detected",
+        undo="auto",
+        setting=Setting("Warm-up", unset=-1, limits={"minimum": -1}),
+    )
+    every: int = option(
+        0,
+        "repeat the window of steps every N steps",
+        metavar="N",
+        type=int,
+        default="once",
+        undo="0",
+        more="`steps=(10, 12), every=100` records the steps 10 to 12, 110 to 112 and so on",
+        setting=Setting("Repeat every … steps", limits={"minimum": 0}),
+    )
+    seconds: float | None = option(
+        None,
+        "stop recording after S seconds, a day at most, at the end of a step",
+        metavar="S",
+        type=float,
+        default="when the cell ends",
+        undo="all",
+        setting=Setting("Seconds", unset=0, limits={"minimum": 0, "maximum": int(LONGEST_S)}),
+    )
+    limit_gb: float | None = option(
+        None,
+        "stop recording when the process has grown by this many GB",
+        flag="--limit",
+        metavar="GB",
+        type=float,
+        default="a quarter of the memory",
+        undo="auto",
+        more="counted from the end of the first recorded step",
+        setting=Setting("Memory limit, in GB", unset=0, limits={"minimum": 0}),
+    )
+    peaks: dict[str, float] | None = option(
+        None,
+        "peak rates of the device per second, if the profile lacks them, as flops=312T,bytes=2.0T",
+        metavar="P",
+        default="those in the profile",
+        undo="auto",
+        more='or a dict, `{"flops": 312e12, "bytes": 2.0e12}`: operations and bytes of main memory, also `vmem_read`, `vmem_write`, '
+        "`cmem_read`, `cmem_write` and `shared_memory`; see [HLO & roofline](views.md#hlo--roofline)",
+    )
+    memory: bool = option(
+        True, "record allocations, if the framework can turn them on and off", negative="don't", setting=Setting("Allocations")
+    )
+    shapes: bool = option(True, "record the shapes of inputs; PyTorch only", negative="don't", setting=Setting("Shapes"))
+    stacks: bool = option(
+        False,
+        "record the time of each line of the cell, and the Python stack of each op of PyTorch",
+        negative="don't",
+        setting=Setting("Python stacks"),
+    )
+    sampling: bool = option(
+        True,
+        "sample the Python stacks of all threads, about 100 times a second",
+        negative="don't",
+        more="see [Python](#python)",
+        setting=Setting("Samples of Python"),
+    )
+    python: bool = option(
+        False,
+        "record every Python call: many events, a slower cell",
+        negative="don't",
+        more="TensorFlow 2.21 ignores this and `--host-level`; the receipt says so",
+        setting=Setting("Python calls"),
+    )
+    host_level: int = option(
+        2,
+        HOST_LEVELS,
+        metavar="0-3",
+        type=int,
+        setting=Setting("Host level", limits={"minimum": 0, "maximum": 3}, note="Not for PyTorch."),
+    )
+    aic_metrics: str = option(
+        AIC_METRICS[0],
+        "counters of an NPU's AI Cores, one group at a time: PipeUtilization, ArithmeticUtilization, Memory, L2Cache and others",
+        metavar="GROUP",
+        more="see [NPUs of Ascend](#npus-of-ascend)",
+    )
+    fp_point: str | None = option(
+        None,
+        "first op of the forward pass in a TensorFlow graph on an NPU",
+        metavar="OP",
+        default="detected",
+        undo="auto",
+        more="with `bp_point` it separates the iterations of the graph",
+    )
+    bp_point: str | None = option(
+        None, "last op of the backward pass in a TensorFlow graph on an NPU", metavar="OP", default="detected", undo="auto"
+    )
+    logdir: str | None = option(
+        None,
+        LOGDIR,
+        metavar="DIR",
+        default="nbprof-results",
+        more="it receives `plugins/profile/<run>/`; a URL such as `gs://bucket/logs` or `s3://bucket/logs` receives the complete run (by "
+        "fsspec: `pip install gcsfs` or `s3fs`); a run that cannot be copied stays here, and the receipt says where",
+        setting=Setting("Folder of runs", unset="", note="Relative to the kernel's working directory."),
+    )
+    save: bool = option(
+        True,
+        "keep the files of the run",
+        negative="delete them when the profile is no longer used",
+        more="`False` keeps them as long as the profile lives",
+        setting=Setting("Keep the files"),
+        not_in_callback="a run that is not saved cannot be opened",
+    )
 
     def __post_init__(self) -> None:
         if self.backend not in CHOICES:
@@ -187,11 +262,12 @@ def options_of(given: Mapping[str, Any]) -> Options:
     return Options(**values)
 
 
-def signature(*before: inspect.Parameter) -> inspect.Signature:
+def signature(*before: inspect.Parameter, without: Collection[str] = ()) -> inspect.Signature:
     """The signature of a function that takes options by name: `before`, then each option with its default."""
     named = [
         inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
         for field in fields(Options)
+        if field.name not in without
     ]
     return inspect.Signature([*before, *named])
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from nbprof.capture.options import Options
 from nbprof.core.errors import CaptureError
 from nbprof.core.unfinished import MARK, SCRATCH, mark
+from nbprof.core.units import size_text
 from nbprof.sources.upload import Upload
 from nbprof.sources.urls import is_url
 
@@ -144,9 +145,6 @@ class Place:
 
     def _why(self, error: OSError, run: Path, kept: Path) -> str:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            # Late, for it imports numpy, and a cell may be recorded that does not.
-            from nbprof.core.files import size_text
-
             size = sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
             reason = (
                 f"the disk of {self.logdir} is full: the run needs {size_text(size)}, and {size_text(int(_free(self.logdir)))} are free"

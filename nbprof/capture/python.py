@@ -17,16 +17,16 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from nbprof.capture import torch_trace
 from nbprof.capture.clock import WAIT, Marker, Span, StepClock
-from nbprof.capture.options import PYTHON, Options
+from nbprof.capture.options import Options
 from nbprof.capture.patches import Patches
 from nbprof.core.errors import CaptureError
 from nbprof.core.version import __version__
-
-TITLE = "Python"
+from nbprof.frameworks.register import PYTHON, of_module
 
 SUFFIX = ".py.trace.json"
 
@@ -75,12 +75,18 @@ class _Reading(NamedTuple):
 
 
 class PythonBackend:
-    """Records spans of steps and waits, without a profiler, for a cell of NumPy, pandas, scikit-learn or plain Python."""
+    """Records spans of steps and waits, without a profiler, for a cell of NumPy, pandas, scikit-learn or plain Python.
 
-    name = PYTHON
-    title = TITLE
+    Parameters
+    ----------
+    module : module, optional
+        A framework that has no profiler.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, module: ModuleType | None = None) -> None:
+        self._module = module
+        self.framework = of_module(module.__name__) if module is not None else PYTHON
+        self.name, self.title = self.framework.name, self.framework.title
         self._folder = Path()
         self._events: list[_Event] = []
         self._threads: dict[int, str] = {}
@@ -118,6 +124,7 @@ class PythonBackend:
         gauge, self._gauge = self._gauge, None
         if gauge is None:
             return
+        self._synchronize()
         ended = max(time.time_ns(), self._began)
         readings = gauge.stop()
         begins = max(self._code_began, self._began)
@@ -130,7 +137,7 @@ class PythonBackend:
             run.mkdir(parents=True, exist_ok=True)
             part = target.with_name(f".{target.name}.part")
             with gzip.open(part, "wt", LEVEL, encoding="utf-8") as out:
-                json.dump(_document(self._began, events, readings, self._threads), out)
+                json.dump(_document(self._began, events, readings, self._threads, self._stated()), out)
             part.replace(target)
         except OSError as error:
             raise CaptureError(f"the recording could not be written to {run}: {error.strerror or error}") from error
@@ -158,10 +165,28 @@ class PythonBackend:
         return _Wait(self, name)
 
     def versions(self) -> str:
-        """Python and the libraries that are imported, with their versions."""
-        return ", ".join(
-            [f"Python {platform.python_version()}", *(f"{_LIBRARIES[name]} {version}" for name, version in _imported().items())]
-        )
+        """The framework, Python and the libraries that are imported, with their versions."""
+        texts = [f"Python {platform.python_version()}", *(f"{_LIBRARIES[name]} {version}" for name, version in _imported().items())]
+        if self._module is not None:
+            texts.insert(0, f"{self.title} {getattr(self._module, '__version__', '')}".rstrip())
+        return ", ".join(texts)
+
+    def _stated(self) -> dict[str, Any]:
+        """Facts that the file states."""
+        versions = _imported()
+        if self._module is not None and hasattr(self._module, "__version__"):
+            versions = {self.name: str(self._module.__version__), **versions}
+        return {
+            "otherData": {"recorder": RECORDER, "version": __version__, "framework": self.title},
+            "python_version": platform.python_version(),
+            **{f"{name}_version": version for name, version in versions.items()},
+        }
+
+    def _synchronize(self) -> None:
+        """Wait for work that the program has given to devices."""
+        # A program that failed is the user's to see.
+        with contextlib.suppress(Exception):
+            self.framework.recorder.synchronize(self._module)
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
         """Nothing to hook: the steps are those that `clock` is told of by others."""
@@ -243,7 +268,9 @@ def _imported() -> dict[str, str]:
     return {name: version for name, version in found.items() if isinstance(version, str) and version}
 
 
-def _document(began: int, events: list[_Event], readings: list[_Reading], threads: dict[int, str]) -> dict[str, Any]:
+def _document(
+    began: int, events: list[_Event], readings: list[_Reading], threads: dict[int, str], stated: dict[str, Any]
+) -> dict[str, Any]:
     """The trace as JSON; `began` is when the recording did, ns since 1970."""
     pid = os.getpid()
     # Readers take a time of 0 for one that was lost.
@@ -254,14 +281,11 @@ def _document(began: int, events: list[_Event], readings: list[_Reading], thread
         times = {"ts": (event.start - origin) / 1000, "dur": (event.end - event.start) / 1000}
         listed.append({"ph": "X", "cat": event.category, "name": event.name, "pid": pid, "tid": event.thread, **times})
     listed += _counters(origin, readings, pid)
-    versions = {f"{name}_version": version for name, version in _imported().items()}
     return {
         "schemaVersion": 1,
         "baseTimeNanoseconds": origin,
         "displayTimeUnit": "ms",
-        "otherData": {"recorder": RECORDER, "version": __version__, "framework": TITLE},
-        "python_version": platform.python_version(),
-        **versions,
+        **stated,
         "traceEvents": listed,
     }
 

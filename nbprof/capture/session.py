@@ -18,15 +18,16 @@ from typing import Any
 from nbprof.capture import describe, keras, torch_threads
 from nbprof.capture.auto import AutoBackend, one_at_a_time, used_before
 from nbprof.capture.clock import StepClock, set_current
-from nbprof.capture.detect import TITLES, choose, either
+from nbprof.capture.detect import choose, either
 from nbprof.capture.imports import ImportWatch
 from nbprof.capture.loaders import PY_DATASETS
 from nbprof.capture.options import BACKENDS, PYTHON, Options
 from nbprof.capture.patches import Patches
 from nbprof.capture.python import PythonBackend
 from nbprof.capture.shield import shielded
-from nbprof.capture.windows import Backend, Windows
+from nbprof.capture.windows import Backend, Windows, backend_class
 from nbprof.core.errors import CaptureError
+from nbprof.frameworks.register import is_imported, named, of_module
 from nbprof.sources.recording import CaptureInfo, Recording
 
 __all__ = ["CaptureInfo", "Recording", "Session", "active"]
@@ -92,7 +93,7 @@ class Session:
         self._watch: ImportWatch | None = None
         self._auto: AutoBackend | None = None
         self._stopped = False
-        self._imported_before = {name for name in BACKENDS if name in sys.modules}
+        self._imported_before = {name for name in BACKENDS if is_imported(name)}
         self.clock = StepClock(
             window=self.options.steps,
             every=self.options.every,
@@ -111,7 +112,7 @@ class Session:
     @property
     def awaited(self) -> list[str]:
         """What will be recorded, or the first of them to be there."""
-        return [TITLES[name] for name in self._choice.candidates]
+        return [named(name).title for name in self._choice.candidates]
 
     @property
     def elsewhere(self) -> list[str]:
@@ -154,28 +155,31 @@ class Session:
         """Record what is there by now; returns what is to be done with a framework that arrives, by its module."""
         asked = self.options.backend
         if asked in BACKENDS:
-            return {asked: self._framework_is_here}
+            return {named(asked).recorder.module: self._framework_is_here}
         if asked == PYTHON:
             self.windows.backend = PythonBackend()
         else:
             self.windows.backend = self._auto = AutoBackend(self.clock)
             for name in self._at_once():
-                self._auto.add(self._made(sys.modules[name]), expected=name in self._choice.expected)
+                self._auto.add(self._made(sys.modules[named(name).recorder.module]), expected=name in self._choice.expected)
         if self.options.steps is None:
             self.windows.begin()
         self.failure = self.windows.failure
         for backend in self._auto.frameworks if self._auto is not None and not self.failure else ():
             self._hook(backend)
         self.clock.waits.hook(self._patches)
-        return {name: self._framework_joins for name in BACKENDS if self._auto is not None and name not in sys.modules}
+        if self._auto is None:
+            return {}
+        awaited = [named(name).recorder for name in BACKENDS]
+        return {recorder.module: self._framework_joins for recorder in awaited if not recorder.imported}
 
     def _at_once(self) -> list[str]:
         """The imported frameworks to record: those that the cell is expected to use, else, as nothing tells, all of them.
 
         Where one can be recorded at a time, it is the first, of unexpected ones the first that was used before.
         """
-        imported = [name for name in (*self._choice.expected, *BACKENDS) if name in sys.modules]
-        expected = [name for name in self._choice.expected if name in sys.modules]
+        imported = [name for name in (*self._choice.expected, *BACKENDS) if is_imported(name)]
+        expected = [name for name in self._choice.expected if is_imported(name)]
         alone = one_at_a_time()
         if expected:
             return expected[:1] if alone else expected
@@ -254,8 +258,8 @@ class Session:
 
     def _check_installed(self) -> None:
         wanted = self.options.backend
-        if wanted in BACKENDS and wanted not in sys.modules and not _installed(wanted):
-            self.failure = f"{TITLES[wanted]} is not installed: the cell runs unprofiled"
+        if wanted in BACKENDS and not is_imported(wanted) and not _installed(named(wanted).recorder.module):
+            self.failure = f"{named(wanted).title} is not installed: the cell runs unprofiled"
             self.stop()
             raise CaptureError(self.failure)
 
@@ -274,11 +278,11 @@ class Session:
             self.failure = str(error)
         except Exception as error:
             # Nothing of ours may fail the user's import.
-            self.failure = f"{TITLES[module.__name__]} could not be recorded: {type(error).__name__}: {error}"
+            self.failure = f"{of_module(module.__name__).title} could not be recorded: {type(error).__name__}: {error}"
 
     def _framework_joins(self, module: ModuleType) -> None:
         """A framework was imported by the cell: record it beside Python, unless the cell is expected to use another one."""
-        auto, name = self._auto, module.__name__
+        auto, name = self._auto, of_module(module.__name__).name
         if auto is None or not self.clock.alive or self.windows.over:
             return
         expected = name in self._choice.expected
@@ -292,7 +296,7 @@ class Session:
             self.clock.waits.hook(self._patches)
         except Exception as error:
             # Nothing of ours may fail the user's import.
-            self.windows.notes.append(f"{TITLES[name]} could not be recorded: {type(error).__name__}: {error}")
+            self.windows.notes.append(f"{named(name).title} could not be recorded: {type(error).__name__}: {error}")
 
     def _made(self, module: ModuleType) -> Backend:
         """The backend of a framework, for this cell."""
@@ -373,13 +377,15 @@ class Session:
         if self.backend is None:
             return []
         recorded = {backend.name for backend in self._auto.frameworks} if self._auto is not None else {self.backend.name}
-        used = set(self._choice.others) | {name for name in BACKENDS if name in sys.modules and name not in self._imported_before}
-        others = [name for name in BACKENDS if name in used and name in sys.modules and name not in recorded]
-        notes = [f"the cell also uses {TITLES[name]}, which was not recorded; to record it instead: --backend {name}" for name in others]
+        used = set(self._choice.others) | {name for name in BACKENDS if is_imported(name) and name not in self._imported_before}
+        others = [name for name in BACKENDS if name in used and is_imported(name) and name not in recorded]
+        notes = [
+            f"the cell also uses {named(name).title}, which was not recorded; to record it instead: --backend {name}" for name in others
+        ]
         # Steps that were seen are of the framework that was recorded.
         maybe = [name for name in self._unnamed() if name not in used | recorded] if not self.clock.seen else []
         if maybe:
-            there = either([TITLES[name] for name in maybe], "and")
+            there = either([named(name).title for name in maybe], "and")
             it, one = ("it", "it") if len(maybe) == 1 else ("them", "one of them")
             instead = either([f"--backend {name}" for name in maybe], "or")
             title = self.backend.title
@@ -395,13 +401,13 @@ class Session:
         """The frameworks that the cell may use as well, for all that is known before it runs."""
         if self._choice.expected or self._auto is None:
             return []
-        return [name for name in BACKENDS if name in self._imported_before and name in sys.modules]
+        return [name for name in BACKENDS if name in self._imported_before and is_imported(name)]
 
     def _ran_too(self, path: Path) -> list[str]:
         """Where the recordings of further frameworks are that ran while the run of a folder was recorded."""
         found = []
         for run in self.windows.beside.get(path, ()):
-            title = next((TITLES[name] for name in BACKENDS if f"_{name}" in run.name), "another framework")
+            title = next((named(name).title for name in BACKENDS if f"_{name}" in run.name), "another framework")
             found.append(f'the cell also ran {title}, which was recorded separately: nbprof.load("{run}") opens that')
         return found
 
@@ -412,7 +418,8 @@ class Session:
             asked = f"batches {window[0]} to {window[1]} were" if window[1] else f"batches from {window[0]} on were"
             return f"{asked} asked for, but {loop} ended after batch {self.clock.counted}: nothing was recorded"
         if self.backend is not None and window and not self.clock.seen:
-            later = ", and JAX steps are only found after the recording" if self.backend.name == "jax" else ""
+            recorded = named(self.backend.name)
+            later = f", and {recorded.title} steps are only found after the recording" if recorded.recorder.steps_found_late else ""
             return (
                 f"--steps asked for step {window[0]}, but the cell marks no steps{later}: mark them with 'for batch in "
                 "nbprof.steps(batches):', or record without --steps"
@@ -421,10 +428,10 @@ class Session:
             return f"--steps asked for step {window[0]}, but the cell ended after step {self.clock.seen}: nothing was recorded"
         text = f"nothing to record: {either(self.awaited, 'and')} {_be(self.awaited)} imported neither by this cell nor before it"
         # Where one was asked for, or named by the cell, another may be there.
-        there = [name for name in BACKENDS if name in sys.modules]
+        there = [name for name in BACKENDS if is_imported(name)]
         if there:
             options = either([f"--backend {name}" for name in there], "or")
-            text += f"; {either([TITLES[name] for name in there], 'and')} {_be(there)}, which {options} records"
+            text += f"; {either([named(name).title for name in there], 'and')} {_be(there)}, which {options} records"
         return text
 
     def forget(self) -> None:
@@ -437,18 +444,9 @@ class Session:
 
 
 def _make_backend(module: ModuleType) -> Backend:
-    name = module.__name__
-    if name == "tensorflow":
-        from nbprof.capture.tensorflow import TensorFlowBackend
-
-        return TensorFlowBackend(module)
-    if name == "jax":
-        from nbprof.capture.jax import JaxBackend
-
-        return JaxBackend(module)
-    from nbprof.capture.torch import TorchBackend
-
-    return TorchBackend(module)
+    """The backend that records the framework of a module."""
+    backend: Backend = backend_class(of_module(module.__name__))(module)
+    return backend
 
 
 def _be(names: list[str]) -> str:

@@ -17,18 +17,16 @@ from nbprof.capture.options import POINTS, Options
 from nbprof.capture.patches import Patches
 from nbprof.core import remedies, wire
 from nbprof.core.errors import CaptureError, ReadError
+from nbprof.frameworks.register import TENSORFLOW
 
 if TYPE_CHECKING:
     from nbprof.capture.windows import Windows
-
-TITLE = "TensorFlow"
 
 
 class TensorFlowBackend:
     """Starts and stops TensorFlow's profiler, and marks steps in its trace."""
 
-    name = "tensorflow"
-    title = TITLE
+    name, title = TENSORFLOW.name, TENSORFLOW.title
 
     def __init__(self, module: ModuleType) -> None:
         self._tf = module
@@ -155,6 +153,11 @@ class TensorFlowBackend:
     def open_wait(self, name: str = WAIT) -> Span:
         """Open a span around what a step waits for."""
         return ContextSpan(self._tf.profiler.experimental.Trace(name, **stage(name)))
+
+    @staticmethod
+    def serve(module: Any, port: int) -> None:
+        """Start the profiler server of a process."""
+        module.profiler.experimental.server.start(port)
 
     def versions(self) -> str:
         """Versions that matter for reading the run."""

@@ -24,11 +24,10 @@ from nbprof.capture.torch_steps import OptimizerSteps
 from nbprof.capture.torch_threads import OtherThreads
 from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
+from nbprof.frameworks.register import PYTORCH
 
 if TYPE_CHECKING:
     from nbprof.capture.windows import Windows
-
-TITLE = "PyTorch"
 
 _BEGINNINGS = (("profile", "_prepare_trace"), ("profile", "_start_trace"), ("emit_nvtx", "__enter__"), ("emit_itt", "__enter__"))
 """Where a profiler of PyTorch begins: classes of `torch.autograd.profiler` and their methods."""
@@ -44,8 +43,7 @@ class TorchBackend:
     With allocations, PyTorch records the thread that starts it and what that starts (backward passes); without, all threads.
     """
 
-    name = "torch"
-    title = TITLE
+    name, title = PYTORCH.name, PYTORCH.title
 
     def __init__(self, module: ModuleType) -> None:
         self._torch = module

@@ -20,6 +20,7 @@ from nbprof.capture.clock import StepClock
 from nbprof.capture.patches import Patches
 from nbprof.capture.torch_passes import Pass, Passes, Place, Visit
 from nbprof.core import remedies
+from nbprof.core.units import duration_text
 
 KIND = "train"
 FOUND = "optimizer steps of torch.optim"
@@ -526,14 +527,14 @@ class OptimizerSteps:
             batches = _counted(sum(each.batches for each in self._evaluations), "batch", "batches")
             took = sum(each.over - each.began for each in self._evaluations) / 1e9
             what = f"{some} over a DataLoader without an optimizer step, such as validation"
-            out.append(f"{what} ({batches}, {took:,.2f} s): not part of any step")
+            out.append(f"{what} ({batches}, {duration_text(took)}): not part of any step")
         if left_out := self._left_out():
             some = "a stretch" if len(left_out) == 1 else f"{len(left_out):,} stretches"
             took = sum(mark.start - began for mark, began in left_out) / 1e9
-            out.append(f"{some} with the model in evaluation mode ({took:,.2f} s) between steps: not part of any step")
+            out.append(f"{some} with the model in evaluation mode ({duration_text(took)}) between steps: not part of any step")
         if self.between:
             some = "the time" if len(self.between) == 1 else f"{len(self.between):,} times"
-            until = f"until the optimizer of the next was made ({sum(self.between):,.2f} s)"
+            until = f"until the optimizer of the next was made ({duration_text(sum(self.between))})"
             out.append(f"{some} between two trainings, {until}: not part of any step")
         return out
 

@@ -12,6 +12,8 @@ import sys
 import threading
 from types import FrameType
 
+from nbprof.frameworks.register import PYTORCH
+
 LOOK_S = 0.05
 """How often threads are looked at."""
 
@@ -77,6 +79,6 @@ def _runs_torch(frame: FrameType | None) -> bool:
         module = str(frame.f_globals.get("__name__"))
         if module.startswith(_NO_WORK):
             return False
-        found = found or module.partition(".")[0] == "torch"
+        found = found or module.partition(".")[0] == PYTORCH.recorder.module
         frame = frame.f_back
     return found

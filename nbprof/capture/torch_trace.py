@@ -23,6 +23,7 @@ from typing import Any
 
 from nbprof.capture import torch_exit
 from nbprof.capture.torch_steps import KIND, Mark
+from nbprof.core.units import size_text
 
 CHUNK = 1 << 20
 FULL = 1 << 20
@@ -87,7 +88,7 @@ def export(profile: Any, target: Path, marks: Sequence[Mark] = ()) -> str:
         if not plain.exists() or not plain.stat().st_size:
             # It says nothing of a disk that takes no more.
             free = shutil.disk_usage(target.parent).free
-            why = f"No space left on device, {free / 1e3:,.0f} kB are free" if free < FULL else "it gives no reason"
+            why = f"No space left on device, {size_text(free)} are free" if free < FULL else "it gives no reason"
             raise OSError(f"PyTorch wrote no trace to {target.parent}: {why}")
         note = pack(plain, packed, marks)
         packed.replace(target)

@@ -13,14 +13,10 @@ from itertools import islice
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-from nbprof.capture.options import BACKENDS
 from nbprof.capture.probe.reads import globals_in, names_in
+from nbprof.frameworks.register import RECORDED
 
-_ROOTS = {
-    **{name: name for name in (*BACKENDS, "keras")},
-    **dict.fromkeys(("jaxlib", "flax", "optax", "equinox"), "jax"),
-    **dict.fromkeys(("torchvision", "lightning", "pytorch_lightning"), "torch"),
-}
+_ROOTS = {package: name for name, framework in RECORDED.items() for package in (*framework.packages, *framework.uses)} | {"keras": "keras"}
 """Frameworks by the packages that their objects are of."""
 _INSTALLED = re.compile(r"[\\/](?:site|dist)-packages[\\/]")
 """Functions that may name every framework that there is."""

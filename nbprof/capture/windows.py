@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import itertools
 import threading
 import time
@@ -25,6 +26,9 @@ from nbprof.capture.settings import settings
 from nbprof.capture.shield import shielded
 from nbprof.core import loader_uses, remedies
 from nbprof.core.errors import CaptureError
+from nbprof.core.units import size_text
+from nbprof.frameworks.framework import Framework
+from nbprof.frameworks.register import named
 from nbprof.sources.recording import CaptureInfo, Recording
 
 if TYPE_CHECKING:
@@ -81,6 +85,12 @@ class Backend(Protocol):
 
     def hook(self, clock: StepClock, patches: Patches, give_way: Callable[[], None]) -> None:
         """Report the framework's own steps to `clock`, and `give_way` to the user's own use of its profiler."""
+
+
+def backend_class(framework: Framework) -> Any:
+    """The class that records a framework."""
+    module, _, name = framework.recorder.backend.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 class Windows:
@@ -206,14 +216,14 @@ class Windows:
         if not each or calls * each <= self._room or not self.recording or threading.get_ident() != self._thread:
             return
         with contextlib.suppress(Exception):
-            size = f"about {calls * each / 1e9:,.2f} GB"
+            size = f"about {size_text(calls * each)}"
             self._end_by(f"{calls:,} Python functions were called, whose recording takes {size} when it is stopped (--limit)")
 
     @property
     def _hides(self) -> bool:
         """Whether a recorder of Python calls does not show that it has taken the place of another profiler."""
         backends = getattr(self.backend, "frameworks", [self.backend])
-        return any(backend is not None and backend.name == "jax" for backend in backends)
+        return any(backend is not None and named(backend.name).recorder.hides_python for backend in backends)
 
     def mark(self) -> None:
         """Leave a trace of this recording, in case that the process is killed. Never raises."""

@@ -24,12 +24,12 @@ def command(as_json: bool, **which: Any) -> None:
         return
     from nbprof.display import wording
     from nbprof.tools import dashboard
-    from nbprof.tools.common import gain_words
+    from nbprof.tools.common import gain_unit
 
     findings = advice.to_dict("records")
     for number, finding in enumerate(findings, 1):
-        words = gain_words(profile.overview, finding["gain_ms_per_step"])
-        gain = wording.gain({"gain_ms": finding["gain_ms_per_step"], "gain_is": finding["gain_is"], **words})
+        unit = gain_unit(profile.overview, finding["gain_ms_per_step"])
+        gain = wording.gain(finding["gain_ms_per_step"], finding["gain_is"], unit.per, unit.gain_percent)
         click.echo(
             ("\n" if number > 1 else "") + output.styled(f"{number}. {finding['title']}", bold=True) + (f" ({gain})" if gain else "")
         )
@@ -38,4 +38,4 @@ def command(as_json: bool, **which: Any) -> None:
         if finding["fix"]:
             click.echo("\n" + indent(finding["fix"], "   "))
     if not findings:
-        click.echo(wording.plain(dashboard.spoken(profile.run)["overview"]["no_advice"]))
+        click.echo(wording.plain(dashboard.spoken(profile.run).overview.no_advice))

@@ -7,6 +7,7 @@ from dataclasses import asdict
 import click
 
 from nbprof.cli import output
+from nbprof.core.units import size_text
 
 
 @click.command(name="cache")
@@ -22,5 +23,5 @@ def command(clear: bool, as_json: bool) -> None:
         output.write_json("cache", {**asdict(info), "freed_bytes": freed})
         return
     if clear:
-        click.echo(f"freed {freed / 2**20:,.1f} MiB")
+        click.echo(f"freed {size_text(freed)}")
     click.echo(str(info))

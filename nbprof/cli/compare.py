@@ -32,6 +32,7 @@ def command(before: str, after: str, redact: bool, markdown: bool, as_json: bool
         raise click.UsageError("--markdown and --json write to standard output: -o needs a file")
     with shown() as tell:
         profiles = [source.opened(tell, [path], **how) for path in (before, after)]
+        from nbprof.core.plain_json import plain
         from nbprof.profiles.comparison import Comparison
         from nbprof.profiles.redaction import redactor
 
@@ -44,7 +45,7 @@ def command(before: str, after: str, redact: bool, markdown: bool, as_json: bool
     if as_json:
         runs = {"before": output.about(found.before), "after": output.about(found.after)}
         frames = ("evidence", "figures", "categories", "findings", "ops", "kernels")
-        answer = output.plain({**runs, "verdict": verdict, **{name: getattr(found, name) for name in frames}})
+        answer = plain({**runs, "verdict": verdict, **{name: getattr(found, name) for name in frames}})
         output.write_json("compare", redactor([profile.run for profile in profiles]).tree(answer) if redact else answer)
     else:
         click.echo(text, nl=not markdown, err=piped)

@@ -18,27 +18,21 @@ from typing import Any, NamedTuple
 
 from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
+from nbprof.core.units import size_text
 from nbprof.core.version import __version__
+from nbprof.display import wording
+from nbprof.frameworks.framework import Doctor
+from nbprof.frameworks.register import RECORDED
 
 OK, LIMITED, BROKEN = "ok", "limited", "broken"
 """All is well; something cannot be recorded or is not on; profiles cannot be read."""
 
-FRAMEWORKS = {
-    "TensorFlow": ("tensorflow", ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-rocm", "tf-nightly")),
-    "JAX": ("jax", ("jax", "jaxlib", "jax-cuda13-plugin", "jax-cuda12-plugin", "jax-rocm7-plugin", "jax-rocm60-plugin", "libtpu")),
-    "PyTorch": ("torch", ("torch",)),
-    "Keras": ("keras", ("keras",)),
-    "torch_npu": ("torch_npu", ("torch-npu",)),
+PACKAGES = {
+    **{framework.title: framework.doctor for framework in RECORDED.values() if framework.doctor is not None},
+    "Keras": Doctor("keras", ("keras",)),
+    "torch_npu": Doctor("torch_npu", ("torch-npu",)),
 }
-"""The module of each framework, and the distributions that bring it and its devices."""
-_DEVICES = {
-    "TensorFlow": "import tensorflow as tf; print(*[d.name for d in tf.config.list_physical_devices()], sep=', ')",
-    "JAX": "import jax; print(*jax.devices(), sep=', ')",
-    "PyTorch": (
-        "import torch; print(*['cpu', *(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))], sep=', ')\n"
-        "print('CUDA', torch.version.cuda, 'HIP', torch.version.hip)"
-    ),
-}
+"""Frameworks, and what is built on them."""
 _DEEP_S = 300
 _LEAST_BYTES = 1 << 30
 """A recording with its GPU has 100 MB and more."""
@@ -98,15 +92,16 @@ def installation() -> Check:
 def frameworks(*, deep: bool = False) -> Iterator[Check]:
     """Those that are installed, by their versions."""
     none = True
-    for title, (module, names) in FRAMEWORKS.items():
-        found = [f"{name} {version}" for name in names if (version := _version(name))]
-        if not found and find_spec(module) is None:
+    for title, package in PACKAGES.items():
+        found = [f"{name} {version}" for name in package.distributions if (version := _version(name))]
+        if not found and find_spec(package.module) is None:
             continue
         none = False
         text = ", ".join(found) or "installed, version unknown"
-        yield Check(title, OK, text) if not deep or title not in _DEVICES else _devices(title, text)
+        yield _devices(title, package, text) if deep and package.devices else Check(title, OK, text)
     if none:
-        advice = "Profiles can be read, and cells are recorded without ops; to record ops, install TensorFlow, JAX or PyTorch."
+        titles = wording.listed([framework.title for framework in RECORDED.values() if framework.profiled], "or")
+        advice = f"Profiles can be read, and cells are recorded without ops; to record ops, install {titles}."
         yield Check("frameworks", LIMITED, "none is installed here", advice)
 
 
@@ -117,18 +112,18 @@ def _version(name: str) -> str:
         return ""
 
 
-def _devices(title: str, text: str) -> Check:
+def _devices(title: str, package: Doctor, text: str) -> Check:
     try:
-        asked = subprocess.run([sys.executable, "-c", _DEVICES[title]], capture_output=True, text=True, timeout=_DEEP_S, check=False)  # noqa: S603
+        asked = subprocess.run([sys.executable, "-c", package.devices], capture_output=True, text=True, timeout=_DEEP_S, check=False)  # noqa: S603
     except subprocess.TimeoutExpired:
-        return Check(title, LIMITED, f"{text}; did not start within {_DEEP_S} s", f"Try: python -c '{_DEVICES[title].splitlines()[0]}'")
+        return Check(title, LIMITED, f"{text}; did not start within {_DEEP_S} s", f"Try: python -c '{package.devices.splitlines()[0]}'")
     if asked.returncode:
         last = (asked.stderr.strip().splitlines() or [f"exit code {asked.returncode}"])[-1]
         return Check(
             title,
             LIMITED,
             f"{text}; cannot be imported or started: {last}",
-            f"Install it again; then python -c 'import {FRAMEWORKS[title][0]}' works.",
+            f"Install it again; then python -c 'import {package.module}' works.",
         )
     return Check(title, OK, f"{text}; devices: {'; '.join(asked.stdout.strip().splitlines())}")
 
@@ -271,7 +266,7 @@ def disk() -> Check:
     """Room for recordings in the current folder."""
     here = Path.cwd()
     free = shutil.disk_usage(here).free
-    text = f"{free / 2**30:,.1f} GiB free in {here}"
+    text = f"{size_text(free)} free in {here}"
     if not os.access(here, os.W_OK):
         return Check("disk", LIMITED, f"{here} is not writable", "Record with --logdir DIR, a folder that you can write to.")
     if free < _LEAST_BYTES:
@@ -294,7 +289,7 @@ def cache() -> Check:
         return Check("cache", LIMITED, f"{folder.path} belongs to another user, or is world-writable", remedy)
     if not above.is_dir() or not os.access(above, os.W_OK):
         return Check("cache", LIMITED, f"{folder.path} cannot be written", remedy)
-    return Check("cache", OK, f"{folder.path}, at most {folder.limit() / 2**30:,.1f} GiB")
+    return Check("cache", OK, f"{folder.path}, at most {size_text(folder.limit())}")
 
 
 def lab() -> Iterator[Check]:

@@ -78,6 +78,7 @@ def command(
     elif not (update or add or Path(against).expanduser().exists()):
         raise NbprofError(f"{against}: there is no such baseline; the same command with --update writes it")
     from nbprof.gate import expect as gate
+    from nbprof.gate import outcome
 
     with shown() as tell:
         profiles = [source.opened(tell, [path]) for path in paths]
@@ -103,11 +104,11 @@ def command(
     judged = outcomes
     if alone and (update or add):
         # A baseline cannot have what is never known, such as FLOPs of eager ops; but without step times nothing was added.
-        judged = [one for one in outcomes if one.outcome == gate.FAIL or (add and one.check == "step_time")]
+        judged = [one for one in outcomes if one.outcome == outcome.FAIL or (add and one.check == "step_time")]
     states = {one.outcome for one in judged}
-    whole = next((state for state in (gate.FAIL, gate.UNKNOWN) if state in states), gate.PASS)
+    whole = next((state for state in (outcome.FAIL, outcome.UNKNOWN) if state in states), outcome.PASS)
     if as_json:
         output.write_json("expect", {"outcome": whole, "checks": [one._asdict() for one in outcomes]})
     else:
         click.echo("\n".join(map(str, outcomes)))
-    return {gate.FAIL: FAILED, gate.UNKNOWN: UNKNOWN}.get(whole, GOOD)
+    return {outcome.FAIL: FAILED, outcome.UNKNOWN: UNKNOWN}.get(whole, GOOD)

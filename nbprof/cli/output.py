@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -36,6 +37,17 @@ _NARROW = 24
 """Letters down to which they are cut there, to show more columns."""
 _GAP = 2
 """Blanks between columns."""
+
+_UNITS = {
+    "us": "µs",
+    "percent": "%",
+    "fraction": "%",
+    "bytes_per_second": "B/s",
+    "gb_per_second": "GB/s",
+    "flops_per_second": "FLOP/s",
+    "flops_per_byte": "FLOP/B",
+}
+"""How a unit of the schema is written, where not as it is called there."""
 
 as_json = click.option("--json", "as_json", is_flag=True, help="JSON for programs; docs/command.md has its schema.")
 
@@ -100,6 +112,8 @@ def write_json(command: str, answer: Mapping[str, Any]) -> None:
 
 def text(command: str, answer: Mapping[str, Any]) -> str:
     """The answer as JSON, in the envelope that all commands share. NA, NaN and infinity are null."""
+    from nbprof.core.plain_json import plain
+
     return json.dumps({"nbprof": __version__, "schema": SCHEMA, "command": command, **plain(answer)}, indent=1, allow_nan=False)
 
 
@@ -116,31 +130,6 @@ def about(profile: Profile) -> dict[str, Any]:
         "warnings": [line.text for line in lines if line.level == "warning"],
         "notes": [line.text for line in lines if line.level != "warning"],
     }
-
-
-def plain(value: Any) -> Any:
-    """The value with nothing in it that JSON has not: frames as lists of rows, times as ISO 8601, what is missing as None."""
-    import numpy as np
-    import pandas as pd
-
-    if isinstance(value, pd.DataFrame):
-        names = [str(name) for name in value.columns]
-        return [dict(zip(names, map(plain, row), strict=True)) for row in value.itertuples(index=False, name=None)]
-    if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(each) for each in value]
-    if isinstance(value, np.ndarray):
-        return [plain(each) for each in value.tolist()]
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if value is None or value is pd.NA or value is pd.NaT:
-        return None
-    if isinstance(value, float):
-        return value if np.isfinite(value) else None
-    if isinstance(value, (str, int)):
-        return value
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 def is_terminal() -> bool:
@@ -168,11 +157,10 @@ def write_table(frame: pd.DataFrame, columns: Sequence[Col], *, first: Sequence[
     whole : bool
         Show all columns on a terminal, too.
     """
-    from nbprof.cli import cells
     from nbprof.display import wording
 
-    texts = {col.name: cells.column(frame[col.name], col) for col in columns}
-    heads = {col.name: cells.head(col) for col in columns}
+    texts = {col.name: _cells(frame[col.name].tolist(), col) for col in columns}
+    heads = {col.name: heading(col) for col in columns}
     right = {col.name for col in columns if col.kind not in ("text", "code")}
     if not is_terminal():
         _lines(heads, texts, right)
@@ -192,6 +180,37 @@ def write_table(frame: pd.DataFrame, columns: Sequence[Col], *, first: Sequence[
     console.print(_rich(heads, short, right, widths))
     if left := [name for name in full if name not in widths]:
         click.echo(f"… {len(left)} more {'column' if len(left) == 1 else 'columns'}: {', '.join(left)} (--columns)", err=True)
+
+
+def heading(col: Col) -> str:
+    """The label of a column, with its unit where neither the label nor the cells say it."""
+    unit = "" if col.kind == "bytes" else _UNITS.get(col.unit, col.unit)
+    # As a word of the label: there is an "ms" in programs.
+    stated = re.search(rf"(?<!\w){re.escape(unit)}(?!\w)", col.label, re.IGNORECASE)
+    return col.label if not unit or stated else f"{col.label} {unit}"
+
+
+def _cells(values: list[Any], col: Col) -> list[str]:
+    return [_cell(value, col) for value in values]
+
+
+def _cell(value: Any, col: Col) -> str:
+    """A value as the dashboard shows it: with its digits, and a dash for what was not measured."""
+    import pandas as pd
+
+    from nbprof.display import wording
+
+    if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and value != value):
+        return wording.MISSING
+    if col.kind == "bool":
+        return "✓" if value else "✗"
+    if isinstance(value, (str, list, tuple, dict, set)) or not hasattr(value, "__float__"):
+        return wording.one_line(str(value))
+    if col.kind == "bytes":
+        return wording.size(value)
+    if col.kind == "percent":
+        value = value * 100 if col.unit == "fraction" else value
+    return str(value) if col.digits is None else wording.number(value, col.digits)
 
 
 def _fitting(full: Mapping[str, int], right: set[str], room: int, first: Sequence[str]) -> dict[str, int]:

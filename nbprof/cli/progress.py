@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 _AFTER_S = 1.0
-_PARTS = re.compile(r"([\d,]+) of ([\d,]+)")
-"""`reading hosts: 12 of 64`, `analysing, 3 of 14: Ops`, `downloading x: 3 of 18 MB`."""
+_PARTS = re.compile(r"([\d,.]+)(?: (B|[KMGT]iB))? of ([\d,.]+)(?: (B|[KMGT]iB))?")
+"""`reading hosts: 12 of 64`, `analysing, 3 of 14: Ops`, `downloading x: 3.10 MiB of 18.00 MiB`."""
+_BYTES = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 Tell = Callable[[str], None]
 
@@ -79,10 +80,14 @@ class _Bar:
             self._bar.update(self._bar.task_ids[0], description=self._text, completed=done, total=total)
 
 
-def parts(text: str) -> tuple[int, int | None]:
-    """How much of how much a message says is done; the whole is None where it says nothing of it."""
+def parts(text: str) -> tuple[float, float | None]:
+    """How much of how much a message reports as done; the total is None if it reports none."""
     found = _PARTS.search(text)
     if found is None:
         return 0, None
-    done, total = (int(number.replace(",", "")) for number in found.groups())
-    return done, total
+    done, done_unit, total, total_unit = found.groups(default="")
+    return _amount(done, done_unit), _amount(total, total_unit)
+
+
+def _amount(number: str, unit: str) -> float:
+    return float(number.replace(",", "")) * _BYTES[unit]

@@ -11,6 +11,7 @@ import click
 
 from nbprof.cli import source
 from nbprof.cli.main import FAILED
+from nbprof.frameworks.register import RECORDED
 
 
 @click.command(name="serve", context_settings={"allow_interspersed_args": False})
@@ -18,7 +19,9 @@ from nbprof.cli.main import FAILED
     "--port", type=click.IntRange(0, 65535), default=6009, metavar="N", help="Where the server listens; 6009 by default, 0 for a free one."
 )
 @click.option(
-    "--backend", type=click.Choice(["tensorflow", "jax"]), help="The framework whose server to start; by default the one that is installed."
+    "--backend",
+    type=click.Choice([name for name, framework in RECORDED.items() if framework.recorder.has_server]),
+    help="The framework whose server to start; by default the one that is installed.",
 )
 @click.option("-m", "module", is_flag=True, help="SCRIPT is the name of a module, as for python -m.")
 @click.argument("script", shell_complete=source.files)

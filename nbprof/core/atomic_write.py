@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nbprof.core.errors import NbprofError
-from nbprof.core.files import printable, size_text
+from nbprof.core.files import printable
+from nbprof.core.units import size_text
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from nbprof.core.intervals import Intervals
 from nbprof.core.trace import Int64s
 
 
@@ -23,12 +24,9 @@ def cut(work: pd.DataFrame, begin: Int64s, end: Int64s, group: Int64s, rows: Int
         Which rows of `work`; all when left out.
     """
     rows = np.arange(len(work)) if rows is None else rows
-    first = np.searchsorted(end, work["start"].to_numpy()[rows], side="right")
-    after = np.maximum(np.searchsorted(begin, work["end"].to_numpy()[rows], side="left"), first)
-    times = after - first
-    row = np.repeat(rows, times)
-    turn = np.arange(len(row)) - np.repeat(np.cumsum(times) - times, times)
+    piece, step = Intervals(begin, end).overlapping(work["start"].to_numpy()[rows], work["end"].to_numpy()[rows])
+    row = rows[piece]
     # Column by column: pandas would look up the label of each row, and join the columns into blocks that are then parted again.
     columns = {str(name): column.to_numpy()[row] for name, column in work.items() if name != "group"}
-    columns["group"] = group[np.repeat(first, times) + turn]
+    columns["group"] = group[step]
     return pd.DataFrame({str(name): columns[str(name)] for name in work.columns}, copy=False)

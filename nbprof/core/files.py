@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from nbprof.core.confinement import ConfinedError, Confinement
 from nbprof.core.errors import ReadError
+from nbprof.core.units import size_text
 
 # Zero bytes behind the data, so that a varint or a word may be read at its very end.
 PADDING = 16
@@ -146,14 +147,6 @@ def too_large(label: str, limit: int) -> ReadError:
         "it is meant to be this large, raise the limit: nbprof.load(..., limit_bytes=...).",
         path=label,
     )
-
-
-def size_text(count: int) -> str:
-    """A number of bytes, human-readable."""
-    for unit, width in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if count >= 1 << width:
-            return f"{count / (1 << width):.4g} {unit}"
-    return f"{count:,} byte{'' if count == 1 else 's'}"
 
 
 def printable(name: str) -> str:

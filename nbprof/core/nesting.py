@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+
+from nbprof.core.runs import rows_by_value
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
@@ -66,9 +70,22 @@ def depths(parent: Int32s) -> npt.NDArray[np.uint16]:
 
 def levels(parent: Int32s) -> list[Int64s]:
     """The events of each depth, outermost first: to hand something down from parents to children, or up."""
-    depth = depths(parent)
-    order = np.argsort(depth, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(depth[order])) + 1) if len(order) else []
+    return rows_by_value(depths(parent))
+
+
+def totals(parent: npt.NDArray[np.integer], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Each event's value, or row of values, with those of all events in it."""
+    total = values.copy()
+    for level in reversed(levels(parent.astype(np.int32))[1:]):
+        np.add.at(total, parent[level], total[level])
+    return total
+
+
+def inherit(parent: Int32s, values: npt.NDArray[Any]) -> None:
+    """Replaces each negative value, in place, by that of the nearest event around it that has one."""
+    for level in levels(parent)[1:]:
+        missing = level[values[level] < 0]
+        values[missing] = values[parent[missing]]
 
 
 def self_times(parent: Int32s, duration: Int64s) -> Int64s:

@@ -224,17 +224,6 @@ class Module:
 COUNTER_COLUMNS = {"lane": "i4", "series": "object", "time": "i8", "value": "f8"}
 
 
-def distinct(codes: Int64s, size: int) -> tuple[Int64s, Int64s]:
-    """The codes that occur, ascending, and for each row the place of its code among them. Codes run from -1 to `size` - 1.
-
-    A table over all codes does this without sorting, which matters with millions of rows.
-    """
-    used = np.zeros(size + 1, np.bool_)
-    used[codes + 1] = True
-    place = np.cumsum(used) - 1
-    return np.flatnonzero(used) - 1, place[codes + 1]
-
-
 def no_counters() -> pd.DataFrame:
     """Counter samples of a trace that has none: `lane series time value` (time in ps)."""
     return _no_counters().copy()

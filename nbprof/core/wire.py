@@ -21,6 +21,7 @@ from nbprof.core.errors import ReadError
 
 Int64s = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
+Words = npt.NDArray[np.uint64]
 Data = Sequence[int]
 """bytes or a memoryview of them"""
 
@@ -33,6 +34,19 @@ _MOST_TAG = (1 << 32) - 1
 _MOST_LENGTH = (1 << 31) - 1
 # So many messages are walked field by field sooner than a round of numpy calls is done.
 _FEW_MESSAGES = 32
+
+
+def _u(value: int) -> np.uint64:
+    return np.uint64(value)
+
+
+_TOP_BITS, _LOW_BITS = _u(0x8080808080808080), _u(0x0101010101010101)
+# Rounds that join groups of 7, 14 and 28 bits: from how many bytes on, mask of the upper groups, of the lower ones, distance.
+_ROUNDS = (
+    (2, _u(0x7F007F007F007F00), _u(0x007F007F007F007F), _u(1)),
+    (3, _u(0x3FFF00003FFF0000), _u(0x00003FFF00003FFF), _u(2)),
+    (5, _u(0x0FFFFFFF00000000), _u(0x000000000FFFFFFF), _u(4)),
+)
 
 
 class CutError(ReadError):
@@ -83,7 +97,7 @@ def _content(data: Data, start: int, kind: int, pos: int, end: int) -> tuple[int
     if kind == LENGTH:
         length, after = read_varint(data, pos, end)
         if after - pos > 5 or length > _MOST_LENGTH:
-            raise ReadError("a field claims more than 2 GB", offset=start)
+            raise ReadError("a field claims more than 2 GiB", offset=start)
         pos = after
     elif kind == FIXED64:
         length = 8
@@ -213,6 +227,64 @@ def varints(buf: Bytes, pos: Int64s) -> tuple[Int64s, Int64s]:
         more = more[(byte & 0x80) != 0]
         shift += 7
     return value, after
+
+
+def words_of(buf: Bytes) -> Words:
+    """The eight bytes from any byte on, as little-endian numbers."""
+    return np.ndarray((len(buf) - 7,), "<u8", buf, 0, (1,))
+
+
+def word_varints(words: Words, pos: Int64s) -> tuple[Words, Int64s]:
+    """Varints at many positions of `words_of`, and the positions behind them.
+
+    Faster than `varints` where many have several bytes. One of over ten bytes is not refused: it ends 2^40 bytes further on.
+    """
+    # The lowest clear top bit ends a varint.
+    word = words[pos]
+    ends = ~word
+    ends &= _TOP_BITS
+    unended = np.flatnonzero(ends == 0) if not ends.all() else None
+    upto = ends - _u(1)
+    upto ^= ends
+    longest = int(upto.max())
+    word &= upto
+    word = close_gaps(word, (longest.bit_length() + 7) // 8)
+    upto &= _LOW_BITS
+    upto *= _LOW_BITS
+    upto >>= _u(56)
+    after = pos + upto.view(np.int64)
+    if unended is not None:
+        at = after[unended]
+        ninth = words[at]
+        tenth = (ninth >> _u(8)) & _u(0xFF)
+        ninth &= _u(0xFF)
+        short = ninth < _u(0x80)
+        word[unended] |= ((ninth & _u(0x7F)) << _u(56)) | np.where(short, _u(0), (tenth & _u(1)) << _u(63))
+        after[unended] = at + np.where(short, 1, np.where(tenth < _u(0x80), 2, 1 << 40))
+    return word, after
+
+
+def close_gaps(word: Words, size: int) -> Words:
+    """Join the groups of seven bits of varints of up to `size` bytes; changes `word`."""
+    word &= ~_TOP_BITS
+    for least, upper, lower, distance in _ROUNDS:
+        if size < least:
+            break
+        high = word & upper
+        high >>= distance
+        word &= lower
+        word |= high
+    return word
+
+
+def write_varint(value: int) -> bytes:
+    """Encode a number from 0 to 2**64 - 1."""
+    result = bytearray()
+    while value >= 0x80:
+        result.append(value & 0x7F | 0x80)
+        value >>= 7
+    result.append(value)
+    return bytes(result)
 
 
 def packed(buf: Bytes, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.intervals import ends_before
 from nbprof.core.trace import Int64s
 
 Flags = npt.NDArray[np.bool_]
@@ -167,12 +168,8 @@ def of_threads(calls: Spans) -> Int64s:
     duration = calls.duration
     if not len(duration) or duration.max() < SLACK_PS:
         return duration
-    lane, start, end = calls.lane, calls.start, calls.end
-    candidates = np.zeros(len(duration), np.bool_)
-    first = np.flatnonzero(np.diff(lane, prepend=-1))
-    for low, high in zip(first.tolist(), [*first[1:].tolist(), len(lane)], strict=True):
-        reach = np.maximum.accumulate(end[low:high])[:-1]
-        candidates[low + 1 : high] = (start[low + 1 : high] < reach) & (end[low + 1 : high] - reach >= SLACK_PS)
+    reach = ends_before(calls.end, calls.lane)
+    candidates = (calls.start < reach) & (calls.end - reach >= SLACK_PS)
     if not candidates.any():
         return duration
     longest, median, count = _other_calls(calls, candidates)
@@ -207,6 +204,8 @@ def of_ops(ops: Spans, until: Int64s) -> Int64s:
     longest, median, calls = _other_calls(ops, candidates)
     known = calls >= _FEW_CALLS
     wrong = candidates & known & (duration >= _FAR_MAGNITUDE * longest)
+    # No op runs on after its program, so less of a difference to its other calls is enough.
+    wrong |= outlasts & known & (duration >= _MAGNITUDE * longest)
     wrong |= outlasts & ~known & (over >= _FAR_PAST_WAIT_PS)
     at_most = np.minimum(np.maximum(until_end, 0), until_itself)
     mended = np.minimum(np.where(known, median, _NEVER), at_most)

@@ -44,7 +44,7 @@ def overlaps(trace: Trace, kinds: tuple[str, ...], what: str) -> list[Note]:
     lanes = len(np.unique(lane[over]))
     us = int((end[over - 1] - start[over]).max()) / 1e6
     # Some overlaps are of a nanosecond.
-    longest = wording.micros(us) if us >= 1e3 else f"{us:.3f} µs"
+    longest = wording.micros(us, 3)
     if len(over) == 1:
         text = f"1 {what} starts before the previous one has ended (by {longest}); it is shown as recorded."
     else:

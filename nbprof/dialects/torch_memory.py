@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nbprof.activity.activity import Activity
 from nbprof.core.trace import Trace
+from nbprof.frameworks.register import PYTORCH
 
 _ONLY = "This is a snapshot of PyTorch's allocator: it has the program's memory, but no trace."
 
@@ -11,7 +12,7 @@ _ONLY = "This is a snapshot of PyTorch's allocator: it has the program's memory,
 def interpret(trace: Trace) -> Activity:
     """The activity of a run of which only memory was recorded."""
     out = Activity(list(trace.hosts))
-    out.framework = "PyTorch"
+    out.framework = PYTORCH
     out.has_device = True
     out.xprof = False
     out.has_host_ops = False

@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import math
 import struct
 import zlib
 from collections.abc import Iterable
@@ -25,6 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.core.errors import ReadError
+from nbprof.core.plain_json import scalar
+from nbprof.display.payload import Codes, Part
 
 Array = npt.NDArray[Any]
 
@@ -51,13 +52,20 @@ class Delta:
     values: Array
 
 
-def pack(payload: dict[str, Any]) -> bytes:
+class Coded(Part):
+    """A text column, dictionary coded: row i holds `values[codes[i]]`. Missing text is ""."""
+
+    codes: Codes
+    values: list[str]
+
+
+def pack(payload: Part | dict[str, Any]) -> bytes:
     """Bytes that hold the payload, small enough to live in a notebook.
 
     Parameters
     ----------
-    payload : dict
-        JSON values, numpy arrays and `Delta`. NaN outside an array becomes null.
+    payload : Part or dict
+        JSON values, numpy arrays, parts and `Delta`. NaN outside an array becomes null.
 
     Raises
     ------
@@ -84,7 +92,7 @@ def from_text(text: str) -> bytes:
     return base64.b85decode(text.encode().translate(_FROM_HTML))
 
 
-def contain(payload: dict[str, Any]) -> bytes:
+def contain(payload: Part | dict[str, Any]) -> bytes:
     """The same without gzip: for an answer that stays on this machine, packing would take longer than the way.
 
     Raises
@@ -95,7 +103,7 @@ def contain(payload: dict[str, Any]) -> bytes:
     return _contain(payload, _Writer())
 
 
-def _contain(payload: dict[str, Any], writer: _Writer) -> bytes:
+def _contain(payload: Part | dict[str, Any], writer: _Writer) -> bytes:
     plain = writer.plain(payload, "")
     arrays = writer.arrays()
     header = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -135,11 +143,11 @@ def unpack(data: bytes) -> dict[str, Any]:
     return payload
 
 
-def coded(texts: Iterable[object]) -> dict[str, Any]:
+def coded(texts: Iterable[object]) -> Coded:
     """A text column as codes into its distinct values, in order of first appearance; missing text becomes ""."""
     values: dict[str, int] = {}
     codes = [values.setdefault(_text(text), len(values)) for text in texts]
-    return {"codes": smallest(np.array(codes, np.int64)), "values": list(values)}
+    return Coded(codes=smallest(np.array(codes, np.int64)), values=list(values))
 
 
 def smallest(values: Array) -> Array:
@@ -182,8 +190,8 @@ class _Writer:
         self._arrays: list[tuple[list[Any], bytes]] = []
 
     def plain(self, value: Any, where: str) -> Any:
-        if isinstance(value, dict):
-            if "$" in value:
+        if isinstance(value, (dict, Part)):
+            if isinstance(value, dict) and "$" in value:
                 raise ValueError(f'{where or "payload"}: a key "$" would be mistaken for an array')
             return {str(key): one if type(one) in _PLAIN else self.plain(one, f"{where}.{key}".lstrip(".")) for key, one in value.items()}
         if isinstance(value, (list, tuple)):
@@ -241,16 +249,10 @@ def _differences(values: Array, where: str) -> Array:
 
 
 def _scalar(value: Any, where: str) -> Any:
-    if value is None or isinstance(value, (str, bool, int)):
-        return value
-    if isinstance(value, np.generic):
-        value = value.item()
-        return _scalar(value, where) if not isinstance(value, np.generic) else None
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if type(value).__name__ in ("NAType", "NaTType"):
-        return None
-    raise ValueError(f"{where}: a {type(value).__name__} cannot be packed")
+    try:
+        return scalar(value)
+    except TypeError:
+        raise ValueError(f"{where}: a {type(value).__name__} cannot be packed") from None
 
 
 def _rich(value: Any, body: bytes, start: int) -> Any:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import base64
 from html import escape
-from typing import Any
+from typing import Literal
 
 from nbprof.display import wording
+from nbprof.display.payload import Part
 
 CODE = "font:12px ui-monospace,Menlo,Consolas,monospace"
 SOFT = "opacity:.7"
@@ -46,12 +47,19 @@ def paragraph(html: str) -> str:
     return f'<p style="margin:0 0 8px;max-width:760px">{html}</p>'
 
 
-def diff(lines: list[dict[str, str]]) -> str:
+class FixLine(Part):
+    """A line of a diff."""
+
+    kind: Literal["removed", "added", "same"]
+    text: str
+
+
+def diff(lines: list[FixLine]) -> str:
     """What to change in the code."""
     if not lines:
         return ""
     looks = {"removed": f"text-decoration:line-through;{SOFT}", "added": "background:rgba(35,137,106,.18)"}
-    return _block("<br>".join(_styled(_line(line["text"]), looks.get(line["kind"])) for line in lines))
+    return _block("<br>".join(_styled(_line(line.text), looks.get(line.kind)) for line in lines))
 
 
 def code_block(code: str) -> str:
@@ -108,12 +116,6 @@ def bar(percent: float, colour: str) -> str:
     width = round(min(max(wording.real(percent) or 0.0, 0.0), 100.0), 1)
     fill = f"linear-gradient(90deg,{colour} {width:g}%,#8883 0)"
     return f"<span style='display:inline-block;width:100px;height:8px;background:{fill}'></span>"
-
-
-def cell(table: dict[str, Any], key: str, row: int) -> Any:
-    """What a table of a payload holds: a text, or a number."""
-    column = table["data"][key]
-    return column["values"][int(column["codes"][row])] if isinstance(column, dict) else float(column[row])
 
 
 def marked(said: str) -> str:

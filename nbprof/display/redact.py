@@ -12,9 +12,12 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from nbprof.display.payload import Part
 
 _PACKAGE = Path(__file__).parents[1]
 _NEVER = frozenset({"secret", "secrets", "password", "passwords", "confidential", "credential", "credentials"})
@@ -110,13 +113,15 @@ class Redactor:
         return self._seen[text]
 
     def tree(self, value: Any) -> Any:
-        """The same of every text in lists and dicts; keys of dicts are texts as well."""
+        """The same of every text in lists, dicts and parts of a payload; keys of dicts are texts as well."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
             return {self.tree(key): self.tree(each) for key, each in value.items()}
         if type(value) in (list, tuple):
             return type(value)(self.tree(each) for each in value)
+        if isinstance(value, Part):
+            return type(value)(**{field.name: self.tree(getattr(value, field.name)) for field in fields(value)})  # type: ignore[arg-type]  # each part is a dataclass
         return value
 
     def _segment(self, match: re.Match[str]) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pandas as pd
 
+from nbprof.core.units import duration_text, size_text
+
 MISSING = "–"
-_KIB = 1024.0
 LEAST_MS = 0.01
 """Below it a time has no digit in ms that says anything: it is told in µs."""
 UNSEEN = (
@@ -41,36 +42,23 @@ def percent(value: Any, digits: int = 1) -> str:
 
 
 def size(value: Any) -> str:
-    """`43.40 MiB`, 1024-based."""
+    """`43.40 MiB`, `–` for what was not measured; see `nbprof.core.units.size_text`."""
     value = real(value)
-    if value is None:
-        return MISSING
-    scaled, unit, digits = scale_bytes(value)
-    return f"{number(scaled, digits)} {unit}"
-
-
-def scale_bytes(value: float) -> tuple[float, str, int]:
-    """A size in the unit that suits it, that unit, and the digits to show."""
-    for unit, digits, power in (("GiB", 2, 3), ("MiB", 2, 2), ("KiB", 1, 1)):
-        if abs(value) >= _KIB**power:
-            return value / _KIB**power, unit, digits
-    return value, "B", 0
+    return MISSING if value is None else size_text(value)
 
 
 def duration(seconds: Any) -> str:
-    """`1.3 s` or `130 ms`."""
+    """`130 ms`, `14.2 s`, `3 min 05 s`; see `nbprof.core.units.duration_text`."""
     seconds = real(seconds)
-    if seconds is None:
-        return MISSING
-    return f"{number(seconds * 1000)} ms" if seconds < 1 else f"{number(seconds, 1)} s"
+    return MISSING if seconds is None else duration_text(seconds)
 
 
-def micros(us: Any) -> str:
+def micros(us: Any, digits: int = 1) -> str:
     """`25.0 µs`, `81.49 ms` or `12.35 s`: microseconds in the unit that suits them."""
     us = real(us)
     if us is None:
         return MISSING
-    return f"{number(us, 1)} µs" if abs(us) < 1e3 else millis(us / 1e3)
+    return f"{number(us, digits)} µs" if abs(us) < 1e3 else millis(us / 1e3)
 
 
 def millis(ms: Any, digits: int = 2) -> str:
@@ -106,16 +94,16 @@ def times(count: float) -> str:
     return "once" if round(count) == 1 else f"{number(count)} times"
 
 
-def gain(finding: dict[str, Any]) -> str:
-    """`up to −1.20 ms per step`, or `about`, or `at least`; empty for a finding that states none.
+def gain(gain_ms: Any, gain_is: str, per: str | None = None, gain_percent: float | None = None) -> str:
+    """`up to −1.20 ms per step`, or `about`, or `at least`; empty where no gain is stated.
 
     `per` says what else than a step it is of, and `gain_percent` how much of that: `about −93.00 ms, 15% of the recording`.
     """
-    saved, part = real(finding["gain_ms"]), real(finding.get("gain_percent"))
+    saved = real(gain_ms)
     if saved is None:
         return ""
-    share = "" if part is None else f", {percent(part, 0)}"
-    return f"{finding['gain_is']} {millis(-saved)}{share} {finding.get('per') or 'per step'}"
+    share = "" if gain_percent is None else f", {percent(gain_percent, 0)}"
+    return f"{gain_is} {millis(-saved)}{share} {per or 'per step'}"
 
 
 def plural(count: int, one: str, many: str = "") -> str:

@@ -14,6 +14,8 @@ from nbprof.core.confinement import Confinement
 from nbprof.core.errors import ReadError
 from nbprof.core.files import RunFiles, SourceFile
 from nbprof.core.strings import python_strings
+from nbprof.frameworks.framework import Framework
+from nbprof.frameworks.register import UNKNOWN
 
 if TYPE_CHECKING:
     from nbprof.core.trace import Trace
@@ -244,8 +246,8 @@ def _nothing(*_: object) -> tuple[str, ...]:
     return ()
 
 
-def _unknown(*_: object) -> str:
-    return ""
+def _unknown(*_: object) -> Framework:
+    return UNKNOWN
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,7 +299,7 @@ class Format:
     says_decoded : bool
         The reader says how far decoding is.
     framework : callable, optional
-        The framework that a path tells of; the empty text for none.
+        The framework that the name of a path shows; `UNKNOWN` if it shows none.
     """
 
     name: str
@@ -320,7 +322,7 @@ class Format:
     apart: bool = False
     slow: bool = False
     says_decoded: bool = False
-    framework: Callable[[Path], str] = _unknown
+    framework: Callable[[Path], Framework] = _unknown
 
     def runs(self, here: Here, before: list[RunFiles]) -> list[RunFiles]:
         """The runs of a folder: those that formats before this one found there, and its own."""

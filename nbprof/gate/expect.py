@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nbprof.activity.unit import Unit
 from nbprof.analysis.compare import repeats as compare_repeats
@@ -21,6 +21,7 @@ from nbprof.gate import policy
 from nbprof.gate.baseline import Baseline, another, machine_of
 from nbprof.gate.figures import KINDS, OF_UNITS, figure, other_units, repeats, unit_of
 from nbprof.gate.limits import amount, fraction
+from nbprof.gate.outcome import FAIL, PASS, UNKNOWN, Outcome
 from nbprof.gate.record import Repeated
 from nbprof.profiles.load import read
 from nbprof.profiles.profile import Profile
@@ -28,50 +29,12 @@ from nbprof.profiles.profile import Profile
 if TYPE_CHECKING:
     from nbprof.sources.locate import Source
 
-PASS, FAIL, UNKNOWN = "pass", "fail", "unknown"
 _NAMES = {"kernels": "kernels", "launches": "kernels", "recompiles": "ops", "flops": "ops"}
 """What a failure of a figure names beside the values."""
 
 
 class ExpectationFailed(AssertionError):  # noqa: N818 - it is read as a failed assertion
     """Something is worse than expected; the text says all that is, one line each."""
-
-
-class Outcome(NamedTuple):
-    """What became of one check.
-
-    Attributes
-    ----------
-    check : str
-        The name of the method.
-    outcome : str
-        `pass`, `fail` or `unknown`.
-    text : str
-        A sentence with both values, or with the reason.
-    value, limit : float or None
-        Step times are in ms.
-    changed : tuple of str
-        Kernels or ops that changed since the baseline, where the check failed.
-    unknown : str
-        What is done about an unknown outcome: `fail`, `warn` or `skip`.
-    """
-
-    check: str
-    outcome: str
-    text: str
-    value: float | None = None
-    limit: float | None = None
-    changed: tuple[str, ...] = ()
-    unknown: str = "warn"
-
-    @property
-    def failed(self) -> bool:
-        """Whether the gate stays shut for it."""
-        return self.outcome == FAIL or (self.outcome == UNKNOWN and self.unknown == "fail")
-
-    def __str__(self) -> str:
-        head = f"{self.outcome}: {self.text}"
-        return "\n".join([head, *(f"    {line}" for line in self.changed)])
 
 
 @dataclass

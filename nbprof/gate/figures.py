@@ -13,7 +13,7 @@ from nbprof.analysis.compare.repeats import Repeat, repeat
 from nbprof.analysis.device_time.use import costs
 from nbprof.analysis.steps.per_step import Count, counts
 from nbprof.core.errors import NbprofError
-from nbprof.core.files import size_text
+from nbprof.core.units import size_text
 from nbprof.run.run import Run
 
 DISTURBED = 0.05

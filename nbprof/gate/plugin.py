@@ -6,20 +6,18 @@ Every pytest of an environment with nbprof imports this module, so it imports ne
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from nbprof.core.errors import NbprofError
-from nbprof.gate import policy, summary
-
-if TYPE_CHECKING:
-    from nbprof.gate.expect import Expectation
+from nbprof.gate import policy
 
 _POLICY = pytest.StashKey[policy.Policy]()
-_ROWS = pytest.StashKey["list[summary.Row]"]()
+_ROWS = pytest.StashKey["list[_Row]"]()
+_SIGNS = {"pass": "✓ pass", "fail": "✗ **fail**", "unknown": "? unknown"}
 PROPERTY = "nbprof."
 """How the properties begin that a test has of its checks: `nbprof.kernels`, in JUnit's XML as well."""
 
@@ -118,7 +116,7 @@ def _verified(item: pytest.Item) -> Generator[None, Any, Any]:
     return result
 
 
-def _record(item: pytest.Item, expectation: Expectation) -> None:
+def _record(item: pytest.Item, expectation: policy.Pending) -> None:
     for one in expectation.outcomes:
         item.user_properties.append((f"{PROPERTY}{one.check}", str(one)))
 
@@ -144,22 +142,62 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if not rows:
         return
     worth = [row for row in rows if row.outcome != "pass"]
-    terminalreporter.section(f"nbprof: {summary.counted(rows)}")
+    terminalreporter.section(f"nbprof: {_counted(rows)}")
     for row in worth:
         terminalreporter.line(f"{row.outcome}: {row.test} {row.text}")
     path = config.getoption("nbprof_summary") or os.environ.get("GITHUB_STEP_SUMMARY")
     if path:
         try:
-            summary.append(Path(path), rows)
+            _append(Path(path), rows)
         except OSError as error:
             # It is a by-product: that it is missing must not hide how the tests went.
             terminalreporter.line(f"{path}: the summary could not be written ({error.strerror})")
 
 
-def _rows(report: Any) -> list[summary.Row]:
+def _rows(report: Any) -> list[_Row]:
     found = []
     for name, value in getattr(report, "user_properties", []):
         if str(name).startswith(PROPERTY):
             outcome, _, text = str(value).partition(": ")
-            found.append(summary.Row(report.nodeid, str(name)[len(PROPERTY) :], outcome, text))
+            found.append(_Row(report.nodeid, str(name)[len(PROPERTY) :], outcome, text))
     return found
+
+
+class _Row(NamedTuple):
+    """The outcome of one check of a test."""
+
+    test: str
+    check: str
+    outcome: str
+    text: str
+
+
+def _counted(rows: Sequence[_Row]) -> str:
+    """How many checks had which outcome: `12 pass, 1 unknown`."""
+    return ", ".join(f"{count} {name}" for name in _SIGNS if (count := sum(row.outcome == name for row in rows)))
+
+
+def _markdown(rows: Sequence[_Row]) -> str:
+    """A heading and a table, failures first."""
+    order = {name: at for at, name in enumerate(("fail", "unknown", "pass"))}
+    lines = [f"### nbprof: {_counted(rows)}", "", "| | test | check | |", "|---|---|---|---|"]
+    for row in sorted(rows, key=lambda row: order.get(row.outcome, 0)):
+        cells = _SIGNS.get(row.outcome, row.outcome), _code(row.test), row.check, _cell(row.text)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _append(path: Path, rows: Sequence[_Row]) -> None:
+    """Append the table to a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(_markdown(rows) + "\n")
+
+
+def _cell(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`")
+    return "<br>".join(line.strip() for line in escaped.splitlines())
+
+
+def _code(text: str) -> str:
+    return "`" + text.replace("`", "'").replace("|", "\\|").replace("\n", " ") + "`"

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from nbprof.core.errors import NbprofError
-
-if TYPE_CHECKING:
-    from nbprof.gate.expect import Expectation
+from nbprof.gate.outcome import Outcome
 
 UPDATES = ("new", "add")
 """What may be done to a baseline instead of comparing with it: write it, or add the step times of a run to it."""
@@ -36,6 +34,26 @@ def checked(unknown: str) -> str:
     return unknown
 
 
+class Pending(Protocol):
+    """An expectation that somebody else verifies."""
+
+    outcomes: list[Outcome]
+
+    @property
+    def where(self) -> str:
+        """The file and line that made it."""
+
+    @property
+    def verified(self) -> bool:
+        """Whether its checks were made."""
+
+    def verify(self) -> object:
+        """Make the checks."""
+
+    def abandon(self) -> None:
+        """Forget the checks."""
+
+
 @dataclass
 class Policy:
     """What holds for expectations that do not say otherwise.
@@ -48,7 +66,7 @@ class Policy:
         `new` writes baselines, `add` adds the step times of a run to them; '' compares.
     root : Path, optional
         The folder that paths of baselines are relative to; the working directory when left out.
-    pending : list of Expectation, optional
+    pending : list of Pending, optional
         Expectations that somebody else verifies; None where each is verified by whoever made it.
     written : set of Path
         Baselines that were written.
@@ -57,7 +75,7 @@ class Policy:
     unknown: str = field(default_factory=usual)
     update: str = ""
     root: Path | None = None
-    pending: list[Expectation] | None = None
+    pending: list[Pending] | None = None
     written: set[Path] = field(default_factory=set)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from nbprof.capture.detect import backend_of, names_in
 from nbprof.capture.steps import step
 from nbprof.capture.used import of_module, of_type
 from nbprof.core.errors import CaptureError, NbprofError
+from nbprof.frameworks.register import RECORDED
 from nbprof.gate.figures import disturbed
 from nbprof.profiles.profile import Profile
 
@@ -105,6 +105,8 @@ def _framework(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
 
 
 def _settled(result: Any) -> None:
-    jax = sys.modules.get("jax")
-    if jax is not None and result is not None:
-        jax.block_until_ready(result)
+    if result is None:
+        return
+    for framework in RECORDED.values():
+        if framework.recorder.imported:
+            framework.recorder.wait_for(result)

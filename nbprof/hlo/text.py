@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
+from functools import cached_property
 
-from nbprof.core.wire import FIXED32, LENGTH
+from nbprof.core import wire
+from nbprof.core.wire import FIXED32, LENGTH, VARINT
 from nbprof.hlo import details as hlo_details
 from nbprof.hlo import shapes as hlo_shapes
-from nbprof.hlo.details import WindowDimension
-from nbprof.hlo.fields import DEPTH, Fields, short_number
-from nbprof.hlo.hlo import Program
+from nbprof.hlo.details import Details, WindowDimension
+from nbprof.hlo.hlo import Instruction, Program
 from nbprof.hlo.shapes import numbers
 
+_DEPTH = 4
+"""In how many messages a message inside an instruction lies."""
 _CALLED, _DIMENSIONS = 38, 14
 _LITERAL, _EXPONENT, _MANTISSA, _PADDING, _DISTRIBUTION, _EPSILON, _FEATURE, _CHANNEL = 8, 18, 19, 21, 23, 24, 25, 26
 _OUTFEED, _FFT_TYPE, _GATHER, _GATHER_SIZES, _PREDECESSORS, _HOST_TRANSFER, _SCATTER, _GROUPS = 29, 31, 33, 34, 37, 47, 48, 49
@@ -68,7 +71,80 @@ def _of(names: tuple[str, ...], number: int) -> str:
     return names[number] if 0 <= number < len(names) else str(number)
 
 
-class _Writer(Fields):
+class _Fields:
+    """The fields of an instruction by number, decoded when they are asked for; its name, opcode, shape and ident are in the program.
+
+    Parameters
+    ----------
+    program : Program
+    place : int
+        Of the instruction in the file.
+
+    Raises
+    ------
+    ReadError
+        It is damaged.
+    """
+
+    def __init__(self, program: Program, place: int) -> None:
+        self.program = program
+        self.place = place
+        self.opcode = program.opcodes[place]
+        self.fields: dict[int, list[tuple[int, int, int]]] = {}
+        for number, kind, value, end in program.fields(place):
+            self.fields.setdefault(number, []).append((kind, value, end))
+
+    @cached_property
+    def one(self) -> Instruction:
+        """All that most ask for at once."""
+        return self.program.instruction(self.place)
+
+    @cached_property
+    def details(self) -> Details:
+        """What it states of dimensions, window and settings."""
+        return hlo_details.read(self.program, self.place)
+
+    def number(self, field: int) -> int:
+        """A number or flag; 0 where it is not stated."""
+        found = [value for kind, value, _ in self.fields.get(field, []) if kind == VARINT]
+        return wire.signed(found[-1]) if found else 0
+
+    def numbers(self, field: int) -> list[int]:
+        """The numbers of a repeated field."""
+        out: list[int] = []
+        for kind, value, end in self.fields.get(field, []):
+            out += numbers(self.program.buffer.data, kind, value, end)
+        return out
+
+    def messages(self, field: int) -> list[tuple[int, int]]:
+        """Where the messages of a field lie."""
+        found = self.fields.get(field)
+        return [(value, end) for kind, value, end in found if kind == LENGTH] if found else []
+
+    def parts(self, span: tuple[int, int]) -> dict[int, list[tuple[int, int, int]]]:
+        """The fields of a message inside."""
+        out: dict[int, list[tuple[int, int, int]]] = {}
+        for number, kind, value, end in wire.fields(self.program.buffer.data, *span, _DEPTH):
+            out.setdefault(number, []).append((kind, value, end))
+        return out
+
+    def values(self, span: tuple[int, int], *fields: int) -> list[list[int]]:
+        """Lists of numbers in a message inside, by field."""
+        known = self.parts(span)
+        data = self.program.buffer.data
+        return [[n for kind, value, end in known.get(field, []) for n in numbers(data, kind, value, end)] for field in fields]
+
+    def text_at(self, span: tuple[int, int]) -> str:
+        """The text of a span."""
+        return bytes(self.program.buffer.data[span[0] : span[1]]).decode("utf-8", "replace")
+
+    def float_at(self, at: int, form: str) -> float:
+        """The number of a form of `struct` at a position."""
+        size = struct.calcsize(form)
+        return float(struct.unpack(f"<{form}", bytes(self.program.buffer.data[at : at + size]))[0])
+
+
+class _Writer(_Fields):
     def text(self) -> str:
         opcode = self.opcode
         attributes = self.attributes()
@@ -201,7 +277,7 @@ class _Writer(Fields):
         out = [*self.convolution(), f'custom_call_target="{_escaped(self.one.target)}"']
         data = self.program.buffer.data
         if self.number(_CONSTRAINED):
-            shapes = [str(hlo_shapes.read(data, start, end, DEPTH)) for start, end in self.messages(_LAYOUTS)]
+            shapes = [str(hlo_shapes.read(data, start, end, _DEPTH)) for start, end in self.messages(_LAYOUTS)]
             out.append("operand_layout_constraints={" + ", ".join(shapes) + "}")
         if self.number(_SIDE_EFFECT):
             out.append("custom_call_has_side_effect=true")
@@ -237,7 +313,7 @@ class _Writer(Fields):
 
     def epsilon(self) -> list[str]:
         places = [at for kind, at, _ in self.fields.get(_EPSILON, []) if kind == FIXED32]
-        return [f"epsilon={short_number(self.float_at(places[-1], 'f') if places else 0.0)}"]
+        return [f"epsilon={_short_number(self.float_at(places[-1], 'f') if places else 0.0)}"]
 
     def _literal(self) -> str:
         shape = self.program.shape(self.place)
@@ -251,7 +327,7 @@ class _Writer(Fields):
                 return f"{struct.unpack('<f', bytes(2) + bytes(data[value : value + 2]))[0]:.4g}"
             if form and form != "bf" and end - value >= struct.calcsize(form):
                 number = self.float_at(value, form)
-                return f"{number:.4g}" if form == "e" else short_number(number, form if form == "d" else "f")
+                return f"{number:.4g}" if form == "e" else _short_number(number, form if form == "d" else "f")
             if not form and (found := numbers(data, kind, value, end)):
                 if shape.element == "pred":
                     return "true" if found[-1] else "false"
@@ -340,7 +416,7 @@ def _normalized(one: _Writer) -> list[str]:
 
 def _outfeed(one: _Writer) -> list[str]:
     data = one.program.buffer.data
-    return [f"outfeed_shape={hlo_shapes.read(data, start, end, DEPTH)}" for start, end in one.messages(_OUTFEED)]
+    return [f"outfeed_shape={hlo_shapes.read(data, start, end, _DEPTH)}" for start, end in one.messages(_OUTFEED)]
 
 
 def _triangular(one: _Writer) -> list[str]:
@@ -398,3 +474,14 @@ _SPECIAL: dict[str, Callable[[_Writer], list[str]]] = {
     "copy-start": lambda one: [f"cross_program_prefetch_index={one.number(_PREFETCH)}"] if one.fields.get(_PREFETCH) else [],
 }
 """By opcode: what only ops of its kind state."""
+
+
+def _short_number(value: float, form: str = "f") -> str:
+    """A number with 6 digits where they tell it, else with 9; of a float64 with 15 or 17."""
+    few, many = (15, 17) if form == "d" else (6, 9)
+    text = f"{value:.{few}g}"
+    try:
+        same = struct.pack(form, float(text)) == struct.pack(form, value)
+    except OverflowError:
+        same = False
+    return text if same else f"{value:.{many}g}"

@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import importlib
 import keyword
+import os
 import sys
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
+from nbprof.capture.option_field import Setting, documented, option
 from nbprof.capture.shield import Shield, shielded
 from nbprof.core.errors import CaptureError, NbprofError
 from nbprof.display.slot import Slot
-from nbprof.notebook import naming
 from nbprof.tools.names import by_word
 
 if TYPE_CHECKING:
@@ -31,41 +32,53 @@ if TYPE_CHECKING:
     from nbprof.sources.recording import Recording
 
 
+@documented
 @dataclass(frozen=True)
 class Show:
     """How the result of a cell is shown.
 
-    Parameters
-    ----------
-    out : str
-        Variable that receives the profile; empty for none.
-    quiet : bool
-        Show nothing.
-    views : list of str, optional
-        Tabs to show; all when left out.
-    height : int, optional
-        Height in px.
-    events : int, optional
-        Events of the trace that the output holds; 20,000 when left out.
-    against : str
-        The run from before that it is compared with: a variable that holds its profile, or a path; empty for none.
-    probe : str
-        ``input`` runs the cell again with its input taken out; empty for no second run.
-    in_place : bool
-        Run it again also where something that it can change cannot be put back.
-    redact : bool
-        Pseudonyms instead of names.
+    Raises
+    ------
+    CaptureError
+        Invalid value.
     """
 
-    out: str = ""
-    quiet: bool = False
-    views: list[str] | None = None
-    height: int | None = None
-    events: int | None = None
-    against: str = ""
-    probe: str = ""
-    in_place: bool = False
-    redact: bool = False
+    out: str = option("", "variable that receives the profile", short="-o", metavar="NAME")
+    quiet: bool = option(False, "show nothing, and keep the files only with --logdir", short="-q")
+    views: list[str] | None = option(None, "tabs to show, such as overview,steps,memory", metavar="A,B", default="all", undo="all")
+    height: int | None = option(
+        None, "height of the dashboard in pixels", metavar="PX", type=int, default="the height of its content", undo="auto"
+    )
+    events: int | None = option(
+        None,
+        "events of the trace, the longest ones, to keep in the notebook",
+        metavar="N",
+        default="20,000",
+        setting=Setting(
+            "Events in a saved notebook",
+            unset=20_000,
+            limits={"minimum": 0, "maximum": 1_000_000},
+            note="More events make the notebook larger. A tab shows all of them.",
+        ),
+    )
+    against: str = option(
+        "",
+        "compare with an earlier run: a variable that holds its profile, or a path",
+        metavar="RUN",
+        more="the tab *Compare* comes first, with the outcome of each finding",
+    )
+    probe: str = option(
+        "",
+        "run the cell again without its input, and show the measured step time next to the predicted one",
+        metavar="WHAT",
+        choices=("", "input"),
+        more="it replaces the gains that the advice on input predicts; with `--against`, the comparison mentions it; see "
+        "[A probe](#a-probe-the-step-without-its-input)",
+    )
+    in_place: bool = option(False, "also run it again if something it changes cannot be restored", flag="--probe-in-place")
+    redact: bool = option(
+        False, "show pseudonyms instead of names; numbers are kept", negative="don't", more="see [sharing.md](sharing.md)"
+    )
 
     def __post_init__(self) -> None:
         if self.out and (not self.out.isidentifier() or keyword.iskeyword(self.out)):
@@ -145,8 +158,8 @@ class Cell:
 
         session = Session(self._options, source=self._source, namespace=self._shell.user_ns, on_step=self._stepped)
         session.windows.notes.extend(self._notes)
-        session.windows.label = naming.label(self._shell, stored=self.stored)
-        session.windows.notebook = naming.notebook(self._shell)
+        session.windows.label = recording_label(self._shell, stored=self.stored)
+        session.windows.notebook = notebook_name(self._shell)
         session.windows.by = "cell"
         if not self._show.quiet:
             # What is imported while it records is part of the first step. A failure is told where it is shown.
@@ -340,3 +353,27 @@ class Cell:
             sys.stderr.write(f"{sentence}\n")
         else:
             self._slot.sentence(sentence)
+
+
+def notebook_name(shell: Any) -> str:
+    """The file name of the notebook, as `training.ipynb`; "" where the front end does not tell the kernel."""
+    # Jupyter Server puts the path into the environment of the kernel; VS Code into the user's names.
+    path = str(shell.user_ns.get("__vsc_ipynb_file__") or os.environ.get("JPY_SESSION_NAME") or "")
+    # Notebooks that several people edit at once are on a drive of that name.
+    name = PurePath(path.replace("\\", "/")).name.removeprefix("RTC:")
+    return name if name.endswith(".ipynb") else ""
+
+
+def recording_label(shell: Any, *, stored: bool = True) -> str:
+    """`training [3]`, or `training` for what has no number; "" where the notebook is not known.
+
+    Parameters
+    ----------
+    shell : InteractiveShell
+    stored : bool
+        Whether the running cell is among the inputs already: IPython adds it right before its first line runs.
+    """
+    name = notebook_name(shell)
+    # By the inputs: whether `execution_count` is already that of the next cell depends on the version of IPython.
+    number = len(shell.user_ns.get("In") or ()) - stored
+    return f"{name.removesuffix('.ipynb')} [{number}]" if name and number > 0 else name.removesuffix(".ipynb")

@@ -106,7 +106,7 @@ def items(session: Session, pace: Pace, reading: Reading, elapsed: float) -> lis
     if clock.seen:
         said.append(Item(f"step {clock.seen:,}", "step", f"{clock.seen:,}", about="Steps completed in this cell."))
     if (ms := pace.step_ms()) is not None:
-        value = duration(ms)
+        value = wording.millis(ms)
         said.append(Item(f"{value} per step", "step time", value, about="The median of the recent steps."))
     if (waiting := pace.waiting_share()) is not None:
         value = "now" if pace.waits_now() else f"{waiting:.0%}".replace("%", " %")
@@ -118,11 +118,11 @@ def items(session: Session, pace: Pace, reading: Reading, elapsed: float) -> lis
         value = f"{reading.cpu * 100:.0f} %"
         said.append(Item(f"CPU {value}", "CPU", value, about=f"This process; 100 % is one of {cores} cores."))
     if reading.memory is not None:
-        value = size(reading.memory)
+        value = wording.size(reading.memory)
         said.append(Item(f"{value} memory", "memory", value, about="Resident memory of this process."))
     if (gpu := reading.gpu) is not None:
         name = "GPU" if gpu.count == 1 else f"{gpu.count} GPUs"
-        memory = f"{gpu.used / 1e9:,.1f} of {gpu.total / 1e9:,.0f} GB"
+        memory = f"{wording.size(gpu.used)} of {wording.size(gpu.total)}"
         value = memory if gpu.busy is None else f"{gpu.busy * 100:.0f} %, {memory}"
         about = "Share of time with a kernel running, and memory in use, from NVML" + (
             ": of all of them together." if gpu.count > 1 else "."
@@ -132,34 +132,9 @@ def items(session: Session, pace: Pace, reading: Reading, elapsed: float) -> lis
         value = f"{full:.0%}".replace("%", " %")
         about = "Growth of the process during the recording, as a share of --limit; at 100 % the recording ends."
         said.append(Item(f"buffer {value} full", "buffer", value, min(full, 1.0), about))
-    value = span(elapsed)
+    value = wording.duration(elapsed)
     said.append(Item(value, "", value, about="Since the cell started."))
     return said
-
-
-def duration(ms: float) -> str:
-    """A step's length, as ``6.2 µs``, ``0.42 ms``, ``12.4 ms``, ``1.24 s``."""
-    if ms < wording.LEAST_MS:
-        return wording.micros(1e3 * ms)
-    if ms >= 1000:
-        return f"{ms / 1000:,.2f} s"
-    return f"{ms:.1f} ms" if ms >= 10 else f"{ms:.2f} ms"
-
-
-def span(seconds: float) -> str:
-    """A length of time, as ``14.2 s``, ``3 min 05 s``, ``2 h 05 min``."""
-    if seconds < 60:
-        # Else 59.96 s would be shown as 60.0 s.
-        return f"{int(seconds * 10) / 10:.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes} min {rest:02} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60:02} min"
-
-
-def size(value: float) -> str:
-    """Bytes, as ``820 MB``, ``1.21 GB``, ``80 GB``."""
-    if value < 1e9:
-        return f"{value / 1e6:.0f} MB"
-    return f"{value / 1e9:,.0f} GB" if value >= 20e9 else f"{value / 1e9:.2f} GB"
 
 
 def line(head: str, said: list[Item]) -> str:
@@ -243,7 +218,7 @@ class Strip:
 
     def last_line(self) -> str:
         """What is left of it once the cell has ended."""
-        steps, took = self._session.clock.seen, span(self._now() - self._began)
+        steps, took = self._session.clock.seen, wording.duration(self._now() - self._began)
         return f"nbprof: the cell ran {wording.plural(steps, 'step')} in {took}" if steps else f"nbprof: the cell ran for {took}"
 
     def say(self, stage: str) -> None:
@@ -325,7 +300,7 @@ class Strip:
             kind, head = phase(session, self._stopping)
             said = items(session, self.pace, self._reading, now - self._began)
         else:
-            value = span(now - self._began)
+            value = wording.duration(now - self._began)
             kind, head, said = "end", self._stage, [Item(value, "", value, about="Since the cell ended.")]
         data = bundle(self.ident, kind, head, said, stops=self.stops)
         if data != self._last:

@@ -20,7 +20,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
 
 from nbprof.capture.shield import Shield, shielded
-from nbprof.notebook import cell_loops, defaults, interrupts, profile_button, tracebacks
+from nbprof.notebook import cell_loops, defaults, profile_button, tracebacks
 from nbprof.notebook.options_line import Help, choices, parser, split, standing, words_of
 
 if TYPE_CHECKING:
@@ -363,7 +363,7 @@ def _check_standing(words: Sequence[str]) -> None:
     given = parser("%nbprof defaults").parse_args(list(words))
     if given.out:
         raise UsageError("%nbprof defaults: -o names the variable of one cell, so it cannot be a default")
-    if given.probe or given.probe_in_place:
+    if given.probe or given.in_place:
         raise UsageError("%nbprof defaults: --probe runs a cell twice, so it cannot be a default")
 
 
@@ -392,7 +392,7 @@ def load(shell: Any) -> None:
     shell.input_transformers_cleanup.append(rewrite)
     shell.events.register("pre_run_cell", magics.pre_run_cell)
     shell.events.register("post_run_cell", magics.post_run_cell)
-    magics.interrupts = interrupts.install(shell)
+    magics.interrupts = tracebacks.show_interrupts(shell)
     magics.loops = cell_loops.install(shell, magics)
     _loaded[shell] = magics
     if not _is_taken(shell):
@@ -410,7 +410,7 @@ def unload(shell: Any) -> None:
     shell.input_transformers_cleanup.remove(rewrite)
     shell.events.unregister("pre_run_cell", magics.pre_run_cell)
     shell.events.unregister("post_run_cell", magics.post_run_cell)
-    interrupts.remove(shell, magics.interrupts)
+    tracebacks.show_as_before(shell, magics.interrupts)
     cell_loops.remove(shell, magics.loops)
     registered = shell.magics_manager.magics
     registered["cell"].pop("nbprof", None)

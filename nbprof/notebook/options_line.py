@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from IPython.core.error import UsageError
 
 from nbprof.notebook import defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from nbprof.capture.options import Options
     from nbprof.notebook.cell import Show
@@ -41,7 +41,11 @@ class Parser(argparse.ArgumentParser):
 
 def parser(prog: str = "%%nbprof") -> Parser:
     """The options of ``%%nbprof``."""
-    made = Parser(
+    from nbprof.capture.option_field import add_arguments
+    from nbprof.capture.options import Options
+    from nbprof.notebook.cell import Show
+
+    result = Parser(
         prog=prog,
         add_help=False,
         # The value of an option that is not typed whole would be taken for code.
@@ -53,88 +57,10 @@ def parser(prog: str = "%%nbprof") -> Parser:
         "as text for an assistant that reads cells.\n%nbprof defaults OPTIONS sets default options, %nbprof defaults shows them, "
         "%nbprof defaults none clears them.",
     )
-    add = made.add_argument
-    add("-o", "--out", metavar="NAME", default="", help="variable that receives the profile after the cell")
-    add("--against", metavar="RUN", default="", help="compare with an earlier run: a variable that holds its profile, or a path")
-    what = "run the cell again without its input, and show the measured step time next to the predicted one"
-    add("--probe", metavar="WHAT", default="", choices=("", "input"), help=what)
-    what = "also run it again if something it changes cannot be restored"
-    add("--probe-in-place", action="store_true", help=what)
-    add("-q", "--quiet", action="store_true", help="show nothing, and keep the files only with --logdir")
-    add(
-        "--backend",
-        metavar="NAME",
-        default="auto",
-        choices=("auto", "tensorflow", "jax", "torch", "python"),
-        help="auto (default), tensorflow, jax, torch or python (without a framework's profiler)",
-    )
-    add("--steps", metavar="A:B", default="", help="record only steps A to B of the cell, counted from 1, both included; or all")
-    add(
-        "--warmup",
-        metavar="N",
-        type=_or(int, "auto"),
-        default=None,
-        help="exclude the first N recorded steps from averages; auto: detected",
-    )
-    add("--every", metavar="N", type=int, default=0, help="repeat the window of --steps every N steps; 0: once")
-    add("--seconds", metavar="S", type=_or(float, "all"), default=None, help="stop recording after S seconds, at the end of a step")
-    add(
-        "--limit",
-        metavar="GB",
-        type=_or(float, "auto"),
-        default=None,
-        help="stop when the process has grown by this much; auto: a quarter of the memory",
-    )
-    add("--memory", action="store_true", default=True, dest="memory", help="record allocations (default)")
-    add("--no-memory", action="store_false", dest="memory", help="do not, if the framework can turn it off")
-    add("--shapes", action="store_true", default=True, help="record shapes of inputs (default)")
-    add("--no-shapes", action="store_false", dest="shapes", help="do not, if the framework can turn it off")
-    add("--stacks", action="store_true", help="record the time of each line of the cell, and the Python stack of each op (PyTorch)")
-    add("--no-stacks", action="store_false", dest="stacks", help="don't (default)")
-    add("--sampling", action="store_true", default=True, help="sample the Python stacks of all threads (default)")
-    add("--no-sampling", action="store_false", dest="sampling", help="don't")
-    add("--python", action="store_true", help="record every Python call too: many events, a slower cell")
-    add("--no-python", action="store_false", dest="python", help="don't (default)")
-    add(
-        "--host-level",
-        metavar="0-3",
-        type=int,
-        default=2,
-        help="0 nothing, 1 the most important events, 2 also ops (default), 3 everything",
-    )
-    what = "peak rates of the device per second, if unknown, as flops=312T,bytes=2.0T; auto: those in the profile"
-    add("--peaks", metavar="P", type=_or(str, "auto"), default=None, help=what)
-    what = "group of counters of an NPU's AI Cores: PipeUtilization (default), ArithmeticUtilization, Memory, L2Cache, others"
-    add("--aic-metrics", metavar="GROUP", default="PipeUtilization", help=what)
-    what = "first op of the forward pass in a TensorFlow graph on an NPU; auto: found"
-    add("--fp-point", metavar="OP", type=_or(str, "auto"), default=None, help=what)
-    what = "last op of the backward pass in a TensorFlow graph on an NPU; auto: found"
-    add("--bp-point", metavar="OP", type=_or(str, "auto"), default=None, help=what)
-    add(
-        "--logdir",
-        metavar="DIR",
-        default=None,
-        help="folder or URL for the run, in TensorBoard's layout; nbprof-results by default",
-    )
-    add("--save", action="store_true", default=True, help="keep the files of the run (default)")
-    add("--no-save", action="store_false", dest="save", help="delete the files when the profile is no longer used")
-    add("--views", metavar="A,B", default="", help="tabs to show, such as overview,steps,memory; or all")
-    add("--height", metavar="PX", type=_or(int, "auto"), default=None, help="height of the dashboard; auto: the height of its content")
-    add("--events", metavar="N", default=None, help="events of the trace to keep in the notebook; 20,000 by default")
-    add("--redact", action="store_true", help="show pseudonyms instead of names; numbers are kept")
-    add("--no-redact", action="store_false", dest="redact", help="don't (default)")
-    add("-h", "--help", action="help", help="show this and run nothing")
-    return made
-
-
-def _or(kind: Callable[[str], Any], word: str) -> Callable[[str], Any]:
-    """A type of argparse: a number, or a word for no value, so that a typed option can undo a default."""
-
-    def read(text: str) -> Any:
-        return None if text == word else kind(text)
-
-    read.__name__ = kind.__name__
-    return read
+    add_arguments(result, Show)
+    add_arguments(result, Options)
+    result.add_argument("-h", "--help", action="help", help="show this and run nothing")
+    return result
 
 
 def standing() -> argparse.Namespace:
@@ -163,44 +89,42 @@ def choices(words: Sequence[str]) -> tuple[Options, Show]:
     Help
         The options were listed instead.
     """
-    from nbprof.capture.options import Options, parse_steps
+    from nbprof.capture.option_field import values
+    from nbprof.capture.options import Options, options_of
     from nbprof.core.errors import CaptureError
-    from nbprof.notebook.cell import Show
 
     standing()
     held = defaults.words()
     given = parser().parse_args([*held, *words])
     try:
-        steps = parse_steps(given.steps) if given.steps and given.steps != "all" else None
-        # Quiet means that nothing appears, in the working directory either.
-        save = given.save and not given.quiet
-        options = Options(
-            backend=given.backend,
-            steps=steps,
-            memory=given.memory,
-            python=given.python,
-            host_level=given.host_level,
-            logdir=given.logdir,
-            save=save,
-            warmup=given.warmup,
-            every=given.every,
-            seconds=given.seconds,
-            shapes=given.shapes,
-            stacks=given.stacks,
-            sampling=given.sampling,
-            limit_gb=given.limit,
-            peaks=given.peaks,
-            aic_metrics=given.aic_metrics,
-            fp_point=given.fp_point,
-            bp_point=given.bp_point,
-        )
-        views = [view.strip() for view in given.views.split(",") if view.strip() not in ("", "all")]
-        shown = given.out, given.quiet, views or None, given.height, count(given.events), given.against
-        probe = "input" if given.probe_in_place else given.probe
-        return options, Show(*shown, probe=probe, in_place=given.probe_in_place, redact=given.redact)
+        return options_of(values(given, Options) | {"save": saved(given)}), show_of(given)
     except CaptureError as error:
         also = f"; the default options are {defaults.line(held)} (%nbprof defaults, or the settings of JupyterLab)" if held else ""
         raise UsageError(f"%%nbprof: {error}{also}") from None
+
+
+def saved(given: argparse.Namespace) -> bool:
+    """Whether to keep the files: quiet means that nothing appears, in the working directory either."""
+    return bool(given.save and not given.quiet)
+
+
+def show_of(given: argparse.Namespace) -> Show:
+    """The options for showing a profile that a parser read.
+
+    Raises
+    ------
+    CaptureError
+        Invalid value.
+    """
+    from nbprof.capture.option_field import values
+    from nbprof.notebook.cell import Show
+
+    chosen = values(given, Show)
+    views = [view.strip() for view in (given.views or "").split(",") if view.strip() not in ("", "all")]
+    chosen |= {"views": views or None, "events": count(given.events)}
+    if chosen.get("in_place"):
+        chosen["probe"] = "input"
+    return Show(**chosen)
 
 
 def count(text: str | None) -> int | None:

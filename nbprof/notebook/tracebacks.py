@@ -1,14 +1,20 @@
-"""When an exception leaves a cell: what shows its traceback is no part of what the cell did."""
+"""Tracebacks of cells: when one begins to be shown, and that of a Ctrl-C without nbprof's frames."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbprof.capture.shield import shielded
+from nbprof.capture.shield import Shield, shielded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
+
+_SHIELD = Shield.__enter__.__code__.co_filename
+_PACKAGE = f"{Path(_SHIELD).parents[1]}{os.sep}"
 
 
 class Watch:
@@ -55,3 +61,39 @@ class Watch:
             del self._shell.showtraceback
         else:
             self._shell.showtraceback = self._before
+
+
+def without_own(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without nbprof's frames, and without what the shield has called.
+
+    ``__tracebackhide__`` does not hide the last frame, nor one that is interrupted before its first line.
+    """
+    kept = []
+    while trace is not None and trace.tb_frame.f_code.co_filename != _SHIELD:
+        if not trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            kept.append(trace)
+        trace = trace.tb_next
+    rest = None
+    for each in reversed(kept):
+        each.tb_next = rest
+        rest = each
+    return rest
+
+
+def _show(shell: Any, kind: type[BaseException], error: BaseException, trace: TracebackType | None, tb_offset: int | None = None) -> None:
+    error.__traceback__ = without_own(trace)
+    shell.showtraceback((kind, error, error.__traceback__), tb_offset=tb_offset, running_compiled_code=True)
+
+
+def show_interrupts(shell: Any) -> Any:
+    """Hide nbprof's frames of each Ctrl-C, unless the shell has a custom handler already; returns the handler for `show_as_before`."""
+    if shell.custom_exceptions:
+        return None
+    shell.set_custom_exc((KeyboardInterrupt,), _show)
+    return shell.CustomTB
+
+
+def show_as_before(shell: Any, installed: Any) -> None:
+    """Undo `show_interrupts`."""
+    if installed is not None and shell.CustomTB == installed:
+        shell.set_custom_exc((), None)

@@ -19,7 +19,7 @@ from nbprof.run.stated import NeedsHostError
 from nbprof.schema.columns import Col
 from nbprof.schema.frames import SCHEMA, column
 from nbprof.tools import register
-from nbprof.tools.common import gain_words
+from nbprof.tools.common import gain_unit
 from nbprof.tools.header import label
 from nbprof.tools.tool import Top
 
@@ -176,8 +176,8 @@ def _findings(profile: Profile) -> Iterator[Claim]:
         )
         yield Claim(section, f"None: {why}", ("p.advice",))
     for at, row in enumerate(advice.to_dict("records")):
-        words = gain_words(profile.overview, row["gain_ms_per_step"])
-        gain = wording.gain({"gain_ms": row["gain_ms_per_step"], "gain_is": row["gain_is"], **words}) or "gain unknown"
+        unit = gain_unit(profile.overview, row["gain_ms_per_step"])
+        gain = wording.gain(row["gain_ms_per_step"], row["gain_is"], unit.per, unit.gain_percent) or "gain unknown"
         text = f"{_quoted(row['title'])} [{code(row['rule'])}, {row['severity']}, {row['certainty']}, {gain}]. {_quoted(row['evidence'])}"
         yield Claim(section, text, (f"p.advice.iloc[{at}]",))
         if fix := str(row["fix"] or ""):
@@ -190,9 +190,9 @@ def _findings(profile: Profile) -> Iterator[Claim]:
 def _unknown(profile: Profile) -> Iterator[Claim]:
     from nbprof.tools.overview.payload import figures
 
-    missing = [figure for figure in figures(profile.run) if figure["value"] is None]
+    missing = [figure for figure in figures(profile.run) if figure.value is None]
     if missing:
-        text = "; ".join(f"{figure['label'].lower()} ({figure['note'] or 'not recorded'})" for figure in missing)
+        text = "; ".join(f"{figure.label.lower()} ({figure.note or 'not recorded'})" for figure in missing)
         yield Claim("Unknown, which is not 0", text, ('p.payload()["overview"]["figures"]',))
     checks = profile.overview.get("checks")
     if isinstance(checks, pd.DataFrame):

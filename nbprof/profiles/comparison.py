@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from nbprof.run.run import Run
     from nbprof.sources.locate import Source
+    from nbprof.tools.compare.parts import Compare
+    from nbprof.tools.payloads import Payload
 
 MOST_RUNS = 6
 """Runs in one comparison; each pair of them is compared."""
@@ -111,7 +113,7 @@ class Comparison:
         return analysis.categories(*self._sides[:2])
 
     @cached_property
-    def _part(self) -> dict[str, Any]:
+    def _part(self) -> Compare:
         """The tab Compare: text, Markdown, picture and page are all made of it."""
         from nbprof.tools.compare import payload as view
 
@@ -173,17 +175,17 @@ class Comparison:
         """Time of each GPU kernel before and after, by name; otherwise like `ops`."""
         return analysis.kernels(*self._sides[:2])
 
-    def payload(self, events: int | None = None) -> dict[str, Any]:
+    def payload(self, events: int | None = None) -> Payload:
         """What is drawn: the dashboard of the second run with up to `events` events of its trace, and its tab Compare."""
         from nbprof.tools.compare import payload as view
 
         return view.attach(self.after.payload(events), self._part)
 
-    def _shown(self, events: int | None, redact: Redact) -> dict[str, Any]:
+    def _shown(self, events: int | None, redact: Redact) -> Payload:
         return redacted(self.payload(events), [profile.run for profile in self.profiles], redact)
 
-    def _words(self, redact: Redact) -> dict[str, Any]:
-        return redacted({"compare": self._part}, [profile.run for profile in self.profiles], redact)
+    def _words(self, redact: Redact) -> Compare:
+        return redacted(self._part, [profile.run for profile in self.profiles], redact)
 
     def text(self, *, redact: Redact = False) -> str:
         """The comparison as plain text; `redact` as `Profile.save` has it."""
@@ -193,8 +195,7 @@ class Comparison:
 
     def markdown(self, *, redact: Redact = False) -> str:
         """The comparison as Markdown, for a pull request or an issue; `redact` as `Profile.save` has it."""
-        text: str = self._words(redact)["compare"]["pairs"][0]["markdown"]
-        return text
+        return self._words(redact).pairs[0].markdown
 
     def figure(self, **options: Any) -> Model:
         """A Bokeh figure: the average step of both runs, stacked by category, on one scale."""

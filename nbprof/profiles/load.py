@@ -24,7 +24,7 @@ from nbprof.sources.recording import CaptureInfo, Recording
 from nbprof.sources.runs_table import runs
 
 if TYPE_CHECKING:
-    from nbprof.dialects.kineto.graphs import Capture
+    from nbprof.dialects.gpu.captures import Capture
 
 __all__ = ["captured", "last", "load", "open_recording", "read", "runs", "set_last"]
 
@@ -154,7 +154,7 @@ def read(
 
 def _graph_captures(source: Source, ways: Ways) -> list[Capture]:
     """What traces have of captures of graphs."""
-    from nbprof.dialects.kineto.kineto import graph_captures
+    from nbprof.dialects.chrome.chrome import graph_captures
 
     files = find(source, None, ways)
     trace = reader(files)(files.files, ways.progress) if files.format == CHROME else None

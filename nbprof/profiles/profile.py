@@ -41,6 +41,7 @@ from nbprof.tools.trace.accessor import TraceView
 if TYPE_CHECKING:
     from nbprof.profiles.widget import DashboardWidget
     from nbprof.tools.overview.ranges import RangeView
+    from nbprof.tools.payloads import Payload
 
 
 class Profile:
@@ -57,7 +58,7 @@ class Profile:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self._payload: tuple[int, dict[str, Any]] | None = None
+        self._payload: tuple[int, Payload] | None = None
 
     def __dir__(self) -> list[str]:
         """What completion offers: of the views those that this profile has something of. The others can be asked, and say why not."""
@@ -304,8 +305,11 @@ class Profile:
         rows = rows or [(own.name, *nothing, True, str(own))]
         return pd.DataFrame(rows, columns=names("runs")).astype({"first_step": "Int64", "last_step": "Int64"})
 
-    def payload(self, events: int | None = None, progress: Callable[[str], None] | None = None) -> dict[str, Any]:
-        """What the dashboard draws: small numbers, strings and typed arrays, with up to `events` trace events (20,000)."""
+    def payload(self, events: int | None = None, progress: Callable[[str], None] | None = None) -> Payload:
+        """All that the dashboard draws, with up to `events` trace events (20,000): values, strings and typed arrays.
+
+        Its parts are read by attribute or by key: `p.payload().overview.figures`, `p.payload()["overview"]["figures"]`.
+        """
         from nbprof.tools import dashboard as payload
 
         most = payload.budget(events)
@@ -343,7 +347,7 @@ class Profile:
         live: bool = True,
         events: int | None = None,
         *,
-        payload: dict[str, Any] | None = None,
+        payload: Payload | None = None,
         drawn: bool = True,
         redact: Redact = False,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -359,8 +363,8 @@ class Profile:
             False: picture, text and HTML without scripts.
         events : int, optional
             How many events of the trace the output holds, as `save` takes it.
-        payload : dict, optional
-            What to draw instead of `payload(events)`.
+        payload : Payload, optional
+            Drawn instead of `payload(events)`.
         drawn : bool
             False: no picture of the steps where no script runs.
         redact : bool or path

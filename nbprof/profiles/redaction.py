@@ -8,17 +8,22 @@ import os
 import re
 import secrets
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from nbprof.core.atomic_write import atomic_write
+from nbprof.display.payload import Part
 from nbprof.display.redact import Redactor, vocabulary
 from nbprof.run.cache.folder import location, open_private
 from nbprof.schema.frames import SCHEMA, WHERE_KNOWN
 from nbprof.tools.header import label
+from nbprof.tools.payloads import Payload
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
+
+AnyPart = TypeVar("AnyPart", bound=Part)
 
 _RANK = re.compile(r"rank \d+")
 
@@ -44,17 +49,18 @@ def redactor(runs: Iterable[Run], also: Iterable[str] = ()) -> Redactor:
     return Redactor(private, _key(), own=columns.union(f"g{name}" for name in columns))
 
 
-def redacted(payload: dict[str, Any], runs: Iterable[Run], redact: Redact) -> dict[str, Any]:
-    """A payload as it is shown to others; the same one where nothing is to be replaced."""
+def redacted(payload: AnyPart, runs: Iterable[Run], redact: Redact) -> AnyPart:
+    """A payload, or a part of one, as it is shown to others; the same one where nothing is to be replaced."""
     if not redact:
         return payload
     by = redactor(runs)
-    if "code" in payload.get("overview", {}):
+    without_code: Part = payload
+    if isinstance(payload, Payload):
         # The person's own text: there is more in it than names.
-        payload = {**payload, "overview": {**payload["overview"], "code": None}}
-    out: dict[str, Any] = by.tree(payload)
+        without_code = replace(payload, overview=replace(payload.overview, code=None))
+    redacted_payload: AnyPart = by.tree(without_code)
     keep(by, redact)
-    return out
+    return redacted_payload
 
 
 def keep(by: Redactor, redact: Redact) -> None:

@@ -18,6 +18,7 @@ from nbprof.tools.dashboard import chosen, dashboard, select
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
+    from nbprof.tools.payloads import Payload
 
 _OPTIONS = ("views", "height", "selected", "events", "layout")
 
@@ -38,8 +39,8 @@ class DashboardWidget(anywidget.AnyWidget):
     Parameters
     ----------
     run : Run
-    payload : dict, optional
-        What `nbprof.tools.dashboard.dashboard` gave for this run, when it is there already.
+    payload : Payload, optional
+        Of this run, when it is there already.
     views : iterable of str, optional
         Tabs to show, by the ids and words of `nbprof.tools.names`.
     height : int, optional
@@ -72,7 +73,7 @@ class DashboardWidget(anywidget.AnyWidget):
     def __init__(
         self,
         run: Run,
-        payload: dict[str, Any] | None = None,
+        payload: Payload | None = None,
         *,
         views: Iterable[str] | None = None,
         height: int | None = None,
@@ -86,7 +87,7 @@ class DashboardWidget(anywidget.AnyWidget):
         shown = chosen(views) if views else []
         self._run = run
         self._payload = select(payload, shown or None) if payload is not None else dashboard(run, shown or None, events)
-        self._steps = [int(step) for step in self._payload["steps"]["step"]]
+        self._steps = [int(step) for step in self._payload.steps.step]
         super().__init__(
             _esm=bundle.script(),
             packed=codec.pack(self._payload),
@@ -111,7 +112,7 @@ class DashboardWidget(anywidget.AnyWidget):
         first, last = int(value[0]), int(value[1])
         if first > last:
             raise NbprofError(f"selected goes from the first to the last step; {first} is after {last}")
-        if unit_in(self._payload).whole:
+        if unit_in(self._payload.meta).whole:
             raise NbprofError("this recording is not divided into steps, so there are none to select")
         if not self._steps:
             raise NbprofError("this run has no steps to select")

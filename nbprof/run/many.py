@@ -30,7 +30,7 @@ from nbprof.run.source import RunSource
 
 if TYPE_CHECKING:
     from nbprof.activity.activity import Activity
-    from nbprof.dialects.kineto.graphs import Capture
+    from nbprof.dialects.gpu.captures import Capture
     from nbprof.sources.recording import CaptureInfo
 
 _READ = "read"

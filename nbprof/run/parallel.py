@@ -14,7 +14,8 @@ from pickle import PicklingError
 from typing import Any
 
 from nbprof.core.errors import NbprofError, ReadError
-from nbprof.core.files import Missing, RunFiles, size_text, some
+from nbprof.core.files import Missing, RunFiles, some
+from nbprof.core.units import duration_text, size_text
 from nbprof.core.version import __version__
 from nbprof.formats.register import by_name
 from nbprof.run.partial import PartialError
@@ -261,8 +262,8 @@ def _progress(done: Sequence[int], sizes: Mapping[int, int], seconds: float) -> 
     read, whole = sum(sizes[number] for number in done), sum(sizes.values())
     left = seconds * (whole - read) / read if read else 0.0
     if len(done) == len(sizes):
-        return f"{len(sizes):,} hosts read in {seconds:.0f} s" + (f", {size_text(whole)}" if whole else "")
+        return f"{len(sizes):,} hosts read in {duration_text(seconds)}" + (f", {size_text(whole)}" if whole else "")
     text = f"reading hosts: {len(done):,} of {len(sizes):,}"
     if whole:
         text += f", {size_text(read)} of {size_text(whole)}"
-    return text + (f", {left:.0f} s left" if 0 < read < whole else "")
+    return text + (f", {duration_text(left, 0)} left" if 0 < read < whole else "")

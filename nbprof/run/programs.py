@@ -16,6 +16,7 @@ from nbprof.analysis.op_profile import op_profile
 from nbprof.analysis.ops import ops
 from nbprof.analysis.roofline import Peaks
 from nbprof.core.trace import Module
+from nbprof.frameworks.register import PYTORCH
 from nbprof.hlo import programs
 from nbprof.run import combine
 from nbprof.run.lazy import PROGRAMS, REST, Group, cached, of_hosts, persisted
@@ -138,7 +139,7 @@ class ProgramFrames(Group):
         """Why there are no ops for the roofline; '' if there are."""
         if self.eager or not self.hlo_missing:
             return ""
-        if self.run.activity.framework == "PyTorch" and self.run.activity.has_host_ops:
+        if self.run.activity.framework is PYTORCH and self.run.activity.has_host_ops:
             return "This profile has no shapes of inputs, so what its ops compute is unknown: record with record_shapes=True."
         return self.hlo_missing
 

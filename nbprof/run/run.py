@@ -58,6 +58,7 @@ from nbprof.dialects.xplane import tpu_cores as xplane_tpu_cores
 from nbprof.formats.chrome import graph_annotations, inductor
 from nbprof.formats.register import by_name, stem
 from nbprof.formats.torch_snapshot.beside import beside
+from nbprof.frameworks.register import JAX, PYTORCH
 from nbprof.run import absent, combine, recorded, stated
 from nbprof.run.allocator import AllocatorFrames
 from nbprof.run.ascend import AscendFrames
@@ -74,7 +75,7 @@ if TYPE_CHECKING:
     from nbprof.analysis.advice import cores as advice_cores
     from nbprof.analysis.python import Python, PythonUse
     from nbprof.core.loader_uses import LoaderUse
-    from nbprof.dialects.kineto.graphs import Capture
+    from nbprof.dialects.gpu.captures import Capture
     from nbprof.sources.recording import CaptureInfo
     from nbprof.timeline.serve import Timeline
 
@@ -188,9 +189,9 @@ class Run(Frames):
             source.local = ()
         interpret = dialect(files.format)
         if said is not None:
-            from nbprof.dialects.kineto.kineto import interpret as kineto
+            from nbprof.dialects.chrome.chrome import interpret as of_chrome
 
-            interpret = partial(kineto, graph_captures=graph_captures, programs=programs, annotations=annotations)
+            interpret = partial(of_chrome, graph_captures=graph_captures, programs=programs, annotations=annotations)
         out = cls(trace, interpret, source, capture, run_cache, given_peaks)
         out.graph_captures = graph_captures
         out.snapshot_pieces = beside(files)
@@ -553,7 +554,7 @@ class Run(Frames):
             return found
         from nbprof.analysis.advice import cores as advice_cores
 
-        if self.capture.of_keras and self.activity.framework == "PyTorch":
+        if self.capture.of_keras and self.activity.framework is PYTORCH:
             helps = found["category"].map(keras_code.CATEGORIES)
             found = found.assign(advice=found["advice"].mask(found["advice"] != "", helps))
         return advice_cores.without_workers(found, self.advice)
@@ -671,7 +672,7 @@ class Run(Frames):
     @of_hosts(combine.mean_of_known)
     def _share_of_16_bit(self) -> float | None:
         """Of JAX on GPUs: names of kernels that XLA makes say nothing of the width of their numbers, its programs do."""
-        if self.activity.framework != "JAX" or not (self.activity.devices["kind"] == "GPU").any():
+        if self.activity.framework is not JAX or not (self.activity.devices["kind"] == "GPU").any():
             return None
         return advice_programs.share_of_16_bit(self.activity)
 
@@ -777,7 +778,7 @@ class Run(Frames):
             self.kernels,
             self.known_memory,
             functions=self._functions,
-            tf_data=bool(self.input_ops["category"].isin(input_pipeline.READING).any()) and self.activity.framework != "PyTorch",
+            tf_data=bool(self.input_ops["category"].isin(input_pipeline.READING).any()) and self.activity.framework is not PYTORCH,
             private_threads=advice_in_use.has_private_threads(self.trace.lanes) if self.parts is None else False,
             input_traced=self._input_traced,
             waiting=steps.waiting_percent(self._steps_and_busy[0]),
@@ -828,7 +829,7 @@ class Run(Frames):
         frames = self.overview_of_files, self.steps_summary, self.tf_data.pipelines, self.tf_data.nodes, self.kernels_in_steps
         spread, straggler = advice_evidence.spread(self.pods), advice_evidence.straggler(self.pod_frames.stragglers)
         # That of PyTorch has rules of its own, though what its runtime did is in the events of each host.
-        runtime = torch_runtime.Runtime() if self.activity.framework == "PyTorch" else None
+        runtime = torch_runtime.Runtime() if self.activity.framework is PYTORCH else None
         evidence = advice_evidence.Evidence(spread=spread, straggler=straggler, serving=SERVING in self.activity.traits)
         found = advice.advice(*frames, runtime, evidence)
         return found[found["rule"].isin(_BETWEEN_HOSTS)]
@@ -869,7 +870,7 @@ class Run(Frames):
 
     @of_hosts(combine.findings, SOME)
     def _findings(self) -> pd.DataFrame:
-        figures = torch_runtime.runtime(self.activity, self.steps) if self.activity.framework == "PyTorch" else None
+        figures = torch_runtime.runtime(self.activity, self.steps) if self.activity.framework is PYTORCH else None
         frames = self.overview_of_files, self.steps_summary, self.tf_data.pipelines, self.tf_data.nodes, self.kernels_in_steps
         return advice.advice(*frames, figures, self._evidence())
 
@@ -903,7 +904,7 @@ class Run(Frames):
             out = advice_probed.measured(out, self.capture.probe, step_ms, advice.WORTH_PERCENT, self.activity.unit)
         by = (self.capture.by or advice_recorder.CELL) if self.capture is not None else ""
         form = self.files.format if self.files is not None else ""
-        out = advice_recorder.in_words_of(out, by, str(self.overview_of_files["framework"]), form)
+        out = advice_recorder.in_words_of(out, by, self.activity.framework, form)
         error = self.capture.error if self.capture is not None and self.capture.error else ""
         if advice_host_buffer.speaks_of_it([error]):
             texts = advice_host_buffer.speaks_of_it([*map(str, self.trace.names), error])
@@ -942,7 +943,7 @@ class Run(Frames):
         bf16 = self.capture.machine.get("bf16", "")
         host = advice_evidence.HostUse(parts, self.unexplained, found.cpu, found.contention, products, bf16)
         frames = self.answer, self.steps_summary, self.tf_data.pipelines, self.tf_data.nodes, self.kernels_in_steps
-        figures = torch_runtime.Runtime() if self.activity.framework == "PyTorch" else None
+        figures = torch_runtime.Runtime() if self.activity.framework is PYTORCH else None
         programs = advice_evidence.programs_per_step(self.activity, self.steps)
         rhythm = periodic.find(self.steps, self.trace)
         evidence = advice_evidence.Evidence(host=host, programs_per_step=programs, periodic=rhythm)
@@ -958,7 +959,7 @@ class Run(Frames):
     def _with_versions(self, out: pd.DataFrame) -> pd.DataFrame:
         """The findings with what is known to be slow in the recorded versions of the libraries."""
         stated = self.answer["environment"]["versions"]
-        if self.activity.framework != "PyTorch" or not advice_versions.may_be_slow(stated):
+        if self.activity.framework is not PYTORCH or not advice_versions.may_be_slow(stated):
             return out
         frames = self.overview_of_files, self.steps_summary, self.tf_data.pipelines, self.tf_data.nodes, self.kernels_in_steps
         found = advice.advice(*frames, torch_runtime.Runtime(), advice_evidence.Evidence(versions=stated))

@@ -17,6 +17,7 @@ from nbprof.core.errors import ReadError
 from nbprof.core.files import LIMIT_BYTES, LocalFile, RunFiles, SourceFile, join_some
 from nbprof.core.packed import Unpacked
 from nbprof.core.trace import Trace
+from nbprof.core.units import size_text
 from nbprof.formats.register import by_name
 from nbprof.sources.fingerprint import fingerprint
 
@@ -134,7 +135,7 @@ def facts(
     if len(devices):
         memory_bytes = devices["memory_bytes"].iloc[0]
         if pd.notna(memory_bytes) and memory_bytes:
-            device += f", {float(memory_bytes) / 2**30:.2f} GiB"
+            device += f", {size_text(float(memory_bytes))}"
         if len(devices) > 1:
             device += f", {len(devices)} devices"
     out = [
@@ -150,9 +151,6 @@ def facts(
             out.append(("Recorded", str(started)[:19].replace("T", " ") + " UTC"))
         if source.created:
             out.append(("File written", source.created.replace("T", " ")))
-    size = ""
-    if source.bytes:
-        small = source.bytes < 2**20
-        size = f", {source.bytes / 2**10:.1f} KiB" if small else f", {source.bytes / 2**20:.1f} MiB"
+    size = f", {size_text(source.bytes)}" if source.bytes else ""
     out.append(("Profile", f"{Path(source.path).name}/{source.file}{size}"))
     return out

@@ -17,6 +17,7 @@ from nbprof.activity.unit import Unit, best
 from nbprof.analysis import hlo
 from nbprof.analysis.advice import tf_data
 from nbprof.core.errors import NbprofError
+from nbprof.frameworks.register import titled
 from nbprof.run.combine import before
 from nbprof.run.lazy import Hosts
 
@@ -36,7 +37,7 @@ def of(activity: Activity, programs: int) -> dict[str, Any]:
     """What one host states; `programs` is how many compiled programs are in its file."""
     extents = activity.device_extents
     return {
-        "framework": activity.framework,
+        "framework": activity.framework.title,
         "unit": activity.unit.to_dict(),
         "has_device": bool(activity.has_device),
         "has_host_ops": bool(activity.has_host_ops),
@@ -107,8 +108,9 @@ def activity(stated: dict[str, Any], hosts: list[str], devices: pd.DataFrame) ->
         Later, when a table of events is asked for.
     """
     out = _Stated(hosts)
-    for name in ("framework", "has_device", "reads_infeed", "missing", "environment", "eager_calls", "xprof_bytes_per_second"):
+    for name in ("has_device", "reads_infeed", "missing", "environment", "eager_calls", "xprof_bytes_per_second"):
         setattr(out, name, stated[name])
+    out.framework = titled(stated["framework"])
     out.unit = Unit.from_dict(stated["unit"])
     out.set_hosts_with_ops(set(range(len(hosts))) - set(stated["hosts_without_ops"]))
     out.traits = set(stated["traits"])

@@ -11,6 +11,7 @@ from nbprof.analysis.advice import tf_data as tf_data_advice
 from nbprof.analysis.advice.evidence import first_calls
 from nbprof.analysis.input import tf_data
 from nbprof.analysis.steps.steps import counted
+from nbprof.frameworks.register import PYTORCH
 from nbprof.run import combine
 from nbprof.run.lazy import Group, cached, of_hosts, persisted
 
@@ -71,7 +72,7 @@ class TfDataFrames(Group):
         """Whether the slowest host pipeline is the bottleneck."""
         activity = self.run.activity
         missing = activity.missing.get("input", "")
-        if not missing and activity.framework == "PyTorch":
+        if not missing and activity.framework is PYTORCH:
             source = "a PyTorch DataLoader or a Python iterator"
             missing = f"The input comes from {source}, not from tf.data: see the input pipeline."
         return tf_data_advice.summary(self.pipelines, missing, self.run.overview_of_files["input_percent"], activity.unit, self.cause)

@@ -20,6 +20,7 @@ from nbprof.capture.place import DEFAULT
 from nbprof.capture.remote.addresses import parse
 from nbprof.capture.remote.sampling import Sampling
 from nbprof.core.errors import CaptureError, NbprofError
+from nbprof.core.units import size_text
 from nbprof.server.handlers import Handler, status_of
 from nbprof.server.paths import RefusedError, locate
 from nbprof.server.process import BusyError, Process
@@ -118,7 +119,7 @@ class Recordings:
                 await asyncio.wait([work], timeout=_LOOK_S)
                 if process.memory() > self._memory:
                     process.end(
-                        f"the data from the workers needs more than the {self._memory / 1e9:,.1f} GB of memory that this server allows. "
+                        f"the data from the workers needs more than the {size_text(self._memory)} of memory that this server allows. "
                         "Record for a shorter time, or raise c.NbprofServer.memory."
                     )
             return dict(json.loads(await work))

@@ -63,6 +63,7 @@ class OnDisk:
         capture = self.capture
         stated = capture.framework if capture is not None else ""
         form = by_name(self.format)
+        by_name_alone = (framework.title for framework in map(form.framework, self.files) if framework.known)
         return {
             "path": self.path,
             "name": self.name,
@@ -71,7 +72,7 @@ class OnDisk:
             "kind": "xplane" if form.by_folder else "trace",
             "format": self.format,
             "hosts": self.hosts or len(self.files),
-            "framework": stated or facts.get("framework") or next(filter(None, map(form.framework, self.files)), None),
+            "framework": stated or facts.get("framework") or next(by_name_alone, None),
             "steps": facts["steps"] if facts else (capture.steps_marked or None) if capture is not None else None,
             "unit": facts.get("unit", STEP),
             "step_ms": facts.get("step_ms"),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nbprof.core.confinement import ConfinedError, Confinement, real_path
 from nbprof.core.errors import ReadError
+from nbprof.core.units import size_text
 
 SERVED = "the folder that Jupyter serves"
 
@@ -108,7 +109,7 @@ def too_large(shown: str, count: int, largest: int) -> RefusedError:
     """The refusal of what has more bytes than the option allows."""
     return RefusedError(
         413,
-        f"it has {count / 1e9:,.2f} GB, and the server opens up to {largest / 1e9:,.2f} GB. "
+        f"it has {size_text(count)}, and the server opens up to {size_text(largest)}. "
         "Load it in a notebook with nbprof.load, or raise c.NbprofServer.largest.",
         path=shown,
     )

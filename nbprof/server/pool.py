@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nbprof.core.errors import NbprofError
+from nbprof.core.units import size_text
 from nbprof.server.folders import Chosen
 from nbprof.server.paths import Place
 from nbprof.server.process import BusyError, EndedError, Process, Progress, Tell
@@ -333,7 +334,7 @@ class Pool:
             largest = max(working, key=lambda one: used.get(one.process, 0) if one.process else 0)
             self._drop(
                 largest,
-                f"it needs more than the {self.limits.memory / 1e9:,.1f} GB of memory that all profiles on this server may use together. "
+                f"it needs more than the {size_text(self.limits.memory)} of memory that all profiles on this server may use together. "
                 "Close others, or raise c.NbprofServer.memory.",
             )
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbprof.core.errors import NbprofError
+from nbprof.core.units import size_text
 from nbprof.server.pool import Pool
 from nbprof.server.process import EndedError, Process
 
@@ -183,7 +184,7 @@ class Summaries:
             with contextlib.suppress(OSError):
                 used, others = process.memory(), sum(one.memory() for one in self._pool.processes)
                 if used > limit // 2:
-                    process.end(f"it needs more than {limit / 2e9:,.1f} GB of memory to be analysed. Open it to see its contents.")
+                    process.end(f"it needs more than {size_text(limit / 2)} of memory to be analysed. Open it to see its contents.")
                 elif used + others > limit:
                     process.end(_ROOM)
 

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import IO, Any, BinaryIO, cast
 
 from nbprof.core.errors import ReadError
-from nbprof.core.files import LIMIT_BYTES, Buffer, LocalFile, SourceFile, Stamp, printable, size_text, too_large
+from nbprof.core.files import LIMIT_BYTES, Buffer, LocalFile, SourceFile, Stamp, printable, too_large
 from nbprof.core.packed import DAMAGED, allowed, as_file, encrypted, in_archive, opened, read_all
+from nbprof.core.units import size_text
 from nbprof.sources.folders import NAMED, Listing, promised
 from nbprof.sources.sniff import HEAD
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
-from nbprof.core.files import size_text
+from nbprof.core.units import size_text
 
 T = TypeVar("T")
 

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from nbprof.core.errors import ReadError
 from nbprof.core.files import Buffer, Growing, Stamp, printable
 from nbprof.core.packed import as_file
+from nbprof.core.units import size_text
 from nbprof.sources.folders import Listing
 from nbprof.sources.urls import scrubbed, shown
 
@@ -256,8 +257,8 @@ class RemoteFile:
 
     def _told(self, done: int, size: int | None) -> None:
         if self.progress:
-            whole = f" of {size / 1e6:,.0f}" if size else ""
-            self.progress(f"downloading {self.name}: {done / 1e6:,.0f}{whole} MB")
+            total = f" of {size_text(size)}" if size else ""
+            self.progress(f"downloading {self.name}: {size_text(done)}{total}")
 
     def _parts(self, size: int) -> Buffer:
         out = Buffer(size)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.core.factorize import lookup
+from nbprof.core.runs import expand
 from nbprof.core.trace import INT, UINT, ArgColumn, Int64s
 from nbprof.timeline.links import CORRELATED, FLOW_BITS, LAUNCHES, MOST, OF_FILE, Links
 
@@ -361,10 +362,8 @@ def _join(left: Int64s, right: Int64s) -> tuple[Int64s, Int64s]:
     """Positions of equal codes on both sides; of one on the left at most `MOST` of the right."""
     order = np.argsort(right, kind="stable")
     low, high = (np.searchsorted(right[order], left, side=side) for side in ("left", "right"))
-    count = np.minimum(high - low, MOST)
-    a = np.repeat(np.arange(len(left)), count)
-    nth = np.arange(len(a)) - np.repeat(np.cumsum(count) - count, count)
-    return a, np.asarray(order[low[a] + nth], np.int64)
+    row, position = expand(low, np.minimum(high - low, MOST))
+    return row, np.asarray(order[position], np.int64)
 
 
 def _op_of(table: pd.DataFrame, events: Int64s) -> Int64s:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.core.intervals import Intervals
 from nbprof.core.trace import Events, Int64s
 from nbprof.timeline.lanes import Lane, heading, section
 
@@ -149,46 +150,22 @@ def busy(events: Events, lanes: list[int]) -> Samples:
 
     There are as many parts as the device's work is worth, at most 65,536; parts that have the share of the one before are left out.
     """
-    start, end = union(events, lanes)
-    if not len(start):
+    work = _union(events, lanes)
+    if not len(work):
         return np.zeros(0, np.int64), np.zeros(0)
-    first, last = int(start[0]), int(end[-1])
-    count = int(min(_MOST_BINS, max(64, 2 * len(start))))
+    first, last = int(work.start[0]), int(work.end[-1])
+    count = int(min(_MOST_BINS, max(64, 2 * len(work))))
     width = max(-(-(last - first) // count), 1)
     edge = first + width * np.arange(-(-(last - first) // width) + 1, dtype=np.int64)
-    before = np.append(0, np.cumsum(end - start))
-    at = np.searchsorted(start, edge, side="right") - 1
-    # Up to an edge: all that began before, less what the last of it has beyond.
-    reached = before[at + 1] - np.where(at >= 0, np.maximum(end[np.maximum(at, 0)] - edge, 0), 0)
-    share = np.append(np.diff(reached) * 100.0 / width, 0.0)
+    share = np.append(np.diff(work.covered_until(edge)) * 100.0 / width, 0.0)
     new = np.append(True, share[1:] != share[:-1])
     return edge[new], share[new]
 
 
-def union(events: Events, lanes: list[int]) -> tuple[Int64s, Int64s]:
-    """When at least one event of some lanes runs: starts and ends (int64 ps) of stretches that do not touch, in time order."""
-    parts = []
+def _union(events: Events, lanes: list[int]) -> Intervals:
+    """When at least one event of some lanes runs, ps; touching events are merged, as their number is what the parts depend on."""
     # In the type of the column: any other would have all of it copied, for each lane.
     wanted = np.array(lanes, events.lane.dtype)
     begins, ends = np.searchsorted(events.lane, wanted).tolist(), np.searchsorted(events.lane, wanted, side="right").tolist()
-    for first, stop in zip(begins, ends, strict=True):
-        parts.append(_merged(events.start[first:stop], events.start[first:stop] + events.duration[first:stop]))
-    if not parts:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    if len(parts) == 1:
-        return parts[0]
-    start, end = (np.concatenate([part[i] for part in parts]) for i in range(2))
-    order = np.argsort(start, kind="stable")
-    return _merged(start[order], end[order])
-
-
-def _merged(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
-    """Stretches out of spans in the order of their starts; spans without a length are left out."""
-    some = end > start
-    if not some.all():
-        start, end = start[some], end[some]
-    if not len(start):
-        return start, end
-    reach = np.maximum.accumulate(end)
-    begins = np.flatnonzero(np.append(True, start[1:] > reach[:-1]))
-    return start[begins], reach[np.append(begins[1:], len(start)) - 1]
+    rows = [slice(first, stop) for first, stop in zip(begins, ends, strict=True)]
+    return Intervals.union_of(Intervals.union(events.start[lane], events.start[lane] + events.duration[lane]) for lane in rows)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.analysis.steps.step_rows import step_bounds
 from nbprof.core.trace import Events, Int64s
 from nbprof.timeline.lanes import Kind, heading
 
@@ -150,8 +151,7 @@ def steps_of_hosts(run: Drawable, made: Made, hosts: int, without: set[str]) -> 
     if not len(steps) or run.activity.unit.whole:
         return
     host = steps["host"].astype(str).to_numpy(object)
-    start = np.round(steps["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
-    end = start + np.round(steps["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
+    start, end = step_bounds(steps)
     names = [made.code(str(name)) for name in steps["name"].tolist()]
     for one in dict.fromkeys(host.tolist()):
         if one in without:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.core.factorize import lookup
+from nbprof.core.intervals import extents, one_at_a_time
 from nbprof.core.trace import Events, Int64s, Trace
 from nbprof.timeline.derived import SCOPES as SCOPES
 from nbprof.timeline.derived import STEPS, TORCH_MODULES, TORCH_OPS, Line, Made, runs
@@ -69,14 +70,9 @@ def _steps(run: Drawable, made: Made, work: _Work, rows: Int64s, host: str, devi
     at = np.searchsorted(begins, launched, side="right") - 1
     inside = (at >= 0) & (launched < np.append(high, 0)[at])
     rows, at = rows[inside], at[inside]
-    count = len(begins)
-    first, last = np.full(count, np.iinfo(np.int64).max), np.full(count, np.iinfo(np.int64).min)
-    np.minimum.at(first, at, work.start[rows])
-    np.maximum.at(last, at, work.end[rows])
+    first, last = extents(at, len(begins), work.start[rows], work.end[rows])
     seen = np.flatnonzero(last > first)
-    first, last = first[seen], last[seen]
-    reached = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, last[:-1])) if len(last) else last
-    first = np.maximum(first, reached)
+    first, last = one_at_a_time(first[seen], last[seen])
     kept = last > first
     groups = mine["group"].to_numpy()[seen][kept]
     codes = np.array([made.code(names.get((number, g), str(g))) for g in groups.tolist()], np.int64)

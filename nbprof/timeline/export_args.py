@@ -23,8 +23,8 @@ def text(value: object) -> str:
     return json.dumps(str(value))
 
 
-def plain(value: object) -> str:
-    """Any value of an arg in JSON: numbers stay numbers, bytes become base64, and what JSON has no number for becomes a text."""
+def json_text(value: object) -> str:
+    """Encode the value of an arg. Bytes become base64; NaN, infinity and other objects become their text."""
     if isinstance(value, bytes):
         return text(base64.b64encode(value).decode())
     if isinstance(value, float) and not math.isfinite(value):
@@ -61,7 +61,7 @@ class Args:
                     self._name(code, key, value)
 
     def _name(self, code: int, key: str, value: object) -> None:
-        written = plain(value)
+        written = json_text(value)
         into = self._each if len(written) <= MOST_REPEATED else self._first
         # An event may state for itself what its name states, too, and no key may be there twice.
         key = f"{key} of the name" if self._own and key in self._trace.args else key
@@ -117,9 +117,9 @@ def _texts(head: str, kind: int, values: Int64s, trace: Trace) -> npt.NDArray[np
     codes, place = np.unique(values, return_inverse=True)
     if kind in (TEXT, BYTES):
         known: Any = trace.strings if kind == TEXT else trace.blobs
-        written = [head + plain(known[code]) for code in codes.tolist()]
+        written = [head + json_text(known[code]) for code in codes.tolist()]
     elif kind == DOUBLE:
-        written = [head + plain(value) for value in codes.view(np.float64).tolist()]
+        written = [head + json_text(value) for value in codes.view(np.float64).tolist()]
     else:
         written = [f"{head}{value}" for value in (codes.view(np.uint64) if kind == UINT else codes).tolist()]
     out = np.empty(len(codes), object)

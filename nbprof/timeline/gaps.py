@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from nbprof.core.intervals import Intervals
 from nbprof.core.trace import Int64s
 from nbprof.timeline.lanes import without_place
 from nbprof.timeline.ranges import work_lanes
 from nbprof.timeline.slices import MOST_NAME, Slices
-from nbprof.timeline.sums import Sums, Union, covered, in_lane
+from nbprof.timeline.sums import Sums, covered, in_lane
 from nbprof.timeline.tracks import Lane, tracks
 
 if TYPE_CHECKING:
@@ -56,9 +57,9 @@ def sections(slices: Slices) -> dict[tuple[str, str], list[Lane]]:
     return out
 
 
-def busy(slices: Slices, lanes: list[Lane], low: int, high: int) -> Union:
+def busy(slices: Slices, lanes: list[Lane], low: int, high: int) -> Intervals:
     """When any of some lanes had work in low…high, ps."""
-    return Union.all([covered(slices.part_of(lane.id), lane.id, low, high) for lane in lanes])
+    return Intervals.union_of(covered(slices.part_of(lane.id), lane.id, low, high) for lane in lanes)
 
 
 def gaps(slices: Slices, from_: float | None = None, to: float | None = None, most: int = MOST) -> tuple[list[Gap], int]:
@@ -80,15 +81,10 @@ def gaps(slices: Slices, from_: float | None = None, to: float | None = None, mo
     high = slices.ps(to) if to is not None else slices.tracks.end + 1
     for (host, process), lanes in sections(slices).items():
         work = busy(slices, lanes, low, high)
-        start, end = work.end[:-1], work.start[1:]
-        if from_ is not None and (not len(work.start) or work.start[0] > low):
-            start, end = np.append(low, start), np.append(work.start[0] if len(work.start) else high, end)
-        if to is not None and len(work.end) and work.end[-1] < high:
-            start, end = np.append(start, work.end[-1]), np.append(end, high)
-        length = end - start
-        count += len(length)
-        longest = first_largest(length, most)
-        found += [Gap(host, process, int(start[i]), int(end[i])) for i in longest.tolist()]
+        idle = work.gaps(low if from_ is not None else None, high if to is not None else None)
+        count += len(idle)
+        longest = first_largest(idle.length, most)
+        found += [Gap(host, process, int(idle.start[i]), int(idle.end[i])) for i in longest.tolist()]
     found.sort(key=lambda gap: (gap.start - gap.end, gap.start))
     # What the host did is looked up for the longest; below them it is no answer to anything.
     threads = _threads(slices)
@@ -110,20 +106,19 @@ def at(slices: Slices, time: float | None, host: str | None = None, device: str 
     for (on, process), lanes in sections(slices).items():
         if (host and on != host) or (device and device not in {process, *(lane.device for lane in lanes)}):
             continue
-        work = busy(slices, lanes, slices.tracks.origin, slices.tracks.end + 1)
-        start, end = work.end[:-1], work.start[1:]
-        if not len(start):
+        idle = busy(slices, lanes, slices.tracks.origin, slices.tracks.end + 1).gaps()
+        if not len(idle):
             continue
         if time is None:
-            i = int(np.argmax(end - start))
-            far = int(start[i] - end[i])
+            i = int(np.argmax(idle.length))
+            far = -int(idle.length[i])
         else:
             moment = slices.ps(time)
-            away = np.maximum(np.maximum(start - moment, moment - end), 0)
+            away = np.maximum(np.maximum(idle.start - moment, moment - idle.end), 0)
             i = int(np.argmin(away))
             far = int(away[i])
         if best is None or far < best[0]:
-            best = far, Gap(on, process, int(start[i]), int(end[i]))
+            best = far, Gap(on, process, int(idle.start[i]), int(idle.end[i]))
     return _with_host(slices, best[1], _threads(slices)) if best else None
 
 

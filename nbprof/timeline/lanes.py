@@ -8,8 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from nbprof.core.intervals import Intervals
 from nbprof.core.trace import Events, Int64s
 
 if TYPE_CHECKING:
@@ -161,20 +161,11 @@ def _folded(threads: list[int], events: Events, bounds: Int64s, span: int) -> se
 
 def covered(events: Events, first: int, stop: int) -> int:
     """How long at least one of some events runs, ps; they are in the order of their starts."""
-    total, reached = 0, np.iinfo(np.int64).min
-    for at in range(first, stop, _CHUNK):
-        start, end, reach = reaching(events, at, min(at + _CHUNK, stop), reached)
-        total += int(np.maximum(end - np.maximum(start, reach), 0).sum())
-        reached = max(int(end.max()), reached)
+    total, covered_until = 0, np.iinfo(np.int64).min
+    for low in range(first, stop, _CHUNK):
+        rows = slice(low, min(low + _CHUNK, stop))
+        end = events.start[rows] + events.duration[rows]
+        # Only the length counts, so it does not matter whether touching events are merged.
+        total += Intervals.union(np.maximum(events.start[rows], covered_until), end).total()
+        covered_until = max(int(end.max()), covered_until)
     return total
-
-
-def reaching(events: Events, first: int, stop: int, reached: int) -> tuple[Int64s, Int64s, npt.NDArray[np.int64]]:
-    """Starts and ends of some events of a lane, and how far those before each reach; `reached` is that before the first."""
-    start = events.start[first:stop]
-    end = start + events.duration[first:stop]
-    reach = np.empty_like(end)
-    reach[0] = reached
-    np.maximum.accumulate(end[:-1], out=reach[1:])
-    np.maximum(reach, reached, out=reach)
-    return start, end, reach

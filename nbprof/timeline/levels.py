@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.intervals import ends_before
+from nbprof.core.runs import expand
 from nbprof.core.trace import Events, Int32s, Int64s
 
 MOST_LEVEL = 65_535
@@ -126,7 +128,7 @@ def _clusters(events: Events, order: Int32s, lane: slice, sizes: Int64s) -> Int6
             continue
         if ids is None:
             ids = np.arange(row.start, row.stop, dtype=np.int32)
-        first = np.flatnonzero(np.append(True, start[1:] >= np.maximum.accumulate(end)[:-1]))
+        first = np.flatnonzero(start >= ends_before(end))
         behind = np.append(first[1:], size)
         several = behind - first > 1
         no_deeper = np.append(np.flatnonzero(events.depth[lane] <= depth), lane.stop - lane.start) + lane.start
@@ -137,8 +139,7 @@ def _clusters(events: Events, order: Int32s, lane: slice, sizes: Int64s) -> Int6
     # One range lies in another or beside it; the outer ones stay.
     every = np.concatenate(found)
     every = every[np.lexsort((-every[:, 1], every[:, 0]))]
-    outer: Int64s = every[np.append(True, every[1:, 0] >= np.maximum.accumulate(every[:, 1])[:-1])]
-    return outer
+    return every[every[:, 0] >= ends_before(every[:, 1])]
 
 
 def _restack(events: Events, level: Levels, lane: slice, clusters: Int64s) -> int:
@@ -147,8 +148,7 @@ def _restack(events: Events, level: Levels, lane: slice, clusters: Int64s) -> in
     Level by level: what is to be drawn from a level on is either kept on it, because the last one kept there is over, or left for the
     next. Only events that overlap need a walk in order.
     """
-    sizes = clusters[:, 1] - clusters[:, 0]
-    ids = np.arange(int(sizes.sum())) + np.repeat(clusters[:, 0] - (np.cumsum(sizes) - sizes), sizes) - lane.start
+    ids = expand(clusters[:, 0] - lane.start, clusters[:, 1] - clusters[:, 0])[1]
     start = events.start[lane][ids]
     end = start + events.duration[lane][ids]
     parent = events.parent[lane][ids].astype(np.int64)

@@ -13,6 +13,7 @@ import pandas as pd
 from nbprof.analysis.input.input_pipeline import COPY_TO_DEVICE
 from nbprof.analysis.memory import memory
 from nbprof.core.trace import Int64s
+from nbprof.display import wording
 from nbprof.timeline import gaps
 from nbprof.timeline.drawable import Drawable
 from nbprof.timeline.find import Finder
@@ -90,7 +91,8 @@ class Locator:
         drawn = int(self._slices.durations(np.array([event]))[0])
         if abs(drawn - length) > max(_NS, _CLOCKS * length):
             # As a TPU counts its ops: the table and the slice are both right.
-            count += f" by the device's own clock, {_time(length / 1000)}; {_time(drawn / 1000)} by the clock of the trace"
+            measured, shown = wording.micros(length / 1e6, 3), wording.micros(drawn / 1e6, 3)
+            count += f" by the device's own clock, {measured}; {shown} by the clock of the trace"
         return self._around(event, f"{_short(name)}: {count}.")
 
     def _calls(self, kind: str, name: str, where: object) -> _Calls:
@@ -215,7 +217,7 @@ class Locator:
         gap = gaps.at(self._slices, moment, target.get("host"), None if device in (None, "") else str(device))
         if gap is None:
             return self._nothing("No device in this profile was idle between two activities.")
-        length = _time((gap.end - gap.start) / 1000)
+        length = wording.micros((gap.end - gap.start) / 1e6)
         meanwhile = f"; the host was in {_short(gap.name)}" if gap.name else "; the host recorded nothing then"
         start, end = self._slices.ns(gap.start), self._slices.ns(gap.end)
         return self._result(gap.event, start, end, f"{gap.process} idle for {length}{meanwhile}.")
@@ -294,10 +296,3 @@ def _events(table: pd.DataFrame, column: str, code: int | None) -> _Calls:
 
 def _short(name: str) -> str:
     return name if len(name) <= 120 else f"{name[:119]}…"
-
-
-def _time(ns: float) -> str:
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if ns >= size:
-            return f"{ns / size:.3g} {unit}"
-    return f"{ns:.3g} ns"

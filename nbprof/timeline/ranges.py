@@ -11,10 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.core import intervals
+from nbprof.core.intervals import Intervals
 from nbprof.core.trace import Int64s
 from nbprof.timeline.density import repeats
 from nbprof.timeline.slices import KINDS, MOST_NAME, Part, Slices
-from nbprof.timeline.sums import NOTHING, Floats, Rows, Sums, Union, covered, in_lane
+from nbprof.timeline.sums import Floats, Rows, Sums, covered, in_lane
 from nbprof.timeline.tracks import Lane
 
 MOST_NAMES = 200
@@ -47,19 +49,19 @@ def range_info(slices: Slices, from_: float, to: float, lanes: list[int] | None)
     chosen = work if lanes is None else [lane for i in dict.fromkeys(lanes) if (lane := slices.lanes.get(i)) and lane.kind != "counter"]
     sets: dict[str, list[Rows]] = {}
     busy = []
-    unions: dict[int, Union] = {}
+    unions: dict[int, Intervals] = {}
     touching = slices.touching(low, high)
     for lane in chosen if high > low else ():
         if not touching[lane.id]:
-            unions[lane.id] = NOTHING
-            busy.append(_busy(lane.id, NOTHING, low, high, 0))
+            unions[lane.id] = intervals.EMPTY
+            busy.append(_busy(lane.id, intervals.EMPTY, low, high, 0))
             continue
         part = slices.part_of(lane.id)
         found = in_lane(part, lane.id, low, high)
         sets.setdefault(lane.kind, []).extend(found)
         unions[lane.id] = covered(part, lane.id, low, high)
         busy.append(_busy(lane.id, unions[lane.id], low, high, sum(map(len, found))))
-    sections: dict[tuple[str, str], list[Union]] = {}
+    sections: dict[tuple[str, str], list[Intervals]] = {}
     for lane in work:
         if lane.kind == "device" and lane.id in unions:
             sections.setdefault((lane.host, lane.process), []).append(unions[lane.id])
@@ -69,7 +71,8 @@ def range_info(slices: Slices, from_: float, to: float, lanes: list[int] | None)
         **_shares(slices, by_name(slices, sets), high - low),
         "lanes": busy,
         "idle": [
-            {"process": process, "percent": 100 - _percent(Union.all(found).length, high - low)} for (_, process), found in sections.items()
+            {"process": process, "percent": 100 - _percent(Intervals.union_of(lanes_busy).total(), high - low)}
+            for (_, process), lanes_busy in sections.items()
         ]
         if high > low
         else [],
@@ -115,12 +118,12 @@ def _busy_lanes(part: Part, rows: Int64s, low: int, high: int) -> list[dict[str,
     for i in np.unique(lane).tolist():
         mine = rows[lane == i]
         start = part.events.start[mine]
-        out.append(_busy(i, Union.of(start, start + part.events.duration[mine], ordered=True), low, high, len(mine)))
+        out.append(_busy(i, Intervals.union(start, start + part.events.duration[mine]), low, high, len(mine)))
     return out
 
 
-def _busy(lane: int, union: Union, low: int, high: int, count: int) -> dict[str, Any]:
-    time = union.length
+def _busy(lane: int, busy: Intervals, low: int, high: int, count: int) -> dict[str, Any]:
+    time = busy.total()
     return {"lane": int(lane), "busy_ns": time / 1000, "percent": _percent(time, high - low), "count": int(count)}
 
 

@@ -9,49 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.intervals import Intervals
 from nbprof.core.trace import Int64s
 from nbprof.timeline.slices import Part, Slices, ends_of
 
 _CHUNK = 1 << 18
 Floats = npt.NDArray[np.float64]
-
-
-@dataclass
-class Union:
-    """What spans cover, as stretches in time order that do not overlap, int64 ps."""
-
-    start: Int64s
-    end: Int64s
-
-    @property
-    def length(self) -> int:
-        """Time that is covered, ps."""
-        return int((self.end - self.start).sum())
-
-    @classmethod
-    def of(cls, start: Int64s, end: Int64s, *, ordered: bool = False) -> Union:
-        """The union of spans; `ordered` where they are in the order of their starts."""
-        keep = np.flatnonzero(end > start)
-        start, end = start[keep], end[keep]
-        if not len(start):
-            return cls(start, end)
-        if not ordered:
-            order = np.argsort(start, kind="stable")
-            start, end = start[order], end[order]
-        reach = np.maximum.accumulate(end)
-        first = np.flatnonzero(np.append(True, start[1:] > reach[:-1]))
-        return cls(start[first], reach[np.append(first[1:], len(start)) - 1])
-
-    @classmethod
-    def all(cls, unions: list[Union]) -> Union:
-        """What any of several cover."""
-        if len(unions) == 1:
-            return unions[0]
-        none = np.zeros(0, np.int64)
-        return cls.of(np.concatenate([none, *(u.start for u in unions)]), np.concatenate([none, *(u.end for u in unions)]))
-
-
-NOTHING = Union(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 @dataclass
@@ -114,8 +77,8 @@ def in_lane(part: Part, lane: int, low: int, high: int) -> list[Rows]:
     return sets
 
 
-def covered(part: Part, lane: int, low: int, high: int) -> Union:
-    """What the slices of a lane cover of low…high, ps."""
+def covered(part: Part, lane: int, low: int, high: int) -> Intervals:
+    """What the slices of a lane cover of low…high, ps; between touching slices there is no gap."""
     events = part.events
     first, behind = part.starting(lane, low, high)
     before = part.reaching(lane, low)
@@ -124,7 +87,7 @@ def covered(part: Part, lane: int, low: int, high: int) -> Union:
         rows.append(at + np.flatnonzero(events.parent[at : min(at + _CHUNK, behind)] < 0))
     starts = [np.maximum(events.start[outer], low) for outer in rows]
     ends = [np.minimum(ends_of(events, outer), high) for outer in rows]
-    return Union.of(np.concatenate(starts), np.concatenate(ends), ordered=True)
+    return Intervals.union(np.concatenate(starts), np.concatenate(ends))
 
 
 def _take_children(part: Part, cut: Int64s, inside: Int64s, own: Int64s, first: int, behind: int) -> None:

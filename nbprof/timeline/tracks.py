@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from nbprof.core.cells import readable
 from nbprof.core.trace import Events, Int64s
+from nbprof.frameworks.register import PYTORCH
 from nbprof.timeline import counting, derived_gpu, derived_torch
 from nbprof.timeline import lanes as drawn
 from nbprof.timeline.counting import Counter as Counter
@@ -121,7 +122,7 @@ def _derive(run: Drawable, lanes: list[Lane]) -> dict[str, Any]:
     """What follows from the recorded lanes, in types that the cache keeps."""
     made, hosts = Made(), len(run.hosts)
     marked: set[str] = set()
-    if run.activity.framework == "PyTorch":
+    if run.activity.framework is PYTORCH:
         derived_torch.add(run, made, hosts)
     else:
         derived_gpu.add(run, made, hosts)

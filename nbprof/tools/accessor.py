@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bokeh.model import Model
 
     from nbprof.run.run import Run
+    from nbprof.tools.payloads import Payload
 
 
 class Shown(Protocol):
@@ -27,14 +28,14 @@ class Shown(Protocol):
     def run(self) -> Run:
         """Its frames."""
 
-    def payload(self, events: int | None = None) -> dict[str, Any]:
+    def payload(self, events: int | None = None) -> Payload:
         """What its dashboard draws."""
 
     def widget(self, **options: Any) -> AnyWidget:
         """Its dashboard as a widget."""
 
     def mimebundle(
-        self, views: list[str] | None = None, *, payload: dict[str, Any] | None = None, drawn: bool = True
+        self, views: list[str] | None = None, *, payload: Payload | None = None, drawn: bool = True
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Its dashboard as the output of a cell."""
 
@@ -114,11 +115,11 @@ class View(Helped):
 
     def _nothing(self) -> str:
         """Why there is nothing, in a sentence or two."""
-        empty = None if self._none else register.tool(self._tab).payload(self._profile.run, 0).get("empty")
+        empty = None if self._none else register.tool(self._tab).payload(self._profile.run, 0).empty
         if not empty:
             return self._none or "This profile has no data for it."
         # A last sentence that leads to code on screen says nothing without it.
-        return f"{empty['title'].rstrip('.')}. {re.sub('[^.]*:$', '', empty['text'])}".strip()
+        return f"{empty.title.rstrip('.')}. {re.sub('[^.]*:$', '', empty.text)}".strip()
 
     def _repr_mimebundle_(self, **_: Any) -> Any:
         if self._none and not self._there():

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from nbprof.activity.activity import NATIVE, PLAIN, PYTHON
+from nbprof.activity.activity import PLAIN
 from nbprof.activity.unit import MARKED, STEP, Unit
+from nbprof.core.units import scale_bytes
 from nbprof.display import wording
+from nbprof.display.markup import FixLine
+from nbprof.frameworks.framework import Framework
+from nbprof.frameworks.register import JAX, PYTORCH, TENSORFLOW, titled
+from nbprof.tools.parts import BarPart, Empty, Figure, Meta
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -19,7 +24,7 @@ if TYPE_CHECKING:
 MOST_BOXES = 500
 """Of a long timeline the largest and the least of each of so many boxes are kept: it is drawn no wider than that."""
 _AMD = re.compile(r"\b(?:AMD|Instinct|Radeon|gfx\d)")
-_KINDS = {"-": "removed", "+": "added"}
+_KINDS: dict[str, Literal["removed", "added"]] = {"-": "removed", "+": "added"}
 
 
 def unit_of(run: Run) -> Unit:
@@ -27,35 +32,47 @@ def unit_of(run: Run) -> Unit:
     return Unit.of(run.first_answer)
 
 
-def gain_words(overview: Mapping[str, Any], gain_ms: Any) -> dict[str, Any]:
-    """What `wording.gain` says a gain is of, where that is no step: `per`, and of a recording `gain_percent`."""
+class GainUnit(NamedTuple):
+    """What `wording.gain` gives a gain per, where that is no step; of a recording also how much of it."""
+
+    per: str | None = None
+    gain_percent: float | None = None
+
+
+def gain_unit(overview: Mapping[str, Any], gain_ms: Any) -> GainUnit:
+    """The unit of a gain of a mapping `p.overview`, or of what was made of one."""
     unit, time = Unit.of(overview), wording.real(overview.get("step_time_ms"))
     if unit.kind == STEP:
-        return {}
-    gain = wording.real(gain_ms) if unit.whole and time else None
-    return {"per": unit.per, **({} if gain is None or not time else {"gain_percent": 100 * gain / time})}
+        return GainUnit()
+    gain = wording.real(gain_ms)
+    if not unit.whole or not time or gain is None:
+        return GainUnit(unit.per)
+    return GainUnit(unit.per, 100 * gain / time)
 
 
-def unit_in(payload: Mapping[str, Any]) -> Unit:
-    """The same of the run that a payload is of."""
-    known = payload["meta"].get("unit")
-    return Unit(str(known["kind"])) if known else MARKED
+def unit_in(meta: Meta) -> Unit:
+    """The unit of the run that a payload is of."""
+    return Unit(meta.unit.kind) if meta.unit else MARKED
+
+
+def framework_of(run: Run) -> Framework:
+    """The framework that wrote the profile, as the recording states it, else as its events show it."""
+    return titled(str(run.first_answer.get("framework") or ""))
 
 
 def by_torch(run: Run) -> bool:
-    """Whether PyTorch wrote the profile: its words differ from TensorFlow's."""
-    return "torch" in str(run.first_answer.get("framework") or "").lower()
+    """Whether PyTorch wrote the profile."""
+    return framework_of(run) is PYTORCH
 
 
 def by_jax(run: Run) -> bool:
     """Whether JAX wrote the profile."""
-    return "jax" in str(run.first_answer.get("framework") or "").lower()
+    return framework_of(run) is JAX
 
 
 def by_tensorflow(run: Run) -> bool:
     """Whether TensorFlow wrote the profile, by Keras or not."""
-    framework = str(run.first_answer.get("framework") or "").lower()
-    return "tensorflow" in framework or ("keras" in framework and not by_torch(run) and not by_jax(run))
+    return framework_of(run) is TENSORFLOW
 
 
 def by_keras(run: Run) -> bool:
@@ -63,16 +80,12 @@ def by_keras(run: Run) -> bool:
     return run.capture is not None and run.capture.of_keras
 
 
-def by_python(run: Run) -> bool:
-    """Whether nbprof recorded it without a framework's profiler."""
-    return str(run.first_answer.get("framework") or "").startswith(PYTHON)
-
-
-def unknown(run: Run, view: str, title: str) -> dict[str, str] | None:
+def unknown(run: Run, view: str, title: str) -> Empty | None:
     """Why a view of a trace is empty that no known framework wrote; None where one did."""
     text = run.missing.get(view, "")
-    without = by_python(run) or (run.first_answer.get("framework") or "") in ("", *NATIVE)
-    return {"title": title, "text": text} if text and without else None
+    framework = framework_of(run)
+    without_ops = not framework.known or not framework.profiled or not framework.machine_learning
+    return Empty(title=title, text=text) if text and without_ops else None
 
 
 def plain(run: Run) -> bool:
@@ -100,7 +113,7 @@ def may_have_kernels(run: Run) -> bool:
     """
     if len(run.kernels) > 0 or bool((run.devices["kind"] == "GPU").any()):
         return True
-    return run.devices.empty and run.first_answer.get("framework") in NATIVE
+    return run.devices.empty and not framework_of(run).machine_learning
 
 
 _WITH_KERNELS = {"MTIA", "XPU", "HPU"}
@@ -121,36 +134,50 @@ def unit_of_gpu(names: Iterable[object]) -> str:
     return "compute unit" if known and all(_AMD.search(name) for name in known) else "multiprocessor"
 
 
-def figure(key: str, label: str, value: Any, unit: str, digits: int, note: str, **more: Any) -> dict[str, Any]:
-    """One `Figure`; by its key it is found, and a value that was not measured is None and its note says why."""
+def figure(key: str, label: str, value: Any, unit: str, digits: int, note: str, **more: Any) -> Figure:
+    """A key figure; a value that was not measured is None, and its note says why.
+
+    Parameters
+    ----------
+    key, label, value, unit, digits, note
+        As in `Figure`; `value` may be missing in any way, and one in ms is given in µs where it is short.
+    **more
+        `bar`, `spread` and `hot` of the figure.
+    """
     number = wording.real(value)
     # A spread is in the unit in which it is given.
-    if unit == "ms" and number is not None and "spread" not in more:
+    if unit == "ms" and number is not None and more.get("spread") is None:
         unit, size = wording.time_unit(number)
         number, digits = number / size, 2 if size > 1 else digits
-    return {"key": key, "label": label, "value": number, "unit": unit, "digits": digits, "note": note, **more}
+    return Figure(key=key, label=label, value=number, unit=unit, digits=digits, note=note, **more)
 
 
-def bytes_figure(key: str, label: str, value: Any, note: str) -> dict[str, Any]:
-    """One `Figure` of bytes, in the unit that suits them."""
+def bytes_figure(key: str, label: str, value: Any, note: str) -> Figure:
+    """A key figure of bytes, in the unit that suits them."""
     known = wording.real(value)
     if known is None:
         return figure(key, label, None, "", 0, "not recorded")
-    scaled, unit, digits = wording.scale_bytes(known)
+    scaled, unit, digits = scale_bytes(known)
     return figure(key, label, scaled, unit, digits, note)
 
 
-def bar(*parts: tuple[str, Any]) -> dict[str, Any]:
-    """The bar below a figure, from (category, percent); nothing when a part was not measured."""
-    known = [{"category": key, "percent": value} for key, part in parts if (value := wording.real(part)) is not None]
-    return {"bar": known} if len(known) == len(parts) else {}
+def bar(*parts: tuple[str, Any]) -> list[BarPart] | None:
+    """The bar below a figure, from (category, percent); None when a part was not measured."""
+    measured = [(key, wording.real(percent)) for key, percent in parts]
+    bar_parts = [BarPart(category=key, percent=percent) for key, percent in measured if percent is not None]
+    return bar_parts if len(bar_parts) == len(parts) else None
 
 
-def fix_lines(fix: object) -> list[dict[str, str]]:
+def fix_lines(fix: object) -> list[FixLine]:
     """The lines of a diff: a leading "-" removes, "+" adds, a blank or anything else stays."""
     if not isinstance(fix, str) or not fix.strip():
         return []
-    return [{"kind": _KINDS.get(line[:1], "same"), "text": line[1:] if line[:1] in ("-", "+", " ") else line} for line in fix.splitlines()]
+    return [_fix_line(line) for line in fix.splitlines()]
+
+
+def _fix_line(line: str) -> FixLine:
+    text = line[1:] if line[:1] in ("-", "+", " ") else line
+    return FixLine(kind=_KINDS.get(line[:1], "same"), text=text)
 
 
 def sample(values: npt.NDArray[np.int64], keep: Sequence[int] = (), boxes: int = MOST_BOXES) -> npt.NDArray[np.int64]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nbprof.schema import frames
 from nbprof.schema.columns import Col, ms, percent, text
+from nbprof.tools.parts import Column
 from nbprof.tools.tables import DERIVED, head
 
 _CATEGORY = text("category", "Category", "Step-time category: what the step spends its time on. Each instant counts once.")
@@ -47,7 +46,7 @@ _BESIDE: dict[str, list[Col]] = {
 """Columns that a frame has only on the page."""
 
 
-def heads() -> dict[str, list[dict[str, Any]]]:
+def heads() -> dict[str, list[Column]]:
     """The heads by the frame that a table shows, or by a name of its own."""
     tables = {**{name: frames.SCHEMA[name] for name in _FRAMES}, **_MORE}
     return {name: [head(col) for col in (*tables.get(name, ()), *_BESIDE.get(name, ()))] for name in (*tables, "comparison.ops")}

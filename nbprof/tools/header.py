@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nbprof.activity.activity import LOST_KERNELS
 from nbprof.analysis.steps import step_count
 from nbprof.display import wording
 from nbprof.tools import register
 from nbprof.tools.common import unit_of
+from nbprof.tools.parts import Notice
 from nbprof.tools.steps import payload as steps
 
 if TYPE_CHECKING:
@@ -78,40 +79,41 @@ def seconds(run: Run) -> float | None:
     return run.recorded_s
 
 
-def notice(run: Run) -> dict[str, Any] | None:
+def notice(run: Run) -> Notice | None:
     """The one notice line, the gravest first: failed, partial, no steps."""
     error = wording.one_line(run.capture.error if run.capture is not None else "").strip()
     if _cell_failed(run):
         seen = step_count.format_count(run.steps, len(run.hosts), unit_of(run))
         what = _said(error)
-        return {
-            "kind": "partial",
-            "title": what if what.endswith("…") else f"{what.rstrip('.')}.",
-            "text": f"The dashboard shows what was recorded up to that point: {seen}." if not out_of_memory(run) else _at_the_peak(run),
-        }
+        return Notice(
+            kind="partial",
+            title=what if what.endswith("…") else f"{what.rstrip('.')}.",
+            text=f"The dashboard shows what was recorded up to that point: {seen}." if not out_of_memory(run) else _at_the_peak(run),
+        )
     if error:
-        return {
-            "kind": "failed",
-            "title": "The recording differs from what you requested.",
-            "text": f"{error} Your cell itself finished without an error.",
-        }
+        return Notice(
+            kind="failed",
+            title="The recording differs from what you requested.",
+            text=f"{error} Your cell itself finished without an error.",
+        )
     read = run.as_read.receipt
     if read.dropped and read.dropped == sum(count for why, count in read.skipped.items() if "damaged" in why):
-        return {
-            "kind": "partial",
-            "title": f"{wording.plural(read.dropped, 'event')} could not be read.",
-            "text": "The file is damaged; the numbers cover its intact part. See the receipt for the location of the damage. Copy the file "
+        return Notice(
+            kind="partial",
+            title=f"{wording.plural(read.dropped, 'event')} could not be read.",
+            text="The file is damaged; the numbers cover its intact part. See the receipt for the location of the damage. Copy the file "
             "again, or record again.",
-        }
+        )
     if read.dropped:
-        return {
-            "kind": "partial",
-            "title": f"{read.dropped:,} of {wording.plural(read.events + read.dropped, 'event')} {'was' if read.dropped == 1 else 'were'} "
+        return Notice(
+            kind="partial",
+            title=f"{read.dropped:,} of {wording.plural(read.events + read.dropped, 'event')} {'was' if read.dropped == 1 else 'were'} "
             "dropped.",
-            "text": f"The numbers cover the events that were kept. {_dropped(read.skipped)}",
-        }
+            text=f"The numbers cover the events that were kept. {_dropped(read.skipped)}",
+        )
     if run.steps.empty and register.alone(run) is None:
-        return {"kind": "no_steps", **steps.no_steps(run)}
+        empty = steps.no_steps(run)
+        return Notice(kind="no_steps", title=empty.title, text=empty.text, code=empty.code)
     return None
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from nbprof.core.errors import NbprofError
 from nbprof.display.wording import LEAST_MS
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from nbprof.display.categories import Category
 
+Floats = npt.NDArray[np.float64]
 _SOFT, _LINE = "#6B6B6B", "#DEDEDE"
 
 
@@ -29,7 +31,7 @@ def bokeh() -> tuple[Any, Any]:
     try:
         from bokeh import models, plotting
     except ImportError as error:
-        raise NbprofError('figures are drawn by Bokeh, which is not installed: pip install "nbprof[bokeh]" or pip install bokeh') from error
+        raise NbprofError("figures are drawn by Bokeh, which is not installed: pip install bokeh") from error
     return plotting, models
 
 
@@ -68,7 +70,7 @@ def hover_times(models: Any, *columns: str, unit: str = "ms", digits: int = 2) -
     return {f"@{column}": said for column in columns}
 
 
-def stacked_columns(parts: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def stacked_columns(parts: Mapping[str, Floats]) -> tuple[dict[str, Floats], dict[str, str]]:
     """The columns of a stack of bars, of float arrays by name, and by name the column for its hover card.
 
     NaN would end the stack, so that bars have none of it; the card says "–" of what is not known.

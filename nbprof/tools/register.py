@@ -6,10 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from nbprof.tools.names import NAMES
-from nbprof.tools.tool import Alone, Part, Tool, asked
+from nbprof.tools.tool import Alone, Tool, asked
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
+    from nbprof.tools.payloads import Payload
 
 
 def tool(tab: str) -> Tool:
@@ -37,19 +38,19 @@ def followed(run: Run, bound: str) -> str | None:
     )
 
 
-def only(payload: Part) -> Tool | None:
+def only(payload: Payload) -> Tool | None:
     """The tool that a payload is shown as the only one of; None of any other."""
     return next((each for each in tools().values() if each.only(payload)), None)
 
 
-def picture(payload: Part) -> bytes | None:
+def picture(payload: Payload) -> bytes | None:
     """The run as a PNG; None of a payload that is shown as that of one tool."""
     if only(payload):
         return None
     return next((each.picture(payload) for each in tools().values() if each.picture), None)
 
 
-def chart(payload: Part) -> bytes | None:
+def chart(payload: Payload) -> bytes | None:
     """What stands between the words of static HTML, as a PNG; None of a payload that is shown as that of one tool."""
     if only(payload):
         return None

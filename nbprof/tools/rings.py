@@ -7,10 +7,11 @@ from typing import Any
 import pandas as pd
 
 from nbprof.display import wording
+from nbprof.tools.parts import RingPart
 
 
-def parts(sums: pd.Series[Any], most: int, whole: float | None = None) -> list[dict[str, Any]]:
-    """The parts of a ring, as `DonutPart` of js/lib/donut.ts.
+def parts(sums: pd.Series[Any], most: int, whole: float | None = None) -> list[RingPart]:
+    """The parts of a ring.
 
     Parameters
     ----------
@@ -25,7 +26,8 @@ def parts(sums: pd.Series[Any], most: int, whole: float | None = None) -> list[d
     named = most + 1 if len(sums) == most + 1 else most
     names, values = sums.index.tolist(), sums.tolist()
     shares = zip(names[:named], values[:named], strict=True)
-    out = [{"label": wording.one_line(str(name)), "percent": float(100 * value / whole), "kind": "rank"} for name, value in shares]
+    ring = [RingPart(label=wording.one_line(str(name)), percent=float(100 * value / whole), kind="rank") for name, value in shares]
     if others := values[named:]:
-        out.append({"label": wording.plural(len(others), "other"), "percent": 100 * float(sum(others)) / whole, "kind": "others"})
-    return out
+        rest = 100 * float(sum(others)) / whole
+        ring.append(RingPart(label=wording.plural(len(others), "other"), percent=rest, kind="others"))
+    return ring

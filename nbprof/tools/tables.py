@@ -11,6 +11,7 @@ import pandas as pd
 from nbprof.display.codec import coded, numbers, short
 from nbprof.schema import frames
 from nbprof.schema.columns import Col
+from nbprof.tools.parts import Column, ColumnData, Table
 
 _TEXT = ("text", "code")
 
@@ -50,7 +51,7 @@ DERIVED = {
 """Columns that a view adds to a frame, or shows in another form than the frame has them."""
 
 
-def table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> dict[str, Any]:
+def table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> Table:
     """A `Table` with these columns of a frame.
 
     Parameters
@@ -61,24 +62,24 @@ def table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> dict[str, Any]
     keys : sequence of str
         The columns to send. One that the frame lacks was not recorded: it is sent as missing in every row.
     """
-    made = heads(name, keys)
-    data = {each["key"]: column(frame, each["key"], each["kind"]) for each in made}
-    return {"columns": made, "data": data, "rows": len(frame)}
+    columns = heads(name, keys)
+    data = {head.key: column(frame, head.key, head.kind) for head in columns}
+    return Table(columns=columns, data=data, rows=len(frame))
 
 
-def table_of(frame: pd.DataFrame, columns: Sequence[Col]) -> dict[str, Any]:
+def table_of(frame: pd.DataFrame, columns: Sequence[Col]) -> Table:
     """The same with columns that are declared elsewhere than in `nbprof.schema.frames`."""
     data = {col.name: column(frame, col.name, col.kind) for col in columns}
-    return {"columns": [head(col) for col in columns], "data": data, "rows": len(frame)}
+    return Table(columns=[head(col) for col in columns], data=data, rows=len(frame))
 
 
-def hidden(table: dict[str, Any], at_ms: Any, for_ms: Any) -> dict[str, Any]:
+def hidden(table: Table, at_ms: Any, for_ms: Any) -> Table:
     """A table that also knows the longest call of each row: `_at_ms` and `_for_ms`, which no head names, so nothing shows them.
 
     Times are rounded to a nanosecond, which tells a call, and durations to 24 bits.
     """
-    at = short(np.round(np.asarray(at_ms, np.float64), 6))
-    return {**table, "data": {**table["data"], "_at_ms": at, "_for_ms": np.asarray(for_ms, np.float64).astype(np.float32)}}
+    start = short(np.round(np.asarray(at_ms, np.float64), 6))
+    return table.with_columns({"_at_ms": start, "_for_ms": np.asarray(for_ms, np.float64).astype(np.float32)})
 
 
 def longest(frame: pd.DataFrame, calls: pd.DataFrame, where: Sequence[str]) -> tuple[Any, Any]:
@@ -108,7 +109,7 @@ def longest(frame: pd.DataFrame, calls: pd.DataFrame, where: Sequence[str]) -> t
     return at, length
 
 
-def heads(name: str, keys: Sequence[str]) -> list[dict[str, Any]]:
+def heads(name: str, keys: Sequence[str]) -> list[Column]:
     """What the columns of a frame are called, and how they are shown."""
     return [head(_declared(name, key)) for key in keys]
 
@@ -123,13 +124,12 @@ def _declared(name: str, key: str) -> Col:
     return frames.column(name, key)
 
 
-def head(col: Col) -> dict[str, Any]:
-    """What one column is called, and how it is shown."""
-    told: dict[str, Any] = {"key": col.name, "label": col.label, "kind": col.kind, "help": explained(col)}
-    return told if col.digits is None else {**told, "digits": col.digits}
+def head(col: Col) -> Column:
+    """The head of a column: its name, and how it is shown."""
+    return Column(key=col.name, label=col.label, kind=col.kind, help=explained(col), digits=col.digits)
 
 
-def column(frame: pd.DataFrame, key: str, kind: str) -> Any:
+def column(frame: pd.DataFrame, key: str, kind: str) -> ColumnData:
     """One column of a frame as the payload holds it."""
     if key not in frame.columns:
         return coded([""] * len(frame)) if kind in _TEXT else np.full(len(frame), np.nan, np.float32)

@@ -5,24 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from nbprof.core.guard import guarded
 from nbprof.display.codec import Delta
 from nbprof.run.cache.values import record
 from nbprof.run.stated import NeedsHostError
+from nbprof.timeline.arrows import Arrows
+from nbprof.tools.parts import Tab
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
+    from nbprof.tools.payloads import Payload
 
-Part = dict[str, Any]
-"""Of a payload: small JSON and typed arrays, all that a drawing needs."""
 Html = str
+AnyTab = TypeVar("AnyTab", bound=Tab)
 MOST_EVENTS = 20_000
 """Events of the trace that a report holds where nobody says how many."""
 
-# Parts are kept in the cache, and this is the one type of their own that they hold.
+# Parts are cached, and these are types of their own that they hold.
 record(Delta)
+record(Arrows)
 
 
 class Alone(NamedTuple):
@@ -80,16 +83,17 @@ class Top(NamedTuple):
 class Tool:
     """All of one tab that is not analysis. `nbprof/tools/<id>/tool.py` has one as `TOOL`; what most tabs lack has a default.
 
-    A payload is what `nbprof.tools.dashboard.dashboard` gives: text and static HTML are made of it, so that they say what the page says.
+    `Payload` is what `nbprof.tools.dashboard.dashboard` returns: text and static HTML are built from it, so that they agree with the page.
+    The part of the tab is the field of the payload with the tab's id.
 
     Parameters
     ----------
     payload : callable
-        (run, events) -> the part of the payload with the tab's id; `events` is how many events of the trace a report holds.
+        (run, events) -> the part of the tab; `events` is how many events of the trace a report holds.
     nothing : callable
         The same part with nothing in it, for a report that leaves the tab out.
     fallback : callable
-        (run, sentence) -> what a part has in place of that where it could not be computed; `sentence` says what failed.
+        (run, sentence) -> the part in place of `nothing` where it could not be computed; `sentence` says what failed.
     has : callable
         Whether the tab is there for a run, unless it is asked for by name.
     always : bool
@@ -119,24 +123,24 @@ class Tool:
         What a brief says of it.
     """
 
-    payload: Callable[[Run, int], Part]
-    nothing: Callable[[], Part]
-    fallback: Callable[[Run, str], Part] = lambda _run, _sentence: {}
+    payload: Callable[[Run, int], Tab]
+    nothing: Callable[[], Tab]
+    fallback: Callable[[Run, str], Tab] | None = None
     has: Callable[[Run], bool] = lambda _run: True
     always: bool = False
-    beside: Callable[[Run], dict[str, Part]] = lambda _run: {}
+    beside: Callable[[Run], Mapping[str, Tab]] = lambda _run: {}
     label: Callable[[Run], str | None] = lambda _run: None
     count: Callable[[Run], int | None] = lambda _run: None
     follows: Callable[[Run, str], bool] = lambda _run, _bound: False
     first: Callable[[Run], bool] = lambda _run: False
     alone: Callable[[Run], Alone | None] = lambda _run: None
-    only: Callable[[Part], bool] = lambda _payload: False
+    only: Callable[[Payload], bool] = lambda _payload: False
     omissions: Callable[[Run, int], list[str]] = lambda _run, _events: []
-    text: Callable[[Part, int], list[str]] = lambda _payload, _most: []
-    picture: Callable[[Part], bytes] | None = None
-    chart: Callable[[Part], bytes | None] = lambda _payload: None
-    lead: Callable[[Part], Html] = lambda _payload: ""
-    static: Callable[[Part], Html] = lambda _payload: ""
+    text: Callable[[Payload, int], list[str]] = lambda _payload, _most: []
+    picture: Callable[[Payload], bytes] | None = None
+    chart: Callable[[Payload], bytes | None] = lambda _payload: None
+    lead: Callable[[Payload], Html] = lambda _payload: ""
+    static: Callable[[Payload], Html] = lambda _payload: ""
     figures: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     brief: tuple[Top, ...] = ()
 
@@ -149,12 +153,12 @@ def asked(tell: Callable[..., Any], *args: Any, otherwise: Any, part: str = "A p
         return otherwise
 
 
-def kept(part: str, make: Callable[[Run], Part]) -> Callable[[Run, int], Part]:
+def kept(part: str, make: Callable[[Run], AnyTab]) -> Callable[[Run, int], AnyTab]:
     """A part that is kept in the cache, where the run has one."""
     return lambda run, _events: stored(run, part, make)
 
 
-def stored(run: Run, part: str, make: Callable[[Run], Part]) -> Part:
+def stored(run: Run, part: str, make: Callable[[Run], AnyTab]) -> AnyTab:
     """A part out of the cache, where the run has one. What it says may also follow from how the run was recorded."""
     how = f"{run.first_answer.get('framework')}, {'found' if run.capture is None else 'recorded'}"
     return run.persist(f"view {part}, {how}", partial(make, run))

@@ -18,6 +18,7 @@ from nbprof.analysis.advice.evidence import Evidence
 from nbprof.analysis.input import input_pipeline
 from nbprof.analysis.input.tf_data import NODES, PIPELINES
 from nbprof.analysis.ops.torch_runtime import Runtime
+from nbprof.frameworks.register import JAX, titled
 from nbprof.profiles.load import load
 from tests.support.build import profile
 from tests.support.profiles import real
@@ -261,7 +262,7 @@ def test_none_is_not_said_to_be_only_a_part(half, says, framework):
         {"device_compute": 50.0}, OWN_LOOP, KERNELS, compute_16bit_percent=half, environment={"devices": [device]}, framework=framework
     )
     assert told.loc["mixed_precision", "evidence"].startswith(says)
-    rows = checks.checks({}, {"compute_16bit_percent": half}, pd.DataFrame(), tf_data=False, framework="JAX").set_index("check")
+    rows = checks.checks({}, {"compute_16bit_percent": half}, pd.DataFrame(), tf_data=False, framework=JAX).set_index("check")
     assert rows.loc["precision", "statement"].startswith("None of device" if half < 0.05 else f"Only {half:.1f}% of device")
 
 
@@ -440,9 +441,11 @@ def test_where_only_copies_were_recorded_they_are_what_to_look_at():
     ("framework", "word"), [("PyTorch", "pin_memory"), ("JAX", "jax.device_put"), ("TensorFlow", "prefetch_to_device")]
 )
 def test_what_helps_copies_is_told_in_the_frameworks_words(framework, word):
-    assert word in input_pipeline._next_step("both", 5.0, 5.0, framework, MARKED)
-    assert input_pipeline._next_step("both", 0.0, 0.0, framework, MARKED).startswith("No input work was recorded. The work of ")
-    assert "See below" in input_pipeline._next_step("both", 6.0, 5.0, framework, MARKED)
+    assert word in input_pipeline._next_step("both", 5.0, 5.0, titled(framework).words, MARKED)
+    assert input_pipeline._next_step("both", 0.0, 0.0, titled(framework).words, MARKED).startswith(
+        "No input work was recorded. The work of "
+    )
+    assert "See below" in input_pipeline._next_step("both", 6.0, 5.0, titled(framework).words, MARKED)
 
 
 def test_without_steps_there_is_no_advice(tmp_path):

@@ -79,6 +79,14 @@ def test_workers_that_wait_for_a_disk_need_no_cores():
     assert (count, predicted) == (2, pytest.approx(42.0))
 
 
+def test_more_workers_than_cores_where_they_only_wait():
+    """130 ms of a step of 140 pass in the loader, which waits for a network."""
+    count, predicted = workers_for(Load(140.0, 130.0, 1.0, 10.0), Machine(2, 0.1, 0))
+    assert count > 2
+    assert predicted < 20.0
+    assert more_workers_for(140.0, 130.0, 1, Machine(2, 0.2, 0), 0.125) == (10, pytest.approx(14.0))
+
+
 @pytest.mark.parametrize(
     ("machine", "workers", "step"),
     [

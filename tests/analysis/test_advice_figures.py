@@ -11,13 +11,14 @@ import pytest
 from nbprof.analysis.advice import device as advice_device
 from nbprof.analysis.advice import evidence as advice_evidence
 from nbprof.analysis.advice import programs as advice_programs
+from nbprof.frameworks.register import TENSORFLOW
 from tests.support.made import opened
 from tests.support.xspace import MS, PlaneWriter, xspace
 
 
 @pytest.mark.parametrize("steps", [1, 4])
 def test_products_on_the_host_are_told_by_step(steps: int) -> None:
-    activity: Any = SimpleNamespace(framework="TensorFlow", devices=[1])
+    activity: Any = SimpleNamespace(framework=TENSORFLOW, devices=[1])
     ops = pd.DataFrame(
         [
             ("host", "a", "MatMul", 3000.0, 30.0),

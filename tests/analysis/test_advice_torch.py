@@ -71,7 +71,7 @@ def test_pageable_copies(tmp_path):
 
     k = Kineto()
     found = advice(tmp_path, steps(k, body))
-    assert "**1.0 MiB** per step are copied to the device from pageable memory" in found.loc["pinned_memory", "evidence"]
+    assert "**1.00 MiB** per step are copied to the device from pageable memory" in found.loc["pinned_memory", "evidence"]
     assert "cudaMemcpyAsync blocks the host" in found.loc["pinned_memory", "evidence"]
     assert "loader_in_process" not in found.index
 

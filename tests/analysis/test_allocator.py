@@ -186,7 +186,7 @@ def test_why_memory_ran_out_by_fragmentation(expandable):
     assert last["largest_usable_bytes"] < 64 * MIB < last["stranded_bytes"]
     assert last["location"] == "model.py:48 attention"
     for part in (
-        "64 MiB requested at model.py:48 attention could not be allocated",
+        "64.00 MiB requested at model.py:48 attention could not be allocated",
         "stranded in",
         "allocated at metrics.py:7 append",
         "largest free block",
@@ -332,7 +332,7 @@ def test_frames_follow_their_contract(tmp_path):
         face.at(1.0, device=7)
     with pytest.raises(nbprof.NbprofError, match="number"):
         face.at("x")
-    assert "Out of memory: 64 MiB requested at" in repr(face)
+    assert "Out of memory: 64.00 MiB requested at" in repr(face)
 
 
 def frame_device() -> Allocator:

@@ -299,12 +299,6 @@ def test_moments_keep_their_nanoseconds() -> None:
     assert (values.tolist(), known.tolist()) == ([late + 1, 0], [True, False])
 
 
-def test_what_spans_cover_counts_once() -> None:
-    start, end = np.array([5, 0, 2, 20]), np.array([9, 3, 7, 21])
-    assert ascend.union(start, end) == 10
-    assert ascend.union(start[:0], end[:0]) == 0
-
-
 def test_a_million_tasks_have_no_loop() -> None:
     count = 200_000
     rng = np.random.default_rng(1)

@@ -50,17 +50,6 @@ def test_a_wait_of_ten_microseconds_is_not_long() -> None:
     assert ascend_waits.rule_share(ops(rows)) == pytest.approx(10.5 / 35.5)
 
 
-def test_time_in_stretches_before_a_moment_is_counted() -> None:
-    rng = np.random.default_rng(3)
-    edges = np.sort(rng.choice(200, 20, replace=False))
-    start, end = edges[::2], edges[1::2]
-    inside = np.zeros(220, np.int64)
-    for a, b in zip(start.tolist(), end.tolist(), strict=True):
-        inside[a:b] = 1
-    at = np.arange(220)
-    assert ascend_waits._inside(at, start, end).tolist() == (np.cumsum(inside) - inside).tolist()
-
-
 def test_of_a_wait_what_lies_in_a_data_aug_bound_is_for_input() -> None:
     frame = iterations(**steps(3))
     # Data Aug Bounds are 15..20 and 25..30 ms; the stream stands still from 12 to 17 and from 18 to 27.

@@ -15,10 +15,10 @@ from nbprof.frames import SCHEMA
 from nbprof.profiles.comparison import compare
 from nbprof.profiles.load import load
 from nbprof.schema.frames import WHERE_KNOWN
-from nbprof.schema.hosts import NEITHER, REASONS, SAME, SUM, extent, of_each
 from tests.support import msprof
 from tests.support.frames import OF_A_PROFILE, below, public
 from tests.support.hlo import computation, instruction, metadata_plane, program
+from tests.support.host_sums import NEITHER, REASONS, SUM, extent, of_each
 from tests.support.profiles import real
 from tests.support.ranks import job
 from tests.support.xspace import MS, PlaneWriter, chunk, gpu_run, training_run, xspace
@@ -209,19 +209,3 @@ def test_the_loop_of_several_hosts_is_covered_as_that_of_one(tmp_path):
     for told in found:
         assert told["confidence"] == "low"
         assert any("79% of the time from the first to the last" in text for _, text in told["confidence_evidence"])
-
-
-@pytest.mark.parametrize("name", SCHEMA)
-def test_every_column_is_of_one_class(name):
-    for col in [*SCHEMA[name], *WHERE_KNOWN.get(name, [])]:
-        how = extent(name, col)
-        assert how in (SUM, SAME, NEITHER)
-        assert how != SUM or col.kind in ("number", "bytes") or name == "trace.range", f"{name}.{col.name} cannot be added up"
-        if col.name.startswith(("avg_", "mean_", "share", "median_", "p95_")):
-            assert how != SUM
-
-
-def test_what_is_of_neither_class_exists_and_says_why():
-    known = {f"{name}.{col.name}" for name, columns in SCHEMA.items() for col in columns} | set(SCHEMA)
-    assert set(REASONS) <= known
-    assert all(len(reason.split()) > 3 for reason in REASONS.values())

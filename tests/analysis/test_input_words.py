@@ -13,6 +13,7 @@ from nbprof import load
 from nbprof.analysis.advice import tf_data
 from nbprof.analysis.advice.checks import UNTRACED, input_statement
 from nbprof.analysis.input import input_pipeline
+from nbprof.frameworks.register import JAX, TENSORFLOW, titled
 from nbprof.sources.recording import CaptureInfo
 from nbprof.tools.memory import payload as memory
 from nbprof.tools.overview.payload import figures as key_figures
@@ -131,9 +132,7 @@ def test_what_each_epoch_makes_anew_is_told_by_turns_of_repeat_and_by_ops_of_the
     advice = profile(tmp_path, xspace(host)).advice.set_index("rule")
     assert ("cache_missing" in advice.index) is told
     if told:
-        said = (
-            "In each of **3** epochs ParallelMapV2 produces **2** elements, at most **0.1 MiB** (half of the free memory was **954 MiB**)"
-        )
+        said = "In each of **3** epochs ParallelMapV2 produces **2** elements, at most **32.0 KiB** (half of the free memory was **953.67 MiB**)"
         assert said in advice.loc["cache_missing", "evidence"]
 
 
@@ -173,7 +172,7 @@ def test_the_flat_map_of_a_generator_is_told_what_helps_the_generator():
 @pytest.mark.parametrize(("framework", "said"), [("JAX", "grain"), ("TensorFlow", "use tf.data")])
 def test_what_helps_input_of_no_known_kind_suits_the_framework(framework, said):
     table = pd.DataFrame({"op": ["nbprof.steps: next item"], "category": ["other"], "self_ms": [8.0]})
-    told = input_pipeline.categories(table, framework).set_index("category")["advice"]
+    told = input_pipeline.categories(table, titled(framework)).set_index("category")["advice"]
     assert said in told["other"]
 
 
@@ -192,12 +191,12 @@ READ = ["preprocessing", "demanded_file_read", "advanced_file_read"]
 )
 def test_of_kinds_of_work_that_jax_does_not_record_the_time_is_missing(ops, unknown):
     table = pd.DataFrame({"op": [op for op, _ in ops], "category": [kind for _, kind in ops], "self_ms": [8.0] * len(ops)})
-    five = input_pipeline.categories(table, "JAX").set_index("category")
+    five = input_pipeline.categories(table, JAX).set_index("category")
     assert sorted(five.index[five["time_ms"].isna()]) == sorted(unknown)
     assert five.loc[unknown, ["percent"]].isna().all(axis=None)
     assert five["time_ms"].sum() == 8.0 * len(ops)
-    assert set(input_pipeline.unrecorded(table, "JAX")) == set(unknown)
-    assert input_pipeline.categories(table, "TensorFlow")["time_ms"].notna().all()
+    assert set(input_pipeline.unrecorded(table, JAX)) == set(unknown)
+    assert input_pipeline.categories(table, TENSORFLOW)["time_ms"].notna().all()
 
 
 def test_the_tab_says_why_the_time_of_a_kind_of_work_is_missing(tmp_path):

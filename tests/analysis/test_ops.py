@@ -15,6 +15,7 @@ from nbprof.activity.activity import Activity
 from nbprof.analysis.ops import ops
 from nbprof.core.errors import NbprofError
 from nbprof.dialects.device_peaks import peak_bytes_per_second, peak_flops_per_second
+from nbprof.frameworks.register import PYTORCH
 from nbprof.schema import frames
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run, xspace
@@ -228,7 +229,7 @@ def test_calls_that_an_op_hands_on_to_itself(tree):
 
     lay(tree, 0)
     activity = Activity(["h"])
-    activity.framework = "PyTorch"
+    activity.framework = PYTORCH
     op, start, length = (np.array([s[k] for s in spans], np.int64) for k in range(3))
     table = pd.DataFrame({"lane": np.zeros(len(spans), np.int32), "start": start, "end": start + length, "op": op})
     rows, _ = ops.host_self_times(activity, table)

@@ -18,9 +18,10 @@ from nbprof.profiles.load import load
 from nbprof.schema.frames import empty
 from nbprof.tools.pods import findings
 from tests.support import pods
+from tests.support.examples import examples
 from tests.support.kineto import Kineto, profile
 
-SEEDS = range(20)
+SEEDS = range(examples(24))
 CAUSE = {"kernel": "kernel", "clock": "every_kernel", "once": "host_compute", "input": "input", "host": "host_compute"}
 
 

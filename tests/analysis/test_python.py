@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nbprof.analysis.python import Python, Spans, TopFunction, busy_cores, is_person, module, top_function
+from nbprof.analysis.python import Python, TopFunction, is_person, module, top_function
 from nbprof.core.errors import NbprofError
+from nbprof.core.intervals import Intervals
 from nbprof.core.line_times import LineTimes
 from nbprof.core.python_samples import Function, Place, PythonSamples
 from nbprof.schema import frames
@@ -157,27 +158,25 @@ def test_columns_are_those_of_the_schema(two_threads, name):
     assert frame.dtypes.astype(str).to_dict() == frames.dtypes(name)
 
 
-class TestSpans:
+class TestIntervals:
     def test_time_in_parts_of_the_recording(self, two_threads):
         # 5 ms of the first sample, and all of the last but 2 ms.
-        spans = Spans(BASE + np.array([5, 40]) * MS, BASE + np.array([10, 48]) * MS)
-        python = Python(two_threads, {}, spans)
-        assert python.sampled_ns == 13 * MS
+        intervals = Intervals(BASE + np.array([5, 40]) * MS, BASE + np.array([10, 48]) * MS)
+        python = Python(two_threads, {}, intervals)
         assert row(python.functions, function="qr").self_ms == 5
         assert row(python.functions, function="<module>").self_ms == 8
         assert row(python.functions, function="load").self_ms == 2
 
     def test_before_and_after_the_recording_there_is_nothing(self, two_threads):
-        spans = Spans(BASE + np.array([-20, 60]) * MS, BASE + np.array([-10, 70]) * MS)
-        python = Python(two_threads, {}, spans)
-        assert python.sampled_ns == 0
+        intervals = Intervals(BASE + np.array([-20, 60]) * MS, BASE + np.array([-10, 70]) * MS)
+        python = Python(two_threads, {}, intervals)
         assert python.functions.empty
         assert python.tree.empty
         assert python.top_function() is None
 
     def test_no_spans_at_all(self, two_threads):
         none = np.zeros(0, np.int64)
-        assert Python(two_threads, {}, Spans(none, none)).functions.empty
+        assert Python(two_threads, {}, Intervals(none, none)).functions.empty
         assert top_function(two_threads, {}, none, none) is None
 
     @pytest.mark.parametrize("seed", range(5))
@@ -185,10 +184,10 @@ class TestSpans:
         borders = np.unique(np.random.default_rng(seed).integers(0, 50 * MS, 20))
         borders = np.concatenate([[0], borders[(borders > 0)], [50 * MS]]) + BASE
         all_of_it = Python(two_threads, {}).functions.set_index("function")["self_ms"]
-        parts = [Python(two_threads, {}, Spans(borders[i::2][: len(borders) // 2], borders[i + 1 :: 2])) for i in (0, 1)]
+        parts = [Python(two_threads, {}, Intervals(borders[i::2][: len(borders) // 2], borders[i + 1 :: 2])) for i in (0, 1)]
         for part in parts:
-            start, end = part.spans
-            part.spans = Spans(start[: len(end)], end)
+            start, end = part.intervals.start, part.intervals.end
+            part.intervals = Intervals(start[: len(end)], end)
         summed = sum(part.functions.set_index("function")["self_ms"].reindex(all_of_it.index).fillna(0) for part in parts)
         assert summed.tolist() == pytest.approx(all_of_it.tolist())
 
@@ -210,13 +209,6 @@ class TestTopFunction:
         found = top_function(samples([(1, [LIBRARY], 0, 1), (2, [MODULE], 0, 1)]), {})
         assert found is not None
         assert found.share == 0.5
-
-
-def test_busy_cores():
-    found = samples([(1, [MODULE], 0, 1), (2, [MODULE], 0, 1)], cpu=[0, 20, 25])
-    cores = busy_cores(found, BASE + np.array([0, 10, 5, -5, 7]) * MS, BASE + np.array([10, 20, 15, 5, 7]) * MS)
-    assert cores[:3].tolist() == pytest.approx([2, 0.5, 1.25])
-    assert np.isnan(cores[3:]).all()
 
 
 def test_lines_of_cells_on_the_thread_of_the_cell(two_threads):
@@ -340,5 +332,5 @@ def test_of_intervals_that_are_shorter_than_the_time_between_samples_those_count
     asleep, at_work = [(CELL, "<module>", 1, 2, "time.sleep")], [(CELL, "<module>", 1, 3, "torch.mm")]
     taken = samples([(n, asleep if n % 2 else at_work, 0, 9) for n in range(1, 25)])
     odd = BASE + np.arange(1, 25, 2) * 10 * MS
-    found = Python(taken, {}, Spans(odd - 5 * MS, odd + 1 * MS)).use()
+    found = Python(taken, {}, Intervals(odd - 5 * MS, odd + 1 * MS)).use()
     assert found.waiting == 1.0

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from nbprof import cache as face
+from nbprof.core.units import size_text
 from nbprof.run.cache import folder as module
 
 KEYS = [f"{i}-{'0' * 40}" for i in range(10)]
@@ -142,7 +143,7 @@ def test_the_folder_of_somebody_else_is_not_used(cache, monkeypatch):
 def test_the_face(cache, monkeypatch):
     assert (face.info().runs, face.info().bytes, face.info().enabled) == (0, 0, True)
     fill(cache, KEYS[0], 3 << 20)
-    assert str(face.info()) == f"1 run, 3.0 of at most {cache.limit() / 2**20:,.0f} MiB, in {cache.path}"
+    assert str(face.info()) == f"1 run, 3.00 MiB of at most {size_text(cache.limit())}, in {cache.path}"
     fill(cache, KEYS[1], 10, name="b")
     assert face.info().runs == 2
     monkeypatch.setenv("NBPROF_CACHE", "off")

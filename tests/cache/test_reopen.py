@@ -69,9 +69,9 @@ def everything(path):
     run = profile.run
     out = {name: attrgetter(name)(run) for name in FRAMES}
     payload = profile.payload()
-    payload["meta"]["footer"].pop("analysed_s")
+    payload.meta.footer.analysed_s = None
     # What lies packed or at a URL gets another key each time it is loaded.
-    payload["trace"].pop("key")
+    payload.trace.key = ""
     return run, {
         **out,
         "payload": payload,

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
 import time
 
 import pytest
 
-from tests.support.profiles import needed
+from tests.support.profiles import imported
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 @pytest.fixture(scope="session")
 def tf():
-    if importlib.util.find_spec("tensorflow") is None:
-        needed("TensorFlow is not installed")
-    return importlib.import_module("tensorflow")
+    return imported("tensorflow")
+
+
+@pytest.fixture(scope="session")
+def torch():
+    return imported("torch")
+
+
+@pytest.fixture(scope="session")
+def jax():
+    return imported("jax")
 
 
 @pytest.fixture(scope="session")
@@ -59,6 +65,14 @@ def slow_data(tf):
 def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def profile():
+    """Open a recording."""
+    from nbprof.profiles.load import open_recording
+
+    return open_recording
 
 
 @pytest.fixture

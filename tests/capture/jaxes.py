@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 
 
@@ -42,11 +39,3 @@ class Training:
     def run(self, steps):
         for _ in range(steps):
             self.step()
-
-
-def child(code, **environment):
-    """Run a program in a process of its own; gives what it printed."""
-    given = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, env=given)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import sys
 import types
 
@@ -15,21 +13,18 @@ from nbprof.capture import session as room
 from nbprof.capture.detect import choose
 from nbprof.capture.options import BACKENDS, Options
 from nbprof.capture.session import Session
+from nbprof.frameworks.register import JAX, PYTORCH, named
 from nbprof.profiles.load import open_recording
-from tests.support.profiles import needed
+from tests.support.profiles import imported
 
 
 @pytest.fixture
 def torch(monkeypatch):
-    if importlib.util.find_spec("torch") is None:
-        needed("PyTorch is not installed")
     return _alone_on_a_cpu(monkeypatch, "torch")
 
 
 @pytest.fixture
 def jax(monkeypatch):
-    if importlib.util.find_spec("jax") is None:
-        needed("JAX is not installed")
     module = _alone_on_a_cpu(monkeypatch, "jax")
     module.numpy.ones(2).block_until_ready()
     return module
@@ -39,7 +34,7 @@ def _alone_on_a_cpu(monkeypatch, name):
     monkeypatch.setattr(room, "one_at_a_time", lambda: False)
     # Another test may have imported it, and its profiler does not share a CPU with those of other versions.
     monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
-    return importlib.import_module(name)
+    return imported(name)
 
 
 def recorded(function, place, source="work()", **options):
@@ -107,7 +102,7 @@ def test_a_framework_that_the_cell_names_and_that_ran_nothing_is_said(torch, tmp
 
 def test_steps_before_the_import_are_not_in_the_recording(torch, tmp_path, monkeypatch):
     for name in BACKENDS:
-        monkeypatch.delitem(sys.modules, name, raising=False)
+        monkeypatch.delitem(sys.modules, named(name).recorder.module, raising=False)
     session = Session(Options(logdir=str(tmp_path)), source="import torch").start()
     for _ in nbprof.steps(range(2)):
         pass
@@ -121,7 +116,7 @@ def test_steps_before_the_import_are_not_in_the_recording(torch, tmp_path, monke
 
 def test_with_an_accelerator_one_framework_is_recorded(monkeypatch):
     for name in BACKENDS:
-        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+        monkeypatch.setitem(sys.modules, named(name).recorder.module, types.ModuleType(name))
     monkeypatch.setattr(room, "one_at_a_time", lambda: True)
     monkeypatch.setattr(room, "used_before", lambda: ["torch"])
     assert Session(Options(), source="work()")._at_once() == ["torch"]
@@ -130,7 +125,7 @@ def test_with_an_accelerator_one_framework_is_recorded(monkeypatch):
     assert Session(Options(), source="work()")._at_once() == list(BACKENDS)
     assert Session(Options(), source="jax.jit(f); torch.ones(2)")._at_once() == ["jax", "torch"]
     monkeypatch.delitem(sys.modules, "jax")
-    assert Session(Options(), source="jax.jit(f)")._at_once() == ["tensorflow", "torch"]
+    assert Session(Options(), source="jax.jit(f)")._at_once() == [name for name in BACKENDS if name != "jax"]
     monkeypatch.setattr(room, "one_at_a_time", lambda: True)
     # The one that the cell names will come.
     assert Session(Options(), source="jax.jit(f)")._at_once() == []
@@ -175,7 +170,7 @@ class Refuses:
 @pytest.mark.parametrize("fails", [{"begin": RuntimeError("no")}, {"end": RuntimeError("no")}])
 def test_a_framework_that_fails_leaves_the_recording_of_python(monkeypatch, tmp_path, fails):
     for name in BACKENDS:
-        monkeypatch.delitem(sys.modules, name, raising=False)
+        monkeypatch.delitem(sys.modules, named(name).recorder.module, raising=False)
     monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
     monkeypatch.setattr(room, "_make_backend", lambda module: Refuses(**fails))
     info = recorded(lambda: None, tmp_path).info
@@ -190,9 +185,9 @@ def test_the_signs_of_a_file_are_found_wherever_they_are(tmp_path):
     sign = b'"cat": "cpu_op"'
     for at in (0, 5, auto._CHUNK - 7, auto._CHUNK + 3):
         packed.write_bytes(gzip.compress(b" " * at + sign, 1))
-        assert auto._has(packed, auto._SIGNS["torch"])
+        assert auto._has(packed, PYTORCH.recorder.signs)
     packed.write_bytes(gzip.compress(b'"cat": "user_annotation"', 1))
-    assert not auto._has(packed, auto._SIGNS["torch"])
+    assert not auto._has(packed, PYTORCH.recorder.signs)
     empty = tmp_path / "host.xplane.pb"
     empty.write_bytes(b"")
-    assert not auto._has(empty, auto._SIGNS["jax"])
+    assert not auto._has(empty, JAX.recorder.signs)

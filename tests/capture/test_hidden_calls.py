@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-import textwrap
 import traceback
 from pathlib import Path
 
 import pytest
 
-import nbprof
 from nbprof.capture.hidden_calls import HiddenCall, HiddenCalls
 from nbprof.capture.patches import Patches
-
-REPOSITORY = Path(nbprof.__file__).parents[1]
+from tests.support.programs import Program, run
 
 
 def inner(value: int) -> int:
@@ -162,13 +157,9 @@ print(p.receipt)
 
 def test_a_compilation_under_stacks_stays_within_bounds(tmp_path):
     """PyTorch's own profiler needs 1.4 GB with the stacks of this, and 6.7 GB with the text of each stack."""
-    resource = pytest.importorskip("resource")
+    pytest.importorskip("resource")
     pytest.importorskip("torch")
-    del resource
-    text = textwrap.dedent(PROGRAM).format(limit=4_000_000_000)
-    path = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "NBPROF_CACHE": "0"}
-    done = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = Program(PROGRAM.format(limit=4_000_000_000), modules=("torch",), cwd=tmp_path).wait()
     if "torch.compile is not supported" in done.stderr or "Dynamo is not supported" in done.stderr:
         pytest.skip("torch.compile does not run on this version of Python")
     assert done.returncode == 0, done.stderr[-2000:]
@@ -205,11 +196,7 @@ def test_a_recording_ends_before_it_has_more_calls_than_memory(tmp_path, limit, 
     """Three million calls take PyTorch's profiler 7 GB to stop."""
     pytest.importorskip("resource")
     pytest.importorskip("torch")
-    path = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "NBPROF_CACHE": "0"}
-    text = CALLS.format(limit=limit, count=count)
-    done = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    done = run(CALLS.format(limit=limit, count=count), needs="torch", cwd=tmp_path)
     assert done.stdout.splitlines()[0] == f"last {count - 1} None None"
     assert ("Python functions were called, whose recording takes about" in done.stdout) == ends
     assert ("recording ended" in done.stdout) == ends

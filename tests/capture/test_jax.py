@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 import re
 import textwrap
@@ -21,16 +19,10 @@ from nbprof.capture.session import Session
 from nbprof.core import remedies
 from nbprof.core.errors import CaptureError
 from nbprof.profiles.load import open_recording
-from tests.capture.jaxes import Training, child
+from tests.capture.jaxes import Training
 from tests.support.cells import lines_of, run_cell
-from tests.support.profiles import needed
-
-
-@pytest.fixture(scope="module")
-def jax():
-    if importlib.util.find_spec("jax") is None:
-        needed("JAX is not installed")
-    return importlib.import_module("jax")
+from tests.support.profiles import require
+from tests.support.programs import run
 
 
 @pytest.fixture(scope="module")
@@ -325,18 +317,20 @@ def test_exceptions_and_no_memory(jax, training, record):
     assert "RESOURCE_EXHAUSTED" in recording.info.error
 
 
-def recorded_in_child(code, tmp_path, **environment):
+def recorded_in_child(code, tmp_path, needs="", **environment):
     """What a program says of the cell that it records: names of steps, notes, failure."""
     text = textwrap.dedent(code)
-    out = child(
-        f"import os, json, time\nos.chdir({str(tmp_path)!r})\nfrom nbprof.capture.options import Options\n"
+    ended = run(
+        "import json, time\nfrom nbprof.capture.options import Options\n"
         "from nbprof.capture.session import Session\nfrom nbprof.profiles.load import open_recording\n"
-        f"def say(session):\n    recording = session.stop()\n    p = open_recording(recording) if recording else None\n"
+        "def say(session):\n    recording = session.stop()\n    p = open_recording(recording) if recording else None\n"
         "    print('SAID', json.dumps([p.steps.frame['name'].tolist() if p else None, str(p.receipt) if p else session.failure,"
         " p.steps.frame[['step_time_ms', 'start_ms']].values.tolist() if p else []]))\n" + text,
+        needs=needs,
+        cwd=tmp_path,
         **environment,
     )
-    return json.loads(out.rpartition("SAID ")[2])
+    return json.loads(ended.stdout.rpartition("SAID ")[2])
 
 
 def test_an_import_in_the_cell_leaves_the_choice_of_devices_to_it(tmp_path, jax):
@@ -411,9 +405,7 @@ def test_several_devices(tmp_path, jax):
 
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_keras(backend, tmp_path):
-    for module in ("keras", backend):
-        if importlib.util.find_spec(module) is None:
-            needed(f"{module} is not installed")
+    require("keras", backend)
     found, receipt, times = recorded_in_child(
         """
         import numpy as np, keras
@@ -431,6 +423,7 @@ def test_keras(backend, tmp_path):
         say(session)
         """,
         tmp_path,
+        needs=backend,
         KERAS_BACKEND=backend,
     )
     assert "steps: batches of Keras" in receipt

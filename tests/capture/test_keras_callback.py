@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import copy
 import importlib
-import importlib.util
-import os
 import re
-import subprocess
 import sys
-import textwrap
 import types
-from pathlib import Path
 
 import pytest
 
 from nbprof.capture import session as room
 from nbprof.core.errors import CaptureError
-from tests.support.profiles import needed
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.profiles import require
+from tests.support.programs import run
 
 
 def frame(callback):
@@ -273,14 +267,10 @@ SCRIPT = """
 """
 
 
-@pytest.mark.parametrize(("backend", "module"), [("tensorflow", "tensorflow"), ("jax", "jax"), ("torch", "torch")])
-def test_a_script_on_each_backend_keeps_its_run_also_when_it_fails(tmp_path, backend, module):
-    if importlib.util.find_spec(module) is None or importlib.util.find_spec("keras") is None:
-        needed(f"Keras or {module} is not installed")
-    (tmp_path / "script.py").write_text(textwrap.dedent(SCRIPT))
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 1, done.stderr
+@pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
+def test_a_script_on_each_backend_keeps_its_run_also_when_it_fails(tmp_path, backend):
+    require("keras")
+    done = run(SCRIPT, needs=backend, cwd=tmp_path, status=1, KERAS_BACKEND=backend)
     assert done.stderr.strip().endswith("MemoryError: no more"), done.stderr
     lines = [line for line in done.stdout.splitlines() if line.startswith("nbprof:")]
     assert "batches 3 to 5 of fit are recorded in" in lines[0]

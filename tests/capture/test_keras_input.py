@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
 
 import pytest
 
-from tests.support.profiles import needed
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.profiles import require
+from tests.support.programs import run
 
 PROGRAM = """
 import gc, json, sys, time, weakref
@@ -81,13 +74,8 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    for name in ("keras", "jax"):
-        if importlib.util.find_spec(name) is None:
-            needed(f"{name} is not installed")
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    command = [sys.executable, "-c", textwrap.dedent(PROGRAM)]
-    done = subprocess.run(command, env=env, cwd=tmp_path_factory.mktemp("keras"), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    require("keras", "jax")
+    done = run(PROGRAM, cwd=tmp_path_factory.mktemp("keras"), KERAS_BACKEND="jax", JAX_PLATFORMS="cpu")
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -20,14 +20,6 @@ from nbprof.capture.torch_steps import Mark
 from nbprof.core.errors import CaptureError, RawError
 from nbprof.profiles.load import open_recording
 from tests.capture import npus
-from tests.support.profiles import needed
-
-
-@pytest.fixture
-def torch():
-    if importlib.util.find_spec("torch") is None:
-        needed("PyTorch is not installed")
-    return importlib.import_module("torch")
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 import nbprof
-from nbprof.capture.options import Options, options_of
+from nbprof.capture.options import BACKENDS, Options, options_of
 from nbprof.core.errors import CaptureError
 
 
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"backend": "mxnet"}, "unknown backend 'mxnet': choose auto, tensorflow, jax, torch or python"),
+        ({"backend": "mxnet"}, f"unknown backend 'mxnet': choose auto, {', '.join(BACKENDS)} or python"),
         ({"host_level": 4}, "the host level must be 0, 1, 2 or 3, not 4"),
         ({"steps": (0, 3)}, "steps 0 to 3 is an empty range"),
         ({"steps": (5, 3)}, "the first may not be after the last"),

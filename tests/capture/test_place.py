@@ -81,7 +81,7 @@ def test_a_run_that_a_full_disk_does_not_take_is_kept_elsewhere_and_says_where(l
     assert run == kept / "plugins" / "profile" / "2026_01_01"
     assert (run / "host.xplane.pb").stat().st_size == 73 << 10
     (note,) = place.notes
-    assert note.startswith(f"the disk of {logdir.path} is full: the run needs 73 KiB, and 60 KiB are free. ")
+    assert note.startswith(f"the disk of {logdir.path} is full: the run needs 73.0 KiB, and 60.0 KiB are free. ")
     assert note.endswith(f"The run is saved in {kept} instead; free some space, or choose another location with --logdir DIR")
     assert not list(logdir.path.glob(".recording-*"))
     assert not list(kept.glob(".recording-*"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import itertools
 import time
 from collections import UserDict
@@ -12,14 +10,6 @@ import pytest
 
 import nbprof
 from nbprof.capture.probe.inputs import Inputs
-from tests.support.profiles import needed
-
-
-@pytest.fixture(scope="module")
-def torch():
-    if importlib.util.find_spec("torch") is None:
-        needed("PyTorch is not installed")
-    return importlib.import_module("torch")
 
 
 def inputs(patience_s=60.0, **names):

@@ -6,13 +6,8 @@ import ast
 import collections
 import functools
 import importlib
-import importlib.util
 import itertools
-import os
 import random
-import subprocess
-import sys
-import textwrap
 import threading
 
 import numpy as np
@@ -20,21 +15,7 @@ import pytest
 
 from nbprof.capture.probe.reads import names_in, names_read
 from nbprof.capture.probe.state import State
-from tests.support.profiles import needed
-
-
-@pytest.fixture(scope="module")
-def torch():
-    if importlib.util.find_spec("torch") is None:
-        needed("PyTorch is not installed")
-    return importlib.import_module("torch")
-
-
-@pytest.fixture(scope="module")
-def jax():
-    if importlib.util.find_spec("jax") is None:
-        needed("JAX is not installed")
-    return importlib.import_module("jax")
+from tests.support.programs import run
 
 
 def notebook(source, **names):
@@ -320,10 +301,7 @@ def test_arrays_of_jax_that_a_function_donates(jax):
 
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_a_training_in_keras_on_another_backend(backend):
-    for name in ("keras", backend):
-        if importlib.util.find_spec(name) is None:
-            needed(f"{name} is not installed")
-    script = textwrap.dedent("""
+    script = """
         import keras, numpy as np
         from nbprof.capture.probe.state import State
 
@@ -345,7 +323,5 @@ def test_a_training_in_keras_on_another_backend(backend):
         assert all((a == b).all() for a, b in zip(before, values(), strict=True))
         model.fit(x, x, batch_size=4, verbose=0)
         print("put back")
-    """)
-    env = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=300, check=False)
-    assert done.stdout.strip() == "put back", done.stderr
+    """
+    assert run(script, needs=backend, KERAS_BACKEND=backend).stdout.strip() == "put back"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
 import os
 import signal
@@ -13,8 +12,8 @@ import time
 
 import pytest
 
-from tests.magic.conftest import MODEL, ROOT, Kernel
-from tests.support.profiles import needed
+from tests.magic.conftest import MODEL, ROOT, WITH_MODEL, Kernel
+from tests.support.profiles import require
 from tests.support.tracebacks import frames, own
 
 STATE = """
@@ -35,9 +34,8 @@ def state():
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory):
-    if importlib.util.find_spec("tensorflow") is None:
-        needed("TensorFlow is not installed")
-    kernel = Kernel(tmp_path_factory.mktemp("robust"))
+    require("tensorflow")
+    kernel = Kernel(tmp_path_factory.mktemp("robust"), *WITH_MODEL)
     # A folder for temporary files that no other process writes to, so that they can be counted.
     own = f"import tempfile; tempfile.tempdir = {str(tmp_path_factory.mktemp('temporary'))!r}\n"
     ready = kernel.run(own + "%load_ext nbprof\nimport nbprof" + MODEL + STATE)
@@ -54,7 +52,7 @@ def others(kernel):
     def others(count):
         alive = [other for other in started if other.manager.is_alive()]
         for _ in range(count - len(alive)):
-            other = Kernel(kernel.folder)
+            other = Kernel(kernel.folder, *WITH_MODEL)
             started.append(other)
             alive.append(other)
             assert other.run("%load_ext nbprof\nimport nbprof" + MODEL).status == "ok"
@@ -70,26 +68,26 @@ def ok(result, dashboards=1):
     return result
 
 
-def test_200_recordings_in_a_row_leave_nothing_behind(kernel):
+def test_a_hundred_recordings_in_a_row_leave_nothing_behind(kernel):
     kernel.run("small = data.take(2)")
     kernel.run(
         "import tempfile\n"
         "def again(count):\n"
         "    for _ in range(count):\n"
         "        get_ipython().run_cell('%nbprof -q model.fit(small, verbose=0)')\n"
-        "again(20); nbprof.last.payload(); before = state(); sizes = []"
+        "again(10); nbprof.last.payload(); before = state(); sizes = []"
     )
     result = kernel.run(
-        "for _ in range(9):\n    again(20)\n    gc.collect()\n    sizes.append(psutil.Process().memory_info().rss / 2**20)\nafter = state()"
+        "for _ in range(9):\n    again(10)\n    gc.collect()\n    sizes.append(psutil.Process().memory_info().rss / 2**20)\nafter = state()"
     )
     assert result.status == "ok", result.traceback
     before, after = (ast.literal_eval(kernel.ask(name)) for name in ("before", "after"))
     assert after == before
-    assert kernel.ask("nbprof.last.run.capture.label") >= "'run 2"
+    assert int(ast.literal_eval(kernel.ask("nbprof.last.run.capture.label")).split()[1]) >= 100
     sizes = ast.literal_eval(kernel.ask("sizes"))
-    # 160 recordings between the first and the last; the framework itself keeps some of each, so what is allowed is a slope, not zero.
+    # 80 recordings between the first and the last; the framework itself keeps some of each, so what is allowed is a slope, not zero.
     half = len(sizes) // 2
-    growth = (sum(sizes[-half:]) / half - sum(sizes[:half]) / half) / (20 * (len(sizes) - half))
+    growth = (sum(sizes[-half:]) / half - sum(sizes[:half]) / half) / (10 * (len(sizes) - half))
     assert growth < 0.25, sizes
 
 
@@ -147,17 +145,19 @@ def test_seconds_and_every_on_a_real_training(kernel):
 
 def test_growth_over_the_limit_ends_the_recording_and_keeps_what_is_whole(kernel):
     kernel.run(
+        "import time\nfrom nbprof.capture.session import active\n"
         "class Hoards(keras.callbacks.Callback):\n"
         "    kept = []\n"
         "    def on_train_batch_end(self, batch, logs=None):\n"
-        "        self.kept.append(np.ones(40_000_000)); time.sleep(0.3)"
+        "        if active() is not None and active().windows.recording:\n"
+        "            self.kept.append(np.ones(40_000_000)); time.sleep(0.3)"
     )
     ok(kernel.run("%%nbprof -o p --limit 0.5\nmodel.fit(data, epochs=2, verbose=0, callbacks=[Hoards()])"))
     kernel.run("Hoards.kept.clear()")
     info = kernel.capture("p")
     assert info["steps_seen"] == 16
     assert 1 <= info["steps_marked"] < 16
-    assert any("since its first recorded step, over 0.50 GB (--limit): recording ended after step" in note for note in info["notes"])
+    assert any("since its first recorded step, over 476.84 MiB (--limit 0.5): recording ended after step" in note for note in info["notes"])
     assert kernel.ask("len(p.steps.frame) == p.run.capture.steps_marked") == "True"
 
 
@@ -236,8 +236,7 @@ def test_out_of_memory_is_raised_untouched_with_the_memory_below_it(kernel):
 
 
 def test_a_jax_cell_out_of_memory_is_known_too(kernel):
-    if importlib.util.find_spec("jax") is None:
-        needed("JAX is not installed")
+    require("jax")
     result = kernel.run("%%nbprof -o p --backend jax\nimport jax.numpy as jnp\njnp.ones((10**7, 10**7)).sum()")
     assert (result.status, result.error) == ("error", "JaxRuntimeError")
     assert result.message.startswith("RESOURCE_EXHAUSTED")
@@ -328,9 +327,9 @@ print(run.result, [str(w.message) for w in said if "nbprof" in str(w.message)])
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no limits of a process here")
 def test_a_disk_that_is_full_is_a_sentence_and_leaves_no_half_run(tmp_path):
-    if importlib.util.find_spec("tensorflow") is None:
-        needed("TensorFlow is not installed")
+    require("tensorflow")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": "1"}
+    # Its output goes to a pipe, which the limit does not concern.
     done = subprocess.run([sys.executable, "-c", FULL], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("None ")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nbprof.sources.recording import CaptureInfo
-from tests.support.profiles import needed
+from tests.support.profiles import require
 
 
 def roots(rows):
@@ -267,8 +267,7 @@ def test_a_file_without_levels_tells_none(record, tf, tmp_path):
 
 
 def test_xprof_opens_the_run_and_finds_the_steps(record, model, data):
-    if importlib.util.find_spec("xprof") is None:
-        needed("XProf is not installed")
+    require("xprof")
     convert = importlib.import_module("xprof.convert.raw_to_tool_data")
     recording = record(lambda: model.fit(data, verbose=0))
     files = [str(recording.host_file)]

@@ -6,14 +6,12 @@ import asyncio
 import contextlib
 import gc
 import importlib
-import importlib.util
 import itertools
 import os
+import re
 import shutil
 import signal
-import subprocess
 import sys
-import textwrap
 import threading
 import time
 import types
@@ -25,22 +23,8 @@ from nbprof.activity.activity import NEXT_ITEM
 from nbprof.capture.options import Options
 from nbprof.capture.session import Session
 from tests.capture.torches import Training, counts, document, events, steps
+from tests.support import programs
 from tests.support.cells import lines_of, run_cell
-from tests.support.profiles import needed
-
-
-@pytest.fixture(scope="module")
-def torch():
-    if importlib.util.find_spec("torch") is None:
-        needed("PyTorch is not installed")
-    return importlib.import_module("torch")
-
-
-@pytest.fixture
-def profile():
-    from nbprof.profiles.load import open_recording
-
-    return open_recording
 
 
 @pytest.fixture
@@ -67,9 +51,9 @@ def test_a_step_ends_with_each_optimizer_step(torch, record, profile):
     frame = profile(recording).steps.frame
     assert frame.step.tolist() == [1, 2, 3, 4, 5, 6]
     measured = frame.step_time_ms[1:].tolist()
-    assert sum(measured) == pytest.approx(sum(training.steps_ms), rel=0.05)
-    for ours, wall in zip(measured, training.steps_ms, strict=True):
-        assert ours == pytest.approx(wall, rel=0.2, abs=5)
+    for number, step_ms in enumerate(measured):
+        least_ms, most_ms = training.bounds_ms(number, number + 1)
+        assert least_ms <= step_ms <= most_ms
 
 
 def test_steps_touch_and_end_where_their_optimizer_step_does(torch, record):
@@ -130,7 +114,8 @@ def test_no_memory_records_every_thread(torch, record):
     recording = record(run, memory=False)
     found = steps(recording)
     assert [number for number, *_ in found] == [1, 2, 3, 4, 5]
-    assert sum(end - start for _, start, end, _ in found[1:]) / 1e3 == pytest.approx(sum(training.steps_ms), rel=0.05)
+    least_ms, most_ms = training.bounds_ms()
+    assert least_ms <= sum(end - start for _, start, end, _ in found[1:]) / 1e3 <= most_ms
     ops = {event["tid"] for event in events(recording) if event.get("name") == "aten::addmm"}
     assert ops == {thread for *_, thread in found}
     assert "thread" not in " ".join(recording.info.notes)
@@ -166,15 +151,15 @@ def test_waiting_for_a_loader_is_input_of_its_step(torch, record, profile, worke
         for batch in loader:
             training.optimizer.zero_grad()
             training.model(batch).square().mean().backward()
-            training.optimizer.step()
-            training.ends.append(time.perf_counter())
+            training.update()
 
     recording = record(run)
     sys.modules.pop("slow_rows")
     assert len(steps(recording)) == 6
     opened = profile(recording)
     frame = opened.steps.frame
-    assert sum(frame.step_time_ms[1:]) == pytest.approx(sum(training.steps_ms), rel=0.1)
+    least_ms, most_ms = training.bounds_ms()
+    assert least_ms <= sum(frame.step_time_ms[1:]) <= most_ms
     waits = sorted(
         (event["ts"], event["ts"] + event["dur"])
         for event in events(recording)
@@ -340,9 +325,9 @@ def test_what_lies_between_two_trainings_is_of_no_step(torch, record, kept):
     found = steps(recording)
     assert len(found) == 10
     assert found[5][1] - found[4][2] > 450_000, "the pause"
-    assert all(end - begin < 300_000 for _, begin, end, _ in found[1:])
     (note,) = [note for note in recording.info.notes if "between two trainings" in note]
-    assert note.startswith("the time between two trainings, until the optimizer of the next was made (0.5")
+    paused_s = re.match(r"the time between two trainings, until the optimizer of the next was made \((\d+\.\d+) s", note)
+    assert float(paused_s[1]) >= 0.5
 
 
 def test_an_optimizer_of_an_inner_loop_leaves_nothing_of_the_outer_one_out(torch, record):
@@ -428,7 +413,7 @@ def test_an_evaluation_between_epochs_is_in_no_step(torch, record):
         assert not any(begin + base < (a + b) / 2 < end + base for a, b in spans)
     told = [note for note in recording.info.notes if "evaluation mode" in note]
     assert len(told) == 1
-    assert told[0].startswith("a stretch with the model in evaluation mode (0.")
+    assert told[0].startswith("a stretch with the model in evaluation mode (")
 
 
 def test_layers_that_stay_in_evaluation_mode_leave_steps_whole(torch, record):
@@ -454,12 +439,12 @@ def test_layers_that_stay_in_evaluation_mode_leave_steps_whole(torch, record):
             time.sleep(0.02)
             training.model.train()
             training.backward()
-            training.optimizer.step()
-            training.ends.append(time.perf_counter())
+            training.update()
 
     recording = record(run)
     found = steps(recording)
-    assert sum(end - begin for _, begin, end, _ in found[1:]) / 1e3 == pytest.approx(sum(training.steps_ms), rel=0.05)
+    least_ms, most_ms = training.bounds_ms()
+    assert least_ms <= sum(end - begin for _, begin, end, _ in found[1:]) / 1e3 <= most_ms
     assert not [note for note in recording.info.notes if "evaluation" in note]
 
 
@@ -644,7 +629,7 @@ def test_a_window_of_steps(torch, record):
 
 @pytest.mark.parametrize("when", ["before", "inside", "inside a function"])
 def test_torch_is_recorded_wherever_it_is_imported(torch, place, when):
-    script = textwrap.dedent(f"""
+    script = f"""
         from nbprof.capture.options import Options
         from nbprof.capture.session import Session
         when = {when!r}
@@ -664,9 +649,8 @@ def test_torch_is_recorded_wherever_it_is_imported(torch, place, when):
         recording = session.stop()
         assert recording is not None, session.failure
         print(recording.info.backend, recording.info.steps_seen, recording.info.steps_marked)
-    """)
-    done = subprocess.run([sys.executable, "-c", script], cwd=place, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["torch", "3", "3"], done.stderr
+    """
+    assert programs.run(script, cwd=place).stdout.split() == ["torch", "3", "3"]
 
 
 def test_a_compiled_model_has_its_steps(torch, record):

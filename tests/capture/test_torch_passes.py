@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 import time
 
@@ -12,23 +10,8 @@ import pytest
 import nbprof
 from nbprof.analysis.steps.boundaries import boundaries
 from nbprof.sources.recording import CaptureInfo
-from tests.support.profiles import needed
 
 BATCHES, VALIDATION = 4, 6
-
-
-@pytest.fixture(scope="module")
-def torch():
-    if importlib.util.find_spec("torch") is None:
-        needed("PyTorch is not installed")
-    return importlib.import_module("torch")
-
-
-@pytest.fixture
-def profile():
-    from nbprof.profiles.load import open_recording
-
-    return open_recording
 
 
 class Program:

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import gzip
-import importlib
-import importlib.util
-import os
 import shutil
 import socket
-import subprocess
-import sys
-import textwrap
 
 import pytest
 
 import nbprof
 from nbprof.capture import torch_exit
 from tests.capture.torches import Training
-from tests.support.profiles import needed
-
-
-@pytest.fixture(scope="module")
-def torch():
-    if importlib.util.find_spec("torch") is None:
-        needed("PyTorch is not installed")
-    return importlib.import_module("torch")
+from tests.support.programs import Program
 
 
 @pytest.fixture(autouse=True)
@@ -114,22 +101,11 @@ def _free_port():
 
 def _ranks(script, folder, count=2):
     """Run a script as the ranks of one job; gives what each printed."""
-    shared = {**os.environ, "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(script)],
-            env={**shared, "RANK": str(rank)},
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(count)
-    ]
-    done = [process.communicate() for process in running]
-    for process, (_, err) in zip(running, done, strict=True):
-        assert process.returncode == 0, err
-    return [out for out, _ in done]
+    job = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+    running = [Program(script, modules=("torch",), cwd=folder, environment={**job, "RANK": str(rank)}) for rank in range(count)]
+    ended = [program.wait() for program in running]
+    assert [each.returncode for each in ended] == [0] * count, [each.stderr for each in ended]
+    return [each.stdout for each in ended]
 
 
 JOB = """

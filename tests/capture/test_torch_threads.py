@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import threading
 import time
 import warnings
@@ -17,15 +15,13 @@ from nbprof.capture.torch_threads import OtherThreads, starts_threads
 from nbprof.core.errors import CaptureError
 from nbprof.profiles.load import open_recording
 from tests.capture.torches import counts
-from tests.support.profiles import needed
+from tests.support.profiles import imported
 
 
 @pytest.fixture
 def torch(monkeypatch):
-    if importlib.util.find_spec("torch") is None:
-        needed("PyTorch is not installed")
     monkeypatch.setattr("nbprof.capture.session.one_at_a_time", lambda: False)
-    return importlib.import_module("torch")
+    return imported("torch")
 
 
 def on_a_thread(torch, seen, name="worker"):

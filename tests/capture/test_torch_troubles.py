@@ -18,16 +18,8 @@ import nbprof
 from nbprof.capture.logged import stderr_lines
 from nbprof.core import remedies
 from tests.capture.torches import Training, counts, steps
-from tests.support.profiles import needed
 
 LOG = "2026-11-21 17:00:30 29734:29734"
-
-
-@pytest.fixture(scope="module")
-def torch():
-    if importlib.util.find_spec("torch") is None:
-        needed("PyTorch is not installed")
-    return importlib.import_module("torch")
 
 
 @pytest.fixture
@@ -261,7 +253,7 @@ def test_a_disk_that_is_full_is_named(torch, place, monkeypatch):
 
 @pytest.mark.parametrize(
     ("free", "why"),
-    [(4096, "No space left on device, 4 kB are free; the disk is full, or limited: choose"), (1 << 40, "it gives no reason")],
+    [(4096, "No space left on device, 4.0 KiB are free; the disk is full, or limited: choose"), (1 << 40, "it gives no reason")],
 )
 def test_a_trace_that_pytorch_does_not_write_is_no_missing_file(torch, place, monkeypatch, free, why):
     monkeypatch.setattr(torch.profiler.profile, "export_chrome_trace", lambda *_: None)

@@ -190,7 +190,9 @@ def test_a_growing_process_ends_the_recording(stub, monkeypatch):
     assert session.windows._ended.wait(20)
     notes = session.stop().info.notes
     # The step ended between two looks at the memory: what the process had grown until then is the cell's own.
-    assert any("since its first recorded step, over 0.50 GB (--limit): recording ended after step 1" in note for note in notes), notes
+    assert any("since its first recorded step, over 476.84 MiB (--limit 0.5): recording ended after step 1" in note for note in notes), (
+        notes
+    )
 
 
 def test_memory_that_nobody_limited_counts_when_the_machine_runs_short(monkeypatch):
@@ -207,7 +209,7 @@ def test_memory_that_nobody_limited_counts_when_the_machine_runs_short(monkeypat
     assert not said
     free.available = 0.5e9
     watch._thread.join(20)
-    assert said == ["the process grew by 2.00 GB since the recording began, over 1.00 GB (--limit)"]
+    assert said == ["the process grew by 1.86 GiB since the recording began, over 953.67 MiB (--limit)"]
 
 
 def test_what_fails_while_the_bounds_are_watched_is_a_note(stub, monkeypatch):

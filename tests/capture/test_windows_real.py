@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
-from tests.support.profiles import needed
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support import programs
 
 WORK = {
     "tensorflow": "import tensorflow as tf\nwork = lambda: float(tf.reduce_sum(tf.matmul(tf.ones((64, 64)), tf.ones((64, 64)))))",
@@ -61,12 +54,8 @@ SCRIPT = """
 
 @pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
 def test_windows_and_bounds(tmp_path, backend):
-    if importlib.util.find_spec(backend) is None:
-        needed(f"{backend} is not installed")
-    (tmp_path / "script.py").write_text(textwrap.dedent(SCRIPT).format(work=WORK[backend], backend=backend))
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    script = textwrap.dedent(SCRIPT).format(work=WORK[backend], backend=backend)
+    done = programs.run(script, needs=backend, cwd=tmp_path)
     said = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
     assert said["windows"] == "[[2, 3], [6, 7], [10, 11]] [True, False]", done.stdout
     assert said["each"] == "[2, 2, 2]"

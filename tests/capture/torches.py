@@ -9,7 +9,7 @@ from collections import Counter
 
 
 class Training:
-    """A small training; knows how long each of its steps took, by the wall clock.
+    """A small training; knows between which times each of its steps ended, by the wall clock.
 
     Parameters
     ----------
@@ -34,17 +34,23 @@ class Training:
     def step(self):
         time.sleep(self.wait_s)
         self.backward()
+        self.update()
+
+    def update(self):
+        began = time.perf_counter()
         self.optimizer.step()
-        self.ends.append(time.perf_counter())
+        self.ends.append((began, time.perf_counter()))
 
     def run(self, steps):
         for _ in range(steps):
             self.step()
 
-    @property
-    def steps_ms(self):
-        """By step but the first: milliseconds from the end of the one before to its end."""
-        return [(b - a) * 1e3 for a, b in zip(self.ends, self.ends[1:], strict=False)]
+    def bounds_ms(self, first=0, last=-1):
+        """At least and at most so many milliseconds lie between the ends of two steps, however busy the machine is."""
+        slack_s = 1e-4
+        least = self.ends[last][0] - self.ends[first][1] - slack_s
+        most = self.ends[last][1] - self.ends[first][0] + slack_s
+        return 1e3 * least, 1e3 * most
 
 
 def document(recording):

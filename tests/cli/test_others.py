@@ -12,6 +12,7 @@ import pytest
 import nbprof
 from nbprof.cli import examined
 from nbprof.cli.main import BAD, FAILED, UNKNOWN
+from nbprof.frameworks.framework import Doctor
 from nbprof.run.cache import background
 from tests.cli.support import DATA, SLOW, answer, call
 from tests.support.chrome import compact, complete
@@ -36,7 +37,7 @@ def test_compare_as_text_markdown_and_page(comparison, tmp_path):
 def test_the_text_of_a_comparison_is_that_of_its_dashboard(comparison):
     from nbprof.tools.compare import text
 
-    assert comparison.text() == text.plain(comparison.payload(0))
+    assert comparison.text() == text.plain(comparison.payload(0).compare)
 
 
 def test_compare_as_json(comparison):
@@ -256,14 +257,15 @@ def test_the_log_of_a_tpu_is_named(tmp_path):
 
 
 def test_a_framework_that_does_not_start_is_told(monkeypatch):
-    monkeypatch.setattr(examined, "_DEVICES", {"PyTorch": "raise ImportError('libx.so')"})
+    fails = Doctor("torch", ("torch",), "raise ImportError('libx.so')")
+    monkeypatch.setattr(examined, "PACKAGES", {"PyTorch": fails})
     found = of(examined.frameworks(deep=True))
     assert found["PyTorch"].state == "limited"
     assert found["PyTorch"].text.endswith("ImportError: libx.so")
 
 
 def test_without_a_framework_profiles_can_be_read(monkeypatch):
-    monkeypatch.setattr(examined, "FRAMEWORKS", {"Other": ("no_such_module", ("no-such-distribution",))})
+    monkeypatch.setattr(examined, "PACKAGES", {"Other": Doctor("no_such_module", ("no-such-distribution",))})
     assert "read" in of(examined.frameworks())["frameworks"].remedy
 
 

@@ -54,7 +54,7 @@ def test_a_pipe_gets_nothing(screen, monkeypatch):
     ("text", "want"),
     [
         ("reading hosts: 1,012 of 1,064, 20 MiB of 104 MiB", (1012, 1064)),
-        ("downloading x: 3 of 18 MB", (3, 18)),
+        ("downloading x: 512.0 KiB of 1.50 MiB", (512 * 1024, 1536 * 1024)),
         ("reading a.json", (0, None)),
     ],
 )

@@ -18,9 +18,9 @@ import pytest
 from click.testing import CliRunner
 
 import nbprof
-from nbprof.cli import cells
 from nbprof.cli.frame import _csv
 from nbprof.cli.main import BAD, main
+from nbprof.cli.output import heading
 from nbprof.core.version import __version__
 from nbprof.profiles import named
 from nbprof.schema.columns import count, ms
@@ -156,11 +156,11 @@ def test_a_frame_in_a_pipe_is_whole_and_plain(profile):
 
 
 def test_units_are_said_once_and_in_one_way():
-    heads = {col.name: cells.head(col) for col in [*SCHEMA["kernels.frame"], *SCHEMA["device_time.bandwidth"]]}
+    heads = {col.name: heading(col) for col in [*SCHEMA["kernels.frame"], *SCHEMA["device_time.bandwidth"]]}
     assert [heads[name] for name in ("avg_us", "min_us", "max_us")] == ["Avg µs", "Min µs", "Max µs"]
     assert not any("(" in head or "_" in head for head in heads.values())
-    assert cells.head(ms("x", "Programs", "")) == "Programs ms"
-    assert cells.head(count("x", "Programs", "")) == "Programs"
+    assert heading(ms("x", "Programs", "")) == "Programs ms"
+    assert heading(count("x", "Programs", "")) == "Programs"
 
 
 def test_cells_are_as_on_the_page():

@@ -6,7 +6,7 @@ import pytest
 
 import nbprof
 from nbprof.activity import activity as act
-from nbprof.dialects.kineto.absent import _GPU_OPS
+from nbprof.dialects.gpu.absent import _GPU_OPS
 from tests.support import build, nsys, rocprof
 from tests.support.kineto import BACKWARD, Kineto, profile
 from tests.support.nsys import US

@@ -6,38 +6,13 @@ import pytest
 
 from nbprof.dialects.corrupt import RECORDED, RECORDED_START
 from tests.fuzz.values import jax_loop
+from tests.support import corrupt
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, xspace
 
-STEPS, OPS = 8, 12
-NAMES = ("%fusion.{} = f32[8,8]{{1,0}} fusion(f32[8,8]{{1,0}} %p0)", "%convolution.{} = bf16[8,8]{{1,0}} convolution(bf16[8,8]{{1,0}} %p0)")
+STEPS, OPS = corrupt.TPU_STEPS, corrupt.TPU_OPS
 SECONDS = 3_000 * MS
-
-
-def training(changed: dict[tuple[str, int], dict[str, int]] | None = None, *, measured: bool = False, programs: bool = True) -> bytes:
-    """Steps of 10 ms with a program of 12 ops of 0.7 ms, the last four of them in a loop; of some events other times are stated, ps."""
-    plane = PlaneWriter("/device:TPU:0")
-    lines: dict[str, list[bytes]] = {"Steps": [], "XLA Modules": [], "XLA Ops": []}
-
-    def event(line: str, name: str, start: int, duration: int, **stats: int) -> None:
-        given = {"start": start, "duration": duration} | (changed or {}).get((line, len(lines[line])), {})
-        if measured:
-            stats |= {"device_offset_ps": given["start"], "device_duration_ps": given["duration"]}
-        lines[line].append(plane.event(name, given["start"], given["duration"], **stats))
-
-    for step in range(STEPS):
-        begin = 10 * step * MS
-        event("Steps", str(step), begin, 10 * MS, group_id=step)
-        event("XLA Modules", "jit_train(1)", begin, 9 * MS, run_id=step)
-        for i in range(OPS):
-            at = begin + i * 7 * MS // 10
-            if i == OPS - 4:
-                event("XLA Ops", "%while.1 = f32[8,8]{1,0} while(f32[8,8]{1,0} %p0)", at, 4 * 7 * MS // 10)
-            event("XLA Ops", NAMES[i % 2].format(i), at, 7 * MS // 10)
-    for number, (line, events) in enumerate(lines.items()):
-        if programs or line != "XLA Modules":
-            plane.line(line, events, line_id=number)
-    return xspace(plane)
+training = corrupt.tpu_training
 
 
 def folder(tmp_path, name):
@@ -108,7 +83,7 @@ def test_a_loop_that_runs_long_once_is_left(tmp_path):
         steps.append(plane.event(str(step), at, length + MS, group_id=step))
         programs.append(plane.event("jit_train(1)", at, length, run_id=step))
         ops.append(plane.event("%while.1 = f32[8] while(f32[8] %p0)", at, length))
-        ops += [plane.event(NAMES[0].format(1), at + i * MS // 10, MS // 10) for i in range(count)]
+        ops += [plane.event(corrupt.OPS_OF_TPU[0].format(1), at + i * MS // 10, MS // 10) for i in range(count)]
         at += length + MS
     for number, (line, events) in enumerate({"Steps": steps, "XLA Modules": programs, "XLA Ops": ops}.items()):
         plane.line(line, events, line_id=number)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -12,75 +9,17 @@ import pytest
 
 import nbprof
 from nbprof.dialects.corrupt import RECORDED
-from tests.support import ascend_db, msprof
+from tests.support import corrupt, msprof
 from tests.support.msprof import Task
 
-STEPS, OPS = 8, 10
+STEPS, OPS = corrupt.NPU_STEPS, corrupt.NPU_OPS
 SECONDS = 3_000_000
-
-
-def tasks(length: dict[int, int] | None = None) -> list[Task]:
-    """Steps of 10 tasks of 0.8 ms on one stream, the last of them beside a collective of 0.5 ms; some state another length, µs."""
-    out: list[Task] = []
-    for step in range(STEPS):
-        for i in range(OPS):
-            number = step * OPS + i
-            name, kind = (f"MatMul_{i}", "MatMulV2") if i % 2 else (f"Add_{i}", "Add")
-            out.append(Task(name, kind, Decimal(1000 * number + 20), Decimal(800), task=number + 1))
-    for step in range(STEPS):
-        start = Decimal(1000 * (step * OPS + OPS - 1) + 200)
-        out.append(Task(f"hcom_allReduce__{step}_0_1", "hcom_allReduce_", start, Decimal(500), "COMMUNICATION", stream=None))
-    return [replace(task, length=Decimal((length or {}).get(nth, int(task.length)))) for nth, task in enumerate(out)]
-
-
-def change_timeline(path: Path, length: dict[int, int], later: dict[int, int]) -> None:
-    events = json.loads(path.read_text())
-    starts = [event for event in events if event.get("ph") == "X" and event["name"].startswith(("MatMul_", "Add_", "hcom_"))]
-    for nth, event in enumerate(starts):
-        event["dur"] = float(length.get(nth, event["dur"]))
-        event["ts"] = f"{Decimal(event['ts']) + later.get(nth, 0):.3f}"
-    path.write_text(json.dumps(events))
-
-
-def change_database(path: Path, length: dict[int, int], later: dict[int, int]) -> None:
-    base = sqlite3.connect(path)
-    for nth, us in length.items():
-        nth_shared = f"opId = (select opId from COMMUNICATION_OP order by startNs limit 1 offset {nth - STEPS * OPS})"
-        where = ("COMMUNICATION_OP", nth_shared) if nth >= STEPS * OPS else ("TASK", f"globalTaskId = {nth + 1}")
-        base.execute(f"update {where[0]} set endNs = startNs + {1000 * us} where {where[1]}")
-    for nth, us in later.items():
-        base.execute(f"update TASK set startNs = startNs + {1000 * us}, endNs = endNs + {1000 * us} where globalTaskId = {nth + 1}")
-    base.commit()
-    base.close()
-
-
-def torch_text(folder: Path, length: dict[int, int], later: dict[int, int]) -> Path:
-    path = msprof.torch_npu(folder / "host_1_20250109084754_ascend_pt", tasks(), steps=STEPS)
-    change_timeline(path / "ASCEND_PROFILER_OUTPUT" / "trace_view.json", length, later)
-    return path
-
-
-def torch_text_and_tables(folder: Path, length: dict[int, int], later: dict[int, int]) -> Path:
-    path = torch_text(folder, length, later)
-    (path / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv").write_bytes(msprof.op_summary(tasks(length), age="torch", end="\r\n"))
-    return path
+tasks = corrupt.npu_tasks
 
 
 def tables(folder: Path, length: dict[int, int], later: dict[int, int]) -> Path:
     assert not later
     return msprof.prof(folder / "PROF_1", tasks(length), files=("op_summary", "op_statistic"))
-
-
-def timeline(folder: Path, length: dict[int, int], later: dict[int, int]) -> Path:
-    path = msprof.prof(folder / "PROF_1", tasks(), files=("msprof",))
-    change_timeline(next(path.rglob("msprof_*.json")), length, later)
-    return path
-
-
-def database(folder: Path, length: dict[int, int], later: dict[int, int]) -> Path:
-    path = ascend_db.torch_npu(folder / "host_1_20250109084754_ascend_pt", tasks(), steps=STEPS)
-    change_database(next(path.rglob("ascend_pytorch_profiler*.db")), length, later)
-    return path
 
 
 def warnings(p) -> list[str]:
@@ -111,7 +50,11 @@ def figures(p) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("form", [torch_text, torch_text_and_tables, tables, timeline, database], ids=lambda form: form.__name__)
+@pytest.mark.parametrize(
+    "form",
+    [corrupt.npu_torch_text, corrupt.npu_torch_text_and_tables, tables, corrupt.npu_timeline, corrupt.npu_database],
+    ids=lambda form: form.__name__.removeprefix("npu_"),
+)
 @pytest.mark.parametrize("numbers", [[23], [0, 40, 41], [STEPS * OPS - 1]])
 def test_tasks_that_state_seconds(tmp_path, form, numbers):
     sound, p = opened(tmp_path, form, dict.fromkeys(numbers, SECONDS))
@@ -124,14 +67,18 @@ def test_tasks_that_state_seconds(tmp_path, form, numbers):
     assert len(p.run.trace.args[RECORDED]) == len(numbers)
 
 
-@pytest.mark.parametrize("form", [torch_text, timeline, database], ids=lambda form: form.__name__)
+@pytest.mark.parametrize(
+    "form", [corrupt.npu_torch_text, corrupt.npu_timeline, corrupt.npu_database], ids=lambda form: form.__name__.removeprefix("npu_")
+)
 def test_a_collective_that_states_seconds(tmp_path, form):
     sound, p = opened(tmp_path, form, {STEPS * OPS + 3: SECONDS})
     assert figures(p) == figures(sound)
     assert any("1 device event (1 on NPU 0, group 1 Communication: hcom_allReduce" in text for text in warnings(p))
 
 
-@pytest.mark.parametrize("form", [torch_text, timeline, database], ids=lambda form: form.__name__)
+@pytest.mark.parametrize(
+    "form", [corrupt.npu_torch_text, corrupt.npu_timeline, corrupt.npu_database], ids=lambda form: form.__name__.removeprefix("npu_")
+)
 @pytest.mark.parametrize("later", [10**9, -(10**9)])
 def test_a_task_at_a_time_that_cannot_be(tmp_path, form, later):
     sound, p = opened(tmp_path, form, later={23: later})
@@ -139,7 +86,7 @@ def test_a_task_at_a_time_that_cannot_be(tmp_path, form, later):
     assert left["steps"] == all_of_it["steps"]
     assert left["recorded"] == pytest.approx(all_of_it["recorded"], abs=0.001)
     # The table of kernels has the right time of it.
-    assert left["kernels"] == all_of_it["kernels"] - (0 if form is torch_text else 800)
+    assert left["kernels"] == all_of_it["kernels"] - (0 if form is corrupt.npu_torch_text else 800)
     assert any("1 device event (1 on NPU 0, stream 2; 0.80 ms) begins at an impossible time" in text for text in warnings(p))
 
 
@@ -163,7 +110,7 @@ def test_a_task_that_runs_long_once_is_left(tmp_path):
 
 def test_a_profile_opens_again_as_it_did(tmp_path, monkeypatch):
     monkeypatch.setenv("NBPROF_CACHE", str(tmp_path / "cache"))
-    folder = torch_text_and_tables(tmp_path, {23: SECONDS}, {})
+    folder = corrupt.npu_torch_text_and_tables(tmp_path, {23: SECONDS}, {})
     seen = []
     for _ in range(2):
         p = nbprof.load(str(folder))

@@ -15,13 +15,13 @@ SEED, COUNT = 11, 10
 @pytest.fixture(scope="module", params=list(values.FORMATS))
 def sound(request, tmp_path_factory):
     form = request.param
-    return form, values.figures(values.FORMATS[form][1](), tmp_path_factory.mktemp("sound"))
+    return form, values.figures(values.FORMATS[form].sound(), tmp_path_factory.mktemp("sound"))
 
 
 def test_the_sound_recording_has_all_figures(sound):
-    figures = sound[1]
+    form, figures = sound
     assert not any(map(math.isnan, (figures.step_ms, figures.busy_percent, figures.kernel_ms)))
-    assert figures.steps == values.STEPS
+    assert figures.steps == values.FORMATS[form].steps
 
 
 def test_corrupt_values(sound, tmp_path):

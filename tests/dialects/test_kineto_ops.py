@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nbprof.analysis.ops import torch_ops
-from nbprof.dialects.kineto.ops import _last_before
+from nbprof.dialects.gpu.ops import _last_before
 from tests.support.kineto import BACKWARD, Kineto, load, profile
 from tests.support.profiles import real
 

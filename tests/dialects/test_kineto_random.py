@@ -90,7 +90,7 @@ def test_frames_hold_together(tmp_path, files):
         assert steps["counted"].any()
     ops = p.ops.frame
     assert (ops["self_us"] >= 0).all()
-    if run.activity.framework == "PyTorch":
+    if run.activity.framework.title == "PyTorch":
         events = run.trace.events
         device = (run.trace.lanes["kind"] == "device").to_numpy()[events.lane]
         assert ops.loc[ops["where"] == "device", "total_us"].sum() == pytest.approx(events.duration[device].sum() / 1e6)

@@ -8,7 +8,7 @@ import pytest
 
 import nbprof
 from nbprof.activity.unit import ITERATION
-from nbprof.dialects.kineto.ranges import counted
+from nbprof.dialects.gpu.ranges import counted
 from tests.support import nsys
 from tests.support.nsys import US
 

@@ -13,6 +13,7 @@ from nbprof.dialects.rocprof import perfetto
 from nbprof.dialects.rocprof.rocprof import interpret
 from nbprof.formats.chrome.chrome import read
 from nbprof.formats.rocprof import rocprof as reader
+from nbprof.frameworks.register import HIP
 from tests.support import rocprof
 
 
@@ -55,7 +56,7 @@ def test_equal_tables(tmp_path: Path, streams: bool) -> None:
     twin = read([LocalFile(tmp_path / "a.json")])
     assert perfetto.is_rocprof(twin)
     mine, theirs = interpret(twin), interpret(reader.read([LocalFile(tmp_path / "a_results.db")]))
-    assert mine.framework == theirs.framework == "HIP"
+    assert mine.framework is theirs.framework is HIP
     for table, columns in {
         "kernels": ["duration"], "transfers": ["bytes"], "markers": ["group"], "launches": [], "work": ["cls"], "collectives": [],
     }.items():  # fmt: skip
@@ -75,7 +76,7 @@ def test_equal_tables(tmp_path: Path, streams: bool) -> None:
 def test_the_dialect_of_chrome_traces_hands_it_over(tmp_path: Path) -> None:
     rocprof.write(tmp_path, {"a.json": _twin(rocprof.training(2), streams=True)})
     profile = nbprof.load(tmp_path / "a.json")
-    assert profile.run.activity.framework == "HIP"
+    assert profile.run.activity.framework.title == "HIP"
     assert profile.steps.frame["name"].tolist() == ["step 0", "step 1"]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import nbprof
 from nbprof.analysis.serving import part_of
-from nbprof.dialects.kineto.serving import Iteration, annotated
+from nbprof.dialects.gpu.engines import Iteration, annotated
 from nbprof.schema.serving import PARTS
 from tests.support.kineto import Kineto, load, profile
 from tests.support.serving import LAYER, Engine, serve, sglang, vllm

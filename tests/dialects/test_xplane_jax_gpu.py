@@ -43,7 +43,7 @@ def loop(steps, copied_on):
 def test_a_step_lasts_until_its_work_is_done_and_has_the_wait_for_its_own_batch(tmp_path, copied_on):
     p = profile(tmp_path, loop(6, copied_on))
     steps = p.steps.frame
-    assert p.run.activity.framework == "JAX"
+    assert p.run.activity.framework.title == "JAX"
     assert steps["step_time_ms"].tolist() == [22.0, 20.0, 20.0, 20.0, 20.0, 20.0], "a loop takes what its steps take"
     later = steps.iloc[1:]
     assert later["device_compute_ms"].tolist() == [8.0] * 5

@@ -69,3 +69,10 @@ def test_what_lies_around_a_task_that_waits_is_no_work_but_to_xprof(tmp_path) ->
 
 def test_the_latency_of_a_device_is_the_hosts_time(tmp_path) -> None:
     assert parts(steps(tmp_path, idle=MS))[:3] == [2, 0, 1]
+
+
+def test_an_event_of_no_length_does_not_end_a_wait(tmp_path) -> None:
+    idle = 16 * MS // 10
+    expected = parts(steps(tmp_path, idle=idle))
+    assert expected == [1, 1.6, 1, 1.6]
+    assert parts(steps(tmp_path, idle=idle, other=("callback", MS + idle // 2, 0))) == expected

@@ -11,8 +11,11 @@ import pytest
 
 import nbprof
 from nbprof.capture.options import Options
+from nbprof.capture.remote.sampling import Sampling
+from nbprof.notebook.cell import Show
 from nbprof.notebook.options_line import parser as _parser
-from tests.support.profiles import needed
+from tests.support import options_page
+from tests.support.profiles import require
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "capture.md"
 
@@ -35,25 +38,15 @@ def test_each_option_of_the_magic_has_its_row():
             assert f"{action.option_strings[-1]} {action.metavar}`" in named[action.option_strings[-1]][0]
 
 
-def test_each_option_of_a_block_has_its_row_and_default():
-    named = {}
-    for row in rows("Options"):
-        if found := re.match(r"`(\w+)`", row[1]):
-            named[found[1]] = row[2]
-    assert set(named) == {field.name for field in dataclasses.fields(Options)}
-    words = {
-        "steps": "all",
-        "warmup": "found",
-        "seconds": "none",
-        "limit_gb": "a quarter",
-        "logdir": "`nbprof-results`",
-        "backend": "`auto`",
-        "peaks": "the profile's",
-        "fp_point": "found",
-        "bp_point": "found",
-    }
-    for field in dataclasses.fields(Options):
-        assert named[field.name] == words.get(field.name, f"`{field.default}`"), field.name
+@pytest.mark.parametrize("path", options_page.files(), ids=lambda path: path.name)
+def test_what_is_built_from_the_options_is_up_to_date(path):
+    assert path.read_text() == options_page.files()[path], "write it anew: python -m tests.support.options_page"
+
+
+def test_the_docstrings_name_each_option():
+    for cls in (Options, Sampling, Show):
+        names = re.findall(r"^(\w+) : ", cls.__doc__, re.MULTILINE)
+        assert names == [field.name for field in dataclasses.fields(cls)]
 
 
 def test_the_sentences_on_steps_are_those_that_are_said():
@@ -68,8 +61,7 @@ def test_the_sentences_on_steps_are_those_that_are_said():
 
 
 def test_the_code_of_the_page_runs(tmp_path, monkeypatch, capsys):
-    if importlib.util.find_spec("tensorflow") is None:
-        needed("TensorFlow is not installed")
+    require("tensorflow")
     import keras
     import numpy as np
 
@@ -92,8 +84,8 @@ def test_the_code_of_the_page_runs(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("text", sorted(set(re.findall(r"`(nbprof\.[A-Za-z_]+(?:\.[A-Za-z_]+)*)", PAGE.read_text()))))
 def test_what_the_page_names_is_there(text):
-    if text.startswith("nbprof.keras") and importlib.util.find_spec("keras") is None:
-        needed("Keras is not installed")
+    if text.startswith("nbprof.keras"):
+        require("keras")
     thing = nbprof
     for name in text.split(".")[1:]:
         assert hasattr(thing, name) or name == "last"

@@ -14,13 +14,13 @@ import pytest
 
 import nbprof
 from tests.support import snippets, stand_ins
-from tests.support.profiles import needed
+from tests.support.profiles import require
 
 
 @pytest.mark.parametrize("kind", snippets.KINDS)
 def test_the_code_runs(kind, tmp_path):
-    if kind != snippets.PYTHON and importlib.util.find_spec(kind) is None:
-        needed(f"{kind} is not installed")
+    if kind != snippets.PYTHON:
+        require(kind)
     stand_ins.lay_out(tmp_path)
     env = {**os.environ, "PYTHONPATH": str(snippets.ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
     # A gate is closed to unknown figures in CI, and the profile of these snippets has no kernels.

@@ -64,6 +64,22 @@ def save(page):
     page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
 
 
+def wait_for_layout(page, text):
+    """Waits until JupyterLab, which does that a while after a change, has saved a layout with a text in the names or states of its tabs."""
+    page.wait_for_function(
+        """async text => {
+            const { baseUrl } = window.jupyterapp.serviceManager.serverSettings;
+            const answer = await fetch(`${baseUrl}lab/api/workspaces/default`);
+            if (!answer.ok) return false;
+            const { "layout-restorer:data": layout, ...states } = (await answer.json()).data;
+            const saved = Object.keys(states).filter(name => JSON.stringify(states[name]).includes(text));
+            return saved.some(name => JSON.stringify(layout?.main ?? null).includes(JSON.stringify(name)));
+        }""",
+        arg=text,
+        polling=200,
+    )
+
+
 def begin_again(page, folder):
     """A page of JupyterLab as if loaded anew in a folder, in a tenth of the time: nothing is open, and the folder is listed as it is now."""
     page.evaluate(
@@ -119,6 +135,10 @@ def run_code(page, source):
 
 def running(page):
     return page.locator(".jp-CodeCell .jp-InputPrompt", has_text="[*]").count() > 0
+
+
+def wait_until_running(page):
+    page.wait_for_function("() => [...document.querySelectorAll('.jp-InputPrompt')].some(p => p.textContent.includes('[*]'))")
 
 
 def wait_until_idle(page, timeout=None):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import pytest
 
 from tests.e2e.axe import violations
 from tests.e2e.conftest import ROOT
-from tests.support.profiles import needed
+from tests.support.profiles import require
 
 pytestmark = pytest.mark.browser
 
@@ -19,8 +18,7 @@ pytestmark = pytest.mark.browser
 @pytest.fixture(scope="module")
 def worker():
     """Address of a program that trains with JAX."""
-    if importlib.util.find_spec("jax") is None or importlib.util.find_spec("grpc") is None:
-        needed("JAX and grpcio are not both installed")
+    require("jax", "grpc")
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "tests" / "support" / "training_worker.py"), "jax"],
         stdin=subprocess.PIPE,

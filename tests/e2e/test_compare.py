@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.notebooks import command
+from tests.e2e.notebooks import command, wait_for_layout
 
 pytestmark = pytest.mark.browser
 
@@ -39,8 +39,8 @@ def test_two_profiles_of_the_file_browser_are_compared(page, lab):
     page.keyboard.press("Enter")
     assert {first.split(" (")[0], answer.inner_text().split(" (")[0]} == {"2.14× faster", "2.14× slower"}
     assert swap.evaluate("e => e.getRootNode().activeElement === e")
-    # The layout is saved after a while; the tab comes back with it.
-    page.wait_for_timeout(2500)
+    # The tab comes back with the layout.
+    wait_for_layout(page, "tf_mended")
     page.goto(f"{url}/lab/tree/pair")
     answer.wait_for()
     assert answer.inner_text() == first

@@ -11,7 +11,7 @@ import pytest
 
 from nbprof.profiles.load import load
 from tests.e2e.conftest import served
-from tests.e2e.notebooks import begin_again, command, dashboards, open_notebook, window, write_notebook
+from tests.e2e.notebooks import begin_again, command, dashboards, open_notebook, wait_for_layout, window, write_notebook
 from tests.support import msprof
 from tests.support.kineto import Kineto
 from tests.support.xspace import PlaneWriter, gpu_run, training_run, xspace
@@ -286,8 +286,7 @@ def test_a_folder_opens_by_its_context_menu_and_a_logdir_has_its_runs(browse):
     assert browse.evaluate("document.activeElement.tagName") == "SELECT"
     browse.locator(".lm-TabBar-tab", has_text="logs › first").wait_for()
     live(browse)
-    # The layout is saved a little later.
-    browse.wait_for_timeout(2000)
+    wait_for_layout(browse, '"run":"first"')
     browse.asked.clear()
     browse.goto(browse.url.split("?")[0])
     browse.get_by_text("5 steps").first.wait_for()

@@ -18,6 +18,7 @@ from tests.e2e.notebooks import (
     save,
     wait_for_kernel,
     wait_until_idle,
+    wait_until_running,
     window,
     write_notebook,
 )
@@ -125,7 +126,7 @@ def test_the_kernel_answers_while_a_cell_runs(shown, source):
     page, problems, _, _ = shown
     host(page, "live")
     run_code(page, source)
-    page.wait_for_function("() => [...document.querySelectorAll('.jp-InputPrompt')].some(p => p.textContent.includes('[*]'))")
+    wait_until_running(page)
     answers = page.evaluate(ASK, [key_of(page), [{"ask": "range", "from": 0, "to": 1e6}, {"ask": "slice", "event": 7}] * 5])
     assert running(page), "the answers came before the cell ended"
     assert all(answer["ok"] for answer in answers)
@@ -152,7 +153,7 @@ def test_a_notebook_that_is_opened_again_while_a_cell_runs_goes_live(shown):
     page, problems, _, url = shown
     command(page, "docmanager:save")
     run_code(page, SLEEP)
-    page.wait_for_timeout(1500)
+    wait_until_running(page)
     open_notebook(page, url, "live.ipynb")
     open_trace(page)
     interrupt(page)

@@ -41,6 +41,7 @@ def train(steps, until=None):
 """
 STOPPED = "%%nbprof -o p\nsteps = train(20000, 'go')\njson.dump([steps, p is None if 'p' in globals() else True], open('ran', 'w'))"
 TOLD = "json.dump([p.run.capture.steps_seen, p.run.capture.steps_marked, p.run.capture.notes], open('told', 'w'))"
+LATER = "step => Number(document.querySelector('.nbprof-strip .item[data-name=step] b').textContent.replaceAll(',', '')) > step"
 ENDLESS = "%%nbprof\ntrain(100000)"
 LARGE = """
 from nbprof.profiles import profile as made
@@ -108,22 +109,20 @@ def test_the_button_ends_the_recording_and_the_cell_goes_on(opened):
     button = page.get_by_role("button", name="Stop and analyse")
     button.wait_for()
     first = step(page)
-    page.wait_for_function(
-        "first => Number(document.querySelector('.nbprof-strip .item[data-name=step] b').textContent) > first", arg=first
-    )
+    page.wait_for_function(LATER, arg=first)
     strip(page).locator(".item[data-name='CPU']").wait_for()
     names = strip(page).locator(".item").evaluate_all("items => items.map(item => item.dataset.name)")
     assert names[:2] == ["step", "step time"]
     assert {"input", "CPU", "memory", "buffer", ""} <= set(names)
     # Who listens is told of the phase, and not of every picture.
-    said = strip(page).get_by_role("status").inner_text()
-    page.wait_for_timeout(1500)
+    said, before = strip(page).get_by_role("status").inner_text(), step(page)
+    page.wait_for_function(LATER, arg=before)
     assert strip(page).get_by_role("status").inner_text() == said
     button.click()
     shows(page, "recorded steps 1 to ")
     last = int(strip(page).locator(".head").inner_text().split(" to ")[1].split(";")[0].replace(",", ""))
     assert not button.is_visible()
-    page.wait_for_function("last => Number(document.querySelector('.nbprof-strip .item[data-name=step] b').textContent) > last", arg=last)
+    page.wait_for_function(LATER, arg=last)
     assert running(page)
     assert not (folder / "ran").exists()
     (folder / "go").touch()

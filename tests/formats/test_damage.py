@@ -190,7 +190,7 @@ def test_what_a_profiler_reports_a_million_times_is_said_some_times(read):
 def test_a_length_of_two_gigabytes_takes_no_memory(read):
     with pytest.raises(ReadError, match="runs over the end"):
         read(b"\x0a" + varint(2**31 - 1) + b"\x00" * 64)
-    with pytest.raises(ReadError, match="more than 2 GB"):
+    with pytest.raises(ReadError, match="more than 2 GiB"):
         read(b"\x0a" + varint(2**31) + b"\x00" * 64)
 
 

@@ -79,7 +79,7 @@ def test_facts_of_the_session_and_the_device(profile: nbprof.Profile) -> None:
     assert (device["memory_bytes_per_second"], device["clock_khz"]) == (2.039e12, 1_410_000)
     assert profile.run.trace.epoch_ns == UTC_NS + 500 * US
     assert profile.run.activity.environment["versions"] == {"nsys": "2024.5.1.113"}
-    assert profile.run.activity.framework == "PyTorch"
+    assert profile.run.activity.framework.title == "PyTorch"
 
 
 def test_work_goes_by_the_range_around_its_launch(profile: nbprof.Profile) -> None:

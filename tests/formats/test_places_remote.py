@@ -258,7 +258,7 @@ def test_a_large_file_comes_in_parts_at_a_time_and_says_how_far_it_is(faulty, mo
     assert bytes(run.files[0].read().data) == data
     assert sorted(faulty.requests) == [(at, min(at + 1000, len(data))) for at in range(0, len(data), 1000)]
     assert len(said) == -(-len(data) // 8000)
-    assert re.fullmatch(r"downloading h\.xplane\.pb: \d+ of \d+ MB", said[-1])
+    assert re.fullmatch(r"downloading h\.xplane\.pb: [\d.]+ [KM]?i?B of [\d.]+ [KM]iB", said[-1])
     assert len(nbprof.load("faulty://bucket").steps.frame) == 200
 
 

@@ -34,7 +34,7 @@ def drummed(profile: nbprof.Profile, count: int = 3) -> None:
     assert [str(trace.names[code]) for code in trace.events.name] == ["kick", "snare", "kick"] * (count // 3)
     assert trace.events.start.tolist()[:3] == [0, 20_000_000, 40_000_000]
     assert len(profile.trace.events()) == count
-    assert profile.run.activity.framework == "a drummer"
+    assert profile.run.activity.framework.title == "a drummer"
 
 
 def test_unknown_before_it_is_added(tmp_path: Path) -> None:

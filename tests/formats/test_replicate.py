@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from nbprof.profiles.load import load
-from tests.support.profiles import needed
+from tests.support.profiles import require
 from tests.support.xspace import MS, PlaneWriter, Ref, UInt, xspace
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -45,8 +45,7 @@ def recorded() -> bytes:
 
 
 def parsed(data: bytes):
-    if importlib.util.find_spec("tensorflow") is None:
-        needed("TensorFlow, which has the schema, is not installed")
+    require("tensorflow")
     xplane = importlib.import_module("tensorflow.tsl.profiler.protobuf.xplane_pb2")
     out = xplane.XSpace()
     out.ParseFromString(data)

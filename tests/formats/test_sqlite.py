@@ -17,12 +17,6 @@ from nbprof.core.sqlite import Database, floats, integers, tables_named, texts
 EDGES = [0, 1, -1, 127, 128, -128, -129, 2**15, -(2**15), 2**23, 2**31 - 1, -(2**31), 2**47, -(2**47), 2**62, 2**63 - 1, -(2**63)]
 
 
-@pytest.fixture(params=[8, core_sqlite.FEW])
-def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows are read by the layouts that eight have in common, or, as there are few, in lockstep."""
-    monkeypatch.setattr(core_sqlite, "FEW", request.param)
-
-
 def database(path: Path) -> Database:
     return Database(Buffer.of(path.read_bytes()), path.name)
 
@@ -54,7 +48,6 @@ def fill(path: Path, page: int, encoding: str, rows: int, seed: int) -> None:
 @pytest.mark.parametrize(
     ("page", "encoding", "rows"), [(512, "UTF-8", 500), (4096, "UTF-16le", 300), (65536, "UTF-16be", 200), (1024, "UTF-8", 1)]
 )
-@pytest.mark.usefixtures("few")
 def test_every_value_is_that_of_the_standard_library(tmp_path: Path, page: int, encoding: str, rows: int) -> None:
     path = tmp_path / "a.sqlite"
     fill(path, page, encoding, rows, page)
@@ -106,18 +99,12 @@ def test_rows_of_one_layout_and_of_others_keep_their_order(tmp_path: Path, monke
         db.execute("INSERT INTO behind VALUES (zeroblob(9000))")
         rows = db.execute("SELECT * FROM t ORDER BY id").fetchall()
     monkeypatch.setattr(core_sqlite, "_ROWS", chunk)
-    monkeypatch.setattr(core_sqlite, "FEW", 8)
-    ours = database(path)
-    lockstep, left = ours._lockstep, []
-    monkeypatch.setattr(ours, "_lockstep", lambda cells, *rest: left.append(len(cells)) or lockstep(cells, *rest))
-    read = ours.read("t")
+    read = database(path).read("t")
     for i, (name, column) in enumerate(read.items()):
         found = [None if isinstance(v, float) and np.isnan(v) else v for v in column.tolist()]
         assert found == [row[i] for row in rows], name
-    assert 3 <= sum(left) < 2500
 
 
-@pytest.mark.usefixtures("few")
 def test_a_damaged_database_is_read_or_an_error_in_words(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     fill(path, 512, "UTF-8", 60, 1)

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbprof.core import wire
+from nbprof.core.wire import word_varints, words_of
 from nbprof.formats.xspace import events as xspace_events
 from nbprof.formats.xspace import general as xspace_general
-from nbprof.formats.xspace.events import decode, varints, words_of
+from nbprof.formats.xspace.events import decode
 from tests.support.xspace import chunk, double, number, varint
 
 UINT64 = st.integers(0, 2**64 - 1)
@@ -31,14 +32,14 @@ def placed(events):
 )
 def test_varints_of_every_length(values):
     buf, start, end = placed([varint(v) for v in values])
-    got, after = varints(words_of(buf), start)
+    got, after = word_varints(words_of(buf), start)
     assert got.tolist() == values
     assert after.tolist() == end.tolist()
 
 
 def test_a_varint_of_eleven_bytes_ends_nowhere():
     buf, start, _ = placed([b"\xff" * 10 + b"\x01", b"\xff" * 9 + b"\x01"])
-    _, after = varints(words_of(buf), start)
+    _, after = word_varints(words_of(buf), start)
     assert after[0] > 10**12
     assert after[1] == 21
 

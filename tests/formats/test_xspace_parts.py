@@ -13,7 +13,7 @@ from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile
 from nbprof.formats.xspace import xspace
 from tests.support import xspace_proto
-from tests.support.riegeli import in_parts, written
+from tests.support.riegeli import File, in_parts, written
 from tests.support.xspace import MS, PlaneWriter, training_run
 from tests.support.xspace import xspace as space_of
 
@@ -34,7 +34,7 @@ def test_an_empty_file_beside_it_is_explained(run):
     (run / "host-a.xplane.riegeli").write_bytes(written(parts()))
     p = nbprof.load(run.parents[2])
     assert len(p.steps.frame) == 20
-    assert "host-a.xplane.pb is empty: the profile is larger than 2 GB" in str(p.receipt)
+    assert "host-a.xplane.pb is empty: the profile is larger than 2 GiB" in str(p.receipt)
     assert "read from host-a.xplane.riegeli beside it" in str(p.receipt)
 
 
@@ -42,7 +42,7 @@ def test_an_empty_file_alone_says_what_it_may_be(run):
     (run / "host-a.xplane.pb").write_bytes(b"")
     for path in (run, run / "host-a.xplane.pb"):
         with pytest.raises(
-            ReadError, match=r"host-a.xplane.pb: the file is empty: .*larger than 2 GB.*In the latter case, record fewer steps"
+            ReadError, match=r"host-a.xplane.pb: the file is empty: .*larger than 2 GiB.*In the latter case, record fewer steps"
         ):
             nbprof.load(path)
 
@@ -69,15 +69,20 @@ def test_hosts_may_differ_in_how_they_were_written(run):
 def test_a_damaged_part_is_left_out_and_named(run):
     path = run / "host-a.xplane.riegeli"
     pieces = parts()
-    data = bytearray(written(pieces))
-    whole = len(xspace.read([_placed(path, bytes(data))]).events)
-    with_events = [one for one in pieces if any(line.events for plane in xspace_proto.parse(one).planes for line in plane.lines)]
-    at = data.index(with_events[0]) + len(with_events[0]) // 2
-    data[at] ^= 0xFF
-    trace = xspace.read([_placed(path, bytes(data))])
-    assert 0 < len(trace.events) < whole
-    assert "host-a.xplane.riegeli: bytes" in str(trace.receipt)
-    assert "were skipped: its content does not match its hash. Their content is missing." in str(trace.receipt)
+    complete = xspace.read([_placed(path, written(pieces, "brotli"))])
+    file, begins = File(), []
+    for piece in pieces:
+        begins.append(file.records(piece, packed="brotli"))
+    sizes = [
+        len(piece) if any(line.events for plane in xspace_proto.parse(piece).planes for line in plane.lines) else 0 for piece in pieces
+    ]
+    number = sizes.index(max(sizes))
+    middle = (begins[number] + begins[number + 1]) // 2
+    file.out[middle : middle + 64] = b"\xff" * 64
+    trace = xspace.read([_placed(path, bytes(file.out))])
+    assert 0 < len(trace.events) < len(complete.events)
+    assert f"host-a.xplane.riegeli: bytes {begins[number]:,} to {begins[number + 1]:,} were skipped: " in str(trace.receipt)
+    assert "Their content is missing." in str(trace.receipt)
 
 
 def test_a_record_that_is_no_xspace_is_left_out(run):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import pickle
 import sqlite3
@@ -12,16 +11,14 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from nbprof.formats.xspace.riegeli.chunks import Chunk, Chunks
 from tests.fuzz import ascend_databases, mutations
 from tests.support import caching_allocator, msprof, nsys, rocprof
 from tests.support import perfetto as perfetto_support
 from tests.support.chrome import compact, complete, document
 from tests.support.perfetto import Story
-from tests.support.riegeli import RECORDS, TRANSPOSED, File, by_array_record, in_parts, simple, written
+from tests.support.riegeli import RECORDS, TRANSPOSED, File, in_parts, simple, written
 from tests.support.serving import Engine, sglang, vllm
 from tests.support.xspace import MS, PlaneWriter, gpu_run, training_run
 from tests.support.xspace import xspace as xspace_of
@@ -97,18 +94,6 @@ def _in_parts() -> list[list[bytes]]:
     return [in_parts(training_run(8), 1500), in_parts(gpu_run(), 1000), [training_run(2), b""]]
 
 
-@cache
-def _transposed() -> list[tuple[bytes, int, int]]:
-    """Content of transposed chunks, how many records are in each and how long they are, by the library that writes them."""
-    out = []
-    with TemporaryDirectory() as folder:
-        for options in ("uncompressed", "uncompressed,transpose_bucket_size:64", "zstd"):
-            for records in _in_parts():
-                data = by_array_record(Path(folder) / "a", records, f"group_size:4,transpose:true,{options}")
-                out += [(bytes(one.data), one.records, one.decoded) for one in Chunks(io.BytesIO(data), 1 << 30) if isinstance(one, Chunk)]
-    return out
-
-
 def riegeli(rng: Random) -> Files:
     """XSpace in parts: the file, the content of its chunks, and the records in them."""
     way = rng.randrange(10)
@@ -117,12 +102,11 @@ def riegeli(rng: Random) -> Files:
     if way < 5:
         data = written(records, packed, together)
         return {"host.xplane.riegeli": mutations.perhaps(mutations.of_bytes, data.rstrip(b"\0") if way else data, rng, 0.8)}
-    # With hashes that are right, so that what is behind them is read.
     file = File()
-    some = [records[at : at + together] for at in range(0, len(records), together)]
-    content = [(simple(one, packed), len(one), sum(map(len, one))) for one in some] if way < 7 else rng.sample(_transposed(), 3)
-    for data, count, decoded in content:
-        kind = rng.choice((RECORDS if way < 7 else TRANSPOSED,) * 19 + (rng.randrange(256),))
+    groups = [records[begin : begin + together] for begin in range(0, len(records), together)]
+    for group in groups:
+        data, count, decoded = simple(group, packed), len(group), sum(map(len, group))
+        kind = rng.choice((RECORDS,) * 18 + (TRANSPOSED, rng.randrange(256)))
         count, decoded = rng.choice(((count, decoded),) * 9 + ((count + 1, decoded), (count, decoded + 1), (1 << 40, 1 << 50)))
         file.chunk(kind, mutations.perhaps(mutations.of_bytes, data, rng, 0.7), count, decoded)
     return {"host.xplane.riegeli": file.pad()}

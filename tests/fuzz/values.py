@@ -15,6 +15,7 @@ import argparse
 import copy
 import json
 import math
+import shutil
 import sys
 import tempfile
 import time
@@ -24,9 +25,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
-from tests.support import nsys
+from tests.support import corrupt, nsys
 from tests.support.kineto import Kineto
 from tests.support.xspace import MS, PlaneWriter, xspace
 
@@ -193,10 +194,44 @@ def of_xspace(rng: Random) -> tuple[dict[str, bytes], str]:
     return {"run.xplane.pb": jax_loop({nth: _long(rng) / 1e3 for nth in chosen})}, "kernels_too_long"
 
 
-FORMATS: dict[str, tuple[Callable[[Random], tuple[dict[str, bytes], str]], Callable[[], dict[str, bytes]]]] = {
-    "kineto": (of_kineto, lambda: {"run.pt.trace.json": recording().encode()}),
-    "xspace": (of_xspace, lambda: {"run.xplane.pb": jax_loop()}),
-    "nsys": (of_nsys, lambda: {"run.sqlite": _sqlite(_nsys())}),
+def of_tpu(rng: Random) -> tuple[dict[str, bytes], str]:
+    """A corrupt XSpace file of a TPU."""
+    count = corrupt.TPU_STEPS * (corrupt.TPU_OPS + 1)
+    chosen = rng.sample(range(count), rng.randint(1, 4))
+    changed = {("XLA Ops", row): {"duration": int(_long(rng) / 1e3 * MS)} for row in chosen}
+    measured = rng.random() < 0.5
+    return {"run.xplane.pb": corrupt.tpu_training(changed, measured=measured)}, "ops_too_long"
+
+
+def of_ascend(rng: Random) -> tuple[dict[str, bytes], str]:
+    """A corrupt timeline of an NPU, or database, of torch_npu."""
+    chosen = rng.sample(range(corrupt.NPU_STEPS * corrupt.NPU_OPS), rng.randint(1, 3))
+    lengths = {number: int(_long(rng)) for number in chosen}
+    form = rng.choice((corrupt.npu_torch_text, corrupt.npu_database))
+    return _ascend(form, lengths), f"tasks_too_long of {form.__name__.removeprefix('npu_')}"
+
+
+def _ascend(form: Callable[[Path, dict[int, int], dict[int, int]], Path], lengths: dict[int, int]) -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        form(Path(folder), lengths, {})
+        files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+        return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+class Format(NamedTuple):
+    """Makes corrupt recordings of a format, and the sound one, of so many steps."""
+
+    corrupt: Callable[[Random], tuple[dict[str, bytes], str]]
+    sound: Callable[[], dict[str, bytes]]
+    steps: int = STEPS
+
+
+FORMATS = {
+    "kineto": Format(of_kineto, lambda: {"run.pt.trace.json": recording().encode()}),
+    "xspace": Format(of_xspace, lambda: {"run.xplane.pb": jax_loop()}),
+    "nsys": Format(of_nsys, lambda: {"run.sqlite": _sqlite(_nsys())}),
+    "tpu": Format(of_tpu, lambda: {"run.xplane.pb": corrupt.tpu_training()}, corrupt.TPU_STEPS),
+    "ascend": Format(of_ascend, lambda: _ascend(corrupt.npu_torch_text, {}), corrupt.NPU_STEPS),
 }
 
 
@@ -204,18 +239,22 @@ def figures(files: dict[str, bytes], folder: Path) -> Figures:
     """What is said of a recording."""
     from nbprof.profiles.load import read
 
-    folder.mkdir(exist_ok=True)
+    if folder.exists():
+        shutil.rmtree(folder)
     for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        p = read(folder / next(iter(files)))
+        p = read(folder / Path(next(iter(files))).parts[0])
         kernels = p.kernels.by_name()
+        # A TPU has ops, and no kernels.
+        work = kernels if len(kernels) else p.ops.frame.query("where == 'device'")
         assert p.text()
         return Figures(
             _number(p.overview["step_time_ms"]),
             _number(p.overview["device_busy_percent"]),
-            float(kernels["total_us"].sum()) / 1e3 if len(kernels) else math.nan,
+            float(work["total_us"].sum()) / 1e3 if len(work) else math.nan,
             len(p.steps.frame),
             str(p.overview["verdict"]),
             frozenset(p.advice["rule"].tolist()),
@@ -227,19 +266,19 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else float(value)
 
 
-def faults(sound: Figures, corrupt: Figures) -> list[str]:
+def faults(sound: Figures, changed: Figures) -> list[str]:
     """Where what is said of a corrupt recording is not what its sound part says."""
     out = []
-    warned = bool(corrupt.warnings - sound.warnings)
+    warned = bool(changed.warnings - sound.warnings)
     for name in ("step_ms", "busy_percent", "kernel_ms"):
-        expected, said = getattr(sound, name), getattr(corrupt, name)
+        expected, said = getattr(sound, name), getattr(changed, name)
         if not math.isnan(said) and not math.isclose(said, expected, rel_tol=TOLERANCE):
             out.append(f"{name} is {said:g} where the sound part says {expected:g}")
-    if corrupt.verdict != sound.verdict and not warned:
-        out.append(f"the verdict is {corrupt.verdict!r} instead of {sound.verdict!r}, and nothing warns")
-    if corrupt.steps != sound.steps and not warned:
-        out.append(f"{corrupt.steps} steps instead of {sound.steps}, and nothing warns")
-    if more := corrupt.findings - sound.findings:
+    if changed.verdict != sound.verdict and not warned:
+        out.append(f"the verdict is {changed.verdict!r} instead of {sound.verdict!r}, and nothing warns")
+    if changed.steps != sound.steps and not warned:
+        out.append(f"{changed.steps} steps instead of {sound.steps}, and nothing warns")
+    if more := changed.findings - sound.findings:
         out.append(f"findings that the sound part does not make: {', '.join(sorted(more))}")
     return out
 
@@ -248,7 +287,7 @@ def one(form: str, seed: int, number: int, sound: Figures, folder: Path) -> str:
     """Opens one input; what is wrong with what is said of it, '' where nothing is."""
     from nbprof.core.errors import ReadError
 
-    files, ways = FORMATS[form][0](Random(f"{form} {seed} {number}"))
+    files, ways = FORMATS[form].corrupt(Random(f"{form} {seed} {number}"))
     try:
         found = faults(sound, figures(files, folder))
     except ReadError:
@@ -276,7 +315,7 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="nbprof-values-") as folder:
         for name in names:
             until = time.monotonic() + chosen.seconds / len(names)
-            sound = figures(FORMATS[name][1](), Path(folder) / f"{name}-sound")
+            sound = figures(FORMATS[name].sound(), Path(folder) / f"{name}-sound")
             number, found = chosen.first, 0
             last = chosen.first + chosen.count if chosen.count else sys.maxsize
             while number < last and time.monotonic() < until:

@@ -53,7 +53,7 @@ def test_runs_of_two_frameworks_are_no_repeats(path):
 
 
 def test_a_limit_of_one_byte_is_said_so(path):
-    assert "at most 1 byte allowed" in asked(path, "--peak-memory-max", "1").output
+    assert "at most 1 B allowed" in asked(path, "--peak-memory-max", "1").output
 
 
 def test_a_baseline_alone_asks_for_what_it_has(path, tmp_path):

@@ -8,9 +8,10 @@ from nbprof.activity.unit import CALL, ITERATION, KINDS, RECORDING, STEP, Unit
 from nbprof.core.errors import NbprofError
 from nbprof.gate import figures
 from nbprof.gate.baseline import Baseline
-from nbprof.gate.expect import FAIL, PASS, UNKNOWN, expect
+from nbprof.gate.expect import expect
 from nbprof.gate.figures import KINDS as FIGURES
 from nbprof.gate.figures import OF_UNITS
+from nbprof.gate.outcome import FAIL, PASS, UNKNOWN
 from tests.support.units import GPU, profile_of
 
 

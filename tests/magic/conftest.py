@@ -5,12 +5,17 @@ from __future__ import annotations
 import ast
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty
+from typing import Any
 
 import pytest
 from jupyter_client.manager import KernelManager
+from jupyter_client.provisioning import local_provisioner
+
+from tests.support.programs import FORKS, Forked
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 90
@@ -61,12 +66,38 @@ class Result:
         return self.stderr + "\n".join(data["text/plain"] for data in self.displays if data not in self.dashboards)
 
 
+KERNEL = "from ipykernel import kernelapp\nkernelapp.launch_new_instance()"
+
+
+def _forked(modules: tuple[str, ...]) -> Callable[..., Forked]:
+    """Launch a kernel with these modules imported already."""
+
+    def launch(command: list[str], env: dict[str, str], cwd: str | None = None, **_: Any) -> Forked:
+        arguments = tuple(command[command.index("-f") :])
+        return Forked(("ipykernel.kernelapp", *modules), KERNEL, arguments, cwd, env)
+
+    return launch
+
+
 class Kernel:
-    def __init__(self, folder: Path) -> None:
+    """A kernel.
+
+    Parameters
+    ----------
+    folder : Path
+        Where it runs.
+    *modules : str
+        What its cells import and takes long to import.
+    """
+
+    def __init__(self, folder: Path, *modules: str) -> None:
         self.folder = folder
         env = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "IPYTHONDIR": str(folder / ".ipython")}
         self.manager = KernelManager(kernel_name="python3")
-        self.manager.start_kernel(cwd=str(folder), env=env)
+        with pytest.MonkeyPatch.context() as patch:
+            if modules and FORKS:
+                patch.setattr(local_provisioner, "launch_kernel", _forked(modules))
+            self.manager.start_kernel(cwd=str(folder), env=env)
         self.client = self.manager.client()
         self.client.start_channels()
         self.client.wait_for_ready(timeout=60)
@@ -139,6 +170,7 @@ class Kernel:
         return self.ask("__import__('nbprof.capture.session', fromlist=['active']).active() is None") == "True"
 
 
+WITH_MODEL = ("tensorflow", "keras")
 MODEL = """
 import os, numpy as np
 import tensorflow as tf
@@ -167,7 +199,7 @@ class Slow(keras.callbacks.Callback):
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory):
     """A kernel with the extension loaded and a tiny trained model."""
-    kernel = Kernel(tmp_path_factory.mktemp("kernel"))
+    kernel = Kernel(tmp_path_factory.mktemp("kernel"), *WITH_MODEL)
     loaded = kernel.run("%load_ext nbprof")
     assert (loaded.status, loaded.stdout, loaded.stderr) == ("ok", "", "")
     ready = kernel.run("import nbprof" + MODEL)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 
 from tests.fuzz.interrupts import FRAMEWORKS, storm
-from tests.support.profiles import needed
+from tests.support.profiles import require
 
-CELLS = 6
+CELLS = 4
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_kernel_works_on_after_ctrl_c_at_any_moment(framework, tmp_path):
-    if importlib.util.find_spec(framework) is None:
-        needed(f"{framework} is not installed")
+    require(framework)
     became = []
     for number, presses, out, wrong in storm(framework, 1, range(CELLS), tmp_path):
         assert not wrong, (number, presses, wrong)

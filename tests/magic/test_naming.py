@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nbprof.notebook import naming
+from nbprof.notebook.cell import notebook_name, recording_label
 
 
 @pytest.mark.parametrize(
@@ -25,11 +25,11 @@ from nbprof.notebook import naming
 def test_a_recording_is_called_by_notebook_and_cell(monkeypatch, session, names, label, notebook):
     monkeypatch.setenv("JPY_SESSION_NAME", session)
     shell = SimpleNamespace(user_ns=names)
-    assert (naming.label(shell), naming.notebook(shell)) == (label, notebook)
+    assert (recording_label(shell), notebook_name(shell)) == (label, notebook)
 
 
 def test_the_number_is_that_of_the_cell(bare_kernel):
-    asked = "__import__('nbprof.notebook.naming', fromlist=['label']).label(get_ipython())"
+    asked = "__import__('nbprof.notebook.cell', fromlist=['recording_label']).recording_label(get_ipython())"
     bare_kernel.run("import os; os.environ['JPY_SESSION_NAME'] = 'training.ipynb'")
     reply = bare_kernel.client.execute_interactive("pass", user_expressions={"label": asked}, store_history=True)["content"]
     assert ast.literal_eval(reply["user_expressions"]["label"]["data"]["text/plain"]) == f"training [{reply['execution_count']}]"

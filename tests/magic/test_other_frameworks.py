@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 
 from tests.magic.conftest import Kernel
-from tests.support.profiles import needed
+from tests.support.profiles import require
 from tests.support.saved import payload_of
 
 TORCH = """
@@ -37,9 +35,8 @@ STEPS = {"torch": [f"ProfilerStep#{n}" for n in (1, 2, 3, 4)], "jax": [f"train_s
 
 @pytest.fixture(scope="module", params=["torch", "jax"])
 def kernel(request, tmp_path_factory):
-    if importlib.util.find_spec(request.param) is None:
-        needed(f"{request.param} is not installed")
-    kernel = Kernel(tmp_path_factory.mktemp(request.param))
+    require(request.param)
+    kernel = Kernel(tmp_path_factory.mktemp(request.param), request.param)
     assert kernel.run("%load_ext nbprof\nimport nbprof").status == "ok"
     kernel.framework = request.param
     yield kernel

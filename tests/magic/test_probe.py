@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 
 import pytest
 
-from tests.support.profiles import needed
+from tests.support.profiles import require
 
 SLOW_DATA = """
 import os, time, threading, nbprof
@@ -162,9 +161,7 @@ def test_it_is_no_default_and_takes_what_it_knows(kernel):
 
 
 def test_a_loop_in_jax_and_one_in_pytorch(kernel):
-    for name in ("jax", "torch"):
-        if importlib.util.find_spec(name) is None:
-            needed(f"{name} is not installed")
+    require("jax", "torch")
     kernel.run(
         "import jax, torch, functools\nstate = {'w': jax.numpy.ones(8)}\n"
         "@functools.partial(jax.jit, donate_argnums=0)\ndef update(state, x):\n    return {'w': state['w'] + x}\n"

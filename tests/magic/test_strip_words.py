@@ -16,7 +16,7 @@ from nbprof.capture.meters import Gpu, Reading
 from nbprof.capture.options import Options
 from nbprof.capture.session import Session
 from nbprof.notebook import live_status as room
-from nbprof.notebook.live_status import MIME_TYPE, Strip, bundle, duration, items, phase, size, span
+from nbprof.notebook.live_status import MIME_TYPE, Strip, bundle, items, phase
 from tests.capture.test_windows import Stub
 
 
@@ -94,23 +94,6 @@ def until(true):
     raise AssertionError("it did not happen")
 
 
-@pytest.mark.parametrize(
-    ("ms", "text"), [(0.0062, "6.2 µs"), (0.4213, "0.42 ms"), (12.44, "12.4 ms"), (1240, "1.24 s"), (61_000, "61.00 s")]
-)
-def test_lengths_of_steps(ms, text):
-    assert duration(ms) == text
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(0, "0.0 s"), (59.96, "59.9 s"), (185, "3 min 05 s"), (7500.9, "2 h 05 min")])
-def test_lengths_of_time(seconds, text):
-    assert span(seconds) == text
-
-
-@pytest.mark.parametrize(("value", "text"), [(0, "0 MB"), (82e7, "820 MB"), (1.214e9, "1.21 GB"), (80e9, "80 GB")])
-def test_bytes(value, text):
-    assert size(value) == text
-
-
 def test_what_is_said_of_a_run(record, monkeypatch):
     session = record(limit_gb=2)
     step(session, 1234)
@@ -118,8 +101,8 @@ def test_what_is_said_of_a_run(record, monkeypatch):
     pace = types.SimpleNamespace(step_ms=lambda: 12.4, waiting_share=lambda: 0.34, waits_now=lambda: False)
     said = items(session, pace, Reading(1.94, 1_210_000_000, Gpu(1, 0.87, 12_300_000_000, 80_000_000_000)), 14.2)
     assert room.line("recording", said) == (
-        "nbprof: recording · step 1,234 · 12.4 ms per step · 34 % waiting for input · CPU 194 % · 1.21 GB memory"
-        " · GPU 87 %, 12.3 of 80 GB · buffer 12 % full · 14.2 s"
+        "nbprof: recording · step 1,234 · 12.40 ms per step · 34 % waiting for input · CPU 194 % · 1.13 GiB memory"
+        " · GPU 87 %, 11.46 GiB of 74.51 GiB · buffer 12 % full · 14.2 s"
     )
     assert [(item.name, item.value) for item in said][-2:] == [("buffer", "12 %"), ("", "14.2 s")]
     assert {item.name: item.share for item in said if item.share is not None} == {"input": 0.34, "buffer": 0.12}
@@ -130,9 +113,9 @@ def test_what_is_not_known_is_not_said(record):
     session = record()
     session.windows._bounds.limit = 0
     pace = types.SimpleNamespace(step_ms=lambda: None, waiting_share=lambda: None, waits_now=lambda: False)
-    assert room.line("recording", items(session, pace, Reading(), 0.5)) == "nbprof: recording · 0.5 s"
+    assert room.line("recording", items(session, pace, Reading(), 0.5)) == "nbprof: recording · 500 ms"
     several = items(session, pace, Reading(gpu=Gpu(4, None, 49 * 10**9, 320 * 10**9)), 0.5)
-    assert several[0].text == "4 GPUs 49.0 of 320 GB"
+    assert several[0].text == "4 GPUs 45.63 GiB of 298.02 GiB"
 
 
 def test_a_wait_that_lasts_is_said(record):
@@ -201,7 +184,7 @@ def test_it_shows_and_stops_from_a_thread(record):
     session, page, meters = record(), Page(), Fixed()
     strip = Strip(session, page, meters)
     strip.begin()
-    assert page.last.startswith("nbprof: recording · CPU 194 % · 1.21 GB memory")
+    assert page.last.startswith("nbprof: recording · CPU 194 % · 1.13 GiB memory")
     assert not threading.current_thread().name.startswith("nbprof")
     step(session, 3)
     until(lambda: "step 3" in page.last)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,9 +10,10 @@ import pytest
 from nbprof.profiles.load import load
 from tests.parity.peer import same, tables
 from tests.parity.test_kernels import COLUMNS as KERNEL_COLUMNS
-from tests.parity.test_live import XPROF
+from tests.parity.test_live import ASK
 from tests.parity.test_ops import COLUMNS, RATES
-from tests.support.profiles import ROOT, needed
+from tests.support.profiles import ROOT
+from tests.support.programs import CONVERTER, run
 from tests.support.xspace import MS, PlaneWriter, xspace
 
 FINDINGS = ("D2-tf-trace-json/sandor", "D5-program-id/host0", "D9-D10-custom-calls/934987a2fc2f")
@@ -55,8 +53,6 @@ def amd_kernels():
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory):
     """By name a file that XProf has answered about; its answers lie beside it."""
-    if importlib.util.find_spec("xprof") is None:
-        needed("XProf is not installed")
     folder = tmp_path_factory.mktemp("asked")
     for name, make in {"custom_call": custom_call, "amd_kernels": amd_kernels}.items():
         (folder / name).mkdir()
@@ -65,9 +61,7 @@ def asked(tmp_path_factory):
         if (path := ROOT / "findings" / f"{name}.xplane.pb").exists():
             (folder / path.parent.name).mkdir()
             shutil.copy(path, folder / path.parent.name)
-    tools = "framework_op_stats,kernel_stats"
-    done = subprocess.run([sys.executable, "-c", XPROF, str(folder), tools], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
+    run(ASK, folder, "framework_op_stats,kernel_stats", needs=CONVERTER)
     return folder
 
 

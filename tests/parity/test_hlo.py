@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -21,7 +18,8 @@ from tests.parity.peer import XPROF, same
 from tests.parity.test_hlo_cost import DEVICE, US
 from tests.support import hlo as build
 from tests.support import hlo_programs
-from tests.support.profiles import expected, needed, real
+from tests.support.profiles import expected, real
+from tests.support.programs import CONVERTER, run
 from tests.support.xspace import PlaneWriter, xspace
 
 JAX = [name for name in peer.NAMES if name.startswith("jax/")]
@@ -255,11 +253,9 @@ def test_no_op_of_an_mi300_moves_more_than_its_memory_can(name):
 
 
 def test_memories_on_the_chip_are_xprofs(tmp_path):
-    if importlib.util.find_spec("xprof") is None:
-        needed("xprof is not installed")
     path = tmp_path / "tpu.xplane.pb"
     path.write_bytes(test_roofline.tpu(3, 2, {**test_roofline.PEAKS, "has_merged_vmem": 1, "has_megacore": 0}))
-    subprocess.run([sys.executable, "-c", ASK, str(path)], check=True, capture_output=True, timeout=600)
+    run(ASK, path, needs=CONVERTER)
     theirs = peer.table(json.loads(path.with_name(f"{path.name}.roofline_model").read_text())[0])
     rows = theirs[(theirs["step"] == "Total") & theirs["include_infeed_outfeed"]].reset_index(drop=True)
     p = load(path)
@@ -277,8 +273,6 @@ def test_memories_on_the_chip_are_xprofs(tmp_path):
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory):
     """A GPU that ran each op of each program for 1 us, and XProf's answers about it."""
-    if importlib.util.find_spec("xprof") is None:
-        needed("xprof is not installed")
     texts = {name: hlo_programs.single(*one) for name, one in hlo_programs.OPS.items()}
     texts |= {f"fused {name}": hlo_programs.fusion(*one) for name, one in hlo_programs.FUSIONS.items()}
     texts |= {name: text for name, text in hlo_programs.elementwise() if name.endswith((" f32", " s8"))}
@@ -297,7 +291,7 @@ def asked(tmp_path_factory):
     path = tmp_path_factory.mktemp("hlo") / "ops.xplane.pb"
     named = {f"m({ident})": (ident, data) for ident, data in enumerate(programs.values(), 1)}
     path.write_bytes(xspace(gpu, build.metadata_plane(**named)))
-    subprocess.run([sys.executable, "-c", ASK, str(path)], check=True, capture_output=True, timeout=600)
+    run(ASK, path, needs=CONVERTER)
     told = {tool: json.loads(path.with_name(f"{path.name}.{tool}").read_text()) for tool in ("hlo_stats", "op_profile", "roofline_model")}
     return load(path), told
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,7 +10,7 @@ import pytest
 from nbprof.hlo.cost import Costs
 from nbprof.hlo.hlo import Program
 from tests.support import hlo, hlo_programs
-from tests.support.profiles import needed
+from tests.support.programs import CONVERTER, run
 from tests.support.xspace import PlaneWriter, chunk, xspace
 
 US = 1_000_000
@@ -22,7 +19,7 @@ DEVICE = {
     "device_vendor": "Nvidia", "compute_cap_major": 9, "compute_cap_minor": 0, "memory_size": 2**34,
     "memory_bandwidth": 3_000_000_000_000, "clock_rate": 1_700_000, "core_count": 132,
 }  # fmt: skip
-XPROF = """
+ASK = """
 import sys
 from xprof.convert import raw_to_tool_data
 open(sys.argv[2], "wb").write(raw_to_tool_data.xspace_to_tool_data([sys.argv[1]], "hlo_stats", {})[0])
@@ -64,8 +61,6 @@ for name, f, args in (
 
 def asked(programs, folder):
     """By program and op what XProf says: FLOPs, bytes, those of main memory, and FLOPs at 16 bits; and what kind of op it is."""
-    if importlib.util.find_spec("xprof") is None:
-        needed("xprof is not installed")
     gpu = PlaneWriter("/device:GPU:0", DEVICE)
     events = []
     for ident, (name, data) in enumerate(programs.items(), 1):
@@ -80,8 +75,7 @@ def asked(programs, folder):
     path = folder / "ops.xplane.pb"
     path.write_bytes(xspace(gpu, hlo.metadata_plane(**named)))
     told = folder / "hlo_stats.json"
-    # Not over the standard output, which native code of the process shares and may cut.
-    subprocess.run([sys.executable, "-c", XPROF, str(path), str(told)], check=True, capture_output=True, timeout=600)
+    run(ASK, path, told, needs=CONVERTER)
     table = json.loads(told.read_bytes())
     columns = [column["id"] for column in table["cols"]]
     names = list(programs)
@@ -130,9 +124,7 @@ def test_ops_and_fusions(tmp_path):
 
 
 def test_programs_of_jax(tmp_path):
-    if importlib.util.find_spec("jax") is None:
-        needed("jax is not installed")
-    subprocess.run([sys.executable, "-c", JAX, str(tmp_path)], check=True, capture_output=True, timeout=600)
+    run(JAX, tmp_path, needs="jax")
     programs = {path.name: chunk(1, path.read_bytes()) for path in sorted(tmp_path.iterdir())}
     held_against(programs, tmp_path, 200)
 

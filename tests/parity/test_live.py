@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -20,6 +18,7 @@ from nbprof.profiles.profile import Profile
 from tests.parity.peer import same, tables
 from tests.support import xspace_proto
 from tests.support.profiles import needed
+from tests.support.programs import CONVERTER, run
 
 TF = """
 import sys
@@ -66,7 +65,7 @@ def run(folder, marked):
 run(sys.argv[1] + "/jax-steps", True)
 run(sys.argv[1] + "/jax-plain", False)
 """
-XPROF = """
+ASK = """
 import sys
 from pathlib import Path
 from xprof.convert import raw_to_tool_data
@@ -119,24 +118,17 @@ INPUT_CATEGORIES = {
 }
 
 
-def child(code: str, *args: str) -> None:
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, *args], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-
-
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory) -> Path:
     """A folder with the four runs, and XProf's answers beside each of them."""
-    if importlib.util.find_spec("xprof") is None:
-        needed("xprof is not installed")
     folder = tmp_path_factory.mktemp("live")
     for framework, code in (("tensorflow", TF), ("jax", JAX)):
         if importlib.util.find_spec(framework) is not None:
-            child(code, str(folder))
-    child(XPROF, str(folder), ",".join(TOOLS))
+            run(code, folder, needs=framework)
+    run(ASK, folder, ",".join(TOOLS), needs=CONVERTER)
     for path in sorted(folder.rglob("*.xplane.pb")):
         begin_together(path, path.parent / "together" / path.name)
-        child(XPROF, str(path.parent / "together"), "memory_profile")
+        run(ASK, path.parent / "together", "memory_profile", needs=CONVERTER)
     return folder
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,12 +13,13 @@ from nbprof.hlo import buffers as hlo_buffers
 from nbprof.hlo.hlo import Program
 from nbprof.profiles.load import load
 from tests.support import hlo
-from tests.support.profiles import needed, real
+from tests.support.profiles import real
+from tests.support.programs import CONVERTER, run
 from tests.support.xspace import xspace
 
 MIB = 1 << 20
 SMALL = 16 << 10
-XPROF = """
+ASK = """
 import json, sys
 from pathlib import Path
 from xprof.convert import raw_to_tool_data as xprof
@@ -61,9 +59,7 @@ with jax.profiler.trace(sys.argv[1], profiler_options=options):
 
 def told_by_xprof(folder, space):
     """What XProf's memory viewer says of each program of a file in a memory space, by the name that it gives them."""
-    if importlib.util.find_spec("xprof") is None:
-        needed("xprof is not installed")
-    subprocess.run([sys.executable, "-c", XPROF, str(folder), str(space)], check=True, capture_output=True, timeout=600)
+    run(ASK, folder, space, needs=CONVERTER)
     return json.loads((folder / "told.json").read_text())
 
 
@@ -134,9 +130,7 @@ def compare(folder, space=0):
 
 
 def test_a_loop_of_jax(tmp_path):
-    if importlib.util.find_spec("jax") is None:
-        needed("jax is not installed")
-    subprocess.run([sys.executable, "-c", JAX, str(tmp_path)], check=True, capture_output=True, timeout=600)
+    run(JAX, tmp_path, needs="jax")
     (path,) = tmp_path.rglob("*.xplane.pb")
     programs, bars = compare(path.parent)
     assert programs >= 1

@@ -15,6 +15,7 @@ from nbprof.activity.activity import CATEGORIES, COMPUTE_OF_BITS, DEVICE_COMPUTE
 from nbprof.analysis import overview
 from nbprof.analysis.advice import checks
 from nbprof.analysis.steps.steps import flatten
+from nbprof.frameworks.register import titled
 from nbprof.tools import dashboard as payload
 from nbprof.tools.overview import payload as page
 from tests.parity.deviations import known
@@ -472,7 +473,7 @@ def test_without_steps_the_time_of_top_ops_is_that_of_the_recording(tmp_path):
 @pytest.mark.parametrize(("framework", "word"), [("JAX", "jax.jit"), ("PyTorch", "torch.compile"), ("TensorFlow", "tf.function")])
 def test_what_makes_one_program_of_eager_ops_has_the_frameworks_word(framework, word):
     facts = {"eager_host_percent": 40.0, "eager_device_percent": None}
-    found = checks.checks({}, facts, NO_FUNCTIONS, tf_data=False, framework=framework).set_index("check")
+    found = checks.checks({}, facts, NO_FUNCTIONS, tf_data=False, framework=titled(framework)).set_index("check")
     said = found.loc["eager_host", "statement"]
     assert [w for w in ("jax.jit", "torch.compile", "tf.function") if w in said] == [word]
 

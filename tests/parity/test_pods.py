@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -15,7 +12,8 @@ from nbprof.analysis.steps.pods import bottleneck
 from nbprof.profiles.load import load
 from tests.analysis.test_bad_steps import host_steps, spans
 from tests.parity.peer import NAMES, XPROF, profile, same
-from tests.support.profiles import expected, needed
+from tests.support.profiles import expected
+from tests.support.programs import CONVERTER, run
 
 LABELS = dict(
     zip(
@@ -72,11 +70,7 @@ sys.stdout.buffer.write(raw_to_tool_data.xspace_to_tool_data(sys.argv[2:], sys.a
 
 def answer(tool, *files):
     """What XProf, run now, says of files."""
-    if importlib.util.find_spec("xprof") is None:
-        needed("xprof is not installed")
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", LIVE, tool, *map(str, files)], capture_output=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+    return json.loads(run(LIVE, tool, *files, needs=CONVERTER).stdout)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +14,7 @@ from nbprof.profiles.profile import Profile
 from nbprof.schema.frames import SCHEMA
 from tests.data.record import KEY_AVERAGES
 from tests.parity.peer import same
+from tests.support import programs
 
 STORED = Path(__file__).parents[1] / "data" / "torch"
 # What it says of allocator events that lie in no op.
@@ -28,11 +26,8 @@ def run(request, tmp_path_factory) -> tuple[Profile, pd.DataFrame]:
     """Our profile of a run, and the table that PyTorch printed of it."""
     folder = STORED
     if request.param == "live":
-        if importlib.util.find_spec("torch") is None:
-            pytest.skip("torch is not installed; its wheels are too large to be a dependency of the tests")
         folder = tmp_path_factory.mktemp("torch")
-        done = subprocess.run([sys.executable, "-c", KEY_AVERAGES, str(folder / "run")], capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr[-2000:]
+        programs.run(KEY_AVERAGES, folder / "run", needs="torch")
     table = next(folder.glob("*.key_averages.json"))
     said = pd.DataFrame(json.loads(table.read_text()))
     return load(next(folder.glob(f"{table.name.partition('.')[0]}.pt.trace.json*"))), said.set_index("key").sort_index()

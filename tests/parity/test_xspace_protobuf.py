@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +11,8 @@ from nbprof.core.errors import ReadError
 from nbprof.core.files import LocalFile
 from nbprof.formats.xspace import xspace
 from tests.support import xspace_proto
-from tests.support.profiles import ROOT, needed, real
+from tests.support.profiles import ROOT, real
+from tests.support.programs import run
 
 RECORDED = Path(__file__).parents[1] / "data" / "xspace"
 FOLDERS = [
@@ -67,9 +65,7 @@ with jax.profiler.trace(sys.argv[1]):
 
 
 def record(framework: str, code: str, folder: Path) -> Path:
-    if importlib.util.find_spec(framework) is None:
-        needed(f"{framework} is not installed")
-    subprocess.run([sys.executable, "-c", code, str(folder)], check=True, capture_output=True, timeout=300)
+    run(code, folder, needs=framework)
     return next(folder.rglob("*.xplane.pb"))
 
 

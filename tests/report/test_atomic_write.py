@@ -44,7 +44,7 @@ def test_a_file_is_there_when_it_is_complete(tmp_path):
         (
             errno.ENOSPC,
             3 << 20,
-            r"No space left on device\). It needs 3 MiB: free some space, or choose a folder on another disk \(.+ free here\)",
+            r"No space left on device\). It needs 3.00 MiB: free some space, or choose a folder on another disk \(.+ free here\)",
         ),
         (errno.ENOSPC, None, r"No space left on device\). Free some space, or choose a folder on another disk"),
         (errno.EACCES, 3, r"Permission denied\). Choose a folder that you can write to\.$"),

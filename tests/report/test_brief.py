@@ -14,6 +14,7 @@ import pytest
 import nbprof
 from nbprof import NbprofError
 from nbprof.display import wording
+from nbprof.display.payload import Part
 from nbprof.frames import SCHEMA
 from nbprof.profiles.brief import BYTES_PER_TOKEN, LEAST_TOKENS, code
 from nbprof.tools import register
@@ -47,7 +48,7 @@ def leaves(value):
         value = value.to_dict("list")
     if isinstance(value, pd.Series):
         value = value.to_dict()
-    if isinstance(value, dict):
+    if isinstance(value, (dict, Part)):
         yield from (leaf for pair in value.items() for each in pair for leaf in leaves(each))
     elif isinstance(value, (list, tuple, np.ndarray)):
         yield from (leaf for each in value for leaf in leaves(each))

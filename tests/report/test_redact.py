@@ -17,6 +17,7 @@ import pytest
 
 import nbprof
 from nbprof.display import codec
+from nbprof.display.payload import Part
 from nbprof.display.redact import Redactor, _literals, vocabulary
 from nbprof.profiles.redaction import redacted, redactor
 from nbprof.profiles.report.mimebundle import MIME
@@ -140,7 +141,7 @@ def planted(request, tmp_path_factory):
 
 
 def texts(value):
-    if isinstance(value, dict):
+    if isinstance(value, (dict, Part)):
         yield from (text for pair in value.items() for each in pair for text in texts(each))
     elif isinstance(value, (list, tuple)):
         yield from (text for each in value for text in texts(each))
@@ -294,10 +295,10 @@ def test_literals_are_found_as_python_finds_them():
 
 def heads(value):
     """The columns of all tables."""
-    if isinstance(value, dict):
+    if isinstance(value, (dict, Part)):
         if {"key", "label"} <= set(value):
             yield value["key"], value["label"], value.get("help")
-        yield from (head for each in value.values() for head in heads(each))
+        yield from (head for _, each in value.items() for head in heads(each))
     elif isinstance(value, list):
         yield from (head for each in value for head in heads(each))
 

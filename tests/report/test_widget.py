@@ -38,7 +38,7 @@ def test_it_holds_as_many_events_as_asked_for():
 def test_a_payload_that_is_there_is_not_made_again():
     run = fake.run()
     made = payload.dashboard(run)
-    made["meta"]["label"] = "mine"
+    made.meta.label = "mine"
     assert codec.unpack(DashboardWidget(run, made).packed)["meta"]["label"] == "mine"
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from types import SimpleNamespace
 
 import pytest
 
 from nbprof.display import codec
+from nbprof.server import process
 from tests.support.kineto import Kineto
 from tests.support.profiles import needed
+from tests.support.programs import FORKS, Forked
 from tests.support.xspace import training_run
 
 try:
@@ -16,6 +20,22 @@ try:
     from pytest_jupyter.jupyter_server import *  # noqa: F403
 except ImportError:
     needed("pytest-jupyter is not installed")
+
+
+READS = ("nbprof.server.worker", "nbprof.profiles.load", "nbprof.profiles.profile", "nbprof.profiles.comparison")
+
+
+def forked(command, **options):
+    """Start a process of the server that has imported already what reads profiles."""
+    _, _, code, *arguments = command
+    return Forked.piped(READS, code, tuple(arguments))
+
+
+@pytest.fixture(autouse=True)
+def ready_processes(monkeypatch):
+    """Each server begins with a process of its own, of which most tests ask little or nothing."""
+    if FORKS:
+        monkeypatch.setattr(process, "subprocess", SimpleNamespace(Popen=forked, PIPE=subprocess.PIPE))
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from nbprof.server.capture import MOST_RECORDINGS, MOST_WORKERS
 from nbprof.server.recorder import Recorder
 from nbprof.sources.recording import CaptureInfo
 from tests.support.profiler_server import Refuse, answer, standing_in
-from tests.support.profiles import needed
+from tests.support.profiles import require
 
 NOBODY = "localhost:1"
 QUICK = {"duration_ms": 20, "retries": 0}
@@ -27,8 +26,7 @@ QUICK = {"duration_ms": 20, "retries": 0}
 
 @pytest.fixture(autouse=True)
 def library():
-    if importlib.util.find_spec("grpc") is None:
-        needed("grpcio is not installed")
+    require("grpc")
 
 
 class Answer:
@@ -390,7 +388,7 @@ def test_every_sentence_speaks_of_the_dialog_and_not_of_a_cell(tmp_path):
         failures.shared(),
         failures.explain(Refusal("X", f"cannot open {scratch}/x: no"), address, scratch, 1.0).reason,
         failures.explain(Refusal("RESOURCE_EXHAUSTED", "large"), address, "", 1.0).reason,
-        f"its 3.0 MB could not be written to {scratch}/run (No space left on device): choose another location with --logdir DIR",
+        f"its 3.00 MiB could not be written to {scratch}/run (No space left on device): choose another location with --logdir DIR",
         f"{tmp_path / 'my logs'} cannot be written (Permission denied); nothing was recorded. Choose a --logdir that you can write to",
     ]
     for text in map(recorder._in_dialog, said):

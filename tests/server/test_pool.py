@@ -221,7 +221,7 @@ class TestLimits:
     async def test_a_profile_that_needs_too_much_memory_is_stopped(self, extension, open_profile, place):
         place("a", "large")
         _, reply = await open_profile("a")
-        assert "0.2 GB of memory" in reply.message
+        assert "190.73 MiB of memory" in reply.message
         assert "c.NbprofServer.memory" in reply.message
         assert not extension.pool.processes
 

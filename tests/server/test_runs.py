@@ -368,7 +368,7 @@ def test_work_grows_with_the_number_of_files_and_not_with_its_square(tmp_path, m
     ("budget", "said"),
     [
         ({"entries": 100}, "more than 100 files"),
-        ({"bytes": 1000}, "more than 1,000 bytes had to be read"),
+        ({"bytes": 1000}, "more than 1,000 B had to be read"),
         ({"seconds": 50, "clock": Clock(1)}, "took longer than 50 s"),
     ],
 )

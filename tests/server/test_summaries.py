@@ -187,7 +187,7 @@ class TestProcess:
         self.made(jp_root_dir / "logs", a="x", b="large")
         answer = await listed("logs")
         assert answer.runs["logs/a.xplane.pb"]["known"]
-        assert "0.2 GB of memory" in answer.problems["logs/b.xplane.pb"]
+        assert "190.73 MiB of memory" in answer.problems["logs/b.xplane.pb"]
 
     async def test_it_ends_when_nobody_listens(
         self, jp_root_dir, extension, asked, jp_auth_header, http_server, http_server_port, jp_base_url

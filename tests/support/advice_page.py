@@ -10,9 +10,10 @@ import pytest
 
 from nbprof.activity.unit import MARKED
 from nbprof.analysis.advice.advice import MOST, WORTH_PERCENT, every
-from nbprof.analysis.advice.checks import MOST_GAIN, MOST_UNKNOWN, PART_MODERATE, host_slowed
+from nbprof.analysis.advice.checks import MOST_GAIN, MOST_UNKNOWN, PART_MODERATE
 from nbprof.analysis.ascend.rules import every as every_of_ascend
 from nbprof.analysis.rule import Rule, Threshold
+from nbprof.frameworks.register import JAX, PYTORCH
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "advice.md"
 HEAD = f"""# Advice rules
@@ -26,9 +27,9 @@ evidence in figures of this profile, the code for the change in the framework us
   a compilation. Gains do not add up. Findings without one (memory, a batch that is too small) come last. No gain is stated above {MOST_GAIN:g} % of step time, nor if nothing was recorded in more than
   {MOST_UNKNOWN:g} % of it: what remains then says little about the step.
 - A rule without evidence in the profile reports nothing, nor does one that would save less than {WORTH_PERCENT:g} % of step time.
-- Recording slows the host that feeds a GPU: loops bound by the host took up to {host_slowed("PyTorch"):g} times as long under PyTorch's profiler,
-  and up to {host_slowed("JAX"):g} times under JAX's ([measured](benchmarks.md)). So rules about host time are silent where the GPU is busy for
-  {100 / host_slowed("PyTorch"):g} % of step time or more (JAX: {100 / host_slowed("JAX"):g} %), as without the recording it might never wait, and their gain is *up to*. Where it is
+- Recording slows the host that feeds a GPU: loops bound by the host took up to {PYTORCH.slows_host:g} times as long under PyTorch's profiler,
+  and up to {JAX.slows_host:g} times under JAX's ([measured](benchmarks.md)). So rules about host time are silent where the GPU is busy for
+  {100 / PYTORCH.slows_host:g} % of step time or more (JAX: {100 / JAX.slows_host:g} %), as without the recording it might never wait, and their gain is *up to*. Where it is
   busy for less, the host is slower for certain, and rules about device time alone are of low severity, their gain is *up to*, and they are
   silent below {PART_MODERATE:g} % of step time.
 - A rule is silent where the recording shows that its remedy is applied (*done already if*), even if the cost is still there, and

@@ -11,6 +11,7 @@ from nbprof.activity.activity import Activity
 from nbprof.core.files import SourceFile
 from nbprof.core.trace import Events, Receipt, Trace
 from nbprof.formats.format import Format, Head, Kind
+from nbprof.frameworks.framework import Framework
 
 MAGIC = b"beats 1\n"
 LANES = ("lane", "host", "process", "thread", "line_id", "plane", "kind", "device", "note", "events", "order")
@@ -52,7 +53,7 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
 def interpret(trace: Trace) -> Activity:
     """What the events mean: nothing that an analysis knows."""
     out = Activity(list(trace.hosts))
-    out.framework = "a drummer"
+    out.framework = Framework("", "a drummer")
     out.has_device = out.xprof = out.has_host_ops = False
     out.missing = dict.fromkeys(("steps", "ops", "kernels", "input", "memory"), "A drummer counts bars, not steps.")
     out.notes = []

@@ -286,7 +286,7 @@ class Story:
 
 
 def every_kind() -> Recording:
-    """A packet of each kind that is read, and of each old way to write it."""
+    """A packet of each kind that is read, and of old kinds that are not."""
     out = Recording()
     head = out.packet(flags=CLEARED)
     head.trace_packet_defaults.timestamp_clock_id = 64

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 import os
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,6 +20,19 @@ def needed(reason: str) -> None:
     if os.environ.get("CI"):
         pytest.fail(f"{reason}, which CI must not be without")
     pytest.skip(reason)
+
+
+def require(*modules: str) -> None:
+    """Skips a test where one of these modules is not installed; in CI that is a failure."""
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            needed(f"{module} is not installed")
+
+
+def imported(module: str) -> ModuleType:
+    """The module, or a skipped test where it is not installed."""
+    require(module)
+    return importlib.import_module(module)
 
 
 def real(name: str) -> Path:

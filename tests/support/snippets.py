@@ -103,14 +103,14 @@ def everything() -> list[Snippet]:
 
 def advised() -> Iterator[Snippet]:
     """The code of the rules: the lines of a diff after the change."""
-    for place, text in _texts(PACKAGE / "analysis" / "advice"):
+    for place, text in [*_texts(PACKAGE / "analysis" / "advice"), *_texts(PACKAGE / "frameworks")]:
         if (lines := _after(text)) is not None:
             yield Snippet(place, lines.replace(".{} =", ".private_threadpool_size ="))
 
 
 def boxed() -> Iterator[Snippet]:
-    """The code of boxes in the views: values under the key `code`."""
-    for path in sorted((PACKAGE / "tools").rglob("*.py")):
+    """The code of boxes in the views: values under the key `code`, and what frameworks have for them."""
+    for path in [*sorted((PACKAGE / "tools").rglob("*.py")), *sorted((PACKAGE / "frameworks").rglob("*.py"))]:
         module = _module(path)
         for node in ast.walk(ast.parse(path.read_text())):
             for value in _values_of_code(node):
@@ -202,11 +202,14 @@ def _filled(node: ast.JoinedStr, path: Path) -> str:
 
 
 def _values_of_code(node: ast.AST) -> Iterator[ast.expr]:
-    """What a node states under the key `code`, or assigns to a name like it."""
+    """What a node states under the key `code`, or assigns to a name like it; of a framework the code of a `Hint`, and that lists GPUs."""
     if isinstance(node, ast.Dict):
         yield from (
             value for key, value in zip(node.keys, node.values, strict=True) if isinstance(key, ast.Constant) and key.value == "code"
         )
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Hint", "Words"):
+        yield from node.args[2:]
+        yield from (each.value for each in node.keywords if each.arg == "list_gpus")
 
 
 def _constants(value: ast.expr, module: ModuleType) -> Iterator[str]:

@@ -9,9 +9,9 @@ import numpy as np
 
 import nbprof
 from nbprof.activity.unit import RECORDING, Unit
-from nbprof.dialects.kineto import steps as kineto_steps
-from nbprof.dialects.kineto.links import ANNOTATION, CALL, OP, Links
-from nbprof.dialects.kineto.steps import Steps
+from nbprof.dialects.gpu import find_steps
+from nbprof.dialects.gpu.links import ANNOTATION, CALL, OP, Links
+from nbprof.dialects.gpu.steps import Steps
 from nbprof.profiles.profile import Profile
 from tests.support.kineto import profile as written
 from tests.support.ranks import job
@@ -24,7 +24,7 @@ def profile_of(kind: str, path: Path = CPU) -> Profile:
     """A recorded profile with its steps taken for units of a kind; of the recording there is one, from the first to the last event."""
     profile = nbprof.load(path)
     activity = profile.run.activity
-    with patch.object(kineto_steps, "find", _one if kind == RECORDING else kineto_steps.find):
+    with patch.object(find_steps, "find", _one if kind == RECORDING else find_steps.find):
         assert len(activity.markers)
     activity.unit = Unit(kind)
     return profile
@@ -37,7 +37,7 @@ def _one(links: Links, **_options: bool) -> Steps:
         rows = links.rows(OP, ANNOTATION, CALL)
         rows = rows[links.host[rows] == host]
         begin, end = np.array([events.start[rows].min()]), np.array([events.end[rows].max()])
-        parts.append(kineto_steps.of_marks(links, host, rows[:1], begin, end, ["recording"], []))
+        parts.append(find_steps.of_marks(links, host, rows[:1], begin, end, ["recording"], []))
     return Steps.joined(parts)
 
 

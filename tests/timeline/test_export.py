@@ -20,7 +20,7 @@ from nbprof.profiles.load import load
 from nbprof.timeline import export as module
 from nbprof.timeline.details import value_of
 from nbprof.timeline.export import threads
-from nbprof.timeline.export_args import plain
+from nbprof.timeline.export_args import json_text
 from tests.support.chrome import complete, document
 from tests.support.profiles import real
 from tests.support.xspace import PlaneWriter, chunk, gpu_run, training_run, xspace
@@ -297,7 +297,7 @@ def test_real_profiles_are_written_whole(tmp_path, name):
                 row = np.searchsorted(column.event, ids[at])
                 if row < len(column.event) and column.event[row] == ids[at] and key not in ("ph", "s"):
                     value = value_of(trace, column, int(ids[at]))
-                    same = found[key] == json.loads(plain(value), parse_float=Decimal) if key not in trace.name_args else key in found
+                    same = found[key] == json.loads(json_text(value), parse_float=Decimal) if key not in trace.name_args else key in found
                     assert same, key
     samples = Counter(e["pid"] for e in written if e["ph"] == "C")
     assert samples.total() == sum(int(np.isfinite(counter.value).sum()) for counter in tracks.counters)

@@ -191,7 +191,7 @@ def test_launches_and_ops_of_real_profiles_are_those_of_the_tables(name):
         assert ("launch", int(call), int(target)) in found.of(int(call))
     ops = run.activity.device_ops.frame()
     names = run.activity.ops.values
-    known = launched[launched["op"] >= 0] if run.activity.framework == "PyTorch" else launched
+    known = launched[launched["op"] >= 0] if run.activity.framework.title == "PyTorch" else launched
     rows = ops[ops["event"].isin(known["target"])]
     for event, op in rows[["event", "op"]].iloc[:: len(rows) // 100].itertuples(index=False):
         assert found.op(int(event)) == names[op]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -202,8 +203,8 @@ def test_the_static_report_has_the_mean_iteration_the_findings_and_the_types(sto
         assert text in html
     hostile = run({"op_summary": [table("op_summary", **tasks([(fake.HOSTILE, fake.HOSTILE, "AI_CORE", 1, 0, 5.0)]))]})
     part = ascend.payload(hostile)
-    assert "<img" not in ascend_static.html({"ascend": part})
-    assert ascend_static.html({"ascend": ascend.nothing()}) == ""
+    assert "<img" not in ascend_static.html(SimpleNamespace(ascend=part))
+    assert ascend_static.html(SimpleNamespace(ascend=ascend.nothing())) == ""
 
 
 def test_kernels_of_an_npu_are_told_in_its_words(story: profiles.Profile) -> None:
@@ -215,8 +216,8 @@ def test_kernels_of_an_npu_are_told_in_its_words(story: profiles.Profile) -> Non
     assert not {"registers", "shared_bytes", "block", "occupancy_percent"} & set(heads)
     labels = {one["key"]: one["label"] for one in part["figures"]}
     assert (labels["tensor_cores_used"], labels["in_use"]) == ("Cube used", "NPU in use")
-    told = [text for head in part["table"]["columns"] for text in head.values()] + [
-        value for one in part["figures"] for value in one.values()
+    told = [text for head in part["table"]["columns"] for _, text in head.items()] + [
+        value for one in part["figures"] for _, value in one.items()
     ]
     assert not [text for text in told if isinstance(text, str) and ("GPU" in text or "TensorCore" in text)]
     assert "Top NPU kernels" in static.static_html(data)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from types import SimpleNamespace
 
 import pytest
 
 import nbprof
 from nbprof.core.errors import ReadError
+from nbprof.display.codec import Coded
 from nbprof.tools import dashboard as payload
 from nbprof.tools.ascend import payload as ascend
 from nbprof.tools.ascend import static as ascend_static
@@ -31,7 +33,7 @@ FILES = {
 
 def cells(section, key):
     data = section["table"]["data"][key]
-    return [data["values"][int(code)] for code in data["codes"]] if isinstance(data, dict) else [float(value) for value in data]
+    return [data.values[int(code)] for code in data.codes] if isinstance(data, Coded) else [float(value) for value in data]
 
 
 def opened(tmp_path, kind):
@@ -55,7 +57,7 @@ def test_a_table_that_is_opened_by_itself_is_shown(tmp_path, kind):
     assert all(head["help"] and head["label"] for head in section["table"]["columns"])
     assert p.overview["device_kind"] == "Ascend NPU"
     assert any(f"{kind} {len(p.ascend.table(kind))}" in line.text for line in p.run.receipt.lines)
-    page = ascend_static.html({"ascend": part})
+    page = ascend_static.html(SimpleNamespace(ascend=part))
     assert TABLES[kind].title in page
 
 

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import nbprof
+from nbprof.core.units import scale_bytes
 from nbprof.display import wording
+from nbprof.display.payload import Part
 from nbprof.tools.common import unit_in
 from tests.support.profiles import ROOT
 
@@ -44,7 +46,7 @@ def payload(request):
 
 def _figures(value, tab=""):
     """All figures of a payload by tab; of parts that are alike (allocators, programs) each list by itself."""
-    if isinstance(value, dict):
+    if isinstance(value, (dict, Part)):
         if {"key", "label", "value", "unit"} <= set(value):
             yield tab, value
             return
@@ -74,7 +76,7 @@ def _overview(payload):
 
 def test_steps_are_counted_once(payload):
     steps, said = payload["steps"], [line["text"] for line in payload["overview"]["confidence"]["evidence"]]
-    unit = unit_in(payload)
+    unit = unit_in(payload.meta)
     if not len(steps["step"]) or len(steps["hosts"]) > 1 or unit.whole:
         pytest.skip("no steps of one host")
     recorded = len(steps["step"])
@@ -183,7 +185,7 @@ def test_memory_is_counted_once(payload):
             assert np.asarray(ops["data"]["deallocations"]).sum() == freed
         assert np.asarray(live["data"]["allocated_bytes"], np.float64).sum() == pytest.approx(one["peak_bytes"])
         peak = next(figure for figure in one["figures"] if figure["key"] == "peak")
-        assert peak["value"] == pytest.approx(wording.scale_bytes(one["peak_bytes"])[0])
+        assert peak["value"] == pytest.approx(scale_bytes(one["peak_bytes"])[0])
     peaks = [wording.size(one["peak_bytes"]) for one in payload["memory"]["ids"]]
     for peak in set(peaks):
         names = [one["memory_id"] for one, other in zip(payload["memory"]["ids"], peaks, strict=True) if other == peak]
@@ -207,4 +209,4 @@ def test_peak_memory_is_that_of_an_allocator(payload):
     known = [one["peak_bytes"] for one in payload["memory"]["ids"]]
     if peak is None or not known:
         pytest.skip("no memory")
-    assert peak in [wording.scale_bytes(value)[0] for value in known]
+    assert peak in [scale_bytes(value)[0] for value in known]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -280,7 +282,7 @@ def test_a_straggler_is_named_with_what_it_costs_and_why(tmp_path):
     assert part["outliers"]["rows"] >= 1
     # The others wait, so that the steps of all take the same time: no contradiction to what was said.
     assert part["statement"].startswith("With waiting included, no worker is the slowest in most steps")
-    assert f"<b>{name}</b> delays the others" in static.html({"pods": part})
+    assert f"<b>{name}</b> delays the others" in static.html(SimpleNamespace(pods=part))
     assert f"\n{name} delays the others: " in str(p)
 
 

@@ -137,7 +137,10 @@ def test_parts_and_sizes():
     assert [wording.percent(x) for x in (61.04, 0.0, 0.01, None)] == ["61.0%", "0.0%", "< 0.1%", "–"]
     assert wording.percent(0.3, 0) == "< 1%"
     assert [wording.size(x) for x in (0, 900, 2560, 12_383_488, 2**34, None)] == ["0 B", "900 B", "2.5 KiB", "11.81 MiB", "16.00 GiB", "–"]
-    assert [wording.duration(s) for s in (0.13, 1.26)] == ["130 ms", "1.3 s"]
+    assert (wording.size(3 * 2**40), wording.size(-2560)) == ("3.00 TiB", "−2.5 KiB")
+    seconds = (0.13, 0.9999, 1.26, 59.94, 59.96, 185, 7500.9, None)
+    texts = ["130 ms", "1.0 s", "1.3 s", "59.9 s", "1 min 00 s", "3 min 05 s", "2 h 05 min", "–"]
+    assert [wording.duration(value) for value in seconds] == texts
 
 
 def test_long_names_keep_their_tail():

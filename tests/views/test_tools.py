@@ -14,6 +14,8 @@ from nbprof.notebook.cell import Show
 from nbprof.profiles.report.static import static_html
 from nbprof.profiles.widget import DashboardWidget
 from nbprof.tools import dashboard, names, register, text
+from nbprof.tools.parts import Tab
+from nbprof.tools.payloads import Payload
 from nbprof.tools.tool import Tool
 from tests.support.build import profile
 from tests.support.xspace import MS, PlaneWriter, xspace
@@ -58,17 +60,25 @@ def test_words_for_tabs_are_told_apart() -> None:
 
 @pytest.fixture
 def made_up(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A folder with one object, and one line in the names."""
+    """A folder with one object, its field of the payload, and one line in the names."""
+
+    class Tides(Tab):
+        steps: int
+
+    class WithTides(Payload):
+        tides: Tides
+
     folder = ModuleType("nbprof.tools.tides.tool")
     folder.TOOL = Tool(  # type: ignore[attr-defined]
-        payload=lambda run, _events: {"empty": None, "steps": len(run.steps)},
-        nothing=lambda: {"steps": 0},
+        payload=lambda run, _events: Tides(empty=None, steps=len(run.steps)),
+        nothing=lambda: Tides(empty=None, steps=0),
         count=lambda run: 2 * len(run.steps),
         omissions=lambda _run, _events: ["The tides leave out the moon."],
-        text=lambda payload, _most: [f"High water in {payload['tides']['steps']} steps"],
-        static=lambda payload: f"<p>{payload['tides']['steps']} tides</p>",
+        text=lambda payload, _most: [f"High water in {payload.tides.steps} steps"],
+        static=lambda payload: f"<p>{payload.tides.steps} tides</p>",
     )
     monkeypatch.setitem(sys.modules, folder.__name__, folder)
+    monkeypatch.setattr(dashboard, "Payload", WithTides)
     monkeypatch.setitem(names.NAMES, "tides", names.Name("tides", "Tides", "When the water is high."))
     return "tides"
 

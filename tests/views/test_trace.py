@@ -166,11 +166,11 @@ def test_a_long_counter_keeps_its_peak():
     value = np.random.default_rng(0).random(12_345)
     value[7_777] = 5.0
     counter = Counter(9, "Memory", "bytes", np.arange(12_345, dtype=np.int64) * 1000, value)
-    out = trace._samples(counter, 0)
-    assert len(out["time"].values) <= trace.MOST_SAMPLES
-    assert out["value"].max() == 5.0
-    assert out["time"].values[np.argmax(out["value"])] == 7_777.0
-    assert (np.diff(out["time"].values) > 0).all()
+    drawn_time, drawn_value = trace._samples(counter, 0)
+    assert len(drawn_time.values) <= trace.MOST_SAMPLES
+    assert drawn_value.max() == 5.0
+    assert drawn_time.values[np.argmax(drawn_value)] == 7_777.0
+    assert (np.diff(drawn_time.values) > 0).all()
 
 
 def test_a_long_counter_holds_what_it_ended_at_while_nothing_happens():
@@ -179,9 +179,9 @@ def test_a_long_counter_holds_what_it_ended_at_while_nothing_happens():
     time = np.arange(3000, dtype=np.int64) * 1000
     time[1500:] += 10**9
     value = np.tile([1.0, 9.0, 4.0], 1000)
-    out = trace._samples(Counter(9, "Memory", "bytes", time, value), 0)
-    before = np.searchsorted(out["time"].values, time[1500] / 1000) - 1
-    assert out["value"][before] == value[1499]
+    drawn_time, drawn_value = trace._samples(Counter(9, "Memory", "bytes", time, value), 0)
+    before = np.searchsorted(drawn_time.values, time[1500] / 1000) - 1
+    assert drawn_value[before] == value[1499]
 
 
 def test_a_long_share_of_time_is_the_mean_of_equal_parts():
@@ -193,8 +193,8 @@ def test_a_long_share_of_time_is_the_mean_of_equal_parts():
     # A gap in the middle: nothing ran for a tenth of the time.
     time[2000:] += (time[-1] - time[0]) // 9
     value[1999] = 0.0
-    out = trace._samples(Counter(9, "Busy", "percent", time, value), int(time[0]))
-    at, mean = out["time"].values * 1000 + time[0], out["value"]
+    drawn_time, mean = trace._samples(Counter(9, "Busy", "percent", time, value), int(time[0]))
+    at = drawn_time.values * 1000 + time[0]
     assert len(at) <= trace.MOST_SAMPLES
     assert (mean[:-1] * np.diff(at)).sum() == pytest.approx((value[:-1] * np.diff(time)).sum(), rel=1e-3)
     inside = (at[:-1] >= time[1999]) & (at[1:] <= time[2000])

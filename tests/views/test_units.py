@@ -11,9 +11,11 @@ import nbprof
 from nbprof.activity.unit import CALL, ITERATION, KINDS, RECORDING, STEP, Unit
 from nbprof.core.errors import NbprofError
 from nbprof.display import wording
+from nbprof.display.payload import Part
 from nbprof.schema import frames
 from nbprof.tools import dashboard
 from nbprof.tools.common import without_work
+from nbprof.tools.overview.text import gain_text
 from nbprof.tools.tables import DERIVED, head
 from tests.support.kineto import Kineto, profile
 from tests.support.units import CPU, GPU, of_ranks, profile_of
@@ -26,7 +28,7 @@ FIXED = re.compile(r"Steps & input|Next steps?|nbprof\.steps|ProfilerStep|p\.ste
 
 def spoken(part, path=""):
     """Every text of nbprof's own in a part of a payload, with where it is: heads, figures, notes, sentences."""
-    if isinstance(part, dict):
+    if isinstance(part, (dict, Part)):
         for key, value in part.items():
             if key not in ("data", "verdict", "confidence", "about", "run", "receipt", "footer", "name", "code", "key", "words", "unit"):
                 yield from spoken(value, f"{path}.{key}")
@@ -81,8 +83,8 @@ def test_a_recording_states_its_duration_and_its_gain_in_percent():
     assert duration["note"] == "first to last event"
     assert duration["value"] == pytest.approx(profile.steps.frame["step_time_ms"].iloc[0])
     assert item["gain_percent"] == pytest.approx(100 * item["gain_ms"] / duration["value"])
-    assert wording.gain(item) == f"about {wording.millis(-item['gain_ms'])}, {item['gain_percent']:.0f}% of the recording"
-    assert wording.gain({"gain_ms": 2.0, "gain_is": "up to"}) == "up to −2.00 ms per step"
+    assert gain_text(item) == f"about {wording.millis(-item['gain_ms'])}, {item['gain_percent']:.0f}% of the recording"
+    assert wording.gain(2.0, "up to") == "up to −2.00 ms per step"
     assert payload["meta"]["notice"] is None
 
 

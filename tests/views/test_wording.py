@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+import nbprof
 from nbprof.display import wording
 from nbprof.tools.common import figure
 
@@ -48,3 +52,18 @@ def test_how_often_something_happens() -> None:
 def test_a_long_time_in_a_card_is_in_seconds() -> None:
     shown = [figure("time", "Time", ms, "ms", 1, "") for ms in (9_999.9, 315_117.9, None)]
     assert [(one["value"], one["unit"], one["digits"]) for one in shown] == [(9_999.9, "ms", 1), (315.1179, "s", 2), (None, "ms", 1)]
+
+
+_BYTES_BY_HAND = re.compile(r"""\} (?:[KMGT]i?B|kB)(?!/s)\b""")
+
+
+def test_sizes_are_worded_in_one_place() -> None:
+    root = Path(nbprof.__file__).parent
+    lines = [
+        f"{path.relative_to(root)}:{number}"
+        for path in root.rglob("*.py")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if _BYTES_BY_HAND.search(line)
+    ]
+    allowed = {"analysis/advice/hlo.py", "tools/memory_viewer/figure.py", "tools/memory/figure.py"}
+    assert [line for line in lines if line.partition(":")[0] not in allowed] == []

@@ -5,7 +5,7 @@ import { textAt } from "../../lib/codec.js";
 import { boxOf, clear, h, handled, listen, modified } from "../../lib/dom.js";
 import { bytesText, count } from "../../lib/format.js";
 import { hoverCard } from "../../lib/parts.js";
-import type { AllocatorDevice } from "../../lib/payload-allocator.js";
+import type { AllocatorDevice } from "../../lib/payload.js";
 import { cssColor } from "../../lib/theme.js";
 import { onTheme } from "../trace/palette.js";
 

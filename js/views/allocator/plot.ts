@@ -4,7 +4,7 @@ import { canvas } from "../../lib/canvas.js";
 import { textAt } from "../../lib/codec.js";
 import { h } from "../../lib/dom.js";
 import { bytesText, count, num } from "../../lib/format.js";
-import type { AllocatorDevice } from "../../lib/payload-allocator.js";
+import type { AllocatorDevice } from "../../lib/payload.js";
 import { tickDigits, ticks } from "../../lib/scale.js";
 import { lowest } from "../../lib/search.js";
 import { cssColor } from "../../lib/theme.js";

@@ -2,12 +2,12 @@
 
 import { numberAt, textAt } from "../../lib/codec.js";
 import { headsOf } from "../../lib/columns.js";
-import type { Pair } from "../../lib/compared.js";
 import { cutOf } from "../../lib/cut.js";
 import { h } from "../../lib/dom.js";
 import { num } from "../../lib/format.js";
 import { nameNode } from "../../lib/name.js";
 import { downloadButton, field, heading, link, segmented } from "../../lib/parts.js";
+import type { Pair } from "../../lib/payload.js";
 import { CATEGORIES } from "../../lib/payload.js";
 import { type ColumnSpec, table } from "../../lib/table.js";
 import { unitOf } from "../../lib/unit.js";

@@ -1,11 +1,10 @@
 /** The drawings of Compare: dots of steps, two average steps on one scale, bars from a zero line. */
 
 import { headsOf } from "../../lib/columns.js";
-import type { ComparedFigure, ComparedRun, Pair } from "../../lib/compared.js";
 import { boxOf, h, listen, s, shareAt } from "../../lib/dom.js";
 import { ms, num, signed } from "../../lib/format.js";
 import { categoryClass, hoverCard, legend, swatch } from "../../lib/parts.js";
-import type { Meta } from "../../lib/payload.js";
+import type { ComparedFigure, ComparedRun, Meta, Pair } from "../../lib/payload.js";
 import { tickDigits, ticks } from "../../lib/scale.js";
 import { STEP, type Unit, unitOf } from "../../lib/unit.js";
 import { cells, plainTable } from "../breakdown.js";

@@ -1,7 +1,7 @@
 /** What Compare draws, without drawing it. */
 
-import type { Compare, ComparedCategory, Pair } from "../../lib/compared.js";
 import { MISSING, num, signed } from "../../lib/format.js";
+import type { Compare, ComparedCategory, Pair } from "../../lib/payload.js";
 import { CATEGORIES, type CategoryKey } from "../../lib/payload.js";
 import { niceMax, ticks } from "../../lib/scale.js";
 import { capital, unitOf } from "../../lib/unit.js";

@@ -1,10 +1,10 @@
 /** Two runs side by side: is the second one faster, is that more than chance, and what changed. */
 
 import { headsOf } from "../../lib/columns.js";
-import type { Compare, ComparedRun, Pair } from "../../lib/compared.js";
 import { clear, h, marked } from "../../lib/dom.js";
 import { MISSING, ms } from "../../lib/format.js";
 import { button, copyButton, emptyView, heading, picker } from "../../lib/parts.js";
+import type { Compare, ComparedRun, Pair } from "../../lib/payload.js";
 import { isWhole, timeTitle, unitOf } from "../../lib/unit.js";
 import type { View, ViewContext } from "../../lib/view.js";
 import { cells, missingNote, plainTable } from "../breakdown.js";

@@ -3,8 +3,8 @@
 import { numberAt, textAt } from "../../lib/codec.js";
 import { count, MISSING, num, percent, us } from "../../lib/format.js";
 import type { CardContent } from "../../lib/parts.js";
+import type { Hlo, RoofMark } from "../../lib/payload.js";
 import { CATEGORIES } from "../../lib/payload.js";
-import type { Hlo, RoofMark } from "../../lib/payload-hlo.js";
 
 /**
  * An op in the chart. Without bytes its intensity has no end, and it lies at the right edge. Without FLOPs its intensity is 0: it lies at

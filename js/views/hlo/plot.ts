@@ -5,7 +5,7 @@ import { textAt } from "../../lib/codec.js";
 import { boxOf, h, handled, listen, modified } from "../../lib/dom.js";
 import { count, num } from "../../lib/format.js";
 import { type CardContent, hoverCard } from "../../lib/parts.js";
-import type { Hlo, RoofMark } from "../../lib/payload-hlo.js";
+import type { Hlo, RoofMark } from "../../lib/payload.js";
 import { onTheme, themeReader } from "../trace/palette.js";
 import { type Box, besides, slanted, textBox } from "./labels.js";
 import {

@@ -15,7 +15,7 @@ import {
   snippet,
   toggle,
 } from "../../lib/parts.js";
-import type { Hlo } from "../../lib/payload-hlo.js";
+import type { Hlo } from "../../lib/payload.js";
 import { allRows, filterRows, type Sort } from "../../lib/rows.js";
 import { type ColumnSpec, type TableHandle, table } from "../../lib/table.js";
 import type { Hint, View, ViewHandle } from "../../lib/view.js";

@@ -23,7 +23,7 @@ export function hasOccupancy({ data, rows }: Table): boolean {
 }
 
 /** Where the occupancies of a table come from, in a sentence with a space before it. */
-export function occupancyNote(table: Table, torch: boolean): string {
+export function occupancyNote(table: Table, recorded = "as recorded"): string {
   if (!hasOccupancy(table)) return " Occupancy was not recorded.";
   let computed = 0;
   let all = 0;
@@ -32,9 +32,6 @@ export function occupancyNote(table: Table, torch: boolean): string {
     all++;
     if (textAt(table.data.occupancy_source, row) === "computed") computed++;
   }
-  const recorded = torch
-    ? "as PyTorch estimated it from the launch"
-    : "as recorded: theoretical, from registers and block size";
   const made = "computed from the launch shape and the limits of the device";
   if (!computed) return ` Occupancy is ${recorded}.`;
   return computed === all ? ` Occupancy is ${made}.` : ` Occupancy is ${recorded}, or, set faint, ${made}.`;

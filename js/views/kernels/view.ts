@@ -70,7 +70,7 @@ function kernelsTable(context: ViewContext): KernelsTable {
   const rowsText = h("span");
   const everyRow = allRows(full);
   const npu = context.payload.kernels.chip === "NPU";
-  const occupancy = npu ? "" : occupancyNote(full, /torch/i.test(context.payload.meta.framework));
+  const occupancy = npu ? "" : occupancyNote(full, context.payload.kernels.occupancy);
 
   const list = foldingTable<By>({
     context,
@@ -207,8 +207,8 @@ function columns(full: Table, data: () => Table, npu: boolean): ColumnSpec[] {
       cell: (row, cell) => fillName(cell, textAt(data().data.kernel, row), cutOf(full, "kernel")),
     },
     { key: "total_us", bar: { css: "device", max: max * 1.06, width: 40 } },
-    { key: "occurrences", label: "Count" },
-    { key: "avg_us", label: "Avg µs" },
+    { key: "occurrences" },
+    { key: "avg_us" },
     { key: "min_us", dim: true },
     { key: "max_us", dim: true },
     {

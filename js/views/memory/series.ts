@@ -129,8 +129,9 @@ export function largest(id: MemoryId): number {
 /** The left axis: up to the capacity, or cut above the peak. */
 export function axis(id: MemoryId, scope: Scope, free_bytes: number): Axis {
   const most = largest(id);
-  const whole = scope === "device" && known(id.capacity_bytes);
-  const top = whole ? Math.max(most, id.capacity_bytes) : most;
+  const capacity = id.capacity_bytes;
+  const whole = scope === "device" && known(capacity);
+  const top = whole ? Math.max(most, capacity) : most;
   const unit = byteUnit(top);
   const size = BYTES[unit];
   // The whole device ends where the device ends: there is nothing above.

@@ -203,7 +203,7 @@ function alive(el: HTMLElement, context: ViewContext, id: MemoryId, at: number, 
   ).count;
   const { shown, smaller } = split(order);
   const name = at < 0 ? "the peak" : `${num(id.time_ms[at], 3)} ms`;
-  const time = at < 0 ? id.peak_time_ms : (id.time_ms[at] as number);
+  const time = at < 0 ? (id.peak_time_ms ?? Number.NaN) : (id.time_ms[at] as number);
   const peak = { kind: "memory_peak", name: id.memory_id, time_ms: time } as const;
   const moment = { ...toMoment(context.payload, time), ...(at < 0 && { target: peak }) };
   clear(el);

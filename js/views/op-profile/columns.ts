@@ -1,8 +1,7 @@
 /** The columns of the tree, and the ops as CSV. */
 
 import { toCsv } from "../../lib/csv.js";
-import type { OpProfile } from "../../lib/payload.js";
-import type { Sort } from "./model.js";
+import type { Profile, Sort } from "./model.js";
 
 export interface Head {
   key: Sort | Text;
@@ -19,7 +18,7 @@ export const isText = (key: Head["key"]): key is Text => key === "name" || key =
 const CSS: Partial<Record<Head["key"], string>> = { name: "", runs: "n hide-n", framework_op: "fw hide-n" };
 
 /** The columns; numbers at the right, runs and framework ops where there is room. */
-export const heads = (profile: OpProfile): Head[] =>
+export const heads = (profile: Profile): Head[] =>
   profile.heads.map(({ key, label, help }) => ({
     key: key as Head["key"],
     label,
@@ -46,7 +45,7 @@ const IN_FILE = [
 ];
 
 /** The ops, most time first. */
-export function csv({ ops }: OpProfile): string {
+export function csv({ ops }: Profile): string {
   const columns = IN_FILE.map((key) => ({ key, label: key, kind: "text" as const, help: "" }));
   return toCsv(
     { columns, data: ops as never, rows: ops.rows },

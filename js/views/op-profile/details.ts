@@ -2,10 +2,9 @@
 
 import { numberAt, textAt } from "../../lib/codec.js";
 import { type Child, h } from "../../lib/dom.js";
-import { bytesText, count, known, MISSING, num, percent } from "../../lib/format.js";
+import { bytesText, count, known, MISSING, num, percent, us } from "../../lib/format.js";
 import { copyButton, heading, link } from "../../lib/parts.js";
-import type { OpProfile } from "../../lib/payload.js";
-import { type Kind, type Node, use, worst } from "./model.js";
+import { type Kind, type Node, type Profile, use, worst } from "./model.js";
 
 const KINDS: Record<Kind, string> = {
   total: "",
@@ -29,13 +28,8 @@ export function si(value: number, unit: string): string {
   return `${num(scaled, scaled < 10 ? 2 : scaled < 100 ? 1 : 0)} ${["", "k", "M", "G", "T", "P"][power]}${unit}`;
 }
 
-export function time(us: number): string {
-  const [scale, unit] = us >= 1e7 ? [1e6, "s"] : us >= 1000 ? [1000, "ms"] : [1, "µs"];
-  return known(us) ? `${num(us / scale, 2)} ${unit}` : MISSING;
-}
-
 /** In a sentence, what limits it. */
-export function verdict(profile: OpProfile, node: Node): string {
+export function verdict(profile: Profile, node: Node): string {
   const { flops, bytes } = use(profile, node);
   // Of several ops some may be near the peak and others far from it.
   if (node.kind !== "op" && node.kind !== "duplicates") return "";
@@ -57,9 +51,10 @@ export function verdict(profile: OpProfile, node: Node): string {
 
 type Line = [label: string, value: string];
 
-function lines(profile: OpProfile, root: Node, node: Node): Line[] {
+function lines(profile: Profile, root: Node, node: Node): Line[] {
   const { flops, bytes, wasted } = use(profile, node);
-  const share = (us: number): string => (root.time > 0 ? `, ${percent((100 * us) / root.time)}` : "");
+  const time = (value: number): string => us(value, 2);
+  const share = (value: number): string => (root.time > 0 ? `, ${percent((100 * value) / root.time)}` : "");
   const { ops } = profile;
   const rate = (total: number, unit: string, used: number): string =>
     known(total) && node.busy > 0
@@ -93,7 +88,7 @@ function lines(profile: OpProfile, root: Node, node: Node): Line[] {
 const sizes = (shape: string): string[] => /\[(.*)\]/.exec(shape)?.[1]?.split(",") ?? [];
 
 /** What the layout of an array adds, by dimension where it tells. */
-export function padding({ arrays: all }: OpProfile, i: number): string {
+export function padding({ arrays: all }: Profile, i: number): string {
   const [bare, size] = [numberAt(all.bytes, i), numberAt(all.padded_bytes, i)];
   const long = sizes(textAt(all.padded, i));
   const grown = sizes(textAt(all.shape, i)).flatMap((length, at) =>
@@ -104,7 +99,7 @@ export function padding({ arrays: all }: OpProfile, i: number): string {
 }
 
 /** The arrays that an op makes and reads. */
-function arrays(profile: OpProfile, op: number): HTMLElement | null {
+function arrays(profile: Profile, op: number): HTMLElement | null {
   const { arrays: all } = profile;
   const rows = Array.from({ length: all.rows }, (_, i) => i).filter((i) => numberAt(all.op, i) === op);
   const item = (i: number): HTMLElement =>
@@ -129,7 +124,7 @@ export interface Links {
   reveal: (node: Node) => void;
 }
 
-export function details(profile: OpProfile, root: Node, node: Node, links: Links): Child[] {
+export function details(profile: Profile, root: Node, node: Node, links: Links): Child[] {
   const { ops, inside } = profile;
   const op = node.kind === "op";
   const expression = op

@@ -4,6 +4,11 @@ import { numberAt, textAt } from "../../lib/codec.js";
 import { count } from "../../lib/format.js";
 import type { OpProfile } from "../../lib/payload.js";
 
+/** The op profile of a run with ops of compiled programs. */
+export type Profile = OpProfile & Required<Pick<OpProfile, "ops" | "rest" | "inside" | "arrays">>;
+
+export const hasOps = (profile: OpProfile): profile is Profile => !profile.empty && !!profile.ops?.rows;
+
 export type By = "program" | "category" | "provenance";
 export type Sort = "time" | "wasted" | "flops" | "bytes" | "runs";
 export type Kind = "total" | "program" | "category" | "scope" | "duplicates" | "op" | "fused" | "rest" | "idle";
@@ -79,7 +84,7 @@ const node = (kind: Kind, name: string, parent: Node | null, row = -1, category 
 };
 
 /** The tree; with idle its time is part of the root's. */
-export function build(profile: OpProfile, by: By, idle: boolean): Node {
+export function build(profile: Profile, by: By, idle: boolean): Node {
   const { ops, rest, inside } = profile;
   const root = node("total", ROOTS[by], null);
   const groups = new Map<string, Node>();
@@ -91,8 +96,8 @@ export function build(profile: OpProfile, by: By, idle: boolean): Node {
     parent.children.push(made);
     return made;
   };
-  const put = (parent: Node, leaf: Node, from: OpProfile["ops"] | OpProfile["rest"], row: number): Node => {
-    const known = (values: OpProfile["ops"]["time_us"]): number => numberAt(values, row);
+  const put = (parent: Node, leaf: Node, from: Profile["ops"] | Profile["rest"], row: number): Node => {
+    const known = (values: Profile["ops"]["time_us"]): number => numberAt(values, row);
     Object.assign(leaf, {
       time: known(from.time_us),
       unknown: known(from.unknown_us) || 0,
@@ -105,7 +110,7 @@ export function build(profile: OpProfile, by: By, idle: boolean): Node {
     parent.children.push(leaf);
     return leaf;
   };
-  const place = (from: OpProfile["ops"] | OpProfile["rest"], row: number): Node => {
+  const place = (from: Profile["ops"] | Profile["rest"], row: number): Node => {
     const category = textAt(from.category, row) || "other";
     const program = textAt(from.program, row) || "(other programs)";
     const top = by === "program" ? under(root, "program", program) : root;
@@ -206,7 +211,7 @@ export interface Use {
 }
 
 /** How well a node uses the device: parts of its peaks. */
-export function use(profile: OpProfile, { kind, flops, bytes, busy }: Node): Use {
+export function use(profile: Profile, { kind, flops, bytes, busy }: Node): Use {
   const peak = (value: number, most: number | null): number =>
     busy > 0 ? value / (busy / 1e6) / (most ?? Number.NaN) : Number.NaN;
   const [computing, moved] = [peak(flops, profile.peak_flops), peak(bytes, profile.peak_bytes)];
@@ -227,13 +232,13 @@ const LOW = 0.3;
 const NEAR = 0.7;
 
 /** Whether an op, or what lies in a group, computes far below the peak although memory does not hold it up. */
-export function isLow(profile: OpProfile, node: Node): boolean {
+export function isLow(profile: Profile, node: Node): boolean {
   const { flops, bytes } = use(profile, node);
   return flops < LOW && !(bytes >= NEAR);
 }
 
 /** What a node is ordered by. */
-export function value(profile: OpProfile, of: Node, sort: Sort): number {
+export function value(profile: Profile, of: Node, sort: Sort): number {
   if (of.kind === "fused") return of.flops;
   if (sort === "time" || sort === "runs") return of[sort];
   const { wasted, flops, bytes } = use(profile, of);
@@ -284,7 +289,7 @@ function found(root: Node, fits: (node: Node) => boolean): Set<Node> {
 }
 
 /** The rows of the tree in order, a node before its children. */
-export function rows(profile: OpProfile, root: Node, how: Shown): Row[] {
+export function rows(profile: Profile, root: Node, how: Shown): Row[] {
   const hits = how.fits && found(root, how.fits);
   const out: Row[] = [];
   const sign = how.descending ? -1 : 1;
@@ -336,7 +341,7 @@ export function* all(of: Node): Generator<Node> {
 }
 
 /** The ops below a node that waste most; without known peaks those that take most time. */
-export function worst(profile: OpProfile, of: Node, most = 5): Node[] {
+export function worst(profile: Profile, of: Node, most = 5): Node[] {
   const ops = [...all(of)].filter(({ kind }) => kind === "op");
   const known = ops.some((op) => !Number.isNaN(use(profile, op).wasted));
   const by = (op: Node): number => (known ? use(profile, op).wasted : op.time);

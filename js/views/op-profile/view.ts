@@ -3,7 +3,7 @@
 import { numberAt, textAt } from "../../lib/codec.js";
 import { moreColumns } from "../../lib/columns.js";
 import { append, clear, h, handled, listen, marked, modified } from "../../lib/dom.js";
-import { known, num, percent } from "../../lib/format.js";
+import { known, num, percent, us } from "../../lib/format.js";
 import { downloadButton, emptyView, figures, heading, picker, segmented, toggle } from "../../lib/parts.js";
 import type { TabId } from "../../lib/payload.js";
 import type { View, ViewHandle } from "../../lib/view.js";
@@ -11,8 +11,22 @@ import { filterField } from "../folding.js";
 import { hasTrace } from "../jump.js";
 import { fillName } from "../names.js";
 import { csv, heads, isText } from "./columns.js";
-import { details, time } from "./details.js";
-import { all, type By, build, isLow, type Node, opened, type Row, rows, type Sort, use, value } from "./model.js";
+import { details } from "./details.js";
+import {
+  all,
+  type By,
+  build,
+  hasOps,
+  isLow,
+  type Node,
+  opened,
+  type Profile,
+  type Row,
+  rows,
+  type Sort,
+  use,
+  value,
+} from "./model.js";
 
 /** Rows drawn at most: what is beyond is found by closing others, or by searching. */
 const MOST_ROWS = 1000;
@@ -20,11 +34,12 @@ const LEAST = 0.001;
 const NONE = { title: "No ops of compiled programs", text: "The profile has no compiled XLA programs." };
 
 export const render: View = (el, context, hint) => {
-  const profile = context.payload.op_profile;
-  if (profile.empty || !profile.ops.rows) {
-    el.append(h("section", emptyView(profile.empty ?? NONE)));
+  const part = context.payload.op_profile;
+  if (!hasOps(part)) {
+    el.append(h("section", emptyView(part.empty ?? NONE)));
     return;
   }
+  const profile: Profile = part;
   let [by, idle, descending]: [By, boolean, boolean] = ["program", false, true];
   let sort: Sort = "time";
   let [most, tiny] = [25, true];
@@ -346,7 +361,7 @@ export const render: View = (el, context, hint) => {
       profile.statement ? h("p.op-say", ...marked(profile.statement)) : "",
       ...profile.notes.map((text) => h("p.more", text)),
       toolbar,
-      heading("Time of ops", [profile.device, time(root.busy + root.unknown)].filter(Boolean).join(", "), legend),
+      heading("Time of ops", [profile.device, us(root.busy + root.unknown, 2)].filter(Boolean).join(", "), legend),
       h("div.op-split", h("div", wrap, narrow.length > 0 && moreColumns(grid, narrow), note), told),
     ),
   );

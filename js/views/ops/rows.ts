@@ -18,14 +18,19 @@ export function bySelf(table: Table): Uint32Array {
 
 export const IDLE = "IDLE";
 
+/** A sum of the ops; 0 where the side was not recorded. */
+export const timeOf = (totals: Ops["totals"], key: keyof Ops["totals"]): number => totals[key] || 0;
+
 /** The table with shares of a side's self time; or, with idle, of its self and idle time, which then has a row of its own. */
 export function withShares(table: Table, totals: Ops["totals"], idle: boolean): Table {
-  const idles = SIDES.filter((where) => idle && totals[`${where}_idle_us`] > 0 && totals[`${where}_us`] > 0);
+  const idles = SIDES.filter(
+    (where) => idle && timeOf(totals, `${where}_idle_us`) > 0 && timeOf(totals, `${where}_us`) > 0,
+  );
   if (!idles.length) return table;
   const count = table.rows + idles.length;
   const of = (row: number): Where => (row < table.rows ? whereOf(table, row) : (idles[row - table.rows] as Where));
   const selfOf = (row: number): number =>
-    row < table.rows ? numberAt(table.data.self_us, row) || 0 : totals[`${of(row)}_idle_us`];
+    row < table.rows ? numberAt(table.data.self_us, row) || 0 : timeOf(totals, `${of(row)}_idle_us`);
   const given = new Map<string, Float64Array>();
   const fresh = (key: string): Float64Array => {
     const values = new Float64Array(count).fill(Number.NaN);
@@ -36,8 +41,7 @@ export function withShares(table: Table, totals: Ops["totals"], idle: boolean): 
   const [rank, share, reached] = [fresh("rank"), fresh("self_percent"), fresh("cumulative_percent")];
   let more = 0;
   for (const where of SIDES) {
-    const rest = totals[`${where}_idle_us`];
-    const whole = totals[`${where}_us`] + (rest > 0 ? rest : 0);
+    const whole = timeOf(totals, `${where}_us`) + timeOf(totals, `${where}_idle_us`);
     const order = Array.from({ length: count }, (_, row) => row).filter((row) => of(row) === where);
     order.sort((a, b) => selfOf(b) - selfOf(a) || a - b);
     const ranks = order.map((row) => rank[row] as number).filter((value) => !Number.isNaN(value));

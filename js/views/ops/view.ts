@@ -13,7 +13,7 @@ import { nameCell } from "../fold.js";
 import { filterField, foldingTable } from "../folding.js";
 import { toOp, toPrograms } from "../jump.js";
 import { fillName } from "../names.js";
-import { type By, bySelf, groups, IDLE, types, type Where, withShares } from "./rows.js";
+import { type By, bySelf, groups, IDLE, timeOf, types, type Where, withShares } from "./rows.js";
 import { modulesTable, shapesTable } from "./torch.js";
 
 const SIDES: readonly Where[] = ["device", "host"];
@@ -65,7 +65,7 @@ export const render: View = (el, context, hint) => {
 /** The two rings of a side, or why there are none. */
 function side(payload: Payload, where: Where, idle: boolean): HTMLElement[] {
   const title = TITLE[where];
-  if (!(payload.ops.totals[`${where}_us`] > 0)) {
+  if (!timeOf(payload.ops.totals, `${where}_us`)) {
     const why =
       where === "device"
         ? "No op ran on the device during the recording."
@@ -100,8 +100,8 @@ function opsTable(context: ViewContext): OpsTable {
   let match: ((text: string) => boolean) | null = null;
   const total = h("span.dim");
   const rowsText = h("span");
-  const sides = SIDES.filter((name) => ops.totals[`${name}_us`] > 0);
-  const selfText = sides.map((name) => `on ${name} ${ms(ops.totals[`${name}_us`] / 1000)}`).join(", ");
+  const sides = SIDES.filter((name) => timeOf(ops.totals, `${name}_us`) > 0);
+  const selfText = sides.map((name) => `on ${name} ${ms(timeOf(ops.totals, `${name}_us`) / 1000)}`).join(", ");
 
   /** Which choices do not hold for the tables of another kind. */
   const picks: HTMLElement[] = [];
@@ -239,10 +239,10 @@ function columns(full: Table, data: () => Table): ColumnSpec[] {
       grow: true,
       cell: (row, cell) => fillName(cell, textAt(data().data.op, row), cutOf(full, "op")),
     },
-    { key: "occurrences", label: "Count" },
+    { key: "occurrences" },
     { key: "total_us", narrow: true },
     { key: "avg_us", narrow: true },
-    { key: "self_us", label: "Self µs" },
+    { key: "self_us" },
     { key: "avg_self_us", narrow: true },
     { key: "self_percent", bar: { css, width: 72 } },
     { key: "cumulative_percent", dim: true, narrow: true },

@@ -1,8 +1,7 @@
 /** The cells of the heat map as numbers and as a picture. No drawing. */
 
 import { known, num, signed } from "../../lib/format.js";
-import type { Pods } from "../../lib/payload.js";
-import type { Heat, HeatLayer } from "../../lib/payload-heat.js";
+import type { Heat, HeatLayer, Pods } from "../../lib/payload.js";
 import { exactly } from "./model.js";
 
 /** How far from the median of the step, or ms. */

@@ -3,7 +3,7 @@
  * The cost is pixels × lanes in view, not events.
  */
 
-import { ms, num } from "../../lib/format.js";
+import { lengthText, num, timeUnit } from "../../lib/format.js";
 import { textColour } from "./colours.js";
 import { inksOf } from "./inks.js";
 import { type Band, bandsIn, levelTop, ROW } from "./layout.js";
@@ -282,7 +282,7 @@ function drawRuler(context: CanvasRenderingContext2D, scene: Scene, width: numbe
   const toMs = 1e-6;
   const [from, to] = [model.span.from * toMs, model.span.to * toMs];
   // One unit for the whole ruler, by what is shown of it.
-  const [unit, size] = to - from >= IN_SECONDS ? (["s", 1000] as const) : (["ms", 1] as const);
+  const { unit, size } = timeUnit(to - from);
   context.fillStyle = theme.bg;
   context.fillRect(0, 0, width, RULER);
   context.fillStyle = theme.line;
@@ -317,14 +317,4 @@ function drawRuler(context: CanvasRenderingContext2D, scene: Scene, width: numbe
   context.font = `600 11px ${theme.font}`;
   context.fillStyle = theme.accent;
   context.fillText(label.text, label.left + 6, RULER / 2);
-}
-
-/** A profile this long (ms) is measured in seconds. */
-const IN_SECONDS = 10_000;
-
-/** A length of time in the unit that suits it. */
-export function lengthText(value_ms: number): string {
-  if (value_ms >= IN_SECONDS) return `${num(value_ms / 1000, 2)} s`;
-  if (value_ms >= 1000) return ms(value_ms, 0);
-  return value_ms < 1 ? `${num(value_ms * 1000, value_ms < 0.001 ? 3 : 1)} µs` : ms(value_ms);
 }

@@ -2,7 +2,7 @@
 
 import { type Canvas, canvas } from "../../lib/canvas.js";
 import { clear, h, handled, listen, modified } from "../../lib/dom.js";
-import { count, ms, num } from "../../lib/format.js";
+import { count, lengthText, ms, num } from "../../lib/format.js";
 import { emptyView, field, hoverCard, legend, link } from "../../lib/parts.js";
 import { CATEGORIES, type Steps, type Trace } from "../../lib/payload.js";
 import type { Selection } from "../../lib/store.js";
@@ -10,7 +10,7 @@ import { capital, unitOf } from "../../lib/unit.js";
 import type { Hint, View, ViewContext, ViewHandle } from "../../lib/view.js";
 import { rangeText } from "../stepstats.js";
 import { connect, coverage } from "./connect.js";
-import { drawLanes, fitter, lengthText, RULER } from "./draw.js";
+import { drawLanes, fitter, RULER } from "./draw.js";
 import { drawArrows } from "./flows.js";
 import { inspect } from "./inspect.js";
 import { fewKeys, keyRows } from "./keys.js";

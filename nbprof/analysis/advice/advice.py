@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import NATIVE, PYTHON
 from nbprof.analysis.advice import code, device, hlo, host, host_buffer, npu, over_steps, several, step, training, versions
 from nbprof.analysis.advice import input as input_rules
 from nbprof.analysis.advice.checks import MOST_GAIN, PART_MODERATE
 from nbprof.analysis.advice.evidence import Evidence
 from nbprof.analysis.advice.facts import AdviceRule, Facts
 from nbprof.analysis.ops.torch_runtime import Runtime
-from nbprof.analysis.rule import ALL, HOST_TIME, JAX, PYTORCH, TENSORFLOW, TENSORFLOW_JAX, UP_TO, Finding
+from nbprof.analysis.rule import ALL, HOST_TIME, JAX, PYTORCH, TENSORFLOW, TENSORFLOW_JAX, TPU, UP_TO, XLA, Finding
 from nbprof.core.guard import guarded
 
 TOPICS = (input_rules, step, host, code, hlo, training, device, several, over_steps, host_buffer, versions)
@@ -88,19 +87,21 @@ def _findings(facts: Facts) -> list[Finding]:
 
 
 def _fitting(facts: Facts) -> list[AdviceRule]:
-    """The rules for the framework. What is not known to be PyTorch's is taken for TensorFlow's or JAX's, which the checks tell apart.
-
-    Fixes are code of a framework: a program that has none gets none.
-    """
-    if facts.overview["framework"] in NATIVE:
+    """The rules that apply to the framework. Fixes are code of a framework, so a program without one gets none."""
+    if not facts.framework.machine_learning:
         return []
     if facts.evidence.serving:
         return [rule for rule in every() if rule.name in OF_ENGINES]
-    if str(facts.overview["framework"]).startswith(PYTHON):
+    if not facts.framework.profiled:
         # What runs outside of ops is all that there is.
         return [rule for rule in every() if rule.applies == ALL and rule.name != "other"]
-    others = (TENSORFLOW, JAX, TENSORFLOW_JAX) if facts.torch else (PYTORCH,)
-    return [rule for rule in every() if rule.applies not in others]
+    if facts.torch:
+        foreign: tuple[str, ...] = (TENSORFLOW, JAX, TENSORFLOW_JAX)
+    elif facts.framework.xla:
+        foreign = (PYTORCH,)
+    else:
+        foreign = (PYTORCH, TENSORFLOW, JAX, TENSORFLOW_JAX, XLA, TPU)
+    return [rule for rule in every() if rule.applies not in foreign]
 
 
 def _asked(rules: Iterable[AdviceRule], facts: Facts) -> list[Finding]:

@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from nbprof.activity.activity import NATIVE, TRACED, Activity
+from nbprof.activity.activity import TRACED, Activity
 from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.core import nesting
 from nbprof.core.factorize import unique_rows
 from nbprof.display import wording
+from nbprof.frameworks.framework import Framework
+from nbprof.frameworks.register import TENSORFLOW, UNKNOWN
 
 INPUT_MODERATE, INPUT_HIGH = 5.0, 20.0
 PART_MODERATE, PART_HIGH = 3.0, 15.0
@@ -32,25 +34,14 @@ MOST_GAIN = 99.0
 """Percent of a step: a cost that is more of it leaves nothing by which to say how long a step would take without it."""
 MOST_UNKNOWN = 90.0
 """The same of time of which nothing was recorded: what little is known of such a step is not what is left of it."""
-_SLOWED, _SLOWED_JAX = 2.5, 4.0
 COLUMNS = ["check", "percent", "level", "statement", "view"]
 
 NO_STEPS = "No step time was measured, so the bottleneck is unknown."
 
 
-def host_slowed(framework: str) -> float:
-    """How many times as long a host may take over ops and launches while it is recorded together with a GPU.
-
-    Profilers record each op, each call into the device's runtime and each kernel on the thread that launches. On an H200, loops bound by
-    the host, each recorded alone, took 1.4 to 2.4 times as long under PyTorch's profiler, and 1.2 to 3.5 times under JAX's
-    (docs/benchmarks.md).
-    """
-    return _SLOWED_JAX if framework == "JAX" else _SLOWED
-
-
-def may_keep_up(busy: float, framework: str) -> bool:
+def may_keep_up(busy: float, slows_host: float) -> bool:
     """Whether a host might keep a GPU that is busy for `busy` percent of a recorded step at work throughout, were it not slowed."""
-    return busy * host_slowed(framework) >= 100.0
+    return busy * slows_host >= 100.0
 
 
 class Check(NamedTuple):
@@ -134,7 +125,7 @@ def checks(
     device_ops: bool = False,
     silent_precision: bool = False,
     fixed_percent: float = 0.0,
-    framework: str = "",
+    framework: Framework = UNKNOWN,
     serving: bool = False,
 ) -> pd.DataFrame:
     """One row per check: the frame `p.overview["checks"]`.
@@ -161,13 +152,11 @@ def checks(
         Whether neither kernels nor their names state a data type.
     fixed_percent : float
         Percent of kernel time in hand-written kernels that take only 32-bit numbers.
-    framework : str
-        PyTorch and JAX have their own wording.
+    framework : Framework
     serving : bool
         Whether steps are iterations of an inference engine: it has no input pipeline, and compiles its model itself, so those checks are
         left out.
     """
-    torch = "torch" in framework.lower()
     unit = Unit.of(facts)
     steps = percent.get("input") is not None and not np.isnan(percent["input"] or 0.0)
     rows = (
@@ -190,7 +179,7 @@ def checks(
     rows.append(Check("precision", np.nan if half is None else half, found, text, "kernels"))
     for side in ("host", "device"):
         rows.append(_eager(side, facts.get(f"eager_{side}_percent"), framework, ran=side == "device" and device_ops))
-    if not torch and framework not in ("JAX", *NATIVE):
+    if framework is TENSORFLOW or not framework.known:
         rows.append(_functions(functions, unit))
     outside = facts.get("outside_compilation_percent")
     if outside is not None:
@@ -260,17 +249,14 @@ def _part(check: str, percent: float, moderate: float, high: float, what: str, u
     return Check(check, percent, found, text, _SHOWN_IN[check])
 
 
-def _eager(side: str, percent: float | None, framework: str, *, ran: bool) -> Check:
+def _eager(side: str, percent: float | None, framework: Framework, *, ran: bool) -> Check:
     if percent is None:
         text = f"Which ops of the {side} ran eagerly was not recorded." if ran else f"No ops were recorded on the {side}."
         return Check(f"eager_{side}", np.nan, "unknown", text, "ops")
     found = "moderate" if percent > MUCH_EAGER else "no"
     text = f"{wording.percent(percent)} of op time on the {side} ran eagerly, op by op."
-    if found == "moderate":
-        if "torch" in framework.lower():
-            text += " torch.compile turns many ops into one program."
-        else:
-            text += " jax.jit compiles them into one program." if framework == "JAX" else " A tf.function turns them into one graph."
+    if found == "moderate" and framework.words.compile_ops:
+        text += f" {framework.words.compile_ops}"
     return Check(f"eager_{side}", percent, found, text, "ops")
 
 

@@ -27,6 +27,8 @@ WORTH = 0.03
 """Part of a step: workers that would save less are not advised."""
 NEAR = 0.1
 """One more worker that makes a step faster by less than this part is not advised."""
+_LEAST_OF_WORKER = 0.125
+"""Cores of a worker that does nothing but wait: more than eight workers a core are never advised."""
 _ALMOST = 0.25
 """So much less than a core is enough for one more worker."""
 IN_PROCESS, WORKERS, NONE = "loader_in_process", "loader_workers", "loader_none"
@@ -111,8 +113,12 @@ class Load:
 
     def left(self, workers: int, machine: Machine) -> float:
         """Cores that are left for the rest of the step while workers run, which need none while they wait for a disk or a network."""
-        each = min(self.wait_work / self.wait, 1.0) if self.wait else 1.0
-        return max(machine.available - workers * each, 0.0)
+        return max(machine.available - workers * self.of_worker, 0.0)
+
+    @property
+    def of_worker(self) -> float:
+        """Cores that one worker keeps busy."""
+        return min(self.wait_work / self.wait, 1.0) if self.wait else 1.0
 
     @property
     def rest_cores(self) -> float:
@@ -122,17 +128,17 @@ class Load:
 
 def workers_for(load: Load, machine: Machine) -> tuple[int, float]:
     """How many workers make a step fastest, no more than needed, and the ms of a step with them."""
-    most = max(int(machine.cores), 1)
+    most = max(int(machine.cores / max(load.of_worker, _LEAST_OF_WORKER)), 1)
     steps = {workers: load.with_workers(workers, machine) for workers in range(1, most + 1)}
     best = min(steps.values())
     workers = next(workers for workers, step in steps.items() if step <= best * (1 + NEAR))
     return workers, steps[workers]
 
 
-def more_workers_for(step: float, wait: float, workers: int, machine: Machine) -> tuple[int, float]:
+def more_workers_for(step: float, wait: float, workers: int, machine: Machine, of_worker: float = 1.0) -> tuple[int, float]:
     """The same for a loader that has workers: as much faster as cores are free, but no faster than without the wait."""
     faster = max(step - wait, step * min(machine.own / machine.available, 1.0) if machine.available else step)
-    most = workers + int(machine.available - machine.own + _ALMOST)
+    most = workers + int((machine.available - machine.own + _ALMOST) / of_worker)
     needed = min(ceil(workers * step / faster) if faster else workers, most)
     return needed, max(faster, step * workers / max(needed, 1))
 
@@ -260,7 +266,8 @@ def _with_workers(row: dict[str, Any], machine: Machine | None, loader: LoaderUs
     workers = loader.workers if loader is not None else None
     if machine is None:
         return {**row, "gain_is": UP_TO}
-    needed, step = more_workers_for(times.step, times.wait, workers or 1, machine)
+    of_worker = _cores_of_worker(times, machine, loader)
+    needed, step = more_workers_for(times.step, times.wait, workers or 1, machine, of_worker)
     gain = min(times.step - step, float(row["gain_ms_per_step"]))
     if gain < WORTH * times.step or (workers is not None and needed <= workers):
         of = _kept_busy(machine)
@@ -272,6 +279,15 @@ def _with_workers(row: dict[str, Any], machine: Machine | None, loader: LoaderUs
     text += f"**{wording.millis(times.step - gain)}**."
     fix = _code(needed, loader, times, str(row["fix"])) if workers is not None else _plus(max(int(free), 1))
     return {**row, "evidence": text, "gain_ms_per_step": gain, "gain_is": UP_TO, "fix": fix}
+
+
+def _cores_of_worker(times: Times, machine: Machine, loader: LoaderUse | None) -> float:
+    """Cores that each worker of a loader keeps busy: less than one where it waits for a disk or a network."""
+    if loader is None or not loader.workers or loader.wait_cores is None or loader.rest_cores is None:
+        return 1.0
+    of_process = loader.wait_cores * times.wait + loader.rest_cores * max(times.step - times.wait, 0.0)
+    of_workers = machine.own * times.step - of_process
+    return min(max(of_workers / (loader.workers * times.step), _LEAST_OF_WORKER), 1.0)
 
 
 def _beside(row: dict[str, Any], machine: Machine, loader: LoaderUse | None, times: Times, unit: Unit) -> dict[str, Any] | None:

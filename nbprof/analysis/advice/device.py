@@ -315,7 +315,7 @@ def _fragmented(facts: Facts, limit: Threshold) -> Found | None:
     if share is None or share <= limit["pieces"] or not reserved or not capacity or reserved < limit["full"] * capacity:
         return None
     text = (
-        f"PyTorch's allocator has **{reserved / 2**30:.2f} GiB** reserved at the peak, **{100 * reserved / capacity:.0f}%** of memory, "
+        f"PyTorch's allocator has **{wording.size(reserved)}** reserved at the peak, **{100 * reserved / capacity:.0f}%** of memory, "
         f"and **{100 * share:.0f}%** of that is not in use: it may be too fragmented to be usable."
         if facts.torch
         else f"At the peak, **{100 * reserved / capacity:.0f}%** of memory is in use, and **{100 * share:.0f}%** of the free memory is "
@@ -404,10 +404,12 @@ def _between(facts: Facts, limit: Threshold) -> Found | None:
         f"loop: callbacks, metrics, logging, "
         f"checkpoints, or data loading outside the {facts.unit.plural}."
     )
-    fix = "-    log(loss.item())\n+    if i % 100 == 0:\n+        log(loss.item())"
-    if facts.jax:
+    fix = "-    log(loss)\n+    if i % 100 == 0:\n+        log(loss)"
+    if facts.torch:
+        fix = "-    log(loss.item())\n+    if i % 100 == 0:\n+        log(loss.item())"
+    elif facts.jax:
         fix = "-    print(float(loss))\n+    if i % 100 == 0:\n+        print(float(loss))"
-    elif not facts.torch:
+    elif facts.framework.xla:
         fix = " model.compile(optimizer, loss,\n+              steps_per_execution=10)  # callbacks run once per 10 steps"
         if facts.evidence.in_use.several_steps:
             fix = "-model.fit(x, y, callbacks=callbacks)\n+model.fit(x, y)  # with callbacks at the end of an epoch alone"

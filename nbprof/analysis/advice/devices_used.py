@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import Activity
-from nbprof.core import stretches
+from nbprof.core.intervals import Intervals
 
 _TO_DEVICE = "H2D"
 
@@ -68,13 +68,8 @@ def in_turn(activity: Activity, steps: pd.DataFrame) -> InTurn | None:
     begin = float(of_host["start_ms"].min()) * 1e9
     end = float((of_host["start_ms"] + of_host["step_time_ms"]).max()) * 1e9
     rows = copies[(copies["host"] == host) & (copies["start"] >= begin) & (copies["end"] <= end)]
-    lengths = [_covered(mine) for _, mine in rows.groupby("device")]
+    lengths = [Intervals.of_rows(of_device).total() for _, of_device in rows.groupby("device")]
     total = sum(lengths)
     if len(lengths) < 2 or not total:
         return None
-    return InTurn(len(lengths), total / 1e9 / len(of_host), 1 - _covered(rows) / total)
-
-
-def _covered(rows: pd.DataFrame) -> int:
-    start, end = stretches.joined(rows["start"].to_numpy(np.int64), rows["end"].to_numpy(np.int64))
-    return int((end - start).sum())
+    return InTurn(len(lengths), total / 1e9 / len(of_host), 1 - Intervals.of_rows(rows).total() / total)

@@ -29,9 +29,10 @@ from nbprof.analysis.pods.own_time import COLLECTIVES
 from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.analysis.steps.periodic import Periodic
 from nbprof.analysis.steps.steps import COPIED, counted, mostly_lost, waiting_percent
-from nbprof.analysis.sweep import covered_before, flatten
 from nbprof.core.errors import ReadError
+from nbprof.core.intervals import Intervals
 from nbprof.core.trace import Int64s, Trace
+from nbprof.frameworks.register import JAX, PYTORCH
 from nbprof.hlo.hlo import Program
 
 if TYPE_CHECKING:
@@ -330,7 +331,7 @@ def gather(
     reserved = None
     leads = leading(memory, activity.hosts, on_device=len(activity.device_extents) > 0)
     fragmentation = leads["peak_fragmentation"].iloc[0] if len(leads) and "peak_fragmentation" in leads else None
-    if (fragmentation is None or pd.isna(fragmentation)) and activity.framework == "PyTorch" and len(leads):
+    if (fragmentation is None or pd.isna(fragmentation)) and activity.framework is PYTORCH and len(leads):
         free, used = leads["peak_free_bytes"].iloc[0], leads["peak_bytes"].iloc[0]
         if pd.notna(free) and pd.notna(used) and free + used > 0:
             reserved, fragmentation = int(free + used), float(free / (free + used))
@@ -422,7 +423,7 @@ def programs_per_step(activity: Activity, steps: pd.DataFrame) -> float | None:
     None without programs.
     """
     parts = hlo.ran(activity)[0]
-    if activity.framework != "JAX" or not len(parts) or not len(steps):
+    if activity.framework is not JAX or not len(parts) or not len(steps):
         return None
     runs = parts.groupby(["host", "program", "module"])["runs"].min().groupby("host").sum()
     return float(runs.sum()) / len(steps) / max(len(activity.devices) / len(activity.hosts), 1.0)
@@ -466,10 +467,9 @@ def _between_input(activity: Activity, gaps: pd.DataFrame, marked: Int64s, middl
     spent = np.zeros(len(gaps), np.int64)
     for number, host in enumerate(activity.hosts):
         calls, at = mine[mine["host"] == number], np.flatnonzero((gaps["host"] == host).to_numpy())
-        low, high, _ = flatten(calls["start"].to_numpy(np.int64), calls["end"].to_numpy(np.int64), np.ones(len(calls), np.int16))
         of_host = gaps.iloc[at]
         begin, end = (of_host[side].to_numpy(np.int64) for side in ("start", "end"))
-        spent[at] = covered_before(low, high, end) - covered_before(low, high, begin)
+        spent[at] = Intervals.of_rows(calls).covered_within(begin, end)
     return float(middle(spent)) / 1e9
 
 
@@ -502,7 +502,7 @@ _PRODUCTS = (
 
 def _placed(activity: Activity, ops: pd.DataFrame, kernels: pd.DataFrame, steps: int) -> Placed | None:
     """TensorFlow matrix products that ran on the host despite a GPU. One that also ran on the GPU only launched kernels on the host."""
-    if activity.framework in ("JAX", "PyTorch") or not len(activity.devices) or not steps or not len(ops):
+    if activity.framework in (JAX, PYTORCH) or not len(activity.devices) or not steps or not len(ops):
         return None
     host = ops[ops["where"] == "host"]
     whole = float(host["self_us"].sum())

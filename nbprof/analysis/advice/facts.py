@@ -19,6 +19,8 @@ from nbprof.analysis.advice.tf_data import SLOW_CALL_US
 from nbprof.analysis.kernels import fixed_type_percent
 from nbprof.analysis.ops.torch_runtime import Runtime
 from nbprof.analysis.rule import Found, Rule, Target, Threshold, severity
+from nbprof.frameworks.framework import Framework
+from nbprof.frameworks.register import JAX, titled
 
 # Names of the functions that Keras's fit, evaluate and predict run.
 _OF_KERAS = ("train_function", "test_function", "predict_function", "one_step_on_", "multi_step_on_")
@@ -114,7 +116,7 @@ class Facts:
     @property
     def device_may_be_slower(self) -> bool:
         """Whether the loop may wait for its GPUs when nothing is recorded: recording slows the host, so that they wait for it more."""
-        return self.gpu_busy_percent is not None and may_keep_up(self.gpu_busy_percent, "JAX" if self.jax else "")
+        return self.gpu_busy_percent is not None and may_keep_up(self.gpu_busy_percent, self.framework.slows_host)
 
     @property
     def programs_16_bit_percent(self) -> float | None:
@@ -164,10 +166,15 @@ class Facts:
             host -= float(top["percent"][top["type"].astype(str).str.startswith("__inference_")].sum())
         return max(host, self.overview["eager_device_percent"] or 0.0)
 
+    @cached_property
+    def framework(self) -> Framework:
+        """The framework that wrote the profile."""
+        return titled(str(self.overview.get("framework") or ""))
+
     @property
     def jax(self) -> bool:
         """Whether JAX wrote the profile."""
-        return "JAX" in str(self.overview["framework"])
+        return self.framework is JAX
 
     @property
     def keras(self) -> bool:

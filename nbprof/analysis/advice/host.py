@@ -49,13 +49,6 @@ _VECTORIZE = (
     " def augment(batch):\n-    return [transform(row) for row in batch]\n"
     "+    return (batch - mean) / std  # one call for the whole array, not one a row"
 )
-_COMPILE = {
-    PYTORCH: "-loss = step(batch)\n+step = torch.compile(step)  # one call a step in place of many\n+loss = step(batch)",
-    "TensorFlow": "+@tf.function\n def step(batch):\n     return model(batch)",
-    "JAX": "+@jax.jit\n def step(params, batch):\n     return apply(params, batch)",
-}
-
-
 _BESIDE = (
     "+import concurrent.futures\n+pool = concurrent.futures.ThreadPoolExecutor()\n"
     "-upload(result)\n+pool.submit(upload, result)  # waits beside the next step"
@@ -111,8 +104,7 @@ def _tiny_ops(facts: Facts, limit: Threshold) -> Found | None:
         f"**{wording.millis(gain)}** {facts.unit.per} (**{share:.0f}%**) is spent between ops rather than in them: "
         f"**{cpu.tiny_calls:,.0f}** of **{cpu.op_calls:,.0f}** ops {facts.unit.per} take less than 20 µs each."
     )
-    framework = PYTORCH if facts.torch else str(facts.overview["framework"]).split()[0]
-    return Found(text, limit.severity(share), gain, _COMPILE.get(framework, ""))
+    return Found(text, limit.severity(share), gain, facts.framework.words.compile_step)
 
 
 def _tiny_eager_ops(facts: Facts, limit: Threshold) -> Found | None:

@@ -16,6 +16,7 @@ from nbprof.analysis.advice.facts import TRACE, AdviceRule, Facts
 from nbprof.analysis.rule import ANY, TPU, TPU_GUIDE_CHOICE, Found, Rule, Shown, Threshold
 from nbprof.core.remedies import TPU_LOG
 from nbprof.core.trace import Trace
+from nbprof.core.units import duration_text, size_text
 
 DEFAULT_BYTES = 4 * 2**30
 PAGE = 4096
@@ -63,10 +64,6 @@ def _rounded(count: int) -> int:
     return -(-count // PAGE) * PAGE
 
 
-def _text(count: int) -> str:
-    return f"{count / 2**30:.2f} GiB" if count >= 2**30 else f"{count / 2**20:,.1f} MiB"
-
-
 def _size(texts: Iterable[str]) -> int | None:
     """Bytes of the buffer, where a text says so."""
     return next((found for text in texts if (found := _bytes(_STATED.search(text)))), None)
@@ -85,9 +82,9 @@ def _too_small(facts: Facts, _: Threshold) -> Found | None:
     times = f"**{len(failed)}** time{'s' if len(failed) > 1 else ''}"
     text = f"The premapped buffer, through which host and TPU exchange data, ran out {times}"
     if asked:
-        text += f"; a transfer requested **{_text(asked)}**"
+        text += f"; a transfer requested **{size_text(asked)}**"
     wanted = _rounded(max(2 * (size or DEFAULT_BYTES), 2 * asked))
-    text += f". Its size is **{_text(size)}**." if size else f". Its size is **{_text(DEFAULT_BYTES)}** by default."
+    text += f". Its size is **{size_text(size)}**." if size else f". Its size is **{size_text(DEFAULT_BYTES)}** by default."
     text += f" A larger one {PRICE}."
     fix = f"{_SETTING.format(wanted)}\n+os.environ['TPU_PREMAPPED_BUFFER_TRANSFER_THRESHOLD_BYTES'] = '{wanted}'"
     return Found(text, "high", fix=fix)
@@ -105,8 +102,8 @@ def _too_large(facts: Facts, limit: Threshold) -> Found | None:
     if took <= limit["start_s"] or not size or _failed(texts):
         return None
     text = (
-        f"The TPU system took **{took:.1f} s** to start. The larger the premapped buffer, the longer the start; its size is "
-        f"**{_text(size)}**."
+        f"The TPU system took **{duration_text(took)}** to start. The larger the premapped buffer, the longer the start; its size is "
+        f"**{size_text(size)}**."
     )
     return Found(text, "low", fix=_SETTING.format(_rounded(max(size // 2, PAGE))))
 
@@ -116,8 +113,8 @@ def _slow_start(facts: Facts, limit: Threshold) -> Found | None:
     if took <= limit["start_s"] or _size(facts.evidence.texts) or _failed(facts.evidence.texts):
         return None
     text = (
-        f"The TPU system took **{took:.1f} s** to start; the profile does not show why. A large premapped buffer is one reason: its size "
-        f"is in the log of the TPU's runtime, {TPU_LOG}, which also goes to the console with TPU_STDERR_LOG_LEVEL=0."
+        f"The TPU system took **{duration_text(took)}** to start; the profile does not show why. A large premapped buffer is one reason: "
+        f"its size is in the log of the TPU's runtime, {TPU_LOG}, which also goes to the console with TPU_STDERR_LOG_LEVEL=0."
     )
     return Found(text, "low")
 

@@ -13,6 +13,7 @@ import pandas as pd
 
 from nbprof.activity.activity import Activity
 from nbprof.core.trace import Trace
+from nbprof.frameworks.register import PYTORCH
 
 _NAMES: dict[str, re.Pattern[str]] = {
     "compiled": re.compile(
@@ -93,7 +94,7 @@ def find(activity: Activity, trace: Trace) -> InUse:
     ops = activity.ops.values
     for use in ("xla", "checkpoints", "several_steps"):
         seen[use] = seen[use] or _any(map(str, ops), _NAMES[use].search)
-    if activity.framework != "PyTorch":
+    if activity.framework is not PYTORCH:
         # Only PyTorch's events have names that tell a backward pass and an update.
         seen |= {"backward": True, "optimizer": True, "compiled": False}
     else:

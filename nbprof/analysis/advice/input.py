@@ -88,7 +88,7 @@ def _arrays_copied(facts: Facts, limit: Threshold) -> Found | None:
     if not _without_pipeline(facts, limit) or copied is None or copied < limit["copies"] * facts.mean["input"]:
         return None
     text = f"{_waits(facts)}, **{wording.millis(copied)}** of it while arrays are copied from host memory to the device"
-    text += f" (**{size / 2**20:,.1f} MiB** {facts.unit.per})." if size else "."
+    text += f" (**{wording.size(size)}** {facts.unit.per})." if size else "."
     first, last = (
         ("jax.device_put(table)", "state = step(state, batch, table)") if facts.jax else ("tf.constant(table)", "step(batch, table)")
     )
@@ -271,10 +271,10 @@ def _cache(facts: Facts, limit: Threshold) -> Found | None:
     made = epochs.anew(facts.nodes, slow, known.iterators, known.iterator_functions, limit["turns"], limit["iterators"])
     if made is None:
         return None
-    size, room = max(made.bytes / 2**20, 0.1), made.budget / 2**20
     text = (
         f"{_takes(slow, found[1])}. In each of **{made.epochs}** epochs {made.iterator} produces **{made.calls:,}** elements, at most "
-        f"**{size:,.1f} MiB** (half of the free memory was **{room:,.0f} MiB**), without random ops. With a cache it produces them once."
+        f"**{wording.size(made.bytes)}** (half of the free memory was **{wording.size(made.budget)}**), without random ops. "
+        "With a cache it produces them once."
     )
     return Found(text, limit.severity(facts.percent["input"]), facts.mean["input"])
 
@@ -422,7 +422,7 @@ def _pinned_memory(facts: Facts, limit: Threshold) -> Found | None:
     if share < limit["moderate"] or not runtime.pageable_bytes or copies.ms < limit["cause"] * wait:
         return None
     text = (
-        f"**{runtime.pageable_bytes / 2**20:,.1f} MiB** {facts.unit.per} are copied to the device from pageable memory; "
+        f"**{wording.size(runtime.pageable_bytes)}** {facts.unit.per} are copied to the device from pageable memory; "
         f"{copies.name} blocks the host for **{wording.millis(copies.ms)}** {facts.unit.per}. Copies from pinned memory are faster and can "
         "be asynchronous."
     )

@@ -12,11 +12,12 @@ import pandas as pd
 
 from nbprof.activity.activity import PYTHON_CALLS, Activity
 from nbprof.analysis.lines import person_call
+from nbprof.analysis.steps.step_rows import step_bounds
 from nbprof.analysis.steps.steps import counted
-from nbprof.analysis.sweep import covered_before
-from nbprof.core import nesting, stretches
+from nbprof.core import nesting
 from nbprof.core.cells import title
-from nbprof.core.trace import Int64s, Trace
+from nbprof.core.intervals import Intervals
+from nbprof.core.trace import Trace
 from nbprof.dialects import around
 
 MOST = 3
@@ -41,11 +42,11 @@ def outside_ops(activity: Activity, trace: Trace, steps: pd.DataFrame) -> tuple[
     """
     if PYTHON_CALLS not in activity.traits or len(activity.hosts) != 1 or not len(steps):
         return ()
-    low, high = _unexplained(activity, counted(steps))
-    return _longest(trace, low, high, persons=True) or _longest(trace, low, high, persons=False)
+    unexplained = _unexplained(activity, counted(steps))
+    return _longest(trace, unexplained, persons=True) or _longest(trace, unexplained, persons=False)
 
 
-def _longest(trace: Trace, low: Int64s, high: Int64s, *, persons: bool) -> tuple[str, ...]:
+def _longest(trace: Trace, unexplained: Intervals, *, persons: bool) -> tuple[str, ...]:
     """The functions with the most time in some intervals, of the person's or of all."""
     events = trace.events
     places = {code: place for code in np.unique(events.name).tolist() if (place := _place(trace.names[code], persons=persons))}
@@ -53,28 +54,24 @@ def _longest(trace: Trace, low: Int64s, high: Int64s, *, persons: bool) -> tuple
     if not len(rows):
         return ()
     start = events.start[rows]
-    inside = covered_before(low, high, start + events.duration[rows]) - covered_before(low, high, start)
+    time = unexplained.covered_within(start, start + events.duration[rows])
     parent = nesting.parents(events.lane[rows], start, events.duration[rows])
-    alone = np.maximum(nesting.self_times(parent, inside), 0)
+    alone = np.maximum(nesting.self_times(parent, time), 0)
     # Threads beside the one of the steps do what they do meanwhile.
     lane = events.lane[rows]
     alone[lane != int(np.bincount(lane, alone).argmax())] = 0
     by_code = np.bincount(events.name[rows], alone)
-    total = int((high - low).sum())
+    total = unexplained.total()
     longest = np.argsort(-by_code, kind="stable")[:MOST].tolist()
     shares = [(code, by_code[code] / total) for code in longest] if total else []
     return tuple(f"{places[code]} (**{100 * share:.0f}%**)" for code, share in shares if share >= _LEAST)
 
 
-def _unexplained(activity: Activity, used: pd.DataFrame) -> tuple[Int64s, Int64s]:
+def _unexplained(activity: Activity, used: pd.DataFrame) -> Intervals:
     """When no op, call or device work of the counted steps was recorded."""
-    begin = np.round(used["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
-    took = np.round(used["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
-    spans = pd.DataFrame({"start": begin, "end": begin + took})
-    work = activity.work.frame()
-    open_ = stretches.outside(spans, *stretches.joined(work["start"].to_numpy(np.int64), work["end"].to_numpy(np.int64)))
-    open_ = open_[open_["end"] > open_["start"]]
-    return stretches.joined(open_["start"].to_numpy(np.int64), open_["end"].to_numpy(np.int64))
+    # Steps may overlap: the union counts each instant once.
+    pieces = Intervals.union(activity.work.start, activity.work.end).pieces_outside(*step_bounds(used))
+    return Intervals.union(pieces.start, pieces.end)
 
 
 def _place(name: str, *, persons: bool) -> str:

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import pandas as pd
 
+from nbprof.frameworks.framework import Framework
+
 IN_CELL = "again with this first line in the cell"
 """What the rule `other` says, as for a cell; `in_words_of` says it for others."""
 CELL, BLOCK = "cell", "block"
 """What nbprof recorded."""
 
 _WITH_OPTION = "again with this option"
-_FIXES = {
-    "PyTorch": "-with torch.profiler.profile() as prof:\n+with torch.profiler.profile(with_stack=True) as prof:\n     train()",
-    "TensorFlow": (
-        "+options = tf.profiler.experimental.ProfilerOptions(python_tracer_level=1)\n"
-        "-tf.profiler.experimental.start(logdir)\n+tf.profiler.experimental.start(logdir, options)"
-    ),
-    "JAX": (
-        "+options = jax.profiler.ProfileOptions()\n+options.python_tracer_level = 1\n"
-        "-jax.profiler.start_trace(logdir)\n+jax.profiler.start_trace(logdir, profiler_options=options)"
-    ),
-}
 _NSYS = "-nsys profile python train.py\n+nsys profile --python-sampling=true python train.py  # at a prompt"
 
 
-def in_words_of(found: pd.DataFrame, recorder: str, framework: str, form: str = "") -> pd.DataFrame:
+def in_words_of(found: pd.DataFrame, recorder: str, framework: Framework, form: str = "") -> pd.DataFrame:
     """The findings, with the way to record Python calls of who recorded the profile.
 
     Parameters
@@ -33,8 +24,7 @@ def in_words_of(found: pd.DataFrame, recorder: str, framework: str, form: str = 
         `p.advice`.
     recorder : str
         `CELL` or `BLOCK` of nbprof; "" for other profilers.
-    framework : str
-        As `p.overview["framework"]` has it.
+    framework : Framework
     form : str
         The format of the files: Nsight Systems has options of its own.
     """
@@ -51,8 +41,7 @@ def in_words_of(found: pd.DataFrame, recorder: str, framework: str, form: str = 
     elif form == "nsys":
         result.loc[rows, "fix"] = _NSYS
     else:
-        known = [name for name in _FIXES if name in framework]
-        result.loc[rows, "fix"] = _FIXES[known[0]] if known else ""
-        if not known:
+        result.loc[rows, "fix"] = framework.words.record_python_calls
+        if not framework.words.record_python_calls:
             result.loc[rows, "evidence"] = result.loc[rows, "evidence"].str.replace(_WITH_OPTION, "with Python calls", regex=False)
     return result

@@ -432,13 +432,13 @@ def _jit(facts: Facts, limit: Threshold) -> Found | None:
 _LAST_LOOKED_AT = 5
 
 
-_HOST_TOO = {
-    "PyTorch": "torch.profiler records the host if its activities include ProfilerActivity.CPU, Nsight Systems with "
-    "--trace=cuda,nvtx,osrt.",
-    "XLA": "XLA's profiler records the host at host_tracer_level 1 or higher (jax.profiler.ProfileOptions, "
-    "tf.profiler.experimental.ProfilerOptions).",
-}
-"""How to record what the host does, by who recorded the devices."""
+_RECORD_HOST_IN_TORCH = (
+    "torch.profiler records the host if its activities include ProfilerActivity.CPU, Nsight Systems with --trace=cuda,nvtx,osrt."
+)
+_RECORD_HOST_IN_XLA = (
+    "XLA's profiler records the host at host_tracer_level 1 or higher (jax.profiler.ProfileOptions, "
+    "tf.profiler.experimental.ProfilerOptions)."
+)
 
 
 def _other(facts: Facts, limit: Threshold) -> Found | None:
@@ -463,7 +463,7 @@ def _other(facts: Facts, limit: Threshold) -> Found | None:
     if not facts.evidence.host_recorded:
         text = (
             f"In **{share:.0f}%** of {facts.unit.time} (**{wording.millis(time)}**) no device was busy and the host was not recorded, "
-            f"so the cause is unknown. {_HOST_TOO['PyTorch' if facts.torch else 'XLA']}"
+            f"so the cause is unknown. {_RECORD_HOST_IN_TORCH if facts.torch else _RECORD_HOST_IN_XLA}"
         )
         return Found(text, gain_ms=float("nan"), title="Record the host as well", gain_is="")
     text = (

@@ -19,10 +19,13 @@ import pandas as pd
 from nbprof.activity.activity import TORCH_OP, Activity
 from nbprof.analysis import hlo, sweep
 from nbprof.analysis.advice.programs import most_rows, share_of_64_bit
+from nbprof.analysis.steps.step_rows import step_rows_ps
 from nbprof.analysis.steps.steps import counted
 from nbprof.core import nesting
 from nbprof.core.factorize import unique_rows
+from nbprof.core.intervals import Intervals
 from nbprof.core.trace import Int64s
+from nbprof.frameworks.register import JAX, PYTORCH
 from nbprof.hlo.category import CALLS_PYTHON
 
 Flags = npt.NDArray[np.bool_]
@@ -108,28 +111,16 @@ def gather(activity: Activity, steps: pd.DataFrame) -> StepCode:
     used = counted(steps)
     if not len(used):
         return StepCode()
-    if activity.framework == "PyTorch":
+    if activity.framework is PYTORCH:
         ran = _Ran(activity, used)
         return ran.found() if len(ran.rows) else StepCode()
     percent, op = share_of_64_bit(activity)
-    return StepCode(percent, op, _callbacks(activity, used), most_rows=most_rows(activity) if activity.framework == "JAX" else None)
+    return StepCode(percent, op, _callbacks(activity, used), most_rows=most_rows(activity) if activity.framework is JAX else None)
 
 
 def _step_of(activity: Activity, used: pd.DataFrame, table: pd.DataFrame) -> Int64s:
-    """The counted step in which each row of a table begins, by its place in `used`; -1 for none."""
-    out = np.full(len(table), -1, np.int64)
-    begin = used["start_ms"].to_numpy(np.float64) * 1e9
-    end = begin + used["step_time_ms"].to_numpy(np.float64) * 1e9
-    host, start = table["host"].to_numpy(), table["start"].to_numpy(np.float64)
-    for number, name in enumerate(activity.hosts):
-        mine, rows = np.flatnonzero(used["host"].to_numpy() == name), np.flatnonzero(host == number)
-        if not len(mine) or not len(rows):
-            continue
-        mine = mine[np.argsort(begin[mine], kind="stable")]
-        nth = np.searchsorted(begin[mine], start[rows], side="right") - 1
-        inside = (nth >= 0) & (start[rows] < end[mine[np.maximum(nth, 0)]])
-        out[rows[inside]] = mine[nth[inside]]
-    return out
+    """The counted step in which each row of a table begins, as a row of `used`; -1 for none."""
+    return step_rows_ps(used, activity.hosts, table["start"].to_numpy(np.int64), table["host"].to_numpy(np.int64))
 
 
 def _callbacks(activity: Activity, used: pd.DataFrame) -> Callbacks | None:
@@ -185,11 +176,10 @@ def _ops_besides(activity: Activity, python: pd.DataFrame) -> pd.DataFrame:
     parts = []
     for lane, mine in besides.groupby("lane", sort=False):
         own = python[python["lane"] == lane]
-        low, high = sweep.covered(own["start"].to_numpy(np.int64), own["end"].to_numpy(np.int64))
         # Spans of a thread are nested, or apart.
-        apart = np.searchsorted(low, mine["end"].to_numpy(np.int64), "left") == np.searchsorted(
-            high, mine["start"].to_numpy(np.int64), "right"
-        )
+        inner, _ = Intervals.of_rows(own).overlapping(mine["start"].to_numpy(np.int64), mine["end"].to_numpy(np.int64))
+        apart = np.ones(len(mine), np.bool_)
+        apart[inner] = False
         parts.append(mine[apart])
     work = activity.work.frame()
     columns = ["host", "start", "end"]
@@ -206,10 +196,9 @@ def _on_each_host(found: pd.DataFrame, others: pd.DataFrame) -> tuple[float, flo
         spans = pd.concat([mine[["start", "end"]], beside.get(at, others.head(0))[["start", "end"]]])
         kinds = np.repeat(np.asarray([1, 2], np.int16), [len(mine), len(spans) - len(mine)])
         starts, ends = spans["start"].to_numpy(np.int64), spans["end"].to_numpy(np.int64)
-        low, high = sweep.covered(starts[kinds == 1], ends[kinds == 1])
         begins, stops, kind = sweep.flatten(starts, ends, kinds)
         alone = (stops - begins)[kind == 1]
-        rows.append((mine["host"].iloc[0], len(mine), int((high - low).sum()), int(alone.sum())))
+        rows.append((mine["host"].iloc[0], len(mine), Intervals.of_rows(mine).total(), int(alone.sum())))
     of_devices = pd.DataFrame(rows, columns=["host", "count", "whole", "alone"])
     most = of_devices.loc[of_devices.groupby("host")["whole"].idxmax()]
     return float(most["count"].sum()), float(most["whole"].sum()), float(most["alone"].sum())

@@ -33,7 +33,7 @@ def _full(facts: Facts, limit: Threshold) -> Found | None:
     peak, capacity = facts.overview["peak_memory_bytes"], facts.overview["memory_capacity_bytes"]
     if not peak or not capacity or peak < limit["part"] * capacity:
         return None
-    text = f"The peak of **{peak / 2**30:.2f} GiB** is **{100 * peak / capacity:.0f}%** of "
+    text = f"The peak of **{wording.size(peak)}** is **{100 * peak / capacity:.0f}%** of "
     if facts.torch:
         text += "device memory: a little more and allocation fails. "
         if not facts.evidence.in_use.backward:
@@ -115,7 +115,7 @@ def _out_of_memory(facts: Facts, _: Threshold) -> Found | None:
         return None
     peak = facts.overview["peak_memory_bytes"]
     text = f"The allocator ran out of memory **{count:,}** time{'s' if count > 1 else ''}"
-    text += f"; its peak was **{peak / 2**30:.2f} GiB**. " if peak else ". "
+    text += f"; its peak was **{wording.size(peak)}**. " if peak else ". "
     text += "It then frees its cached blocks and retries, which synchronizes the device."
     fix = "+batch_size //= 2"
     if facts.evidence.in_use.backward and not facts.evidence.in_use.checkpoints:

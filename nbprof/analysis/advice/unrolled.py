@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from nbprof.activity.activity import Activity
 from nbprof.analysis import hlo
 from nbprof.core.errors import ReadError
+from nbprof.frameworks.register import JAX
 from nbprof.hlo.hlo import Instruction, Program
 
 _PRODUCTS = ("dot_general", "conv_general_dilated")
@@ -53,7 +54,7 @@ def find(activity: Activity) -> Unrolled | None:
     ----------
     activity : Activity
     """
-    if activity.framework != "JAX" or activity.programs is None:
+    if activity.framework is not JAX or activity.programs is None:
         return None
     measured, _ = hlo.measured(activity)
     if not len(measured):

@@ -22,7 +22,7 @@ import pandas as pd
 from nbprof.activity.activity import text_column
 from nbprof.analysis.allocator.stacks import Stacks
 from nbprof.analysis.allocator.state import Replay, State, units
-from nbprof.core.files import size_text
+from nbprof.core.units import size_text
 from nbprof.formats.torch_snapshot.snapshot import ACTIONS, ALLOCATED, INACTIVE, OOM, PENDING, STATES, UNKNOWN, Snapshot
 
 _ACTION = np.array(ACTIONS, object)

@@ -11,7 +11,7 @@ import pandas as pd
 from nbprof.analysis.allocator.allocator import holders, measures, pinning, start_us
 from nbprof.analysis.allocator.stacks import Stacks
 from nbprof.analysis.allocator.state import SMALL, Replay, State
-from nbprof.core.files import size_text
+from nbprof.core.units import size_text
 from nbprof.formats.torch_snapshot.snapshot import INACTIVE, OOM, Backend
 from nbprof.schema import frames
 

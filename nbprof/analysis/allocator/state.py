@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.core.runs import expand
 from nbprof.formats.torch_snapshot.snapshot import (
     ALLOC,
     ALLOCATED,
@@ -93,10 +94,7 @@ class Replay:
         mine = np.flatnonzero(snapshot.segments["device"] == device)
         mine = mine[np.argsort(snapshot.segments["address"][mine], kind="stable")]
         self._segments = pd.DataFrame({name: snapshot.segments[name][mine] for name in SEGMENT_COLUMNS})
-        counts = snapshot.segments["blocks"][mine]
-        of_segment = np.repeat(np.arange(len(mine)), counts)
-        within = np.arange(len(of_segment)) - np.repeat(np.cumsum(counts) - counts, counts)
-        blocks = snapshot.segments["first"][mine][of_segment] + within
+        of_segment, blocks = expand(snapshot.segments["first"][mine], snapshot.segments["blocks"][mine])
         self._blocks = pd.DataFrame({"segment": of_segment, **{name: column[blocks] for name, column in snapshot.blocks.items()}})
         # Blocks of a file that was cut short do not follow from an end that nobody wrote.
         self.whole = not snapshot.cut
@@ -356,9 +354,7 @@ def units(state: State) -> pd.DataFrame:
     end = begin + blocks["size"].to_numpy(np.int64)
     width = np.where(expandable, page, NEVER)[owner]
     low, high = begin // width, np.maximum(end - 1, begin) // width
-    count = np.maximum(high - low + 1, 1)
-    row = np.repeat(np.arange(len(blocks)), count)
-    place = low[row] + np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    row, place = expand(low, np.maximum(high - low + 1, 1))
     left = np.where(expandable[owner][row], place * np.where(expandable, page, 1)[owner][row], 0)
     right = np.where(expandable[owner][row], left + np.where(expandable, page, 1)[owner][row], NEVER)
     return pd.DataFrame(

@@ -131,15 +131,6 @@ def cores(task_types: Texts) -> Texts:
     return np.asarray(upper.map(_CORE_OF).fillna(OTHER).where(~upper.isin(["", "N/A"]), "").to_numpy(object))
 
 
-def union(start: Int64s, end: Int64s) -> int:
-    """Total length that the spans cover, overlaps counted once."""
-    order = np.argsort(start, kind="stable")
-    start, end = start[order], end[order]
-    reach = np.maximum.accumulate(end) if len(end) else end
-    fresh = np.append(np.iinfo(np.int64).min, reach)[:-1] if len(reach) else reach
-    return int(np.maximum(end - np.maximum(start, fresh), 0).sum())
-
-
 def most(rows: pd.DataFrame, column: str) -> float:
     """The largest sum of a device: what each of several ranks does alike does not add up."""
     return float(rows.groupby(KEYS, sort=False, dropna=False)[column].sum().max()) if len(rows) else 0.0

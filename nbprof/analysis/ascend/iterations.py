@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis.ascend.ascend import KEYS, NOT_TOLD, Floats, Int64s, floats, integers, moments, nullable
+from nbprof.core.intervals import union_by_group
 from nbprof.schema import frames
 
 WHOLE, OWN_START, FROM_FP, UNKNOWN = "end to end", "own start", "from FP Start", ""
@@ -29,7 +30,6 @@ _MODEL = [*KEYS, "model"]
 _PS_OF_MS, _US_OF_MS = 1e9, 1e3
 _LEAST, _NEAR = 0.002, 1e-4
 """Two times are equal if they differ by less than 2 us, or by less than 1e-4 of their value."""
-_MIN = np.iinfo(np.int64).min
 
 
 def frame(steps: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -154,12 +154,8 @@ def _reduces(steps: pd.DataFrame, fp: Int64s, bp: Int64s, end: Int64s, known: An
 def _covered(start: Int64s, stop: Int64s, low: Int64s, high: Int64s) -> Int64s:
     """Time in ps of each row that its spans cover between two moments."""
     start, stop = np.maximum(start, low[:, None]), np.minimum(stop, high[:, None])
-    order = np.argsort(start, axis=1, kind="stable")
-    start, stop = np.take_along_axis(start, order, 1), np.take_along_axis(stop, order, 1)
-    reach = np.maximum.accumulate(stop, axis=1)
-    fresh = np.concatenate([np.full((len(start), 1), _MIN), reach[:, :-1]], axis=1)
-    total: Int64s = np.maximum(stop - np.maximum(start, fresh), 0).sum(axis=1)
-    return total
+    row = np.repeat(np.arange(len(start)), start.shape[1])
+    return union_by_group(row, start.ravel(), stop.ravel()).totals(len(start))
 
 
 def _warming(out: pd.DataFrame) -> Any:

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis.ascend import ascend
-from nbprof.analysis.ascend.ascend import CORES, KEYS, NOT_TOLD, Int64s, floats, integers, moments, nullable, texts, union
+from nbprof.analysis.ascend.ascend import CORES, KEYS, NOT_TOLD, Int64s, floats, integers, moments, nullable, texts
+from nbprof.core.intervals import Intervals
 from nbprof.display import wording
 from nbprof.schema import frames
 
@@ -186,13 +187,13 @@ def by_core(ops: pd.DataFrame) -> pd.DataFrame:
     for key, own in _timed(ops).groupby(KEYS):
         start, end = _span(own)
         core = own["core"].to_numpy(object)
-        every = union(start, end)
+        total_busy = Intervals.union(start, end).total()
         for name in [*CORES, ""]:
             mine = core == name
             if not mine.any():
                 continue
             total = float(own["duration_us"][mine].sum())
-            busy, others = union(start[mine], end[mine]), union(start[~mine], end[~mine])
+            busy, others = (Intervals.union(start[rows], end[rows]).total() for rows in (mine, ~mine))
             rows.append(
                 (
                     *key,
@@ -200,7 +201,7 @@ def by_core(ops: pd.DataFrame) -> pd.DataFrame:
                     int(mine.sum()),
                     total,
                     busy / _PS_OF_US,
-                    (every - others) / _PS_OF_US,
+                    (total_busy - others) / _PS_OF_US,
                     total / whole[key] if whole[key] else np.nan,
                 )
             )
@@ -216,9 +217,9 @@ def ai_cpu_alone(ops: pd.DataFrame) -> tuple[float, float]:
     for _, own in _timed(ops[ops["core"].isin(_COMPUTE)]).groupby(KEYS):
         start, end = _span(own)
         on_core = (own["core"] != ascend.AI_CPU).to_numpy(np.bool_)
-        every = union(start, end)
-        alone += every - union(start[on_core], end[on_core])
-        whole += every
+        busy = Intervals.union(start, end).total()
+        alone += busy - Intervals.union(start[on_core], end[on_core]).total()
+        whole += busy
     return alone / _PS_OF_US, whole / _PS_OF_US
 
 

@@ -166,10 +166,11 @@ def _workspace(facts: Facts, limit: Threshold) -> Measured | None:
     if fusion is None or fusion["memory_workspace_bytes"].isna().all():
         return None
     used = fusion[fusion["memory_workspace_bytes"].fillna(0) > 0]
-    total = float(used["memory_workspace_bytes"].sum()) / 2**20
+    total = float(used["memory_workspace_bytes"].sum())
     before, after = ascend_tables.fused_away(fusion)
-    text = f"{len(used):,} of the graph's {after:,} ops, fused from {before:,}, take {total:.1f} MiB of workspace."
-    return Measured(total, total > limit["limit"], text, used.sort_values("memory_workspace_bytes", ascending=False)["fused_op"])
+    text = f"{len(used):,} of the graph's {after:,} ops, fused from {before:,}, take {wording.size(total)} of workspace."
+    total_mib = total / 2**20
+    return Measured(total_mib, total_mib > limit["limit"], text, used.sort_values("memory_workspace_bytes", ascending=False)["fused_op"])
 
 
 def _serial(facts: Facts, limit: Threshold) -> Measured | None:

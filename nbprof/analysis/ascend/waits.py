@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from nbprof.analysis.ascend.ascend import COMMUNICATION, KEYS, NOT_TOLD, Floats, Int64s, part
+from nbprof.core.intervals import Intervals, gaps_between
 
 LONG_US = 10.0
 """A wait above this is one that the rule of msprof counts."""
@@ -45,12 +46,12 @@ def frame(ops: pd.DataFrame, iterations: pd.DataFrame | None = None) -> pd.DataF
         own = own.sort_values("start_ms", kind="stable")
         start = np.rint(own["start_ms"].to_numpy(np.float64) * _PS_OF_MS).astype(np.int64)
         end = start + np.rint(own["duration_us"].to_numpy(np.float64) * _PS_OF_US).astype(np.int64)
-        gaps = _gaps_of(iterations, key)
+        input_waits = _input_waits(iterations, key)
         names = own["op"].to_numpy(object)
         stream = own["stream"].fillna(NOT_TOLD).to_numpy(np.int64)
         for one in [NOT_TOLD, *sorted(set(stream.tolist()) - {NOT_TOLD})]:
             mine = np.flatnonzero(stream == one) if one != NOT_TOLD else np.arange(len(own))
-            rows.append((*key, one, *_stream(start[mine], end[mine], names[mine], gaps)))
+            rows.append((*key, one, *_stream(start[mine], end[mine], names[mine], input_waits)))
     out = pd.DataFrame(rows, columns=COLUMNS)
     out["stream"] = pd.array(out["stream"].to_numpy(np.int64) if len(out) else [], dtype="Int64")
     out.loc[out["stream"] == NOT_TOLD, "stream"] = pd.NA
@@ -58,28 +59,25 @@ def frame(ops: pd.DataFrame, iterations: pd.DataFrame | None = None) -> pd.DataF
 
 
 def _stream(
-    start: Int64s, end: Int64s, names: np.ndarray[tuple[int], np.dtype[np.object_]], gaps: tuple[Int64s, Int64s] | None
+    start: Int64s, end: Int64s, names: np.ndarray[tuple[int], np.dtype[np.object_]], input_waits: Intervals | None
 ) -> tuple[int, float, float, float, float, int, float, float, float, str]:
     """Of tasks by start: count, busy, waits."""
-    reach = np.maximum.accumulate(end)
-    from_, to = reach[:-1], start[1:]
-    open_ = to > from_
-    from_, to = from_[open_], to[open_]
-    wait: Floats = (to - from_) / _PS_OF_US
+    idle = gaps_between(start, end)
+    wait: Floats = (idle.end - idle.start) / _PS_OF_US
     total = float(wait.sum())
-    busy = float(reach[-1] - start[0]) / _PS_OF_US - total
-    waiting = np.nan if gaps is None else float((_inside(to, *gaps) - _inside(from_, *gaps)).sum()) / _PS_OF_US
+    busy = float(end.max() - start[0]) / _PS_OF_US - total
+    waiting = np.nan if input_waits is None else float(input_waits.covered_within(idle.start, idle.end).sum()) / _PS_OF_US
     long = wait > LONG_US
     longest, at, before = np.nan, np.nan, ""
     if len(wait):
         best = int(wait.argmax())
-        longest, at = float(wait[best]), float(from_[best]) / _PS_OF_MS
-        before = str(names[1:][open_][best])
+        longest, at = float(wait[best]), float(idle.start[best]) / _PS_OF_MS
+        before = str(names[idle.following[best]])
     return (len(start), busy, total, part(total, total + busy), waiting, int(long.sum()), float(wait[long].sum()), longest, at, before)
 
 
-def _gaps_of(iterations: pd.DataFrame | None, key: tuple[Any, ...]) -> tuple[Int64s, Int64s] | None:
-    """Data Aug Bounds of a device: starts and ends in ps, in time order; None if unknown."""
+def _input_waits(iterations: pd.DataFrame | None, key: tuple[Any, ...]) -> Intervals | None:
+    """Data Aug Bounds of a device, ps; None if unknown."""
     if iterations is None or not len(iterations):
         return None
     own = iterations[(iterations["host"] == key[0]) & (iterations["device"] == key[1]) & iterations["main"]]
@@ -87,17 +85,8 @@ def _gaps_of(iterations: pd.DataFrame | None, key: tuple[Any, ...]) -> tuple[Int
     if not len(own):
         return None
     start = np.rint(own["start_ms"].to_numpy(np.float64) * _PS_OF_MS).astype(np.int64)
-    return start, start + np.rint(own["data_aug_ms"].to_numpy(np.float64) * _PS_OF_MS).astype(np.int64)
-
-
-def _inside(at: Int64s, start: Int64s, end: Int64s) -> Int64s:
-    """How much of the stretches, which do not overlap, lies before each moment."""
-    before = np.searchsorted(start, at, "right")
-    full = np.append(0, np.cumsum(end - start))
-    last = np.maximum(before - 1, 0)
-    over = np.where(before > 0, np.maximum(end[last] - at, 0), 0)
-    out: Int64s = full[before] - over
-    return out
+    # Rounding may let two overlap by a picosecond: the union counts that once.
+    return Intervals.union(start, start + np.rint(own["data_aug_ms"].to_numpy(np.float64) * _PS_OF_MS).astype(np.int64))
 
 
 def rule_share(ops: pd.DataFrame, long_us: float = LONG_US) -> float:

@@ -22,9 +22,11 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.activity import Activity
-from nbprof.analysis.device_time.device_time import CLASS_NAMES, Work, union
+from nbprof.analysis.device_time.device_time import CLASS_NAMES, Work
 from nbprof.analysis.device_time.idle import FOLLOWS_PS
 from nbprof.analysis.ops.innermost import Innermost
+from nbprof.core.intervals import Intervals
+from nbprof.core.runs import rows_by_value
 from nbprof.core.trace import Int64s, Trace
 from nbprof.schema import frames
 
@@ -231,11 +233,10 @@ def _threads(
     event = np.concatenate([inside(activity.host_ops.frame()), calls])
     lane, start, end = events.lane[event], events.start[event], events.start[event] + events.duration[event]
     out: dict[int, _Thread] = {}
-    order = np.argsort(lane, kind="stable")
-    for mine in np.split(order, np.flatnonzero(lane[order][1:] != lane[order][:-1]) + 1):
-        if len(mine):
-            low, high = union(start[mine], end[mine])
-            out[int(lane[mine[0]])] = _Thread(low.tolist(), high.tolist())
+    for rows_of_lane in rows_by_value(lane):
+        # Touching ops are merged: a thread waits for nothing between them.
+        working = Intervals.union(start[rows_of_lane], end[rows_of_lane])
+        out[int(lane[rows_of_lane[0]])] = _Thread(working.start.tolist(), working.end.tolist())
     # Calls that ended because a device did: those that say so, and those whose own work was done before they returned.
     name, names = pd.factorize(events.name[event])
     blocked = np.array([bool(_SYNC.match(str(trace.names[code]))) for code in names.tolist()], np.bool_)

@@ -18,7 +18,10 @@ import pandas as pd
 
 from nbprof.activity import copies
 from nbprof.activity.activity import CORE_KINDS, Activity, text_column
+from nbprof.analysis.steps.step_rows import step_bounds
 from nbprof.core.factorize import all_differ, unique_rows
+from nbprof.core.intervals import Intervals
+from nbprof.core.runs import rows_by_code, rows_by_value
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.schema import frames
 
@@ -81,11 +84,8 @@ class Work:
 
     def streams(self, rows: slice) -> list[tuple[int, Int64s]]:
         """Lane and rows of each stream of a device, in time order."""
-        lane = self.lane[rows]
-        order = np.argsort(lane, kind="stable")
-        edges = np.flatnonzero(np.append(True, lane[order][1:] != lane[order][:-1]))
-        parts = np.split(order + rows.start, edges[1:])
-        return [(int(self.lane[part[0]]), part) for part in parts if len(part)]
+        parts = (part + rows.start for part in rows_by_value(self.lane[rows]))
+        return [(int(self.lane[part[0]]), part) for part in parts]
 
 
 def rank_of(host: str) -> int | None:
@@ -161,18 +161,6 @@ def _copies(trace: Trace, rows: Int64s) -> npt.NDArray[np.bool_]:
     return np.asarray(table[code], np.bool_)
 
 
-def union(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
-    """The stretches that spans cover, in time order; those that touch are one. Spans of no length cover nothing."""
-    keep = end > start
-    start, end = start[keep], end[keep]
-    if not len(start):
-        return start, end
-    order = np.argsort(start, kind="stable")
-    start, reach = start[order], np.maximum.accumulate(end[order])
-    first = np.flatnonzero(np.append(True, start[1:] > reach[:-1]))
-    return start[first], reach[np.append(first[1:], len(start)) - 1]
-
-
 class Mix:
     """Which classes run on one device at each instant, and for how long each mix of them does.
 
@@ -188,9 +176,9 @@ class Mix:
         times, switches = [], []
         for bit in CLASS_NAMES:
             mine = cls == bit
-            low, high = union(start[mine], end[mine])
-            times += [low, high]
-            switches += [np.full(len(low), bit, np.int8), np.full(len(low), -bit, np.int8)]
+            of_class = Intervals.union(start[mine], end[mine])
+            times += [of_class.start, of_class.end]
+            switches += [np.full(len(of_class), bit, np.int8), np.full(len(of_class), -bit, np.int8)]
         edges = np.concatenate(times)
         order = np.argsort(edges, kind="stable")
         edges, active = edges[order], np.cumsum(np.concatenate(switches)[order], dtype=np.int8)
@@ -253,10 +241,8 @@ def _windows(done: Work, steps: pd.DataFrame) -> _Windows:
     begin = stop = np.zeros(0, np.int64)
     if len(steps):
         code, names = pd.factorize(steps["host"].to_numpy(object))
-        order = np.argsort(code, kind="stable")
-        of_host = dict(zip(map(str, names), np.split(order, np.cumsum(np.bincount(code))[:-1]), strict=True))
-        begin = np.round(steps["start_ms"].to_numpy(np.float64) * _MS).astype(np.int64)
-        stop = begin + np.round(steps["step_time_ms"].to_numpy(np.float64) * _MS).astype(np.int64)
+        of_host = dict(zip(map(str, names), rows_by_code(code), strict=True))
+        begin, stop = step_bounds(steps)
     none, devices = np.zeros(0, np.int64), done.devices()
     mine = [of_host.get(done.hosts[host], none) for host, _, _ in devices]
     first = np.array([done.start[rows.start] for _, _, rows in devices], np.int64)

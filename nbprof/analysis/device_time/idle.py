@@ -20,8 +20,10 @@ from nbprof.activity.activity import (
     HOST_WAIT_INPUT,
     Activity,
 )
-from nbprof.analysis.device_time.device_time import Work, union
+from nbprof.analysis.device_time.device_time import Work
+from nbprof.analysis.steps.step_rows import step_bounds
 from nbprof.analysis.sweep import flatten
+from nbprof.core.intervals import Intervals, gaps_between
 from nbprof.core.trace import Int64s, Trace
 from nbprof.schema import frames
 
@@ -65,13 +67,11 @@ _MS = 1e9
 
 def _gaps(done: Work, rows: Int64s, begun: Int64s) -> tuple[Int64s, Int64s, npt.NDArray[np.int64]]:
     """Begin, end and category of the gaps between works in time order; `begun` is when each was launched (-1: not known)."""
-    start, reach = done.start[rows], np.maximum.accumulate(done.end[rows])
-    begin, end, launched = reach[:-1], start[1:], begun[rows[1:]]
-    keep = end > begin
-    begin, end, launched = begin[keep], end[keep], launched[keep]
-    category = np.where(end - begin < FOLLOWS_PS, 1, 2)
-    category[(launched >= 0) & (launched > begin)] = 0
-    return begin, end, category
+    gaps = gaps_between(done.start[rows], done.end[rows])
+    launched = begun[rows[gaps.following]]
+    category = np.where(gaps.end - gaps.start < FOLLOWS_PS, 1, 2)
+    category[(launched >= 0) & (launched > gaps.start)] = 0
+    return gaps.start, gaps.end, category
 
 
 def frame(done: Work, trace: Trace, follows_ps: int = FOLLOWS_PS) -> pd.DataFrame:
@@ -126,17 +126,17 @@ def not_launched_ms(done: Work, trace: Trace, steps: pd.DataFrame) -> float:
     begun, time = _launched(done, trace), 0
     for host, name in enumerate(done.hosts):
         mine = steps[steps["host"] == name]
-        low, long = (np.round(mine[column].to_numpy(np.float64) * _MS).astype(np.int64) for column in ("start_ms", "step_time_ms"))
-        low, high = union(low, low + long)
-        if not len(low):
+        of_host = Intervals.union(*step_bounds(mine))
+        if not len(of_host):
             continue
+        first, last = of_host.start[0], of_host.end[-1]
         rows = np.flatnonzero(done.host == host)
         rows = rows[np.argsort(done.start[rows], kind="stable")]
         # Before the first work, too, and after the last, when nothing more is launched.
-        begin = np.append(low[0] - 1, np.maximum.accumulate(done.end[rows]))
-        end, launched = np.append(done.start[rows], high[-1]), np.append(begun[rows], high[-1])
+        begin = np.append(first - 1, np.maximum.accumulate(done.end[rows]))
+        end, launched = np.append(done.start[rows], last), np.append(begun[rows], last)
         waits = (end > begin) & (launched > begin)
-        time += _common(low, high, begin[waits], end[waits])
+        time += of_host.overlap(Intervals(begin[waits], end[waits]))
     return time / _MS / len(steps)
 
 
@@ -175,28 +175,15 @@ def causes(done: Work, activity: Activity, trace: Trace) -> pd.DataFrame:
             told = cls > 0
             segments[host] = flatten(start[told], end[told], cls[told])
         begin, end, category = _gaps(done, np.arange(rows.start, rows.stop), begun)
-        begin, end = union(begin[category == 0], end[category == 0])
-        whole = int((end - begin).sum())
+        waits = Intervals(begin[category == 0], end[category == 0])
+        whole = waits.total()
         if not whole:
             continue
         low, high, cls = segments[host]
-        spent = np.array([_common(begin, end, low[cls == code], high[cls == code]) if code else 0 for code in range(len(CAUSES))])
-        spent[0] = whole - spent.sum()
+        by_cause = [Intervals(low[cls == code], high[cls == code]) for code in range(len(CAUSES))]
+        spent = np.array([cause.overlap(waits) for cause in by_cause])
+        spent[0] = whole - spent[1:].sum()
         for code in np.argsort(-spent, kind="stable").tolist():
             if spent[code] > 0:
                 out.append((done.hosts[host], done.ranks[host], device, CAUSES[code], spent[code] / _MS, 100 * spent[code] / whole))
     return pd.DataFrame(out, columns=CAUSE).astype({"rank": "Int64", "idle_ms": "f8", "percent": "f8", "cause": object})
-
-
-def _common(begin: Int64s, end: Int64s, low: Int64s, high: Int64s) -> int:
-    """How long two sets of spans, each without overlap and in time order, run together, ps."""
-    if not len(begin) or not len(low):
-        return 0
-
-    def covered(moment: Int64s) -> Int64s:
-        at = np.searchsorted(low, moment, side="right") - 1
-        before = np.append(0, np.cumsum(high - low))
-        inside = np.where(at >= 0, np.minimum(moment, high[at]) - low[at], 0)
-        return np.asarray(np.where(at >= 0, before[at] + inside, 0), np.int64)
-
-    return int((covered(end) - covered(begin)).sum())

@@ -9,6 +9,7 @@ import pandas as pd
 from nbprof.activity.activity import Activity, text_column
 from nbprof.analysis.device_time.device_time import Work, rank_column
 from nbprof.core.factorize import unique_rows
+from nbprof.core.runs import rows_by_code, run_starts
 from nbprof.core.trace import Int64s, Trace
 from nbprof.schema import frames
 
@@ -88,7 +89,7 @@ def queue(done: Work, trace: Trace, full: int = FULL) -> pd.DataFrame:
     lane, time, length = queue_steps(done, trace)
     if not len(lane):
         return pd.DataFrame(columns=QUEUE)
-    edges = np.flatnonzero(np.append(True, lane[1:] != lane[:-1])).tolist()
+    edges = run_starts(lane).tolist()
     rows = []
     for a, b in zip(edges, [*edges[1:], len(lane)], strict=True):
         held, counts = np.diff(time[a:b]), length[a : b - 1]
@@ -154,7 +155,7 @@ def bandwidth(activity: Activity, ranks: list[int | None]) -> pd.DataFrame:
     size = moved["bytes"].to_numpy(np.int64)
     peaks = _peaks(activity, rate)
     rows = []
-    for one, mine in enumerate(np.split(np.argsort(group, kind="stable"), np.cumsum(np.bincount(group))[:-1])):
+    for one, mine in enumerate(rows_by_code(group)):
         known = mine[~np.isnan(rate[mine])]
         values = rate[known] / 1e9
         sized = mine[size[mine] >= 0]

@@ -13,6 +13,8 @@ from nbprof.analysis.advice import checks, tf_data
 from nbprof.analysis.steps.steps import counted, waiting_percent
 from nbprof.core import nesting
 from nbprof.core.factorize import unique_rows
+from nbprof.frameworks.framework import Framework, Words
+from nbprof.frameworks.register import JAX, PYTORCH, UNKNOWN
 
 _FILES = ("TFRecord", "TextLine", "FixedLengthRecord", "SSTable", "RecordIO", "ArrayRecord")
 # The kind, in `Activity.calls`, of a call that copies to a device.
@@ -95,7 +97,7 @@ def ops(activity: Activity, rows: pd.DataFrame) -> pd.DataFrame:
     `rows` are the host ops with their self time, from `analysis.ops.ops.host_self_times`. Of PyTorch the batches that the loop asked a
     DataLoader for, the ops inside, and the calls that copy to the device.
     """
-    if activity.framework == "PyTorch":
+    if activity.framework is PYTORCH:
         return _shares(_torch_ops(activity, rows))
     loops = _loops(activity)
     names, types = activity.ops.values, activity.types.values
@@ -202,13 +204,13 @@ def added(tables: list[pd.DataFrame]) -> pd.DataFrame:
     return _shares(rows.groupby(["op", "category"], sort=False)[["occurrences", "total_ms", "self_ms"]].sum().reset_index())
 
 
-def unrecorded(table: pd.DataFrame, framework: str) -> dict[str, str]:
+def unrecorded(table: pd.DataFrame, framework: Framework) -> dict[str, str]:
     """The kinds of input work of which the profile cannot tell that there was none, and why.
 
     JAX has no input pipeline of its own. What one of tf.data or Grain, say, does is known by what its stages state; what Python code does
     between two steps, or in the wait of ``nbprof.steps``, is not. Nor does JAX record which calls of the host copy to a device.
     """
-    if framework != "JAX":
+    if framework is not JAX:
         return {}
     there = set(table["category"])
     if there & set(READING):
@@ -216,14 +218,14 @@ def unrecorded(table: pd.DataFrame, framework: str) -> dict[str, str]:
     return {kind: _NO_COPIES if kind == "enqueue" else _NO_STAGES for kind in CATEGORIES if kind not in there}
 
 
-def categories(table: pd.DataFrame, framework: str = "", why: tf_data.Cause = tf_data.NO_CAUSE) -> pd.DataFrame:
+def categories(table: pd.DataFrame, framework: Framework = UNKNOWN, why: tf_data.Cause = tf_data.NO_CAUSE) -> pd.DataFrame:
     """The five kinds of input work with their time and what helps; the columns of `p.input_pipeline.categories`.
 
     Parameters
     ----------
     table : DataFrame
         The input ops, from `ops`.
-    framework : str
+    framework : Framework
     why : Cause
         Why steps wait for input: if not for this work, nothing of it needs help.
     """
@@ -231,8 +233,8 @@ def categories(table: pd.DataFrame, framework: str = "", why: tf_data.Cause = tf
     whole = float(time.sum())
     kinds = {tf_data.base(str(op)) for op in table["op"]}
     rows = []
-    known = TORCH_CATEGORIES if framework == "PyTorch" else CATEGORIES
-    if framework == "JAX":
+    known = TORCH_CATEGORIES if framework is PYTORCH else CATEGORIES
+    if framework is JAX:
         known = {**known, "other": (known["other"][0], _READ_AHEAD)}
     unknown = unrecorded(table, framework)
     for key, (label, advice) in known.items():
@@ -309,7 +311,7 @@ def summary(activity: Activity, steps: pd.DataFrame, table: pd.DataFrame, enqueu
     out["copy_level"] = None if share is None else copy_level(share)
     unit = activity.unit
     of_graph = ITERATIONS in activity.traits and place not in ("unknown", "device") and not whole
-    out["next_step"] = _OF_GRAPH if of_graph else _next_step(place, whole, parts["enqueue"], activity.framework, activity.unit)
+    out["next_step"] = _OF_GRAPH if of_graph else _next_step(place, whole, parts["enqueue"], activity.framework.words, activity.unit)
     if place in ("host", "both") and not whole and used["host_to_device_ms"].sum() > used["input_ms"].sum() / 2:
         who, when = (
             ("The program waits", "they are needed") if unit.whole else (f"{unit.plural.capitalize()} wait", f"{unit.the} needs them")
@@ -420,13 +422,9 @@ _OF_GRAPH = (
     "On an NPU only the wait per iteration is recorded, as Data Aug Bound; the input pipeline itself is not in the profile. "
     "Read and decode in parallel, prefetch, and sink the data queue to the device."
 )
-_COPY_AHEAD = {
-    "PyTorch": "From pinned memory (pin_memory=True of a DataLoader, or tensor.pin_memory()), and non_blocking=True, they overlap compute.",
-    "JAX": "Calling jax.device_put on the next batch before the step lets them overlap device compute.",
-}
 
 
-def _next_step(place: str, whole: float, enqueue: float, framework: str, unit: Unit) -> str:
+def _next_step(place: str, whole: float, enqueue: float, words: Words, unit: Unit) -> str:
     """What to do next; `whole` is the time of all input work, `enqueue` that of copies to the device in it."""
     if place == "unknown":
         return "Loop over nbprof.steps(data): the wait for each batch then counts as input."
@@ -434,9 +432,8 @@ def _next_step(place: str, whole: float, enqueue: float, framework: str, unit: U
         return f"The input keeps up: look at the rest of {unit.the}."
     if whole > enqueue:
         return "See below which input work takes time, and what helps."
-    loader = {"PyTorch": "a torch.utils.data.DataLoader", "JAX": "grain, tf.data or a prefetching thread"}.get(framework, "tf.data")
-    reads = f"The work of {loader} would be shown here."
+    reads = f"The work of {words.loader} would be shown here."
     if whole:
-        ahead = _COPY_AHEAD.get(framework, "tf.data.experimental.prefetch_to_device lets them overlap device compute.")
-        return f"Only copies to the device were recorded as input work. {ahead} {reads}"
+        ahead = f" {words.copy_ahead}" if words.copy_ahead else ""
+        return f"Only copies to the device were recorded as input work.{ahead} {reads}"
     return f"No input work was recorded. {reads}"

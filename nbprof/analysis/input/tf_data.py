@@ -29,6 +29,8 @@ from nbprof.activity.activity import Activity
 from nbprof.analysis.advice import tf_data as tf_data_advice
 from nbprof.analysis.advice.tf_data import SLOW_CALL_US
 from nbprof.core import nesting
+from nbprof.core.intervals import union_by_group
+from nbprof.core.runs import expand, run_starts
 from nbprof.core.trace import Int64s
 from nbprof.schema import frames as schema
 
@@ -143,7 +145,7 @@ def _together(parts: dict[str, npt.NDArray[Any]], pipeline: Int64s) -> dict[str,
     of, node = pipeline[parts["call"]], parts["node"]
     order = np.lexsort((node, of))
     of, node = of[order], node[order]
-    begin = np.flatnonzero((np.diff(of, prepend=-1) != 0) | (np.diff(node, prepend=-1) != 0))
+    begin = run_starts(of, node)
     made = {"total": np.add, "own": np.add, "count": np.add, "first": np.minimum, "blocking": np.logical_or}
     sums = {name: how.reduceat(parts[name][order], begin) for name, how in made.items()}
     return {"pipeline": of[begin], "node": node[begin], **sums}
@@ -226,7 +228,7 @@ def calls(activity: Activity) -> Calls:
     nodes, node = _nodes(activity, rows)
     up, down = _pairs(rows, event, start, end, activity.iterator_links)
     low, high = np.maximum(start[up], start[down]), np.minimum(end[up], end[down])
-    own = end - start - _covered(up, low, np.maximum(high, low), len(event))
+    own = end - start - union_by_group(up, low, high).totals(len(event))
     pipelines = _pipelines(nodes)
     pipeline_of = np.full(len(nodes), -1, np.int64)
     pipeline_of[pipelines["root"].to_numpy(np.int64)] = np.arange(len(pipelines))
@@ -300,7 +302,7 @@ def _pairs(rows: pd.DataFrame, event: Int64s, start: Int64s, end: Int64s, links:
         up, down = np.concatenate([up, at[:, 0]]), np.concatenate([down, at[:, 1]])
         # Sorting is faster here than the hashing of np.unique.
         key = np.sort(up * len(event) + down)
-        key = key[np.append(True, key[1:] != key[:-1])]
+        key = key[run_starts(key)]
         up, down = key // len(event), key % len(event)
     return up, down
 
@@ -313,25 +315,6 @@ def _among(values: Int64s, known: Int64s) -> Flags:
     at = np.searchsorted(known, values)
     at[at == len(known)] = 0
     return np.asarray(known[at] == values, np.bool_)
-
-
-def _covered(owner: Int64s, low: Int64s, high: Int64s, count: int) -> Int64s:
-    """For each owner the time that at least one of its spans covers."""
-    out = np.zeros(count, np.int64)
-    if not len(owner):
-        return out
-    order = np.lexsort((low, owner))
-    owner, low, high = owner[order], low[order], high[order]
-    # The owners are laid end to end, so that one running maximum serves all of them.
-    fresh = np.append(True, owner[1:] != owner[:-1])
-    group = np.cumsum(fresh) - 1
-    first = low[fresh]
-    length = np.maximum.reduceat(high, np.flatnonzero(fresh)) - first
-    shift = (np.cumsum(length) - length - first)[group]
-    low, high = low + shift, np.maximum.accumulate(high + shift)
-    before = np.append(low[0], high[:-1])
-    np.add.at(out, owner, np.maximum(high - np.maximum(low, before), 0))
-    return out
 
 
 def _reached(up: Int64s, down: Int64s, starts: Int64s, count: int) -> tuple[Int64s, Int64s]:
@@ -347,12 +330,10 @@ def _reached(up: Int64s, down: Int64s, starts: Int64s, count: int) -> tuple[Int6
     calls, rows = [call], [row]
     seen = np.sort(call * count + row)
     for _ in range(MAX_DEPTH):
-        width = many[row]
-        run = np.repeat(np.arange(len(row)), width)
-        if not len(run):
+        above_row, position = expand(first[row], many[row])
+        if not len(position):
             break
-        at = np.arange(len(run)) - np.repeat(np.cumsum(width) - width, width) + first[row][run]
-        call, row = call[run], child[at]
+        call, row = call[above_row], child[position]
         if not forest:
             key = np.setdiff1d(call * count + row, seen)
             seen = np.union1d(seen, key)
@@ -367,7 +348,7 @@ def _parts(call: Int64s, node: Int64s, total: Int64s, own: Int64s, start: Int64s
     key = call * max(nodes, 1) + node
     order = np.argsort(key, kind="stable")
     key = key[order]
-    first = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.zeros(0, np.int64)
+    first = run_starts(key)
     if not len(key):
         return pd.DataFrame(
             {c: np.zeros(0, np.int64) for c in ("call", "node", "total", "own", "count", "first")} | {"blocking": np.zeros(0, bool)}

@@ -10,6 +10,7 @@ import pandas as pd
 
 from nbprof.analysis.memory import alive
 from nbprof.analysis.steps.steps import counted
+from nbprof.core.runs import rows_by_code
 from nbprof.core.trace import Int64s
 
 
@@ -50,7 +51,7 @@ def find(steps: pd.DataFrame, timeline: pd.DataFrame, hosts: Sequence[str]) -> G
         return None
     # Of the rows only the columns that are asked for are taken, an allocator at a time.
     code, _ = pd.factorize(timeline["memory_id"].to_numpy(object))
-    by_memory = np.split(np.argsort(code, kind="stable"), np.cumsum(np.bincount(code))[:-1])
+    by_memory = rows_by_code(code)
     mine = counted(steps)
     found = [one for rows in by_memory if (one := _of(mine, timeline, rows, hosts)) is not None]
     return max(found, key=lambda one: one.rising * one.each / one.peak, default=None)

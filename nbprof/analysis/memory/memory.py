@@ -13,6 +13,7 @@ import pandas as pd
 from nbprof.activity.activity import Activity, text_column
 from nbprof.activity.unit import RECORDING
 from nbprof.analysis.memory.alive import allocating
+from nbprof.core.runs import run_starts
 from nbprof.core.trace import Int32s, Int64s, Note
 from nbprof.display import wording
 from nbprof.schema import frames
@@ -151,7 +152,7 @@ def _step(memory: Int32s, stated: Int64s) -> Int64s:
     ident = stated[order]
     place = np.where(ident >= 0, np.arange(len(order)), -1)
     seen = np.maximum.accumulate(place) if len(place) else place
-    begins = np.flatnonzero(np.diff(memory[order], prepend=-1))
+    begins = run_starts(memory[order])
     before = np.repeat(begins, np.diff(np.append(begins, len(order))))
     known = seen >= before
     filled = np.where(ident >= 0, ident, np.where(known, ident[np.maximum(seen, 0)], -1) + 1)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.activity.activity import Activity
+from nbprof.core.runs import expand
 from nbprof.core.trace import Int64s, Trace
 
 
@@ -56,9 +57,7 @@ class Innermost:
         # Each span from boundary to boundary.
         first = np.searchsorted(time, begin, side="right") - 1
         after = np.maximum(np.searchsorted(time, end, side="left"), first + 1)
-        times = after - first
-        span = np.repeat(np.arange(len(begin)), times)
-        at = np.repeat(first, times) + np.arange(len(span)) - np.repeat(np.cumsum(times) - times, times)
+        span, at = expand(first, after - first)
         ends = np.append(time[1:], np.iinfo(np.int64).max) if len(time) else time
         known = at >= 0
         place = np.maximum(at, 0)

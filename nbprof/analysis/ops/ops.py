@@ -23,7 +23,10 @@ from nbprof.analysis.ops import self_time
 from nbprof.analysis.steps import backlog
 from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.core import nesting
+from nbprof.core.intervals import Intervals
+from nbprof.core.runs import run_starts
 from nbprof.core.trace import Int32s, Int64s
+from nbprof.frameworks.register import PYTORCH
 from nbprof.schema import frames as schema
 
 COLUMNS = schema.names("ops.with_idle")
@@ -82,9 +85,9 @@ def host_self_times(activity: Activity, ops: pd.DataFrame | None = None, as_xpro
             kept[rows], own[rows] = self_time.stacked(start[rows], end[rows])
     else:
         self_time.share_out(own, lane, start, end, overlaps)
-        if activity.framework == "PyTorch":
+        if activity.framework is PYTORCH:
             own, kept = _without_repeats(ops["op"].to_numpy(np.int64), parent, own)
-    first = np.flatnonzero(np.diff(lane, prepend=lane[0] - 1))
+    first = run_starts(lane)
     extent = np.maximum.reduceat(end, first) - start[first]
     busy = np.add.reduceat(np.where(kept, own, 0), first)
     out = ops.assign(own=own, overlaps=overlaps)
@@ -377,20 +380,9 @@ def device_idle(activity: Activity, rows: pd.DataFrame) -> int:
     where = rows["host"].to_numpy(), rows["device"].to_numpy()
     for host, device, start, end in activity.device_extents.frame()[["host", "device", "start", "end"]].to_numpy(np.int64).tolist():
         mine = (where[0] == host) & (where[1] == device)
-        used = _covered(rows[mine]) if activity.framework == "PyTorch" else int(own[mine].sum())
+        used = Intervals.of_rows(rows[mine]).total() if activity.framework is PYTORCH else int(own[mine].sum())
         idle += max(used, end - start) - used
     return idle
-
-
-def _covered(rows: pd.DataFrame) -> int:
-    """The time in which at least one of some runs of ops went on, in ps."""
-    if not len(rows):
-        return 0
-    start, end = rows["start"].to_numpy(np.int64), rows["end"].to_numpy(np.int64)
-    order = np.argsort(start, kind="stable")
-    start, end = start[order], np.maximum.accumulate(end[order])
-    before = np.append(start[0], end[:-1])
-    return int(np.maximum(end - np.maximum(start, before), 0).sum())
 
 
 def table(sides: list[Side], *, with_idle: bool, most: int = sys.maxsize) -> pd.DataFrame:

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nbprof.core import nesting
+from nbprof.core.intervals import end_to_end, ends_before
 from nbprof.core.trace import Int32s, Int64s
 
 Flags = npt.NDArray[np.bool_]
@@ -40,11 +41,7 @@ def stretches(lane: Int32s, start: Int64s, end: Int64s, odd: Flags) -> list[slic
     if not odd.any():
         return []
     # A stretch begins where everything before it on the thread has ended.
-    begins = np.ones(len(lane), np.bool_)
-    bounds = np.append(np.flatnonzero(np.diff(lane, prepend=lane[0] - 1)), len(lane))
-    for at, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        begins[at + 1 : stop] = start[at + 1 : stop] >= np.maximum.accumulate(end[at:stop])[:-1]
-    heads = np.flatnonzero(begins)
+    heads = np.flatnonzero(start >= ends_before(end, lane))
     tangled = np.unique(np.searchsorted(heads, np.flatnonzero(odd), side="right") - 1)
     stops = np.append(heads[1:], len(lane))
     return [slice(a, b) for a, b in zip(heads[tangled].tolist(), stops[tangled].tolist(), strict=True)]
@@ -70,8 +67,7 @@ def share_out(own: Int64s, lane: Int32s, start: Int64s, end: Int64s, overlaps: F
     many = np.array([s.stop - s.start for s in found])
     first = np.cumsum(many) - many
     begin, stop = start[rows], end[rows]
-    low, high = begin[first], np.maximum.reduceat(stop, first)
-    shift = np.repeat(np.cumsum(high - low) - high, many)
+    shift = np.repeat(end_to_end(begin[first], np.maximum.reduceat(stop, first)), many)
     begin, stop = begin + shift, stop + shift
     times = np.sort(np.concatenate([begin, stop]))
     times = times[np.append(True, times[1:] != times[:-1])]

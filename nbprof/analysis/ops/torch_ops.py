@@ -162,11 +162,7 @@ def _tree(out: pd.DataFrame, has_device: bool) -> pd.DataFrame:
     place = {path: i for i, path in enumerate(paths)}
     parent = np.array([place.get(path.rpartition("/")[0], -1) for path in paths], np.int32)
     device, backward, back_host = (out[name].to_numpy(np.float64) for name in ("forward_device", "backward_device", "backward_host"))
-    totals = [values.copy() for values in (device, backward, back_host)]
-    for level in reversed(nesting.levels(parent)):
-        inner = level[parent[level] >= 0]
-        for total in totals:
-            np.add.at(total, parent[inner], total[inner])
+    totals = [nesting.totals(parent, values) for values in (device, backward, back_host)]
     order = _preorder(parent, out["first"].to_numpy())
     unknown = 1.0 if has_device else np.nan
     result = pd.DataFrame(
@@ -210,12 +206,9 @@ def _runs(table: pd.DataFrame, has_device: bool) -> tuple[Int64s, dict[str, Int6
     name, kind = table["op"].to_numpy(), table["kind"].to_numpy()
     same[inside] = (name[inside] == name[above]) & (kind[inside] == kind[above]) & (inner[above] == 1)
     own, device = table["own"].to_numpy().copy(), table["device_own"].to_numpy().copy()
-    total = device.copy()
-    for level in reversed(nesting.levels(parent.astype(np.int32))):
-        child = level[parent[level] >= 0]
-        if has_device:
-            np.add.at(total, parent[child], total[child])
-        twin = child[same[child]]
+    total = nesting.totals(parent, device) if has_device else device.copy()
+    for level in reversed(nesting.levels(parent.astype(np.int32))[1:]):
+        twin = level[same[level]]
         own[parent[twin]] += own[twin]
         device[parent[twin]] += device[twin]
     kept = np.flatnonzero(~same)

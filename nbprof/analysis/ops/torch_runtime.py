@@ -12,7 +12,7 @@ from nbprof.activity.activity import Activity
 from nbprof.analysis.steps.inside import begin_in_steps
 from nbprof.analysis.steps.steps import counted
 from nbprof.core.factorize import unique_rows
-from nbprof.core.trace import Int64s
+from nbprof.core.intervals import Intervals
 
 
 @dataclass
@@ -144,39 +144,17 @@ def _optimizer(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:
     calls = activity.calls.frame()
     launches = calls[calls["kind"].isin([activity.texts.codes.get(kind, -1) for kind in ("launch", "graph")])]
     at, host = launches["start"].to_numpy(np.int64), launches["host"].to_numpy(np.int64)
+    device_ops = activity.device_ops
     inside = idle = 0
     for number in mine["host"].unique().tolist():
-        rows = mine[mine["host"] == number]
-        first, last = rows["start"].to_numpy(np.int64), np.maximum.accumulate(rows["end"].to_numpy(np.int64))
-        nth = np.searchsorted(first, at[host == number], side="right") - 1
-        inside += int(((nth >= 0) & (at[host == number] < last[np.maximum(nth, 0)])).sum())
         # Of calls inside others, as optimizers around optimizers have, the outer one counts.
-        outer = np.append(True, first[1:] >= last[:-1])
-        idle += _idle(activity, number, first[outer], last[np.append(np.flatnonzero(outer)[1:] - 1, len(last) - 1)])
+        running = Intervals.of_rows(mine[mine["host"] == number])
+        inside += int((running.index_at(at[host == number]) >= 0).sum())
+        of_host = device_ops.host == number
+        busy = Intervals.union(device_ops.start[of_host], device_ops.end[of_host])
+        idle += running.total() - running.overlap(busy)
     out.optimizer_launches = inside / len(used)
     out.optimizer_idle_ms = idle / 1e9 / len(used)
-
-
-def _idle(activity: Activity, host: int, begin: Int64s, end: Int64s) -> int:
-    """For how many ps of some spans, in order and apart from each other, no device of a host ran anything."""
-    ops = activity.device_ops.frame()
-    mine = (ops["host"].to_numpy() == host) & (ops["end"].to_numpy(np.int64) > begin[0]) & (ops["start"].to_numpy(np.int64) < end[-1])
-    start, stop = ops["start"].to_numpy(np.int64)[mine], ops["end"].to_numpy(np.int64)[mine]
-    order = np.argsort(start, kind="stable")
-    start, stop = start[order], np.maximum.accumulate(stop[order]) if len(order) else stop
-    # Where nothing runs: before each op that begins after all before it have ended, and in the end.
-    low = np.append(begin[0], stop)
-    high = np.append(start, end[-1])
-    gaps = high > low
-    low, high = low[gaps], high[gaps]
-    done = np.append(0, np.cumsum(high - low))
-
-    def before(moment: Int64s) -> Int64s:
-        nth = np.searchsorted(low, moment, side="right")
-        last = np.maximum(nth - 1, 0)
-        return np.asarray(done[nth] - np.where(nth > 0, np.maximum(high[last] - moment, 0), 0) if len(low) else moment * 0, np.int64)
-
-    return int((before(end) - before(begin)).sum())
 
 
 def _transfers(activity: Activity, used: pd.DataFrame, out: Runtime) -> None:

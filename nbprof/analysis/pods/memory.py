@@ -11,7 +11,7 @@ import pandas as pd
 
 from nbprof.activity.activity import Activity
 from nbprof.analysis.steps.steps import counted
-from nbprof.analysis.sweep import covered
+from nbprof.core.intervals import Intervals
 
 ALLOCATE = "allocate"
 COLUMNS = {"host": "object", "group": "int64", "name": "object", "calls": "int64", "ms": "float64"}
@@ -38,16 +38,17 @@ def calls(activity: Activity, steps: pd.DataFrame) -> pd.DataFrame:
         return none()
     made = made[(made["kind"] == texts.index(ALLOCATE)) & (made["end"] > made["start"])]
     made = made.assign(ps=made["end"] - made["start"], name=np.array(texts, object)[made["name"].to_numpy(np.int64)])
-    stretches = []
-    for host, mine in made.groupby("host", sort=True):
-        # Calls are cut at the borders of steps, so that no stretch reaches from one into another.
-        mine = mine.sort_values("start", kind="stable")
-        start, end = covered(mine["start"].to_numpy(np.int64), mine["end"].to_numpy(np.int64))
-        at = np.searchsorted(mine["start"].to_numpy(np.int64), start)
-        stretches.append(pd.DataFrame({"host": host, "group": mine["group"].to_numpy(np.int64)[at], "ms": (end - start) / _MS}))
-    if not stretches:
+    parts = []
+    for host, of_host in made.groupby("host", sort=True):
+        # Calls are cut at the borders of steps, and touching ones are not merged: each interval lies in one step.
+        of_host = of_host.sort_values("start", kind="stable")
+        start = of_host["start"].to_numpy(np.int64)
+        running = Intervals.union(start, of_host["end"].to_numpy(np.int64), merge_touching=False)
+        group = of_host["group"].to_numpy(np.int64)[np.searchsorted(start, running.start)]
+        parts.append(pd.DataFrame({"host": host, "group": group, "ms": running.length / _MS}))
+    if not parts:
         return none()
-    out = pd.concat(stretches).groupby(["host", "group"], sort=True)["ms"].sum().reset_index()
+    out = pd.concat(parts).groupby(["host", "group"], sort=True)["ms"].sum().reset_index()
     of_step = made.groupby(["host", "group"])["event"].nunique().rename("calls").reset_index()
     longest = made.groupby(["host", "group", "name"])["ps"].sum().reset_index().sort_values("ps", ascending=False, kind="stable")
     longest = longest.drop_duplicates(["host", "group"])[["host", "group", "name"]]

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import CORE_KINDS, Activity
+from nbprof.analysis.steps.step_rows import step_rows_ps
 from nbprof.core.trace import Int64s
 
 COLUMNS = ["host", "where", "kind", "name", "occurrences", "total_ps", "self_ps"]
@@ -80,20 +81,11 @@ def _grouped(
 
 def counted(hosts: list[str], steps: pd.DataFrame, host: Int64s, start: Int64s) -> npt.NDArray[np.bool_]:
     """Which events of some hosts began in a counted step; all of a host without steps."""
-    out = np.ones(len(host), np.bool_)
     if not len(steps):
-        return out
-    of = pd.Index(hosts).get_indexer(pd.Index(steps["host"]))
-    begin = np.round(steps["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
-    end = begin + np.round(steps["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
-    used = steps["counted"].astype(bool).to_numpy()
-    for number in np.unique(of[of >= 0]).tolist():
-        mine = np.flatnonzero(used & (of == number))
-        mine = mine[np.argsort(begin[mine], kind="stable")]
-        rows = np.flatnonzero(host == number)
-        at = np.searchsorted(begin[mine], start[rows], side="right") - 1
-        out[rows] = (at >= 0) & (start[rows] < end[mine][np.maximum(at, 0)]) if len(mine) else False
-    return out
+        return np.ones(len(host), np.bool_)
+    of_steps = pd.Index(hosts).get_indexer(pd.Index(steps["host"]))
+    used = steps[steps["counted"].astype(bool)]
+    return ~np.isin(host, of_steps) | (step_rows_ps(used, hosts, start, host) >= 0)
 
 
 def a_step(sums: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES, Activity
 from nbprof.analysis.steps.steps import by_category, segments
+from nbprof.core.intervals import extents
 from nbprof.core.trace import Int64s, Note
 from nbprof.display import wording
 from nbprof.schema import frames
@@ -22,10 +23,8 @@ def frame(activity: Activity) -> pd.DataFrame:
         return pd.DataFrame(columns=COLUMNS)
     rows = work["host"].to_numpy(np.int64)
     host, of = np.unique(rows, return_inverse=True)
-    begin, end = np.full(len(host), np.iinfo(np.int64).max), np.full(len(host), np.iinfo(np.int64).min)
     start, stop = work["start"].to_numpy(np.int64), work["end"].to_numpy(np.int64)
-    np.minimum.at(begin, of, start)
-    np.maximum.at(end, of, stop)
+    begin, end = extents(of, len(host), start, stop)
     at, length, cls = segments(begin, end, of, start, stop, work["cls"].to_numpy())
     time = by_category(len(host), end - begin, at, length, cls) / 1e9
     out = pd.DataFrame(

@@ -13,11 +13,11 @@ import pandas as pd
 from nbprof.activity.activity import HOST_COMPILE, TRACED, Activity
 from nbprof.analysis.steps.step_rows import turns
 from nbprof.analysis.steps.steps import counted
+from nbprof.core.intervals import ends_before
 from nbprof.core.trace import Int64s
 
 _NO_DEVICE = "no device was recorded: the run used only the CPU, or its profiler left the device out"
 _NO_STEPS = "no steps were found: mark them with nbprof.steps() or nbprof.step()"
-_SAY_COMPILING = ("JAX", "TensorFlow", "PyTorch")
 
 
 class Count(NamedTuple):
@@ -123,7 +123,7 @@ def _compilations(activity: Activity, used: pd.DataFrame) -> Count:
         number = activity.hosts.index(str(host))
         # One that began before ran into these steps: it is of warm-up.
         found += _apart(spans[(spans["host"] == number) & (began >= round(float(begin) * 1e9))])
-    if not found and not (activity.framework in _SAY_COMPILING and activity.has_host_ops):
+    if not found and not (activity.framework.records_compilation and activity.has_host_ops):
         return Count(None, "the recording has no host ops, or its framework does not record compilation")
     return Count(float(found))
 
@@ -131,7 +131,5 @@ def _compilations(activity: Activity, used: pd.DataFrame) -> Count:
 def _apart(spans: pd.DataFrame) -> int:
     """How many spans there are, without those inside others and with the pieces of one event once."""
     whole = spans.groupby("event").agg(start=("start", "min"), end=("end", "max")).sort_values("start", kind="stable")
-    if not len(whole):
-        return 0
-    start, done = whole["start"].to_numpy(np.int64), np.maximum.accumulate(whole["end"].to_numpy(np.int64))
-    return 1 + int((start[1:] >= done[:-1]).sum())
+    start, end = whole["start"].to_numpy(np.int64), whole["end"].to_numpy(np.int64)
+    return int((start >= ends_before(end)).sum())

@@ -10,8 +10,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES
+from nbprof.analysis.steps.step_rows import step_bounds
 from nbprof.analysis.steps.steps import counted
-from nbprof.core.trace import Trace, distinct
+from nbprof.core.factorize import used_codes
+from nbprof.core.trace import Trace
 
 CHANCE = 0.01
 """A rhythm that steps in random order have more often than this is none."""
@@ -140,15 +142,14 @@ def rhythm(times: npt.NDArray[np.float64]) -> tuple[float, int, int] | None:
 
 def _only_there(steps: pd.DataFrame, slow: npt.NDArray[np.bool_], trace: Trace) -> tuple[str, float, float, float]:
     """What of the trace runs more often in each slow step than in any other: its name, ms more, and how often it runs in both."""
-    begin = (steps["start_ms"].to_numpy(float) * 1e9).astype(np.int64)
-    end = begin + (steps["step_time_ms"].to_numpy(float) * 1e9).astype(np.int64)
+    begin, end = step_bounds(steps)
     events = trace.events
     on_host = trace.lanes["host"].to_numpy(object) == steps["host"].iloc[0]
     step = np.searchsorted(begin, events.start, side="right") - 1
     rows = np.flatnonzero((step >= 0) & (on_host.all() or on_host[events.lane]))
     rows = rows[events.start[rows] < end[step[rows]]]
     step = step[rows]
-    names, code = distinct(events.name[rows].astype(np.int64), len(trace.names))
+    names, code = used_codes(events.name[rows].astype(np.int64), len(trace.names))
     # What runs more often in each slow step does so on average: most names do not, and need no count by step.
     in_slow, in_all = np.bincount(code[slow[step]], minlength=len(names)), np.bincount(code, minlength=len(names))
     likely = in_slow * (~slow).sum() > (in_all - in_slow) * slow.sum()

@@ -11,6 +11,7 @@ import pandas as pd
 
 from nbprof.activity.activity import CATEGORIES
 from nbprof.activity.unit import MARKED, Unit
+from nbprof.core.runs import expand
 from nbprof.core.trace import Int64s, Note
 from nbprof.schema import frames
 
@@ -191,9 +192,7 @@ def offset_by_overlap(one: HostSteps, chief: HostSteps) -> int | None:
     reached = np.maximum.accumulate(chief.end)
     low = np.searchsorted(reached, one.begin, side="right")
     high = np.searchsorted(chief.begin, one.end, side="left")
-    many = np.maximum(high - low, 0)
-    mine = np.repeat(np.arange(count), many)
-    theirs = np.arange(len(mine)) - np.repeat(np.cumsum(many) - many, many) + np.repeat(low, many)
+    mine, theirs = expand(low, np.maximum(high - low, 0))
     overlap = np.minimum(one.end[mine], chief.end[theirs]) - np.maximum(one.begin[mine], chief.begin[theirs])
     score = np.bincount(theirs - mine + count - 1, weights=np.maximum(overlap, 0), minlength=count + other - 1)
     return _best(score, count)
@@ -205,9 +204,8 @@ def _offset_by_number(one: HostSteps, chief: HostSteps) -> int | None:
     order = np.argsort(chief.number, kind="stable")
     ordered = chief.number[order]
     low = np.searchsorted(ordered, one.number, side="left")
-    many = np.searchsorted(ordered, one.number, side="right") - low
-    mine = np.repeat(np.arange(count), many)
-    theirs = order[np.arange(len(mine)) - np.repeat(np.cumsum(many) - many, many) + np.repeat(low, many)]
+    mine, position = expand(low, np.searchsorted(ordered, one.number, side="right") - low)
+    theirs = order[position]
     return _best(np.bincount(theirs - mine + count - 1, minlength=count + other - 1), count)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.core.intervals import index_by_group
 from nbprof.core.trace import Int64s
 
 Floats = npt.NDArray[np.float64]
@@ -13,24 +16,36 @@ Floats = npt.NDArray[np.float64]
 
 def step_rows(host: npt.NDArray[np.object_], start_ms: Floats, steps: pd.DataFrame) -> Int64s:
     """The row of `steps` in which something begins on its host; -1 outside of all steps."""
-    result = np.full(len(host), -1, np.int64)
     if not len(steps):
-        return result
+        return np.full(len(host), -1, np.int64)
     code, names = pd.factorize(host)
+    start, length = (steps[name].to_numpy(np.float64) for name in ("start_ms", "step_time_ms"))
     of_host = pd.Index(names).get_indexer(pd.Index(steps["host"]))
-    begins, lengths = (steps[name].to_numpy(np.float64) for name in ("start_ms", "step_time_ms"))
-    for number in range(len(names)):
-        of_steps = np.flatnonzero(of_host == number)
-        if not len(of_steps):
-            continue
-        of_steps = of_steps[np.argsort(begins[of_steps], kind="stable")]
-        begin = begins[of_steps]
-        end = begin + lengths[of_steps]
-        rows = np.flatnonzero(code == number)
-        at = np.searchsorted(begin, start_ms[rows], side="right") - 1
-        inside = (at >= 0) & (start_ms[rows] < end[np.maximum(at, 0)])
-        result[rows[inside]] = of_steps[at[inside]]
-    return result
+    return index_by_group((start, start + length), of_host, start_ms, code)
+
+
+def step_rows_ps(steps: pd.DataFrame, hosts: Sequence[str], start: Int64s, host: Int64s) -> Int64s:
+    """The row of `steps` in which each event begins on its host, -1 outside of all steps, int64[events].
+
+    Parameters
+    ----------
+    steps : DataFrame
+        Rows of `p.steps.frame`.
+    hosts : sequence of str
+        Names of the hosts.
+    start : int64[events]
+        When each begins, ps.
+    host : int64[events]
+        Index in `hosts` of the host of each.
+    """
+    of_host = pd.Index(hosts).get_indexer(pd.Index(steps["host"]))
+    return index_by_group(step_bounds(steps), of_host, start, host)
+
+
+def step_bounds(steps: pd.DataFrame) -> tuple[Int64s, Int64s]:
+    """Start and end of steps in ps, int64[steps] each, of rows of `p.steps.frame`."""
+    start = np.round(steps["start_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
+    return start, start + np.round(steps["step_time_ms"].to_numpy(np.float64) * 1e9).astype(np.int64)
 
 
 def turns(steps: pd.DataFrame) -> Int64s:

@@ -32,11 +32,14 @@ from nbprof.activity.activity import (
     Activity,
     text_column,
 )
+from nbprof.analysis.steps.step_rows import step_bounds
 from nbprof.analysis.steps.warmup import averaged, crowded, number_between, starting, warming
-from nbprof.analysis.sweep import Classes, covered, flatten
+from nbprof.analysis.sweep import Classes, flatten
 from nbprof.core import clip_to_steps
 from nbprof.core.factorize import unique_rows
+from nbprof.core.intervals import end_to_end, ends_before, extents, index_by_group, union_by_group
 from nbprof.core.trace import Int64s
+from nbprof.frameworks.register import JAX
 
 _MOST_GROUPS = 1 << 22
 # The kind and the number of a step: "train 500", "ProfilerStep#6".
@@ -152,14 +155,9 @@ def _trace_anew(activity: Activity, steps: pd.DataFrame, host: pd.Series) -> npt
         return out
     traced = [code for code in calls["mode"].unique().tolist() if str(activity.texts.values[code]).startswith(TRACED)]
     calls = calls[calls["mode"].isin(traced) & (calls["tracings"] == 1)]
-    for number, mine in calls.groupby("host", sort=False):
-        rows = np.flatnonzero(host.to_numpy() == number)
-        rows = rows[np.argsort(steps["start_ms"].to_numpy()[rows], kind="stable")]
-        begin, took = (steps[name].to_numpy(np.float64)[rows] for name in ("start_ms", "step_time_ms"))
-        at = mine["start"].to_numpy(np.int64) / 1e9
-        nth = np.searchsorted(begin, at, side="right") - 1
-        nth = nth[(nth >= 0) & (at < (begin + took)[nth])]
-        out[rows[nth]] = True
+    start, of_host = (calls[name].to_numpy(np.int64) for name in ("start", "host"))
+    step = index_by_group(step_bounds(steps), host.to_numpy(np.int64), start, of_host)
+    out[step[step >= 0]] = True
     return out
 
 
@@ -256,23 +254,18 @@ def _core_steps(activity: Activity, work: pd.DataFrame, host: int) -> pd.DataFra
 
 
 def _united(work: pd.DataFrame, host: int) -> pd.DataFrame:
-    """The work of a host, that of its threads as the stretches which a class covers in a step: each core is swept with few of them."""
+    """The work of a host, that of its threads as the union by class and step: each core is swept with few intervals."""
     of_host, device = work["host"].to_numpy() == host, work["device"].to_numpy()
     rows, others = np.flatnonzero(of_host & (device < 0)), np.flatnonzero(of_host & (device >= 0))
     start, end, group, cls = (work[name].to_numpy()[rows] for name in ("start", "end", "group", "cls"))
-    first, one = unique_rows(group, cls)
-    low, high = np.full(len(first), np.iinfo(np.int64).max), np.full(len(first), np.iinfo(np.int64).min)
-    np.minimum.at(low, one, start)
-    np.maximum.at(high, one, end)
-    # Laid end to end, apart from each other, so that one order serves all of them.
-    place = np.cumsum(high - low + 1) - (high - low + 1)
-    shift = place - low
-    begin, stop = covered(start + shift[one], end + shift[one])
-    one = np.searchsorted(place, begin, side="right") - 1
-    threads = {"group": group[first][one], "start": begin - shift[one], "end": stop - shift[one], "cls": cls[first][one]}
+    first, code = unique_rows(group, cls)
+    # Touching intervals are merged: of one class in one step, they count alike.
+    covered = union_by_group(code, start, end)
+    row = first[covered.group]
+    threads = {"group": group[row], "start": covered.start, "end": covered.end, "cls": cls[row]}
     columns = {name: np.concatenate([values, work[name].to_numpy()[others]]) for name, values in threads.items()}
-    columns["device"] = np.concatenate([np.full(len(one), -1, np.int32), device[others]])
-    return pd.DataFrame({"host": np.full(len(one) + len(others), host, np.int32), **columns}, copy=False)
+    columns["device"] = np.concatenate([np.full(len(row), -1, np.int32), device[others]])
+    return pd.DataFrame({"host": np.full(len(row) + len(others), host, np.int32), **columns}, copy=False)
 
 
 def tensor_cores(activity: Activity, host: int) -> list[int]:
@@ -381,13 +374,13 @@ def segments(begin: Int64s, stop: Int64s, step: Int64s, start: Int64s, end: Int6
         Index of the step, begin, end and class of each piece of work; what lies outside its step does not count.
     """
     # All steps are swept at once: each span is clipped to its step, and the steps are laid end to end.
-    place = np.cumsum(stop - begin) - (stop - begin)
+    offset = end_to_end(begin, stop)
     low = np.maximum(start, begin[step])
     high = np.maximum(np.minimum(end, stop[step]), low)
-    shift = (place - begin)[step]
+    shift = offset[step]
     a, b, c = flatten(low + shift, high + shift, cls)
-    of_step = np.diff(np.append(np.searchsorted(a, place), len(a)))
-    return np.repeat(np.arange(len(place)), of_step), b - a, c
+    of_step = np.diff(np.append(np.searchsorted(a, begin + offset), len(a)))
+    return np.repeat(np.arange(len(begin)), of_step), b - a, c
 
 
 def by_category(steps: int, whole: Int64s, step: Int64s, length: Int64s, cls: Classes) -> Int64s:
@@ -414,7 +407,7 @@ def step_times(activity: Activity, host: int, core: int | None = None) -> pd.Dat
         wider = (group[at] == on_device) & (start[at] <= begin) & (end[at] >= stop) if len(group) else np.zeros(len(begin), np.bool_)
         first = begin.copy()
         begin[wider], stop[wider] = start[at[wider]], end[at[wider]]
-        if core is None and activity.framework == "JAX" and len(group):
+        if core is None and activity.framework is JAX and len(group):
             begin = _from_mark(np.where(group[at] == on_device, start[at], begin), stop, first)
         # A step that the host marks among those of the device, and that put nothing on it, is a step all the same.
         idle = ~np.isin(group, on_device) & (start > begin.min()) & (start < begin.max())
@@ -434,9 +427,8 @@ def step_times(activity: Activity, host: int, core: int | None = None) -> pd.Dat
 def _from_mark(marked: Int64s, stop: Int64s, first: Int64s) -> Int64s:
     """When steps begin that were marked at `marked` and of which a device first ran anything at `first`: after the step before."""
     in_time = np.argsort(stop, kind="stable")
-    ended = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(stop[in_time])[:-1])
     out = marked.copy()
-    out[in_time] = np.minimum(first[in_time], np.maximum(marked[in_time], ended))
+    out[in_time] = np.minimum(first[in_time], np.maximum(marked[in_time], ends_before(stop[in_time])))
     return out
 
 
@@ -534,11 +526,7 @@ def compute_by_width(activity: Activity) -> ByWidth | None:
     start, end, cls = (work[name].to_numpy()[rows] for name in ("start", "end", "cls"))
     # The groups are laid end to end, so that one sweep serves all of them.
     ident, seen = pd.factorize(work["host"].to_numpy(np.int64)[rows] << 40 | work["group"].to_numpy(np.int64)[rows])
-    first = np.full(len(seen), np.iinfo(np.int64).max)
-    last = np.full(len(seen), np.iinfo(np.int64).min)
-    np.minimum.at(first, ident, start)
-    np.maximum.at(last, ident, end)
-    shift = np.cumsum(last - first) - last
-    a, b, c = flatten(start + shift[ident], end + shift[ident], cls)
+    shift = end_to_end(*extents(ident, len(seen), start, end))[ident]
+    a, b, c = flatten(start + shift, end + shift, cls)
     half, full, unknown = (int((b - a)[c == value].sum()) for value in (DEVICE_COMPUTE_16, DEVICE_COMPUTE_32, DEVICE_COMPUTE))
     return half, full, unknown

@@ -13,6 +13,7 @@ import pandas as pd
 from nbprof.activity.activity import CATEGORIES, HOST_COMPUTE, Activity
 from nbprof.analysis.steps import steps
 from nbprof.analysis.sweep import Classes
+from nbprof.core.intervals import end_to_end, extents
 from nbprof.core.trace import Int64s
 
 COLUMNS = ["host", "step", "name", "start_ms", "step_time_ms", *(f"{c}_ms" for c in CATEGORIES)]
@@ -86,13 +87,11 @@ def _prolonged(step: Int64s, start: Int64s, end: Int64s, cls: Classes) -> Int64s
     empty = np.flatnonzero(end == start)
     if not len(empty):
         return end
-    count = int(step.max()) + 1
-    first, last = np.full(count, np.iinfo(np.int64).max), np.zeros(count, np.int64)
-    np.minimum.at(first, step, start)
-    np.maximum.at(last, step, end)
-    extent = np.maximum(last - np.minimum(first, last), 0) + 1
-    # Steps are laid end to end, so that one order serves all of them.
-    shift = np.cumsum(extent) - extent - np.minimum(first, last)
+    first, last = extents(step, int(step.max()) + 1, start, end)
+    # Of a step without any span.
+    first, last = np.where(last < first, 0, first), np.where(last < first, 0, last)
+    # Steps are laid end to end, one apart, so that one order serves all of them.
+    shift = end_to_end(first, last + 1)
     out = end.copy()
     for value in np.unique(cls[empty]).tolist():
         mine = empty[cls[empty] == value]

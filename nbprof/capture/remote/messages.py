@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nbprof.core.wire import LENGTH, VARINT, fields
+from nbprof.core.wire import LENGTH, VARINT, fields, write_varint
 
 PROFILE = "/tensorflow.ProfilerService/Profile"
 TERMINATE = "/tensorflow.ProfilerService/Terminate"
@@ -133,24 +133,14 @@ class TerminateRequest:
         return text(1, self.session)
 
 
-def varint(value: int) -> bytes:
-    """A number from 0 to 2**64 - 1 on the wire."""
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def number(field_: int, value: int) -> bytes:
     """A number field; nothing where it is 0, which is what a missing field means."""
-    return varint(field_ << 3 | VARINT) + varint(value) if value else b""
+    return write_varint(field_ << 3 | VARINT) + write_varint(value) if value else b""
 
 
 def chunk(field_: int, data: bytes) -> bytes:
     """A field of bytes or of a message."""
-    return varint(field_ << 3 | LENGTH) + varint(len(data)) + data
+    return write_varint(field_ << 3 | LENGTH) + write_varint(len(data)) + data
 
 
 def text(field_: int, value: str) -> bytes:

@@ -6,6 +6,8 @@ import operator
 import re
 from dataclasses import dataclass
 
+from nbprof.capture.option_field import documented, option
+from nbprof.capture.options import HOST_LEVELS, LOGDIR
 from nbprof.core.errors import CaptureError
 
 MOST_MS = 3_600_000
@@ -15,40 +17,44 @@ TOGETHER_MS = 1000
 """Delay before several workers start together, so that all have received the request."""
 
 
+@documented
 @dataclass(frozen=True)
 class Sampling:
     """The choices of one sample, checked.
 
-    Parameters
-    ----------
-    duration_ms : int
-        How long to record, 1 ms to an hour.
-    host_level : int
-        0 nothing on the host, 1 the most important events, 2 also ops, 3 everything.
-    device_level, python_level : int
-        1 records devices, and every Python call; 0 doesn't.
-    retries : int
-        How often to retry a worker that was idle, busy or unreachable, 0 to 100.
-    delay_ms : int, optional
-        Delay until all workers start together, by their clocks. 0: each starts when it is asked. By default, several workers start after
-        a second and a single one at once.
-    logdir : str, optional
-        Folder that receives ``plugins/profile/<run>/``; by default ``nbprof-results`` in the working directory.
-    save : bool
-        False keeps the files in a temporary folder only as long as the profile lives.
-    name : str, optional
-        Name of the run's folder; by default the time when it began. If a run of that name exists, a number is appended.
+    Raises
+    ------
+    CaptureError
+        Invalid value.
     """
 
-    duration_ms: int = 2000
-    host_level: int = 2
-    device_level: int = 1
-    python_level: int = 0
-    retries: int = 3
-    delay_ms: int | None = None
-    logdir: str | None = None
-    save: bool = True
-    name: str | None = None
+    duration_ms: int = option(
+        2000,
+        "how long to record, 1 ms to an hour",
+        flag="--duration",
+        metavar="MS",
+        type=int,
+        more="Ctrl-C ends it early and keeps what was recorded; a second Ctrl-C stops waiting",
+    )
+    host_level: int = option(2, HOST_LEVELS, metavar="0-3", type=int)
+    device_level: int = option(1, "1 records devices, 0 doesn't", metavar="0-1", type=int)
+    python_level: int = option(0, "1 records every Python call: many events, a slower program", metavar="0-1", type=int)
+    retries: int = option(
+        3, "how many times to retry a worker that was idle, busy with another recording, or unreachable", metavar="N", type=int
+    )
+    delay_ms: int | None = option(
+        None,
+        "delay until all workers start together, by their clocks; 0: each starts when it is asked",
+        flag="--delay",
+        metavar="MS",
+        type=int,
+        default="1000 for several workers",
+    )
+    logdir: str | None = option(None, LOGDIR, metavar="DIR", default="nbprof-results")
+    save: bool = option(True, "keep the files of the run", negative="delete them when the profile is no longer used")
+    name: str | None = option(
+        None, "name of the run's folder", metavar="RUN", default="the time", more="if the name is taken, a number is appended"
+    )
 
     def __post_init__(self) -> None:
         for name, least, most, what in (

@@ -15,10 +15,12 @@ from typing import Any
 
 from nbprof.capture import keras
 from nbprof.capture.clock import Marker, Span, StepClock, current, set_standing
-from nbprof.capture.detect import TITLES
 from nbprof.capture.imports import ImportWatch
 from nbprof.capture.patches import Patches
+from nbprof.capture.windows import backend_class
 from nbprof.core.errors import CaptureError
+from nbprof.display.wording import listed
+from nbprof.frameworks.register import RECORDED, is_imported, named
 
 
 class Unmarked:
@@ -43,8 +45,7 @@ class StandingMarks:
     """
 
     def __init__(self, name: str, module: ModuleType) -> None:
-        backends = importlib.import_module(f"nbprof.capture.{name}")
-        self._backend: Any = (backends.TensorFlowBackend if name == "tensorflow" else backends.JaxBackend)(module)
+        self._backend: Any = backend_class(named(name))(module)
         self.clock = StepClock()
         self.clock.open_marker = self._open
         self.clock.open_wait = self._open_wait
@@ -85,8 +86,11 @@ class StandingMarks:
             self.clock.fault = f"Keras steps could not be marked: {type(error).__name__}: {error}"
 
 
-SERVERS = ("tensorflow", "jax")
-_OWN_WAYS = "%%nbprof above its cell, or `with nbprof.profile():` in its script, records it"
+SERVERS = tuple(name for name, framework in RECORDED.items() if framework.recorder.has_server)
+_NO_SERVER = (
+    "{title} has no profiler server, so it cannot be sampled from another process: %%nbprof above its cell, or `with nbprof.profile():` in "
+    "its script, records it"
+)
 _lock = threading.Lock()
 # Framework and its port, in the process that started it.
 _serving: dict[str, tuple[int, int]] = {}
@@ -135,18 +139,18 @@ def serve(port: int = 6009, backend: str = "auto", *, steps: bool = True) -> int
         if process == os.getpid():
             if port not in (0, running):
                 raise CaptureError(
-                    f"{TITLES[name]}'s profiler server already listens on port {running} in this process; there can be only one"
+                    f"{named(name).title}'s profiler server already listens on port {running} in this process; there can be only one"
                 )
             return running
         chosen = free_port(port)
         try:
-            _start(name, module, chosen)
+            backend_class(named(name)).serve(module, chosen)
         except CaptureError:
             raise
         except Exception as error:
-            raise CaptureError(f"{TITLES[name]}'s profiler server did not start: {error}") from error
+            raise CaptureError(f"{named(name).title}'s profiler server did not start: {error}") from error
         if not _listens(chosen):
-            raise CaptureError(f"{TITLES[name]}'s profiler server does not listen on port {chosen}{_low(chosen)}: choose another port")
+            raise CaptureError(f"{named(name).title}'s profiler server does not listen on port {chosen}{_low(chosen)}: choose another port")
         _serving[name] = (os.getpid(), chosen)
         if steps:
             _mark_steps(name, module)
@@ -168,42 +172,32 @@ def _is_port(port: Any) -> bool:
 
 
 def _choose(backend: str) -> str:
-    if backend == "torch":
-        raise CaptureError(f"PyTorch has no profiler server, so it cannot be sampled from another process: {_OWN_WAYS}")
     if backend in SERVERS:
         return backend
+    if backend in RECORDED:
+        raise CaptureError(_NO_SERVER.format(title=named(backend).title))
     if backend != "auto":
-        raise CaptureError(f"unknown backend {backend!r}: choose auto, tensorflow or jax")
+        raise CaptureError(f"unknown backend {backend!r}: choose auto, {listed(SERVERS, 'or')}")
     keras = sys.modules.get("keras")
     try:
         of_keras = str(keras.backend.backend()) if keras is not None else ""
     except AttributeError:
         of_keras = ""
     for name in (of_keras, *SERVERS):
-        if name in SERVERS and name in sys.modules:
+        if name in SERVERS and is_imported(name):
             return name
-    if "torch" in sys.modules:
-        raise CaptureError(f"PyTorch has no profiler server, so it cannot be sampled from another process: {_OWN_WAYS}")
-    raise CaptureError("neither TensorFlow nor JAX is imported: import one first, or name it: nbprof.serve(6009, backend='jax')")
+    for framework in RECORDED.values():
+        if framework.recorder.imported:
+            raise CaptureError(_NO_SERVER.format(title=framework.title))
+    titles = [named(name).title for name in SERVERS]
+    raise CaptureError(f"neither {listed(titles, 'nor')} is imported: import one first, or name it: nbprof.serve(6009, backend='jax')")
 
 
 def _module(name: str) -> Any:
     try:
-        return importlib.import_module(name)
+        return importlib.import_module(named(name).recorder.module)
     except ImportError as error:
-        raise CaptureError(f"{TITLES[name]} is not installed here ({error})") from error
-
-
-def _start(name: str, module: Any, port: int) -> None:
-    if name == "tensorflow":
-        module.profiler.experimental.server.start(port)
-        return
-    try:
-        module.profiler.start_server(port)
-    except ValueError as error:
-        if "one profiler server" in str(error):
-            raise CaptureError("JAX's profiler server is already running in this process, on the port it was started with") from error
-        raise
+        raise CaptureError(f"{named(name).title} is not installed here ({error})") from error
 
 
 def free_port(port: int) -> int:

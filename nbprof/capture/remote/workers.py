@@ -17,6 +17,7 @@ from nbprof.capture.remote.progress import REPAINT_S, Tell
 from nbprof.capture.remote.sampling import Sampling
 from nbprof.capture.shield import shielded
 from nbprof.core.errors import ReadError
+from nbprof.core.units import size_text
 from nbprof.core.wire import LENGTH, fields
 
 SLACK_S = 60.0
@@ -171,7 +172,7 @@ class Workers:
     def _state_of(self, worker: Worker) -> State:
         address = str(worker.address)
         if worker.file is not None:
-            return State(address, "recorded", f"{worker.bytes / 1e6:,.1f} MB")
+            return State(address, "recorded", size_text(worker.bytes))
         if worker.given_up:
             return State(address, "failed", worker.reason)
         if worker.failures:
@@ -254,7 +255,7 @@ class Workers:
         except ReadError as error:
             return Failure(f"its recording is damaged ({error})", again=True)
         except OSError as error:
-            size = f"{len(response.xspace or b'') / 1e6:.1f} MB"
+            size = size_text(len(response.xspace or b""))
             return Failure(
                 f"its {size} could not be written to {path.parent} ({error.strerror}): choose another location with --logdir DIR"
             )

@@ -18,7 +18,6 @@ import pandas as pd
 from nbprof.core.trace import INT, TEXT, ArgColumn, Int64s, Note, Trace
 
 HOST = "CPU functions"
-FLOW = "cpu_to_cuda"
 _DEVICE = re.compile(r"(?!CPU\b)(\w+) functions\Z")
 _SPANS = (
     "PyTorch's old profiler timed ops on the device, not kernels: the tables of kernels list the innermost "

@@ -12,7 +12,7 @@ from nbprof.activity import activity as act
 from nbprof.activity.tables import Allocations
 from nbprof.core.trace import Note, Table, Trace
 from nbprof.dialects.allocators import allocation_table, or_na
-from nbprof.dialects.kineto.steps import Steps
+from nbprof.dialects.gpu.steps import Steps
 
 _NPU = re.compile(r"NPU:?\s*(\d+)", re.IGNORECASE)
 _RECORDS = (("memory_record", "component", "allocated_bytes", "reserved_bytes"), ("npu_mem", "event", "memory_bytes", ""))

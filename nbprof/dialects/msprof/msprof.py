@@ -17,13 +17,15 @@ from nbprof.activity.unit import Unit
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import named_ranges, torchnames
 from nbprof.dialects.environment import environment
-from nbprof.dialects.kineto.steps import Steps, markers, spread
+from nbprof.dialects.gpu.steps import Steps, markers, spread
 from nbprof.dialects.msprof import corrupt
 from nbprof.dialects.msprof import lanes as on
 from nbprof.dialects.msprof import memory as msprof_memory
 from nbprof.dialects.msprof import steps as msprof_steps
 from nbprof.dialects.msprof.work import COLLECTIVE, COMPUTE, COPY, Work
 from nbprof.display import wording
+from nbprof.frameworks.framework import Framework
+from nbprof.frameworks.register import MINDSPORE, PYTORCH, UNKNOWN
 
 _LAUNCH, _SYNC, _ALLOCATE, _COPY_CALL = (
     re.compile(pattern, re.IGNORECASE)
@@ -106,16 +108,16 @@ class _Ascend:
         return activity
 
     @cached_property
-    def framework(self) -> str:
-        """Which framework ran, if the files tell; '' otherwise."""
+    def framework(self) -> Framework:
+        """The framework that the files show; `UNKNOWN` if they show none."""
         trace = self.trace
         facts = trace.metadata.get("ascend")
         paths = [str(f.get("path", "")) for f in facts if isinstance(f, dict)] if isinstance(facts, list) else []
         if any(path.endswith("_ascend_ms") for path in paths) or any(str(n).startswith("Default/network") for n in trace.names[:20_000]):
-            return "MindSpore"
+            return MINDSPORE
         if (self.lane_kinds == on.PYTHON).any() or any(path.endswith("_ascend_pt") for path in paths):
-            return "PyTorch"
-        return "PyTorch" if "operator_details" in trace.tables or "step_trace_time" in trace.tables else ""
+            return PYTORCH
+        return PYTORCH if "operator_details" in trace.tables or "step_trace_time" in trace.tables else UNKNOWN
 
     @cached_property
     def _allocations(self) -> tuple[pd.DataFrame, list[Note]]:

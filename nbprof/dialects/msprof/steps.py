@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from nbprof.activity.unit import ANY, ITERATION, MARKED, NONE, RECORDING, Unit
+from nbprof.core.intervals import one_at_a_time
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects import repeats
-from nbprof.dialects.kineto.steps import Steps
+from nbprof.dialects.gpu.steps import Steps
 from nbprof.dialects.msprof import lanes as on
 from nbprof.dialects.msprof.work import Work
 from nbprof.formats.msprof.iterations import spans as spans_of
@@ -173,8 +174,7 @@ def _marked(trace: Trace, work: Work, launch: Int64s, host: int) -> Steps | None
     at = np.searchsorted(start, begun, side="right") - 1
     within = (at >= 0) & (begun < events.end[rows][at])
     np.maximum.at(last, at[within], events.end[work.rows[mine[within]]])
-    last = np.maximum.accumulate(last)
-    first = np.maximum(start, np.append(start[:1], last[:-1]))
+    first, last = one_at_a_time(start, last)
     names = [str(trace.names[c]) for c in events.name[rows].tolist()]
     return _steps(host, rows, first, last, names)
 

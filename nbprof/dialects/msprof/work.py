@@ -196,20 +196,17 @@ class Work:
         if not len(copies) or not len(collectives):
             return copies[:0]
         events = self.trace.events
-        # Devices are laid one behind the other, so that one search serves all.
-        _, which = np.unique(self._place(np.concatenate([collectives, copies])), return_inverse=True)
-        low = int(min(events.start[collectives].min(), events.start[copies].min()))
-        width = int(max(events.end[collectives].max(), events.end[copies].max())) - low + 1
-        if width * (int(which.max()) + 1) >= 1 << 62:
-            return copies[:0]
-        shift = which.ravel().astype(np.int64) * width - low
-        start, end = events.start[collectives] + shift[: len(collectives)], events.end[collectives] + shift[: len(collectives)]
-        order = np.argsort(start, kind="stable")
-        reach = np.maximum.accumulate(end[order])
-        at = np.searchsorted(start[order], events.start[copies] + shift[len(collectives) :], side="right") - 1
-        inside = (at >= 0) & (events.end[copies] + shift[len(collectives) :] <= reach[np.maximum(at, 0)])
-        out: Int64s = copies[inside]
-        return out
+        of_collective, of_copy = self._place(collectives), self._place(copies)
+        parts = np.zeros(len(copies), np.bool_)
+        for device in np.unique(of_copy).tolist():
+            rows = collectives[of_collective == device]
+            rows = rows[np.argsort(events.start[rows], kind="stable")]
+            on_device = np.flatnonzero(of_copy == device)
+            begun = np.searchsorted(events.start[rows], events.start[copies[on_device]], side="right")
+            # Two collectives that touch are not merged: a copy over both is of neither.
+            reach = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(events.end[rows]))
+            parts[on_device] = events.end[copies[on_device]] <= reach[begun]
+        return np.asarray(copies[parts], np.int64)
 
     @cached_property
     def rows(self) -> Int64s:

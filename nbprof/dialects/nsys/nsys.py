@@ -5,11 +5,11 @@ from __future__ import annotations
 from nbprof.activity import activity as act
 from nbprof.core.files import join_some
 from nbprof.core.trace import Note, Trace
-from nbprof.dialects.kineto import absent, range_ops, ranges
-from nbprof.dialects.kineto import receipt as kineto_receipt
-from nbprof.dialects.kineto.kineto import Torch
-from nbprof.dialects.kineto.lanes import KERNEL, Kinds, kinds, split
-from nbprof.dialects.kineto.steps import Steps
+from nbprof.dialects.gpu import absent, range_ops, ranges, receipt
+from nbprof.dialects.gpu.lanes import KERNEL, Kinds, kinds, split
+from nbprof.dialects.gpu.recording import GpuRecording
+from nbprof.dialects.gpu.steps import Steps
+from nbprof.frameworks.register import CUDA
 
 HOW = (
     'This recording has no steps, so step time is unknown: no NVTX ranges mark them. Put a range such as "step 12" around each iteration '
@@ -29,7 +29,7 @@ def interpret(trace: Trace) -> act.Activity:
     return _Nsight(trace, split(trace, kind)).activity()
 
 
-class _Nsight(Torch):
+class _Nsight(GpuRecording):
     """A recording of Nsight Systems on its way into the tables."""
 
     sets_ranges = "NVTX"
@@ -38,7 +38,8 @@ class _Nsight(Torch):
         super().__init__(trace, kind)
         # What marks a step is no scope that work is counted for: each would be a part of the program of its own.
         self.links.step_names = ranges.named(trace.names)
-        self.framework = ranges.framework(trace) or "CUDA"
+        named = ranges.framework(trace)
+        self.framework = named if named.known else CUDA
 
     def find_steps(self) -> Steps:
         """The steps, by the NVTX ranges that mark them."""
@@ -46,7 +47,7 @@ class _Nsight(Torch):
 
     def notes(self) -> list[Note]:
         """Lines for the receipt."""
-        return kineto_receipt.notes(self.links, self.steps, self.hosts, self.out.launches.frame(), self.origins, _LOST)
+        return receipt.notes(self.links, self.steps, self.hosts, self.out.launches.frame(), self.origins, _LOST)
 
     def missing(self) -> dict[str, str]:
         """A sentence for each kind of data that the recording lacks."""

@@ -18,8 +18,8 @@ from nbprof.activity.tables import DeviceOps, Kernels, extents, located
 from nbprof.core.factorize import unique_rows
 from nbprof.core.trace import Int32s, Int64s, Trace
 from nbprof.dialects import tensorcores
+from nbprof.dialects.chrome import chrome
 from nbprof.dialects.environment import environment
-from nbprof.dialects.kineto import kineto
 
 _GPU = re.compile(r"GPU (-?\d+)\Z")
 _STAGES = "This trace has GPU queue activity but does not identify kernels. See the trace view."
@@ -27,8 +27,8 @@ _STAGES = "This trace has GPU queue activity but does not identify kernels. See 
 
 def interpret(trace: Trace) -> act.Activity:
     """The activity of one profile. Fills the kinds of `trace.lanes`."""
-    out = kineto.interpret(trace)
-    if out.framework:
+    out = chrome.interpret(trace)
+    if out.framework.known:
         return out
     out.environment = environment(trace)
     lanes = trace.lanes

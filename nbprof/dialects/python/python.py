@@ -1,4 +1,4 @@
-"""Turns the Trace of a recording that nbprof made without a framework into the activity tables.
+"""Turns the Trace of a recording that nbprof made without a profiler into the activity tables.
 
 It has steps, what they waited for, and the recorded time; what a step did beside waiting is no op of a framework.
 """
@@ -16,21 +16,25 @@ from nbprof.activity.unit import MARKED, RECORDING, Unit
 from nbprof.core.trace import Int64s, Note, Trace
 from nbprof.dialects.environment import environment
 from nbprof.dialects.iterations import Placed, first_events, placed
+from nbprof.frameworks.framework import Framework, Words
+from nbprof.frameworks.register import UNKNOWN, titled
 
-HOW = (
-    "No loop and no step is marked, so the whole recording is the unit; 'for item in nbprof.steps(items):' marks the iterations of a loop."
-)
+HOW = "No loop and no step is marked, so the whole recording is the unit; {loop}"
 
 _CELL, _STEP, _WAIT = "nbprof_recording", "nbprof_step", "nbprof_wait"
 """Categories of events, as `nbprof.capture.python` writes them."""
 
-_WITHOUT = "This was recorded without a framework's profiler"
-
 
 def is_python(trace: Trace) -> bool:
-    """Whether nbprof recorded it, without a framework; of several files the first says so."""
+    """Whether nbprof recorded it without a profiler; of several files the first says so."""
+    return not _framework(trace).profiled
+
+
+def _framework(trace: Trace) -> Framework:
     facts = trace.metadata.get("otherData")
-    return isinstance(facts, dict) and facts.get("recorder") == "nbprof" and facts.get("framework") == act.PYTHON
+    if not isinstance(facts, dict) or facts.get("recorder") != "nbprof":
+        return UNKNOWN
+    return titled(str(facts.get("framework")))
 
 
 def interpret(trace: Trace) -> act.Activity:
@@ -43,9 +47,9 @@ def interpret(trace: Trace) -> act.Activity:
     host: Int64s = np.asarray(lanes["host"].map(number), np.int64)[trace.events.lane]
     category = _categories(trace)
     activity = act.Activity(hosts=trace.hosts)
-    activity.framework = act.PYTHON
+    activity.framework = framework = _framework(trace)
     activity.traits = {act.UNKNOWN_EAGER}
-    units = _units(trace, host, category)
+    units = _units(trace, host, category, framework.words)
     activity.unit = units.unit
     activity.later("environment", lambda: environment(trace))
     activity.later("markers", lambda: _markers(units))
@@ -57,7 +61,7 @@ def interpret(trace: Trace) -> act.Activity:
         activity.later("work", lambda: _waiting_of_loop(units, iterations))
     else:
         activity.later("work", lambda: _waiting(trace, host, waits, units))
-    activity.missing = _missing(units, waits)
+    activity.missing = _missing(units, waits, framework.words)
     if units.unit.how:
         activity.notes = [Note("info", units.unit.how)]
     return activity
@@ -81,7 +85,7 @@ def _categories(trace: Trace) -> npt.NDArray[np.object_]:
     return np.asarray(texts[trace.text_arg("cat")])
 
 
-def _units(trace: Trace, host: Int64s, category: npt.NDArray[np.object_]) -> _Units:
+def _units(trace: Trace, host: Int64s, category: npt.NDArray[np.object_], words: Words) -> _Units:
     """The steps; where no host has one, the iterations of the cell's loop, or else the recorded time."""
     events = trace.events
     rows, unit = np.flatnonzero(category == _STEP), MARKED
@@ -92,7 +96,7 @@ def _units(trace: Trace, host: Int64s, category: npt.NDArray[np.object_]) -> _Un
         events_of = first_events(trace, np.arange(len(events)), iterations.start)
         return _Units(iterations.unit, events_of, none, np.arange(count), iterations.start, iterations.end, iterations)
     if not len(rows):
-        rows, unit = np.flatnonzero(category == _CELL), Unit(RECORDING, how=HOW)
+        rows, unit = np.flatnonzero(category == _CELL), Unit(RECORDING, how=HOW.format(loop=words.loop))
     rows = rows[np.lexsort((events.start[rows], host[rows]))]
     of_host = host[rows]
     first = np.searchsorted(of_host, of_host)
@@ -154,15 +158,15 @@ def _waiting_of_loop(units: _Units, iterations: Placed) -> Work:
     )
 
 
-def _missing(units: _Units, waits: Int64s) -> dict[str, str]:
+def _missing(units: _Units, waits: Int64s, words: Words) -> dict[str, str]:
     """A sentence for each kind of data that the recording lacks."""
     unmarked = "nothing marks what it waits for: 'for item in nbprof.steps(items):' marks the wait for each item."
     marked = "the steps state how long they wait for their items, and no input pipeline was recorded."
     missing = {
-        "input": f"{_WITHOUT}: {marked if len(waits) or units.iterations is not None else unmarked}",
-        "ops": f"{_WITHOUT}, so it has no ops.",
-        "kernels": f"{_WITHOUT}, so it has no GPU kernels.",
-        "memory": f"{_WITHOUT}, so it has no allocator events; the trace view shows the resident memory of the process.",
+        "input": f"{words.unprofiled}: {marked if len(waits) or units.iterations is not None else unmarked}",
+        "ops": f"{words.unprofiled}, so it has no ops.",
+        "kernels": f"{words.unprofiled}, so it has no GPU kernels.",
+        "memory": f"{words.unprofiled}, so it has no allocator events; the trace view shows the resident memory of the process.",
     }
     if not len(units.event):
         missing["steps"] = "The file has neither steps nor the span of its recording: it is damaged."

@@ -15,14 +15,15 @@ import numpy as np
 
 from nbprof.activity import activity as act
 from nbprof.core.trace import INT, ArgColumn, Note, Trace
-from nbprof.dialects.kineto import absent, range_ops, ranges
-from nbprof.dialects.kineto import receipt as kineto_receipt
-from nbprof.dialects.kineto.device import Work
-from nbprof.dialects.kineto.kineto import Torch
-from nbprof.dialects.kineto.lanes import CALL, COPY, FILL, KERNEL, Kinds, kinds, split
-from nbprof.dialects.kineto.links import Flags, Nest
-from nbprof.dialects.kineto.steps import Steps
+from nbprof.dialects.gpu import absent, range_ops, ranges, receipt
+from nbprof.dialects.gpu.device import Work
+from nbprof.dialects.gpu.lanes import CALL, COPY, FILL, KERNEL, Kinds, kinds, split
+from nbprof.dialects.gpu.links import Flags
+from nbprof.dialects.gpu.nest import Nest
+from nbprof.dialects.gpu.recording import GpuRecording
+from nbprof.dialects.gpu.steps import Steps
 from nbprof.dialects.rocprof import perfetto
+from nbprof.frameworks.register import HIP
 
 HOW = (
     'This recording has no steps, so step time is unknown: no ROCTx ranges mark them. Put a range such as "step 12" around each iteration '
@@ -42,7 +43,7 @@ def interpret(trace: Trace) -> act.Activity:
     return _Rocprof(trace, split(trace, kind)).activity()
 
 
-class _Rocprof(Torch):
+class _Rocprof(GpuRecording):
     """A recording of rocprofv3 on its way into the tables."""
 
     sets_ranges = "ROCTx"
@@ -51,7 +52,8 @@ class _Rocprof(Torch):
         super().__init__(trace, kind)
         # What marks a step is no scope that work is counted for: each would be a part of the program of its own.
         self.links.step_names = ranges.named(trace.names)
-        self.framework = ranges.framework(trace) or "HIP"
+        named = ranges.framework(trace)
+        self.framework = named if named.known else HIP
 
     @cached_property
     def work(self) -> Work:
@@ -64,7 +66,7 @@ class _Rocprof(Torch):
 
     def notes(self) -> list[Note]:
         """Lines for the receipt."""
-        return kineto_receipt.notes(self.links, self.steps, self.hosts, self.out.launches.frame(), self.origins, _LOST)
+        return receipt.notes(self.links, self.steps, self.hosts, self.out.launches.frame(), self.origins, _LOST)
 
     def _traits(self) -> set[str]:
         # Copies are recorded on request alone, as kernels and calls are, and no file says what was requested.

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.core.factorize import heads, starting
+from nbprof.core.intervals import one_at_a_time
 from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects.xplane.grouping import Groups, nearest
 from nbprof.dialects.xplane.programs import LAUNCH, ProgramSteps, called, function_of, plain, runs_of_programs
@@ -61,8 +62,7 @@ def _of_host(trace: Trace, groups: Groups, at: int, runs: pd.DataFrame, launches
     known = ran >= 0
     if not known.any() or 2 * int((ran > end)[known].sum()) <= int(known.sum()):
         return None
-    end = np.maximum.accumulate(np.maximum(end, ran))
-    begin = np.maximum(begin, np.append(begin[0], end[:-1]))
+    begin, end = one_at_a_time(begin, np.maximum(end, ran))
     if (end <= begin).any():
         # A step that dispatched nothing while others ran: there is no time that would be its own.
         return None

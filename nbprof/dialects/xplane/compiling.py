@@ -12,8 +12,8 @@ import pandas as pd
 
 from nbprof.activity import activity as act
 from nbprof.activity.tables import Work
-from nbprof.core import stretches
 from nbprof.core.factorize import heads, starting
+from nbprof.core.intervals import Intervals
 from nbprof.core.trace import Events, Int64s
 from nbprof.dialects.xplane.grouping import nearest
 from nbprof.dialects.xplane.placed import Placed
@@ -50,7 +50,7 @@ def waited(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
     in_mark = placed.groups.group[piece["event"].to_numpy(np.int64)] >= 0
     piece = piece[np.where(piece["host"].isin(list(steps.marked)), in_mark, np.array(by_name, np.bool_))]
     piece = piece.assign(start=piece[["start", "begin"]].max(axis=1), end=piece[["end", "end_step"]].min(axis=1))
-    parts = [stretches.outside(mine, *_busy(steps, int(str(host)))) for host, mine in piece.groupby("host", sort=False)]
+    parts = [_busy(steps, int(str(host))).rows_outside(rows) for host, rows in piece.groupby("host", sort=False)]
     return Work.of(of_host, *(part[list(work.columns)] for part in parts)).frame() if any(map(len, parts)) else of_host
 
 
@@ -101,7 +101,6 @@ def _of_steps(steps: ProgramSteps, host: int) -> dict[str, set[str]]:
     return out
 
 
-def _busy(steps: ProgramSteps, host: int) -> tuple[Int64s, Int64s]:
-    """When a program ran on a host: begins and ends of the stretches, apart and in order of time."""
-    runs = steps.runs[steps.runs["host"] == host]
-    return stretches.joined(runs["start"].to_numpy(np.int64), runs["end"].to_numpy(np.int64))
+def _busy(steps: ProgramSteps, host: int) -> Intervals:
+    """When a program ran on a host; touching runs are merged."""
+    return Intervals.of_rows(steps.runs[steps.runs["host"] == host])

@@ -10,7 +10,7 @@ import pandas as pd
 
 from nbprof.activity import activity as act
 from nbprof.activity.tables import Work
-from nbprof.core import stretches
+from nbprof.core.intervals import Intervals
 from nbprof.core.trace import Int64s
 from nbprof.dialects.xplane import cpu_ops
 from nbprof.dialects.xplane.placed import Flags, Placed
@@ -37,7 +37,9 @@ def waited(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
     ran = cpu_ops.run_rows(placed)
     on = placed.host[ran]
     parts = [work[~copied]]
-    for host, mine in work[copied].groupby("host", sort=False):
-        own = ran[on == host]
-        parts.append(stretches.outside(mine, *stretches.joined(events.start[own], events.end[own])))
+    for host, copies in work[copied].groupby("host", sort=False):
+        ops = ran[on == host]
+        # Touching runs are merged, so that a copy is split only where it really waits.
+        busy = Intervals.union(events.start[ops], events.end[ops])
+        parts.append(busy.rows_outside(copies))
     return Work.of(*parts).frame()

@@ -12,7 +12,8 @@ import pandas as pd
 from nbprof.activity import activity as act
 from nbprof.activity import copies
 from nbprof.activity.tables import Collectives, Extents, Transfers, extents, located
-from nbprof.core.trace import Note, Trace, distinct
+from nbprof.core.factorize import used_codes
+from nbprof.core.trace import Note, Trace
 from nbprof.dialects.device_peaks import on_chip_bytes_per_second, peak_bytes_per_second, peak_flops_per_second
 from nbprof.dialects.xplane import kernels as xplane_kernels
 from nbprof.dialects.xplane.host_ops import python_calls
@@ -153,7 +154,7 @@ def _copied_bytes(trace: Trace, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.i
     out = np.full(len(rows), -1, np.int64)
     for key in ("memcpy_details", "memset_details"):
         codes = trace.text_arg(key, rows)
-        used, back = distinct(codes, len(trace.strings))
+        used, back = used_codes(codes, len(trace.strings))
         sizes = np.array([_size(trace.strings[c]) if c >= 0 else -1 for c in used.tolist()], np.int64)
         out = np.where(codes >= 0, sizes[back], out)
     return out

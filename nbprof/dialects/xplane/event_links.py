@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.core.runs import expand, run_starts
 from nbprof.core.trace import Int64s
 
 NONE = np.iinfo(np.int64).max
@@ -30,7 +31,7 @@ def match(up: Int64s, up_keys: list[Int64s], down: Int64s, down_keys: list[Int64
         in_a = np.bincount(a, minlength=kinds)
     order = np.argsort(a, kind="stable")
     first = np.cumsum(in_a) - in_a
-    rows, at = _spread_out(first[b], in_a[b])
+    rows, at = expand(first[b], in_a[b])
     return up[order][at], down[rows]
 
 
@@ -51,16 +52,10 @@ def _codes(keys: list[Int64s]) -> Int64s:
     return code
 
 
-def _spread_out(first: Int64s, many: Int64s) -> tuple[Int64s, Int64s]:
-    """For runs of consecutive numbers (the first, and how many): the run that each number is of, and the numbers."""
-    run = np.repeat(np.arange(len(first)), many)
-    return run, np.arange(len(run)) - np.repeat(np.cumsum(many) - many, many) + np.repeat(first, many)
-
-
 def _once(values: Int64s) -> Int64s:
     """Each value once, ascending; sorting is faster here than the hashing of np.unique."""
     ordered = np.sort(values)
-    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
+    return ordered[run_starts(ordered)]
 
 
 class Links:
@@ -74,7 +69,7 @@ class Links:
 
     def below(self, events: Int64s) -> tuple[Int64s, Int64s]:
         """Pairs (index into `events`, child)."""
-        run, at = _spread_out(self.first[events], self.many[events])
+        run, at = expand(self.first[events], self.many[events])
         return run, self.child[at]
 
     def spread(self, label: Int64s, start: Int64s) -> None:

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from nbprof.activity import activity as act
 from nbprof.activity.tables import HostOps, located
-from nbprof.core.trace import Int32s, Int64s, Note, distinct
+from nbprof.core.factorize import used_codes
+from nbprof.core.trace import Int32s, Int64s, Note
 from nbprof.dialects.xplane import opnames
 from nbprof.dialects.xplane.grouping import inherit
 from nbprof.dialects.xplane.placed import Placed
@@ -46,7 +47,7 @@ def tagged_calls(placed: Placed, out: act.Activity) -> HostOps:
     trace = placed.trace
     text = trace.text_arg("tf_op")
     rows = np.flatnonzero((text >= 0) & placed.on_host)
-    used, code = distinct(text[rows], len(trace.strings))
+    used, code = used_codes(text[rows], len(trace.strings))
     parsed = [opnames.parse(trace.strings[c]) for c in used.tolist()]
     op = np.array([out.ops.code(p.name) for p in parsed], np.int32)
     kind = np.array([out.types.code(p.type) for p in parsed], np.int32)

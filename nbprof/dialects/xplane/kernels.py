@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from nbprof.activity import activity as act
 from nbprof.activity.tables import Kernels
-from nbprof.core.factorize import unique_rows
-from nbprof.core.trace import Int64s, Trace, distinct
+from nbprof.core.factorize import unique_rows, used_codes
+from nbprof.core.trace import Int64s, Trace
 from nbprof.dialects import tensorcores
 from nbprof.dialects.xplane import opnames
 from nbprof.dialects.xplane.opnames import OpName
@@ -126,7 +126,7 @@ def _table(
         rows = rows[details[rows] != placed.empty_text]
     if not len(rows):
         return Kernels.empty(), []
-    used, code = distinct(details[rows], len(trace.strings))
+    used, code = used_codes(details[rows], len(trace.strings))
     parsed = [details_of(trace.strings[d]) for d in used.tolist()]
     occupancy = np.array([d["occupancy_percent"] for d in parsed], np.float64)[code]
     # Occupancy is no part of a launch shape: texts that differ in it alone are one shape.

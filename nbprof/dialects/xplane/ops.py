@@ -17,8 +17,8 @@ import pandas as pd
 
 from nbprof.activity import activity as act
 from nbprof.activity.tables import DeviceOps, OpParts
-from nbprof.core.factorize import unique_rows
-from nbprof.core.trace import Int64s, distinct
+from nbprof.core.factorize import unique_rows, used_codes
+from nbprof.core.trace import Int64s
 from nbprof.dialects import tensorcores
 from nbprof.dialects.xplane import opnames
 from nbprof.dialects.xplane.opnames import OpName
@@ -90,7 +90,7 @@ class OpTexts:
         rows = np.flatnonzero((stated >= 0) & placed.on_gpu)
         if not len(rows):
             return
-        used, name = distinct(stated[rows], len(trace.strings))
+        used, name = used_codes(stated[rows], len(trace.strings))
         # `outer::inner` where a kernel belongs to a nested computation.
         texts = [trace.strings[at].rpartition("::")[2] for at in used.tolist()]
         name = _within_graphs(placed, programs, rows, texts, name)

@@ -16,6 +16,7 @@ import pandas as pd
 from nbprof.activity import activity as act
 from nbprof.activity import copies, tables
 from nbprof.activity.tables import Markers, Work
+from nbprof.core.runs import run_starts
 from nbprof.core.trace import TEXT, Int32s, Int64s, Note
 from nbprof.dialects.tensorcores import kernel_precision
 from nbprof.dialects.xplane import cpu_copies, unmade
@@ -167,7 +168,7 @@ def _runs(spans: pd.DataFrame, line: npt.NDArray[np.integer]) -> pd.DataFrame:
     if not len(spans):
         return spans
     group = spans["group"].to_numpy()
-    begins = np.flatnonzero(np.append(True, (np.diff(group) != 0) | (np.diff(line) != 0)))
+    begins = run_starts(group, line)
     out = spans.iloc[begins].copy()
     out["start"] = np.minimum.reduceat(spans["start"].to_numpy(), begins)
     out["end"] = np.maximum.reduceat(spans["end"].to_numpy(), begins)

@@ -12,8 +12,8 @@ import pandas as pd
 
 from nbprof.activity import activity as act
 from nbprof.activity.tables import Work, marked
-from nbprof.core import stretches
 from nbprof.core.factorize import ending
+from nbprof.core.intervals import Intervals
 from nbprof.core.trace import Int64s
 from nbprof.dialects.xplane import cpu_ops
 from nbprof.dialects.xplane.compiling import COMPILES
@@ -41,13 +41,14 @@ def waited(placed: Placed, out: act.Activity, work: pd.DataFrame) -> pd.DataFram
     made = work[makers[work["event"].to_numpy(np.int64)] & (work["cls"].to_numpy() == act.HOST_COMPUTE)]
     parts = [work]
     for host in np.unique(placed.host[calls]).tolist():
-        busy = _stretches(placed, ops[placed.host[ops] == host])
-        within = _stretches(placed, around[placed.host[around] == host])
-        held = _stretches(placed, python[placed.host[python] == host])
-        for spans, inside in ((made[made["host"] == host], within), (returning[returning["host"] == host], held)):
-            # Nothing is within no stretch.
-            idle = stretches.outside(stretches.inside(spans, *inside), *busy)
-            parts.append(idle.assign(cls=np.int16(act.HOST_WAIT_INPUT)))
+        busy = _covered(placed, ops[placed.host[ops] == host])
+        calling = _covered(placed, around[placed.host[around] == host])
+        interpreting = _covered(placed, python[placed.host[python] == host])
+        candidates = [
+            calling.rows_inside(made[made["host"] == host]),
+            interpreting.rows_inside(returning[returning["host"] == host]),
+        ]
+        parts += [busy.rows_outside(rows).assign(cls=np.int16(act.HOST_WAIT_INPUT)) for rows in candidates]
     return Work.of(*parts).frame()
 
 
@@ -76,6 +77,7 @@ def _returning(placed: Placed, calls: Int64s) -> pd.DataFrame:
     return spans.assign(start=done[spans["event"].to_numpy(np.int64)], cls=np.int16(act.HOST_COMPUTE))
 
 
-def _stretches(placed: Placed, rows: Int64s) -> tuple[Int64s, Int64s]:
+def _covered(placed: Placed, rows: Int64s) -> Intervals:
+    """When any of some events runs; touching ones are merged, so that no wait is split there."""
     events = placed.trace.events
-    return stretches.joined(events.start[rows], events.start[rows] + events.duration[rows])
+    return Intervals.union(events.start[rows], events.start[rows] + events.duration[rows])

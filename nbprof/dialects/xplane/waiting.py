@@ -13,7 +13,7 @@ import pandas as pd
 
 from nbprof.activity import activity as act
 from nbprof.activity.tables import Work
-from nbprof.core import stretches
+from nbprof.core.intervals import Intervals
 from nbprof.dialects.xplane.placed import Placed
 
 # "$api.py:3154 block_until_ready" of Python, "ArrayImpl.block_until_ready" of C++.
@@ -33,10 +33,10 @@ def waiting(placed: Placed, work: pd.DataFrame) -> pd.DataFrame:
     waited = waits[trace.events.name[event]] & on_host
     lane = trace.events.lane[event]
     parts = [work[~waited]]
-    for thread, mine in work[waited].groupby(lane[waited], sort=False):
-        others = work[(on_host | on_device) & (lane != thread) & (work["host"] == mine["host"].iloc[0])]
-        busy = stretches.joined(others["start"].to_numpy(np.int64), others["end"].to_numpy(np.int64))
-        idle = stretches.outside(mine, *busy)
+    for thread, calls in work[waited].groupby(lane[waited], sort=False):
+        others = work[(on_host | on_device) & (lane != thread) & (work["host"] == calls["host"].iloc[0])]
+        # Work of no length keeps nothing busy: it must not split a wait into parts below the latency.
+        idle = Intervals.of_rows(others).rows_outside(calls)
         idle = idle[idle["end"] - idle["start"] > LATENCY_PS]
-        parts += [mine, idle.assign(cls=np.int16(act.HOST_WAIT_DEVICE))]
+        parts += [calls, idle.assign(cls=np.int16(act.HOST_WAIT_DEVICE))]
     return Work.of(*parts).frame()

@@ -34,6 +34,8 @@ from nbprof.dialects.xplane.host_ops import eager_calls, eager_notes, eager_runs
 from nbprof.dialects.xplane.memory import allocations, has_allocations
 from nbprof.dialects.xplane.named_ranges import ranges
 from nbprof.dialects.xplane.placed import Placed
+from nbprof.frameworks.framework import Framework
+from nbprof.frameworks.register import JAX, TENSORFLOW, UNKNOWN
 from nbprof.hlo.programs import Programs
 
 DERIVED_FIRST = 0xDEADBEEF
@@ -54,15 +56,14 @@ _DERIVED_NAMES = (
 _DEVICE = re.compile(r"/device:(GPU|TPU|CUSTOM)[^0-9]*([0-9]+)?(.*)", re.DOTALL)
 
 
-_NO_STEPS = {
-    "": "This profile has no step markers, so step time is unknown. %%nbprof marks the steps of Keras fit; "
-    "in your own loop write: for batch in nbprof.steps(dataset).",
-    "JAX": "This profile has no step markers, so step time is unknown. In the loop write: for batch in nbprof.steps(batches), or wrap "
-    "each step in jax.profiler.StepTraceAnnotation('train', step_num=i).",
-    "TPU": "The TPU recorded runs of programs and ops, but no steps, so step time is unknown. Steps are recorded if the loop marks them: "
-    "wrap each step in jax.profiler.StepTraceAnnotation('train', step_num=i), or write: for batch in nbprof.steps(batches).",
-}
-"""What to do about a profile without steps, by device kind or framework."""
+_NO_STEPS = (
+    "This profile has no step markers, so step time is unknown. %%nbprof marks the steps of Keras fit; "
+    "in your own loop write: for batch in nbprof.steps(dataset)."
+)
+_NO_STEPS_OF_TPU = (
+    "The TPU recorded runs of programs and ops, but no steps, so step time is unknown. Steps are recorded if the loop marks them: "
+    "wrap each step in jax.profiler.StepTraceAnnotation('train', step_num=i), or write: for batch in nbprof.steps(batches)."
+)
 
 
 def interpret(trace: Trace) -> act.Activity:
@@ -220,13 +221,13 @@ def _stream_note(kinds: str) -> str:
     return ", ".join(plain.get(k, k) for k in kinds.split(","))
 
 
-def _framework(placed: Placed) -> str:
+def _framework(placed: Placed) -> Framework:
     names = set(map(str, placed.trace.names))
     if placed.named("jit_", "PjitFunction", "TfrtCpuExecutable", "PjRt").any() and "FunctionRun" not in names:
-        return "JAX"
+        return JAX
     if names & {"ExecutorState::Process", "FunctionRun", "EagerKernelExecute", "SessionRun", "EagerExecute"}:
-        return "TensorFlow"
-    return ""
+        return TENSORFLOW
+    return UNKNOWN
 
 
 def _name_categories(trace: Trace) -> npt.NDArray[np.uint8]:
@@ -266,7 +267,8 @@ def _missing(placed: Placed, out: act.Activity) -> dict[str, str]:
     # A run of an eager op is no step that a program marked.
     eager = not (out.markers.device >= 0).any() and all(name.startswith("EagerKernelExecute ") for name in out.group_names.values())
     if not len(out.markers) or eager:
-        missing["steps"] = _NO_STEPS.get("TPU" if (out.devices["kind"] == "TPU").any() else out.framework, _NO_STEPS[""])
+        on_tpu = (out.devices["kind"] == "TPU").any()
+        missing["steps"] = _NO_STEPS_OF_TPU if on_tpu else out.framework.words.no_steps or _NO_STEPS
     # Asked of the events, so that the table need not be made for it.
     if not has_allocations(placed):
         missing["memory"] = (

@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nbprof.core.trace import TEXT, ArgColumn, Flows, Int64s, Receipt, Trace
+from nbprof.core.trace import TEXT, ArgColumn, Flows, Int64s, Receipt
 from nbprof.formats.chrome import slices
 from nbprof.formats.chrome.part import Part, Texts, Times, join
 from nbprof.formats.chrome.slices import dense, letters, relative
-from nbprof.formats.chrome.trace import assemble
 
 _OTHERS = {
     "N": "object records",
@@ -335,7 +334,3 @@ class Builder:
         if words:
             self.receipt.info(f"Counter values that are not numbers, left out: {words:,}.")
         return out
-
-    def trace(self) -> Trace:
-        """The trace of all files."""
-        return assemble(self)

@@ -17,6 +17,7 @@ from nbprof.core.trace import Cut, Receipt, Trace
 from nbprof.formats.chrome.build import Builder
 from nbprof.formats.chrome.bytes import Source
 from nbprof.formats.chrome.document import Document, walk
+from nbprof.formats.chrome.trace import assemble
 from nbprof.formats.hosts import with_folders
 
 _XLA_LIMITS = (1_000_000, 5_000_000)
@@ -48,7 +49,7 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         if progress:
             progress(f"reading {file.name}")
         _add(builder, file, host, limit_bytes, label=f"{file.name}: " if len(files) > 1 else "")
-    return builder.trace()
+    return assemble(builder)
 
 
 def host_of(name: str) -> str:

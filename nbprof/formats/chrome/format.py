@@ -9,6 +9,8 @@ from nbprof.core.files import LocalFile, printable
 from nbprof.formats.chrome import runs
 from nbprof.formats.format import PACKING, Format, Head, Kind, Member
 from nbprof.formats.names import SUFFIXES
+from nbprof.frameworks.framework import Framework
+from nbprof.frameworks.register import PYTHON, PYTORCH, UNKNOWN
 
 _NO_TRACE = "nbprof reads traces whose top level is an event list or has the key traceEvents."
 # A key of JSON is followed by a colon; in a text that quotes one (a notebook), the closing quote has a backslash before it.
@@ -92,10 +94,10 @@ def _better_beside(trace: Member) -> tuple[str, ...]:
     return (f"{printable(better.name)} next to it has the complete recording: load that instead.",) if better.is_file() else ()
 
 
-def _framework(path: Path) -> str:
+def _framework(path: Path) -> Framework:
     if ".pt.trace.json" in path.name:
-        return "PyTorch"
-    return "Python" if ".py.trace.json" in path.name else ""
+        return PYTORCH
+    return PYTHON if ".py.trace.json" in path.name else UNKNOWN
 
 
 FORMAT = Format(
@@ -103,7 +105,7 @@ FORMAT = Format(
     label="Chrome traces (JSON)",
     sniff=sniff,
     reader="nbprof.formats.chrome.chrome:read",
-    dialect="nbprof.dialects.kineto.kineto:interpret",
+    dialect="nbprof.dialects.chrome.chrome:interpret",
     suffixes=SUFFIXES["chrome"],
     names=re.compile(r"(^|[._-])trace\.json" + PACKING, re.IGNORECASE),
     gather=runs.gather,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
@@ -18,10 +16,8 @@ from nbprof.formats.build import (
     sort_events,
     used_names,
 )
+from nbprof.formats.chrome.build import Builder, File
 from nbprof.formats.chrome.part import Rows
-
-if TYPE_CHECKING:
-    from nbprof.formats.chrome.build import Builder, File
 
 
 def assemble(builder: Builder) -> Trace:

@@ -13,6 +13,7 @@ import pandas as pd
 from nbprof.core.errors import ReadError
 from nbprof.core.files import SourceFile, printable
 from nbprof.core.trace import Note, Table
+from nbprof.core.units import size_text
 from nbprof.formats.msprof.tables import newest
 
 _MOST_BYTES = 1 << 28
@@ -30,7 +31,7 @@ def tables(files: Sequence[SourceFile], host: int, rank: int | None) -> tuple[di
             notes.append(Note("warning", f"{name} is empty: its export was interrupted or had nothing to write."))
             continue
         if (file.size or 0) > _MOST_BYTES:
-            notes.append(Note("warning", f"{name} is larger than {_MOST_BYTES >> 20} MiB and was not read."))
+            notes.append(Note("warning", f"{name} is larger than {size_text(_MOST_BYTES)} and was not read."))
             continue
         try:
             content = json.loads(bytes(file.read().data))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.runs import expand
 from nbprof.core.trace import DOUBLE, INT, TEXT, Int32s, Int64s
 from nbprof.formats.chrome.build import Builder
 from nbprof.formats.chrome.part import ABSENT, BAD, GOOD, TEXT_FIELDS, Part, Rows, Texts, Times
@@ -393,8 +394,8 @@ class _Made:
         first, last = np.searchsorted(keys, links["id"], side="left"), np.searchsorted(keys, links["id"], side="right")
         # Several calls may state one row of links: each gets its connections.
         times = np.minimum(last - first, 1 << 10)
-        row = order[np.repeat(first, times) + np.arange(int(times.sum())) - np.repeat(np.cumsum(times) - times, times)]
-        ident = np.repeat(links["connectionId"], times)
+        link, position = expand(first, times)
+        row, ident = order[position], links["connectionId"][link]
         of_queue = queue[row]
         self.events.arrows(
             "async_task_queue",

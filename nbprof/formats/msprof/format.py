@@ -12,6 +12,8 @@ from nbprof.formats.msprof import recordings
 from nbprof.formats.msprof.columns import header_of, kind_of
 from nbprof.formats.msprof.recordings import NAME, cache_of, use_of
 from nbprof.formats.names import SUFFIXES
+from nbprof.frameworks.framework import Framework
+from nbprof.frameworks.register import PYTORCH, UNKNOWN
 
 _HEADER = re.compile(r"task[ _]id|op[ _]name|op type|device[_ ]id|kernel name|model name|total time\(us\)|hbm|aicore", re.IGNORECASE)
 _TIMELINE = re.compile(rb'"name"\s*:\s*"(Step Trace|HCCL|Communication|Ascend Hardware|CANN)"|"Iteration ID"|"Task Type"')
@@ -59,8 +61,8 @@ def _by_name(head: Head) -> Kind | None:
     return Kind(NAME, "the findings of Ascend's tools") if use == "analysed" and not trace and _FOUND.search(head.data) else None
 
 
-def _framework(path: Path) -> str:
-    return "PyTorch" if "_ascend_pt" in str(path) else ""
+def _framework(path: Path) -> Framework:
+    return PYTORCH if "_ascend_pt" in str(path) else UNKNOWN
 
 
 FORMAT = Format(

@@ -20,6 +20,7 @@ from nbprof.formats import build
 from nbprof.formats.chrome.build import Builder
 from nbprof.formats.chrome.bytes import Source
 from nbprof.formats.chrome.document import walk
+from nbprof.formats.chrome.trace import assemble
 from nbprof.formats.msprof import analysed as msprof_analysed
 from nbprof.formats.msprof import database_events, database_tables
 from nbprof.formats.msprof import events as msprof_events
@@ -110,7 +111,7 @@ def read(files: Sequence[SourceFile], progress: Callable[[str], None] | None = N
         why = "all of its tables are empty: the export was stopped; run msprof --export=on again." if empty else ""
         why = why or next((note.text for note in receipt.notes if note.level == "warning"), "")
         raise ReadError(why or "none of its files is a table or a timeline of Ascend's profilers.", path=files[0].label)
-    trace = builder.trace() if builder.files else build.Builder(receipt).trace()
+    trace = assemble(builder) if builder.files else build.Builder(receipt).trace()
     trace.hosts = [one.name for one in found]
     # Those of the timelines alone, which are fewer or in another order.
     trace.late_ps = []

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nbprof.core.errors import RawError, ReadError
-from nbprof.core.files import printable, size_text
+from nbprof.core.files import printable
+from nbprof.core.units import size_text
 
 TOOL = "nsys"
 _LAST = 300

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.formats.build import Coded, Values
 from nbprof.formats.chrome.slices import packed
+from nbprof.formats.nsys.report import Report
 from nbprof.formats.nsys.tables import Rows
-
-if TYPE_CHECKING:
-    from nbprof.formats.nsys.nsys import Report
 
 # Types of events, as `ENUM_NSYS_EVENT_TYPE` numbers them.
 CATEGORY, MARK, PUSH_POP, START_END, DOMAIN = 33, 34, 59, 60, 75

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import ntpath
 import posixpath
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from nbprof.core.callstacks import chains
 from nbprof.core.factorize import unique_rows
+from nbprof.core.runs import run_starts
 from nbprof.core.trace import Int32s, Int64s
 from nbprof.formats.build import Coded, Values
-
-if TYPE_CHECKING:
-    from nbprof.formats.nsys.nsys import Report
+from nbprof.formats.nsys.report import Report
 
 SAMPLES, STACKS, SCHEDULED = "COMPOSITE_EVENTS", "SAMPLING_CALLCHAINS", "SCHED_EVENTS"
 SAMPLE, ON_CPU = "cpu_sample", "on_cpu"
@@ -112,7 +110,7 @@ def _stacks(report: Report, ids: Int64s) -> tuple[Int32s, dict[str, Values]]:
     # An address that no symbol was found for tells no more than its module, and is different in each run.
     first, frame = unique_rows(np.where(unresolved, -1, np.maximum(symbol, -1)), np.maximum(module, -1))
     calls = [_call(report, int(symbol[i]), int(module[i]), bool(unresolved[i])) for i in first.tolist()]
-    begin = np.flatnonzero(np.append(True, sample[1:] != sample[:-1]))
+    begin = run_starts(sample)
     size = np.diff(np.append(begin, len(sample)))
     depth = np.arange(len(sample)) - np.repeat(begin, size)
     kept = depth < MOST_CALLS

@@ -19,7 +19,7 @@ from nbprof.formats.chrome.part import Rows
 from nbprof.formats.perfetto import fields as perfetto_fields
 from nbprof.formats.perfetto import sequences as perfetto_sequences
 from nbprof.formats.perfetto.fields import Fields, Spec
-from nbprof.formats.perfetto.sequences import Sequences, message, part
+from nbprof.formats.perfetto.sequences import Sequences, part
 from nbprof.formats.perfetto.texts import Texts
 
 _SPEC: Spec = dict.fromkeys((1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 17))
@@ -142,15 +142,10 @@ def _values(
         at, start, end = columns.spans(number)
         if len(at):
             add(at, TEXT, texts.spans(buf, start, end).astype(np.int64))
-    # Arrays, and the values of old recorders that nest in themselves, one by one.
-    nested, start, end = columns.spans(8)
+    # Values that nest in themselves, as recorders wrote them before 2021, are not read.
+    damaged += len(columns.spans(8)[0])
+    # Arrays one by one.
     arrays = np.unique(columns.spans(12)[0])
-    told: list[tuple[int, int]] = []
-    for one, a, b in zip(nested.tolist(), start.tolist(), end.tolist(), strict=True):
-        try:
-            told.append((one, texts.code(_json(_nested(bytes(buf.data[a:b]))))))
-        except ReadError:
-            damaged += 1
     if len(arrays):
         items: dict[int, list[object]] = {one: [] for one in arrays.tolist()}
         for one, a, b in zip(*(column.tolist() for column in columns.spans(12)), strict=True):
@@ -158,15 +153,9 @@ def _values(
                 items[one].append(_plain(bytes(buf.data[a:b]), int(row[one]), sequences, 0))
             except ReadError:
                 damaged += 1
-        told += [(one, texts.code(_json(values))) for one, values in items.items()]
-    if told:
-        table_ = np.array(told, np.int64)
-        add(table_[:, 0].astype(np.int32), TEXT, table_[:, 1])
+        lists = [texts.code(json.dumps(values, ensure_ascii=False, default=str)) for values in items.values()]
+        add(arrays, TEXT, np.array(lists, np.int64))
     return out, damaged
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _plain(data: bytes, row: int, sequences: Sequences, depth: int) -> object:
@@ -195,7 +184,7 @@ def _plain(data: bytes, row: int, sequences: Sequences, depth: int) -> object:
             if number in (6, 9):
                 out = content.decode("utf-8", "replace")
             elif number == 8:
-                out = _nested(content)
+                raise ReadError("values that nest in themselves are not read")
             elif number == 11:
                 keys.append((_key(content, row, sequences), _plain(content, row, sequences, depth + 1)))
             elif number == 12:
@@ -209,23 +198,3 @@ def _key(data: bytes, row: int, sequences: Sequences) -> str:
         return perfetto_sequences.text(found, 10)
     known = sequences.entry(perfetto_sequences.KEY, row, perfetto_sequences.whole(found, 1))
     return known.decode("utf-8", "replace") if known is not None else _LOST
-
-
-def _nested(data: bytes, depth: int = 0) -> object:
-    """NestedValue, which recorders wrote before dicts and arrays were annotations themselves."""
-    if depth > _DEEPEST:
-        raise ReadError("annotations are nested too deep")
-    found = message(memoryview(data), 0, len(data))
-    inner = perfetto_sequences.contents
-    if keys := inner(found, 2):
-        values = [_nested(one, depth + 1) for one in inner(found, 3)]
-        return dict(zip((str(key, "utf-8", "replace") for key in keys), values, strict=False))
-    if values := [_nested(one, depth + 1) for one in inner(found, 4)]:
-        return values
-    if 5 in found:
-        return perfetto_sequences.whole(found, 5)
-    if (double := perfetto_sequences.content(found, 6)) is not None:
-        return float(np.frombuffer(double, "<f8", 1)[0]) if len(double) == 8 else None
-    if 7 in found:
-        return bool(perfetto_sequences.whole(found, 7))
-    return perfetto_sequences.text(found, 8) if 8 in found else None

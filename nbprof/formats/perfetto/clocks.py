@@ -13,11 +13,12 @@ import numpy.typing as npt
 
 from nbprof.core import wire
 from nbprof.core.errors import ReadError
+from nbprof.core.runs import rows_by_value
 from nbprof.core.trace import Int32s, Int64s
-from nbprof.formats.perfetto.fields import Fields, grouped
+from nbprof.formats.perfetto.fields import Fields
 from nbprof.formats.perfetto.sequences import Sequences, contents, message, part, whole
 
-REALTIME, MONOTONIC, BOOTTIME = 1, 3, 6
+REALTIME, BOOTTIME = 1, 6
 _OF_SEQUENCE = range(64, 128)
 """Clocks that each sequence has for itself."""
 Clock = tuple[int, int]
@@ -94,7 +95,7 @@ class Clocks:
         key = ident.astype(np.int64) * (int(sequence.max(initial=0)) + 2) + np.where(of_sequence, sequence, -1)
         # Where no snapshot relates any clock to another, the one that is used is the clock of the trace.
         alone = not self._shots and len(used) == 1
-        for at in grouped(key):
+        for at in rows_by_value(key):
             clock = self._clock(int(ident[at[0]]), int(sequence[at[0]]))
             if clock[0] == 0 or alone:
                 continue
@@ -163,11 +164,6 @@ class Clocks:
             at = np.maximum(np.searchsorted(pairs[:, 0], time, side="right") - 1, 0)
             time = time - pairs[at, 0] + pairs[at, 1]
         return time
-
-    def monotonic(self, time: Int64s) -> Int64s:
-        """Times of the monotonic clock, on which packets of old recorders are, on that of the trace."""
-        way = self._way((MONOTONIC, -1), (self.trace, -1))
-        return self._moved(time, way) if way else time
 
     def since_1970(self) -> int:
         """What is added to times of the trace for ns since 1970; 0 where no snapshot tells."""

@@ -13,36 +13,30 @@ import numpy.typing as npt
 
 from nbprof.core import wire
 from nbprof.core.errors import ReadError
-from nbprof.core.trace import INT, TEXT, Int32s, Int64s, Receipt
+from nbprof.core.runs import rows_by_value
+from nbprof.core.trace import TEXT, Int32s, Int64s, Receipt
 from nbprof.core.wire import FIXED64
 from nbprof.formats.build import Builder, Coded, Values
 from nbprof.formats.chrome.part import Rows, joined
 from nbprof.formats.chrome.slices import packed
 from nbprof.formats.perfetto import annotations as perfetto_annotations
 from nbprof.formats.perfetto import sequences as perfetto_sequences
-from nbprof.formats.perfetto.fields import Fields, Spec, grouped, numbered
-from nbprof.formats.perfetto.sequences import Sequences, message, text, whole
+from nbprof.formats.perfetto.fields import Fields, Spec, numbered
+from nbprof.formats.perfetto.sequences import Sequences
 from nbprof.formats.perfetto.slices import Pairs, pair
 from nbprof.formats.perfetto.texts import Texts
 from nbprof.formats.perfetto.tracks import Place, Track, Tracks
 
-# What events have beside annotations, told and not read: tasks, log messages, what Chrome states of its own, an interned correlation id,
-# stacks of calls.
-_TYPED = (5, 21, 24, 25, 26, 27, 28, 29, 32, 35, 38, 39, 40, 41, 43, 49, 50, 54, 55, 56)
-_LEGACY: Spec = dict.fromkeys((1, 2, 3, 6, 8, 10, 11, 13))
+# Fields that are counted and not read: tasks, log messages, Chrome's own data, source locations, correlation ids, call stacks.
+_TYPED = (5, 21, 24, 25, 26, 27, 28, 29, 32, 33, 34, 35, 38, 39, 40, 41, 43, 49, 50, 52, 53, 54, 55, 56)
 SPEC: Spec = {
-    **dict.fromkeys((1, 3, 4, 9, 10, 11, 12, 16, 22, 23, 30, 31, 33, 34, 36, 42, 44, 45, 46, 47, 48, 52, 53)),
+    **dict.fromkeys((3, 4, 9, 10, 11, 12, 22, 23, 30, 31, 36, 42, 44, 45, 46, 47, 48)),
     **dict.fromkeys(_TYPED),
-    6: _LEGACY,
 }
 """The fields of a track event that are read."""
 EVENT = 11
 """Where a packet has it."""
-_BEGIN, _END, _INSTANT, _COUNTER, _COMPLETE = 1, 2, 3, 4, 9
-_PHASES = {"B": _BEGIN, "E": _END, "I": _INSTANT, "i": _INSTANT, "R": _INSTANT, "X": _COMPLETE}
-_PHASES |= {"b": _BEGIN, "e": _END, "n": _INSTANT, "S": _BEGIN, "F": _END, "T": _INSTANT, "p": _INSTANT}
-_ASYNC = "benSFTp"
-_ARROWS = {"s": 0, "t": 1, "f": 2}
+_BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 
 
 @dataclass
@@ -73,15 +67,11 @@ class Events:
     def __post_init__(self) -> None:
         self.name = self._names()
         self.category = self._categories()
-        self.phase = self.fields.small(EVENT, 6, 2)
         self.type = self._types()
         self.track = self._find_tracks()
 
     def _names(self) -> Int32s:
         ident, table = self.fields.number(EVENT, 10), perfetto_sequences.NAME
-        legacy = self.fields.number(EVENT, 6, 1)
-        if legacy.any():
-            ident = np.where(ident == 0, legacy, ident)
         name = self.sequences.lookup(table, None, ident, self.texts.of_table(self.sequences, table))
         lost = (name < 0) & (ident != 0) & self.usable
         own, start, end = self.fields.spans(EVENT, 23)
@@ -121,19 +111,14 @@ class Events:
         return out
 
     def _types(self) -> npt.NDArray[np.uint8]:
-        table = np.zeros(256, np.uint8)
-        for letter, what in _PHASES.items():
-            table[ord(letter)] = what
         stated = self.fields.small(EVENT, 9)
         out = stated.astype(np.uint8)
         out[(stated < _BEGIN) | (stated > _COUNTER)] = 0
-        if self.phase.any():
-            out = np.where(out > 0, out, table[np.clip(self.phase, 0, 255)])
         out[~self.usable] = 0
-        left = (out == 0) & self.usable
-        if left.any():
-            arrows = np.isin(self.phase, [ord(letter) for letter in _ARROWS])
-            self.receipt.skip("left out: track events of a type that is not read (states, metadata, samples).", int((left & ~arrows).sum()))
+        self.receipt.skip(
+            "left out: track events of a type that is not read (states, metadata, samples, those of old recorders).",
+            int(((out == 0) & self.usable).sum()),
+        )
         return out
 
     def _find_tracks(self) -> Int32s:
@@ -144,65 +129,29 @@ class Events:
             default = self.sequences.default
             stated = np.array([one.track if one.track is not None else 0 for one in self.sequences.defaults] + [0], np.int64)
             told = np.array([one.track is not None for one in self.sequences.defaults] + [False])
-            by_default = lacks & told[default]
-            uuid = np.where(by_default, stated[default], uuid)
-            lacks &= ~by_default
-        code, kinds = numbered(uuid)
-        keys: list[tuple[str, tuple[object, ...]]] = [("uuid", (one,)) for one in kinds]
-        if lacks.any() and self.tracks.thread_of:
-            # The sequence is a thread.
-            rows = np.array([one[0] for one in self.tracks.thread_of], np.int32)
-            which = self.sequences.latest(rows, forgotten=False)
-            mine = np.flatnonzero(lacks & (which >= 0))
-            for group in grouped(which[mine]):
-                code[mine[group]] = len(keys)
-                keys.append(("thread", self.tracks.thread_of[which[mine[group[0]]]][1:]))
-        return self._placed(code, keys)
+            uuid = np.where(lacks & told[default], stated[default], uuid)
+        code, uuids = numbered(uuid)
+        return self._placed(code, uuids)
 
-    def _placed(self, code: Int32s, keys: list[tuple[str, tuple[object, ...]]]) -> Int32s:
+    def _placed(self, code: Int32s, uuids: list[int]) -> Int32s:
         """Tracks that are drawn in one place are one track."""
-        first = np.full(len(keys), -1, np.int64)
+        first = np.full(len(uuids), -1, np.int64)
         events = np.flatnonzero(self.type > 0)[::-1]
         first[code[events]] = events
         listed = self.texts.listed
         number: dict[tuple[object, ...], int] = {}
-        table = np.zeros(len(keys), np.int32)
-        asynchronous = np.isin(self.phase, [ord(c) for c in _ASYNC]) if self.phase.any() else None
+        table = np.zeros(len(uuids), np.int32)
         # In the order in which events come upon them.
-        for i in np.argsort(first, kind="stable").tolist():
-            kind, key = keys[i]
-            if first[i] < 0:
+        for track in np.argsort(first, kind="stable").tolist():
+            if first[track] < 0:
                 continue
-            if kind == "thread":
-                place = self.tracks.of_thread(int(str(key[0])), int(str(key[1])))
-            else:
-                name = int(self.name[first[i]])
-                place = self.tracks.place(int(str(key[0])), listed[name] if name >= 0 else "")
-            table[i] = number.setdefault(place.key, len(number))
-            if table[i] == len(self.places):
+            name = int(self.name[first[track]])
+            place = self.tracks.place(uuids[track], listed[name] if name >= 0 else "")
+            table[track] = number.setdefault(place.key, len(number))
+            if table[track] == len(self.places):
                 self.places.append(place)
-                self.uuids.append(int(str(key[0])) if kind == "uuid" else 0)
-        track = table[code]
-        if asynchronous is not None and asynchronous.any():
-            self._chains(track, np.flatnonzero(asynchronous))
-        return track
-
-    def _chains(self, track: Int32s, rows: Int64s) -> None:
-        """Gives each chain of async events of old recorders, which have an id in common, a track of its own."""
-        idents = [self.fields.number(EVENT, 6, number)[rows].tolist() for number in (6, 10, 11)]
-        listed = self.texts.listed
-        number: dict[tuple[object, ...], int] = {}
-        for at, home, category, *ident in zip(rows.tolist(), track[rows].tolist(), self.category[rows].tolist(), *idents, strict=True):
-            place = self.places[home]
-            # A global id is one for all processes.
-            key = ("chain", "" if ident[2] else place.pid, category, *ident)
-            if key not in number:
-                number[key] = len(self.places)
-                label = listed[category] if category >= 0 else "async"
-                group = ("chains", place.pid, category)
-                self.places.append(Place(key, place.process, label, place.pid, "", place.labels, place.process_sort, 1 << 30, group))
-                self.uuids.append(0)
-            track[at] = number[key]
+                self.uuids.append(uuids[track])
+        return table[code]
 
     def add_to(self, builder: Builder, host: str) -> None:
         """Puts the events into a trace."""
@@ -215,7 +164,6 @@ class Events:
         pairs = pair(self.track[some], self.time[some], begins[some])
         receipt = self.receipt
         receipt.skip("left out: ends of slices without a begin.", len(pairs.lost))
-        complete = np.flatnonzero(self.type == _COMPLETE)
         marks = np.flatnonzero(self.type == _INSTANT)
         if isinstance(some, slice):
             for column in (pairs.begin, pairs.end, pairs.open):
@@ -225,14 +173,11 @@ class Events:
         begin, end, open_ = pairs.begin, pairs.end, pairs.open
         lasted = np.zeros(len(self.time), np.int64)
         lasted[begin] = self.time[end] - self.time[begin]
-        if len(complete):
-            length = self.fields.number(EVENT, 6, 3)[complete]
-            lasted[complete] = np.where(np.abs(length) < 1 << 52, length, 1 << 52) * 1000
         if len(open_):
             receipt.warn(f"Slices without an end, drawn to the end of the trace: {len(open_):,}.")
             lasted[open_] = int((self.time + lasted)[self.type > 0].max()) - self.time[open_]
         # In the order of the file, which tells what is around what where times are equal.
-        is_slice = begins if not len(complete) and not len(marks) else begins | (self.type == _COMPLETE) | (self.type == _INSTANT)
+        is_slice = begins | (self.type == _INSTANT) if len(marks) else begins
         event = np.flatnonzero(is_slice)
         duration = lasted[event]
         slice_of = _SliceOf(len(self.time), event, begin, end)
@@ -242,7 +187,7 @@ class Events:
         if len(name) and int(name.min()) < 0:
             name = np.where(name < 0, np.int32(builder.texts[""]), name)
         builder.add(lane, name, self.time[event], duration, args)
-        self._arrows(builder, slice_of, event, lane)
+        self._arrows(builder, slice_of, lane)
         self._counters(builder, host)
 
     def _lanes(self, builder: Builder, host: str, event: Int64s, duration: Int64s) -> Int32s:
@@ -299,17 +244,9 @@ class Events:
             self.receipt.warn(f"Annotations that could not be read, left out: {damaged:,}.")
         typed = sum(len(self.fields.spans(EVENT, number)[0]) + len(self.fields.numbers(EVENT, number)[0]) for number in _TYPED)
         if typed:
-            self.receipt.info(
-                f"Event fields other than annotations (call stacks, log messages, Chrome-specific data), not read: {typed:,}."
-            )
+            self.receipt.info(f"Event fields other than annotations (call stacks, log messages, source locations), not read: {typed:,}.")
         for key, rows in found.items():
             out[key] = Rows(slice_of[rows.event], rows.kind, rows.value)
-        row, value = self.fields.numbers(EVENT, 52)
-        self._arg(out, "correlation_id", slice_of, row, INT, value)
-        row, start, end = self.fields.spans(EVENT, 53)
-        if len(row):
-            self._arg(out, "correlation_id", slice_of, row, TEXT, self.texts.spans(self.buf, start, end).astype(np.int64))
-        self._sources(out, slice_of)
         if (self.category[event] >= 0).any():
             category = Coded(self.category[event])
             out["cat"] = category if "cat" not in out else joined([rows_of(out["cat"]), rows_of(category)])
@@ -322,37 +259,7 @@ class Events:
         """Says of what is left out that it belongs to nothing that is drawn."""
         self.receipt.info(f"{what} events other than slices (counter samples, omitted events), not shown: {count:,}.")
 
-    @staticmethod
-    def _arg(out: dict[str, Values], key: str, slice_of: _SliceOf, row: Int32s, kind: int, value: Int64s) -> None:
-        at = slice_of[row]
-        known = at >= 0
-        if known.any():
-            rows = Rows(at[known], np.full(int(known.sum()), kind, np.uint8), value[known])
-            out[key] = rows if key not in out else joined([rows_of(out[key]), rows])
-
-    def _sources(self, out: dict[str, Values], slice_of: _SliceOf) -> None:
-        """Where in the code an event was written: `file:line`."""
-        table = perfetto_sequences.LOCATION
-
-        def said(data: bytes) -> str:
-            try:
-                found = message(memoryview(data), 0, len(data))
-            except ReadError:
-                return ""
-            line = whole(found, 4)
-            return text(found, 2) + (f":{line}" if line else "")
-
-        row, ident = self.fields.numbers(EVENT, 34)
-        if len(row):
-            codes = [self.texts.code(said(one)) for one in self.sequences.tables.get(table, {}).values()]
-            code = self.sequences.lookup(table, row, ident, codes)
-            self._arg(out, "source", slice_of, row[code >= 0], TEXT, code[code >= 0].astype(np.int64))
-        row, start, end = self.fields.spans(EVENT, 33)
-        if len(row):
-            told = [self.texts.code(said(bytes(self.buf.data[a:b]))) for a, b in zip(start.tolist(), end.tolist(), strict=True)]
-            self._arg(out, "source", slice_of, row, TEXT, np.array(told, np.int64))
-
-    def _arrows(self, builder: Builder, slice_of: _SliceOf, slices: Int64s, lane: Int32s) -> None:
+    def _arrows(self, builder: Builder, slice_of: _SliceOf, lane: Int32s) -> None:
         """Points of arrows: the first of an id begins, those that follow are steps, one that terminates it ends."""
         rows: list[Int64s] = []
         idents: list[Int64s] = []
@@ -376,7 +283,6 @@ class Events:
             fresh[1:] |= final[:-1]
             phase = np.where(final, 2, np.where(fresh, 0, 1)).astype(np.uint8)
             builder.flows(phase, _numbered(ident), "flow", lane[slice_of[event]], self.time[event])
-        self._legacy_arrows(builder, slice_of, slices, lane)
 
     def _packed(self, number: int, kind: int) -> tuple[Int32s, Int64s]:
         """The same numbers where a writer packs them."""
@@ -396,27 +302,6 @@ class Events:
             self.receipt.warn(f"Lists of counter values or ids of arrows that are damaged, left out: {damaged:,}.")
         table = np.array(out, np.int64).reshape(-1, 2)
         return table[:, 0].astype(np.int32), table[:, 1]
-
-    def _legacy_arrows(self, builder: Builder, slice_of: _SliceOf, slices: Int64s, lane: Int32s) -> None:
-        """Arrows of old recorders: events of their own (phases s, t and f), and slices that are bound to others."""
-        if not self.phase.any():
-            return
-        bind, direction = self.fields.number(EVENT, 6, 8), self.fields.small(EVENT, 6, 13)
-        at = np.flatnonzero((bind != 0) & (direction > 0) & (direction < 4) & (self.type > 0))
-        at = at[slice_of[at] >= 0]
-        if len(at):
-            phase = np.array([0, 2, 0, 1], np.uint8)[direction[at]]
-            builder.flows(phase, _numbered(bind[at]), "flow", lane[slice_of[at]], self.time[at])
-        at = np.flatnonzero(self.usable & np.isin(self.phase, [ord(letter) for letter in _ARROWS]))
-        lane_of: dict[int, int] = {}
-        for one, of in zip(lane.tolist(), self.track[slices].tolist(), strict=True):
-            lane_of.setdefault(of, one)
-        at = at[[int(t) in lane_of for t in self.track[at]]] if len(at) else at
-        if len(at):
-            ident, local = (self.fields.number(EVENT, 6, number)[at] for number in (6, 10))
-            ident = np.where(ident != 0, ident, np.where(bind[at] != 0, bind[at], local))
-            phase = np.array([_ARROWS[chr(p)] for p in self.phase[at].tolist()], np.uint8)
-            builder.flows(phase, _numbered(ident), "flow", np.array([lane_of[t] for t in self.track[at].tolist()]), self.time[at])
 
     def _counters(self, builder: Builder, host: str) -> None:
         """Samples of counters: events of their own, and values that slices carry."""
@@ -443,7 +328,7 @@ class Events:
         uuids, times, values, at = np.concatenate(uuid), np.concatenate(time), np.concatenate(value), np.concatenate(order)
         state_ = self.sequences.state[at]
         unread = 0
-        for mine in grouped(uuids):
+        for mine in rows_by_value(uuids):
             one = int(uuids[mine[0]])
             track = self.tracks.tracks.get(one) or Track()
             if track.builtin:
@@ -490,7 +375,7 @@ class Events:
         out = np.zeros(len(row), np.int64)
         known = np.ones(len(row), np.bool_)
         without = np.flatnonzero(~has_own)
-        for mine in (without[group] for group in grouped(default[without])):
+        for mine in (without[group] for group in rows_by_value(default[without])):
             one = int(default[mine[0]])
             listed = np.array(lists[one] if one >= 0 else [], np.int64)
             fits = nth[mine] < len(listed)

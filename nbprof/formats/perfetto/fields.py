@@ -21,8 +21,7 @@ from nbprof.core import wire
 from nbprof.core.errors import ReadError
 from nbprof.core.quiet import silence
 from nbprof.core.trace import Int32s, Int64s
-from nbprof.core.wire import FIXED32, FIXED64, LENGTH, VARINT, Bytes
-from nbprof.formats.xspace.events import Words, varints, words_of
+from nbprof.core.wire import FIXED32, FIXED64, LENGTH, VARINT, Bytes, Words, close_gaps, word_varints, words_of
 
 Spec = dict[int, "Spec | None"]
 """The fields that are read, by number: None for a value or a span, a spec of its own for a message that there is at most once."""
@@ -39,21 +38,11 @@ _ALONE = 32
 _MOST_TAG = (1 << 32) - 1
 # Values that are numbered: how many are looked at first, and up to how many are held in a table of so many bits.
 _FIRST, _MOST_VALUES, _SLOT_BITS, _ROUNDS_OF_VALUES = 1 << 12, 1 << 9, 16, 8
-_CONTINUED = np.uint64(0x8080808080808080)
 _FAR = 1 << 40
 
 
 def _u(value: int) -> np.uint64:
     return np.uint64(value & 0xFFFFFFFFFFFFFFFF)
-
-
-# Rounds that close the gaps between the groups of seven bits of a varint: from how many bytes on, mask of the upper groups, of the lower
-# ones, distance.
-_ROUNDS = (
-    (2, _u(0x7F007F007F007F00), _u(0x007F007F007F007F), _u(1)),
-    (3, _u(0x3FFF00003FFF0000), _u(0x00003FFF00003FFF), _u(2)),
-    (5, _u(0x0FFFFFFF00000000), _u(0x000000000FFFFFFF), _u(4)),
-)
 
 
 @dataclass
@@ -176,12 +165,6 @@ def _slots(values: Int64s) -> Int64s:
     return ((values.view(np.uint64) * _u(0x9E3779B97F4A7C15)) >> _u(64 - _SLOT_BITS)).view(np.int64)
 
 
-def grouped(values: Int64s | Int32s) -> list[Int64s]:
-    """Places of equal values, ascending, by ascending value."""
-    order = np.argsort(values, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(values[order])) + 1) if len(order) else []
-
-
 def read(buf: wire.Bytes, start: Int64s, end: Int64s, spec: Spec) -> Fields:
     """The fields of the messages whose contents begin and end at some bytes.
 
@@ -267,7 +250,7 @@ class _Layout:
         """Reads the fields of messages that have it."""
         for path, kind, at, size in self.fields:
             if kind == VARINT:
-                out.add(path, kind, rows, _varint(columns, at, size))
+                out.add(path, kind, rows, _numbers(columns, at, size))
             elif kind in (FIXED64, FIXED32):
                 out.add(path, kind, rows, _bytes(columns, at, size).view(np.int64))
             elif kind == LENGTH:
@@ -335,19 +318,12 @@ def _bytes(columns: list[Words], at: int, size: int) -> Words:
     return word
 
 
-def _varint(columns: list[Words], at: int, size: int) -> Int64s | Bytes:
+def _numbers(columns: list[Words], at: int, size: int) -> Int64s | Bytes:
     """Numbers of so many bytes each."""
     word = _bytes(columns, at, min(size, 8))
     if size == 1:
         return word.astype(np.uint8)
-    word &= ~_CONTINUED
-    for least, upper, lower, distance in _ROUNDS:
-        if size < least:
-            break
-        high = word & upper
-        high >>= distance
-        word &= lower
-        word |= high
+    word = close_gaps(word, size)
     for i in range(8, size):
         word |= (_bytes(columns, at + i, 1) & _u(0x7F)) << _u(7 * i)
     return word.view(np.int64)
@@ -358,7 +334,7 @@ def _lockstep(buf: wire.Bytes, words: Words, messages: tuple[Int32s, Int64s, Int
     row, pos, end = messages
     inner: dict[int, list[tuple[Int32s, Int64s, Int64s]]] = {}
     while len(row) > _ALONE:
-        tag, after = varints(words, pos)
+        tag, after = word_varints(words, pos)
         sound = (after <= end) & (tag >= 8) & (tag <= _MOST_TAG)
         if not sound.all():
             out.bad.append(row[~sound])
@@ -370,10 +346,10 @@ def _lockstep(buf: wire.Bytes, words: Words, messages: tuple[Int32s, Int64s, Int
             at = np.flatnonzero(kind == wire_kind)
             begin = after[at]
             if wire_kind == VARINT:
-                read, stop[at] = varints(words, begin)
+                read, stop[at] = word_varints(words, begin)
                 value[at] = read.view(np.int64)
             elif wire_kind == LENGTH:
-                size, content = varints(words, begin)
+                size, content = word_varints(words, begin)
                 value[at] = content
                 stop[at] = content + np.minimum(size, _u(_FAR)).view(np.int64)
             elif wire_kind in (FIXED64, FIXED32):

@@ -14,6 +14,7 @@ import pandas as pd
 from nbprof.core import wire
 from nbprof.core.distinct import distinct
 from nbprof.core.errors import ReadError
+from nbprof.core.runs import rows_by_value
 from nbprof.core.trace import INT, TEXT, Int32s, Int64s, Receipt
 from nbprof.core.wire import FIXED64
 from nbprof.formats.build import Builder, Coded, Values
@@ -26,7 +27,7 @@ from nbprof.formats.perfetto.texts import Texts
 
 STAGE, COUNTER = 53, 52
 """Where a packet has them."""
-STAGE_SPEC: Spec = dict.fromkeys((1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 17, 19, 20, 21))
+STAGE_SPEC: Spec = dict.fromkeys((1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 16, 17, 19, 20, 21))
 COUNTER_SPEC: Spec = dict.fromkeys((1, 2, 3, 4))
 CATEGORY = "gpu_render_stage"
 _NUMBERS = {
@@ -64,13 +65,12 @@ class Gpu:
 
     def _stages(self, builder: Builder, host: str) -> None:
         f = self.fields
-        queues, stages = self._listed()
-        # A packet without the id of an event only lists queues and stages.
+        # A packet without the id of an event only lists queues and stages, as drivers wrote them before 2021.
         row = np.flatnonzero(f.has(STAGE, 1) & self.usable).astype(np.int32)
         if not len(row):
             return
-        queue = self._name((13, 3), row, queues, "queue")
-        stage = self._name((14, 4), row, stages, "render stage")
+        queue = self._name((13, 3), row, "queue")
+        stage = self._name((14, 4), row, "render stage")
         name = stage.copy()
         ident = f.number(STAGE, 20)[row]
         if ident.any():
@@ -103,38 +103,20 @@ class Gpu:
         length = f.number(STAGE, 2)[row]
         builder.add(lane, name, self.time[row], length, args)
 
-    def _listed(self) -> tuple[list[str], list[str]]:
-        """Names of queues and stages that a packet of an old recorder lists."""
-        queues: list[str] = []
-        stages: list[str] = []
-        _, start, end = self.fields.spans(STAGE, 7)
-        for a, b in zip(start.tolist(), end.tolist(), strict=True):
-            try:
-                found = part(bytes(self.buf.data[a:b]))
-                queues = [text(part(one), 1) for one in contents(found, 2)] or queues
-                stages = [text(part(one), 1) for one in contents(found, 3)] or stages
-            except ReadError:
-                self.damaged += 1
-        return queues, stages
-
-    def _name(self, numbers: tuple[int, int], row: Int32s, listed: list[str], what: str) -> Int32s:
-        """The name of the queue or stage of each event: interned, listed once, or its number."""
+    def _name(self, numbers: tuple[int, int], row: Int32s, kind: str) -> Int32s:
+        """The name of the queue or stage of each event: interned, or its number."""
         interned, plain = numbers
         table, f = perfetto_sequences.QUEUE, self.fields
         ident = f.number(STAGE, interned)[row]
-        out = self.sequences.lookup(table, row, ident, self._specifications(2))
-        is_plain = ident == 0
-        if is_plain.any():
-            number, which = np.unique(f.number(STAGE, plain)[row][is_plain], return_inverse=True)
-            known = [listed[one] if 0 <= one < len(listed) else "" for one in number.tolist()]
-            codes = [self.texts.code(name or f"{what} {one}") for one, name in zip(number.tolist(), known, strict=True)]
-            out[is_plain] = np.array(codes, np.int32)[which.reshape(-1)]
-        if (lost := out < 0).any():
-            out[lost] = self.texts.numbered(what, ident[lost])
+        out = self.sequences.lookup(table, row, ident, self._specifications())
+        by_number = np.where(ident == 0, f.number(STAGE, plain)[row], ident)
+        unnamed = (ident == 0) | (out < 0)
+        if unnamed.any():
+            out[unnamed] = self.texts.numbered(kind, by_number[unnamed])
         return out
 
-    def _specifications(self, number: int) -> list[int]:
-        """Of each interned queue or stage the code of a text, or a number, -1 for none."""
+    def _specifications(self) -> list[int]:
+        """The code of the name of each interned queue or stage; -1 for none."""
         out: list[int] = []
         for data in self.sequences.tables.get(perfetto_sequences.QUEUE, {}).values():
             try:
@@ -142,7 +124,7 @@ class Gpu:
             except ReadError:
                 self.damaged += 1
                 found = {}
-            out.append(self.texts.code(name) if (name := text(found, number)) else -1)
+            out.append(self.texts.code(name) if (name := text(found, 2)) else -1)
         return out
 
     def _kinds(self, row: Int32s) -> dict[str, Values]:
@@ -227,7 +209,7 @@ class Gpu:
         there = ~samples.bad & (double | samples.has(2))
         self.receipt.skip("left out: samples of GPU counters without a value, or damaged.", int((~there).sum()))
         some = np.flatnonzero(there)
-        for mine in (some[group] for group in perfetto_fields.grouped(key[some])):
+        for mine in (some[group] for group in rows_by_value(key[some])):
             at = mine[0]
             number, gpu = int(counter[at]), int(gpus[at])
             if descriptor[at]:

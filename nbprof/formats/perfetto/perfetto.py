@@ -140,7 +140,7 @@ class _File:
         tracks = Tracks()
         tracks.read(fields, buf)
         texts = Texts(self.builder)
-        time, known = self._times(fields, sequences, clocks, tracks)
+        time, known = self._times(fields, sequences, clocks)
         lost = 0
         usable = known & sequences.usable & ~fields.bad
         is_event = fields.has(EVENT)
@@ -196,7 +196,7 @@ class _File:
         self.receipt.skip("(blocks of compressed packets) left out in part: damaged.", damaged)
         return out
 
-    def _times(self, fields: Fields, sequences: Sequences, clocks: Clocks, tracks: Tracks) -> tuple[Int64s, np.ndarray]:
+    def _times(self, fields: Fields, sequences: Sequences, clocks: Clocks) -> tuple[Int64s, np.ndarray]:
         """Times of all packets, ns on the clock of the trace, and which have one."""
         time, known = fields.number(8), fields.has(8)
         clock, stated = fields.small(58), fields.has(58)
@@ -209,18 +209,6 @@ class _File:
             time[rows], known[rows] = moved, could
         else:
             known &= (time >= 0) & (time < 1 << 62)
-        # Times that old recorders state in the events: of their own, or since the event before.
-        for path, adds in (((EVENT, 1), True), ((EVENT, 16), False)):
-            row, value = fields.numbers(*path)
-            if not len(row):
-                continue
-            if adds:
-                value, could = _added(row, value, sequences, tracks)
-                known[row[~could]] = False
-                row, value = row[could], value[could]
-            fits = np.abs(value) < 1 << 52
-            time[row[fits]] = clocks.monotonic(value[fits] * 1000)
-            known[row] = fits
         if later := clocks.since_1970():
             time[known] += later
         return time, known
@@ -269,24 +257,6 @@ class _File:
                 self.receipt.warn(f"{self.label}The recorder reports that {count:,} {what}.")
         if whole(said, 15) == _FLUSH_FAILED:
             self.receipt.warn(f"{self.label}The recorder reports that its last flush failed: the end may be missing.")
-
-
-def _added(row: np.ndarray, step: Int64s, sequences: Sequences, tracks: Tracks) -> tuple[Int64s, np.ndarray]:
-    """Times in us of events that state the time since the one before on their sequence, counted from what a descriptor states."""
-    rows = np.array([one[0] for one in tracks.references], np.int32)
-    base = np.array([one[1] for one in tracks.references], np.int64)
-    kept = np.append(rows[1:] != rows[:-1], True) if len(rows) else np.zeros(0, np.bool_)
-    rows, base = rows[kept], base[kept]
-    which = sequences.latest(rows)[row]
-    order = np.argsort(which, kind="stable")
-    total = np.cumsum(step[order])
-    first = np.flatnonzero(np.append(True, which[order][1:] != which[order][:-1]))
-    before = np.repeat(total[first] - step[order][first], np.diff(np.append(first, len(order))))
-    out = np.zeros(len(row), np.int64)
-    out[order] = total - before
-    could = which >= 0
-    out[could] += base[which[could]]
-    return out, could
 
 
 def _inflate(data: memoryview, out: Growing, *, apart: bool) -> bool:

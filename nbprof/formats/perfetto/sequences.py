@@ -18,9 +18,9 @@ from nbprof.core.trace import Int32s, Int64s
 from nbprof.core.wire import LENGTH, VARINT
 from nbprof.formats.perfetto.fields import Fields, numbered
 
-CATEGORY, NAME, KEY, TEXT, QUEUE, CONTEXT, LOCATION, GPU_COUNTERS = 1, 2, 3, 29, 24, 23, 4, 47
+CATEGORY, NAME, KEY, TEXT, QUEUE, GPU_COUNTERS = 1, 2, 3, 29, 24, 47
 """Tables of InternedData that are read, by field number."""
-_TABLES = frozenset({CATEGORY, NAME, KEY, TEXT, QUEUE, CONTEXT, LOCATION, GPU_COUNTERS})
+_TABLES = frozenset({CATEGORY, NAME, KEY, TEXT, QUEUE, GPU_COUNTERS})
 _CLEARED, _NEEDS = 1, 2
 # A table of all ids of all states has at most so many rows; beyond that they are looked up by bisection.
 _MOST = 1 << 24
@@ -147,23 +147,15 @@ class Sequences:
         out[self._order] = column
         return out
 
-    def latest(self, rows: Int32s, *, forgotten: bool = True) -> Int32s:
-        """For each packet which of some packets (ascending) is the last of its sequence up to it, as a place among them; -1 for none.
-
-        With `forgotten`, one before the state of the packet began does not count.
-        """
+    def latest(self, rows: Int32s) -> Int32s:
+        """For each packet which of some packets (ascending) is the last of its state up to it, as an index among them; -1 for none."""
         out = np.full(len(self.code), -1, np.int32)
         if not len(rows):
             return out
         out[rows] = np.arange(len(rows), dtype=np.int32)
         number = self._by_sequence(out)
         at = _last(number >= 0)
-        known = number[at] >= 0
-        if forgotten:
-            known &= at >= self._fresh
-        elif self._order is not None:
-            of = self.code[self._order]
-            known &= of[at] == of
+        known = (number[at] >= 0) & (at >= self._fresh)
         return self._back(np.where(known, number[at], np.int32(-1)))
 
     def _defaults(self, fields: Fields, buf: wire.Bytes) -> Int32s:
@@ -202,7 +194,7 @@ class Sequences:
                             ident = wire.signed(x)
                         elif inner == 2 and inner_kind == LENGTH:
                             value = bytes(data[x:y])
-                    if number in (QUEUE, CONTEXT, LOCATION, GPU_COUNTERS):
+                    if number in (QUEUE, GPU_COUNTERS):
                         value = bytes(data[first:last])
                     self.tables.setdefault(number, {}).setdefault((state, ident), value)
             except ReadError:

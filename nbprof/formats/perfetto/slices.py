@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from nbprof.core.runs import run_starts
 from nbprof.core.trace import Int32s, Int64s
 
 
@@ -35,7 +36,7 @@ def pair(track: Int32s, time: Int64s, begins: npt.NDArray[np.bool_]) -> Pairs:
     order = by_time(track, time)
     change = begins[order].astype(np.int8) * np.int8(2) - np.int8(1)
     of = track[order]
-    first = _firsts(of)
+    first = run_starts(of)
     level = _levels(change, first)
     lost = np.zeros(0, np.int64)
     if len(level) and int(level.min()) < 0:
@@ -48,7 +49,7 @@ def pair(track: Int32s, time: Int64s, begins: npt.NDArray[np.bool_]) -> Pairs:
         closes_nothing = level - number < before
         lost = order[closes_nothing]
         order, change, of = order[~closes_nothing], change[~closes_nothing], of[~closes_nothing]
-        first = _firsts(of)
+        first = run_starts(of)
         level = _levels(change, first)
     # On one level of a track begins and ends take turns.
     level += change < 0
@@ -79,10 +80,6 @@ def by_time(track: Int32s, time: Int64s) -> Int64s:
 
 def _by_track(track: Int32s) -> Int64s:
     return np.argsort(track.astype(np.uint16) if int(track.max(initial=0)) < 1 << 16 else track, kind="stable")
-
-
-def _firsts(of: Int32s) -> Int64s:
-    return np.flatnonzero(np.append(True, of[1:] != of[:-1])) if len(of) else np.zeros(0, np.int64)
 
 
 def _marks(first: Int64s, count: int) -> npt.NDArray[np.bool_]:

@@ -62,36 +62,24 @@ class Place:
 
 @dataclass
 class Tracks:
-    """All tracks, processes and threads of a file, by uuid, pid and tid.
-
-    Attributes
-    ----------
-    thread_of : list
-        (packet, pid, tid) of the descriptors by which old recorders say which thread a sequence is.
-    references : list
-        (packet, us) of the times from which old recorders count the times of a sequence.
-    """
+    """All tracks, processes and threads of a file, by uuid, pid and tid."""
 
     tracks: dict[int, Track] = field(default_factory=dict)
     processes: dict[int, Process] = field(default_factory=dict)
     threads: dict[tuple[int, int], str] = field(default_factory=dict)
-    thread_of: list[tuple[int, int, int]] = field(default_factory=list)
-    references: list[tuple[int, int]] = field(default_factory=list)
     damaged: int = 0
 
     def read(self, fields: Fields, buf: wire.Bytes) -> None:
         """Takes all descriptors of a file."""
-        for number, take in ((2, self._tree), (43, self._process), (44, self._sequence), (60, self._track)):
-            row, start, end = fields.spans(number)
-            for at, a, b in zip(row.tolist(), start.tolist(), end.tolist(), strict=True):
+        for number, take in ((2, self._tree), (43, self._process), (44, self._thread), (60, self._track)):
+            _, starts, ends = fields.spans(number)
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
                 try:
-                    take(message(buf.data, a, b), at)
+                    take(message(buf.data, start, end))
                 except ReadError:
                     self.damaged += 1
-        self.thread_of.sort()
-        self.references.sort()
 
-    def _tree(self, found: Message, _: int) -> None:
+    def _tree(self, found: Message) -> None:
         """ProcessTree, by the recorder of a whole system."""
         for one in found.get(1, ()):
             process = part(one) if isinstance(one, bytes) else {}
@@ -102,7 +90,7 @@ class Tracks:
             if 1 in thread:
                 self.threads.setdefault((whole(thread, 3), whole(thread, 1)), text(thread, 2))
 
-    def _process(self, found: Message, _: int) -> int | None:
+    def _process(self, found: Message) -> int | None:
         if 1 not in found:
             return None
         pid = whole(found, 1)
@@ -117,9 +105,7 @@ class Tracks:
         if name and (over or not process.name):
             process.name = name
 
-    def _thread(self, found: Message, row: int) -> tuple[int, int] | None:
-        if 6 in found:
-            self.references.append((row, whole(found, 6)))
+    def _thread(self, found: Message) -> tuple[int, int] | None:
         if 1 not in found or 2 not in found:
             return None
         at = whole(found, 1), whole(found, 2)
@@ -127,13 +113,7 @@ class Tracks:
             self.threads[at] = name
         return at
 
-    def _sequence(self, found: Message, row: int) -> None:
-        """ThreadDescriptor in a packet of its own: the sequence is that thread."""
-        at = self._thread(found, row)
-        if at is not None:
-            self.thread_of.append((row, *at))
-
-    def _track(self, found: Message, row: int) -> None:
+    def _track(self, found: Message) -> None:
         track = self.tracks.setdefault(whole(found, 1), Track())
         track.name = next((name for number in (2, 10, 13) if (name := text(found, number))), track.name)
         track.parent = whole(found, 5, track.parent)
@@ -141,9 +121,9 @@ class Tracks:
         track.merge = whole(found, 15, track.merge)
         track.merge_key = text(found, 16) or whole(found, 17) or track.merge_key
         if (inner := content(found, 3)) is not None:
-            pid = self._process(part(inner), row)
+            pid = self._process(part(inner))
             track.pid = pid if pid is not None else track.pid
-        if (inner := content(found, 4)) is not None and (at := self._thread(part(inner), row)) is not None:
+        if (inner := content(found, 4)) is not None and (at := self._thread(part(inner))) is not None:
             track.pid, track.tid = at
         if (inner := content(found, 8)) is not None:
             counter = part(inner)

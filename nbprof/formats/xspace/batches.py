@@ -15,8 +15,9 @@ from nbprof.core.distinct import distinct
 from nbprof.core.files import Buffer
 from nbprof.core.quiet import silence
 from nbprof.core.trace import Int32s, Int64s
+from nbprof.core.wire import Words, words_of
 from nbprof.formats.xspace import general as xspace_general
-from nbprof.formats.xspace.events import BYTES_TAG, DOUBLE_TAG, INT_TAG, TEXT_TAG, Stats, Words, decode, words_of
+from nbprof.formats.xspace.events import BYTES_TAG, DOUBLE_TAG, INT_TAG, TEXT_TAG, Stats, decode
 from nbprof.formats.xspace.planes import PlaneMessage
 from nbprof.formats.xspace.split import spans
 

@@ -11,12 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
-from nbprof.core import wire
 from nbprof.core.trace import Int32s, Int64s
-
-Words = npt.NDArray[np.uint64]
+from nbprof.core.wire import Words, word_varints
 
 # Groups smaller than this cost more in numpy calls than they take as part of everything that is left over.
 FEW = 96
@@ -33,25 +30,9 @@ def _u(value: int) -> np.uint64:
     return np.uint64(value & 0xFFFFFFFFFFFFFFFF)
 
 
-_ONE = _u(1)
 _BYTE = _u(8)
 # Farther on than any file goes.
 _FAR = _u(1 << 40)
-_MORE = _u(0x8080808080808080)
-_SEVEN = _u(0x7F7F7F7F7F7F7F7F)
-_EACH = _u(0x0101010101010101)
-_TOP = _u(56)
-# Rounds that close the gaps between groups of 7, 14 and 28 bits: mask of the upper groups, of the lower ones, distance.
-_ROUNDS = (
-    (_u(0x7F007F007F007F00), _u(0x007F007F007F007F), _u(1)),
-    (_u(0x3FFF00003FFF0000), _u(0x00003FFF00003FFF), _u(2)),
-    (_u(0x0FFFFFFF00000000), _u(0x000000000FFFFFFF), _u(4)),
-)
-
-
-def words_of(buf: wire.Bytes) -> Words:
-    """The eight bytes from any byte on, as little-endian numbers."""
-    return np.ndarray((len(buf) - 7,), "<u8", buf, 0, (1,))
 
 
 @dataclass
@@ -179,7 +160,7 @@ def _field(
     if shape.tag == DOUBLE_TAG:
         value, after = words[pos + shape.skip], pos + (shape.skip + 8)
     else:
-        value, after = _varints_in(word, shape.skip, pos) or varints(words, pos + shape.skip)
+        value, after = _varints_in(word, shape.skip, pos) or word_varints(words, pos + shape.skip)
     if shape.place >= 0:
         places[shape.place][rows] = value.view(np.int64)
         return rows, after, end, rows[:0]
@@ -231,43 +212,6 @@ def _varints_in(word: Words, skip: int, pos: Int64s) -> tuple[Words, Int64s] | N
     after = more.view(np.int64) + (skip + 1)
     after += pos
     return value, after
-
-
-def varints(words: Words, pos: Int64s) -> tuple[Words, Int64s]:
-    """Varints at many positions at once, and the positions behind them; a wrong one (over ten bytes) ends 2^40 bytes further on.
-
-    The eight bytes from each position are one number: its lowest clear top bit ends the varint, and three rounds of shifts close the
-    gaps that the top bits leave.
-    """
-    word = words[pos]
-    ends = ~word
-    ends &= _MORE
-    unended = np.flatnonzero(ends == 0) if not ends.all() else None
-    upto = ends - _ONE
-    upto ^= ends
-    most = int(upto.max())
-    word &= upto
-    word &= _SEVEN
-    for i, (upper, lower, distance) in enumerate(_ROUNDS):
-        if most < 1 << (8 << i):
-            break
-        high = word & upper
-        high >>= distance
-        word &= lower
-        word |= high
-    upto &= _EACH
-    upto *= _EACH
-    upto >>= _TOP
-    after = pos + upto.view(np.int64)
-    if unended is not None:
-        at = after[unended]
-        ninth = words[at]
-        tenth = (ninth >> _u(8)) & _u(0xFF)
-        ninth &= _u(0xFF)
-        short = ninth < _u(0x80)
-        word[unended] |= ((ninth & _u(0x7F)) << _TOP) | np.where(short, _u(0), (tenth & _ONE) << _u(63))
-        after[unended] = at + np.where(short, 1, np.where(tenth < _u(0x80), 2, 1 << 40))
-    return word, after
 
 
 def _leave(out: Decoded, rows: Int32s, count: int) -> None:

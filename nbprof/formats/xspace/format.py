@@ -1,7 +1,7 @@
 """XSpace as a format: `*.xplane.pb` of TensorFlow, JAX and PyTorch/XLA.
 
 All such files of a folder are the hosts of one run, which is named after the folder. This is how the profilers write:
-`<logdir>/plugins/profile/<run>/<host>.xplane.pb`. A profile of over 2 GB, more than protobuf can write as one message, is
+`<logdir>/plugins/profile/<run>/<host>.xplane.pb`. A profile of over 2 GiB, more than protobuf can write as one message, is
 `<host>.xplane.riegeli` where it was recorded in parts, and else an empty `<host>.xplane.pb`.
 """
 
@@ -21,7 +21,7 @@ from nbprof.formats.xspace.riegeli import SIGNATURE
 _NAME = "xspace"
 _PARTS = ".riegeli"
 EMPTY = (
-    "the file is empty: the profiler was stopped before it wrote anything, or the profile is larger than 2 GB, which does not fit into a "
+    "the file is empty: the profiler was stopped before it wrote anything, or the profile is larger than 2 GiB, which does not fit into a "
     "*.xplane.pb."
 )
 _TABLE = "a table that TensorBoard created from a profile"
@@ -130,7 +130,7 @@ def gather(here: Here, before: list[RunFiles]) -> list[RunFiles]:
     in_parts = {member.stem: member.file.name for member in members if _PARTS in member.file.name.lower()}
     left = [member for member in members if _is_left(member, in_parts)]
     notes = tuple(
-        f"{member.file.name} is empty: the profile is larger than 2 GB, which protobuf cannot write as one message. It is read from "
+        f"{member.file.name} is empty: the profile is larger than 2 GiB, which protobuf cannot write as one message. It is read from "
         f"{in_parts[member.stem]} beside it."
         for member in left
     )

@@ -194,12 +194,12 @@ class _Builder:
         with file.open() as opened:
             decoded = getattr(opened, "decoded", None)
             for record in records(opened, file.label, self.limit):
-                where = f"bytes {record.at:,} to {record.end:,}"
+                where = f"bytes {record.begin:,} to {record.end:,}"
                 if isinstance(record, Damage):
-                    skipped.append(f"{where} were skipped: {record.why}. Their content is missing.")
+                    skipped.append(f"{where} were skipped: {record.reason}. Their content is missing.")
                     continue
                 try:
-                    self._space(record.buffer, f"The record at byte {record.at:,}")
+                    self._space(record.buffer, f"The record at byte {record.begin:,}")
                     read += 1
                 except ReadError as error:
                     why = f"{error.reason} (byte {error.offset or 0:,} of the record)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection
+from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,11 @@ from nbprof.display import codec, wording
 from nbprof.profiles.report import bundle
 from nbprof.profiles.report.static import static_html
 from nbprof.tools import register
+from nbprof.tools.parts import Meta, Notice
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
+    from nbprof.tools.payloads import Payload
 
 _LOADER = """
 const key = KEY, version = VERSION, options = OPTIONS;
@@ -146,21 +149,21 @@ def fragment(packed: bytes, static: str, *, version: str, tabs: Collection[str] 
     return f'<div data-nbprof="{key}">{inner}<script type="module">{script}</script></div>'
 
 
-def page(run: Run, payload: dict[str, Any]) -> str:  # noqa: ARG001  called like every display of a profile
+def page(run: Run, payload: Payload) -> str:  # noqa: ARG001  called like every display of a profile
     """One self-contained HTML document: opened from a file, it makes no network request.
 
     Parameters
     ----------
     run : Run
-    payload : dict
-        What `nbprof.tools.dashboard.dashboard` gave for this run.
+    payload : Payload
+        Of this run.
     """
-    meta = payload["meta"]
-    if meta["notice"] is None:
-        payload = {**payload, "meta": {**meta, "notice": _static_notice(meta)}}
+    meta = payload.meta
+    if meta.notice is None:
+        payload = replace(payload, meta=replace(meta, notice=_static_notice(meta)))
     static = static_html(payload, register.chart(payload))
-    title = f"{meta['label']} · {payload['overview']['verdict']['word']} · nbprof"
-    return document(codec.pack(payload), static, title=title, version=meta["version"], tabs=[tab["id"] for tab in meta["tabs"]])
+    title = f"{meta.label} · {payload.overview.verdict.word} · nbprof"
+    return document(codec.pack(payload), static, title=title, version=meta.version, tabs=[tab.id for tab in meta.tabs])
 
 
 def document(packed: bytes, static: str, *, title: str, version: str, tabs: Collection[str] | None = None) -> str:
@@ -169,10 +172,10 @@ def document(packed: bytes, static: str, *, title: str, version: str, tabs: Coll
     return _PAGE.replace("BODY", body, 1).replace("TITLE", escape(wording.one_line(title)), 2).replace("VERSION", escape(version), 1)
 
 
-def _static_notice(meta: dict[str, Any]) -> dict[str, str]:
-    when = f", recorded {meta['created'][:16]}" if meta["created"] else ""
-    text = f"{meta['label']}{when}. Every tab works without a kernel."
-    return {"kind": "static", "title": "Static report:", "text": text}
+def _static_notice(meta: Meta) -> Notice:
+    when = f", recorded {meta.created[:16]}" if meta.created else ""
+    text = f"{meta.label}{when}. Every tab works without a kernel."
+    return Notice(kind="static", title="Static report:", text=text)
 
 
 def _js(value: object) -> str:

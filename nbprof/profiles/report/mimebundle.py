@@ -17,6 +17,7 @@ from nbprof.tools.dashboard import select
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
+    from nbprof.tools.payloads import Payload
 
 MIME = "application/vnd.nbprof.v1+json"
 
@@ -32,7 +33,7 @@ def saved(run: Run | None, packed: bytes, html: str, version: str, height: int |
 
 def mimebundle(
     run: Run | None,
-    payload: dict[str, Any],
+    payload: Payload,
     *,
     views: Iterable[str] | None = None,
     height: int | None = None,
@@ -45,8 +46,8 @@ def mimebundle(
     ----------
     run : Run, optional
         What the kernel has more of; None for an output that asks no kernel.
-    payload : dict
-        What `nbprof.tools.dashboard.dashboard` gave for this run.
+    payload : Payload
+        Of this run.
     views : iterable of str, optional
         Tabs to show; all when left out.
     height : int, optional
@@ -62,8 +63,8 @@ def mimebundle(
     with ThreadPoolExecutor(1, "nbprof-picture") as aside:
         chart, picture = (aside.submit(draw, payload) if drawn else None for draw in (register.chart, register.picture))
         packed = codec.pack(payload)
-        version = payload["meta"]["version"]
-        tabs = [tab["id"] for tab in payload["meta"]["tabs"]]
+        version = payload.meta.version
+        tabs = [tab.id for tab in payload.meta.tabs]
         static = static_html(payload, chart.result() if chart else None)
         html = fragment(packed, static, version=version, tabs=tabs, height=height or 0, live=live)
         png = picture.result() if picture else None
@@ -75,19 +76,19 @@ def mimebundle(
     return data, {"image/png": {"width": WIDTH // 2}} if png is not None else {}
 
 
-def early(payload: dict[str, Any], height: int | None) -> dict[str, Any]:
+def early(payload: Payload, height: int | None) -> dict[str, Any]:
     """An output that the one of `mimebundle` takes the place of: for front ends that draw it, and as HTML without script.
 
     Parameters
     ----------
-    payload : dict
-        What `nbprof.tools.dashboard.early` gave.
+    payload : Payload
+        As `nbprof.tools.dashboard.early` returns it.
     height : int, optional
         Height of the live view in px.
     """
     data = base64.b64encode(codec.pack(payload)).decode()
     return {
-        MIME: {"v": 1, "version": payload["meta"]["version"], "early": True, "data": data, **({"height": height} if height else {})},
+        MIME: {"v": 1, "version": payload.meta.version, "early": True, "data": data, **({"height": height} if height else {})},
         "text/html": static_html(payload, register.chart(payload)),
         "text/plain": text.summary(payload),
     }

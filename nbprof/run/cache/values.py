@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from nbprof.display.payload import CLASSES, Part
+
 Octets = npt.NDArray[np.uint8]
 Put = Callable[[Octets], int]
 Get = Callable[[int], Octets]
@@ -65,6 +67,8 @@ def encode(value: Any, put: Put) -> Any:
         return {"t": "NA"}
     if value is pd.NaT:
         return {"t": "NaT"}
+    if isinstance(value, Part):
+        return {"t": "part", "c": cls.__name__, "v": {field.name: encode(getattr(value, field.name), put) for field in fields(cls)}}
     if _RECORDS.get(cls.__name__) is cls:
         return {"t": "record", "c": cls.__name__, "v": {f.name: encode(getattr(value, f.name), put) for f in fields(value) if f.init}}
     raise Unstorable(f"a {cls.__name__}")
@@ -174,6 +178,10 @@ def _read_strips(tree: dict[str, Any], get: Get) -> list[bytes]:
     return [data[at:end] for at, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
+def _read_part(tree: dict[str, Any], get: Get) -> Part:
+    return CLASSES[tree["c"]](**{name: decode(item, get) for name, item in tree["v"].items()})
+
+
 def _read_record(tree: dict[str, Any], get: Get) -> Any:
     return _RECORDS[tree["c"]](**{name: decode(item, get) for name, item in tree["v"].items()})
 
@@ -201,4 +209,5 @@ _READERS: dict[str, Callable[[dict[str, Any], Get], Any]] = {
     "NA": lambda *_: pd.NA,
     "NaT": lambda *_: pd.NaT,
     "record": _read_record,
+    "part": _read_part,
 }

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from nbprof.analysis.allocator import allocator
 from nbprof.display import wording
-from nbprof.display.codec import coded, numbers
+from nbprof.display.codec import Coded, coded, numbers
+from nbprof.display.payload import Numbers
 from nbprof.formats.torch_snapshot.snapshot import ACTIONS, OOM, Backend
 from nbprof.schema import frames
+from nbprof.tools.allocator.parts import Allocator, AllocatorDevice, Blocks, Oom, Segments
 from nbprof.tools.common import bytes_figure, figure, sample
+from nbprof.tools.parts import Empty, Figure, Table
 from nbprof.tools.tables import table_of
 
 if TYPE_CHECKING:
     from nbprof.analysis.allocator.state import Replay, State
     from nbprof.run.run import Run
+    from nbprof.tools.payloads import Payload
 
 ALONE = "allocator snapshot"
 """What a profile is called that has nothing else."""
@@ -30,20 +34,20 @@ _STRANDED = ("location", "pinned_bytes", "alone_bytes", "blocks", "bytes", "segm
 _HOLDERS = ("location", "bytes", "blocks")
 
 
-def payload(run: Run) -> dict[str, Any]:
-    """The `Allocator` part: one entry a device."""
+def payload(run: Run) -> Allocator:
+    """One entry per device."""
     replays = run.allocator.replays
     if not replays:
-        return {**nothing(), "empty": _empty(run)}
+        return nothing(_empty(run))
     shown = replays[:MOST_DEVICES]
     more = len(replays) - len(shown)
     left = f"{wording.plural(more, 'more device')}: p.allocator has all of them." if more else ""
-    return {"empty": None, "devices": [_device(run, replay) for replay in shown], "notes": run.allocator.notes, "left_out": left}
+    return Allocator(empty=None, devices=[_device(run, replay) for replay in shown], notes=run.allocator.notes, left_out=left)
 
 
-def nothing() -> dict[str, Any]:
+def nothing(empty: Empty | None = None) -> Allocator:
     """The part without a snapshot."""
-    return {"empty": None, "devices": [], "notes": [], "left_out": ""}
+    return Allocator(empty=empty, devices=[], notes=[], left_out="")
 
 
 def has(run: Run) -> bool:
@@ -83,18 +87,18 @@ def text(run: Run) -> str:
     return "\n".join([*lines, *(wording.one_line(note) for note in run.allocator.notes)])
 
 
-def _empty(run: Run) -> dict[str, str]:
+def _empty(run: Run) -> Empty:
     if run.allocator.snapshot is not None:
         text = "It has no segments: PyTorch's allocator held no device memory when it was taken."
-        return {"title": "The snapshot is empty", "text": " ".join([text, *run.allocator.notes])}
-    return {
-        "title": "No snapshot of PyTorch's allocator",
-        "text": " ".join(run.allocator.notes)
+        return Empty(title="The snapshot is empty", text=" ".join([text, *run.allocator.notes]))
+    return Empty(
+        title="No snapshot of PyTorch's allocator",
+        text=" ".join(run.allocator.notes)
         or "Record with allocations on a GPU, or take one: torch.cuda.memory._record_memory_history(), then _dump_snapshot(path).",
-    }
+    )
 
 
-def _device(run: Run, replay: Replay) -> dict[str, Any]:
+def _device(run: Run, replay: Replay) -> AllocatorDevice:
     ooms = run.allocator.oom
     ooms = ooms[ooms["device"] == replay.device].tail(MOST_OOMS).iloc[::-1]
     summary = run.allocator.summary
@@ -106,21 +110,34 @@ def _device(run: Run, replay: Replay) -> dict[str, Any]:
     pinned = everything.head(MOST_ROWS).assign(stack=stacks.texts(everything["code"].to_numpy(np.int64)[:MOST_ROWS]))
     held = allocator.holders(state, stacks)
     figures = allocator.measures(state)
-    return {
-        "device": replay.device,
-        "name": replay.name,
-        "figures": _figures(figures, row, replay.backend),
-        "when": "at the snapshot" if moment is None else _when(ooms.iloc[0]),
-        "ooms": [
-            {"when": _when(one), "text": wording.cut(one["explanation"], 1200), "remedy": wording.cut(one["remedy"], 800)}
-            for _, one in ooms.iterrows()
+    levels = _levels(run, replay)
+    drawn = _map(run, state, allocator.stranded_by_block(state))
+    return AllocatorDevice(
+        device=replay.device,
+        name=replay.name,
+        figures=_figures(figures, row, replay.backend),
+        when="at the snapshot" if moment is None else _when(ooms.iloc[0]),
+        ooms=[
+            Oom(when=_when(oom), text=wording.cut(oom["explanation"], 1200), remedy=wording.cut(oom["remedy"], 800))
+            for _, oom in ooms.iterrows()
         ],
-        **_levels(run, replay),
-        **_map(run, state, allocator.stranded_by_block(state)),
-        "stranded": _table("stranded", pinned, _STRANDED),
-        "stranded_more": max(0, len(everything) - MOST_ROWS),
-        "holders": _table("holders", held.head(MOST_ROWS), _HOLDERS),
-    }
+        entries=replay.count,
+        timed=levels.timed,
+        x=levels.x,
+        reserved=levels.reserved,
+        allocated=levels.allocated,
+        active=levels.active,
+        action=levels.action,
+        size=levels.size,
+        where=levels.where,
+        oom_at=levels.oom_at,
+        segments=drawn.segments,
+        blocks=drawn.blocks,
+        map_more=drawn.more,
+        stranded=_table("stranded", pinned, _STRANDED),
+        stranded_more=max(0, len(everything) - MOST_ROWS),
+        holders=_table("holders", held.head(MOST_ROWS), _HOLDERS),
+    )
 
 
 def _when(oom: pd.Series[Any]) -> str:
@@ -128,7 +145,7 @@ def _when(oom: pd.Series[Any]) -> str:
     return f"at entry {int(oom['entry']) + 1:,}" if pd.isna(time) else f"at {wording.duration(time / 1e3)}"
 
 
-def _figures(now: dict[str, float | int], row: dict[Any, Any], backend: Backend) -> list[dict[str, Any]]:
+def _figures(now: dict[str, float | int], row: dict[Any, Any], backend: Backend) -> list[Figure]:
     reserved = float(now["reserved_bytes"])
     share = wording.percent(100 * float(now["allocated_bytes"]) / reserved) if reserved else wording.MISSING
     stranded = f"{wording.size(now['stranded_bytes'])} stranded in {wording.plural(int(now['stranded_segments']), 'segment')}"
@@ -143,8 +160,22 @@ def _figures(now: dict[str, float | int], row: dict[Any, Any], backend: Backend)
     ]
 
 
-def _levels(run: Run, replay: Replay) -> dict[str, Any]:
-    """Levels over time: of each stretch the highest and the lowest, the peaks, and where memory ran out."""
+class _Levels(NamedTuple):
+    """Levels over time, as `AllocatorDevice` has them."""
+
+    timed: bool
+    x: Numbers
+    reserved: Numbers
+    allocated: Numbers
+    active: Numbers
+    action: Coded
+    size: Numbers
+    where: Coded
+    oom_at: Numbers
+
+
+def _levels(run: Run, replay: Replay) -> _Levels:
+    """Levels over time: the highest and the lowest of each interval, the peaks, and where memory ran out."""
     levels, entries = replay.levels(), replay.entries
     count = replay.count
     time = (entries["time_us"] - allocator.start_us(run.allocator.replays)) / 1e3
@@ -156,21 +187,28 @@ def _levels(run: Run, replay: Replay) -> dict[str, Any]:
     )
     names = np.array(ACTIONS, object)
     where = run.allocator.stacks.locations(entries["stack"][rows])
-    return {
-        "entries": count,
-        "timed": timed,
-        "x": numbers(time[rows] if timed else rows.astype(np.float64)),
-        "reserved": numbers(levels["reserved"][rows]),
-        "allocated": numbers(levels["allocated"][rows]),
-        "active": numbers(levels["active"][rows]),
-        "action": coded(names[entries["action"][rows]]),
-        "size": numbers(entries["size"][rows]),
-        "where": coded(wording.cut(one, _LONGEST) for one in where),
-        "oom_at": numbers(time[ooms] if timed else ooms.astype(np.float64)),
-    }
+    return _Levels(
+        timed=timed,
+        x=numbers(time[rows] if timed else rows.astype(np.float64)),
+        reserved=numbers(levels["reserved"][rows]),
+        allocated=numbers(levels["allocated"][rows]),
+        active=numbers(levels["active"][rows]),
+        action=coded(names[entries["action"][rows]]),
+        size=numbers(entries["size"][rows]),
+        where=coded(wording.cut(line, _LONGEST) for line in where),
+        oom_at=numbers(time[ooms] if timed else ooms.astype(np.float64)),
+    )
 
 
-def _map(run: Run, state: State, stranded: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, Any]:
+class _Map(NamedTuple):
+    """The segments that are drawn, their blocks, and a sentence about the others."""
+
+    segments: Segments
+    blocks: Blocks
+    more: str
+
+
+def _map(run: Run, state: State, stranded: np.ndarray[Any, np.dtype[np.int64]]) -> _Map:
     segments, blocks = state.segments, state.blocks
     owner = blocks["segment"].to_numpy(np.int64)
     lost = np.bincount(owner, stranded, len(segments))
@@ -190,24 +228,24 @@ def _map(run: Run, state: State, stranded: np.ndarray[Any, np.dtype[np.int64]]) 
     told = {int(code): wording.cut(stacks.text(int(code)), _LONGEST) for code in distinct[:MOST_STACKS]}
     lines = stacks.locations(codes)
     base = segments["address"].to_numpy(np.int64)[owner[rows]]
-    return {
-        "segments": {
-            "size": numbers(segments["size"].to_numpy(np.int64)[fits]),
-            "stranded": numbers(lost[fits]),
-            "name": coded(_name(one) for one in segments.iloc[fits].to_dict("records")),
-            "rows": len(fits),
-        },
-        "blocks": {
-            "segment": numbers(place[owner[rows]]),
-            "offset": numbers(blocks["address"].to_numpy(np.int64)[rows] - base),
-            "size": numbers(blocks["size"].to_numpy(np.int64)[rows]),
-            "state": numbers(blocks["state"].to_numpy(np.int64)[rows]),
-            "stranded": numbers(stranded[rows]),
-            "stack": coded(told.get(int(code), wording.cut(line, _LONGEST)) for code, line in zip(codes, lines, strict=True)),
-            "rows": len(rows),
-        },
-        "map_more": f"{wording.plural(len(rest), 'more segment')} of {size} are not drawn." if len(rest) else "",
-    }
+    return _Map(
+        Segments(
+            size=numbers(segments["size"].to_numpy(np.int64)[fits]),
+            stranded=numbers(lost[fits]),
+            name=coded(_name(segment) for segment in segments.iloc[fits].to_dict("records")),
+            rows=len(fits),
+        ),
+        Blocks(
+            segment=numbers(place[owner[rows]]),
+            offset=numbers(blocks["address"].to_numpy(np.int64)[rows] - base),
+            size=numbers(blocks["size"].to_numpy(np.int64)[rows]),
+            state=numbers(blocks["state"].to_numpy(np.int64)[rows]),
+            stranded=numbers(stranded[rows]),
+            stack=coded(told.get(int(code), wording.cut(line, _LONGEST)) for code, line in zip(codes, lines, strict=True)),
+            rows=len(rows),
+        ),
+        f"{wording.plural(len(rest), 'more segment')} of {size} are not drawn." if len(rest) else "",
+    )
 
 
 def _name(segment: dict[Any, Any]) -> str:
@@ -216,23 +254,27 @@ def _name(segment: dict[Any, Any]) -> str:
     return f"{segment['address']:#x}, {kind}{'expandable, ' if segment['expandable'] else ''}stream {segment['stream']}{pool}"
 
 
-def _table(frame: str, rows: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, Any]:
+def _table(frame: str, rows: pd.DataFrame, keys: tuple[str, ...]) -> Table:
     columns = [frames.column(f"allocator.{frame}", key) for key in keys]
     texts = {col.name: rows[col.name].map(lambda value: wording.cut(value, _LONGEST)) for col in columns if col.kind == "code"}
     rows = rows.assign(**texts) if len(rows) else rows
     return table_of(rows, columns)
 
 
-def only(whole: dict[str, Any]) -> bool:
-    """Whether a payload is of a snapshot that stands alone: then there is no verdict and no step to tell of."""
-    return bool(whole["meta"]["facts"][:1] == [ALONE])
+def only(payload: Payload) -> bool:
+    """A payload of a snapshot alone, so that there is neither a verdict nor a step."""
+    return payload.meta.facts[:1] == [ALONE]
 
 
-def lines(part: dict[str, Any], most: int) -> list[str]:
-    """A payload's figures of each device, and why memory ran out, in so many lines at most."""
-    out = [f"{part['empty']['title']}. {part['empty']['text']}"] if part["empty"] else []
-    for one in part["devices"]:
-        figures = ", ".join(f"{fig['label']} {wording.number(fig['value'], fig['digits'])} {fig['unit']}" for fig in one["figures"])
-        out.append(f"{one['name']}, {one['when']}: {figures}")
-        out += [f"Out of memory {each['when']}: {each['text']} {each['remedy']}" for each in one["ooms"][:1]]
-    return out[:most]
+def lines(part: Allocator, most: int) -> list[str]:
+    """The figures of each device, and why memory ran out, in so many lines at most."""
+    texts = [f"{part.empty.title}. {part.empty.text}"] if part.empty else []
+    for device in part.devices:
+        texts.append(f"{device.name}, {device.when}: {', '.join(figure_texts(device))}")
+        texts += [f"Out of memory {oom.when}: {oom.text} {oom.remedy}" for oom in device.ooms[:1]]
+    return texts[:most]
+
+
+def figure_texts(device: AllocatorDevice) -> list[str]:
+    """`Reserved 4.00 GiB` of each figure."""
+    return [f"{figure.label} {wording.number(figure.value, figure.digits)} {figure.unit}" for figure in device.figures]

@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from nbprof.display import markup, wording
-from nbprof.tools.allocator.payload import only
+from nbprof.tools.allocator.parts import AllocatorDevice
+from nbprof.tools.allocator.payload import figure_texts, only
+
+if TYPE_CHECKING:
+    from nbprof.tools.payloads import Payload
 
 _ROWS = 5
 
 
-def html(payload: dict[str, Any]) -> str:
+def html(payload: Payload) -> str:
     """A line and a table for each device, or that a snapshot is empty; nothing without one."""
-    if only(payload) and (empty := payload["allocator"]["empty"]):
-        return markup.paragraph(f"{markup.text(empty['title'])}. {markup.text(empty['text'])}")
-    return "".join(_device(one) for one in payload["allocator"]["devices"])
+    if only(payload) and (empty := payload.allocator.empty):
+        return markup.paragraph(f"{markup.text(empty.title)}. {markup.text(empty.text)}")
+    return "".join(_device(device) for device in payload.allocator.devices)
 
 
-def _device(one: dict[str, Any]) -> str:
-    oom = ""
-    for each in one["ooms"][:1]:
-        title = f"<b>Out of memory {markup.text(each['when'])}:</b>"
-        oom += markup.paragraph(f"{title} {markup.text(each['text'])} {markup.text(each['remedy'])}")
-    figures = "; ".join(f"{fig['label']} {wording.number(fig['value'], fig['digits'])} {fig['unit']}".strip() for fig in one["figures"])
-    said = markup.paragraph(f"{markup.text(one['name'])}, {markup.text(one['when'])}: {markup.text(figures)}.")
-    stranded = one["stranded"]["data"]
+def _device(device: AllocatorDevice) -> str:
+    text = ""
+    for oom in device.ooms[:1]:
+        title = f"<b>Out of memory {markup.text(oom.when)}:</b>"
+        text += markup.paragraph(f"{title} {markup.text(oom.text)} {markup.text(oom.remedy)}")
+    figures = "; ".join(figure.strip() for figure in figure_texts(device))
+    text += markup.paragraph(f"{markup.text(device.name)}, {markup.text(device.when)}: {markup.text(figures)}.")
+    stranded = device.stranded
     rows = [
         [
-            markup.text(wording.tail(stranded["location"]["values"][int(stranded["location"]["codes"][i])], 80)),
-            wording.size(stranded["pinned_bytes"][i]),
-            wording.size(stranded["alone_bytes"][i]),
-            wording.number(stranded["blocks"][i]),
-            wording.size(stranded["bytes"][i]),
+            markup.text(wording.tail(stranded.cell("location", row), 80)),
+            wording.size(stranded.cell("pinned_bytes", row)),
+            wording.size(stranded.cell("alone_bytes", row)),
+            wording.number(stranded.cell("blocks", row)),
+            wording.size(stranded.cell("bytes", row)),
         ]
-        for i in range(min(one["stranded"]["rows"], _ROWS))
+        for row in range(min(stranded.rows, _ROWS))
     ]
     heads = ["Allocated at", "Keeps free", "Alone", "Blocks", "Their size"]
-    return oom + said + markup.table("What strands free memory", one["name"], heads, rows, "lrrrr")
+    return text + markup.table("What strands free memory", device.name, heads, rows, "lrrrr")

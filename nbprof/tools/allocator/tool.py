@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbprof.tools.allocator import payload, static
-from nbprof.tools.tool import Alone, Part, Tool, Top
+from nbprof.tools.tool import Alone, Tool, Top
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
+    from nbprof.tools.payloads import Payload
 
 
 def _alone(run: Run) -> Alone | None:
     return Alone(["allocator"], [payload.ALONE], payload.chip(run) or "no device") if payload.alone(run) else None
 
 
-def _text(whole: Part, most: int) -> list[str]:
-    return payload.lines(whole["allocator"], most) if payload.only(whole) else []
+def _text(whole: Payload, most: int) -> list[str]:
+    return payload.lines(whole.allocator, most) if payload.only(whole) else []
 
 
 TOOL = Tool(

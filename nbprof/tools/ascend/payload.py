@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,10 @@ from nbprof.schema import frames
 from nbprof.schema.columns import Col
 from nbprof.tools import rings
 from nbprof.tools.ascend import tables as ascend_tables_view
-from nbprof.tools.common import figure
+from nbprof.tools.ascend.parts import Ascend, AscendRule, AscendSection, AscendVerdict, Iterations
+from nbprof.tools.common import bar, figure
+from nbprof.tools.parts import Empty, Figure, Ring, Table
+from nbprof.tools.steps.parts import Steps
 from nbprof.tools.tables import column, floats, head, hidden
 
 if TYPE_CHECKING:
@@ -83,29 +87,29 @@ _EXTRA = {
 """Columns of tables that aggregate rows of a frame."""
 
 
-def payload(run: Run) -> dict[str, Any]:
-    """The `Ascend` part."""
+def payload(run: Run) -> Ascend:
+    """What Ascend's profiler measured."""
     if not has(run):
-        return {**nothing(), "empty": _EMPTY}
-    said = run.ascend.verdict
+        return nothing(_EMPTY)
     if ascend_tables_view.alone(run):
-        return {**nothing(), "verdict": ascend_tables_view.verdict(run), "sections": ascend_tables_view.sections(run)}
-    return {
-        "empty": None,
-        "verdict": {
-            "bound": said["bound"] or None,
-            "word": said["verdict"],
-            "text": said["text"],
-            "detail": said["detail"],
-        },
-        "figures": figures(run),
-        "iterations": iterations(run),
-        "iterations_missing": "" if len(run.ascend.iterations) else LACKS["iterations"],
-        "rules": rules(run),
-        "sections": [section(run, name) for name in _shown(run)] + ascend_tables_view.sections(run),
-        "ring": _ring(run.ascend.op_types),
-        "notes": list(run.ascend.notes),
-    }
+        return replace(nothing(), verdict=ascend_tables_view.verdict(run), sections=ascend_tables_view.sections(run))
+    verdict = run.ascend.verdict
+    return Ascend(
+        empty=None,
+        verdict=AscendVerdict(
+            bound=verdict["bound"] or None,
+            word=verdict["verdict"],
+            text=verdict["text"],
+            detail=verdict["detail"],
+        ),
+        figures=figures(run),
+        iterations=iterations(run),
+        iterations_missing="" if len(run.ascend.iterations) else LACKS["iterations"],
+        rules=rules(run),
+        sections=[section(run, name) for name in _shown(run)] + ascend_tables_view.sections(run),
+        ring=_ring(run.ascend.op_types),
+        notes=list(run.ascend.notes),
+    )
 
 
 def _shown(run: Run) -> list[str]:
@@ -113,31 +117,31 @@ def _shown(run: Run) -> list[str]:
     return [name for name in _TITLES if name != "tasks" or len(run.ascend.ops)]
 
 
-def nothing() -> dict[str, Any]:
+def nothing(empty: Empty | None = None) -> Ascend:
     """The part of a profile without tables of Ascend."""
-    return {
-        "empty": None,
-        "verdict": {"bound": None, "word": "Unknown", "text": "", "detail": ""},
-        "figures": [],
-        "iterations": [],
-        "iterations_missing": "",
-        "rules": [],
-        "sections": [],
-        "ring": {"ms": 0.0, "parts": []},
-        "notes": [],
-    }
+    return Ascend(
+        empty=empty,
+        verdict=AscendVerdict(bound=None, word="Unknown", text="", detail=""),
+        figures=[],
+        iterations=[],
+        iterations_missing="",
+        rules=[],
+        sections=[],
+        ring=Ring(ms=0.0, parts=[]),
+        notes=[],
+    )
 
 
-def _ring(types: pd.DataFrame) -> dict[str, Any]:
+def _ring(types: pd.DataFrame) -> Ring:
     """Time by type of op, whatever it ran on."""
     times = types.groupby("op_type", sort=False)["total_us"].sum().sort_values(ascending=False, kind="stable")
-    return {"ms": float(times.sum()) / 1000, "parts": rings.parts(times, MOST_PARTS)}
+    return Ring(ms=float(times.sum()) / 1000, parts=rings.parts(times, MOST_PARTS))
 
 
-_EMPTY = {
-    "title": "No tables from Ascend's profiler",
-    "text": "The profile was not written by msprof, torch_npu or MindSpore. Load the folder PROF_* or ASCEND_PROFILER_OUTPUT.",
-}
+_EMPTY = Empty(
+    title="No tables from Ascend's profiler",
+    text="The profile was not written by msprof, torch_npu or MindSpore. Load the folder PROF_* or ASCEND_PROFILER_OUTPUT.",
+)
 _SHOWS = frozenset(("step_trace", "op_statistic", "op_summary", "fusion_op", "api_statistic", "prof_rule"))
 
 
@@ -154,22 +158,22 @@ def only(run: Run) -> list[str]:
     return [*tabs, "memory"] if "memory" not in run.missing else tabs
 
 
-def figures(run: Run) -> list[dict[str, Any]]:
+def figures(run: Run) -> list[Figure]:
     """The key figures: the mean iteration and its parts, or the busy and waiting time of the device."""
     summary = run.ascend.iterations_summary
     rows = summary[summary["main"].astype(bool) & summary["iteration_ms"].notna()]
     if len(rows):
         row = rows.sort_values("iteration_ms", ascending=False, kind="stable").iloc[0]
         of = wording.plural(int(row["counted"]), "iteration") + (", slowest device" if len(rows) > 1 else "")
-        more = {"spread": f"± {wording.number(row['sd_ms'], 2)}"} if wording.real(row["sd_ms"]) is not None else {}
+        spread = f"± {wording.number(row['sd_ms'], 2)}" if wording.real(row["sd_ms"]) is not None else None
         refresh = wording.real(row["all_reduce_fraction"])
         note = f"{wording.percent(100 * refresh)} all-reduce" if refresh is not None else "no all-reduce recorded"
         reported = {"end to end": "end to end", "own start": "from its own start", "from FP Start": "from FP Start"}
         return [
-            figure("iteration", "Iteration", row["iteration_ms"], "ms", 2, of, **more),
+            figure("iteration", "Iteration", row["iteration_ms"], "ms", 2, of, spread=spread),
             _share("Data Aug Bound", row, "data_aug", "input"),
             _share("FP to BP Time", row, "fp_to_bp", "device_compute"),
-            {**_share("Grad Refresh Bound", row, "grad_refresh", "device_collectives"), "note": note},
+            replace(_share("Grad Refresh Bound", row, "grad_refresh", "device_collectives"), note=note),
             figure(
                 "reported_iteration",
                 "Iteration Time",
@@ -201,16 +205,15 @@ def _percent(value: float, whole: float) -> float | None:
     return 100 * value / whole if whole > 0 else None
 
 
-def _share(label: str, row: Any, name: str, category: str) -> dict[str, Any]:
+def _share(label: str, row: Any, name: str, category: str) -> Figure:
     share = wording.real(row[f"{name}_fraction"])
     percent = None if share is None else 100 * share
-    bar = {} if percent is None else {"bar": [{"category": category, "percent": percent}]}
     note = f"{wording.millis(row[f'{name}_ms'])}" if percent is not None else "not recorded"
-    return figure(name, label, percent, "%", 1, note, **bar)
+    return figure(name, label, percent, "%", 1, note, bar=bar((category, percent)))
 
 
-def iterations(run: Run) -> list[dict[str, Any]]:
-    """Iterations by device and model as `Steps` of js/lib/payload.ts, main models first; `noun` and `labels` say what they are."""
+def iterations(run: Run) -> list[Iterations]:
+    """Iterations by device and model as steps, main models first; `noun` and `labels` say what they are."""
     frame, summary = run.ascend.iterations, run.ascend.iterations_summary
     several = frame["host"].nunique() > 1
     ordered = summary.sort_values("main", ascending=False, kind="stable").head(MOST_GROUPS)
@@ -221,7 +224,7 @@ def iterations(run: Run) -> list[dict[str, Any]]:
         shown = mine.tail(MOST_ITERATIONS)
         device = f"device {row['device']}" if row["device"] >= 0 else "device"
         parts = [f"{row['host']}, {device}" if several else device] + ([] if pd.isna(row["model"]) else [f"model {row['model']}"])
-        out.append({"label": ", ".join(parts), "steps": _steps(shown, len(mine) - len(shown))})
+        out.append(Iterations(label=", ".join(parts), steps=_steps(shown, len(mine) - len(shown))))
     return out
 
 
@@ -229,47 +232,47 @@ def _is(values: pd.Series[Any], wanted: Any) -> Any:
     return values.isna() if pd.isna(wanted) else (values == wanted).fillna(False).to_numpy(np.bool_)
 
 
-def _steps(rows: pd.DataFrame, left_out: int) -> dict[str, Any]:
+def _steps(rows: pd.DataFrame, left_out: int) -> Steps:
     parts: tuple[tuple[str, str, str], ...] = PARTS if rows["all_reduce_ms"].notna().any() else (*PARTS[:2], WHOLE_REFRESH)
     parts = tuple(part for part in parts if rows[part[0]].notna().any())
     warm = int(rows["warmup"].sum())
     said = [f"the first {wording.plural(warm, 'iteration')} (warm-up)"] if warm else []
     said += [f"{left_out:,} before those shown"] if left_out else []
-    return {
-        "empty": None,
-        "step": rows["iteration"].to_numpy(np.int32),
-        "name": [""] * len(rows),
-        "start_ms": short(floats(rows["start_ms"])),
-        "step_time_ms": short(floats(rows["iteration_ms"])),
-        "categories": {key: short(floats(rows[name])) for name, key, _ in parts},
-        "prefix": "",
-        "hosts": [],
-        "warmup": rows["warmup"].to_numpy(np.uint8),
-        "left_out": f"Averages exclude {' and '.join(said)}." if said else "",
-        "noun": "iteration",
-        "labels": {key: label for _, key, label in parts},
-    }
+    return Steps(
+        empty=None,
+        step=rows["iteration"].to_numpy(np.int32),
+        name=[""] * len(rows),
+        start_ms=short(floats(rows["start_ms"])),
+        step_time_ms=short(floats(rows["iteration_ms"])),
+        categories={key: short(floats(rows[name])) for name, key, _ in parts},
+        prefix="",
+        hosts=[],
+        warmup=rows["warmup"].to_numpy(np.uint8),
+        left_out=f"Averages exclude {' and '.join(said)}." if said else "",
+        noun="iteration",
+        labels={key: label for _, key, label in parts},
+    )
 
 
-def rules(run: Run) -> list[dict[str, Any]]:
+def rules(run: Run) -> list[AscendRule]:
     """Rules with their results, findings first."""
     return [
-        {
-            "title": wording.one_line(row["title"]),
-            "about": wording.one_line(row["about"]),
-            "state": {"found": "found", "not found": "clear"}.get(row["state"], "unknown"),
-            "severity": row["severity"].lower(),
-            "percent": None if pd.isna(row["share"]) else 100 * float(row["share"]),
-            "evidence": cut(wording.one_line(row["evidence"])),
-            "fix": cut(wording.one_line(row["fix"])),
-            "ops": cut(wording.one_line(row["ops"])),
-        }
+        AscendRule(
+            title=wording.one_line(row["title"]),
+            about=wording.one_line(row["about"]),
+            state={"found": "found", "not found": "clear"}.get(row["state"], "unknown"),
+            severity=row["severity"].lower(),
+            percent=None if pd.isna(row["share"]) else 100 * float(row["share"]),
+            evidence=cut(wording.one_line(row["evidence"])),
+            fix=cut(wording.one_line(row["fix"])),
+            ops=cut(wording.one_line(row["ops"])),
+        )
         for row in run.ascend.rules.to_dict("records")
     ]
 
 
-def section(run: Run, name: str) -> dict[str, Any]:
-    """One table with its heading: `id title scope missing note table`."""
+def section(run: Run, name: str) -> AscendSection:
+    """A table with its heading."""
     frame = _rows(run, name)
     most = MOST_ROWS.get(name, len(frame))
     shown = frame.head(most)
@@ -279,21 +282,21 @@ def section(run: Run, name: str) -> dict[str, Any]:
     table = _table(name, shown)
     if name == "ops" and len(shown):
         # No head names it: bars have its colour.
-        table["data"]["core"] = column(shown, "core", "text")
+        table.data["core"] = column(shown, "core", "text")
         table = hidden(table, shown["_at"].to_numpy(np.float64), shown["_for"].to_numpy(np.float64))
     if name == "tasks" and len(shown):
-        table["data"]["core"] = column(shown, "core", "text")
+        table.data["core"] = column(shown, "core", "text")
         table = hidden(table, shown["start_ms"].to_numpy(np.float64), shown["duration_us"].to_numpy(np.float64) / 1000)
     if name == "waits" and len(shown):
         table = hidden(table, shown["longest_at_ms"].to_numpy(np.float64), shown["longest_us"].to_numpy(np.float64) / 1000)
-    return {
-        "id": name,
-        "title": _TITLES[name],
-        "scope": _scope(run, name, frame),
-        "missing": "" if len(frame) else LACKS.get(where, ""),
-        "note": note,
-        "table": table,
-    }
+    return AscendSection(
+        id=name,
+        title=_TITLES[name],
+        scope=_scope(run, name, frame),
+        missing="" if len(frame) else LACKS.get(where, ""),
+        note=note,
+        table=table,
+    )
 
 
 def _rows(run: Run, name: str) -> pd.DataFrame:
@@ -373,7 +376,7 @@ def frame_name(table: str) -> str:
     )
 
 
-def _table(name: str, rows: pd.DataFrame) -> dict[str, Any]:
+def _table(name: str, rows: pd.DataFrame) -> Table:
     """The `Table` of a frame: fractions in percent, rates in GB/s; columns that say nothing are left out."""
     keys = [key for key in COLUMNS[name] if _says(name, key, rows)]
     heads, data = [], {}
@@ -387,9 +390,9 @@ def _table(name: str, rows: pd.DataFrame) -> dict[str, Any]:
             values, label = values / 1e9, label.replace("B/s", "GB/s")
         elif col.kind in ("text", "code"):
             values = pd.DataFrame({key: [cut(str(text)) for text in rows[key]]})
-        heads.append({**head(col), "label": label})
+        heads.append(replace(head(col), label=label))
         data[key] = column(values, key, col.kind)
-    return {"columns": heads, "data": data, "rows": len(rows)}
+    return Table(columns=heads, data=data, rows=len(rows))
 
 
 def _says(name: str, key: str, rows: pd.DataFrame) -> bool:

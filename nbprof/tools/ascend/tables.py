@@ -10,6 +10,8 @@ import pandas as pd
 from nbprof.display import wording
 from nbprof.formats.msprof.columns import columns, words
 from nbprof.schema.columns import Col
+from nbprof.tools.ascend.parts import AscendSection, AscendVerdict
+from nbprof.tools.parts import Table
 from nbprof.tools.tables import column, head
 
 if TYPE_CHECKING:
@@ -70,21 +72,21 @@ def alone(run: Run) -> bool:
     return bool(run.ascend.kinds) and set(run.ascend.kinds) <= TABLES.keys() and not len(run.trace.events)
 
 
-def verdict(run: Run) -> dict[str, Any]:
+def verdict(run: Run) -> AscendVerdict:
     """What stands above a table that was opened by itself."""
     title = next(about.title for kind, about in TABLES.items() if kind in run.ascend.kinds)
     detail = (
         "This is one file of a recording. For ops, steps, memory and the timeline, load the folder that contains it (PROF_*, *_ascend_pt)."
     )
-    return {"bound": None, "word": title, "text": "", "detail": detail}
+    return AscendVerdict(bound=None, word=title, text="", detail=detail)
 
 
-def sections(run: Run) -> list[dict[str, Any]]:
+def sections(run: Run) -> list[AscendSection]:
     """Each of these tables as a section of the tab."""
     return [_section(run, kind) for kind in TABLES if kind in run.ascend.kinds]
 
 
-def _section(run: Run, kind: str) -> dict[str, Any]:
+def _section(run: Run, kind: str) -> AscendSection:
     about, frame = TABLES[kind], run.ascend.tables[kind]
     if kind == "npu_module_mem" and "reserved_bytes" in frame.columns:
         frame = _peaks(frame)
@@ -93,17 +95,17 @@ def _section(run: Run, kind: str) -> dict[str, Any]:
         frame = frame.sort_values(key, ascending=not down, kind="stable", na_position="last")
     shown = frame.head(MOST_ROWS)
     left = len(frame) - len(shown)
-    return {
-        "id": f"table_{kind}",
-        "title": about.title,
-        "scope": f"{wording.plural(len(frame), 'row')}; each is {about.row}",
-        "missing": "",
-        "note": f"{wording.plural(left, 'more row')}: p.ascend.table({kind!r}) has all." if left else "",
-        "table": _table(run, kind, shown),
-    }
+    return AscendSection(
+        id=f"table_{kind}",
+        title=about.title,
+        scope=f"{wording.plural(len(frame), 'row')}; each is {about.row}",
+        missing="",
+        note=f"{wording.plural(left, 'more row')}: p.ascend.table({kind!r}) has all." if left else "",
+        table=_table(run, kind, shown),
+    )
 
 
-def _table(run: Run, kind: str, rows: pd.DataFrame) -> dict[str, Any]:
+def _table(run: Run, kind: str, rows: pd.DataFrame) -> Table:
     heads, data = [], {}
     stated = {
         made.name: cell
@@ -116,7 +118,7 @@ def _table(run: Run, kind: str, rows: pd.DataFrame) -> dict[str, Any]:
         col, values = _col(name, stated.get(name, ""), rows[name])
         heads.append(head(col))
         data[col.name] = column(pd.DataFrame({col.name: values}), col.name, col.kind)
-    return {"columns": heads, "data": data, "rows": len(rows)}
+    return Table(columns=heads, data=data, rows=len(rows))
 
 
 def _peaks(frame: pd.DataFrame) -> pd.DataFrame:

@@ -43,7 +43,7 @@ def compare(categories: pd.DataFrame, names: Sequence[str], *, width: int = 900,
         raise NbprofError("neither run has steps, so there are no step times to compare; mark steps with `with nbprof.step():`")
     known = [c for c in CATEGORIES if not np.isnan(rows[c.key]).all()]
     labels = [f"{word}: {wording.one_line(name)}" for word, name in zip(("before", "after"), names, strict=True)]
-    data: dict[str, Any] = {"run": labels, "total": rows[STEP]}
+    data: dict[str, object] = {"run": labels, "total": rows[STEP]}
     data |= {c.key: rows[c.key] for c in known}
     defaults = {"width": width, "height": height, "y_range": labels[::-1], "tools": "save", "toolbar_location": "right"}
     plot: Any = plotting.figure(**defaults | options)

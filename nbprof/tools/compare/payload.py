@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,18 @@ from nbprof.analysis.compare import compare as analysis
 from nbprof.analysis.compare import findings as compare_findings
 from nbprof.analysis.compare import verdict as compare_verdict
 from nbprof.analysis.compare.compare import Side
+from nbprof.core.units import scale_bytes
 from nbprof.display import wording
 from nbprof.display.codec import short
 from nbprof.schema import frames
 from nbprof.tools import dashboard, header
+from nbprof.tools.common import bar
 from nbprof.tools.compare import text as compare_text
+from nbprof.tools.compare.parts import Compare, ComparedCategory, ComparedFigure, ComparedFinding, ComparedRun, Pair, SmallChanges
 from nbprof.tools.names import COMPARE
 from nbprof.tools.overview import payload as overview
+from nbprof.tools.parts import Column, Evidence, TabHead, Table, UnitWords
+from nbprof.tools.payloads import Payload
 from nbprof.tools.tables import column, head
 
 if TYPE_CHECKING:
@@ -42,8 +48,8 @@ _FIGURES = {
 }
 
 
-def payload(runs: Sequence[Run], sides: Sequence[Side], home: int) -> dict[str, Any]:
-    """The `Compare` part of js/lib/payload.ts: each run once, and each pair in both directions.
+def payload(runs: Sequence[Run], sides: Sequence[Side], home: int) -> Compare:
+    """Each run once, and each pair in both directions.
 
     Parameters
     ----------
@@ -52,93 +58,106 @@ def payload(runs: Sequence[Run], sides: Sequence[Side], home: int) -> dict[str, 
         The run whose dashboard it stands in: links into other views are of that one.
     """
     pairs = sorted(permutations(range(len(runs)), 2), key=lambda pair: pair != (0, 1))
-    return {
-        "home": home,
-        "runs": [_run(run, side) for run, side in zip(runs, sides, strict=True)],
-        "pairs": [{"before": a, "after": b, **pair(sides[a], sides[b])} for a, b in pairs],
-    }
+    return Compare(
+        home=home,
+        runs=[_run(run, side) for run, side in zip(runs, sides, strict=True)],
+        pairs=[pair(sides, before, after) for before, after in pairs],
+    )
 
 
-def attach(payload: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
+def attach(payload: Payload, part: Compare) -> Payload:
     """A dashboard with the tab Compare, which is the one that is shown first."""
-    meta = payload["meta"]
-    first = part["pairs"][0]
-    other = first["before"] if first["after"] == part["home"] else first["after"]
-    note = part["runs"][other]["label"] if len(part["runs"]) == 2 else f"{len(part['runs'])} runs"
-    tab = {"id": COMPARE.id, "label": COMPARE.label, "count": None, "flag": None, "note": note}
-    return {**payload, "meta": {**meta, "tabs": [*meta["tabs"], tab], "tab": COMPARE.id}, COMPARE.id: part}
+    meta = payload.meta
+    first = part.pairs[0]
+    other = first.before if first.after == part.home else first.after
+    note = part.runs[other].label if len(part.runs) == 2 else f"{len(part.runs)} runs"
+    tab = TabHead(id=COMPARE.id, label=COMPARE.label, count=None, flag=None, note=note)
+    return replace(payload, meta=replace(meta, tabs=[*meta.tabs, tab], tab=COMPARE.id), compare=part)
 
 
-def only(payload: dict[str, Any], views: Sequence[str]) -> dict[str, Any]:
+def only(payload: Payload, views: Sequence[str]) -> Payload:
     """A dashboard of Compare and these views, without the data of the others."""
-    tab = payload["meta"]["tabs"][-1]
+    tab = payload.meta.tabs[-1]
     less = dashboard.select(payload, views or ["overview"])
-    return {**less, "meta": {**less["meta"], "tabs": [*(less["meta"]["tabs"] if views else []), tab]}}
+    return replace(less, meta=replace(less.meta, tabs=[*(less.meta.tabs if views else []), tab]))
 
 
-def pair(before: Side, after: Side) -> dict[str, Any]:
-    """One pair: verdict, evidence, figures, categories, ops, kernels."""
+def pair(sides: Sequence[Side], first: int, second: int) -> Pair:
+    """The sides of two runs: verdict, evidence, figures, categories, ops, kernels."""
+    before, after = sides[first], sides[second]
     categories = analysis.categories(before, after)
     found = compare_verdict.verdict(before, after, categories)
     findings = compare_findings.findings(before, after)
     ops, kernels = analysis.ops(before, after), analysis.kernels(before, after)
     digits = compare_verdict.digits_of(before.times, after.times)
     unit = analysis.unit_of(before, after)
-    made: dict[str, Any] = {
-        "kind": found.kind,
-        "title": unit.reword(compare_verdict.TITLES[found.kind]),
-        "headline": found.headline,
-        "detail": found.detail,
-        "evidence": [{"ok": ok, "text": wording.one_line(text)} for ok, text in found.evidence],
-        "digits": digits,
-        "figures": [_figure(row, after, digits, unit) for row in analysis.figures(before, after).to_dict("records")],
-        "categories": [_category(row) for row in categories.to_dict("records")],
-        "findings": [_finding(row) for row in findings.to_dict("records")],
-        "findings_text": compare_findings.sentence(findings, found, before, after),
-        "per_step": analysis.per_step(before, after),
-        **({} if unit.kind == STEP else {"unit": unit.words}),
-        "ops": _table(ops, "ops", _OPS),
-        "ops_left_out": max(0, len(ops) - MOST_ROWS),
-        "kernels": _table(kernels, "kernels", _KERNELS),
-        "kernels_left_out": max(0, len(kernels) - MOST_ROWS),
-        "small_us": {"ops": small(ops), "kernels": small(kernels)},
-    }
-    return {**made, "markdown": compare_text.markdown(made)}
+    part = Pair(
+        before=first,
+        after=second,
+        kind=found.kind,
+        title=unit.reword(compare_verdict.TITLES[found.kind]),
+        headline=found.headline,
+        detail=found.detail,
+        evidence=[Evidence(ok=ok, text=wording.one_line(text)) for ok, text in found.evidence],
+        digits=digits,
+        figures=[_figure(row, after, digits, unit) for row in analysis.figures(before, after).to_dict("records")],
+        categories=[_category(row) for row in categories.to_dict("records")],
+        findings=[_finding(row) for row in findings.to_dict("records")],
+        findings_text=compare_findings.sentence(findings, found, before, after),
+        per_step=analysis.per_step(before, after),
+        unit=None if unit.kind == STEP else UnitWords(**unit.words),
+        ops=_table(ops, "ops", _OPS),
+        ops_left_out=max(0, len(ops) - MOST_ROWS),
+        kernels=_table(kernels, "kernels", _KERNELS),
+        kernels_left_out=max(0, len(kernels) - MOST_ROWS),
+        small_us=SmallChanges(ops=small(ops), kernels=small(kernels)),
+        markdown="",
+    )
+    return replace(part, markdown=compare_text.markdown(part))
 
 
-def _run(run: Run, side: Side) -> dict[str, Any]:
-    advice = overview.payload(run)
-    return {
-        "label": wording.one_line(side.label),
-        "facts": header.facts(run),
-        "created": header.created(run),
-        "times_ms": short(side.times),
-        "advice": advice["advice"][:1],
-        "no_advice": advice["no_advice"],
-    }
+def _run(run: Run, side: Side) -> ComparedRun:
+    overview_part = overview.payload(run)
+    return ComparedRun(
+        label=wording.one_line(side.label),
+        facts=header.facts(run),
+        created=header.created(run),
+        times_ms=short(side.times),
+        advice=overview_part.advice[:1],
+        no_advice=overview_part.no_advice,
+    )
 
 
-def _finding(row: dict[Any, Any]) -> dict[str, Any]:
-    return {
-        **{key: str(row[key]) for key in ("title", "state", "gain_is")},
-        **{key: wording.real(row[key]) for key in ("before_ms", "after_ms")},
-    }
+def _finding(row: dict[Any, Any]) -> ComparedFinding:
+    return ComparedFinding(
+        title=str(row["title"]),
+        state=str(row["state"]),
+        gain_is=str(row["gain_is"]),
+        before_ms=wording.real(row["before_ms"]),
+        after_ms=wording.real(row["after_ms"]),
+    )
 
 
-def _category(row: dict[Any, Any]) -> dict[str, Any]:
-    real = row["real"]
-    keys = ("before_ms", "after_ms", "change_ms", "margin_ms", "change_percent")
-    return {"key": row["category"], **{key: wording.real(row[key]) for key in keys}, "real": None if real is pd.NA else bool(real)}
+def _category(row: dict[Any, Any]) -> ComparedCategory:
+    return ComparedCategory(
+        key=row["category"],
+        before_ms=wording.real(row["before_ms"]),
+        after_ms=wording.real(row["after_ms"]),
+        change_ms=wording.real(row["change_ms"]),
+        margin_ms=wording.real(row["margin_ms"]),
+        change_percent=wording.real(row["change_percent"]),
+        real=None if row["real"] is pd.NA else bool(row["real"]),
+    )
 
 
-def _figure(row: dict[Any, Any], after: Side, digits: int, of: Unit) -> dict[str, Any]:
+def _figure(row: dict[Any, Any], after: Side, digits: int, of: Unit) -> ComparedFigure:
     """One figure as it is drawn: bytes in one unit for both, shares with the bar of the second run."""
     a, b = wording.real(row["before"]), wording.real(row["after"])
     name = str(row["figure"])
     unit, decimals, scale = {"ms": ("ms", digits, 1.0), "percent": ("%", 1, 1.0)}.get(row["unit"], ("", 1, 1.0))
     if row["unit"] == "bytes":
         largest = max(value for value in (a, b) if value is not None)
-        scaled, unit, decimals = wording.scale_bytes(largest)
+        scaled, unit, decimals = scale_bytes(largest)
         scale = scaled / largest if largest else 1.0
     elif row["unit"] == "ms":
         unit, size = wording.time_unit(min(value for value in (a, b) if value is not None))
@@ -155,17 +174,15 @@ def _figure(row: dict[Any, Any], after: Side, digits: int, of: Unit) -> dict[str
     if name == "examples_per_second" and (size := analysis.batch_size(after)) > 0:
         note += f", batch {size:g}"
     names = {**_FIGURES, "step_time": of.average, "steps_per_second": f"{of.plural.capitalize()} / s"}
-    made: dict[str, Any] = {
-        "label": names[name],
-        "before": None if a is None else a * scale,
-        "after": None if b is None else b * scale,
-        "unit": unit,
-        "digits": decimals,
-        "note": note,
-    }
-    if row["unit"] == "percent" and b is not None:
-        made["bar"] = [{"category": "input" if name == "input" else "device_compute", "percent": b}]
-    return made
+    return ComparedFigure(
+        label=names[name],
+        before=None if a is None else a * scale,
+        after=None if b is None else b * scale,
+        unit=unit,
+        digits=decimals,
+        note=note,
+        bar=bar(("input" if name == "input" else "device_compute", b)) if row["unit"] == "percent" else None,
+    )
 
 
 def small(frame: pd.DataFrame) -> float:
@@ -177,15 +194,15 @@ def small(frame: pd.DataFrame) -> float:
     return float(max(step for step in (1, 2, 5) if step * power <= largest / _SMALL * (1 + 1e-9)) * power)
 
 
-def _table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> dict[str, Any]:
+def _table(frame: pd.DataFrame, name: str, keys: Sequence[str]) -> Table:
     """The rows that changed most; `_category` is the place of the category among all, which no head names."""
     rows = frame.head(MOST_ROWS)
     heads = [_head(name, key) for key in keys]
-    data = {each["key"]: column(rows, each["key"], each["kind"]) for each in heads}
+    data = {each.key: column(rows, each.key, each.kind) for each in heads}
     data["_category"] = pd.Series([KEYS.index(each) for each in rows["category"]], dtype="uint8").to_numpy()
-    return {"columns": heads, "data": data, "rows": len(rows)}
+    return Table(columns=heads, data=data, rows=len(rows))
 
 
-def _head(name: str, key: str) -> dict[str, Any]:
+def _head(name: str, key: str) -> Column:
     col = frames.column(f"comparison.{name}", key)
-    return {**head(col), "help": col.help}
+    return replace(head(col), help=col.help)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from nbprof.activity.unit import Unit
 from nbprof.analysis.compare.compare import STEP
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, HEAP, mix
 from nbprof.tools.canvas import FAINT, INK, LINE, SOFT, TEXT, TRACK, WIDTH, Canvas
 from nbprof.tools.compare import text as words
+from nbprof.tools.compare.parts import Compare, ComparedCategory, ComparedFigure, Pair
 from nbprof.tools.overview import picture
+from nbprof.tools.parts import Meta
 
 _LEFT, _RIGHT, _SPLIT = 40, WIDTH - 40, 690
 _HEIGHT = 1800
@@ -21,24 +21,18 @@ _BEFORE, _AFTER = "#7A7A7A", "#1976D2"
 _MOST_DOTS = 2000
 
 
-def png(payload: dict[str, Any]) -> bytes:
-    """A PNG, 1050 pixels wide (700 points at 1.5x).
-
-    Parameters
-    ----------
-    payload : dict
-        What `Comparison.payload` gives.
-    """
-    part = payload["compare"]
-    pair = part["pairs"][0]
+def png(part: Compare, meta: Meta) -> bytes:
+    """A PNG of the first pair, 1050 pixels wide (700 points at 1.5x)."""
+    pair = part.pairs[0]
+    before, after = part.runs[pair.before], part.runs[pair.after]
     sheet = Canvas(WIDTH, _HEIGHT)
     x = sheet.text(_LEFT, 32, "nbprof", 24, INK, bold=True)
-    runs = " → ".join(words.name(part, pair[side]) for side in ("before", "after"))
+    runs = f"{before.label} → {after.label}"
     sheet.text(x + 22, 32, sheet.fit(runs, 24, _RIGHT - x - 22), 24, TEXT, bold=True)
     sheet.rule(_LEFT, _RIGHT, 74)
     y = _verdict(sheet, pair, 96)
-    y = _figures(sheet, pair["figures"], y + 16)
-    times = [np.asarray(part["runs"][pair[side]]["times_ms"], np.float64) for side in ("before", "after")]
+    y = _figures(sheet, pair.figures, y + 16)
+    times = [before.times_ms, after.times_ms]
     rows = words.by_change(pair)
     unit = words.unit_of(pair)
     # Times of a call and of a recording stand in no picture together.
@@ -46,38 +40,38 @@ def png(payload: dict[str, Any]) -> bytes:
         y += 40
         left = _average(sheet, rows, _dots(sheet, times, y, unit) + 36, unit)
         y = max(left, _categories(sheet, pair, rows, y))
-    return sheet.png(picture._footer(sheet, payload["meta"], y + 28))
+    return sheet.png(picture._footer(sheet, meta, y + 28))
 
 
-def _verdict(sheet: Canvas, pair: dict[str, Any], y: float) -> float:
-    size = next((size for size in (42, 38, 34, 30) if sheet.measure(pair["headline"], size) < _RIGHT - _LEFT - 20), 30)
-    sheet.text(_LEFT, y, sheet.fit(pair["headline"], size, _RIGHT - _LEFT), size, INK, bold=True)
+def _verdict(sheet: Canvas, pair: Pair, y: float) -> float:
+    size = next((size for size in (42, 38, 34, 30) if sheet.measure(pair.headline, size) < _RIGHT - _LEFT - 20), 30)
+    sheet.text(_LEFT, y, sheet.fit(pair.headline, size, _RIGHT - _LEFT), size, INK, bold=True)
     y += 62
-    for line in sheet.wrap(pair["detail"], 25, _RIGHT - _LEFT - 120, 3):
+    for line in sheet.wrap(pair.detail, 25, _RIGHT - _LEFT - 120, 3):
         sheet.text(_LEFT, y, line, 25)
         y += 36
-    x = sheet.text(_LEFT, y + 4, pair["title"], 22, TEXT, bold=True) + 14
-    evidence = " · ".join(("" if item["ok"] else "! ") + item["text"] for item in pair["evidence"])
+    x = sheet.text(_LEFT, y + 4, pair.title, 22, TEXT, bold=True) + 14
+    evidence = " · ".join(("" if item.ok else "! ") + item.text for item in pair.evidence)
     for i, line in enumerate(sheet.wrap(evidence, 22, _RIGHT - x, 3)):
         sheet.text(x, y + 4 + 30 * i, line, 22, SOFT)
         y += 30 * (i > 0)
     return y + 36
 
 
-def _figures(sheet: Canvas, figures: list[dict[str, Any]], y: float) -> float:
+def _figures(sheet: Canvas, figures: list[ComparedFigure], y: float) -> float:
     sheet.rule(_LEFT, _RIGHT, y)
     width = (_RIGHT - _LEFT) / max(len(figures), 1)
     for i, figure in enumerate(figures):
         x = _LEFT + i * width + (16 if i else 0)
         if i:
             sheet.box(x - 16, y, x - 14, y + 126, LINE)
-        unit = f", {figure['unit']}" if figure["unit"] else ""
-        sheet.text(x, y + 16, sheet.fit(figure["label"] + unit, 22, width - 28), 22, SOFT)
-        was, now = (wording.number(figure[key], figure["digits"]) for key in ("before", "after"))
+        unit = f", {figure.unit}" if figure.unit else ""
+        sheet.text(x, y + 16, sheet.fit(figure.label + unit, 22, width - 28), 22, SOFT)
+        was, now = (wording.number(value, figure.digits) for value in (figure.before, figure.after))
         text = f"{was} > {now}"
         size = next((size for size in (34, 30, 26) if sheet.measure(text, size) < width - 28), 22)
         sheet.text(x, y + 48, sheet.fit(text, size, width - 28), size, INK, bold=True)
-        sheet.text(x, y + 92, sheet.fit(figure["note"], 20, width - 20), 20, SOFT)
+        sheet.text(x, y + 92, sheet.fit(figure.note, 20, width - 20), 20, SOFT)
     sheet.rule(_LEFT, _RIGHT, y + 126)
     return y + 128
 
@@ -109,40 +103,40 @@ def _dots(sheet: Canvas, times: list[Any], y: float, unit: Unit) -> float:
     return top + 150 + 24 * cut
 
 
-def _average(sheet: Canvas, rows: list[dict[str, Any]], y: float, unit: Unit) -> float:
+def _average(sheet: Canvas, rows: list[ComparedCategory], y: float, unit: Unit) -> float:
     sheet.text(_LEFT, y, unit.average, 25, INK, bold=True)
     left, right, y = _LEFT + 90, _SPLIT, y + 46
-    sums = [sum(row[key] or 0.0 for row in rows) for key in ("before_ms", "after_ms")]
-    most = max(*sums, 1e-12)
-    for name, key in (("Before", "before_ms"), ("After", "after_ms")):
+    bars = {"Before": [row.before_ms or 0.0 for row in rows], "After": [row.after_ms or 0.0 for row in rows]}
+    most = max(*map(sum, bars.values()), 1e-12)
+    for name, times_ms in bars.items():
         sheet.text(_LEFT, y + 8, name, 20, SOFT)
         x = float(left)
-        for row in rows:
-            end = x + (right - left) * (row[key] or 0.0) / most
+        for row, time_ms in zip(rows, times_ms, strict=True):
+            end = x + (right - left) * time_ms / most
             if end > x:
-                sheet.box(x, y, max(end - 2, x + 1), y + 40, BY_KEY[row["key"]].colour)
+                sheet.box(x, y, max(end - 2, x + 1), y + 40, BY_KEY[row.key].colour)
             x = end
         y += 52
     return y
 
 
-def _categories(sheet: Canvas, pair: dict[str, Any], rows: list[dict[str, Any]], y: float) -> float:
+def _categories(sheet: Canvas, pair: Pair, rows: list[ComparedCategory], y: float) -> float:
     left = _SPLIT + 60
     columns = (left + 330, left + 430, left + 550)
     sheet.text(left, y, "By category", 25, INK, bold=True)
     for x, head in zip(columns, ("Before", "After", "Change"), strict=True):
         sheet.text(x, y + 3, head, 20, SOFT, align="r")
     y += 44
-    step = [row for row in pair["categories"] if row["key"] == STEP]
+    step = [row for row in pair.categories if row.key == STEP]
     for row in [*rows, *step]:
-        known = row["key"] in BY_KEY
-        colour = BY_KEY[row["key"]].colour if known else HEAP
-        ink = TEXT if row["before_ms"] or row["after_ms"] else FAINT
+        known = row.key in BY_KEY
+        colour = BY_KEY[row.key].colour if known else HEAP
+        ink = TEXT if row.before_ms or row.after_ms else FAINT
         sheet.rule(left, _RIGHT, y - 5, TRACK if known else LINE)
         if known:
             sheet.box(left, y + 6, left + 18, y + 24, colour if ink == TEXT else mix(colour, 35), 3)
         sheet.text(left + (30 if known else 0), y + 2, words.label(row, words.unit_of(pair)), 22, ink, bold=not known)
-        texts = (*(words.ms(row, key, pair) for key in ("before_ms", "after_ms")), words.change(row["change_ms"], pair["digits"]))
+        texts = (words.ms(row.before_ms, pair), words.ms(row.after_ms, pair), words.change(row.change_ms, pair.digits))
         for x, text in zip(columns, texts, strict=True):
             sheet.text(x, y + 2, text, 22, ink, bold=not known, align="r")
         y += 37

@@ -12,7 +12,7 @@ from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, OTHER
 from nbprof.tools.common import unit_of
 from nbprof.tools.device_time.payload import PARTS, WAITS
-from nbprof.tools.plot import bokeh, hover_times, stacked_columns, style
+from nbprof.tools.plot import Floats, bokeh, hover_times, stacked_columns, style
 from nbprof.tools.tables import floats
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _cut(text: object, most: int = 60) -> str:
     return wording.cut(wording.one_line(str(text)), most)
 
 
-def _stacked(names: list[str], parts: dict[str, Any], title: str, options: dict[str, Any]) -> Model:
+def _stacked(names: list[str], parts: dict[str, Floats], title: str, options: dict[str, Any]) -> Model:
     """Stacked bars of times in ms by name; NaN is what is not known."""
     plotting, models = bokeh()
     columns, said = stacked_columns(parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,8 @@ from nbprof.display import wording
 from nbprof.display.codec import short
 from nbprof.schema import frames as schema
 from nbprof.tools.common import figure, unit_of
+from nbprof.tools.device_time.parts import DevicePath, DeviceSeries, DeviceTime, PathKind
+from nbprof.tools.parts import ColumnData, Empty, Figure, Table, no_table
 from nbprof.tools.tables import floats, table_of
 from nbprof.tools.tool import asked
 
@@ -68,51 +70,58 @@ _TABLES: dict[str, tuple[str, ...]] = {
 }
 
 
-def payload(run: Run) -> dict[str, Any]:
-    """The `DeviceTime` part."""
+def payload(run: Run) -> DeviceTime:
+    """How devices spent their time."""
     frames = run.device_time.frames
     if not len(frames["device_time"]):
-        return {**nothing(), "empty": {"title": "No device time", "text": run.device_time.missing}}
-    parts = _parts(frames["device_time"], unit_of(run))
-    keys = parts.pop("_keys")
-    path, rest = _top(frames["device_critical_path"])
+        return nothing(Empty(title="No device time", text=run.device_time.missing))
+    times = _device_parts(frames["device_time"], unit_of(run))
+    return DeviceTime(
+        empty=None,
+        statement=statement(run),
+        figures=_figures(frames, len(run.devices)),
+        devices=times.devices,
+        windows=times.windows,
+        parts_ms=times.parts_ms,
+        waits=_waits(frames["device_idle"], times.keys),
+        # Hosts that were read separately have the sums, and no curves.
+        streams=asked(_queues, run, otherwise=[]) + asked(_rates, run, otherwise=[]),
+        tables={name: _table(name, rows) for name, rows in _rows(frames).items()},
+        path=_path(run),
+        left_out=_left_out(frames),
+    )
+
+
+def _path(run: Run) -> DevicePath:
+    """The critical path of a step, or of the whole recording."""
+    frame = run.device_time.frames["device_critical_path"]
+    path, rest = frame.head(MOST_ROWS), frame.iloc[MOST_ROWS:]
     step = run.device_time.critical_path_step()
-    return {
-        "empty": None,
-        "statement": statement(run),
-        "figures": _figures(frames, len(run.devices)),
-        **parts,
-        "waits": _waits(frames["device_idle"], keys),
-        # Of hosts that were read apart there are the sums, and no curves.
-        "streams": asked(_queues, run, otherwise=[]) + asked(_rates, run, otherwise=[]),
-        "tables": {name: _table(name, rows) for name, rows in _rows(frames).items()},
-        "path": {
-            "step": "" if step is None else str(step["name"]),
-            "host": "" if step is None or len(run.hosts) < 2 else str(step["host"]),
-            "kinds": _kinds(frames["device_critical_path"]),
-            "table": {**_table("device_critical_path", path), "data": {**_table("device_critical_path", path)["data"], **_jumps(path)}},
-            "rest": "" if not len(rest) else _rest(rest),
-        },
-        "left_out": _left_out(frames),
-    }
+    return DevicePath(
+        step="" if step is None else str(step["name"]),
+        host="" if step is None or len(run.hosts) < 2 else str(step["host"]),
+        kinds=_kinds(frame),
+        table=_table("device_critical_path", path).with_columns(_jumps(path)),
+        rest="" if not len(rest) else _rest(rest),
+    )
 
 
-def nothing() -> dict[str, Any]:
+def nothing(empty: Empty | None = None) -> DeviceTime:
     """The part without devices."""
-    none: dict[str, Any] = {"columns": [], "data": {}, "rows": 0}
-    return {
-        "empty": None,
-        "statement": "",
-        "figures": [],
-        "devices": [],
-        "windows": [],
-        "parts_ms": np.zeros(0, np.float32),
-        "waits": [],
-        "streams": [],
-        "tables": {name: none for name in _TABLES if name != "device_critical_path"},
-        "path": {"step": "", "host": "", "kinds": [], "table": none, "rest": ""},
-        "left_out": "",
-    }
+    none = no_table()
+    return DeviceTime(
+        empty=empty,
+        statement="",
+        figures=[],
+        devices=[],
+        windows=[],
+        parts_ms=np.zeros(0, np.float32),
+        waits=[],
+        streams=[],
+        tables={name: none for name in _TABLES if name != "device_critical_path"},
+        path=DevicePath(step="", host="", kinds=[], table=none, rest=""),
+        left_out="",
+    )
 
 
 def has(run: Run) -> bool:
@@ -187,8 +196,17 @@ def _name(row: Any, hosts: int) -> str:
     return wording.one_line(f"{row.host}, {device}" if hosts > 1 else device)
 
 
-def _parts(frame: pd.DataFrame, unit: Unit) -> dict[str, Any]:
-    """What each device did, for the whole recording and step by step: ms by window, device and part, in one column."""
+class _DeviceParts(NamedTuple):
+    """The time of devices by window, device and part, in one column; `keys` are host and number of each device."""
+
+    devices: list[str]
+    keys: list[tuple[Any, Any]]
+    windows: list[str]
+    parts_ms: npt.NDArray[np.float32]
+
+
+def _device_parts(frame: pd.DataFrame, unit: Unit) -> _DeviceParts:
+    """The time of each device, for the whole recording and step by step."""
     whole = _most(_whole(frame), "idle_ms", MOST_DEVICES)
     hosts = frame["host"].nunique()
     # A recording that is the only unit is that window already.
@@ -208,12 +226,12 @@ def _parts(frame: pd.DataFrame, unit: Unit) -> dict[str, Any]:
     parts = np.full((len(steps) + 1, len(whole), len(PARTS)), np.nan, np.float32)
     shown = np.flatnonzero((row >= 0) & (window >= 0))
     parts[window[shown], row[shown]] = frame[[f"{part}_ms" for part in PARTS]].to_numpy(np.float32)[shown]
-    return {
-        "devices": [_name(one, hosts) for one in whole.itertuples()],
-        "_keys": list(device_of),
-        "windows": ["Whole recording", *(f"{unit.noun.capitalize()} {step}" for _, step in steps)],
-        "parts_ms": parts.reshape(-1),
-    }
+    return _DeviceParts(
+        [_name(device, hosts) for device in whole.itertuples()],
+        list(device_of),
+        ["Whole recording", *(f"{unit.noun.capitalize()} {step}" for _, step in steps)],
+        parts.reshape(-1),
+    )
 
 
 def _waits(idle: pd.DataFrame, devices: list[tuple[Any, Any]]) -> list[list[float | None]]:
@@ -226,7 +244,7 @@ def _waits(idle: pd.DataFrame, devices: list[tuple[Any, Any]]) -> list[list[floa
     return [[wording.real(times.get((*device, wait))) for wait in WAITS] for device in devices]
 
 
-def _figures(frames: dict[str, pd.DataFrame], devices: int) -> list[dict[str, Any]]:
+def _figures(frames: dict[str, pd.DataFrame], devices: int) -> list[Figure]:
     whole, idle, overlap = _whole(frames["device_time"]), frames["device_idle"], _whole(frames["device_overlap"])
     time = float(whole["time_ms"].sum())
 
@@ -304,31 +322,27 @@ def _left_out(frames: dict[str, pd.DataFrame]) -> str:
     return f"Not listed here: {', '.join(parts)}; p.device_time has all of them.{idle}" if parts else ""
 
 
-def _table(name: str, rows: pd.DataFrame) -> dict[str, Any]:
+def _table(name: str, rows: pd.DataFrame) -> Table:
     columns = [schema.column(f"device_time.{name.removeprefix('device_')}", key) for key in _TABLES[name]]
     texts = [col.name for col in columns if col.kind in ("text", "code")]
     rows = rows.assign(**{key: [wording.cut(text, _LONGEST) for text in rows[key]] for key in texts}) if len(rows) else rows
     return table_of(rows, columns)
 
 
-def _top(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    return frame.head(MOST_ROWS), frame.iloc[MOST_ROWS:]
-
-
 def _rest(rows: pd.DataFrame) -> str:
     return f"{wording.plural(len(rows), 'more row')} with {wording.percent(float(rows['percent'].sum()))} of the path."
 
 
-def _kinds(path: pd.DataFrame) -> list[dict[str, Any]]:
+def _kinds(path: pd.DataFrame) -> list[PathKind]:
     by = path.groupby("kind", sort=False)[["total_us", "percent"]].sum().sort_values("total_us", ascending=False, kind="stable")
-    return [{"kind": str(kind), "total_us": float(row["total_us"]), "percent": float(row["percent"])} for kind, row in by.iterrows()]
+    return [PathKind(kind=str(kind), total_us=float(row["total_us"]), percent=float(row["percent"])) for kind, row in by.iterrows()]
 
 
-def _jumps(path: pd.DataFrame) -> dict[str, Any]:
+def _jumps(path: pd.DataFrame) -> dict[str, ColumnData]:
     return {key: short(np.round(path[key].to_numpy(np.float64), 6)) for key in ("_at_ms", "_for_ms")}
 
 
-def _queues(run: Run) -> list[dict[str, Any]]:
+def _queues(run: Run) -> list[DeviceSeries]:
     """The queues of the busiest streams: the longest of each box of time."""
     busy = run.device_time.frames["device_queue"]
     if not len(busy):
@@ -340,7 +354,7 @@ def _queues(run: Run) -> list[dict[str, Any]]:
     return [_line(label, "count", *curve) for label, curve in zip(labels, curves, strict=True)]
 
 
-def _rates(run: Run) -> list[dict[str, Any]]:
+def _rates(run: Run) -> list[DeviceSeries]:
     known = run.device_time.frames["device_bandwidth"]
     if not len(known):
         return []
@@ -355,7 +369,7 @@ def _rates(run: Run) -> list[dict[str, Any]]:
     return out
 
 
-def _line(label: str, unit: str, time: npt.NDArray[np.float64], value: npt.NDArray[np.float64]) -> dict[str, Any]:
+def _line(label: str, unit: str, time: npt.NDArray[np.float64], value: npt.NDArray[np.float64]) -> DeviceSeries:
     """A step function as the largest value of each of so many boxes of its time, so that no peak is lost."""
     first, last = float(time[0]), float(time[-1])
     edges = np.linspace(first, last, BINS + 1)
@@ -364,10 +378,10 @@ def _line(label: str, unit: str, time: npt.NDArray[np.float64], value: npt.NDArr
     out = value[before].copy()
     box = np.clip(np.searchsorted(edges, time, side="right") - 1, 0, BINS - 1)
     np.maximum.at(out, box, value)
-    return {
-        "label": wording.cut(wording.one_line(label), _LONGEST),
-        "unit": unit,
-        "from_ms": first,
-        "to_ms": last,
-        "most": out.astype(np.float32),
-    }
+    return DeviceSeries(
+        label=wording.cut(wording.one_line(label), _LONGEST),
+        unit=unit,
+        from_ms=first,
+        to_ms=last,
+        most=out.astype(np.float32),
+    )

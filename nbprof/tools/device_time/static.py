@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nbprof.display import markup, wording
 
+if TYPE_CHECKING:
+    from nbprof.tools.payloads import Payload
+
 _ROWS = 10
 
 
-def html(payload: dict[str, Any]) -> str:
+def html(payload: Payload) -> str:
     """What the devices did, in percent of their time, and the sentence on why they stood still."""
-    part = payload["device_time"]
-    devices = part["devices"][:_ROWS]
+    part = payload.device_time
+    devices = part.devices[:_ROWS]
     if not devices:
         return ""
     rows = []
-    for name, times in zip(devices, np.asarray(part["parts_ms"], np.float64).reshape(-1, 4), strict=False):
+    for name, times in zip(devices, np.asarray(part.parts_ms, np.float64).reshape(-1, 4), strict=False):
         whole = float(np.nansum(times))
         rows.append([markup.text(name), *(wording.percent(100 * float(ms) / whole) if whole else "–" for ms in times)])
-    more = len(part["devices"]) - len(devices)
+    more = len(part.devices) - len(devices)
     scope = "percent of their time" + (f"; {more:,} more devices" if more else "")
-    said = markup.paragraph(markup.marked(part["statement"]))
+    said = markup.paragraph(markup.marked(part.statement))
     return said + markup.table("Device time", scope, ["Device", "Compute", "Communication", "Memory", "Idle"], rows, "lrrrr")

@@ -21,6 +21,8 @@ from nbprof.schema import frames
 from nbprof.schema.columns import Col
 from nbprof.tools import rings
 from nbprof.tools.common import bar, figure, unit_of
+from nbprof.tools.hlo.parts import Hlo, Roof, RoofMark
+from nbprof.tools.parts import Column, ColumnData, Empty, Figure, RingPart, Table, TitledRing, no_table
 from nbprof.tools.tables import column, explained
 
 if TYPE_CHECKING:
@@ -70,25 +72,25 @@ def has(run: Run) -> bool:
     return not run.programs.roofline_missing
 
 
-def nothing() -> dict[str, Any]:
+def nothing(empty: Empty | None = None) -> Hlo:
     """The part without ops."""
-    return {
-        "empty": None,
-        "figures": [],
-        "table": {"columns": [], "data": {}, "rows": 0},
-        "left_out": "",
-        "donuts": [],
-        "peak_flops": None,
-        "roofs": [],
-        "marks": [],
-        "device": "",
-        "missing": "",
-        "code": "",
-    }
+    return Hlo(
+        empty=empty,
+        figures=[],
+        table=no_table(),
+        left_out="",
+        donuts=[],
+        peak_flops=None,
+        roofs=[],
+        marks=[],
+        device="",
+        missing="",
+        code="",
+    )
 
 
-def payload(run: Run, made: Made | None = None) -> dict[str, Any]:
-    """The `Roofline` part: the 1,500 ops with most self time, the figures over all.
+def payload(run: Run, made: Made | None = None) -> Hlo:
+    """The 1,500 ops with most self time, the figures over all.
 
     Parameters
     ----------
@@ -98,7 +100,7 @@ def payload(run: Run, made: Made | None = None) -> dict[str, Any]:
     """
     if run.programs.roofline_missing:
         title = "No ops of compiled programs" if run.programs.roofline_missing == run.programs.hlo_missing else "No shapes of inputs"
-        return {**nothing(), "empty": {"title": title, "text": run.programs.roofline_missing}}
+        return nothing(Empty(title=title, text=run.programs.roofline_missing))
     frame, total, peaks, steps = made or (*run.programs.roofline, roofline.peaks(run.activity), run.programs.roofline_steps)
     eager = run.programs.eager
     known = frame if eager else run.programs.hlo
@@ -113,21 +115,27 @@ def payload(run: Run, made: Made | None = None) -> dict[str, Any]:
     # Without peaks nobody knows: a ring of one part says nothing.
     if known["bound"].ne("").any():
         donuts.append(_donut(known, "bound", "By bound"))
-    return {
-        "empty": None,
-        "figures": _figures(known, total, peaks, roofline.average(steps) if eager else None, unit),
-        "table": _table_of_pytorch(frame.head(MOST_ROWS), run.activity.has_device)
-        if eager
-        else _table(known.head(MOST_ROWS), frame.head(MOST_ROWS)),
-        "left_out": left_out(known, "p.roofline.frame" if eager else "p.hlo.frame"),
-        "donuts": donuts,
-        "peak_flops": wording.real(peaks.flops_per_second),
-        "roofs": _roofs(peaks),
-        "marks": [mark for mark in (_mark("Whole profile", total), *averages) if mark],
-        "device": wording.one_line(peaks.device),
-        "missing": peaks.missing.partition(": pass")[0] + "." if peaks.missing else "",
-        "code": (CODE if run.activity.has_device else CODE_OF_CPU) if peaks.missing else "",
-    }
+    if eager:
+        table = _table_of_pytorch(frame.head(MOST_ROWS), run.activity.has_device)
+    else:
+        table = _table(known.head(MOST_ROWS), frame.head(MOST_ROWS))
+    return Hlo(
+        empty=None,
+        figures=_figures(known, total, peaks, roofline.average(steps) if eager else None, unit),
+        table=table,
+        left_out=left_out(known, "p.roofline.frame" if eager else "p.hlo.frame"),
+        donuts=donuts,
+        peak_flops=wording.real(peaks.flops_per_second),
+        roofs=_roofs(peaks),
+        marks=[mark for mark in (_mark("Whole profile", total), *averages) if mark],
+        device=wording.one_line(peaks.device),
+        missing=peaks.missing.partition(": pass")[0] + "." if peaks.missing else "",
+        code=_code_of_peaks(run) if peaks.missing else "",
+    )
+
+
+def _code_of_peaks(run: Run) -> str:
+    return CODE if run.activity.has_device else CODE_OF_CPU
 
 
 def left_out(frame: pd.DataFrame, of: str = "p.hlo.frame") -> str:
@@ -148,25 +156,31 @@ def hue(category: str, expression: str = "") -> str:
     return key
 
 
-def _roofs(peaks: Peaks) -> list[dict[str, Any]]:
+def _roofs(peaks: Peaks) -> list[Roof]:
     levels = [(peaks.memory, peaks.bytes_per_second), *((ON_CHIP[level], peak) for level, peak in peaks.on_chip.items())]
     return [
-        {"label": label, "bytes_per_second": float(peak), "ridge": wording.real(peaks.flops_per_second / peak)}
+        Roof(label=label, bytes_per_second=float(peak), ridge=wording.real(peaks.flops_per_second / peak))
         for label, peak in levels
         if peak > 0
     ]
 
 
-def _mark(label: str, values: dict[str, float | str]) -> dict[str, Any] | None:
+def _mark(label: str, values: dict[str, float | str]) -> RoofMark | None:
     if not values:
         return None
-    keys = ("operational_intensity", "flops_per_second", "bytes_per_second", "compute_fraction", "bandwidth_fraction")
-    return {"label": label, **{key: wording.real(values[key]) for key in keys}}
+    return RoofMark(
+        label=label,
+        operational_intensity=wording.real(values["operational_intensity"]),
+        flops_per_second=wording.real(values["flops_per_second"]),
+        bytes_per_second=wording.real(values["bytes_per_second"]),
+        compute_fraction=wording.real(values["compute_fraction"]),
+        bandwidth_fraction=wording.real(values["bandwidth_fraction"]),
+    )
 
 
 def _figures(
     frame: pd.DataFrame, total: dict[str, float | str], peaks: Peaks, average: dict[str, float | str] | None, unit: Unit
-) -> list[dict[str, Any]]:
+) -> list[Figure]:
     """The figures over all; `average` is what is known of an average unit of work of PyTorch."""
     ms = float(frame["self_us"].sum()) / 1000
     idle = float(total["idle_us"]) / max(float(total["time_us"]), 1e-12)
@@ -207,7 +221,7 @@ def _figures(
             "%",
             1,
             _nearest(total) + cost if math.isfinite(part) else "unknown" if lost == 1 else "peaks unknown",
-            **bar(("device_compute", part)),
+            bar=bar(("device_compute", part)),
         ),
         figure("bound_by_compute", "Bound by compute", compute, "%", 1, "of op time" if compute is not None else "not known"),
         figure(
@@ -229,7 +243,7 @@ def _figures(
     ]
 
 
-def _mfu(average: dict[str, float | str], peaks: Peaks, cost: str, unit: Unit) -> dict[str, Any]:
+def _mfu(average: dict[str, float | str], peaks: Peaks, cost: str, unit: Unit) -> Figure:
     """How much of the peak a step uses for the products of the model."""
     part = 100 * float(average.get("mfu_fraction", math.nan))
     why = f"model FLOPs by peak, {unit.the if unit.whole else f'average {unit.noun}'}" + cost
@@ -242,7 +256,7 @@ def _mfu(average: dict[str, float | str], peaks: Peaks, cost: str, unit: Unit) -
             if lacks_peak
             else "no matrix product of known cost, or peak unknown for its precision"
         )
-    return figure("mfu", "Model FLOPs utilization", part, "%", 1, why, **bar(("device_compute", part)))
+    return figure("mfu", "Model FLOPs utilization", part, "%", 1, why, bar=bar(("device_compute", part)))
 
 
 def _nearest(total: dict[str, float | str]) -> str:
@@ -254,7 +268,7 @@ def _within(resource: str) -> str:
     return resource.lower() if resource in (ops.COMPUTE, ops.DEVICE_MEMORY, ops.HOST_MEMORY) else resource
 
 
-def _rate(key: str, label: str, value: float, peak: float, unit: str, memory: str, more: str = "") -> dict[str, Any]:
+def _rate(key: str, label: str, value: float, peak: float, unit: str, memory: str, more: str = "") -> Figure:
     """A rate of one device over the whole time, beside its peak, each in the unit that suits it; on the CPU over the time of its ops."""
     by, prefix = (_TERA, "T") if value >= _TERA else (_GIGA, "G")
     # Of the threads of a CPU it is not known when they could have run an op and did not.
@@ -264,10 +278,10 @@ def _rate(key: str, label: str, value: float, peak: float, unit: str, memory: st
         most, its = (_TERA, "T") if peak >= _TERA else (_GIGA, "G")
         of = f"of {wording.number(peak / most, 0 if peak >= 10 * most else 2)} {its}{unit}, {when}"
     digits = 2 if value >= 0.01 * by else 4
-    return figure(key, label, value / by, f"{prefix}{unit}", digits, of + more, **bar(("device_compute", 100 * value / peak)))
+    return figure(key, label, value / by, f"{prefix}{unit}", digits, of + more, bar=bar(("device_compute", 100 * value / peak)))
 
 
-def _donut(frame: pd.DataFrame, key: str, title: str) -> dict[str, Any]:
+def _donut(frame: pd.DataFrame, key: str, title: str) -> TitledRing:
     """Self time by a column: its largest parts, and the others."""
     sums = frame.groupby(key)["self_us"].sum().sort_values(ascending=False, kind="stable")
     # What is not known is no kind of its own among those that are ranked.
@@ -275,55 +289,46 @@ def _donut(frame: pd.DataFrame, key: str, title: str) -> dict[str, Any]:
     whole = (float(sums.sum()) + unknown) or 1.0
     parts = rings.parts(sums, _PARTS, whole)
     if unknown:
-        parts.append({"label": "unknown", "percent": 100 * unknown / whole, "kind": "others"})
-    return {"title": title, "ms": (float(sums.sum()) + unknown) / 1000, "parts": parts}
+        parts.append(RingPart(label="unknown", percent=100 * unknown / whole, kind="others"))
+    return TitledRing(title=title, ms=(float(sums.sum()) + unknown) / 1000, parts=parts)
 
 
-def _table(frame: pd.DataFrame, roof: pd.DataFrame) -> dict[str, Any]:
-    """All columns of `p.hlo.frame` and the parts of the roof; what the chart needs besides has names that begin with `_`."""
-    shown: dict[str, tuple[dict[str, Any], Any]] = {}
+def _table(frame: pd.DataFrame, roof: pd.DataFrame) -> Table:
+    """All columns of `p.hlo.frame` and the fractions of the roof."""
+    columns, data = [], {}
     for col in (*frames.SCHEMA["hlo.frame"], *(frames.column("roofline.frame", key) for key in _OF_ROOF)):
-        values = (roof if col.name in _OF_ROOF else frame)[col.name]
-        shown[_key(col)] = _head(col), _values(col, values)
-    data = {key: values for key, (_, values) in shown.items()}
-    colours = [category.key for category in CATEGORIES]
-    return {
-        "columns": [head for head, _ in shown.values()],
-        "data": {
-            **data,
-            "_intensity": _short(roof["operational_intensity"]),
-            "_flops": _short(roof["flops_per_second"]),
-            "_bytes": _short(roof["bytes_per_second"]),
-            "_hue": np.array(
-                [colours.index(hue(str(one), str(text))) for one, text in zip(frame["category"], frame["expression"], strict=True)],
-                np.uint8,
-            ),
-        },
-        "rows": len(frame),
-    }
+        head = _head(col)
+        columns.append(head)
+        data[head.key] = _values(col, (roof if col.name in _OF_ROOF else frame)[col.name])
+    categories = [hue(str(name), str(text)) for name, text in zip(frame["category"], frame["expression"], strict=True)]
+    return Table(columns=columns, data=data, rows=len(frame)).with_columns(_chart_columns(roof, categories))
 
 
-def _table_of_pytorch(frame: pd.DataFrame, has_device: bool) -> dict[str, Any]:
+def _table_of_pytorch(frame: pd.DataFrame, has_device: bool) -> Table:
     """What is known of PyTorch's ops, under the names that the table of compiled ones has."""
-    shown: dict[str, tuple[dict[str, Any], Any]] = {}
-    for col in (*(frames.column("roofline.frame", key) for key in _EAGER), *(frames.column("roofline.frame", key) for key in _OF_ROOF)):
+    columns, data = [], {}
+    for col in (frames.column("roofline.frame", key) for key in (*_EAGER, *_OF_ROOF)):
         head = _head(col)
         if col.name == "bytes_per_second":
-            head["key"] = "gmemory_bytes_per_second"
+            head.key = "gmemory_bytes_per_second"
         values = frame[col.name].str.replace(_NO_TENSOR, "", regex=True) if col.name == "input_shapes" else frame[col.name]
-        shown[head["key"]] = head, _values(col, values)
+        columns.append(head)
+        data[head.key] = _values(col, values)
+    if has_device:
+        categories = [_OF_PYTORCH.get(str(name), "device_compute") for name in frame["category"]]
+    else:
+        categories = ["host_compute"] * len(frame)
+    return Table(columns=columns, data=data, rows=len(frame)).with_columns(_chart_columns(frame, categories))
+
+
+def _chart_columns(roof: pd.DataFrame, categories: list[str]) -> dict[str, ColumnData]:
+    """Columns that the chart needs; no head names them."""
     colours = [category.key for category in CATEGORIES]
-    keys = [_OF_PYTORCH.get(str(one), "device_compute") if has_device else "host_compute" for one in frame["category"]]
     return {
-        "columns": [head for head, _ in shown.values()],
-        "data": {
-            **{key: values for key, (_, values) in shown.items()},
-            "_intensity": _short(frame["operational_intensity"]),
-            "_flops": _short(frame["flops_per_second"]),
-            "_bytes": _short(frame["bytes_per_second"]),
-            "_hue": np.array([colours.index(key) for key in keys], np.uint8),
-        },
-        "rows": len(frame),
+        "_intensity": _short(roof["operational_intensity"]),
+        "_flops": _short(roof["flops_per_second"]),
+        "_bytes": _short(roof["bytes_per_second"]),
+        "_hue": np.array([colours.index(category) for category in categories], np.uint8),
     }
 
 
@@ -338,7 +343,7 @@ def _key(col: Col) -> str:
     return col.name.replace("_fraction", "_percent") if col.unit == "fraction" else "gflops" if col.name == "flops" else col.name
 
 
-def _head(col: Col) -> dict[str, Any]:
+def _head(col: Col) -> Column:
     label, kind, digits = col.label, col.kind, col.digits
     if col.unit in _RATES:
         label = label.replace("B/s", "GB/s") if col.unit == "bytes_per_second" else label.replace("FLOP/s", "GFLOP/s")
@@ -348,8 +353,7 @@ def _head(col: Col) -> dict[str, Any]:
         kind = "bytes"
     elif col.name == "operational_intensity":
         digits = 2
-    head: dict[str, Any] = {"key": _key(col), "label": label, "kind": kind, "help": _help(col)}
-    return head if digits is None else head | {"digits": digits}
+    return Column(key=_key(col), label=label, kind=kind, help=_help(col), digits=digits)
 
 
 def _help(col: Col) -> str:
@@ -357,7 +361,7 @@ def _help(col: Col) -> str:
     return f"{told} In 10⁹." if col.unit in _RATES or col.name == "flops" else told
 
 
-def _values(col: Col, values: pd.Series[Any]) -> Any:
+def _values(col: Col, values: pd.Series[Any]) -> ColumnData:
     if col.kind in ("text", "code"):
         return column(pd.DataFrame({"text": values.map(_cut)}), "text", "text")
     if col.kind == "bool":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -127,7 +128,7 @@ class Roofline(Framed):
 
         run = self._profile.run
         part = drawn.payload(run, (*self._made(), self.peaks, self.steps))
-        return self._profile.mimebundle(views=[self._tab], payload={**self._profile.payload(), self._tab: part}, drawn=False)
+        return self._profile.mimebundle(views=[self._tab], payload=replace(self._profile.payload(), hlo=part), drawn=False)
 
     def figure(self, **options: Any) -> Model:
         """A Bokeh scatter of the ops under the roof, both axes logarithmic; a point is as large as the op's time."""

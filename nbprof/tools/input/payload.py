@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,6 +14,8 @@ from nbprof.activity.unit import MARKED, Unit
 from nbprof.analysis.input import input_pipeline
 from nbprof.display import wording
 from nbprof.tools.common import bar, by_keras, by_tensorflow, by_torch, figure, fix_lines, has_device, unit_of, unknown
+from nbprof.tools.input.parts import Input, InputCategory, Pipeline, TfDataCall, TfDataNode
+from nbprof.tools.parts import Empty, Figure, Table, no_table
 from nbprof.tools.steps import serving
 from nbprof.tools.tables import floats, hidden, longest, table
 
@@ -30,28 +34,31 @@ _OF_PIPELINES = ("host", "pipeline", "calls", "slow_calls", "mean_us", "min_us",
 _OF_CALLS = ("host", "pipeline", "start_ms", "duration_us", "bottleneck")
 
 
-def payload(run: Run) -> dict[str, Any]:
-    """The `Input` part."""
+def payload(run: Run) -> Input:
+    """Kinds of input work, pipelines, and input ops."""
     ops = run.input_ops
     total = float(np.nansum(floats(ops["self_ms"]))) if len(ops) else 0.0
     steps = len(run.steps)
-    return {
-        "empty": _empty(run) if ops.empty and run.tf_data.pipelines.empty else None,
-        "total_ms": total,
-        "per_step_ms": total / steps if steps and len(ops) and not _evaluates(run) else None,
-        "categories": (shown := _categories(run)),
-        "missing": _missing(run, shown),
-        **_said(run),
-        "pipelines": pipelines(run),
-        **_tables(run),
-        "ops": hidden(
-            _listed(_with_cost(ops, _TORCH_CATEGORIES if by_torch(run) else _CATEGORIES), by_torch(run)),
-            *longest(ops, run.longest_calls, ("host", "input")),
-        ),
-        "bottleneck": _bottleneck(run),
-        "noun": "op" if by_torch(run) else "iterator",
-        **({"serving": serving.payload(run)} if _serves(run) else {}),
-    }
+    categories = _categories(run)
+    share = _input_share(run)
+    listed = _listed(_with_cost(ops, _TORCH_CATEGORIES if by_torch(run) else _CATEGORIES), by_torch(run))
+    return Input(
+        empty=_empty(run) if ops.empty and run.tf_data.pipelines.empty else None,
+        total_ms=total,
+        per_step_ms=total / steps if steps and len(ops) and not _evaluates(run) else None,
+        categories=categories,
+        missing=_missing(run, categories),
+        statement=share.statement,
+        next_step=share.next_step,
+        share=share.figures,
+        pipelines=pipelines(run),
+        pipeline_table=_pipeline_table(run),
+        call_table=_call_table(run),
+        ops=hidden(listed, *longest(ops, run.longest_calls, ("host", "input"))),
+        bottleneck=_bottleneck(run),
+        noun="op" if by_torch(run) else "iterator",
+        serving=serving.payload(run) if _serves(run) else None,
+    )
 
 
 def _evaluates(run: Run) -> bool:
@@ -64,67 +71,75 @@ def _serves(run: Run) -> bool:
     return SERVING in run.stated["traits"]
 
 
-def _listed(ops: pd.DataFrame, torch: bool) -> dict[str, Any]:
+def _listed(ops: pd.DataFrame, torch: bool) -> Table:
     """The ops as a table; iterators are those of tf.data."""
-    made = table(ops, "input_pipeline.frame", _COLUMNS)
+    listed = table(ops, "input_pipeline.frame", _COLUMNS)
     if torch:
-        made["columns"][0] |= {"label": "Op", "help": "Input op."}
-    return made
+        listed.columns[0] = replace(listed.columns[0], label="Op", help="Input op.")
+    return listed
 
 
-def nothing() -> dict[str, Any]:
+def nothing() -> Input:
     """The part without input."""
-    return {
-        "total_ms": 0.0,
-        "per_step_ms": None,
-        "categories": [],
-        "missing": [],
-        "statement": "",
-        "next_step": "",
-        "share": [],
-        "pipelines": [],
-        "ops": {"columns": [], "data": {}, "rows": 0},
-        "bottleneck": np.zeros(0, np.uint8),
-    }
+    return Input(
+        empty=None,
+        total_ms=0.0,
+        per_step_ms=None,
+        categories=[],
+        missing=[],
+        statement="",
+        next_step="",
+        share=[],
+        pipelines=[],
+        ops=no_table(),
+        bottleneck=np.zeros(0, np.uint8),
+    )
 
 
-def _empty(run: Run) -> dict[str, Any]:
+def _empty(run: Run) -> Empty:
     if _serves(run):
-        return {"title": "No input pipeline in this run", "text": run.missing["input"]}
+        return Empty(title="No input pipeline in this run", text=run.missing["input"])
     if plain := unknown(run, "input", "No input ops in this run"):
         return plain
     if by_keras(run) and not by_tensorflow(run):
-        return {
-            "title": "No input work in this run",
-            "text": "During the recording, nothing was copied to a device, and no work of an input pipeline was recorded. A "
+        return Empty(
+            title="No input work in this run",
+            text="During the recording, nothing was copied to a device, and no work of an input pipeline was recorded. A "
             "keras.utils.PyDataset can prepare batches in worker processes:",
-            "code": "class Batches(keras.utils.PyDataset):\n    def __len__(self):\n        return len(x) // n\n"
+            code="class Batches(keras.utils.PyDataset):\n    def __len__(self):\n        return len(x) // n\n"
             "    def __getitem__(self, i):\n        return x[i * n : (i + 1) * n], y[i * n : (i + 1) * n]\n"
             "model.fit(Batches(workers=1, use_multiprocessing=True))  # more where more cores are free",
-        }
+        )
     if by_torch(run):
-        return {
-            "title": "No input work in this run",
-            "text": "During the recording, no DataLoader was asked for a batch and nothing was copied to a device. A DataLoader can "
+        return Empty(
+            title="No input work in this run",
+            text="During the recording, no DataLoader was asked for a batch and nothing was copied to a device. A DataLoader can "
             "prefetch in worker processes:",
-            "code": "loader = DataLoader(dataset, batch_size=64, num_workers=1)  # more where more cores are free\n"
+            code="loader = DataLoader(dataset, batch_size=64, num_workers=1)  # more where more cores are free\n"
             "for batch in loader:\n    train_step(batch)",
-        }
+        )
     if by_tensorflow(run):
         unit = unit_of(run)
-        return {
-            "title": "No input ops in this run",
-            "text": f"The {'recording reads' if unit.whole else f'recorded {unit.plural} read'} no tf.data pipeline. "
+        return Empty(
+            title="No input ops in this run",
+            text=f"The {'recording reads' if unit.whole else f'recorded {unit.plural} read'} no tf.data pipeline. "
             "A tf.data.Dataset shows each of its stages here.",
-            "code": "ds = tf.data.Dataset.from_tensor_slices((x, y)).batch(64).prefetch(tf.data.AUTOTUNE)\nmodel.fit(ds)",
-        }
-    return {"title": "No input ops in this run", "text": "The profile has no events of a data loader or an input pipeline."}
+            code="ds = tf.data.Dataset.from_tensor_slices((x, y)).batch(64).prefetch(tf.data.AUTOTUNE)\nmodel.fit(ds)",
+        )
+    return Empty(title="No input ops in this run", text="The profile has no events of a data loader or an input pipeline.")
 
 
-def _said(run: Run) -> dict[str, Any]:
+class _InputShare(NamedTuple):
     """How much of the steps is input: the sentence, what to do next, and the figures that prove it."""
+
+    statement: str
+    next_step: str
+    figures: list[Figure]
+
+
+def _input_share(run: Run) -> _InputShare:
     if _serves(run):
-        return {"statement": "", "next_step": "", "share": []}
+        return _InputShare("", "", [])
     known = run.input_summary
     share = [_share(known, unit_of(run))] if known.get("input_percent") is not None else []
     if (ratio := wording.real(known.get("enqueue_ratio"))) and known.get("enqueue_ratio_from"):
@@ -133,10 +148,10 @@ def _said(run: Run) -> dict[str, Any]:
     # What copying a batch costs the host is recorded only where it enqueues; 0 of it says nothing.
     if has_device(run) and (copied := wording.real(known.get("copy_percent"))):
         share.append(figure("copies", "Copies to device", copied, "%", 1, f"of input time: {known.get('copy_level')}"))
-    return {"statement": str(known.get("statement") or ""), "next_step": str(known.get("next_step") or ""), "share": share}
+    return _InputShare(str(known.get("statement") or ""), str(known.get("next_step") or ""), share)
 
 
-def _share(known: dict[str, Any], unit: Unit = MARKED) -> dict[str, Any]:
+def _share(known: Mapping[str, Any], unit: Unit = MARKED) -> Figure:
     """The figure of the overview; what single steps have, and XProf's mean of them, stands beside it as what it is."""
     value, spread = wording.real(known.get("input_percent")), wording.real(known.get("sd_percent"))
     mean, low, high = (wording.number(wording.real(known.get(f"{key}_percent")), 1) for key in ("mean", "min", "max"))
@@ -149,49 +164,47 @@ def _share(known: dict[str, Any], unit: Unit = MARKED) -> dict[str, Any]:
             # In these digits the range would be "0.0–0.1, mean 0.0 ± 0.0", beside a "< 0.1%".
             told = f"at most {wording.percent(most, 2)} of {unit.a}".replace("at most <", "less than")
         note = f"of {unit.time}; {told}"
-    return figure("input", "Waiting for input", value, "%", 1, note, **bar(("input", value)))
+    return figure("input", "Waiting for input", value, "%", 1, note, bar=bar(("input", value)))
 
 
-def _categories(run: Run) -> list[dict[str, Any]]:
+def _categories(run: Run) -> list[InputCategory]:
     """The kinds of work: self time as recorded, and what a step takes of each, scaled where the host is enqueuing."""
     found = run.input_summary.get("breakdown")
     rows = found.set_index("category").to_dict("index") if isinstance(found, pd.DataFrame) and len(found) else {}
-    out = []
+    categories = []
     for row in run.input_categories.to_dict("records"):
         # What is not known of a kind is 0 in the breakdown, as in XProf's.
         scaled = rows.get(row["category"], {}) if wording.real(row["time_ms"]) is not None else {}
         per_step = None if _evaluates(run) else wording.real(scaled.get("us_per_step"))
-        part = wording.real(scaled.get("percent"))
-        own = _category(row)
-        out.append(
-            {
-                **own,
-                "per_step_ms": None if per_step is None else per_step / 1000,
-                "percent": own["percent"] if part is None else part,
-            }
-        )
-    return out
+        percent = wording.real(scaled.get("percent"))
+        category = _category(row)
+        category.per_step_ms = None if per_step is None else per_step / 1000
+        if percent is not None:
+            category.percent = percent
+        categories.append(category)
+    return categories
 
 
-def _missing(run: Run, shown: list[dict[str, Any]]) -> list[str]:
+def _missing(run: Run, categories: list[InputCategory]) -> list[str]:
     """Why the time of some kinds of work is not known, a sentence a reason."""
     why = input_pipeline.unrecorded(run.input_ops, run.activity.framework)
     labels: dict[str, list[str]] = {}
-    for one in shown:
-        if one["time_ms"] is None and one["key"] in why:
-            labels.setdefault(why[one["key"]], []).append(one["label"])
+    for category in categories:
+        if category.time_ms is None and category.key in why:
+            labels.setdefault(why[category.key], []).append(category.label)
     return [f"{', '.join(names)}: {reason}" for reason, names in labels.items()]
 
 
-def _category(row: dict[Any, Any]) -> dict[str, Any]:
+def _category(row: dict[Any, Any]) -> InputCategory:
     advice = row.get("advice")
-    return {
-        "key": str(row["category"]),
-        "label": str(row.get("label") or row["category"]),
-        "time_ms": wording.real(row.get("time_ms")),
-        "percent": wording.real(row.get("percent")),
-        "advice": advice if isinstance(advice, str) else "",
-    }
+    return InputCategory(
+        key=str(row["category"]),
+        label=str(row.get("label") or row["category"]),
+        time_ms=wording.real(row.get("time_ms")),
+        percent=wording.real(row.get("percent")),
+        advice=advice if isinstance(advice, str) else "",
+        per_step_ms=None,
+    )
 
 
 _CATEGORIES = {
@@ -237,30 +250,34 @@ def _most(ops: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return out
 
 
-def pipelines(run: Run) -> list[dict[str, Any]]:
+def pipelines(run: Run) -> list[Pipeline]:
     """The tf.data pipelines in the order of the frame, each with its nodes."""
     shown = run.tf_data.pipelines.head(MOST_PIPELINES)
     nodes, calls = _rows(run.tf_data.nodes, shown, _WHICH), _rows(run.tf_data.calls, shown, _WHICH)
     slowest = _rows(run.tf_data.slowest, shown, [*_WHICH, "rank"])
     made = [_pipeline(row, nodes, slowest, calls) for row in shown.to_dict("records")]
     why = run.tf_data.cause
-    return [_excused(one, why.text) for one in made] if why.excuses else made
+    return [_excused(pipeline, why.text) for pipeline in made] if why.excuses else made
 
 
-def _excused(pipeline: dict[str, Any], why: str) -> dict[str, Any]:
+def _excused(pipeline: Pipeline, why: str) -> Pipeline:
     """A pipeline that nobody waits for: none of its iterators is a bottleneck, and nothing of it needs a change."""
-    nodes = [{**node, "bottleneck": False} for node in pipeline["nodes"]]
-    return {**pipeline, "advice": why, "fix": [], "nodes": nodes}
+    nodes = [replace(node, bottleneck=False) for node in pipeline.nodes]
+    return replace(pipeline, advice=why, fix=[], nodes=nodes)
 
 
-def _tables(run: Run) -> dict[str, Any]:
-    """The pipelines, where there are several, and their calls, the longest of each first, as tables; nothing where none ran."""
-    shown, calls = run.tf_data.pipelines.head(MOST_PIPELINES), run.tf_data.calls
-    if not len(shown):
-        return {}
-    listed = calls[calls["rank"] < MOST_LISTED]
-    several = {"pipeline_table": table(shown, "tf_data.pipelines", _OF_PIPELINES)} if len(shown) > 1 else {}
-    return {**several, "call_table": table(listed, "tf_data.calls", _OF_CALLS)}
+def _pipeline_table(run: Run) -> Table | None:
+    """The pipelines, where there are several."""
+    shown = run.tf_data.pipelines.head(MOST_PIPELINES)
+    return table(shown, "tf_data.pipelines", _OF_PIPELINES) if len(shown) > 1 else None
+
+
+def _call_table(run: Run) -> Table | None:
+    """The calls of the pipelines, the longest of each first."""
+    if not len(run.tf_data.pipelines):
+        return None
+    calls = run.tf_data.calls
+    return table(calls[calls["rank"] < MOST_LISTED], "tf_data.calls", _OF_CALLS)
 
 
 _WHICH = ["host", "pipeline"]
@@ -280,56 +297,72 @@ def _rows(frame: pd.DataFrame, shown: pd.DataFrame, keys: list[str]) -> _Rows:
     return out
 
 
-def _pipeline(row: dict[Any, Any], nodes: _Rows, slowest: _Rows, calls: _Rows) -> dict[str, Any]:
+def _pipeline(row: dict[Any, Any], nodes: _Rows, slowest: _Rows, calls: _Rows) -> Pipeline:
     advice, which = row.get("advice"), (row["host"], row["pipeline"])
-    return {
-        "name": str(row["pipeline"]),
-        "host": str(row.get("host", "")),
-        "calls": int(row["calls"]),
-        "slow_calls": int(row["slow_calls"]),
-        "mean_us": wording.real(row["mean_us"]),
-        "min_us": wording.real(row["min_us"]),
-        "max_us": wording.real(row["max_us"]),
-        "advice": advice if isinstance(advice, str) else "",
-        "fix": fix_lines(row.get("fix")),
-        **_graph(nodes.get(which, [])),
-        # Each with the times of its iterators in it alone.
-        "slowest": [
-            {
-                "start_ms": wording.real(call["start_ms"]),
-                "duration_us": wording.real(call["duration_us"]),
-                **_graph(slowest[(*which, call["rank"])]),
-            }
+    graph = _graph(nodes.get(which, []))
+    return Pipeline(
+        name=str(row["pipeline"]),
+        host=str(row.get("host", "")),
+        calls=int(row["calls"]),
+        slow_calls=int(row["slow_calls"]),
+        mean_us=wording.real(row["mean_us"]),
+        min_us=wording.real(row["min_us"]),
+        max_us=wording.real(row["max_us"]),
+        advice=advice if isinstance(advice, str) else "",
+        fix=fix_lines(row.get("fix")),
+        critical_ms=graph.critical_ms,
+        nodes=graph.nodes,
+        slowest=[
+            _call(call, slowest[(*which, call["rank"])])
             for call in calls.get(which, [])
             if call["rank"] < MOST_CALLS and (*which, call["rank"]) in slowest
         ],
-    }
+    )
 
 
-def _graph(nodes: list[dict[Any, Any]]) -> dict[str, Any]:
-    """The iterators of a graph, each with its part of their self time, and the self time of those on the critical path."""
+def _call(call: dict[Any, Any], nodes: list[dict[Any, Any]]) -> TfDataCall:
+    """A call with the times of its iterators in it alone."""
+    graph = _graph(nodes)
+    return TfDataCall(
+        start_ms=float(call["start_ms"]),
+        duration_us=float(call["duration_us"]),
+        critical_ms=graph.critical_ms,
+        nodes=graph.nodes,
+    )
+
+
+class _Graph(NamedTuple):
+    """The iterators of a graph, and the self time of those on the critical path."""
+
+    critical_ms: float
+    nodes: list[TfDataNode]
+
+
+def _graph(nodes: list[dict[Any, Any]]) -> _Graph:
+    """The iterators of a graph, each with its part of their self time."""
     own = np.array([node["_own"] for node in nodes], np.float64)
     on_path = np.array([node["_on_path"] for node in nodes], np.bool_)
     parts = 100 * own / own.sum() if own.sum() > 0 else np.full(len(own), np.nan)
     shown = nodes[:MOST_NODES]
-    return {
-        "critical_ms": float(own[on_path].sum()),
-        "nodes": [{**_node(node), "percent": wording.real(part)} for node, part in zip(shown, parts[: len(shown)].tolist(), strict=True)],
-    }
+    return _Graph(
+        float(own[on_path].sum()),
+        [_node(node, wording.real(part)) for node, part in zip(shown, parts[: len(shown)].tolist(), strict=True)],
+    )
 
 
-def _node(row: dict[Any, Any]) -> dict[str, Any]:
+def _node(row: dict[Any, Any], percent: float | None) -> TfDataNode:
     parent, note = row.get("parent"), row.get("note")
-    return {
-        "id": str(row["id"]),
-        "parent": None if parent is None or parent is pd.NA or parent != parent or parent == "" else str(parent),
-        "name": str(row["iterator"]),
-        "long_name": str(row["long_name"]),
-        "note": note if isinstance(note, str) else "",
-        "start_ms": wording.real(row["start_ms"]),
-        "total_ms": wording.real(row["total_ms"]) or 0.0,
-        "self_ms": wording.real(row["self_ms"]) or 0.0,
-        "calls": int(row["calls"]),
-        "critical": bool(row["critical"]),
-        "bottleneck": bool(row["bottleneck"]),
-    }
+    return TfDataNode(
+        id=str(row["id"]),
+        parent=None if parent is None or parent is pd.NA or parent != parent or parent == "" else str(parent),
+        name=str(row["iterator"]),
+        long_name=str(row["long_name"]),
+        note=note if isinstance(note, str) else "",
+        start_ms=wording.real(row["start_ms"]),
+        total_ms=wording.real(row["total_ms"]) or 0.0,
+        self_ms=wording.real(row["self_ms"]) or 0.0,
+        calls=int(row["calls"]),
+        critical=bool(row["critical"]),
+        bottleneck=bool(row["bottleneck"]),
+        percent=percent,
+    )

@@ -8,14 +8,15 @@ from nbprof.core.guard import guarded
 from nbprof.tools.input import payload
 from nbprof.tools.steps import figure
 from nbprof.tools.steps import payload as steps
-from nbprof.tools.tool import Part, Tool, Top, kept, stored
+from nbprof.tools.steps.parts import Steps
+from nbprof.tools.tool import Tool, Top, kept, stored
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
 
 
-def _steps(run: Run) -> dict[str, Part]:
-    def failed(sentence: str) -> Part:
+def _steps(run: Run) -> dict[str, Steps]:
+    def failed(sentence: str) -> Steps:
         return steps.nothing("The steps could not be drawn", sentence)
 
     return {"steps": guarded("The chart of the steps", lambda: stored(run, "steps", steps.payload), failed)}

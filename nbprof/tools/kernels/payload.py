@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from nbprof.activity.unit import Unit
 from nbprof.analysis import kernels as analysis
 from nbprof.display import wording
 from nbprof.tools import rings
-from nbprof.tools.common import bar, by_torch, chip, figure, has_device, may_have_kernels, unit_of, unit_of_gpu, unknown
+from nbprof.tools.common import bar, by_torch, chip, figure, framework_of, has_device, may_have_kernels, unit_of, unit_of_gpu, unknown
+from nbprof.tools.kernels.parts import Kernels
+from nbprof.tools.parts import Column, Empty, Figure, Ring, Table, no_table
 from nbprof.tools.tables import floats, hidden, table
 
 if TYPE_CHECKING:
@@ -37,51 +40,52 @@ _NPU_WORDS = {
 }
 
 
-def payload(run: Run) -> dict[str, Any]:
-    """The `Kernels` part: the 3,000 rows with most time, the figures over all."""
+def payload(run: Run) -> Kernels:
+    """The 3,000 rows with most time, the figures over all."""
     kernels, longest = run.kernels, run.longest_launches.head(MOST_ROWS)
     by_name = analysis.by_name(kernels)
     known = [key for key in ORIGINS if kernels[key].notna().any()]
     shown = table(_shown(kernels.head(MOST_ROWS)), "kernels.frame", (*COLUMNS, *known))
     if chip(run) == "NPU":
-        shown["columns"] = [_of_npu(head) for head in shown["columns"] if head["key"] not in _NOT_OF_NPU]
-    return {
-        "empty": _empty(run) if kernels.empty else None,
-        "chip": chip(run),
+        shown.columns = [_of_npu(head) for head in shown.columns if head.key not in _NOT_OF_NPU]
+    return Kernels(
+        empty=_empty(run) if kernels.empty else None,
+        chip=chip(run),
+        occupancy=framework_of(run).words.occupancy,
         # The names of both are long and mostly the same: so close together gzip finds them again.
-        "by_name": _folded(by_name, "kernel", kernels),
-        "table": hidden(shown, longest["at_ms"], longest["for_ms"]),
-        "by_op": _folded(analysis.by_op(kernels), "op", kernels),
-        "top": _top(by_name),
-        "figures": [] if kernels.empty else figures(run),
-    }
+        by_name=_folded(by_name, "kernel", kernels),
+        table=hidden(shown, longest["at_ms"], longest["for_ms"]),
+        by_op=_folded(analysis.by_op(kernels), "op", kernels),
+        top=_top(by_name),
+        figures=[] if kernels.empty else figures(run),
+    )
 
 
-def nothing() -> dict[str, Any]:
+def nothing() -> Kernels:
     """The part without kernels."""
-    none: dict[str, Any] = {"columns": [], "data": {}, "rows": 0}
-    return {"chip": "GPU", "table": none, "by_name": none, "by_op": none, "top": {"ms": 0.0, "parts": []}, "figures": []}
+    none = no_table()
+    return Kernels(empty=None, chip="GPU", occupancy="", by_name=none, table=none, by_op=none, top=Ring(ms=0.0, parts=[]), figures=[])
 
 
-def _folded(sums: pd.DataFrame, key: str, kernels: pd.DataFrame) -> dict[str, Any]:
+def _folded(sums: pd.DataFrame, key: str, kernels: pd.DataFrame) -> Table:
     """What all rows of one kernel, or of one op, come to: of those of which the table has a row."""
     mine = sums[sums[key].isin(kernels[key].head(MOST_ROWS))] if len(sums) else sums
     return table(mine, f"kernels.by_{'name' if key == 'kernel' else key}", (key, *FOLDED))
 
 
-def _top(names: pd.DataFrame) -> dict[str, Any]:
+def _top(names: pd.DataFrame) -> Ring:
     """The kernels with the most time, of all time of kernels."""
     times = pd.Series(floats(names["total_us"]), names["kernel"].to_numpy(object)) if len(names) else pd.Series([], dtype=np.float64)
-    return {"ms": float(times.sum()) / 1000, "parts": rings.parts(times, MOST_NAMES)}
+    return Ring(ms=float(times.sum()) / 1000, parts=rings.parts(times, MOST_NAMES))
 
 
-def _of_npu(head: dict[str, Any]) -> dict[str, Any]:
+def _of_npu(head: Column) -> Column:
     """The head of a column by the words of an NPU, whose unit for products of matrices is the Cube."""
-    label, text = _NPU_WORDS.get(head["key"], (head["label"], head.get("help", "")))
-    return {**head, "label": label, "help": text}
+    label, text = _NPU_WORDS.get(head.key, (head.label, head.help))
+    return replace(head, label=label, help=text)
 
 
-def figures(run: Run) -> list[dict[str, Any]]:
+def figures(run: Run) -> list[Figure]:
     """The key figures of the kernels; the mean occupancy is left out where no row has one."""
     kernels, steps = run.kernels, len(run.steps)
     time, count, mean = (floats(kernels[key]) for key in ("total_us", "occurrences", "avg_us"))
@@ -114,7 +118,7 @@ def figures(run: Run) -> list[dict[str, Any]]:
             "%",
             1,
             _open_part(time, known) if in_use is not None else "not recorded",
-            **bar(("device_compute", in_use)),
+            bar=bar(("device_compute", in_use)),
         ),
         figure(
             "tensor_cores_unused",
@@ -123,14 +127,14 @@ def figures(run: Run) -> list[dict[str, Any]]:
             "%",
             1,
             _eligible_note(unused, opless, used is not None),
-            **bar(("device_compute", unused)),
+            bar=bar(("device_compute", unused)),
         ),
         *_in_use(run),
         *([figure("occupancy", "Mean occupancy", occupied, "%", 1, _occupancy_note(kernels))] if occupied is not None else []),
     ]
 
 
-def _in_use(run: Run) -> list[dict[str, Any]]:
+def _in_use(run: Run) -> list[Figure]:
     """How much of the GPUs the kernels used, of several the mean."""
     devices = run.kernel_devices
     unit = unit_of(run)
@@ -139,7 +143,7 @@ def _in_use(run: Run) -> list[dict[str, Any]]:
     of = f"kernels only, {when if len(devices) == 1 else several}"
     used, efficiency = (devices[key].mean() for key in ("utilization_percent", "sm_efficiency_percent"))
     return [
-        figure(key, title, float(value), "%", 1, note, **bar(("device_compute", float(value))))
+        figure(key, title, float(value), "%", 1, note, bar=bar(("device_compute", float(value))))
         for key, title, value, note in (
             ("in_use", f"{chip(run)} in use", used, of),
             ("sm_efficiency", "Est. SM efficiency", efficiency, f"{unit_of_gpu(run.devices['name'])}s with a resident block"),
@@ -205,28 +209,25 @@ def _shown(kernels: pd.DataFrame) -> pd.DataFrame:
     return kernels.assign(block=block, grid=grid, shared_bytes=shared)
 
 
-def _empty(run: Run) -> dict[str, Any]:
+def _empty(run: Run) -> Empty:
     if plain := unknown(run, "kernels", f"No {chip(run)} kernels in this run"):
         return plain
     if has_device(run) and not may_have_kernels(run):
-        return {"title": "No GPU kernels in this run", "text": run.missing.get("kernels", "The devices of this profile are not GPUs.")}
+        return Empty(title="No GPU kernels in this run", text=run.missing.get("kernels", "The devices of this profile are not GPUs."))
     if LOST_KERNELS in run.activity.traits and "kernels" in run.missing:
-        return {"title": "No GPU kernels in this run", "text": run.missing["kernels"]}
+        return Empty(title="No GPU kernels in this run", text=run.missing["kernels"])
     if has_device(run):
         if "kernels" in run.missing and chip(run) == "NPU":
-            return {"title": "No NPU kernels in this run", "text": run.missing["kernels"]}
+            return Empty(title="No NPU kernels in this run", text=run.missing["kernels"])
         if "kernels" in run.missing and by_torch(run):
-            return {"title": "No GPU kernels in this run", "text": run.missing["kernels"]}
-        return {
-            "title": "No GPU kernels in this run",
-            "text": "There was a device, but no kernel ran on it during the recording, or the process may not read its counters.",
-        }
+            return Empty(title="No GPU kernels in this run", text=run.missing["kernels"])
+        return Empty(
+            title="No GPU kernels in this run",
+            text="There was a device, but no kernel ran on it during the recording, or the process may not read its counters.",
+        )
     # A run that nbprof recorded has its devices; a file of another recorder may leave them out.
     text = "The run used the CPU only." if run.capture is not None else run.missing.get("kernels", "The run used the CPU only.")
     title = "No GPU kernels in this run"
-    framework = str(run.first_answer.get("framework") or "").lower()
-    checks = {"tensorflow": "tf.config.list_physical_devices('GPU')", "jax": "jax.devices('gpu')", "torch": "torch.cuda.is_available()"}
-    for name, code in checks.items():
-        if name in framework:
-            return {"title": title, "text": f"{text} To see which GPUs the framework finds:", "code": code}
-    return {"title": title, "text": text}
+    if code := framework_of(run).words.list_gpus:
+        return Empty(title=title, text=f"{text} To see which GPUs the framework finds:", code=code)
+    return Empty(title=title, text=text)

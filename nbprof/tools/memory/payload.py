@@ -10,10 +10,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from nbprof.analysis.memory import alive as memory_alive
+from nbprof.core.runs import rows_by_code
 from nbprof.dialects.xplane.memory import DATA_TYPES
 from nbprof.display import wording
 from nbprof.display.codec import Delta, coded, numbers, short
 from nbprof.tools.common import by_jax, by_torch, bytes_figure, figure, unknown
+from nbprof.tools.memory.parts import Memory, MemoryId, Moments
+from nbprof.tools.parts import Empty, Figure, Table
 from nbprof.tools.tables import floats, table
 
 if TYPE_CHECKING:
@@ -36,22 +39,22 @@ _NO_ROWS = np.zeros(0, np.int64)
 _PEAK = ("op", "region_type", "data_type", "shape", "requested_bytes", "allocated_bytes", "percent", "occurrences")
 
 
-def payload(run: Run) -> dict[str, Any]:
-    """The `Memory` part, the allocator with the largest peak first."""
+def payload(run: Run) -> Memory:
+    """The allocator with the largest peak first."""
     summary = run.memory_summary
     if summary.empty:
-        return {**nothing(), "empty": _empty(run)}
+        return nothing(_empty(run))
     ordered = _in_order(summary)
     drawn = run.memory_drawn
-    told: dict[str, Any] = {"of": "", "peaks": None}
+    host, peaks = "", None
     if run.parts is not None:
-        told = {"of": _of_largest(run, len(ordered)), "peaks": table(ordered.head(MOST_PEAKS), "memory.summary", _SUMMARY)}
+        host, peaks = _of_largest(run, len(ordered)), table(ordered.head(MOST_PEAKS), "memory.summary", _SUMMARY)
         ordered = ordered[ordered["memory_id"].isin(set(drawn["memory_id"]))]
     code, idents = pd.factorize(drawn["memory_id"].to_numpy(object))
-    rows = dict(zip(idents.tolist(), np.split(np.argsort(code, kind="stable"), np.cumsum(np.bincount(code))[:-1]), strict=False))
+    rows = dict(zip(idents.tolist(), rows_by_code(code), strict=False))
     most = MOST_BLOCKS // len(ordered)
     ids = [_one(run, row, drawn, rows.get(row["memory_id"], _NO_ROWS), most) for row in ordered.to_dict("records")]
-    return {"empty": None, **told, "ids": ids}
+    return Memory(empty=None, of=host, peaks=peaks, ids=ids)
 
 
 def _in_order(summary: pd.DataFrame) -> pd.DataFrame:
@@ -66,9 +69,9 @@ def _in_order(summary: pd.DataFrame) -> pd.DataFrame:
     return ordered.take(sorted(range(len(ordered)), key=lambda row: (level.iloc[row], names[row])))
 
 
-def nothing() -> dict[str, Any]:
+def nothing(empty: Empty | None = None) -> Memory:
     """The part without allocators."""
-    return {"ids": [], "of": "", "peaks": None}
+    return Memory(empty=empty, of="", peaks=None, ids=[])
 
 
 def _of_largest(run: Run, allocators: int) -> str:
@@ -98,7 +101,7 @@ def of_id(frame: pd.DataFrame, memory_id: object) -> pd.DataFrame:
     return frame[frame["memory_id"] == memory_id] if len(frame) else frame
 
 
-def _one(run: Run, row: dict[Any, Any], rows: pd.DataFrame, mine: npt.NDArray[np.int64], most: int) -> dict[str, Any]:
+def _one(run: Run, row: dict[Any, Any], rows: pd.DataFrame, mine: npt.NDArray[np.int64], most: int) -> MemoryId:
     full = rows[_WHOLE].take(mine)
     alive = of_id(run.memory_peak, row["memory_id"])
     use = floats(full["in_use_bytes"]) if len(full) else np.zeros(0)
@@ -106,40 +109,45 @@ def _one(run: Run, row: dict[Any, Any], rows: pd.DataFrame, mine: npt.NDArray[np
     kept = rows.take(mine[drawn])
     peak = wording.real(row["peak_bytes"]) or 0.0
     step = _peak_step(full, use, row)
-    return {
-        "memory_id": str(row["memory_id"]),
-        "figures": _figures(row, full, _in_unit(run, step)),
-        "capacity_bytes": wording.real(row.get("capacity_bytes")),
-        "peak_bytes": peak,
-        "peak_time_ms": wording.real(row.get("peak_time_ms")),
-        "peak_step": step,
-        "total": len(full),
-        "time_ms": short(floats(kept["time_ms"])),
-        "allocation": kept["event"].isin(["allocation"]).to_numpy(np.uint8) if len(kept) else np.zeros(0, np.uint8),
-        "requested_bytes": numbers(floats(kept["requested_bytes"])),
-        "allocated_bytes": numbers(floats(kept["allocated_bytes"])),
-        "op": coded(kept["op"].tolist()),
-        "step": _steps(kept),
-        "region_type": coded(kept["region_type"].tolist()),
-        "data_type": coded(_typed(kept)["data_type"].tolist()),
-        "shape": coded(kept["shape"].tolist()),
-        **{key: numbers(floats(kept[key])) for key in ("stack_bytes", "heap_bytes", "free_bytes", "in_use_bytes")},
+    ops = of_id(run.memory_ops, row["memory_id"])
+    return MemoryId(
+        memory_id=str(row["memory_id"]),
+        figures=_figures(row, full, _in_unit(run, step)),
+        capacity_bytes=wording.real(row.get("capacity_bytes")),
+        peak_bytes=peak,
+        peak_time_ms=wording.real(row.get("peak_time_ms")),
+        peak_step=step,
+        total=len(full),
+        time_ms=short(floats(kept["time_ms"])),
+        allocation=kept["event"].isin(["allocation"]).to_numpy().astype(np.uint8),
+        requested_bytes=numbers(floats(kept["requested_bytes"])),
+        allocated_bytes=numbers(floats(kept["allocated_bytes"])),
+        op=coded(kept["op"].tolist()),
+        step=_steps(kept),
+        region_type=coded(kept["region_type"].tolist()),
+        data_type=coded(_typed(kept)["data_type"].tolist()),
+        shape=coded(kept["shape"].tolist()),
+        stack_bytes=numbers(floats(kept["stack_bytes"])),
+        heap_bytes=numbers(floats(kept["heap_bytes"])),
+        free_bytes=numbers(floats(kept["free_bytes"])),
+        in_use_bytes=numbers(floats(kept["in_use_bytes"])),
         # Drawn, and shown with four digits.
-        "fragmentation": floats(kept["fragmentation"]).astype(np.float32),
-        "peak": _alive(_typed(_shares(alive.head(MOST_ALIVE), peak))),
-        "moments": _moments(rows, mine, drawn, most),
-        **_by_op(of_id(run.memory_ops, row["memory_id"])),
-    }
+        fragmentation=floats(kept["fragmentation"]).astype(np.float32),
+        peak=_alive(_typed(_shares(alive.head(MOST_ALIVE), peak))),
+        moments=_moments(rows, mine, drawn, most),
+        ops=table(_most(ops), "memory.ops", _OPS),
+        ops_left_out=_ops_left_out(len(ops) - MOST_OPS),
+    )
 
 
-def _alive(rows: pd.DataFrame) -> dict[str, Any]:
+def _alive(rows: pd.DataFrame) -> Table:
     """What was alive at the peak; the page has the same table for other moments. Bytes and share are those of all blocks of a row."""
-    made = table(rows, "memory.peak", _PEAK)
-    by_key = {head["key"]: head for head in made["columns"]}
-    by_key["percent"] |= {"label": "% in use", "help": "Share of all memory in use at that moment."}
-    by_key["allocated_bytes"]["help"] = "Total size of the blocks in this row."
-    by_key["requested_bytes"]["help"] = "Total bytes requested for the blocks in this row."
-    return made
+    blocks = table(rows, "memory.peak", _PEAK)
+    blocks.head("percent").label = "% in use"
+    blocks.head("percent").help = "Share of all memory in use at that moment."
+    blocks.head("allocated_bytes").help = "Total size of the blocks in this row."
+    blocks.head("requested_bytes").help = "Total bytes requested for the blocks in this row."
+    return blocks
 
 
 def _most(ops: pd.DataFrame) -> pd.DataFrame:
@@ -149,14 +157,12 @@ def _most(ops: pd.DataFrame) -> pd.DataFrame:
     return ops.loc[ops["allocated_bytes"].sort_values(ascending=False, kind="stable").index[:MOST_OPS].sort_values()]
 
 
-def _by_op(ops: pd.DataFrame) -> dict[str, Any]:
-    """What ops allocated and freed, and how many with the least are not listed."""
-    rest = len(ops) - MOST_OPS
-    left_out = {"ops_left_out": f"{wording.plural(rest, 'more op')} with less; p.memory.ops has all."} if rest > 0 else {}
-    return {"ops": table(_most(ops), "memory.ops", _OPS), **left_out}
+def _ops_left_out(count: int) -> str | None:
+    """How many ops with the least bytes are not listed."""
+    return f"{wording.plural(count, 'more op')} with less; p.memory.ops has all." if count > 0 else None
 
 
-def _moments(rows: pd.DataFrame, mine: npt.NDArray[np.int64], kept: npt.NDArray[np.int64], most: int) -> dict[str, Any] | None:
+def _moments(rows: pd.DataFrame, mine: npt.NDArray[np.int64], kept: npt.NDArray[np.int64], most: int) -> Moments | None:
     """What was alive at each drawn point, so that its table can be shown where a user clicks; None where blocks cannot be told apart.
 
     `point` is by moment the index of its point in the arrays of the timeline. The blocks alive at a moment are the sums of `change` up to
@@ -167,16 +173,16 @@ def _moments(rows: pd.DataFrame, mine: npt.NDArray[np.int64], kept: npt.NDArray[
     found = memory_alive.moments(rows, kept, most, mine)
     if found is None:
         return None
-    return {
-        "point": Delta(np.searchsorted(kept, found.at).astype(np.int32)),
-        "blocks": table(_typed(found.blocks), "memory.peak", _BLOCK),
-        "moment": Delta(found.moment),
-        "block": found.block,
-        "change": found.change,
-        "smaller_bytes": short(found.smaller_bytes),
-        "smaller_count": short(found.smaller_count),
-        "rest": memory_alive.EARLIER if found.whole else memory_alive.UNUSED,
-    }
+    return Moments(
+        point=Delta(np.searchsorted(kept, found.at).astype(np.int32)),
+        blocks=table(_typed(found.blocks), "memory.peak", _BLOCK),
+        moment=Delta(found.moment),
+        block=found.block,
+        change=found.change,
+        smaller_bytes=short(found.smaller_bytes),
+        smaller_count=short(found.smaller_count),
+        rest=memory_alive.EARLIER if found.whole else memory_alive.UNUSED,
+    )
 
 
 def _in_unit(run: Run, step: int | None) -> str:
@@ -185,7 +191,7 @@ def _in_unit(run: Run, step: int | None) -> str:
     return "" if step is None or unit.whole else f", {unit.noun} {step}"
 
 
-def _figures(row: dict[Any, Any], full: pd.DataFrame, in_unit: str) -> list[dict[str, Any]]:
+def _figures(row: dict[Any, Any], full: pd.DataFrame, in_unit: str) -> list[Figure]:
     capacity, time = wording.real(row.get("capacity_bytes")), wording.real(row.get("peak_time_ms"))
     lifetime = wording.real(row.get("lifetime_peak_bytes"))
     of_capacity = "" if not capacity else f"of {wording.size(capacity)}"
@@ -206,7 +212,7 @@ def _figures(row: dict[Any, Any], full: pd.DataFrame, in_unit: str) -> list[dict
     ]
 
 
-def _torch_figures(row: dict[Any, Any], when: str) -> list[dict[str, Any]]:
+def _torch_figures(row: dict[Any, Any], when: str) -> list[Figure]:
     """The figures of PyTorch's allocators, which state no stack, no fragmentation and nothing of the time before the recording."""
     capacity, peak, free = (wording.real(row.get(key)) for key in ("capacity_bytes", "peak_bytes", "peak_free_bytes"))
     part = f"of {wording.size(capacity)} ({wording.percent(100 * peak / capacity)})" if capacity and peak is not None else when
@@ -246,15 +252,15 @@ def _steps(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
     return np.asarray(frame["step"].to_numpy(np.float64, na_value=-1.0)).astype(np.int32)
 
 
-def _empty(run: Run) -> dict[str, Any]:
+def _empty(run: Run) -> Empty:
     if plain := unknown(run, "memory", "No allocations recorded"):
         return plain
     if by_torch(run):
-        return {
-            "title": "No allocations recorded",
-            "text": "The profile has no memory events. PyTorch records them on request:",
-            "code": "torch.profiler.profile(profile_memory=True)" if run.capture is None else "%%nbprof --memory",
-        }
+        return Empty(
+            title="No allocations recorded",
+            text="The profile has no memory events. PyTorch records them on request:",
+            code="torch.profiler.profile(profile_memory=True)" if run.capture is None else "%%nbprof --memory",
+        )
     if by_jax(run):
         # Recording them is no option of JAX's, so there is nothing to ask for.
         planned = (
@@ -262,9 +268,8 @@ def _empty(run: Run) -> dict[str, Any]:
             if run.programs.memory_modules["peak_bytes"].notna().any()
             else ""
         )
-        return {
-            "title": "No allocations recorded",
-            "text": f"The profile has no memory events. JAX records them for GPUs and TPUs, not for the CPU.{planned}",
-            "code": "",
-        }
-    return {"title": "No allocations recorded", "text": run.missing.get("memory", "The profile has no memory events."), "code": ""}
+        return Empty(
+            title="No allocations recorded",
+            text=f"The profile has no memory events. JAX records them for GPUs and TPUs, not for the CPU.{planned}",
+        )
+    return Empty(title="No allocations recorded", text=run.missing.get("memory", "The profile has no memory events."))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -117,8 +118,8 @@ class ModuleMemory:
         from nbprof.tools.memory_viewer import payload as drawn
 
         payload, run = self._profile.payload(), self._profile.run
-        part = drawn.opened_at(run, payload["memory_viewer"], self.module, self.space)
-        data, about = self._profile.mimebundle(views=["memory_viewer"], payload={**payload, "memory_viewer": part}, drawn=False)
+        part = drawn.opened_at(run, payload.memory_viewer, self.module, self.space)
+        data, about = self._profile.mimebundle(views=["memory_viewer"], payload=replace(payload, memory_viewer=part), drawn=False)
         return {**data, "text/plain": self.text()}, about
 
     def __repr__(self) -> str:

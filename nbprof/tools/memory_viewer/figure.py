@@ -46,7 +46,7 @@ def figure(module: str, seen: View, *, width: int = 900, height: int = 280, most
 
     kept = sample(seen.timeline["allocated_bytes"].to_numpy(np.int64), [seen.peak_position + 1])
     rows = seen.timeline.iloc[kept]
-    data: dict[str, Any] = {
+    data = {
         "position": rows["position"].to_numpy(np.float64),
         "values": rows["unpadded_bytes"].to_numpy(np.float64) / _MIB,
         "memory": rows["allocated_bytes"].to_numpy(np.float64) / _MIB,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from nbprof.hlo import buffers as hlo_buffers
 from nbprof.hlo.hlo import Program
 from nbprof.schema import frames
 from nbprof.tools.common import bytes_figure, figure, sample
+from nbprof.tools.memory_viewer.parts import MemoryViewer, ProgramMemory, ProgramSpace
+from nbprof.tools.parts import Empty, Figure, Table
 from nbprof.tools.tables import table_of
 
 if TYPE_CHECKING:
@@ -32,53 +35,52 @@ _BUFFER = (
 )  # fmt: skip
 
 
-def payload(run: Run) -> dict[str, Any]:
-    """The `MemoryViewer` part, the program with the largest peak first, opened at the largest that ran while it was recorded."""
+def payload(run: Run) -> MemoryViewer:
+    """The program with the largest peak first, opened at the largest that ran while it was recorded."""
     frame = run.programs.memory_modules
     known = frame[frame["peak_bytes"].notna()]
     if known.empty:
-        return {**nothing(), "empty": _empty(frame)}
+        return nothing(_empty(frame))
     points, buffers = ALL_POINTS, ALL_BUFFERS
-    modules: list[dict[str, Any]] = []
+    modules: list[ProgramMemory] = []
     for row in known.to_dict("records"):
         if len(modules) >= ALL_MODULES or points <= 0 or buffers <= 0:
             break
-        one = _module(row, run.programs.compiled[str(row["module"])], run)
-        points -= sum(space["rows"] for space in one["spaces"])
-        buffers -= sum(space["buffers"]["rows"] for space in one["spaces"])
-        modules.append(one)
-    part = {"empty": None, "modules": modules, "left_out": _left_out(frame, known.iloc[len(modules) :])}
+        program = _module(row, run.programs.compiled[str(row["module"])], run)
+        points -= sum(space.rows for space in program.spaces)
+        buffers -= sum(space.buffers.rows for space in program.spaces)
+        modules.append(program)
+    part = MemoryViewer(empty=None, modules=modules, left_out=_left_out(frame, known.iloc[len(modules) :]))
     # What only prepares the run may need the most memory, and is not what a user looks for.
     ran = known["module"].isin(set(run.programs.hlo["program"])).to_numpy()[: len(modules)]
-    return {**part, "chosen": [int(ran.argmax()), 0]} if ran.any() and not ran[0] else part
+    return replace(part, chosen=(int(ran.argmax()), 0)) if ran.any() and not ran[0] else part
 
 
-def opened_at(run: Run, part: dict[str, Any], module: str, space: int) -> dict[str, Any]:
+def opened_at(run: Run, part: MemoryViewer, module: str, space: int) -> MemoryViewer:
     """The part with a program and a memory space chosen; a program that the budget left out is put at its end.
 
     Parameters
     ----------
     run : Run
-    part : dict
-        What `payload` gave.
+    part : MemoryViewer
     module : str
         Its full name, as `Run.compiled` has it.
     space : int
     """
-    frame, modules = run.programs.memory_modules, list(part["modules"])
+    frame, modules = run.programs.memory_modules, list(part.modules)
     # Names may be cut, so that only the place among the known ones tells which it is.
     at = frame.loc[frame["peak_bytes"].notna(), "module"].tolist().index(module)
     if at >= len(modules):
         row = frame[frame["module"] == module].to_dict("records")[0]
         at = len(modules)
         modules.append(_module(row, run.programs.compiled[module], run))
-    spaces = [one["space"] for one in modules[at]["spaces"]]
-    return {**part, "modules": modules, "chosen": [at, spaces.index(space) if space in spaces else 0]}
+    spaces = [each.space for each in modules[at].spaces]
+    return replace(part, modules=modules, chosen=(at, spaces.index(space) if space in spaces else 0))
 
 
-def nothing() -> dict[str, Any]:
+def nothing(empty: Empty | None = None) -> MemoryViewer:
     """The part without programs."""
-    return {"empty": None, "modules": [], "left_out": ""}
+    return MemoryViewer(empty=empty, modules=[], left_out="")
 
 
 def has(run: Run) -> bool:
@@ -117,22 +119,22 @@ def listed(frame: pd.DataFrame, most: int = 10) -> str:
     return "\n".join([head, *lines])
 
 
-def _module(row: dict[Any, Any], named: Named, run: Run) -> dict[str, Any]:
+def _module(row: dict[Any, Any], named: Named, run: Run) -> ProgramMemory:
     program = Program(named.module.data)
     assignment = hlo_buffers.read(program)
     assert assignment is not None, "only programs whose memory is known get here"
     spaces = [
         _space(memory_viewer.view(program, space, assignment), int(row["instructions"])) for space in memory_viewer.spaces(assignment)
     ]
-    return {
-        "name": _cut(str(row["module"])),
-        "hosts": int(row["hosts"]),
-        "host": _only_host(named, run),
-        "peak_bytes": float(row["peak_bytes"]),
-        "time_ms": wording.real(row["time_ms"]),
-        # A space in which nothing lies has nothing to show; the main memory is always there.
-        "spaces": [space for space in spaces if space["space"] == 0 or space["peak_bytes"] or space["total_bytes"]],
-    }
+    return ProgramMemory(
+        name=_cut(str(row["module"])),
+        hosts=int(row["hosts"]),
+        host=_only_host(named, run),
+        peak_bytes=float(row["peak_bytes"]),
+        time_ms=wording.real(row["time_ms"]),
+        # An empty space has nothing to show; the main memory is always there.
+        spaces=[space for space in spaces if space.space == 0 or space.peak_bytes or space.total_bytes],
+    )
 
 
 def _only_host(named: Named, run: Run) -> str:
@@ -142,7 +144,7 @@ def _only_host(named: Named, run: Run) -> str:
     return _cut(wording.one_line(named.hosts[0]))
 
 
-def _space(seen: memory_viewer.View, instructions: int) -> dict[str, Any]:
+def _space(seen: memory_viewer.View, instructions: int) -> ProgramSpace:
     timeline = seen.timeline
     allocated, bare = (timeline[key].to_numpy(np.int64) for key in ("allocated_bytes", "unpadded_bytes"))
     kept = sample(allocated, [seen.peak_position + 1])
@@ -150,32 +152,32 @@ def _space(seen: memory_viewer.View, instructions: int) -> dict[str, Any]:
     # The largest, in program order.
     told = np.sort(by_size[:MOST_BUFFERS])
     rest = seen.at_peak["size_bytes"].to_numpy(np.int64)[by_size[MOST_BUFFERS:]]
-    return {
-        "space": seen.space,
-        "figures": _figures(seen, instructions),
-        "notes": [
+    return ProgramSpace(
+        space=seen.space,
+        figures=_figures(seen, instructions),
+        notes=[
             *seen.notes,
             *([] if len(timeline) else ["This program has no temporary buffers here: its buffers are live throughout."]),
         ],
-        "peak_bytes": float(seen.peak_bytes),
-        "unpadded_bytes": float(seen.peak_unpadded_bytes),
-        "throughout_bytes": float(seen.throughout_bytes),
-        "total_bytes": float(seen.total_bytes),
+        peak_bytes=float(seen.peak_bytes),
+        unpadded_bytes=float(seen.peak_unpadded_bytes),
+        throughout_bytes=float(seen.throughout_bytes),
+        total_bytes=float(seen.total_bytes),
         # The row of the timeline after the event that makes the peak.
-        "peak": seen.peak_position + 1 if seen.peak_position >= 0 else -1,
-        "points": len(timeline),
-        "rows": len(kept),
-        "position": Delta(kept.astype(np.int32)),
-        "instruction": coded(_cut(name) for name in timeline["instruction"].iloc[kept]),
-        "allocated_bytes": numbers(allocated[kept]),
-        "unpadded": numbers(bare[kept]),
-        "buffers": _table(seen.at_peak.iloc[told]),
-        "rest_count": len(rest),
-        "rest_bytes": float(rest.sum()),
-    }
+        peak=seen.peak_position + 1 if seen.peak_position >= 0 else -1,
+        points=len(timeline),
+        rows=len(kept),
+        position=Delta(kept.astype(np.int32)),
+        instruction=coded(_cut(name) for name in timeline["instruction"].iloc[kept]),
+        allocated_bytes=numbers(allocated[kept]),
+        unpadded=numbers(bare[kept]),
+        buffers=_table(seen.at_peak.iloc[told]),
+        rest_count=len(rest),
+        rest_bytes=float(rest.sum()),
+    )
 
 
-def _figures(seen: memory_viewer.View, instructions: int) -> list[dict[str, Any]]:
+def _figures(seen: memory_viewer.View, instructions: int) -> list[Figure]:
     padding = seen.peak_bytes - seen.peak_unpadded_bytes
     share = f"padding: {wording.percent(100 * padding / seen.peak_bytes)} of the peak" if padding > 0 else "no padding"
     # The row of the timeline that shows it: it has the memory after the event that makes the peak.
@@ -196,7 +198,7 @@ def _figures(seen: memory_viewer.View, instructions: int) -> list[dict[str, Any]
     ]
 
 
-def _table(rows: pd.DataFrame) -> dict[str, Any]:
+def _table(rows: pd.DataFrame) -> Table:
     rows = rows.assign(**{key: rows[key].map(_cut) for key in ("buffer", "shape", "framework_op", "source")}) if len(rows) else rows
     return table_of(rows, [frames.column("memory_viewer[module].at_peak", key) for key in _BUFFER])
 
@@ -227,8 +229,8 @@ def _unknown(frame: pd.DataFrame) -> list[str]:
     return out
 
 
-def _empty(frame: pd.DataFrame) -> dict[str, Any]:
+def _empty(frame: pd.DataFrame) -> Empty:
     why = " ".join(_unknown(frame)) or (
         "The profile has no compiled XLA programs. JAX runs them, as does TensorFlow with jit_compile=True."
     )
-    return {"title": "No programs with known memory", "text": why}
+    return Empty(title="No programs with known memory", text=why)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,10 +13,12 @@ from nbprof.analysis import roofline
 from nbprof.analysis.op_profile.leaves import MOST_OPS, MOST_TOLD, Leaves
 from nbprof.analysis.ops import ops
 from nbprof.display import wording
-from nbprof.display.codec import coded, numbers, short
+from nbprof.display.codec import Coded, coded, numbers, short
 from nbprof.schema import columns, frames
 from nbprof.schema.columns import Col, rate
 from nbprof.tools.common import figure
+from nbprof.tools.op_profile.parts import FusedOps, OpArrays, OpProfile, OtherOps, ProfiledOps
+from nbprof.tools.parts import Column, Empty, Figure
 from nbprof.tools.tables import floats, head
 
 if TYPE_CHECKING:
@@ -36,67 +38,47 @@ _GFLOPS = rate("flops", "", "GFLOP/s", "Floating-point operations per second, in
 _GBYTES = rate("bytes", "", "GB/s", "Bytes of main memory per second, in 10⁹.")
 
 
-def payload(run: Run) -> dict[str, Any]:
-    """The `OpProfile` part."""
+def payload(run: Run) -> OpProfile:
+    """The ops of compiled programs."""
     if not has(run):
-        return {**nothing(), "empty": {"title": "No ops of compiled programs", "text": run.programs.hlo_missing}}
+        return nothing(Empty(title="No ops of compiled programs", text=run.programs.hlo_missing))
     leaves = run.programs.op_profile_leaves
     peaks = roofline.peaks(run.activity)
     on_cpu = not run.activity.has_device
-    return {
-        "empty": None,
-        "where": "cpu" if on_cpu else "device",
-        "device": wording.one_line(peaks.device),
-        "peak_flops": wording.real(peaks.flops_per_second),
-        "peak_bytes": wording.real(peaks.bytes_per_second),
-        "impossible": float(ops.IMPOSSIBLE),
-        "idle_us": wording.real(leaves.idle / 1e6),
-        "figures": figures(run),
-        "statement": statement(run),
-        "notes": _notes(run, leaves, peaks, on_cpu),
-        "heads": _heads(peaks),
-        "ops": _ops(leaves),
-        "rest": {
-            **_columns(leaves.rest, ("program", "category")),
-            **_sums(leaves.rest),
-            "ops": numbers(leaves.rest["ops"]),
-            "rows": len(leaves.rest),
-        },
-        "inside": {
-            **_columns(leaves.inside, ("name", "category", "shape")),
-            "expression": coded(wording.cut(text, LONGEST[1]) for text in leaves.inside["expression"]),
-            "op": numbers(leaves.inside["op"]),
-            "flops": short(floats(leaves.inside["flops"])),
-            "rows": len(leaves.inside),
-        },
-        "arrays": {
-            **_columns(leaves.arrays, ("role", "shape", "layout", "padded")),
-            **{key: numbers(leaves.arrays[key]) for key in ("op", "bytes", "padded_bytes")},
-            "rows": len(leaves.arrays),
-        },
-    }
+    return OpProfile(
+        empty=None,
+        where="cpu" if on_cpu else "device",
+        device=wording.one_line(peaks.device),
+        peak_flops=wording.real(peaks.flops_per_second),
+        peak_bytes=wording.real(peaks.bytes_per_second),
+        impossible=float(ops.IMPOSSIBLE),
+        idle_us=wording.real(leaves.idle / 1e6),
+        figures=figures(run),
+        statement=statement(run),
+        notes=_notes(run, leaves, peaks, on_cpu),
+        heads=_heads(peaks),
+        ops=_ops(leaves),
+        rest=_other_ops(leaves.rest),
+        inside=_fused_ops(leaves.inside),
+        arrays=_arrays(leaves.arrays),
+    )
 
 
-def nothing() -> dict[str, Any]:
+def nothing(empty: Empty | None = None) -> OpProfile:
     """The part without ops."""
-    none: dict[str, Any] = {"rows": 0}
-    return {
-        "empty": None,
-        "where": "device",
-        "device": "",
-        "peak_flops": None,
-        "peak_bytes": None,
-        "impossible": float(ops.IMPOSSIBLE),
-        "idle_us": None,
-        "figures": [],
-        "statement": "",
-        "notes": [],
-        "heads": [],
-        "ops": none,
-        "rest": none,
-        "inside": none,
-        "arrays": none,
-    }
+    return OpProfile(
+        empty=empty,
+        where="device",
+        device="",
+        peak_flops=None,
+        peak_bytes=None,
+        impossible=float(ops.IMPOSSIBLE),
+        idle_us=None,
+        figures=[],
+        statement="",
+        notes=[],
+        heads=[],
+    )
 
 
 def has(run: Run) -> bool:
@@ -113,7 +95,7 @@ def left_out(run: Run) -> int:
     )
 
 
-def figures(run: Run) -> list[dict[str, Any]]:
+def figures(run: Run) -> list[Figure]:
     """The root of the tree as figures."""
     tree = run.programs.op_profile_upper
     root = tree.iloc[0]
@@ -168,17 +150,38 @@ def statement(run: Run) -> str:
     return f"{most} **{_plain(name)}** wastes the most, **{saved}** of all op time: it takes {share} and {does}."
 
 
-def by_category(part: dict[str, Any], most: int) -> list[dict[str, Any]]:
-    """The categories of a part for a table without script, most time first; the last row is what is beyond `most`.
+class CategorySums(NamedTuple):
+    """A category of ops; what is not known is None.
 
-    Each has `name`, `ops` (how many), `share` and `wasted` (of the time of all ops), `unknown` (the part of its own time whose cost is not
-    known), `flops` and `bytes` (of the peaks); None: not known.
+    Attributes
+    ----------
+    name : str
+    ops : int
+    share, wasted : float
+        Of the time of all ops.
+    unknown : float
+        The part of its own time whose cost is unknown.
+    flops, bytes : float
+        Of the peaks.
     """
+
+    name: str
+    ops: int
+    share: float
+    wasted: float | None
+    unknown: float
+    flops: float | None
+    bytes: float | None
+
+
+def by_category(part: OpProfile, most: int) -> list[CategorySums]:
+    """The categories of a part for a table without script, most time first; the last row sums up those beyond `most`."""
     tables = []
-    for table, many in ((part["ops"], 1), (part["rest"], part["rest"].get("ops", 0))):
-        if table["rows"]:
-            names = np.array(table["category"]["values"], object)[table["category"]["codes"]]
-            tables.append(pd.DataFrame({"name": names, "ops": many, **{key: table[key] for key in _SUMMED}}))
+    for table, many in ((part.ops, 1), (part.rest, part.rest.ops if part.rest else 0)):
+        if table is not None and table.rows:
+            names = np.array(table.category.values, object)[table.category.codes]
+            sums_of_ops = {key: getattr(table, key) for key in _SUMMED}
+            tables.append(pd.DataFrame({"name": names, "ops": many, **sums_of_ops}))
     if not tables:
         return []
     sums = pd.concat(tables).groupby("name", sort=False).sum(min_count=1).sort_values("time_us", ascending=False, kind="stable")
@@ -189,13 +192,13 @@ def by_category(part: dict[str, Any], most: int) -> list[dict[str, Any]]:
     out = []
     for name, many, time, unknown, flops, moved in sums.itertuples():
         busy = time - unknown
-        used = {"flops": _used(flops, busy, part["peak_flops"]), "bytes": _used(moved, busy, part["peak_bytes"])}
-        if (used["bytes"] or 0) > part["impossible"]:
-            used["bytes"] = None
-        known = [value for value in used.values() if value is not None]
+        computing, moving = _used(flops, busy, part.peak_flops), _used(moved, busy, part.peak_bytes)
+        if (moving or 0) > part.impossible:
+            moving = None
+        known = [value for value in (computing, moving) if value is not None]
         wasted = (1 - min(1.0, max(known))) * busy / whole if known else None
         lost = unknown / time if time else 0.0
-        out.append({"name": name or "other", "ops": int(many), "share": time / whole, "wasted": wasted, "unknown": lost, **used})
+        out.append(CategorySums(name or "other", int(many), time / whole, wasted, lost, computing, moving))
     return out
 
 
@@ -261,36 +264,77 @@ def _notes(run: Run, leaves: Leaves, peaks: roofline.Peaks, on_cpu: bool) -> lis
     return out
 
 
-def _ops(leaves: Leaves) -> dict[str, Any]:
+def _ops(leaves: Leaves) -> ProfiledOps:
     frame = leaves.ops
     cuts = np.where(np.arange(len(frame)) < MOST_TOLD, *LONGEST).tolist()
-    return {
-        **_columns(frame, ("program", "name", "category", "duplicate", "framework_op", "source", "shape", "layout", "trace_op")),
-        **_sums(frame),
-        "expression": coded(wording.cut(text, most) for text, most in zip(frame["expression"], cuts, strict=True)),
-        "in_file": frame["in_file"].to_numpy(np.bool_),
-        "inside_left_out": numbers(leaves.inside_left_out),
-        "at_ms": short(np.round(floats(frame["at_ms"]), 6)),
-        "for_ms": floats(frame["for_ms"]).astype(np.float32),
-        "rows": len(frame),
-    }
+    return ProfiledOps(
+        time_us=short(floats(frame["time"]) / 1e6),
+        unknown_us=short(floats(frame["unknown"]) / 1e6),
+        flops=short(floats(frame["flops"])),
+        bytes=short(floats(frame["moved"])),
+        runs=numbers(floats(frame["runs"])),
+        program=_texts(frame, "program"),
+        name=_texts(frame, "name"),
+        category=_texts(frame, "category"),
+        duplicate=_texts(frame, "duplicate"),
+        framework_op=_texts(frame, "framework_op"),
+        source=_texts(frame, "source"),
+        shape=_texts(frame, "shape"),
+        layout=_texts(frame, "layout"),
+        trace_op=_texts(frame, "trace_op"),
+        expression=coded(wording.cut(text, most) for text, most in zip(frame["expression"], cuts, strict=True)),
+        in_file=frame["in_file"].to_numpy(np.bool_),
+        inside_left_out=numbers(leaves.inside_left_out),
+        at_ms=short(np.round(floats(frame["at_ms"]), 6)),
+        for_ms=floats(frame["for_ms"]).astype(np.float32),
+        rows=len(frame),
+    )
 
 
-def _columns(frame: pd.DataFrame, keys: Iterable[str]) -> dict[str, Any]:
-    return {key: coded(wording.cut(text, _LONGEST_NAME) for text in frame[key]) for key in keys}
+def _other_ops(frame: pd.DataFrame) -> OtherOps:
+    return OtherOps(
+        time_us=short(floats(frame["time"]) / 1e6),
+        unknown_us=short(floats(frame["unknown"]) / 1e6),
+        flops=short(floats(frame["flops"])),
+        bytes=short(floats(frame["moved"])),
+        runs=numbers(floats(frame["runs"])),
+        program=_texts(frame, "program"),
+        category=_texts(frame, "category"),
+        ops=numbers(frame["ops"]),
+        rows=len(frame),
+    )
 
 
-def _sums(frame: pd.DataFrame) -> dict[str, Any]:
-    return {
-        "time_us": short(floats(frame["time"]) / 1e6),
-        "unknown_us": short(floats(frame["unknown"]) / 1e6),
-        "flops": short(floats(frame["flops"])),
-        "bytes": short(floats(frame["moved"])),
-        "runs": numbers(floats(frame["runs"])),
-    }
+def _fused_ops(frame: pd.DataFrame) -> FusedOps:
+    return FusedOps(
+        name=_texts(frame, "name"),
+        category=_texts(frame, "category"),
+        shape=_texts(frame, "shape"),
+        expression=coded(wording.cut(text, LONGEST[1]) for text in frame["expression"]),
+        op=numbers(frame["op"]),
+        flops=short(floats(frame["flops"])),
+        rows=len(frame),
+    )
 
 
-def _heads(peaks: roofline.Peaks) -> list[dict[str, Any]]:
+def _arrays(frame: pd.DataFrame) -> OpArrays:
+    return OpArrays(
+        role=_texts(frame, "role"),
+        shape=_texts(frame, "shape"),
+        layout=_texts(frame, "layout"),
+        padded=_texts(frame, "padded"),
+        op=numbers(frame["op"]),
+        bytes=numbers(frame["bytes"]),
+        padded_bytes=numbers(frame["padded_bytes"]),
+        rows=len(frame),
+    )
+
+
+def _texts(frame: pd.DataFrame, key: str) -> Coded:
+    return coded(wording.cut(text, _LONGEST_NAME) for text in frame[key])
+
+
+def _heads(peaks: roofline.Peaks) -> list[Column]:
     """The columns of the tree, by what the page sorts them by: rates in place of parts where a peak is not known."""
     flops, moved = math.isfinite(peaks.flops_per_second), math.isfinite(peaks.bytes_per_second)
     columns = {
@@ -302,7 +346,7 @@ def _heads(peaks: roofline.Peaks) -> list[dict[str, Any]]:
         "runs": _declared("occurrences"),
         "framework_op": _declared("framework_op"),
     }
-    return [{**head(col), "key": key} for key, col in columns.items() if col is not None]
+    return [replace(head(col), key=key) for key, col in columns.items() if col is not None]
 
 
 def _declared(key: str) -> Col:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,8 @@ from nbprof.activity.activity import WAITS_FOR_ITEMS
 from nbprof.analysis.ops import ops as analysis
 from nbprof.tools import rings
 from nbprof.tools.common import by_torch, unknown
+from nbprof.tools.ops.parts import OpRing, Ops, OpTotals
+from nbprof.tools.parts import Empty, Ring, RingPart, Table, no_table
 from nbprof.tools.tables import floats, hidden, longest, table
 from nbprof.tools.torch_ops import ops_torch
 
@@ -26,18 +28,23 @@ MOST_PARTS = 5
 """Ops, or op types, that a ring names."""
 
 
-def payload(run: Run) -> dict[str, Any]:
-    """The `Ops` part: 3,000 rows of each side (the ones with most self time), the totals over all, PyTorch's modules and shapes."""
+def payload(run: Run) -> Ops:
+    """3,000 rows of each side (the ones with most self time), the totals over all, PyTorch's modules and shapes."""
     frame = without_idle(run.ops)
     sums = totals(frame, run.ops_with_idle)
-    return {
-        "empty": _empty(run) if frame.empty else None,
-        "table": _table(_largest(frame), run.longest_calls),
-        "totals": sums,
-        "rings": [_ring(frame, sums[f"{where}_idle_us"], where, by) for where in ("device", "host") for by in ("op", "type")],
-        "modules": ops_torch.modules(run),
-        "shapes": ops_torch.shapes(run),
-    }
+    return Ops(
+        empty=_empty(run) if frame.empty else None,
+        table=_table(_largest(frame), run.longest_calls),
+        totals=sums,
+        rings=[
+            _ring(frame, sums.device_idle_us, "device", "op"),
+            _ring(frame, sums.device_idle_us, "device", "type"),
+            _ring(frame, sums.host_idle_us, "host", "op"),
+            _ring(frame, sums.host_idle_us, "host", "type"),
+        ],
+        modules=ops_torch.modules(run),
+        shapes=ops_torch.shapes(run),
+    )
 
 
 def has(run: Run) -> bool:
@@ -45,13 +52,13 @@ def has(run: Run) -> bool:
     return not _in_programs(run) or not of_framework(run.ops).empty
 
 
-def nothing() -> dict[str, Any]:
+def nothing() -> Ops:
     """The part without ops."""
-    totals = dict.fromkeys(("device_us", "host_us", "device_idle_us", "host_idle_us"), float("nan"))
-    return {"table": {"columns": [], "data": {}, "rows": 0}, "totals": totals, "rings": [], "modules": None, "shapes": None}
+    totals = OpTotals(device_us=None, device_idle_us=None, host_us=None, host_idle_us=None)
+    return Ops(empty=None, table=no_table(), totals=totals, rings=[], modules=None, shapes=None)
 
 
-def _table(ops: pd.DataFrame, calls: pd.DataFrame) -> dict[str, Any]:
+def _table(ops: pd.DataFrame, calls: pd.DataFrame) -> Table:
     """The rows with their rates as they are read: in 10⁹ a second, and percent."""
     shown = ops.copy()
     for key, source, scale in (
@@ -64,26 +71,27 @@ def _table(ops: pd.DataFrame, calls: pd.DataFrame) -> dict[str, Any]:
         if source in ops.columns:
             shown[key] = floats(ops[source]) * scale
     known = [key for key in RATES if key in shown.columns and _told(shown[key])]
-    made = table(shown, "ops.frame", (*COLUMNS, *known, *SHARES))
+    listed = table(shown, "ops.frame", (*COLUMNS, *known, *SHARES))
     # Half of the bytes, and more digits than a share is read with.
-    made["data"].update({key: np.asarray(made["data"][key], np.float32) for key in SHARES})
-    return hidden(made, *longest(ops, calls, ("device", "host")))
+    listed.data.update({key: np.asarray(listed.data[key], np.float32) for key in SHARES})
+    return hidden(listed, *longest(ops, calls, ("device", "host")))
 
 
-def _ring(ops: pd.DataFrame, idle: float, where: str, by: str) -> dict[str, Any]:
+def _ring(ops: pd.DataFrame, idle: float | None, where: Literal["device", "host"], by: Literal["op", "type"]) -> OpRing:
     """Self time of a side by op or by type, as `p.ops.distribution` has it: without idle time, and with it."""
     sums = analysis.distribution(ops, where, by)
     times = pd.Series(floats(sums["self_us"]), sums[by].to_numpy(object))
     work = float(times.sum())
-    whole = work + (idle if idle > 0 else 0.0)
-    last = [{"label": "Idle", "percent": 100 * idle / whole, "kind": "idle"}] if idle > 0 else []
-    return {
-        "where": where,
-        "by": by,
-        "ms": work / 1000,
-        "parts": rings.parts(times, MOST_PARTS),
-        "with_idle": {"ms": whole / 1000, "parts": [*rings.parts(times, MOST_PARTS, whole), *last]},
-    }
+    idle = idle or 0.0
+    total = work + idle
+    last = [RingPart(label="Idle", percent=100 * idle / total, kind="idle")] if idle > 0 else []
+    return OpRing(
+        where=where,
+        by=by,
+        ms=work / 1000,
+        parts=rings.parts(times, MOST_PARTS),
+        with_idle=Ring(ms=total / 1000, parts=[*rings.parts(times, MOST_PARTS, total), *last]),
+    )
 
 
 def _told(values: pd.Series[Any]) -> bool:
@@ -108,43 +116,44 @@ def left_out(run: Run) -> int:
     return len(ops) - len(_largest(ops))
 
 
-def totals(ops: pd.DataFrame, with_idle: pd.DataFrame) -> dict[str, float]:
-    """Self time of each side without idle, and its idle time; NaN where the side was not recorded."""
+def totals(ops: pd.DataFrame, with_idle: pd.DataFrame) -> OpTotals:
+    """Self time of each side without idle, and its idle time; None where the side was not recorded."""
     idle = with_idle[with_idle["type"] == "IDLE"] if len(with_idle) else with_idle
-    result: dict[str, float] = {}
-    for where in ("device", "host"):
-        result[f"{where}_us"] = _sum(ops, where)
-        result[f"{where}_idle_us"] = _sum(idle, where)
-    return result
+    return OpTotals(
+        device_us=_sum(ops, "device"),
+        device_idle_us=_sum(idle, "device"),
+        host_us=_sum(ops, "host"),
+        host_idle_us=_sum(idle, "host"),
+    )
 
 
 def _largest(ops: pd.DataFrame) -> pd.DataFrame:
     return ops.groupby("where", sort=False).head(MOST_ROWS) if len(ops) else ops
 
 
-def _sum(ops: pd.DataFrame, where: str) -> float:
+def _sum(ops: pd.DataFrame, where: str) -> float | None:
     side = ops[ops["where"] == where] if len(ops) else ops
-    return float(np.nansum(floats(side["self_us"]))) if len(side) else float("nan")
+    return float(np.nansum(floats(side["self_us"]))) if len(side) else None
 
 
 def _in_programs(run: Run) -> bool:
     return not run.activity.has_device and not run.programs.hlo_missing
 
 
-def _empty(run: Run) -> dict[str, Any]:
+def _empty(run: Run) -> Empty:
     if plain := unknown(run, "ops", "No ops in this run"):
         return plain
     if by_torch(run):
-        return {"title": "No ops in this run", "text": run.missing.get("ops", "No PyTorch op ran during the recording.")}
+        return Empty(title="No ops in this run", text=run.missing.get("ops", "No PyTorch op ran during the recording."))
     if _in_programs(run):
-        return {
-            "title": "The ops of this run are in compiled programs",
+        return Empty(
+            title="The ops of this run are in compiled programs",
             # The view has the link to Op profile below.
-            "text": "It ran only programs compiled by XLA for the CPU, and no separate JAX or TensorFlow ops. HLO & roofline lists "
+            text="It ran only programs compiled by XLA for the CPU, and no separate JAX or TensorFlow ops. HLO & roofline lists "
             "their ops, each with the framework op it comes from.",
-        }
-    return {
-        "title": "No ops in this run",
-        "text": "The profile has no framework ops. If the cell ran any, the host tracer was off; host level 2 records them.",
-        "code": "%%nbprof --host-level 2",
-    }
+        )
+    return Empty(
+        title="No ops in this run",
+        text="The profile has no framework ops. If the cell ran any, the host tracer was off; host level 2 records them.",
+        code="%%nbprof --host-level 2",
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -56,5 +57,5 @@ class Advice(pd.DataFrame):
         if self._profile is None:
             return None
         payload = self._profile.payload()
-        shown = {**payload, "overview": {**payload["overview"], "only": "advice"}}
+        shown = replace(payload, overview=replace(payload.overview, only="advice"))
         return self._profile.mimebundle(views=["overview"], payload=shown, drawn=False)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from nbprof.analysis.lines import PARTS
 from nbprof.display import wording
+from nbprof.frameworks.register import RECORDED
 from nbprof.schema import frames
 from nbprof.tools.accessor import Framed, Shown
+from nbprof.tools.overview.parts import Code, CodeCell
+from nbprof.tools.parts import Table
 from nbprof.tools.tables import floats, table_of
 
 if TYPE_CHECKING:
@@ -21,8 +24,6 @@ MOST_LINES = 400
 """Lines of one cell that a dashboard shows."""
 MOST_CELLS = 6
 _AROUND = 2
-_WITH_LINES = ("tensorflow", "jax", "torch")
-"""Backends beside which nbprof records the lines that run."""
 _WHOLE = {"host_us": "host time of the recording", "device_us": "device time", "program_us": "time of compiled programs"}
 _SAMPLED = (
     "Host time is estimated from samples of the Python stack; %%nbprof --stacks measures it, counts how often each line ran and adds "
@@ -65,19 +66,22 @@ class LineView(Framed):
         return f"This profile does not have lines of cells. {_REMEDY}"
 
 
-def payload(run: Run) -> dict[str, Any] | None:
+def payload(run: Run) -> Code | None:
     """The cells with the time of each line, the recorded one first; None where no cell has any."""
     if run.capture is None or not (run.capture.lines or run.capture.python):
         # Nothing has the text of a cell.
-        return {"cells": [], "notes": [again]} if (again := offer(run)) else None
+        return Code(cells=[], notes=[again]) if (again := offer(run)) else None
     lines = run.lines
     columns = ["line", "code", *(key for key in ("calls", *PARTS) if lines.frame[key].notna().any())]
     cells = [
-        {"title": title, "table": _table(lines.frame[lines.frame["file"] == title], text, columns, whole=at == 0, sampled=lines.sampled)}
+        CodeCell(
+            title=title,
+            table=_table(lines.frame[lines.frame["file"] == title], text, columns, whole=at == 0, sampled=lines.sampled),
+        )
         for at, (title, text) in enumerate(lines.source.items())
         if (lines.frame["file"] == title).any()
     ]
-    return {"cells": cells[:MOST_CELLS], "notes": _notes(lines)} if cells else None
+    return Code(cells=cells[:MOST_CELLS], notes=_notes(lines)) if cells else None
 
 
 def offer(run: Run) -> str:
@@ -85,7 +89,7 @@ def offer(run: Run) -> str:
     capture = run.capture
     facts = run.first_answer
     # Only what nbprof records in this process has lines, and samples of the Python stack name them already.
-    if capture is None or capture.backend not in _WITH_LINES or capture.options.get("stacks") is not False:
+    if capture is None or not _has_lines(capture.backend) or capture.options.get("stacks") is not False:
         return ""
     if capture.lines or capture.python or capture.options.get("python"):
         return ""
@@ -99,7 +103,13 @@ def offer(run: Run) -> str:
     return f"Which lines of Python {what} was not recorded. To see them, {how}."
 
 
-def _table(rows: pd.DataFrame, text: str, keys: list[str], *, whole: bool, sampled: bool) -> dict[str, Any]:
+def _has_lines(backend: str) -> bool:
+    """Whether nbprof records the lines that run beside a backend."""
+    framework = RECORDED.get(backend)
+    return framework is not None and framework.profiled
+
+
+def _table(rows: pd.DataFrame, text: str, keys: list[str], *, whole: bool, sampled: bool) -> Table:
     """All lines of a cell, or those from the first to the last with a time; times in ms."""
     code = text.splitlines()
     known = rows["line"].to_numpy(np.int64)

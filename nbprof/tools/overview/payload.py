@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -20,7 +22,7 @@ from nbprof.tools.common import (
     chip,
     figure,
     fix_lines,
-    gain_words,
+    gain_unit,
     has_device,
     plain,
     unit_of,
@@ -29,6 +31,8 @@ from nbprof.tools.common import (
 )
 from nbprof.tools.names import NAMES
 from nbprof.tools.overview import lines, ranges
+from nbprof.tools.overview.parts import Advice, CheckResult, Confidence, HostPart, Overview, Probe, TraceTarget
+from nbprof.tools.parts import Evidence, Figure, Table, Verdict, no_table
 from nbprof.tools.tables import floats, hidden, longest, table
 from nbprof.tools.tool import asked
 
@@ -38,73 +42,94 @@ if TYPE_CHECKING:
 MOST_ADVICE = 5
 
 
-def payload(run: Run) -> dict[str, Any]:
-    """The `Overview` part."""
+def payload(run: Run) -> Overview:
+    """The verdict, its evidence and advice."""
     first = early(run)
     advice, no_advice = guarded("The advice", lambda: _findings(run), lambda sentence: ([], sentence))
-    return {
-        **first,
-        "figures": figures(run),
-        "advice": advice,
-        "no_advice": no_advice,
-        "top_ops": guarded("The table of the top ops", lambda: _top_ops(run), lambda _: first["top_ops"]),
-        "top_ops_where": "host" if run.answer.get("top_ops_where") == "host" else "device",
-        "checks": _checks(run, run.answer.get("checks")),
-        "run": [*_of_file(run), *_facts(run.overview)] if plain(run) else _facts(run.overview),
-        **({"plain": True} if plain(run) else {}),
-        "code": asked(lines.payload, run, otherwise=None, part="The table of lines of code"),
-        "ranges": asked(ranges.payload, run, otherwise=None, part="The table of ranges"),
-    }
+    return replace(
+        first,
+        figures=figures(run),
+        advice=advice,
+        no_advice=no_advice,
+        top_ops=guarded("The table of the top ops", lambda: _top_ops(run), lambda _: first.top_ops),
+        top_ops_where="host" if run.answer.get("top_ops_where") == "host" else "device",
+        checks=_checks(run, run.answer.get("checks")),
+        run=[*_of_file(run), *_facts(run.overview)] if plain(run) else _facts(run.overview),
+        plain=plain(run),
+        code=asked(lines.payload, run, otherwise=None, part="The table of lines of code"),
+        ranges=asked(ranges.payload, run, otherwise=None, part="The table of ranges"),
+    )
 
 
-def fallback(run: Run, sentence: str) -> dict[str, Any]:
+def fallback(run: Run, sentence: str) -> Overview:
     """What can be said where the rest could not be computed."""
-    return {**early(run), "no_advice": sentence}
+    return replace(early(run), no_advice=sentence)
 
 
-def _findings(run: Run) -> tuple[list[dict[str, Any]], str]:
+def nothing() -> Overview:
+    """The part of a run that was not analysed."""
+    return Overview(
+        bound=None,
+        verdict=Verdict(word="Unknown", text="", detail=""),
+        confidence=Confidence(level="none", evidence=[]),
+        figures=[],
+        host_parts=[],
+        advice=[],
+        contention="",
+        probe=None,
+        no_advice="",
+        code=None,
+        ranges=None,
+        top_ops=no_table(),
+        top_ops_where="host",
+        run=[],
+        checks=[],
+    )
+
+
+def _findings(run: Run) -> tuple[list[Advice], str]:
     """The advice, or why there is none."""
     advice = [_advice(run, row) for row in run.advice.head(MOST_ADVICE).to_dict("records")]
     return advice, "" if advice else _no_advice(run)
 
 
-def early(run: Run) -> dict[str, Any]:
+def early(run: Run) -> Overview:
     """The same as far as it follows from the steps alone: the ops, what is advised, and the tabs that it leads to, take longer."""
     facts = run.first_answer
-    bound = facts.get("bound")
-    return {
-        "bound": bound if bound in BY_KEY else None,
-        "verdict": {
-            "word": facts.get("verdict") or "Unknown",
-            "text": facts.get("verdict_text") or "",
-            "detail": facts.get("verdict_detail") or "",
-        },
-        "confidence": {
-            "level": facts.get("confidence") or "none",
-            "evidence": [{"ok": bool(ok), "text": text} for ok, text in facts.get("confidence_evidence") or []],
-        },
-        "figures": [_average(run), _waiting(run), *([_busy(run)] if has_device(run) else [_host_compute(run), *_rate(run, facts)])],
-        "host_parts": _host_parts(run),
-        "advice": [],
-        "contention": facts.get("contention") or "",
-        "probe": {key: facts["probe"][key] for key in ("text", "detail")} if facts.get("probe") else None,
-        "no_advice": "Recommendations appear when the analysis has finished.",
-        "code": None,
-        "ranges": None,
-        "top_ops": table(frames.empty("overview.top_ops"), "overview.top_ops", _TOP),
-        "top_ops_where": "device" if has_device(run) else "host",
-        "run": _facts(facts),
-        "checks": [],
-    }
+    bound, probe = facts.get("bound"), facts.get("probe")
+    return Overview(
+        bound=bound if bound in BY_KEY else None,
+        verdict=Verdict(
+            word=facts.get("verdict") or "Unknown",
+            text=facts.get("verdict_text") or "",
+            detail=facts.get("verdict_detail") or "",
+        ),
+        confidence=Confidence(
+            level=facts.get("confidence") or "none",
+            evidence=[Evidence(ok=bool(ok), text=text) for ok, text in facts.get("confidence_evidence") or []],
+        ),
+        figures=[_average(run), _waiting(run), *([_busy(run)] if has_device(run) else [_host_compute(run), *_rate(run, facts)])],
+        host_parts=_host_parts(run),
+        advice=[],
+        contention=facts.get("contention") or "",
+        probe=Probe(text=probe["text"], detail=probe["detail"]) if probe else None,
+        no_advice="Recommendations appear when the analysis has finished.",
+        code=None,
+        ranges=None,
+        top_ops=table(frames.empty("overview.top_ops"), "overview.top_ops", _TOP),
+        top_ops_where="device" if has_device(run) else "host",
+        run=_facts(facts),
+        checks=[],
+    )
 
 
-def _host_parts(run: Run) -> list[dict[str, Any]]:
+def _host_parts(run: Run) -> list[HostPart]:
     """Rows below a category in the breakdown; none below one that is not split further."""
     frame = run.host_parts
     split = set(frame.loc[frame["part"] != "host", "category"])
     shown = frame[frame["category"].isin(split) & (frame["percent"] >= _LEAST_PART)].sort_values("percent", ascending=False)
     return [
-        {"category": str(row["category"]), "text": str(row["text"]), "ms": float(row["ms"]), "percent": float(row["percent"])}
+        HostPart(category=str(row["category"]), text=str(row["text"]), ms=float(row["ms"]), percent=float(row["percent"]))
         for row in shown.to_dict("records")
     ]
 
@@ -128,23 +153,23 @@ _CHECKS = {
 """Names of the checks on screen; one that is missing here is shown by its key."""
 
 
-def _checks(run: Run, checks: Any) -> list[dict[str, Any]]:
+def _checks(run: Run, checks: Any) -> list[CheckResult]:
     """What was looked at: every check with its percentage and what follows from it."""
     if not isinstance(checks, pd.DataFrame):
         return []
     return [
-        {
-            "label": _CHECKS.get(str(row["check"]), str(row["check"]).replace("_", " ").capitalize()),
-            "percent": wording.real(row["percent"]),
-            "level": str(row["level"]),
-            "statement": str(row["statement"]),
-            "view": _place(run, str(row["view"])),
-        }
+        CheckResult(
+            label=_CHECKS.get(str(row["check"]), str(row["check"]).replace("_", " ").capitalize()),
+            percent=wording.real(row["percent"]),
+            level=str(row["level"]),
+            statement=str(row["statement"]),
+            view=_place(run, str(row["view"])),
+        )
         for row in checks.to_dict("records")
     ]
 
 
-def _facts(facts: dict[str, Any]) -> list[list[str]]:
+def _facts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What the run ran on: as the run states it, with what the recording itself knows of devices, versions and time."""
     known = facts.get("environment") or {}
     stated = {str(label): str(value) for label, value in facts.get("run_facts") or []}
@@ -155,10 +180,10 @@ def _facts(facts: dict[str, Any]) -> list[list[str]]:
     # A run that nbprof recorded has those of its framework in its name.
     if versions := [one for one in versions if one not in stated.get("Framework", "").split(", ")]:
         stated["Versions"] = ", ".join(versions)
-    return [[label, wording.one_line(value)] for label, value in stated.items()]
+    return [(label, wording.one_line(value)) for label, value in stated.items()]
 
 
-def _of_file(run: Run) -> list[list[str]]:
+def _of_file(run: Run) -> list[tuple[str, str]]:
     """What a trace without a known framework is and has."""
     lanes = asked(lambda: run.trace.lanes, otherwise=None)
     held = wording.plural(run.as_read.receipt.events, "event")
@@ -166,10 +191,10 @@ def _of_file(run: Run) -> list[list[str]]:
         processes = len(lanes[["host", "process"]].drop_duplicates())
         held += f" on {wording.plural(int((lanes['events'] > 0).sum()), 'lane')} of {wording.plural(processes, 'process', 'processes')}"
     names = [by_name(run.files.format).label] if run.files is not None else []
-    return [*(["Format", name] for name in names), ["Holds", held]]
+    return [*(("Format", name) for name in names), ("Holds", held)]
 
 
-def _device(group: dict[str, Any]) -> str:
+def _device(group: Mapping[str, Any]) -> str:
     """`4 × Tesla T4 (sm_75), 40 cores, 14.56 GiB` of what is known of a kind of device."""
     count, capability, cores = group.get("count") or 1, group.get("compute_capability"), wording.real(group.get("cores"))
     name = str(group.get("name") or group.get("kind") or "device")
@@ -188,7 +213,7 @@ def _device(group: dict[str, Any]) -> str:
     return (f"{count} × " if count > 1 else "") + ", ".join(parts)
 
 
-def figures(run: Run) -> list[dict[str, Any]]:
+def figures(run: Run) -> list[Figure]:
     """The six key figures; with no device recorded, host figures take the place of those that need one."""
     facts = run.answer
     on_device = has_device(run)
@@ -204,7 +229,7 @@ def _summary(run: Run, category: str) -> dict[Any, Any]:
     return dict(rows.iloc[0]) if len(rows) else {}
 
 
-def _average(run: Run) -> dict[str, Any]:
+def _average(run: Run) -> Figure:
     row = _summary(run, "step_time")
     mean, spread = wording.real(run.first_answer.get("step_time_ms")), wording.real(run.first_answer.get("step_time_sd_ms"))
     unit_of_work = unit_of(run)
@@ -217,8 +242,10 @@ def _average(run: Run) -> dict[str, Any]:
         note = f"median {median}, p95 {p95}, range {wording.number(low / size, 2)}–{wording.number(high and high / size, 2)}"
         if len(run.steps) == 1:
             note = "first to last event" if unit_of_work.whole else f"one {unit_of_work.noun}"
-    more = {"spread": f"± {wording.number(spread / size, 2)}"} if spread is not None and mean is not None and len(run.steps) > 1 else {}
-    return figure("step_time", unit_of_work.average, mean and mean / size, unit, 2, note, **more)
+    deviation = None
+    if spread is not None and mean is not None and len(run.steps) > 1:
+        deviation = f"± {wording.number(spread / size, 2)}"
+    return figure("step_time", unit_of_work.average, mean and mean / size, unit, 2, note, spread=deviation)
 
 
 def _of_each(run: Run, ms: Any) -> str:
@@ -227,16 +254,16 @@ def _of_each(run: Run, ms: Any) -> str:
     return wording.millis(ms) if unit.whole else f"{wording.millis(ms)} {unit.per}"
 
 
-def _waiting(run: Run) -> dict[str, Any]:
+def _waiting(run: Run) -> Figure:
     percent, mean = wording.real(run.first_answer.get("input_percent")), wording.real(run.first_answer.get("step_time_ms"))
     note = "no steps" if mean is None else "input was not traced"
     if percent is not None:
         note = _of_each(run, percent * mean / 100) if mean is not None else ""
-    hot = {"hot": True} if run.first_answer.get("bound") == "input" else {}
-    return figure("input", "Waiting for input", percent, "%", 1, note, **bar(("input", percent)), **hot)
+    hot = run.first_answer.get("bound") == "input"
+    return figure("input", "Waiting for input", percent, "%", 1, note, bar=bar(("input", percent)), hot=hot)
 
 
-def _busy(run: Run) -> dict[str, Any]:
+def _busy(run: Run) -> Figure:
     percent = run.first_answer.get("device_busy_percent")
     note = "no steps" if run.steps.empty else "not recorded"
     if wording.real(percent) is not None:
@@ -246,7 +273,7 @@ def _busy(run: Run) -> dict[str, Any]:
             # A device that ran nothing may not have been traced: it is in no mean.
             note += f", mean of {devices:,} devices" if used in (0, devices) else f", {_that_worked(used, devices)}"
         note += "; copies and infeed count" if (run.devices["kind"] == "TPU").any() else "; copies count"
-    return figure("device_busy", "Device busy", percent, "%", 1, note, **bar(("device_compute", percent)))
+    return figure("device_busy", "Device busy", percent, "%", 1, note, bar=bar(("device_compute", percent)))
 
 
 def _that_worked(used: int, devices: int) -> str:
@@ -254,7 +281,7 @@ def _that_worked(used: int, devices: int) -> str:
     return f"the one of {devices:,} devices that ran" if used == 1 else f"mean of the {used:,} of {devices:,} devices that ran"
 
 
-def _flops(run: Run) -> dict[str, Any]:
+def _flops(run: Run) -> Figure:
     """What TPUs computed by their peak. (Their ops are compiled: where those ran, and in how many bits, says little.)"""
     rate, peak = (wording.real(value) for value in (run.answer.get("flops_per_second"), run.devices["peak_flops_per_second"].max()))
     note = f"{wording.number((rate or 0) / 1e12, 3)} of {wording.number((peak or 0) / 1e12)} TFLOP/s per device"
@@ -262,16 +289,16 @@ def _flops(run: Run) -> dict[str, Any]:
         note += f"; MXU counter {wording.percent(counter)}"
     percent = run.answer.get("flops_utilization_percent")
     note += _unknown(run)
-    return figure("flops_utilization", "FLOPS utilization", percent, "%", 1, note, **bar(("device_compute", percent)))
+    return figure("flops_utilization", "FLOPS utilization", percent, "%", 1, note, bar=bar(("device_compute", percent)))
 
 
-def _bandwidth(run: Run) -> dict[str, Any]:
+def _bandwidth(run: Run) -> Figure:
     percent, rate = run.answer.get("memory_bandwidth_utilization_percent"), run.answer.get("memory_bytes_per_second")
     known = wording.real(percent) is not None
     peak = wording.real(run.devices["memory_bytes_per_second"].max())
     stated = f"{wording.number((rate or 0) / 1e9, 2)} of {wording.number((peak or 0) / 1e9)} GB/s per device"
     note = f"{stated}{_unknown(run)}" if known else "not recorded"
-    return figure("memory_bandwidth", "Memory bandwidth", percent, "%", 1, note, **bar(("device_compute", percent)))
+    return figure("memory_bandwidth", "Memory bandwidth", percent, "%", 1, note, bar=bar(("device_compute", percent)))
 
 
 def _unknown(run: Run) -> str:
@@ -288,28 +315,30 @@ def _no_ops(run: Run) -> str:
     return "no ops recorded on the host" if run.answer.get("top_ops_where") == "device" else "no ops recorded"
 
 
-def _op_time(run: Run) -> dict[str, Any]:
+def _op_time(run: Run) -> Figure:
     device, host = (wording.real(run.answer.get(f"{side}_op_percent")) for side in ("device", "host"))
     note = f"on host {wording.percent(host)}" if device is not None else _no_ops(run)
-    return figure("op_runs_on_device", "Op runs on device", device, "%", 1, note, **bar(("device_compute", device), ("host_compute", host)))
+    return figure(
+        "op_runs_on_device", "Op runs on device", device, "%", 1, note, bar=bar(("device_compute", device), ("host_compute", host))
+    )
 
 
-def _precision(facts: dict[str, Any]) -> dict[str, Any]:
+def _precision(facts: Mapping[str, Any]) -> Figure:
     half, full = wording.real(facts.get("compute_16bit_percent")), wording.real(facts.get("compute_32bit_percent"))
     note = f"32-bit {wording.percent(full)}" if half is not None else "precision not recorded" if facts.get("steps") else "no steps"
-    return figure("compute_16bit", "16-bit compute", half, "%", 1, note, **bar(("device_compute", half)))
+    return figure("compute_16bit", "16-bit compute", half, "%", 1, note, bar=bar(("device_compute", half)))
 
 
-def _host_compute(run: Run) -> dict[str, Any]:
+def _host_compute(run: Run) -> Figure:
     row = _summary(run, "host_compute")
     percent = wording.real(row.get("percent"))
     note = "no steps" if run.steps.empty else "no ops recorded on the host"
     if percent is not None:
         note = _of_each(run, row.get("mean_ms"))
-    return figure("host_compute", "Host compute", percent, "%", 1, note, **bar(("host_compute", percent)))
+    return figure("host_compute", "Host compute", percent, "%", 1, note, bar=bar(("host_compute", percent)))
 
 
-def _rate(run: Run, facts: dict[str, Any]) -> list[dict[str, Any]]:
+def _rate(run: Run, facts: Mapping[str, Any]) -> list[Figure]:
     """How many of them in a second; nothing of a recording, of which there is one."""
     unit = unit_of(run)
     if unit.whole:
@@ -323,14 +352,14 @@ def _rate(run: Run, facts: dict[str, Any]) -> list[dict[str, Any]]:
     return [figure("steps_per_second", label, 1000 / mean if mean else None, "", 1, note)]
 
 
-def _eager(run: Run) -> dict[str, Any]:
+def _eager(run: Run) -> Figure:
     percent = wording.real(run.answer.get("eager_host_percent"))
     outside = "of op time, not compiled" if by_torch(run) else "of op time on host"
     note = outside if percent is not None else _no_ops(run)
-    return figure("eager", "Eager ops", percent, "%", 1, note, **bar(("host_compute", percent)))
+    return figure("eager", "Eager ops", percent, "%", 1, note, bar=bar(("host_compute", percent)))
 
 
-def _memory(run: Run) -> dict[str, Any]:
+def _memory(run: Run) -> Figure:
     peak = wording.real(run.answer.get("peak_memory_bytes"))
     if peak is None:
         return bytes_figure("peak_memory", "Peak memory", None, "")
@@ -358,21 +387,21 @@ _CALLS = {"optimizer_loop": "Optimizer.step#", "gloo": "gloo:"}
 _COPY = "MemcpyH2D"
 
 
-def _target(run: Run, rule: str) -> dict[str, str] | None:
-    """Where in the trace the evidence of a rule is (`Target` of the front end); None where the whole trace is, or that of one host."""
+def _target(run: Run, rule: str) -> TraceTarget | None:
+    """Where in the trace the evidence of a rule is; None where that is all of it, or in the trace of a host that was read separately."""
     if run.parts is not None:
         return None
     if rule in _IDLE:
-        return {"kind": "gap"} if run.activity.has_device else None
+        return TraceTarget(kind="gap") if run.activity.has_device else None
     if begin := _CALLS.get(rule):
         named = next((str(name) for name in run.trace.names if str(name).startswith(begin)), "")
-        return {"kind": "name", "name": named} if named else None
+        return TraceTarget(kind="name", name=named) if named else None
     if rule not in _COPIES:
         return None
     copies = run.input_ops[run.input_ops["category"] == "enqueue"]
     if len(copies):
-        return {"kind": "input", "name": str(copies["op"].iloc[int(copies["total_ms"].to_numpy().argmax())])}
-    return {"kind": "name", "name": _COPY} if _COPY in set(run.trace.names) else None
+        return TraceTarget(kind="input", name=str(copies["op"].iloc[int(copies["total_ms"].to_numpy().argmax())]))
+    return TraceTarget(kind="name", name=_COPY) if _COPY in set(run.trace.names) else None
 
 
 def _place(run: Run, view: str) -> str:
@@ -385,24 +414,26 @@ def _place(run: Run, view: str) -> str:
     return next(tab for tab in (view, "ops", "op_profile", "trace") if shows(tab))
 
 
-def _advice(run: Run, row: dict[Any, Any]) -> dict[str, Any]:
+def _advice(run: Run, row: dict[Any, Any]) -> Advice:
     view, link = row.get("view"), row.get("link")
     if isinstance(view, str) and view and (place := _place(run, view)) != view:
         view, link = place, NAMES[place].label
-    return {
-        "severity": str(row.get("severity") or "low"),
-        "title": str(row["title"]),
-        "gain_ms": wording.real(row.get("gain_ms_per_step")),
-        "gain_is": str(row.get("gain_is") or ""),
-        **gain_words(run.first_answer, row.get("gain_ms_per_step")),
-        "evidence": str(row.get("evidence") or ""),
-        "certainty": str(row.get("certainty") or ""),
-        "refuted_by": str(row.get("refuted_by") or ""),
-        "fix": fix_lines(row.get("fix")),
-        "view": view if isinstance(view, str) and view else "overview",
-        "link": link.replace("GPU kernels", f"{chip(run)} kernels") if isinstance(link, str) else "",
-        "target": _target(run, str(row.get("rule") or "")) if view == "trace" else None,
-    }
+    unit = gain_unit(run.first_answer, row.get("gain_ms_per_step"))
+    return Advice(
+        severity=str(row.get("severity") or "low"),
+        title=str(row["title"]),
+        gain_ms=wording.real(row.get("gain_ms_per_step")),
+        gain_is=str(row.get("gain_is") or ""),
+        per=unit.per,
+        gain_percent=unit.gain_percent,
+        evidence=str(row.get("evidence") or ""),
+        certainty=str(row.get("certainty") or ""),
+        refuted_by=str(row.get("refuted_by") or ""),
+        fix=fix_lines(row.get("fix")),
+        view=view if isinstance(view, str) and view else "overview",
+        link=link.replace("GPU kernels", f"{chip(run)} kernels") if isinstance(link, str) else "",
+        target=_target(run, str(row.get("rule") or "")) if view == "trace" else None,
+    )
 
 
 def _no_advice(run: Run) -> str:
@@ -418,7 +449,7 @@ def _no_advice(run: Run) -> str:
 _TOP = ("rank", "op", "type", "ms_per_step", "percent", "cumulative_percent")
 
 
-def _top_ops(run: Run) -> dict[str, Any]:
+def _top_ops(run: Run) -> Table:
     frame = run.answer["top_ops"]
     keys = [*_TOP]
     if "flops_per_second" in frame.columns and frame["flops_per_second"].notna().any():
@@ -434,13 +465,12 @@ def _top_ops(run: Run) -> dict[str, Any]:
         hosts = run.steps["host"].nunique()
         frame = frame.assign(ms_per_step=floats(frame["ms_per_step"]) * hosts / devices)
     where = ("host" if run.answer.get("top_ops_where") == "host" else "device",)
-    made = hidden(table(frame.head(10), "overview.top_ops", keys), *longest(frame.head(10), run.longest_calls, where))
-    by_key = {head["key"]: head for head in made["columns"]}
-    by_key["percent"]["label"] = f"% of {where[0]}"
-    head = by_key["ms_per_step"]
+    top_ops = hidden(table(frame.head(10), "overview.top_ops", keys), *longest(frame.head(10), run.longest_calls, where))
+    top_ops.head("percent").label = f"% of {where[0]}"
+    head = top_ops.head("ms_per_step")
     if run.steps.empty:
-        head["label"] = "ms"
-        head["help"] = "Self time in the whole profile, summed over devices and threads: there are no steps to normalize by."
+        head.label = "ms"
+        head.help = "Self time in the whole profile, summed over devices and threads: there are no steps to normalize by."
     elif devices > 1:
-        head["help"] = f"Self time per step, mean of {devices} devices. see p.overview['top_ops'] for the sum."
-    return made
+        head.help = f"Self time per step, mean of {devices} devices. see p.overview['top_ops'] for the sum."
+    return top_ops

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
 from nbprof.activity.unit import Unit
 from nbprof.display import wording
 from nbprof.display.categories import BY_KEY, CATEGORIES, DEVICE, HOST, OTHER, mix
 from nbprof.tools.canvas import FAINT, INK, LINE, SOFT, TEXT, TRACK, WIDTH, Canvas
 from nbprof.tools.common import unit_in
-from nbprof.tools.overview.text import Row, breakdown, means, where_it_goes
+from nbprof.tools.overview.parts import Overview
+from nbprof.tools.overview.text import Row, breakdown, gain_text, means, where_it_goes
+from nbprof.tools.parts import Figure, Meta
+from nbprof.tools.steps.parts import Steps
+
+if TYPE_CHECKING:
+    from nbprof.tools.payloads import Payload
 
 _LEFT, _RIGHT = 40, WIDTH - 40
 _HEIGHT = 2400
@@ -20,35 +26,35 @@ _GRAPH = 300
 _SPLIT = 850
 
 
-def png(payload: dict[str, Any]) -> bytes:
+def png(payload: Payload) -> bytes:
     """A PNG, 1050 pixels wide (700 points at 1.5x), usually 40 to 60 kB.
 
     Verdict, average step, key figures, step graph beside the breakdown, top ops, what to do next.
 
     Parameters
     ----------
-    payload : dict
-        What `nbprof.tools.dashboard.dashboard` gives.
+    payload : Payload
     """
+    overview = payload.overview
     sheet = Canvas(WIDTH, _HEIGHT)
-    y = _header(sheet, payload["meta"], 32)
-    y = _verdict(sheet, payload["overview"], y)
-    if payload["overview"].get("plain"):
+    y = _header(sheet, payload.meta, 32)
+    y = _verdict(sheet, overview, y)
+    if overview.plain:
         # Nothing is known of steps and ops: what the file is and holds stands in the place of figures without values, as on screen.
-        return sheet.png(_footer(sheet, payload["meta"], _facts(sheet, payload["overview"]["run"], y + 24) + 28))
+        return sheet.png(_footer(sheet, payload.meta, _facts(sheet, overview.run, y + 24) + 28))
     parts = breakdown(payload)
     if parts:
         y = _average_bar(sheet, [row for row in parts if not row.part], y + 20)
-    y = _figures(sheet, payload["overview"]["figures"], y + 24)
+    y = _figures(sheet, overview.figures, y + 24)
     if parts:
-        mean = payload["overview"]["figures"][0]["value"]
-        unit = unit_in(payload)
+        mean = overview.figures[0].value
+        unit = unit_in(payload.meta)
         y = max(_steps(sheet, payload, y + _GAP), _breakdown(sheet, parts, mean, y + _GAP, unit))
-    y = max(_top_ops(sheet, payload["overview"], y + _GAP), _next_steps(sheet, payload["overview"], y + _GAP))
-    return sheet.png(_footer(sheet, payload["meta"], y + 28))
+    y = max(_top_ops(sheet, overview, y + _GAP), _next_steps(sheet, overview, y + _GAP))
+    return sheet.png(_footer(sheet, payload.meta, y + 28))
 
 
-def steps_png(payload: dict[str, Any]) -> bytes | None:
+def steps_png(payload: Payload) -> bytes | None:
     """The steps alone, 450 points wide; None without steps."""
     if not means(payload):
         return None
@@ -56,39 +62,41 @@ def steps_png(payload: dict[str, Any]) -> bytes | None:
     return sheet.png(_steps(sheet, payload, 0))
 
 
-def _header(sheet: Canvas, meta: dict[str, Any], y: float) -> float:
+def _header(sheet: Canvas, meta: Meta, y: float) -> float:
     for i, (colour, width) in enumerate((("#CF4A1A", 18), ("#23896A", 24), ("#184A95", 14))):
         sheet.box(_LEFT + 6 * (i == 1), y + 2 + 8 * i, _LEFT + 6 * (i == 1) + width, y + 7 + 8 * i, colour)
     x = sheet.text(_LEFT + 44, y, "nbprof", 24, INK, bold=True)
-    x = sheet.text(x + 22, y, sheet.fit(meta["label"], 24, 500), 24, TEXT, bold=True)
-    sheet.text(x + 10, y + 2, sheet.fit(" · ".join(["", *meta["facts"]]).strip(), 22, _RIGHT - x - 10), 22, SOFT)
+    x = sheet.text(x + 22, y, sheet.fit(meta.label, 24, 500), 24, TEXT, bold=True)
+    sheet.text(x + 10, y + 2, sheet.fit(" · ".join(["", *meta.facts]).strip(), 22, _RIGHT - x - 10), 22, SOFT)
     sheet.rule(_LEFT, _RIGHT, y + 42)
-    if not meta["notice"]:
+    notice = meta.notice
+    if not notice:
         return y + 66
     y += 58
     # What a notice says above a snippet makes no sense without it.
-    said = meta["notice"]["title"] if meta["notice"].get("code") else f"{meta['notice']['title']} {meta['notice']['text']}"
-    for line in sheet.wrap(said, 22, _RIGHT - _LEFT, 2):
+    text = notice.title if notice.code else f"{notice.title} {notice.text}"
+    for line in sheet.wrap(text, 22, _RIGHT - _LEFT, 2):
         sheet.text(_LEFT, y, line, 22, SOFT)
         y += 30
     return y + 18
 
 
-def _verdict(sheet: Canvas, overview: dict[str, Any], y: float) -> float:
-    word = overview["verdict"]["word"] + (":" if overview["verdict"]["text"] else "")
-    colour = BY_KEY[overview["bound"]].colour if overview["bound"] else INK
-    whole = f"{word} {overview['verdict']['text']}"
-    size = next((size for size in (42, 38, 34, 30) if sheet.measure(whole, size) < _RIGHT - _LEFT - 20), 30)
+def _verdict(sheet: Canvas, overview: Overview, y: float) -> float:
+    verdict = overview.verdict
+    word = verdict.word + (":" if verdict.text else "")
+    colour = BY_KEY[overview.bound].colour if overview.bound else INK
+    line = f"{word} {verdict.text}"
+    size = next((size for size in (42, 38, 34, 30) if sheet.measure(line, size) < _RIGHT - _LEFT - 20), 30)
     x = sheet.text(_LEFT, y, word, size, mix(colour, 88, "#000000"), bold=True) + 12
-    sheet.text(x, y, sheet.fit(overview["verdict"]["text"], size, _RIGHT - x), size, INK, bold=True)
+    sheet.text(x, y, sheet.fit(verdict.text, size, _RIGHT - x), size, INK, bold=True)
     y += 62
-    for line in sheet.wrap(overview["verdict"]["detail"], 25, _RIGHT - _LEFT - 120, 3):
+    for line in sheet.wrap(verdict.detail, 25, _RIGHT - _LEFT - 120, 3):
         sheet.text(_LEFT, y, line, 25)
         y += 36
-    level = overview["confidence"]["level"]
+    level = overview.confidence.level
     if level == "none":
         return y
-    evidence = " · ".join(item["text"] for item in overview["confidence"]["evidence"])
+    evidence = " · ".join(item.text for item in overview.confidence.evidence)
     x = sheet.text(_LEFT, y + 4, f"Confidence: {level}", 22, TEXT, bold=True) + 14
     sheet.text(x, y + 4, sheet.fit(evidence, 22, _RIGHT - x), 22, SOFT)
     return y + 36
@@ -112,7 +120,7 @@ def _average_bar(sheet: Canvas, rows: list[Row], y: float) -> float:
     return y + 80
 
 
-def _facts(sheet: Canvas, facts: list[list[str]], y: float) -> float:
+def _facts(sheet: Canvas, facts: list[tuple[str, str]], y: float) -> float:
     """What the file is and holds, a line each."""
     sheet.rule(_LEFT, _RIGHT, y)
     y += 20
@@ -124,7 +132,7 @@ def _facts(sheet: Canvas, facts: list[list[str]], y: float) -> float:
     return y
 
 
-def _figures(sheet: Canvas, figures: list[dict[str, Any]], y: float) -> float:
+def _figures(sheet: Canvas, figures: list[Figure], y: float) -> float:
     sheet.rule(_LEFT, _RIGHT, y)
     width = (_RIGHT - _LEFT) / len(figures)
     for i, figure in enumerate(figures):
@@ -132,23 +140,23 @@ def _figures(sheet: Canvas, figures: list[dict[str, Any]], y: float) -> float:
         room = width - 28
         if i:
             sheet.box(x - 16, y, x - 14, y + 136, LINE)
-        sheet.text(x, y + 16, sheet.fit(figure["label"], 22, room), 22, SOFT)
-        colour = mix(BY_KEY["input"].colour, 88, "#000000") if figure.get("hot") else INK
-        end = sheet.text(x, y + 46, wording.number(figure["value"], figure["digits"]), 36, colour, bold=True)
-        unit, note = figure["unit"] if figure["value"] is not None else "", figure["note"]
-        if spread := figure.get("spread"):
+        sheet.text(x, y + 16, sheet.fit(figure.label, 22, room), 22, SOFT)
+        colour = mix(BY_KEY["input"].colour, 88, "#000000") if figure.hot else INK
+        end = sheet.text(x, y + 46, wording.number(figure.value, figure.digits), 36, colour, bold=True)
+        unit, note = figure.unit if figure.value is not None else "", figure.note
+        if spread := figure.spread:
             fits = sheet.measure(f"{unit} {spread}", 22) <= x + room - end
             unit, note = (f"{unit} {spread}", note) if fits else (unit, f"{spread}, {note}")
         sheet.text(end + 6, y + 58, unit, 22, SOFT)
-        if figure["key"] == "step_time":
+        if figure.key == "step_time":
             note = _clauses(sheet, note, room + 8)
         sheet.text(x, y + 92, sheet.fit(note, 20, room + 8), 20, SOFT)
-        if figure.get("bar"):
+        if figure.bar:
             sheet.box(x, y + 122, x + room - 8, y + 129, TRACK)
             left = x
-            for part in figure["bar"]:
-                right = left + (room - 8) * min(part["percent"], 100) / 100
-                sheet.box(left, y + 122, right, y + 129, BY_KEY[part["category"]].colour)
+            for part in figure.bar:
+                right = left + (room - 8) * min(part.percent, 100) / 100
+                sheet.box(left, y + 122, right, y + 129, BY_KEY[part.category].colour)
                 left = right
     sheet.rule(_LEFT, _RIGHT, y + 144)
     return y + 146
@@ -162,32 +170,32 @@ def _clauses(sheet: Canvas, note: str, room: float) -> str:
     return ", ".join(parts)
 
 
-def _middle(figure: dict[str, Any]) -> list[str]:
+def _middle(figure: Figure) -> list[str]:
     """What the note of the average says of the median and p95, with their unit unless it is that of the axis."""
-    parts = [part for part in figure["note"].split(", ") if part.startswith(("median", "p95"))]
-    return parts if figure["unit"] == "ms" else [f"{part} {figure['unit']}" for part in parts]
+    parts = [part for part in figure.note.split(", ") if part.startswith(("median", "p95"))]
+    return parts if figure.unit == "ms" else [f"{part} {figure.unit}" for part in parts]
 
 
-def _borders(sheet: Canvas, steps: dict[str, Any], area: tuple[float, float, float]) -> str:
+def _borders(sheet: Canvas, steps: Steps, area: tuple[float, float, float]) -> str:
     """Dashed lines where something else than the next step begins; what they are, as the end of the caption."""
     left, top, right = area
-    borders = steps.get("boundaries") or []
+    borders = steps.boundaries or []
     for border in borders:
-        x = left + (right - left) * border["row"] / len(steps["step"])
+        x = left + (right - left) * border.row / len(steps.step)
         for dash in range(0, _GRAPH, 10):
             sheet.box(x - 1, top + dash, x + 1, top + min(dash + 6, _GRAPH), SOFT)
-    texts = [re.sub(r" \(.*?\)", "", border["text"]) for border in borders]
+    texts = [re.sub(r" \(.*?\)", "", border.text) for border in borders]
     kinds = list(dict.fromkeys(kind for text in texts for kind in text.split(", ")))
     return f"; dashed: {', '.join(kinds)}" if kinds else ""
 
 
-def _steps(sheet: Canvas, payload: dict[str, Any], y: float) -> float:
-    steps, unit, average = payload["steps"], unit_in(payload), payload["overview"]["figures"][0]
-    mean = average["value"]
-    times = [float(t) for t in steps["step_time_ms"]]
-    scope = steps.get("count") or wording.plural(len(times), unit.noun)
+def _steps(sheet: Canvas, payload: Payload, y: float) -> float:
+    steps, unit, average = payload.steps, unit_in(payload.meta), payload.overview.figures[0]
+    mean = average.value
+    times = [float(t) for t in steps.step_time_ms]
+    scope = steps.count or wording.plural(len(times), unit.noun)
     end = sheet.text(_LEFT, y, "The recording" if unit.whole else unit.time.capitalize(), 25, INK, bold=True)
-    numbers = f"{steps['prefix']} {steps['step'][0]}-{steps['step'][-1]}".strip() if len(times) > 1 else str(steps["step"][0])
+    numbers = f"{steps.prefix} {steps.step[0]}-{steps.step[-1]}".strip() if len(times) > 1 else str(steps.step[0])
     # Recordings have no numbers: there is one, or one of each host.
     about = [scope, numbers, "ms", *_middle(average)] if not unit.whole else [*([scope] if len(times) > 1 else []), "ms"]
     sheet.text(end + 14, y + 3, sheet.fit(", ".join(about), 22, _SPLIT - end - 14), 22, SOFT)
@@ -205,10 +213,10 @@ def _steps(sheet: Canvas, payload: dict[str, Any], y: float) -> float:
     if unit.whole:
         middle = "one bar per host" if len(times) > 1 else "the recording"
     elif len(times) > 1:
-        sheet.text(left, top + _GRAPH + 10, str(steps["step"][0]), 20, SOFT)
-        sheet.text(right, top + _GRAPH + 10, str(steps["step"][-1]), 20, SOFT, align="r")
+        sheet.text(left, top + _GRAPH + 10, str(steps.step[0]), 20, SOFT)
+        sheet.text(right, top + _GRAPH + 10, str(steps.step[-1]), 20, SOFT, align="r")
     else:
-        middle = f"{unit.noun} {steps['step'][0]}"
+        middle = f"{unit.noun} {steps.step[0]}"
     sheet.text((left + right) / 2, top + _GRAPH + 10, middle + borders, 20, SOFT, align="c")
     return top + _GRAPH + 40
 
@@ -236,7 +244,7 @@ def _ticks(ceiling: float) -> int:
     return 5 if first in "15" else 4
 
 
-def _bars(sheet: Canvas, steps: dict[str, Any], times: list[float], area: tuple[float, float, float], ceiling: float) -> None:
+def _bars(sheet: Canvas, steps: Steps, times: list[float], area: tuple[float, float, float], ceiling: float) -> None:
     left, top, right = area
     # More steps than columns of 2 pixels: each column shows the longest of its steps.
     group = math.ceil(len(times) / ((right - left) / 3))
@@ -246,7 +254,7 @@ def _bars(sheet: Canvas, steps: dict[str, Any], times: list[float], area: tuple[
     for k, i in enumerate(shown):
         x = left + pitch * (k + 0.5) - width / 2
         base = 0.0
-        stack = [(c.colour, float(steps["categories"][c.key][i])) for c in CATEGORIES if c.key in steps["categories"]]
+        stack = [(c.colour, float(steps.categories[c.key][i])) for c in CATEGORIES if c.key in steps.categories]
         for colour, value in stack or [(OTHER, times[i])]:
             if not value > 0:
                 continue
@@ -283,63 +291,61 @@ def _row_colour(row: Row) -> str:
     return TEXT if row.ms else FAINT
 
 
-def _top_ops(sheet: Canvas, overview: dict[str, Any], y: float) -> float:
-    table = overview["top_ops"]
-    if not table["rows"]:
+def _top_ops(sheet: Canvas, overview: Overview, y: float) -> float:
+    table = overview.top_ops
+    if not table.rows:
         return y - _GAP
-    where = overview["top_ops_where"]
+    where = overview.top_ops_where
     end = sheet.text(_LEFT, y, f"Top ops on {where}", 25, INK, bold=True)
     sheet.text(end + 14, y + 3, "self time, idle excluded", 22, SOFT)
-    label = next(head["label"] for head in table["columns"] if head["key"] == "ms_per_step")
-    sheet.text(700, y + 3, label, 20, SOFT, align="r")
+    sheet.text(700, y + 3, table.head("ms_per_step").label, 20, SOFT, align="r")
     sheet.text(_SPLIT, y + 3, "%", 20, SOFT, align="r")
     y += 44
     colour = DEVICE if where == "device" else HOST
-    data = table["data"]
-    shares = [float(share) for share in data["percent"]]
+    shares = [table.cell("percent", i) for i in range(table.rows)]
     widest = max((share for share in shares if share > 0), default=1.0)
-    for i in range(min(table["rows"], 10)):
+    for i in range(min(table.rows, 10)):
         sheet.rule(_LEFT, _SPLIT, y - 5, TRACK)
-        name = wording.one_line(data["op"]["values"][int(data["op"]["codes"][i])])
+        name = wording.one_line(table.cell("op", i))
         sheet.text(_LEFT, y + 2, sheet.fit(name, 22, 540, keep_end=True), 22)
-        sheet.text(700, y + 2, wording.number(data["ms_per_step"][i], 3), 22, align="r")
+        sheet.text(700, y + 2, wording.number(table.cell("ms_per_step", i), 3), 22, align="r")
         sheet.box(716, y + 9, 716 + max(60 * shares[i] / widest, 0) if shares[i] > 0 else 716, y + 20, colour)
         sheet.text(_SPLIT, y + 2, wording.percent(shares[i]).rstrip("%"), 22, align="r")
         y += 37
     return y
 
 
-def _next_steps(sheet: Canvas, overview: dict[str, Any], y: float) -> float:
-    left = _SPLIT + 56 if overview["top_ops"]["rows"] else _LEFT
+def _next_steps(sheet: Canvas, overview: Overview, y: float) -> float:
+    left = _SPLIT + 56 if overview.top_ops.rows else _LEFT
     sheet.text(left, y, "Next steps", 25, INK, bold=True)
     y += 44
-    if not overview["advice"]:
-        for line in sheet.wrap(overview["no_advice"], 22, _RIGHT - left, 4):
+    if not overview.advice:
+        for line in sheet.wrap(overview.no_advice, 22, _RIGHT - left, 4):
             sheet.text(left, y, line, 22, SOFT)
             y += 31
         return y
-    for item in overview["advice"][:3]:
+    for item in overview.advice[:3]:
         sheet.rule(left, _RIGHT, y - 5, TRACK)
-        gain = wording.gain(item)
-        sheet.text(left, y + 2, sheet.fit(item["title"], 22, _RIGHT - left), 22, INK, bold=True)
+        gain = gain_text(item)
+        sheet.text(left, y + 2, sheet.fit(item.title, 22, _RIGHT - left), 22, INK, bold=True)
         y += 32
-        for line in sheet.wrap(". ".join(part for part in (gain, wording.plain(item["evidence"])) if part), 20, _RIGHT - left, 3):
+        for line in sheet.wrap(". ".join(part for part in (gain, wording.plain(item.evidence)) if part), 20, _RIGHT - left, 3):
             sheet.text(left, y, line, 20, SOFT)
             y += 27
         y += 14
     return y
 
 
-def _footer(sheet: Canvas, meta: dict[str, Any], y: float) -> float:
-    foot = meta["footer"]
+def _footer(sheet: Canvas, meta: Meta, y: float) -> float:
+    foot = meta.footer
     sheet.rule(_LEFT, _RIGHT, y)
-    size = "" if foot["bytes"] is None else f", {wording.size(foot['bytes'])}"
-    left = f"{wording.plural(foot['events'], 'event')}, {foot['dropped']:,} dropped · {foot['file']}{size}"
+    size = "" if foot.bytes is None else f", {wording.size(foot.bytes)}"
+    left = f"{wording.plural(foot.events, 'event')}, {foot.dropped:,} dropped · {foot.file}{size}"
     sheet.text(_LEFT, y + 14, sheet.fit(left, 20, 900), 20, SOFT)
     sheet.text(
         _RIGHT,
         y + 14,
-        sheet.fit(f"nbprof {meta['version']} · {meta['created']}".rstrip(" ·"), 20, 400),
+        sheet.fit(f"nbprof {meta.version} · {meta.created}".rstrip(" ·"), 20, 400),
         20,
         SOFT,
         align="r",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,8 @@ from nbprof.display import wording
 from nbprof.schema import frames
 from nbprof.tools.accessor import Framed, Shown
 from nbprof.tools.common import unit_of
+from nbprof.tools.overview.parts import RangeGroup, Ranges
+from nbprof.tools.parts import Table
 from nbprof.tools.tables import floats, table_of
 
 if TYPE_CHECKING:
@@ -24,15 +26,6 @@ _DEEPEST = 3
 _LEAST_PERCENT = 0.1
 SCOPES_TITLE = "Scopes of ops"
 _TITLES = {MAIN: "Main thread", OTHER: "Other threads", PROGRAM: SCOPES_TITLE}
-_HOW = {
-    "PyTorch": 'put "with torch.profiler.record_function(name):" around a part of the step, such as the forward pass.',
-    "JAX": 'put "with jax.named_scope(name):" around a part of a compiled function, or "with jax.profiler.TraceAnnotation(name):" around '
-    "a part of the program.",
-    "TensorFlow": 'put "with tf.name_scope(name):" around a part of a tf.function, or "with tf.profiler.experimental.Trace(name):" around '
-    "a part of the program.",
-    "CUDA": 'put "with nvtx.annotate(name):" around a part of the step, and record with  nsys profile --trace=cuda,nvtx.',
-    "HIP": "call roctxRangePush and roctxRangePop around a part of the step, and record with  rocprofv3 --runtime-trace.",
-}
 
 
 class RangeView(Framed):
@@ -71,28 +64,28 @@ class RangeView(Framed):
             )
         if "Operator" in run.trace.strings:
             return "Traces of this version of PyTorch do not tell record_function from ops."
-        how = _HOW.get(run.activity.framework)
+        how = run.activity.framework.words.mark_ranges
         return f"The program named no range: {how}" if how else "The program named no range."
 
 
-def payload(run: Run) -> dict[str, Any] | None:
+def payload(run: Run) -> Ranges | None:
     """The largest rows of each group of ranges, one group behind the other; None without ranges."""
     frame = run.ranges
     if not len(frame):
         return None
     step_ms = wording.real(run.first_answer.get("step_time_ms")) or 0.0
     shown: list[pd.DataFrame] = []
-    groups: list[dict[str, Any]] = []
+    groups: list[RangeGroup] = []
     for thread, title in _TITLES.items():
         rows = frame[frame["thread"] == thread]
         largest = rows.iloc[_largest(rows, step_ms)] if len(rows) else rows
         if len(largest):
-            groups.append({"title": title, "row": sum(len(part) for part in shown)})
+            groups.append(RangeGroup(title=title, row=sum(len(part) for part in shown)))
             shown.append(largest)
     if not shown:
         return None
     rows = pd.concat(shown, ignore_index=True)
-    return {"step_ms": step_ms, "groups": groups, "table": _table(rows), "notes": _notes(run, len(frame) - len(rows))}
+    return Ranges(step_ms=step_ms, groups=groups, table=_table(rows), notes=_notes(run, len(frame) - len(rows)))
 
 
 def _largest(rows: pd.DataFrame, step_ms: float) -> list[int]:
@@ -125,7 +118,7 @@ def _above(depth: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return result
 
 
-def _table(rows: pd.DataFrame) -> dict[str, Any]:
+def _table(rows: pd.DataFrame) -> Table:
     """Name, times per step, host, share, device and backward pass where known, and the op with the most time."""
     on_device = rows["device_ms_per_step"].notna().any()
     backward = "backward_device_ms_per_step" if on_device else "backward_host_ms_per_step"
@@ -136,9 +129,7 @@ def _table(rows: pd.DataFrame) -> dict[str, Any]:
     columns = [frames.column("ranges.frame", key) for key in used]
     label = frames.column("ranges.frame", "top_host_op")
     columns.append(label._replace(name="top", label="Mostly", help="Op with the most time in it, on the host or on devices."))
-    made = table_of(rows.assign(top=top), columns)
-    data = {**made["data"], "_depth": rows["depth"].to_numpy(np.float32)}
-    return {**made, "data": data}
+    return table_of(rows.assign(top=top), columns).with_columns({"_depth": rows["depth"].to_numpy(np.float32)})
 
 
 def _top(rows: pd.DataFrame) -> list[str]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from nbprof.tools.overview import payload, static, text
-from nbprof.tools.tool import Part, Tool, Top
+from nbprof.tools.tool import Tool, Top
+
+if TYPE_CHECKING:
+    from nbprof.tools.payloads import Payload
 
 
-def _png(whole: Part) -> bytes:
+def _png(whole: Payload) -> bytes:
     # Imported here, as below: what is only read as text needs no Pillow.
     from nbprof.tools.overview import picture
 
     return picture.png(whole)
 
 
-def _steps_png(whole: Part) -> bytes | None:
+def _steps_png(whole: Payload) -> bytes | None:
     from nbprof.tools.overview import picture
 
     return picture.steps_png(whole)
@@ -21,7 +26,7 @@ def _steps_png(whole: Part) -> bytes | None:
 
 TOOL = Tool(
     payload=lambda run, _events: payload.payload(run),
-    nothing=dict,
+    nothing=payload.nothing,
     fallback=payload.fallback,
     always=True,
     text=text.lines,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,8 @@ import pandas as pd
 from nbprof.display import wording
 from nbprof.display.codec import coded, smallest
 from nbprof.schema import frames
+from nbprof.tools.parts import Column, Table
+from nbprof.tools.pods.parts import Cores
 from nbprof.tools.tables import DERIVED, column, floats, head
 
 if TYPE_CHECKING:
@@ -28,8 +30,8 @@ def several(run: Run) -> bool:
     return bool(run.pods_cores["worker"].nunique() > 1)
 
 
-def payload(run: Run, at: pd.DataFrame, steps: npt.NDArray[np.int64]) -> dict[str, Any] | None:
-    """The `Cores` part; None where no core of a TPU has steps.
+def payload(run: Run, at: pd.DataFrame, steps: npt.NDArray[np.int64]) -> Cores | None:
+    """The cores of TPUs; None where none has steps.
 
     Parameters
     ----------
@@ -50,28 +52,28 @@ def payload(run: Run, at: pd.DataFrame, steps: npt.NDArray[np.int64]) -> dict[st
     means["chip"] = chips.reindex(order).to_numpy()
     means = means.rename(columns={"step_time_ms": "mean_step_ms"})
     kinds = [kind for kind in KINDS if (frame[kind] > 0).any()]
-    part: dict[str, Any] = {
-        "kinds": kinds,
-        "heads": [_head(key) for key in ("worker", "chip", "step_time_ms", *kinds)],
-        "table": _table(means, ("worker", "chip", "mean_step_ms", *kinds)),
-        "first": np.zeros(0, np.uint32),
-        "core": np.zeros(0, np.uint8),
-        "time_ms": np.zeros(0, np.float32),
-        "parts": {},
-        "note": _note(run, frame, kinds, len(means)),
-    }
+    part = Cores(
+        kinds=kinds,
+        heads=[_head(key) for key in ("worker", "chip", "step_time_ms", *kinds)],
+        table=_table(means, ("worker", "chip", "mean_step_ms", *kinds)),
+        first=np.zeros(0, np.uint32),
+        core=np.zeros(0, np.uint8),
+        time_ms=np.zeros(0, np.float32),
+        parts={},
+        note=_note(run, frame, kinds, len(means)),
+    )
     rows = frame.merge(at, on=["host", "group"])
     place = np.full(int(at["at"].to_numpy(np.int64).max(initial=-1)) + 1, -1, np.int64)
     place[steps] = np.arange(len(steps))
     rows = rows.assign(at=place[rows["at"].to_numpy(np.int64)], core=pd.Index(order).get_indexer(rows["worker"]))
     rows = rows[(rows["at"] >= 0) & (rows["core"] >= 0)].sort_values(["at", "core"], kind="stable")
     if len(rows) > MOST_ROWS:
-        part["note"] += f" This report contains means; p.pods.cores has each step of each core ({len(frame):,} rows)."
+        part.note += f" This report contains means; p.pods.cores has each step of each core ({len(frame):,} rows)."
         return part
-    part["first"] = np.append(0, np.cumsum(np.bincount(rows["at"], minlength=len(steps)))).astype(np.uint32)
-    part["core"] = smallest(rows["core"].to_numpy(np.int64))
-    part["time_ms"] = rows["step_time_ms"].to_numpy(np.float32)
-    part["parts"] = {kind: rows[kind].to_numpy(np.float32) for kind in kinds}
+    part.first = np.append(0, np.cumsum(np.bincount(rows["at"], minlength=len(steps)))).astype(np.uint32)
+    part.core = smallest(rows["core"].to_numpy(np.int64))
+    part.time_ms = rows["step_time_ms"].to_numpy(np.float32)
+    part.parts = {kind: rows[kind].to_numpy(np.float32) for kind in kinds}
     return part
 
 
@@ -89,18 +91,18 @@ def _note(run: Run, frame: pd.DataFrame, kinds: list[str], drawn: int) -> str:
     return " ".join(parts)
 
 
-def _table(frame: pd.DataFrame, keys: tuple[str, ...]) -> dict[str, Any]:
+def _table(frame: pd.DataFrame, keys: tuple[str, ...]) -> Table:
     heads = [_head(key) for key in keys]
-    data = {each["key"]: column(frame, each["key"], each["kind"]) for each in heads}
+    data = {each.key: column(frame, each.key, each.kind) for each in heads}
     data["worker"] = coded(wording.one_line(name) for name in frame["worker"])
     data["chip"] = floats(frame["chip"]).astype(np.float32)
-    return {"columns": heads, "data": data, "rows": len(frame)}
+    return Table(columns=heads, data=data, rows=len(frame))
 
 
-def _head(key: str) -> dict[str, Any]:
-    told = head(DERIVED.get(key) or _COLUMNS[key])
+def _head(key: str) -> Column:
+    core_head = head(DERIVED.get(key) or _COLUMNS[key])
     if key == "worker":
-        told["label"] = "Core"
+        core_head.label = "Core"
     if key == "mean_step_ms":
-        told["help"] = "Mean duration of a step on this core."
-    return told
+        core_head.help = "Mean duration of a step on this core."
+    return core_head

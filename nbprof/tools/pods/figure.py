@@ -62,7 +62,7 @@ def pods(run: Run, step: int | None = None, *, heat: str = "", width: int = 900,
     unit = unit_of(run)
     categories = recorded(frame)
     names = [wording.one_line(str(name)) for name in sorted(frame["worker"], key=wording.natural)]
-    data: dict[str, Any] = {"worker": [wording.one_line(str(name)) for name in frame["worker"]], "total": floats(frame["step_time_ms"])}
+    data: dict[str, object] = {"worker": [wording.one_line(str(name)) for name in frame["worker"]], "total": floats(frame["step_time_ms"])}
     data |= {c.key: floats(frame[c.column]) for c in categories}
     defaults = {
         "width": width,

@@ -12,10 +12,12 @@ from nbprof.analysis.pods.own_time import COLLECTIVES
 from nbprof.analysis.pods.stragglers import LATE
 from nbprof.display import wording
 from nbprof.tools.common import unit_of
+from nbprof.tools.parts import Table
 from nbprof.tools.tables import table
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
+    from nbprof.tools.payloads import Payload
 
 MOST_ROWS = 200
 """Rows of a table in a report; the frames have all."""
@@ -32,24 +34,25 @@ _TABLES = {
 }
 
 
-def payload(run: Run) -> dict[str, Any]:
-    """`findings`, and the tables of stragglers and outliers where there are any."""
-    part: dict[str, Any] = {"findings": sentences(run)}
-    for name, keys in _TABLES.items():
-        frame: pd.DataFrame = getattr(run.pod_frames, name)
-        if frame.empty:
-            continue
-        known = [key for key in keys if key != "device" or frame["host"].duplicated().any()]
-        part[name] = table(frame.head(MOST_ROWS), f"pods.{name}", known)
-        if len(frame) > MOST_ROWS:
-            part[f"{name}_left_out"] = f"The first {MOST_ROWS:,} of {len(frame):,} rows; p.pods.{name} has all."
-    return part
+def table_of(run: Run, name: str) -> Table | None:
+    """The table of stragglers or outliers; None where there are none."""
+    frame: pd.DataFrame = getattr(run.pod_frames, name)
+    if frame.empty:
+        return None
+    keys = [key for key in _TABLES[name] if key != "device" or frame["host"].duplicated().any()]
+    return table(frame.head(MOST_ROWS), f"pods.{name}", keys)
 
 
-def text(payload: dict[str, Any], most: int) -> list[str]:
+def left_out(run: Run, name: str) -> str | None:
+    """How many rows `table_of` leaves out, in a sentence; None where it has all."""
+    count = len(getattr(run.pod_frames, name))
+    return f"The first {MOST_ROWS:,} of {count:,} rows; p.pods.{name} has all." if count > MOST_ROWS else None
+
+
+def text(payload: Payload, most: int) -> list[str]:
     """For the console: who holds the others up, and whether hosts are missing."""
     # The first sentence of each: the tab has the rest.
-    told = [wording.plain(said) for said in payload["pods"].get("findings", ()) if said.startswith("**")]
+    told = [wording.plain(finding) for finding in payload.pods.findings or () if finding.startswith("**")]
     named = [f"{said.partition('. ')[0].removesuffix('.')}." for said in told]
     return named[: max(0, min(most, _MOST_LINES))]
 

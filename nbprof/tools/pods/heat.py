@@ -8,12 +8,12 @@ apart. A value is a whole multiple of about a four-hundredth of the median step 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from nbprof.display.codec import smallest
+from nbprof.tools.pods import parts
 from nbprof.tools.pods.grid import Floats, Grid, mean
 
 MOST_CELLS = 1 << 17
@@ -107,8 +107,8 @@ def _slowness(time: Floats, counted: npt.NDArray[np.bool_]) -> Floats:
     return mean((time - np.nanmedian(time, axis=1)[:, None])[counted])
 
 
-def payload(grid: Grid, most_cells: int = MOST_CELLS) -> dict[str, Any]:
-    """The `heat` part: layers of cells as whole numbers, by worker and then by column."""
+def payload(grid: Grid, most_cells: int = MOST_CELLS) -> parts.Heat:
+    """Layers of cells as whole numbers, by worker and then by column."""
     heat = binned(grid, most_cells)
     middle = median(heat.time)
     unit = _unit(middle, np.fmax.reduce(heat.time, axis=0))
@@ -117,23 +117,20 @@ def payload(grid: Grid, most_cells: int = MOST_CELLS) -> dict[str, Any]:
         layers.append(_layer(category.key, heat, i, unit))
     recorded = len(layers)
     if heat.time.size > FEW_CELLS:
-        others = sorted(layers[1:], key=lambda layer: -float(layer["limit_percent"]))[: MOST_LAYERS - 1]
-        layers = [layers[0], *(layer for layer in others if layer["limit_percent"] > _LEAST_PERCENT)]
-    part: dict[str, Any] = {
-        "rows": smallest(heat.rows),
-        "first": grid.steps[heat.first].astype(np.int32),
-        "last": grid.steps[heat.last].astype(np.int32),
-        "unit_ms": unit.astype(np.float32),
-        "median_ms": middle.astype(np.float32),
-        "layers": layers,
-        "show": _telling(layers),
-        "note": _note(grid, heat, recorded - len(layers)),
-    }
-    if heat.per > 1:
-        part["at"] = smallest((heat.at - heat.first[None, :]).ravel())
-    if not heat.counted.all():
-        part["warmup"] = (~heat.counted).astype(np.uint8)
-    return part
+        others = sorted(layers[1:], key=lambda layer: -layer.limit_percent)[: MOST_LAYERS - 1]
+        layers = [layers[0], *(layer for layer in others if layer.limit_percent > _LEAST_PERCENT)]
+    return parts.Heat(
+        rows=smallest(heat.rows),
+        first=grid.steps[heat.first].astype(np.int32),
+        last=grid.steps[heat.last].astype(np.int32),
+        unit_ms=unit.astype(np.float32),
+        median_ms=middle.astype(np.float32),
+        layers=layers,
+        show=_telling(layers),
+        note=_note(grid, heat, recorded - len(layers)),
+        at=smallest((heat.at - heat.first[None, :]).ravel()) if heat.per > 1 else None,
+        warmup=None if heat.counted.all() else (~heat.counted).astype(np.uint8),
+    )
 
 
 def _unit(middle: Floats, largest: Floats) -> Floats:
@@ -165,39 +162,39 @@ def limit(heat: Heat, over: Floats) -> float:
     return max(float(np.percentile(known, 99)) if len(known) else 0.0, float(by_worker.max(initial=0.0)), _LEAST_PERCENT)
 
 
-def _layer(key: str, heat: Heat, category: int | None, unit: Floats) -> dict[str, Any]:
+def _layer(key: str, heat: Heat, category: int | None, unit: Floats) -> parts.HeatLayer:
     """One quantity of all cells; one cell in two hundred is below `low_ms`, and as many are above `high_ms`."""
     values, over = heat.values(category), heat.over(category)
     counted = values[:, heat.counted]
     counted = counted[np.isfinite(counted)]
     low, high = np.percentile(counted, (0.5, 99.5)).tolist() if len(counted) else (0.0, 1.0)
     codes = np.where(np.isfinite(values), np.round(np.nan_to_num(values) / unit), MISSING)
-    return {
-        "key": key,
-        "codes": codes.astype(np.uint16).ravel(),
-        "median_ms": median(values).astype(np.float32),
-        "mean_percent": heat.mean(over).astype(np.float32),
-        "limit_percent": limit(heat, over),
-        "low_ms": low,
-        "high_ms": max(high, low + _LEAST_PERCENT / 100 * float(np.nanmedian(median(heat.time)))),
-    }
+    return parts.HeatLayer(
+        key=key,
+        codes=codes.astype(np.uint16).ravel(),
+        median_ms=median(values).astype(np.float32),
+        mean_percent=heat.mean(over).astype(np.float32),
+        limit_percent=limit(heat, over),
+        low_ms=low,
+        high_ms=max(high, low + _LEAST_PERCENT / 100 * float(np.nanmedian(median(heat.time)))),
+    )
 
 
-def _telling(layers: list[dict[str, Any]]) -> str:
+def _telling(layers: list[parts.HeatLayer]) -> str:
     """What is shown first: the step time, unless workers hardly differ in it (they wait for each other) and one is slow in a category."""
-    most = [float(np.nanmax(layer["mean_percent"], initial=0.0)) for layer in layers]
+    most = [float(np.nanmax(layer.mean_percent, initial=0.0)) for layer in layers]
     if most[0] >= _TELLING_PERCENT or max(most) < max(_TELLING_PERCENT, 3 * most[0]):
-        return str(layers[0]["key"])
-    return str(layers[int(np.argmax(most))]["key"])
+        return layers[0].key
+    return layers[int(np.argmax(most))].key
 
 
 def _note(grid: Grid, heat: Heat, layers: int) -> str:
-    parts = []
+    sentences = []
     if heat.per > 1:
-        parts.append(f"A column is {heat.per:,} steps; a cell shows the slowest of them on that worker.")
+        sentences.append(f"A column is {heat.per:,} steps; a cell shows the slowest of them on that worker.")
     if len(heat.rows) < len(grid.workers):
-        parts.append(f"Showing the {len(heat.rows):,} slowest of {len(grid.workers):,} workers.")
+        sentences.append(f"Showing the {len(heat.rows):,} slowest of {len(grid.workers):,} workers.")
     if layers:
         what = "category in which workers differ least is" if layers == 1 else "categories in which workers differ least are"
-        parts.append(f"{layers:,} {what} left out.")
-    return " ".join([*parts, "p.pods.frame has all."]) if parts else ""
+        sentences.append(f"{layers:,} {what} left out.")
+    return " ".join([*sentences, "p.pods.frame has all."]) if sentences else ""

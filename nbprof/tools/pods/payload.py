@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,10 @@ from nbprof.analysis.pods.own_time import COLLECTIVES
 from nbprof.display import wording
 from nbprof.display.codec import coded, short, smallest
 from nbprof.tools.common import unit_of
+from nbprof.tools.parts import Empty, no_table
 from nbprof.tools.pods import cores, findings, heat
 from nbprof.tools.pods.grid import Grid, mean
+from nbprof.tools.pods.parts import Pods
 from nbprof.tools.tables import floats, heads, table
 
 if TYPE_CHECKING:
@@ -26,49 +28,52 @@ MOST_STEPS = 4000
 MOST_WORKERS = 3000
 
 
-def payload(run: Run) -> dict[str, Any]:
-    """The `Pods` part: every step's slowest worker, the bars that a report can carry, and one row per worker."""
+def payload(run: Run) -> Pods:
+    """Every step's slowest worker, the bars that a report can carry, and one row per worker."""
     if not several(run):
-        beside = cores.payload(run, _of_hosts(run, np.zeros(0, np.int64)), np.zeros(0, np.int64)) if cores.several(run) else None
-        return {**nothing(_why_not(run)), **({"cores": beside} if beside else {})}
+        part = nothing(_why_not(run))
+        if cores.several(run):
+            part.cores = cores.payload(run, _of_hosts(run, np.zeros(0, np.int64)), np.zeros(0, np.int64))
+        return part
     grid = Grid(run)
     steps = grid.widest(MOST_STEPS)
     bars, first = grid.bars(steps, MOST_BARS)
     cause, cause_ms = grid.cause()
     slowest, rows = grid.slowest[steps], run.pods.iloc[bars]
     by_worker = _by_worker(grid)
-    part: dict[str, Any] = {
-        "empty": None,
-        "statement": statement(grid, _with_waiting(run), unit_of(run)),
-        "left_out": _left_out(grid, steps, len(bars), unit_of(run)),
-        "total": len(grid.workers),
-        "workers": [wording.one_line(name) for name in grid.workers],
-        "hosts": coded(grid.hosts),
-        "heat": heat.payload(grid),
-        "step": grid.steps[steps].astype(np.int32),
-        "count": smallest(grid.known.sum(axis=1)[steps]),
-        "slowest": smallest(slowest),
-        "slowest_ms": short(grid.time[steps, slowest]),
-        "fastest_ms": short(np.nanmin(grid.time[steps], axis=1)),
-        "median_ms": short(grid.median[steps]),
-        "spread_percent": short(grid.spread[steps]),
-        "start_ms": short(grid.start[steps, slowest]),
-        "cause": cause[steps],
-        "cause_ms": short(cause_ms[steps]),
-        "first": first.astype(np.uint32),
-        "worker": smallest(grid.column[bars]),
-        "time_ms": short(floats(rows["step_time_ms"])),
-        "categories": {c.key: short(floats(rows[c.column])) for c in grid.categories},
-        "heads": heads("pods.frame", ("worker", "step_time_ms", *(c.column for c in grid.categories), "bottleneck")),
-        "table": table(by_worker.head(MOST_WORKERS), "pods.frame", _columns(grid)),
-        "typical": {key: float(by_worker[key].median()) for key in ("mean_step_ms", *(c.column for c in grid.categories))},
-    }
-    if (beside := cores.payload(run, _of_hosts(run, grid.row), steps)) is not None:
-        part["cores"] = beside
-    part |= findings.payload(run)
-    if not grid.counted.all():
-        part["warmup"] = (~grid.counted[steps]).astype(np.uint8)
-    return part
+    return Pods(
+        empty=None,
+        statement=statement(grid, _with_waiting(run), unit_of(run)),
+        left_out=_left_out(grid, steps, len(bars), unit_of(run)),
+        total=len(grid.workers),
+        workers=[wording.one_line(name) for name in grid.workers],
+        hosts=coded(grid.hosts),
+        heat=heat.payload(grid),
+        step=grid.steps[steps].astype(np.int32),
+        count=smallest(grid.known.sum(axis=1)[steps]),
+        slowest=smallest(slowest),
+        slowest_ms=short(grid.time[steps, slowest]),
+        fastest_ms=short(np.nanmin(grid.time[steps], axis=1)),
+        median_ms=short(grid.median[steps]),
+        spread_percent=short(grid.spread[steps]),
+        start_ms=short(grid.start[steps, slowest]),
+        cause=cause[steps],
+        cause_ms=short(cause_ms[steps]),
+        first=first.astype(np.uint32),
+        worker=smallest(grid.column[bars]),
+        time_ms=short(floats(rows["step_time_ms"])),
+        categories={c.key: short(floats(rows[c.column])) for c in grid.categories},
+        heads=heads("pods.frame", ("worker", "step_time_ms", *(c.column for c in grid.categories), "bottleneck")),
+        table=table(by_worker.head(MOST_WORKERS), "pods.frame", _columns(grid)),
+        typical={key: float(by_worker[key].median()) for key in ("mean_step_ms", *(c.column for c in grid.categories))},
+        cores=cores.payload(run, _of_hosts(run, grid.row), steps),
+        findings=findings.sentences(run),
+        stragglers=findings.table_of(run, "stragglers"),
+        stragglers_left_out=findings.left_out(run, "stragglers"),
+        outliers=findings.table_of(run, "outliers"),
+        outliers_left_out=findings.left_out(run, "outliers"),
+        warmup=None if grid.counted.all() else (~grid.counted[steps]).astype(np.uint8),
+    )
 
 
 def several(run: Run) -> bool:
@@ -176,20 +181,38 @@ def _times_slowest(grid: Grid, among: npt.NDArray[np.bool_]) -> npt.NDArray[np.i
     return np.bincount(grid.slowest[among & grid.one_slowest], minlength=len(grid.workers)).astype(np.int64)
 
 
-def _why_not(run: Run) -> dict[str, str]:
+def _why_not(run: Run) -> Empty:
     if run.pods.empty:
-        return {"title": "No steps to compare", "text": "Workers are compared step by step, and this run has no steps."}
-    return {
-        "title": "One worker in this run",
-        "text": "This tab compares hosts, or devices that have their own steps: load the folder with the files of all of them.",
-    }
+        return Empty(title="No steps to compare", text="Workers are compared step by step, and this run has no steps.")
+    return Empty(
+        title="One worker in this run",
+        text="This tab compares hosts, or devices that have their own steps: load the folder with the files of all of them.",
+    )
 
 
-def nothing(empty: dict[str, str] | None = None) -> dict[str, Any]:
-    """A `Pods` part without workers."""
-    none, count = np.zeros(0, np.float64), np.zeros(0, np.uint8)
-    texts = {"statement": "", "left_out": "", "total": 0, "workers": [], "heads": [], "categories": {}}
-    times = dict.fromkeys(("slowest_ms", "fastest_ms", "median_ms", "spread_percent", "start_ms", "cause_ms", "time_ms"), none)
-    codes = dict.fromkeys(("count", "slowest", "cause", "worker"), count)
-    made = {"step": np.zeros(0, np.int32), "first": np.zeros(1, np.uint32), "table": {"columns": [], "data": {}, "rows": 0}}
-    return {"empty": empty, **texts, **times, **codes, **made}
+def nothing(empty: Empty | None = None) -> Pods:
+    """The part without workers."""
+    times, codes = np.zeros(0, np.float64), np.zeros(0, np.uint8)
+    return Pods(
+        empty=empty,
+        statement="",
+        left_out="",
+        total=0,
+        workers=[],
+        step=np.zeros(0, np.int32),
+        count=codes,
+        slowest=codes,
+        slowest_ms=times,
+        fastest_ms=times,
+        median_ms=times,
+        spread_percent=times,
+        start_ms=times,
+        cause=codes,
+        cause_ms=times,
+        first=np.zeros(1, np.uint32),
+        worker=codes,
+        time_ms=times,
+        categories={},
+        heads=[],
+        table=no_table(),
+    )

@@ -2,47 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from nbprof.display import markup, wording
 from nbprof.display.categories import CATEGORIES, OTHER
+from nbprof.tools.pods.parts import Cores, Pods
+
+if TYPE_CHECKING:
+    from nbprof.tools.payloads import Payload
 
 _ROWS = 10
 _LEAST = 0.01
 
 
-def html(payload: dict[str, Any]) -> str:
+def html(payload: Payload) -> str:
     """Both, as far as there are several."""
-    return _workers(payload["pods"]) + _cores(payload["pods"].get("cores"))
+    return _workers(payload.pods) + _cores(payload.pods.cores)
 
 
-def _workers(pods: dict[str, Any]) -> str:
-    table = pods["table"]
-    worst = [markup.cell(table, "mean_step_ms", i) for i in range(min(table["rows"], _ROWS))]
+def _workers(pods: Pods) -> str:
+    table = pods.table
+    worst = [table.cell("mean_step_ms", i) for i in range(min(table.rows, _ROWS))]
     most = max((ms for ms in worst if ms == ms), default=0.0)
     rows = [
         [
-            markup.name(markup.cell(table, "worker", i), 60),
+            markup.name(table.cell("worker", i), 60),
             wording.number(ms, 2),
             markup.bar(100 * ms / most if most else 0.0, OTHER),
-            wording.percent(markup.cell(table, "over_median_percent", i)),
-            wording.number(markup.cell(table, "times_slowest", i)),
+            wording.percent(table.cell("over_median_percent", i)),
+            wording.number(table.cell("times_slowest", i)),
             _over(pods, i),
         ]
         for i, ms in enumerate(worst)
     ]
     if not rows:
         return ""
-    scope = "slowest first" if table["rows"] <= _ROWS else f"the {_ROWS} slowest of {pods['total']:,}"
+    scope = "slowest first" if table.rows <= _ROWS else f"the {_ROWS} slowest of {pods.total:,}"
     heads = ["Worker", "Step ms", "", "Over the median", "Slowest in", "Most over the median in"]
-    said = "".join(markup.paragraph(markup.marked(text)) for text in (*pods["findings"], pods["statement"]))
+    said = "".join(markup.paragraph(markup.marked(text)) for text in (*(pods.findings or ()), pods.statement))
     return markup.table("Workers", scope, heads, rows, "lrlrrl") + said
 
 
-def _over(pods: dict[str, Any], row: int) -> str:
+def _over(pods: Pods, row: int) -> str:
     """The category in which a worker is farthest over the median one, with a swatch; a dash where that is less than 1% of the step."""
-    typical = pods["typical"]
-    over = {c: markup.cell(pods["table"], c.column, row) - typical[c.column] for c in CATEGORIES if typical.get(c.column) is not None}
+    typical = pods.typical or {}
+    over = {c: pods.table.cell(c.column, row) - typical[c.column] for c in CATEGORIES if c.column in typical}
     known = {c: ms for c, ms in over.items() if ms > _LEAST * typical["mean_step_ms"]}
     if not known:
         return "–"
@@ -50,23 +54,23 @@ def _over(pods: dict[str, Any], row: int) -> str:
     return f"{markup.swatch(worst.colour)}{markup.text(worst.label)}, +{wording.millis(known[worst])}"
 
 
-def _cores(cores: dict[str, Any] | None) -> str:
+def _cores(cores: Cores | None) -> str:
     if not cores:
         return ""
-    table, labels = cores["table"], {head["key"]: head["label"] for head in cores["heads"]}
+    table, labels = cores.table, {head.key: head.label for head in cores.heads}
     rows = [
         [
-            markup.name(markup.cell(table, "worker", i), 60),
-            wording.number(markup.cell(table, "chip", i)),
-            *(wording.number(markup.cell(table, key, i), 2) for key in ("mean_step_ms", *cores["kinds"])),
+            markup.name(table.cell("worker", i), 60),
+            wording.number(table.cell("chip", i)),
+            *(wording.number(table.cell(key, i), 2) for key in ("mean_step_ms", *cores.kinds)),
         ]
-        for i in range(min(table["rows"], _ROWS))
+        for i in range(min(table.rows, _ROWS))
     ]
-    scope = "means over the steps in averages, ms" + (f"; {_ROWS} of {table['rows']:,} cores" if table["rows"] > _ROWS else "")
+    scope = "means over the steps in averages, ms" + (f"; {_ROWS} of {table.rows:,} cores" if table.rows > _ROWS else "")
     return markup.table(
         "TPU cores",
         scope,
-        ["Core", "Chip", "Step ms", *(labels[key] for key in cores["kinds"])],
+        ["Core", "Chip", "Step ms", *(labels[key] for key in cores.kinds)],
         rows,
-        "lr" + "r" * (1 + len(cores["kinds"])),
+        "lr" + "r" * (1 + len(cores.kinds)),
     )

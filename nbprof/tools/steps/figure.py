@@ -49,7 +49,7 @@ def steps(run: Run, *, width: int = 900, height: int = 280, **options: Any) -> F
         raise NbprofError("this run has no steps, so there is no step graph; mark steps with `with nbprof.step():`")
     categories = recorded(frame)
     # Several hosts record the same step numbers: positions keep their bars apart.
-    data: dict[str, Any] = {"x": np.arange(len(frame)), "step": frame["step"].to_numpy(), "total": floats(frame["step_time_ms"])}
+    data: dict[str, object] = {"x": np.arange(len(frame)), "step": frame["step"].to_numpy(), "total": floats(frame["step_time_ms"])}
     columns, said = stacked_columns({c.key: floats(frame[c.column]) for c in categories})
     data |= columns
     plot: Any = plotting.figure(

@@ -18,7 +18,9 @@ from nbprof.analysis.steps.warmup import about_crowded, crowded
 from nbprof.display import wording
 from nbprof.display.categories import CATEGORIES
 from nbprof.display.codec import coded, short
-from nbprof.tools.common import by_jax, by_torch, unit_of, unknown, without_work
+from nbprof.tools.common import framework_of, unit_of, unknown, without_work
+from nbprof.tools.parts import Empty
+from nbprof.tools.steps.parts import Boundary, Steps
 from nbprof.tools.tables import floats
 
 if TYPE_CHECKING:
@@ -26,36 +28,16 @@ if TYPE_CHECKING:
 
 Flags = npt.NDArray[np.bool_]
 
-NO_STEPS = {
-    "title": "No steps found, so step time is unknown.",
-    "text": "No step markers were found. %%nbprof marks the steps of model.fit automatically; mark those of your own loop:",
-    "code": "import nbprof\n\nfor batch in ds:\n    with nbprof.step():\n        train_step(batch)",
-}
+NO_STEPS = Empty(
+    title="No steps found, so step time is unknown.",
+    text="No step markers were found. %%nbprof marks the steps of model.fit automatically; mark those of your own loop:",
+    code="import nbprof\n\nfor batch in ds:\n    with nbprof.step():\n        train_step(batch)",
+)
 
-NO_TORCH_STEPS = {
-    "title": "No steps found, so step time is unknown.",
-    "text": "The loop did not call prof.step() during the recording. Call it at the end of each iteration:",
-    "code": "with torch.profiler.profile(schedule=torch.profiler.schedule(wait=1, warmup=1, active=10)) as prof:\n"
-    "    for batch in loader:\n        train_step(batch)\n        prof.step()",
-}
-
-NO_TORCH_CELL_STEPS = {
-    "title": "No steps found, so step time is unknown.",
-    "text": "No step of an optimizer of torch.optim was recorded. In a loop without one, mark the steps:",
-    "code": "import nbprof\n\nfor batch in nbprof.steps(loader):\n    train_step(batch)",
-}
-
-NO_JAX_STEPS = {
-    "title": "No steps found, so step time is unknown.",
-    "text": "JAX does not mark steps automatically. Mark them in the loop:",
-    "code": "for i, batch in enumerate(batches):\n    with jax.profiler.StepTraceAnnotation('train', step_num=i):\n"
-    "        train_step(batch)",
-}
-
-NO_WORK = {
-    "title": "The recording contains no work.",
-    "text": "No op, kernel, copy or allocation was recorded, so there is nothing to analyse.",
-}
+NO_WORK = Empty(
+    title="The recording contains no work.",
+    text="No op, kernel, copy or allocation was recorded, so there is nothing to analyse.",
+)
 
 MOST_ROWS = 12_000
 """Steps of several hosts that a report holds one by one; of more it has the mean over the hosts."""
@@ -63,75 +45,74 @@ _FEWEST = 3
 """Steps of which one is called typical."""
 
 
-def no_steps(run: Run) -> dict[str, str]:
+def no_steps(run: Run) -> Empty:
     """Why there are no steps, and what marks them."""
-    if run.capture is None and (plain := unknown(run, "steps", NO_STEPS["title"])):
+    if run.capture is None and (plain := unknown(run, "steps", NO_STEPS.title)):
         return plain
     if without_work(run):
-        return dict(NO_WORK)
-    if by_jax(run):
-        return dict(NO_JAX_STEPS)
-    if by_torch(run):
-        # What nbprof itself recorded has no `prof`.
-        return dict(NO_TORCH_STEPS if run.capture is None else NO_TORCH_CELL_STEPS)
-    return dict(NO_STEPS)
+        return NO_WORK
+    words = framework_of(run).words
+    hint = words.mark_steps
+    if run.capture is not None and words.mark_steps_in_cell is not None:
+        hint = words.mark_steps_in_cell
+    return NO_STEPS if hint is None else Empty(title=hint.title, text=hint.text, code=hint.code)
 
 
 OUTSIDE_OPS = "Outside ops"
 """The label of the category *other* where it is known what the host did in that time."""
 
 
-def payload(run: Run) -> dict[str, Any]:
-    """The `Steps` part: times by step and category; a category that was not recorded is absent."""
+def payload(run: Run) -> Steps:
+    """Times by step and category; a category that was not recorded is absent."""
     every, steps, unit = run.steps, run.steps, unit_of(run)
     merged = len(steps) > MOST_ROWS and steps["host"].nunique() > 1
     if merged:
         steps = _over_hosts(steps)
     hosts = coded([] if merged else steps["host"].tolist())
     names = [str(name) if isinstance(name, str) else "" for name in steps["name"]]
-    part: dict[str, Any] = {
-        "empty": no_steps(run) if steps.empty else None,
-        "step": pd.to_numeric(steps["step"]).to_numpy(np.int32) if len(steps) else np.zeros(0, np.int32),
-        "name": names,
-        "start_ms": _times(steps, "start_ms"),
-        "step_time_ms": _times(steps, "step_time_ms"),
-        "categories": {c.key: _times(steps, c.column) for c in recorded(steps)},
-        "prefix": prefix(names),
-        "hosts": hosts["values"],
-        **({} if unit.kind == STEP else {"noun": unit.noun}),
-    }
+    part = Steps(
+        empty=no_steps(run) if steps.empty else None,
+        step=pd.to_numeric(steps["step"]).to_numpy(np.int32) if len(steps) else np.zeros(0, np.int32),
+        name=names,
+        start_ms=_times(steps, "start_ms"),
+        step_time_ms=_times(steps, "step_time_ms"),
+        categories={c.key: _times(steps, c.column) for c in recorded(steps)},
+        prefix=prefix(names),
+        hosts=hosts.values,
+        noun=None if unit.kind == STEP else unit.noun,
+        typical=_typical(steps),
+    )
     if ((run.host_parts["category"] == "other") & (run.host_parts["part"] != "host")).any():
-        part["labels"] = {"other": OUTSIDE_OPS}
+        part.labels = {"other": OUTSIDE_OPS}
     if not (counted := steps["counted"].astype(bool)).all():
-        part["warmup"] = (~counted).to_numpy(np.uint8)
-        part["left_out"] = _left_out(every, unit)
+        part.warmup = (~counted).to_numpy().astype(np.uint8)
+        part.left_out = _left_out(every, unit)
     recorded_ones = run.capture.boundaries if run.capture is not None else []
     if bounds := boundaries(steps, recorded_ones, unit):
-        part["boundaries"] = [{"row": each.row, "text": each.text} for each in bounds]
-    if (typical := _typical(steps)) is not None:
-        part["typical"] = typical
+        part.boundaries = [Boundary(row=bound.row, text=bound.text) for bound in bounds]
     if merged:
         mean = f"Each {unit.noun} is the mean of {every['host'].nunique():,} hosts."
-        part["left_out"] = " ".join([part.get("left_out", ""), mean]).strip()
-    if len(hosts["values"]) > 1 or (len(run.hosts) > 1 and len(steps)):
-        part["count"] = step_count.format_count(every, len(run.hosts), unit)
-    if len(hosts["values"]) > 1:
-        part["host"] = hosts["codes"].astype(np.uint16)
+        part.left_out = " ".join([part.left_out or "", mean]).strip()
+    if len(hosts.values) > 1 or (len(run.hosts) > 1 and len(steps)):
+        part.count = step_count.format_count(every, len(run.hosts), unit)
+    if len(hosts.values) > 1:
+        part.host = hosts.codes.astype(np.uint16)
     return part
 
 
-def nothing(title: str, text: str) -> dict[str, Any]:
+def nothing(title: str, text: str) -> Steps:
     """The part without steps, which says why there are none."""
     none = np.zeros(0, np.float64)
-    lists: dict[str, Any] = {"name": [], "hosts": [], "categories": {}}
-    return {
-        "empty": {"title": title, "text": text},
-        "step": np.zeros(0, np.int32),
-        "start_ms": none,
-        "step_time_ms": none,
-        "prefix": "",
-        **lists,
-    }
+    return Steps(
+        empty=Empty(title=title, text=text),
+        step=np.zeros(0, np.int32),
+        name=[],
+        start_ms=none,
+        step_time_ms=none,
+        categories={},
+        prefix="",
+        hosts=[],
+    )
 
 
 def _over_hosts(steps: pd.DataFrame) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -10,6 +10,8 @@ from nbprof.analysis import serving
 from nbprof.schema import frames
 from nbprof.schema.serving import PARTS
 from nbprof.tools.accessor import Framed, Shown
+from nbprof.tools.parts import Table
+from nbprof.tools.steps.parts import ServingTables
 from nbprof.tools.tables import table, table_of
 
 if TYPE_CHECKING:
@@ -59,16 +61,16 @@ class Serving(Framed):
         return serving.parts(self._profile.run.serving)
 
 
-def payload(run: Run) -> dict[str, Any]:
+def payload(run: Run) -> ServingTables:
     """The tables of iterations by kind and by part of the model."""
     rows = run.serving
-    return {
-        "kinds": table(serving.summary(rows), "serving.summary", _SHOWN),
-        "parts": _by_part(serving.parts(rows)),
-    }
+    return ServingTables(
+        kinds=table(serving.summary(rows), "serving.summary", _SHOWN),
+        parts=_by_part(serving.parts(rows)),
+    )
 
 
-def _by_part(parts: pd.DataFrame) -> dict[str, Any]:
+def _by_part(parts: pd.DataFrame) -> Table:
     """A row per part of the model, a column per kind of iteration."""
     kinds = parts["kind"].fillna(_UNKNOWN)
     wide = parts.assign(kind=kinds).pivot(index="part", columns="kind", values="mean_ms")

@@ -10,6 +10,7 @@ import pandas as pd
 from nbprof.display import wording
 from nbprof.schema import frames, torch_ops
 from nbprof.schema.columns import Col
+from nbprof.tools.parts import Table
 from nbprof.tools.tables import floats, hidden, longest, table_of
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _PARTS = ("device_total_us", "backward_device_us", "host_total_us", "backward_ho
 _SUMS = (*_PARTS, "calls", "device_self_us", "host_self_us")
 
 
-def modules(run: Run) -> dict[str, Any] | None:
+def modules(run: Run) -> Table | None:
     """The tree of modules, each below the one around it, in the order of their first calls; `_depth` is behind the columns.
 
     Percent is of the time of all modules, forward and backward: on devices where there are any, else on the host.
@@ -51,9 +52,7 @@ def modules(run: Run) -> dict[str, Any] | None:
         *(_MODULES[key] for key in keys),
         _MODULES["module"],
     ]
-    out = table_of(kept, columns)
-    out["data"]["_depth"] = kept["depth"].to_numpy(np.uint16)
-    return out
+    return table_of(kept, columns).with_columns({"_depth": kept["depth"].to_numpy(np.uint16)})
 
 
 def _percent(table: str, *, device: bool) -> Col:
@@ -115,7 +114,7 @@ def _time(frame: pd.DataFrame, *, device: bool) -> np.ndarray[Any, np.dtype[np.f
     return out
 
 
-def shapes(run: Run) -> dict[str, Any] | None:
+def shapes(run: Run) -> Table | None:
     """The ops apart by the shapes of their inputs, most self time first; the last row is the sum of those that are left out."""
     frame = by_shapes(run)
     if not len(frame):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +10,7 @@ import numpy.typing as npt
 from nbprof.core.trace import Events, Int64s
 from nbprof.timeline.density import Density, bytes_of
 from nbprof.timeline.tracks import Tracks
+from nbprof.tools.trace.parts import Rest
 
 MOST_BYTES = 1 << 16
 """Of all rows together."""
@@ -20,8 +20,8 @@ _BLOCK = 1 << 19
 Levels = npt.NDArray[np.uint16]
 
 
-def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit: int) -> dict[str, Any]:
-    """The `Rest` of js/lib/payload.ts.
+def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit: int) -> Rest:
+    """How busy the events that were left out keep each lane and level.
 
     The stretch from the first to the last event that was left out is cut into equal parts, fewer where there are many rows. Of too many
     rows the outer levels are told: what is in them covers what is inside.
@@ -69,15 +69,15 @@ def rest(tracks: Tracks, kept: Sequence[Int64s], levels: Sequence[Levels], unit:
             row[out] = len(told)
             start = np.minimum(table.events.start[part], last - least)
             density.add(row, start, np.maximum(table.events.start[part] + table.events.duration[part], start + least))
-    return {
-        "bins": bins,
-        "from": (first - tracks.origin) / unit,
-        "to": (last - tracks.origin) / unit,
-        "lane": lane[told].astype(np.uint32),
-        "depth": level[told].astype(np.uint16),
-        "count": count[told].astype(np.uint32),
-        "busy": bytes_of(density.shares()[:-1]),
-    }
+    return Rest(
+        bins=bins,
+        from_=(first - tracks.origin) / unit,
+        to=(last - tracks.origin) / unit,
+        lane=lane[told].astype(np.uint32),
+        depth=level[told].astype(np.uint16),
+        count=count[told].astype(np.uint32),
+        busy=bytes_of(density.shares()[:-1]),
+    )
 
 
 class _Left:
@@ -114,7 +114,7 @@ def _outermost(count: Int64s, level: Int64s) -> Int64s:
     return np.sort(used[order])
 
 
-def nothing() -> dict[str, Any]:
+def nothing() -> Rest:
     """Of a timeline that leaves nothing out."""
     none = np.zeros(0, np.uint32)
-    return {"bins": 0, "from": 0.0, "to": 0.0, "lane": none, "depth": none.astype(np.uint16), "count": none, "busy": none.astype(np.uint8)}
+    return Rest(bins=0, from_=0.0, to=0.0, lane=none, depth=none.astype(np.uint16), count=none, busy=none.astype(np.uint8))

@@ -11,12 +11,14 @@ from nbprof.core.nesting import self_times_of
 from nbprof.display.codec import Delta, coded, numbers, short, smallest
 from nbprof.display.wording import one_line, plural
 from nbprof.timeline import arrows
+from nbprof.timeline.arrows import Arrows
 from nbprof.timeline.gaps import busy, first_largest, sections
 from nbprof.timeline.lane_header import MOST_NAME, head, notes
 from nbprof.timeline.slices import Slices
 from nbprof.timeline.tracks import Counter, Lane, Tracks
+from nbprof.tools.parts import Empty
 from nbprof.tools.tool import MOST_EVENTS
-from nbprof.tools.trace import density
+from nbprof.tools.trace import density, parts
 from nbprof.tools.trace.longest import Ints, longest
 
 if TYPE_CHECKING:
@@ -29,8 +31,8 @@ MOST_SAMPLES = 500
 _PS = 1000
 
 
-def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
-    """The `Trace` part: all lanes and step markers, of the other events the longest of each lane, and how dense the rest lies.
+def payload(run: Run, most: int = MOST_EVENTS) -> parts.Trace:
+    """All lanes and step markers, of the other events the longest of each lane, and the density of the rest.
 
     Parameters
     ----------
@@ -51,63 +53,62 @@ def payload(run: Run, most: int = MOST_EVENTS) -> dict[str, Any]:
     index = timeline.index
     stacks = [index.main.stack, index.extra.stack]
     levels = [each.level for each in stacks]
-    joined = _joined(run, made, kept[0], sum(map(len, kept)), most)
+    joined, lacks = _joined(run, made, kept[0], sum(map(len, kept)), most)
     columns = _Columns(made, kept, levels, tick, joined)
     counters = {counter.id: counter for counter in made.counters}
-    return {
-        "empty": None,
-        "key": "",
-        "tick_ns": tick,
-        "origin_ns": made.origin / _PS,
-        "end": max((made.end - made.origin) // (tick * _PS), 0),
-        "names": columns.names,
-        "category": np.pad(made.category[columns.used].astype(np.uint8), (0, len(columns.names) - len(columns.used))),
-        "lanes": [{**head(lane), "depths": max(index.rows(lane.id), 1), **columns.of(lane, counters.get(lane.id))} for lane in made.lanes],
-        "shown": sum(map(len, kept)),
-        "total": len(made.events) + len(made.extra),
-        "rest": density.rest(made, kept, levels, tick * _PS),
-        "strip": timeline.strip,
-        "gaps": _gaps(timeline.slices),
-        "links": columns.links(joined),
-        "lacks": joined["lacks"],
-        "notes": notes(made, stacks),
-    }
+    return parts.Trace(
+        empty=None,
+        key="",
+        tick_ns=tick,
+        origin_ns=made.origin / _PS,
+        end=max((made.end - made.origin) // (tick * _PS), 0),
+        names=columns.names,
+        category=np.pad(made.category[columns.used].astype(np.uint8), (0, len(columns.names) - len(columns.used))),
+        lanes=[columns.lane(lane, max(index.rows(lane.id), 1), counters.get(lane.id)) for lane in made.lanes],
+        shown=sum(map(len, kept)),
+        total=len(made.events) + len(made.extra),
+        rest=density.rest(made, kept, levels, tick * _PS),
+        strip=parts.Strip(**timeline.strip),
+        gaps=_gaps(timeline.slices),
+        links=columns.links(joined),
+        lacks=lacks,
+        notes=notes(made, stacks),
+    )
 
 
-def _joined(run: Run, tracks: Tracks, kept: Ints, shown: int, most: int) -> dict[str, Any]:
-    """What belongs together among the kept events, in types that the cache keeps."""
+def _joined(run: Run, tracks: Tracks, kept: Ints, shown: int, most: int) -> tuple[Arrows, list[str]]:
+    """The arrows between the kept events, and what else was recorded of them."""
 
-    def make() -> dict[str, Any]:
+    def make() -> tuple[Arrows, list[str]]:
         links = run.timeline.links
-        whole = shown == len(tracks.events) + len(tracks.extra)
-        found = arrows.arrows(links, kept)
-        more = [f"{plural(found.left_out, 'more arrow')}"] if found.left_out else []
-        return {**vars(found), "lacks": [*arrows.lacks(links, whole=whole), *more]}
+        complete = shown == len(tracks.events) + len(tracks.extra)
+        joined = arrows.arrows(links, kept)
+        more = [f"{plural(joined.left_out, 'more arrow')}"] if joined.left_out else []
+        return joined, [*arrows.lacks(links, whole=complete), *more]
 
-    made: dict[str, Any] = run.persist("timeline_arrows", make) if most == MOST_EVENTS else make()
-    return made
+    return run.persist("timeline_arrows", make) if most == MOST_EVENTS else make()
 
 
 class _Columns:
     """The kept events, and how one lane is cut out of them."""
 
-    def __init__(self, tracks: Tracks, kept: list[Ints], levels: list[density.Levels], tick: int, joined: dict[str, Any]) -> None:
+    def __init__(self, tracks: Tracks, kept: list[Ints], levels: list[density.Levels], tick: int, joined: Arrows) -> None:
         self._origin, self._unit, self._of_trace = tracks.origin, tick * _PS, tracks.events
         unit = tick * _PS
-        parts = []
+        columns = []
         first = 0
         for events, rows, level in zip((tracks.events, tracks.extra), kept, levels, strict=True):
             start = events.start[rows] - tracks.origin
             # The end of every event is rounded like its start: what was nested stays nested.
             begin, end = start // unit, (start + np.maximum(events.duration[rows], 0)) // unit
             own = np.minimum(np.maximum(self_times_of(rows, events.parent, events.duration), 0) // unit, end - begin)
-            parts.append((events.lane[rows], begin, end - begin, own, level[rows], events.name[rows], rows + first))
+            columns.append((events.lane[rows], begin, end - begin, own, level[rows], events.name[rows], rows + first))
             first += len(events)
-        lane, self._start, self._duration, self._own, self._level, name, self._event = map(np.concatenate, zip(*parts, strict=True))
+        lane, self._start, self._duration, self._own, self._level, name, self._event = map(np.concatenate, zip(*columns, strict=True))
         self.used, names = np.unique(name, return_inverse=True)
         self._names = smallest(names)
         self.names = [one_line(str(tracks.names[code]))[:MOST_NAME] for code in self.used]
-        self._op = self._ops(joined["op"], joined["op_of"])
+        self._op = self._ops(joined.op, joined.op_of)
         # Of all lanes at once: there may be thousands.
         self._bounds = np.searchsorted(lane, np.arange(max((one.id for one in tracks.lanes), default=-1) + 2)).tolist()
         self._length, self._inside = self._duration.astype(np.uint32), self._duration - self._own
@@ -125,41 +126,46 @@ class _Columns:
             codes.append(place[name])
         return np.pad(smallest(np.array(codes)[op + 1]), (0, len(self._event) - len(op)))
 
-    def links(self, joined: dict[str, Any]) -> dict[str, Any]:
-        """The `Links` of js/lib/payload.ts."""
-        work, call = ((self._of_trace.start[joined[key]] - self._origin) // self._unit for key in ("work", "call"))
+    def links(self, joined: Arrows) -> parts.Links:
+        """The arrows, and launches that are not among the kept events."""
+        work, call = ((self._of_trace.start[events] - self._origin) // self._unit for events in (joined.work, joined.call))
         limits = np.iinfo(np.int32)
-        return {
-            "kind": joined["kind"],
-            "from": Delta(joined["start"]),
-            "to": Delta(joined["finish"]),
-            "left_out": joined["left_out"],
-            "work": Delta(joined["work"]),
-            "on": smallest(self._of_trace.lane[joined["call"]]),
-            "delay": np.clip(work - call, limits.min, limits.max).astype(np.int32),
-        }
+        return parts.Links(
+            kind=joined.kind,
+            from_=Delta(joined.start),
+            to=Delta(joined.finish),
+            left_out=joined.left_out,
+            work=Delta(joined.work),
+            on=smallest(self._of_trace.lane[joined.call]),
+            delay=np.clip(work - call, limits.min, limits.max).astype(np.int32),
+        )
 
-    def of(self, lane: Lane, counter: Counter | None) -> dict[str, Any]:
+    def lane(self, lane: Lane, depths: int, counter: Counter | None) -> parts.Lane:
+        """The kept events of a lane with so many levels."""
         part = slice(self._bounds[lane.id], self._bounds[lane.id + 1])
-        columns = {
-            "start": Delta(self._start[part]),
-            "duration": self._length[part],
+        time, value = (None, None) if counter is None else _samples(counter, self._origin)
+        return parts.Lane(
+            **head(lane),
+            depths=depths,
+            start=Delta(self._start[part]),
+            duration=self._length[part],
             # Of most events nothing, so that it packs better than self times, which mostly repeat the durations.
-            "inside": smallest(self._inside[part]),
-            "name_code": self._names[part],
-            "depth": _levels(self._level[part]),
-            "event": Delta(self._event[part]),
-        }
-        if self._has_op[part].any():
-            columns["op"] = smallest(self._op[part])
-        return columns if counter is None else {**columns, **_samples(counter, self._origin)}
+            inside=smallest(self._inside[part]),
+            name_code=self._names[part],
+            depth=_levels(self._level[part]),
+            event=Delta(self._event[part]),
+            op=smallest(self._op[part]) if self._has_op[part].any() else None,
+            time=time,
+            value=value,
+            unit=None if counter is None else counter.unit,
+        )
 
 
 def _levels(level: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint8 | np.uint16]:
     return level.astype(np.uint8) if not len(level) or level.max() < 256 else level
 
 
-def _samples(counter: Counter, origin: int) -> dict[str, Any]:
+def _samples(counter: Counter, origin: int) -> tuple[Delta | npt.NDArray[np.float64], npt.NDArray[Any]]:
     """A counter's samples; of too many, the lowest, the highest and the last of equally long runs of them.
 
     The last is there because a sample holds until the next, however long that is. Of a share of time it is the mean of equal parts of the
@@ -175,7 +181,7 @@ def _samples(counter: Counter, origin: int) -> dict[str, Any]:
         time, value = time[rows], value[rows]
     # Shares are drawn, with three digits.
     values = value.astype(np.float32) if counter.unit == "percent" else numbers(value)
-    return {"time": _whole(time - origin), "value": values, "unit": counter.unit}
+    return _whole(time - origin), values
 
 
 def _whole(time: Ints) -> Delta | npt.NDArray[np.float64]:
@@ -199,7 +205,7 @@ def _first_of(wanted: npt.NDArray[np.float64], values: npt.NDArray[np.float64], 
     return at[np.searchsorted(at, edges[:-1])]
 
 
-def _gaps(slices: Slices) -> dict[str, Any]:
+def _gaps(slices: Slices) -> parts.Gaps:
     """The longest times in which each device ran nothing."""
     rows = []
     for (_, process), lanes in sections(slices).items():
@@ -208,26 +214,20 @@ def _gaps(slices: Slices) -> dict[str, Any]:
         most = first_largest(length, MOST_GAPS)
         rows += [(process, slices.ns(int(start[i])), int(length[i]) / _PS) for i in most.tolist() if length[i] > 0]
     rows.sort(key=lambda row: (-row[2], row[1]))
-    return (
-        no_gaps()
-        if not rows
-        else {
-            "process": coded([process for process, _, _ in rows]),
-            "start": np.array([start for _, start, _ in rows]),
-            "duration": np.array([length for _, _, length in rows]),
-        }
+    return parts.Gaps(
+        process=coded(process for process, _, _ in rows),
+        start=np.array([start for _, start, _ in rows], np.float64),
+        duration=np.array([length for _, _, length in rows], np.float64),
     )
 
 
-def no_links() -> dict[str, Any]:
-    """Of a timeline in which no slice has to do with another."""
+def _no_links() -> parts.Links:
     none = np.zeros(0, np.uint8)
-    return {**dict.fromkeys(("kind", "from", "to", "work", "on"), none), "delay": none.astype(np.int32), "left_out": 0}
+    return parts.Links(kind=none, from_=none, to=none, left_out=0, work=none, on=none, delay=none.astype(np.int32))
 
 
-def no_gaps() -> dict[str, Any]:
-    """Of a profile whose devices never stood still, or that has none."""
-    return {"process": coded([]), "start": np.zeros(0), "duration": np.zeros(0)}
+def _no_gaps() -> parts.Gaps:
+    return parts.Gaps(process=coded([]), start=np.zeros(0), duration=np.zeros(0))
 
 
 def tick_ns(span_ps: int) -> int:
@@ -235,24 +235,24 @@ def tick_ns(span_ps: int) -> int:
     return span_ps // (_PS * (2**31 - 1)) + 1
 
 
-def nothing() -> dict[str, Any]:
-    """A `Trace` part without events."""
+def nothing() -> parts.Trace:
+    """The part without events."""
     none = np.zeros(0, np.uint8)
-    return {
-        "empty": {"title": "No events in this run", "text": "The profile has no timed events, so there is nothing to draw."},
-        "key": "",
-        "tick_ns": 1,
-        "origin_ns": 0.0,
-        "end": 0,
-        "names": [],
-        "category": none,
-        "lanes": [],
-        "shown": 0,
-        "total": 0,
-        "rest": density.nothing(),
-        "strip": {"above": none, "below": none, "below_is": "device"},
-        "gaps": no_gaps(),
-        "links": no_links(),
-        "lacks": [],
-        "notes": [],
-    }
+    return parts.Trace(
+        empty=Empty(title="No events in this run", text="The profile has no timed events, so there is nothing to draw."),
+        key="",
+        tick_ns=1,
+        origin_ns=0.0,
+        end=0,
+        names=[],
+        category=none,
+        lanes=[],
+        shown=0,
+        total=0,
+        rest=density.nothing(),
+        strip=parts.Strip(above=none, below=none, below_is="device"),
+        gaps=_no_gaps(),
+        links=_no_links(),
+        lacks=[],
+        notes=[],
+    )

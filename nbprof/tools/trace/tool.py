@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from nbprof.display import wording
 from nbprof.tools.common import plain
-from nbprof.tools.tool import Alone, Part, Tool, stored
+from nbprof.tools.tool import Alone, Tool, stored
 from nbprof.tools.trace import payload
+from nbprof.tools.trace.parts import Trace
 
 if TYPE_CHECKING:
     from nbprof.run.run import Run
@@ -17,8 +19,8 @@ _FOLLOWED = ("output", "kernel_launch", "device_collectives", "device_to_device"
 """Nearly all there is; of these, what has a table of its own is followed up there."""
 
 
-def _payload(run: Run, events: int) -> Part:
-    return {**stored(run, f"trace of {events}", partial(payload.payload, most=events)), "key": run.source.content_key()}
+def _payload(run: Run, events: int) -> Trace:
+    return replace(stored(run, f"trace of {events}", partial(payload.payload, most=events)), key=run.source.content_key())
 
 
 def _omissions(run: Run, events: int) -> list[str]:

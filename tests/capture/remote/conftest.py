@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 
-from tests.support.profiles import needed
+from tests.support.profiles import require
 
 
 @pytest.fixture(autouse=True)
@@ -14,8 +12,7 @@ def place(tmp_path, monkeypatch):
     """A working directory of its own, and short waits before somebody is asked again."""
     from nbprof.capture.remote import workers
 
-    if importlib.util.find_spec("grpc") is None:
-        needed("grpcio is not installed")
+    require("grpc")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(workers, "RETRY_S", 0.01)
     monkeypatch.setattr(workers, "BUSY_S", 0.02)

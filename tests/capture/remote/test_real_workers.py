@@ -104,7 +104,8 @@ def test_one_alone_and_what_it_was_asked_for(trainers, which):
     for recorded, wanted in ((plain, False), (python, True)):
         assert any(name.startswith("$") for name in recorded.run.trace.names) is wanted
     span_ms = (plain.run.trace.events.end.max() - plain.run.trace.events.start.min()) / 1e9
-    assert 100 < span_ms < 600
+    # By default it is 2 s.
+    assert 100 < span_ms < 1500
     assert ":" not in plain.hosts[0]
 
 

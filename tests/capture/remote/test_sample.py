@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import gc
-import itertools
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -304,7 +304,7 @@ def test_a_full_disk_is_said_and_leaves_no_half_file(monkeypatch):
         monkeypatch.setattr(Path, "open", full)
         with pytest.raises(
             CaptureError,
-            match=r"its 0.0 MB could not be written to .* \(No space left on device\): choose another location with --logdir DIR",
+            match=r"its [\d.]+ B could not be written to .* \(No space left on device\): choose another location with --logdir DIR",
         ):
             sample(server)
     assert not list(Path().rglob("*.xplane.pb"))
@@ -377,7 +377,7 @@ def test_ctrl_c_gives_what_was_recorded_until_then():
         assert [len(server.ended) for server in (a, b)] == [1, 1]
         assert a.ended == [Path(profile.path).name]
     assert sorted(profile.hosts) == [f"stopped:{port}" for port in sorted((a.port, b.port))]
-    assert "the recording was stopped early, after 0." in notes(profile)
+    assert "the recording was stopped early, after " in notes(profile)
     assert profile.run.capture.elapsed_s < 15
 
 
@@ -403,7 +403,7 @@ def test_ctrl_c_before_anything_was_recorded_is_an_interrupt():
 
 
 def test_the_line_says_what_goes_on_four_times_a_second_at_most():
-    told = []
+    texts = []
 
     def slowly(request, server):
         time.sleep(0.7)
@@ -411,12 +411,11 @@ def test_the_line_says_what_goes_on_four_times_a_second_at_most():
 
     with standing_in(answer("quick")) as quick, standing_in(slowly) as slow:
         began = time.monotonic()
-        nbprof.capture([quick.address, slow.address], 100, delay_ms=0, progress=lambda text: told.append((time.monotonic(), text)))
-    times = [at for at, _ in told]
-    assert all(later - sooner >= 0.24 for sooner, later in itertools.pairwise(times))
-    texts = [text for _, text in told]
-    assert texts[0].startswith("nbprof: recording 2 workers · 0.0 of 0.1 s")
-    assert any(f"waiting for {slow.address}" in text and "1 of 2 came" in text for text in texts), (texts, began)
+        nbprof.capture([quick.address, slow.address], 100, delay_ms=0, progress=texts.append)
+    # One for the beginning, and one that falls due as it ends.
+    assert len(texts) <= 4 * (time.monotonic() - began) + 2
+    assert re.match(r"nbprof: recording 2 workers · \d+\.\d of 0\.1 s", texts[0])
+    assert any(f"waiting for {slow.address}" in text and "1 of 2 came" in text for text in texts), texts
 
 
 def test_a_line_that_cannot_be_shown_harms_nothing():

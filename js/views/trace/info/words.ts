@@ -1,7 +1,6 @@
 /** How times, slices and arrows read in the details and to those who listen. */
 
-import { count, kernelName, num } from "../../../lib/format.js";
-import { lengthText } from "../draw.js";
+import { count, kernelName, lengthText, num } from "../../../lib/format.js";
 import type { Arrow, SliceRef } from "../source.js";
 
 /** Names of lanes by id. */

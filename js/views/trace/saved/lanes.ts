@@ -8,7 +8,7 @@ import { stepNames } from "./steps.js";
 
 /** Self time of a slice, in ticks. */
 export const selfTicks = (lane: Lane, index: number): number =>
-  lane.self?.[index] ?? (lane.duration[index] ?? 0) - (lane.inside?.[index] ?? 0);
+  (lane.duration[index] ?? 0) - (lane.inside?.[index] ?? 0);
 
 /** A slice: position of its lane in the payload, and its own in the lane. */
 export interface At {

@@ -1,0 +1,65 @@
+"""Values of frames, arrays and mappings as values that JSON can hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+_MISSING = ("NAType", "NaTType")
+"""Types of pandas' missing values, by name: processes that never import pandas encode payloads, too."""
+
+
+def scalar(value: Any) -> str | int | float | None:
+    """Convert a single value; NA, NaT, NaN and infinity become None.
+
+    Raises
+    ------
+    TypeError
+        The value is neither a text nor a number nor missing.
+    """
+    if value is None or isinstance(value, (str, int)):
+        return value
+    if isinstance(value, np.generic):
+        value = value.item()
+        # A long double stays what it is.
+        return None if isinstance(value, np.generic) else scalar(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if type(value).__name__ in _MISSING:
+        return None
+    raise TypeError(f"a {type(value).__name__} is not a JSON value")
+
+
+def plain(value: Any, *, text: Callable[[str], str] = str, number: Callable[[float], float] = float) -> Any:
+    """Convert a value and all values in it.
+
+    DataFrames become lists of rows, times ISO 8601, and other objects their text.
+
+    Parameters
+    ----------
+    value : object
+    text : callable
+        Applied to each text, for example to shorten it.
+    number : callable
+        Applied to each finite float, for example to round it.
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(item, text=text, number=number) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item, text=text, number=number) for item in value]
+    if hasattr(value, "itertuples"):
+        names = [str(name) for name in value.columns]
+        rows = value.itertuples(index=False, name=None)
+        return [plain(dict(zip(names, row, strict=True)), text=text, number=number) for row in rows]
+    try:
+        result = scalar(value)
+    except TypeError:
+        return text(value.isoformat() if hasattr(value, "isoformat") else str(value))
+    if isinstance(result, str):
+        return text(result)
+    return number(result) if isinstance(result, float) else result

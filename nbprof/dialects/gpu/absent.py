@@ -1,0 +1,218 @@
+"""Why a recording has no kernels, ops, allocations or batches, in sentences that hold for what the file shows.
+
+A file without kernels is one of five: launches were recorded, so the kernels were lost; calls into the runtime were recorded, but none of
+them launches anything; the program shows that it used a GPU, which was not recorded; the machine has a GPU and no call was recorded, so
+whether it was used is unknown; the profiler found no GPU.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from nbprof.activity import activity as act
+from nbprof.core.trace import Note
+from nbprof.dialects import torchnames
+from nbprof.dialects.gpu.hosts import Hosts
+from nbprof.dialects.gpu.lanes import ANNOTATION, KERNEL, MEMORY, OP, PYTHON
+from nbprof.dialects.gpu.links import Links
+from nbprof.dialects.gpu.step_work import call_kinds
+from nbprof.display import wording
+
+ACTIVITIES = "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
+_HOST_MEMORY = (0, 2)
+"""Device types of PyTorch: CPU and MKLDNN."""
+_GPU_OPS = re.compile(
+    r"^(?:nccl:|aten::_?(?:cudnn|miopen)_(?!is_acceptable)|aten::_scaled_dot_product_(?:flash|efficient|cudnn)_attention(?!_for_cpu))"
+)
+"""Ops that run on a GPU alone."""
+_WAIT_PS = 50_000_000
+"""A wait for a device that does nothing takes some µs."""
+_LAUNCHES = [torchnames.CALL_KINDS.index(kind) for kind in (torchnames.LAUNCH, torchnames.GRAPH)]
+_COPIES = [torchnames.CALL_KINDS.index(kind) for kind in (torchnames.COPY, torchnames.FILL)]
+LOST = (
+    "the kernels were lost. Record fewer steps, in a fresh process and with no other profiler running. If that does not help, the "
+    "process may lack the permission to trace the GPU (CUPTI on NVIDIA GPUs)."
+)
+"""Why kernels are lost, and what helps; other recorders have sentences of their own."""
+
+
+def launches(links: Links) -> int:
+    """How many calls launch a kernel or a graph. What was captured into a graph launches nothing."""
+    return int(np.isin(call_kinds(links), _LAUNCHES).sum())
+
+
+def lost_kernels(links: Links) -> int:
+    """How many launches there are if no kernel was recorded; 0 if any was."""
+    return 0 if len(links.rows(KERNEL)) else launches(links)
+
+
+def lost_note(links: Links, reason: str) -> list[Note]:
+    """The warning that all kernels were lost; `reason` says why, and what helps."""
+    if not (count := lost_kernels(links)):
+        return []
+    launched = f"{count:,} {'launch was' if count == 1 else 'launches were'} recorded, but no kernel"
+    return [Note("warning", f"{launched}, so what the device did is unknown: {reason}")]
+
+
+def unseen_note(links: Links, hosts: Hosts) -> list[Note]:
+    """The note that a GPU may have worked unseen."""
+    if proof := _unseen_proof(links, hosts):
+        return [Note("warning", f"The program {proof}, but {_unseen(links, 'what it did is unknown')}")]
+    if not (count := _unseen_gpus(links, hosts)):
+        return []
+    text = (
+        f"The machine has {'a GPU' if count == 1 else f'{count:,} GPUs'}, but no call into the runtime was recorded: if the program used "
+        f"{'it' if count == 1 else 'them'}, what was done there is unknown. Record with {ACTIVITIES}."
+    )
+    return [Note("warning", text)]
+
+
+def kernels(links: Links, hosts: Hosts) -> str:
+    """Why a profile of PyTorch has no kernels."""
+    if proof := _unseen_proof(links, hosts):
+        return f"This profile has no GPU kernels, although the program {proof}: {_unseen(links)}"
+    if found := without_kernels(links, "This profile", LOST):
+        return found
+    if _only_host_memory(links):
+        return (
+            "This profile has no GPU kernels: it has no call into the GPU's runtime and no allocation on a GPU, so the run used only the "
+            "CPU."
+        )
+    if count := _unseen_gpus(links, hosts):
+        gpus, used = ("a GPU", "it was") if count == 1 else (f"{count:,} GPUs", "they were")
+        return (
+            f"This profile has no GPU kernels and no calls into the GPU's runtime, on a machine with {gpus}: whether {used} used is "
+            f"unknown. Record with {ACTIVITIES}."
+        )
+    stated = all(isinstance(facts.get("deviceProperties"), list) for facts in hosts.facts)
+    if stated and not any(hosts.device_properties):
+        return "This profile has no GPU kernels: the profiler found no GPU, and the run used only the CPU."
+    return (
+        "This profile has no GPU kernels and no calls into the GPU's runtime: the run used only the CPU, or was recorded without "
+        f"ProfilerActivity.CUDA ({ACTIVITIES})."
+    )
+
+
+def without_kernels(links: Links, recording: str, lost: str) -> str:
+    """Why there are no kernels, as far as other work and calls show it; '' if there is neither.
+
+    Parameters
+    ----------
+    links : Links
+    recording : str
+        ``This profile``
+    lost : str
+        Why kernels are lost, and what helps.
+    """
+    if count := lost_kernels(links):
+        launched = f"{count:,} {'launch was' if count == 1 else 'launches were'}"
+        return f"{recording} has no GPU kernels, although {launched} recorded: {lost}"
+    if len(links.work):
+        return f"{recording} has device copies, but no kernels."
+    if count := len(links.calls):
+        calls = "1 call" if count == 1 else f"{count:,} calls"
+        return f"{recording} has no GPU kernels: it has {calls} into the GPU's runtime, and none of them launches a kernel."
+    return ""
+
+
+def ops(links: Links) -> str:
+    """Why a profile of PyTorch has no ops."""
+    if host_recorded(links):
+        return "No PyTorch op ran during the recording."
+    return (
+        "This profile has device calls or device work, but no ops: they ran on other threads than the recorded one, or were recorded "
+        "without ProfilerActivity.CPU."
+    )
+
+
+def host_recorded(links: Links) -> bool:
+    """Whether the file shows that the CPU was recorded, or shows nothing that could have been recorded without it.
+
+    Annotations, Python calls and allocations are recorded with the CPU alone. A recording of CUDA alone has calls or work of a device:
+    at least that in which the profiler waits for the device at the end.
+    """
+    return bool(np.isin(links.kind, (OP, ANNOTATION, PYTHON, MEMORY)).any()) or not (len(links.work) or len(links.calls))
+
+
+def allocations(hosts: Hosts) -> str:
+    """Why a profile of PyTorch has no events of the allocator."""
+    if any(facts.get("profile_memory") for facts in hosts.facts):
+        return "This profile has no allocator events: PyTorch allocated nothing during the recording."
+    return "This profile has no allocator events: record with profile_memory=True."
+
+
+def batches(links: Links) -> str:
+    """Why a profile of PyTorch has no batches of a DataLoader."""
+    if not host_recorded(links):
+        return "This profile has no DataLoader: its batches are recorded with ProfilerActivity.CPU."
+    return (
+        "This profile has no DataLoader: the program loads its data by other means than torch.utils.data.DataLoader, or loaded it "
+        "before the recording started."
+    )
+
+
+def traits(links: Links, hosts: Hosts) -> set[str]:
+    """What the lack of kernels means for the verdict."""
+    if lost_kernels(links) or _unseen_proof(links, hosts) or _unseen_gpus(links, hosts):
+        return {act.LOST_KERNELS}
+    return set()
+
+
+def _unseen_gpus(links: Links, hosts: Hosts) -> int:
+    """How many GPUs the machine has of which nothing was recorded, so that they may have been used; 0 where they were not.
+
+    A recording of CUDA has calls, at least that in which the profiler waits for the device at the end.
+    """
+    if len(links.work) or len(links.calls) or _only_host_memory(links):
+        return 0
+    return sum(map(len, hosts.device_properties))
+
+
+def _only_host_memory(links: Links) -> bool:
+    """Whether allocations were recorded, and all are the host's: ops on a device allocate their results there."""
+    if len(links.work) or len(links.calls):
+        return False
+    rows = links.rows(MEMORY)
+    return bool(len(rows)) and bool(np.isin(links.trace.arg("Device Type", 0)[rows], _HOST_MEMORY).all())
+
+
+def _unseen_proof(links: Links, hosts: Hosts) -> str:
+    """What shows that the program used a GPU of which no work was recorded, as the end of a sentence; '' where nothing does."""
+    if len(links.work) or launches(links):
+        return ""
+    return _called_for_work(links) or _used_gpu(links, hosts)
+
+
+def _unseen(links: Links, what: str = "") -> str:
+    """Why the work of a GPU that was used is not there, and what helps, as the rest of a sentence."""
+    if len(links.calls):
+        return f"no work of the GPU was recorded{what and f', so {what}'}. It was started before the recording, or {LOST}"
+    return f"the GPU was not recorded{what and f': {what}'}. Record with {ACTIVITIES}."
+
+
+def _called_for_work(links: Links) -> str:
+    """The calls that copy, or wait for a device that is busy; the longest wait is left out, as a first call initializes the device."""
+    kinds = call_kinds(links)
+    if copies := int(np.isin(kinds, _COPIES).sum()):
+        return f"called for {copies:,} {'copy' if copies == 1 else 'copies'}"
+    waits = np.sort(links.trace.events.duration[links.calls[kinds == torchnames.CALL_KINDS.index(torchnames.SYNC)]])[:-1]
+    waits = waits[waits > _WAIT_PS]
+    return f"waited for the device for {wording.millis(waits.sum() / 1e9)}" if len(waits) else ""
+
+
+def _used_gpu(links: Links, hosts: Hosts) -> str:
+    """What the program did that needs a GPU, as the end of a sentence; '' if nothing shows it."""
+    allocated = links.trace.arg("Device Type", 0)[links.rows(MEMORY)]
+    if not np.isin(allocated, _HOST_MEMORY).all():
+        return "allocated memory of a device"
+    backends: list[Any] = [facts.get("distributedInfo") for facts in hosts.facts]
+    if any(isinstance(info, dict) and info.get("backend") == "nccl" for info in backends):
+        return "communicates by NCCL"
+    names = list(map(str, links.trace.names))
+    if any("_mps_" in name for name in names):
+        return "ran ops on MPS"
+    ran = next((name for name in names if _GPU_OPS.match(name)), "")
+    return f"ran {ran}, which runs on GPUs only" if ran else ""

@@ -1,0 +1,92 @@
+"""What kernels of `torch.compile` were made of: the runs of compiled graphs in a trace, beside what inductor says of these graphs.
+
+Names of kernels are unique within a graph only, and library calls (`aten::addmm`) have no name of their own. So a run goes by the graph
+that calls the same kernels in the same order; where several do, by what they share.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from nbprof.core import nesting
+from nbprof.core.trace import Int64s
+from nbprof.dialects.gpu.nest import Nest
+from nbprof.formats.chrome.inductor import Kernel, Program
+
+_RUN = re.compile(r"(?:## )?Call CompiledFxGraph")
+_FUSED = re.compile(r"(?:graph_\d+_)?((?:triton|cpp)_\w+)\Z")
+_LIBRARY = re.compile(r"(?:extern_kernels\.|torch\.ops\.\w+\.|aten::|\w+::)(\w+)")
+
+
+def kernels(nest: Nest, programs: Sequence[Program]) -> tuple[list[Kernel], Int64s]:
+    """The kernels that something is known of, and the place among them that each event of a nest is, or lies in; -1."""
+    known: dict[Kernel, int] = {}
+    out = np.full(len(nest.rows), -1, np.int64)
+    if not programs or not len(nest.rows):
+        return [], out
+    names = nest.trace.names
+    code = nest.trace.events.name[nest.rows]
+    plain = {one: _plain(str(names[one])) for one in np.unique(code).tolist()}
+    listed = [[_plain(kernel.name) for kernel in program] for program in programs]
+    matched: dict[tuple[str, ...], list[Kernel | None]] = {}
+    run = np.array([bool(_RUN.match(str(names[one]))) for one in range(len(names))], np.bool_)[code]
+    inside = np.flatnonzero(nest.parent >= 0)
+    inside = inside[run[nest.parent[inside]]]
+    for rows in np.split(inside, np.flatnonzero(np.diff(nest.parent[inside])) + 1) if len(inside) else []:
+        called = tuple(plain[one] for one in code[rows].tolist())
+        if called not in matched:
+            matched[called] = _match(called, programs, listed)
+        for row, kernel in zip(rows.tolist(), matched[called], strict=True):
+            if kernel is not None:
+                out[row] = known.setdefault(kernel, len(known))
+    _by_name(out, code, plain, programs, known)
+    nesting.inherit(nest.parent, out)
+    return list(known), out
+
+
+def _plain(name: str) -> str:
+    """What a kernel or an op is called by both: `addmm` for `extern_kernels.addmm` and `aten::addmm`."""
+    found = _FUSED.match(name) or _LIBRARY.match(name)
+    return found[1] if found else name
+
+
+def _match(called: tuple[str, ...], programs: Sequence[Program], listed: list[list[str]]) -> list[Kernel | None]:
+    """The kernel that each of the calls of one run is: of the programs with the same calls; allocations and views are none."""
+    fitting: list[list[Kernel | None]] = []
+    for program, names in zip(programs, listed, strict=True):
+        wanted = set(names)
+        if [name for name in called if name in wanted] == names:
+            following = iter(program)
+            fitting.append([next(following) if name in wanted else None for name in called])
+    if not fitting:
+        return [None] * len(called)
+    return [_shared(several) for several in zip(*fitting, strict=True)]
+
+
+def _shared(several: Sequence[Kernel | None]) -> Kernel | None:
+    """What graphs that all fit say together of a call."""
+    found = [kernel for kernel in several if kernel is not None]
+    if len(found) < len(several):
+        return None
+    ops, lines = ({kernel.ops for kernel in found}, {kernel.lines for kernel in found})
+    return Kernel(found[0].name, found[0].ops if len(ops) == 1 else (), found[0].lines if len(lines) == 1 else ())
+
+
+def _by_name(out: Int64s, code: np.ndarray, plain: dict[int, str], programs: Sequence[Program], known: dict[Kernel, int]) -> None:
+    """Kernels in no run that is known, as those of a graph that was captured in part: by their names, where these mean one thing."""
+    named: dict[str, list[Kernel]] = {}
+    for kernel in (kernel for program in programs for kernel in program if _FUSED.match(kernel.name)):
+        named.setdefault(_plain(kernel.name), []).append(kernel)
+    for one, name in plain.items():
+        if name in named and (shared := _shared(named[name])) is not None:
+            rows = np.flatnonzero((code == one) & (out < 0))
+            if len(rows):
+                out[rows] = known.setdefault(shared, len(known))
+
+
+def is_fused(kernel: Kernel) -> bool:
+    """Whether inductor made the kernel, rather than called a library."""
+    return bool(_FUSED.match(kernel.name))

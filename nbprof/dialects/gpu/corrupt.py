@@ -1,0 +1,134 @@
+"""Times of a trace of PyTorch, or of another recorder of GPUs, that cannot be, and collectives that wait at its start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nbprof.core.trace import Int64s, Note, Trace
+from nbprof.dialects import durations, torchnames
+from nbprof.dialects.corrupt import Mender
+from nbprof.dialects.gpu import ranges
+from nbprof.dialects.gpu.lanes import ANNOTATION, CALL, COPY, DEVICE_NOTE, FILL, KERNEL, OP, UNKNOWN, Kinds
+from nbprof.display import wording
+
+
+@dataclass
+class Mended:
+    """What was replaced.
+
+    Attributes
+    ----------
+    notes : list of Note
+        Warnings that say so.
+    first_waits : int64[k]
+        Events of collectives that waited at the start of the recording.
+    """
+
+    notes: list[Note] = field(default_factory=list)
+    first_waits: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+def mend(trace: Trace, kind: Kinds) -> Mended:
+    """Replaces durations in `trace.events` that cannot be, and leaves out what collectives waited at the start.
+
+    Parameters
+    ----------
+    trace : Trace
+        With split lanes.
+    kind : uint8[events]
+        Becomes UNKNOWN of device work whose time cannot be.
+    """
+    found = _Mender(trace, kind)
+    hosts = range(len(trace.hosts))
+    for host in hosts:
+        found.threads(host)
+        found.steps(host)
+        found.device(host)
+        found.device_notes(host)
+    notes = [*found.about_misplaced(), *found.notes()]
+    kind[found.misplaced] = UNKNOWN
+    for host in hosts:
+        found.first_waits(host)
+    waits = np.flatnonzero(found.start != trace.events.start) if found.start is not trace.events.start else np.zeros(0, np.int64)
+    notes += found.about_waits(waits)
+    found.apply()
+    return Mended(notes, waits)
+
+
+class _Mender(Mender):
+    """Times of a trace whose events have kinds."""
+
+    def __init__(self, trace: Trace, kind: Kinds) -> None:
+        super().__init__(trace)
+        self.kind = kind
+
+    def _rows(self, host: int, *kinds: int) -> Int64s:
+        wanted = np.zeros(256, np.bool_)
+        wanted[list(kinds)] = True
+        rows = np.flatnonzero(wanted[self.kind])
+        return rows if len(self.trace.hosts) == 1 else rows[self.lane_host[self.trace.events.lane[rows]] == host]
+
+    def work(self, host: int) -> Int64s:
+        """Kernels, copies and fills of a host."""
+        return self._rows(host, KERNEL, COPY, FILL)
+
+    def calls(self, host: int) -> Int64s:
+        """Calls into the runtime."""
+        return self._rows(host, CALL)
+
+    def images(self, host: int) -> Int64s:
+        """Annotations as the device shows them."""
+        return self._rows(host, DEVICE_NOTE)
+
+    def threads(self, host: int) -> None:
+        """Ops, annotations and calls that end long after what is around them."""
+        for low, high in self.lanes_of(host):
+            if self.duration[low:high].max() >= durations.SLACK_PS:
+                rows = low + np.flatnonzero(np.isin(self.kind[low:high], (OP, ANNOTATION, CALL)))
+                self.replace(rows, durations.of_threads(self.spans(rows)))
+
+    def steps(self, host: int) -> None:
+        """Markers of steps that reach over the next step."""
+        rows = self._rows(host, ANNOTATION)
+        family = np.full(len(self.trace.names), -1, np.int64)
+        number = np.zeros(len(self.trace.names), np.int64)
+        families: dict[str, int] = {}
+        for code in np.unique(self.trace.events.name[rows]).tolist():
+            found = ranges.counted(str(self.trace.names[code]))
+            if found is not None and found[1]:
+                family[code] = families.setdefault(found[0], len(families))
+                number[code] = found[1][-1]
+        names = self.trace.events.name[rows]
+        rows, names = rows[family[names] >= 0], names[family[names] >= 0]
+        self.replace(rows, durations.of_markers(self.spans(rows, family[names], number[names])))
+
+    def first_waits(self, host: int) -> None:
+        """Collectives that waited at the start: they begin when the last rank has come."""
+        rows = self._rows(host, KERNEL)
+        named = np.array([torchnames.is_collective(str(name)) for name in self.trace.names], np.bool_)
+        rows = rows[named[self.trace.events.name[rows]]]
+        waits, taken = durations.first_waits(self.spans(rows))
+        rows, taken = rows[waits], taken[waits]
+        if len(rows):
+            self.start = self.start.copy()
+            self.start[rows] += self.duration[rows] - taken
+            self.replace(rows, taken)
+
+    def about_waits(self, rows: Int64s) -> list[Note]:
+        """What the receipt says of collectives that waited at the start."""
+        if not len(rows):
+            return []
+        events = self.trace.events
+        waited = events.duration[rows] - self.duration[rows]
+        name = wording.kernel(str(self.trace.names[events.name[rows[waited.argmax()]]]))
+        one = len(rows) == 1
+        which = "The first collective" if one else f"{len(rows):,} first collectives of their streams"
+        longest, total = (wording.millis(int(value) / 1e9) for value in (waited.max(), waited.sum()))
+        text = (
+            f"{which} ({name}; {self.places(rows)}) waited {'' if one else 'up to '}{longest} at the start of the recording for ranks "
+            f"that came later, as when their profilers start apart: that is warm-up. {'It counts' if one else 'Each counts'} with what "
+            f"later calls take, and {total} are left out of all figures."
+        )
+        return [Note("warning", text)]

@@ -1,0 +1,279 @@
+"""What the ops of PyTorch computed and moved, where it ran: for the roofline.
+
+Device work counts for the op that launched it; on a profile without a device the self time of an op is that work. An op hands on what an op
+of the same kind inside it does (`aten::linear` to `aten::addmm`, `aten::relu` to `aten::clamp_min`): the inner one counts. Of attention
+the outer one does: inside, heads are padded.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nbprof.activity import copies
+from nbprof.activity.tables import CostParts, CostRuns
+from nbprof.core import nesting
+from nbprof.core.factorize import unique_rows
+from nbprof.core.intervals import Intervals, one_at_a_time
+from nbprof.core.trace import Int64s
+from nbprof.dialects import tensorcores, torch_costs, torchnames
+from nbprof.dialects.gpu.device import Work
+from nbprof.dialects.gpu.links import Links
+
+Flags = npt.NDArray[np.bool_]
+ARGS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+TRANSFER, COMMUNICATION, OTHER = "host transfer", "communication", "other"
+_KINDS = ("", *torch_costs.KINDS, TRANSFER, COMMUNICATION, OTHER)
+_CODE = {kind: code for code, kind in enumerate(_KINDS)}
+_NOTHING = _CODE[torch_costs.NOTHING]
+_PRODUCTS = [_CODE[kind] for kind in torch_costs.PRODUCTS]
+# The engine of autograd, and the nodes that PyTorch generates: what they do is done by ops inside.
+_HANDS_ON = re.compile(r"autograd::engine::evaluate_function: |(?:torch::autograd::)?AccumulateGrad\Z|\w+Backward\d+\Z|detach_?\Z")
+_SPACE = re.compile(r"\s+")
+
+
+def recorded(links: Links) -> bool:
+    """Whether the file has shapes of inputs."""
+    return ARGS[0] in links.trace.args
+
+
+class Costs:
+    """Runs of ops with what they cost.
+
+    Parameters
+    ----------
+    links : Links
+    work : Work
+    """
+
+    def __init__(self, links: Links, work: Work) -> None:
+        self.links = links
+        self.work = work
+        self.ops = links.ops
+        self.names = links.names
+        """By the codes of `links.work_name`."""
+        self.name: Int64s = links.trace.events.name[self.ops.rows].astype(np.int64)
+
+    def tables(self, has_device: bool) -> tuple[CostParts, CostRuns]:
+        """The `cost_parts` and `cost_runs` tables; empty where no shapes were recorded."""
+        if not recorded(self.links) or not len(self.ops.rows):
+            return CostParts.empty(), CostRuns.empty()
+        kind = self._kinds()
+        hands_on, inner = self._handed_on(kind)
+        if not has_device:
+            parts, runs = self._parts(self._on_host(kind, inner))
+            # On its thread an op is alone.
+            return parts, runs.with_(alone=np.where(np.isnan(runs.flops), runs.own, 0))
+        found, run = self._on_devices(kind, hands_on)
+        parts, runs = self._parts(found)
+        unknown = np.isnan(runs.flops)
+        alone = np.bincount(run, _alone(self.links, self.work.rows, unknown[run]), len(runs))
+        return parts, runs.with_(alone=alone)
+
+    def _kinds(self) -> Int64s:
+        """By op: the kind of its formula, 0 for none; of attention within attention none."""
+        names = self.links.trace.names
+        table = np.zeros(len(names), np.int64)
+        for one in pd.unique(self.name).tolist():
+            table[one] = _CODE[torch_costs.kind(str(names[one]))]
+        kind = table[self.name]
+        attention = _CODE[torch_costs.ATTENTION]
+        rows = np.flatnonzero(kind == attention)
+        at = self.ops.parent[rows]
+        while len(rows):
+            rows, at = rows[at >= 0], at[at >= 0]
+            within = kind[at] == attention
+            kind[rows[within]] = 0
+            rows, at = rows[~within], self.ops.parent[at[~within]]
+        return kind
+
+    def _handed_on(self, kind: Int64s) -> tuple[Flags, Flags]:
+        """By op: whether a product runs in this product, and whether anything of its kind runs in it."""
+        group = kind.copy()
+        group[np.isin(kind, _PRODUCTS)] = _PRODUCTS[0]
+        bit = np.where(kind == 0, 0, 1 << group)
+        inside = np.zeros(len(kind), np.int64)
+        parent = self.ops.parent
+        for level in reversed(nesting.levels(parent)[1:]):
+            np.bitwise_or.at(inside, parent[level], bit[level] | inside[level])
+        inner = (inside & bit) != 0
+        return inner & (group == _PRODUCTS[0]), inner
+
+    def _recomputed(self) -> Flags:
+        """By op: whether it ran a second time, for the backward pass: autograd numbered it, as it does in the forward pass, within a node
+        of the backward pass. So it does, too, where gradients of gradients are asked for.
+        """
+        trace, parent = self.links.trace, self.ops.parent
+        number, thread = (trace.arg(name, rows=self.ops.rows) for name in ("Sequence number", "Fwd thread id"))
+        back = (number >= 0) & (thread > 0)
+        forward = (number >= 0) & ~back
+        within = back.copy()
+        for level in nesting.levels(parent)[1:]:
+            above = parent[level]
+            within[level] |= within[above]
+            # The nearest one around an op that is neither.
+            open_ = level[~back[level] & ~forward[level]]
+            forward[open_] = forward[parent[open_]]
+        return forward & within
+
+    def _owner(self, at: Int64s, kind: Int64s) -> Int64s:
+        """The innermost op with a formula from each op outwards; the op itself where there is none."""
+        owner = at.copy()
+        open_ = np.flatnonzero(at >= 0)
+        climbed = at.copy()
+        while len(open_):
+            found = (kind[climbed[open_]] != 0) & (kind[climbed[open_]] != _NOTHING)
+            owner[open_[found]] = climbed[open_[found]]
+            open_ = open_[~found]
+            climbed[open_] = self.ops.parent[climbed[open_]]
+            open_ = open_[climbed[open_] >= 0]
+        return owner
+
+    def _on_devices(self, kind: Int64s, hands_on: Flags) -> tuple[pd.DataFrame, Int64s]:
+        """A run for each op and device, with the time of the work that it launched there, and the run of each piece of work."""
+        links, work = self.links, self.work
+        events, names, rows = links.trace.events, self.names, work.rows
+        elsewhere = self._leaves() | work.collective
+        owner = np.where(elsewhere, links.work_op, self._owner(links.work_op, kind))
+        of_op = owner >= 0
+        # What has no op goes by the annotation around it, else by its own name.
+        label = np.where(of_op, self.name[owner], np.where(links.work_name >= 0, links.work_name, len(names) + work.name))
+        # A second product in a product: what the outer one launched itself is not known to be one.
+        category = np.where(of_op & ~hands_on[owner], kind[owner], 0)
+        category[(category == 0) | (category == _NOTHING)] = _CODE[OTHER]
+        category[elsewhere] = _CODE[TRANSFER]
+        category[work.collective] = _CODE[COMMUNICATION]
+        # Work without an op is a run of its own.
+        one = np.where(of_op, owner, len(kind) + np.arange(len(rows)))
+        host, device = links.host[rows], links.device[rows]
+        first, run = unique_rows(one, host.astype(np.int64), pd.factorize(device)[0], category, self._replays())
+        start = np.full(len(first), np.iinfo(np.int64).max)
+        np.minimum.at(start, run, events.start[rows])
+        matrix = np.zeros(len(names), np.bool_)
+        for code in pd.unique(work.name[work.is_kernel]).tolist():
+            # Of a product that Triton compiled the name does not tell: then it counts by the higher of the two peaks.
+            matrix[code] = tensorcores.uses_tensor_core(str(names[code])) != tensorcores.NO
+        on_matrix = np.zeros(len(first), np.bool_)
+        np.logical_or.at(on_matrix, run, matrix[work.name] & work.is_kernel & ~np.asarray(work.amd, np.bool_)[host])
+        op = owner[first]
+        return pd.DataFrame(
+            {
+                "host": host[first],
+                "device": device[first],
+                "start": start,
+                "own": np.bincount(run, events.duration[rows], len(first)).astype(np.int64),
+                "op": op,
+                "label": label[first],
+                "category": category[first],
+                "recomputed": (op >= 0) & self._recomputed()[op],
+                "matrix": on_matrix,
+            }
+        ), run
+
+    def _replays(self) -> Int64s:
+        """By device work: the launch of the graph that it is of, -1: an op that was captured runs with each."""
+        launch, trace = self.links.launch, self.links.trace
+        graph = np.array([torchnames.call_kind(str(name)) == torchnames.GRAPH for name in trace.names], np.bool_)
+        return np.where((launch >= 0) & graph[trace.events.name[launch]], launch, -1)
+
+    def _leaves(self) -> Flags:
+        """By device work: whether it is a copy from or to another memory than the device's."""
+        work = self.work
+        first, code = unique_rows(np.where(work.is_kernel, -1, work.name), work.direction)
+        kinds = [copies.D2D if work.is_kernel[row] else work.transfer_kind(row) for row in first.tolist()]
+        return np.isin(np.array(kinds, object), [copies.H2D, copies.D2H, copies.P2P, copies.H2H])[code]
+
+    def _on_host(self, kind: Int64s, inner: Flags) -> pd.DataFrame:
+        """A run for each op, with the self time of what in it has no formula; what only hands on does no work."""
+        links, names = self.links, self.links.trace.names
+        events, rows = links.trace.events, self.ops.rows
+        kind = np.where(inner, _NOTHING, kind)
+        hands_on = np.array([bool(_HANDS_ON.match(str(name))) for name in names], np.bool_)
+        kind[(kind == 0) & hands_on[self.name]] = _NOTHING
+        owner = self._owner(np.arange(len(rows)), kind)
+        own = np.bincount(owner, np.maximum(nesting.self_times(self.ops.parent, events.duration[rows]), 0), len(rows)).astype(np.int64)
+        op = np.unique(owner)
+        category = np.where(kind[op] == 0, _CODE[OTHER], kind[op])
+        return pd.DataFrame(
+            {
+                "host": links.host[rows[op]],
+                "device": np.full(len(op), -1, np.int32),
+                "start": events.start[rows[op]],
+                "own": own[op],
+                "op": op,
+                "label": self.name[op],
+                "category": category,
+                "recomputed": self._recomputed()[op],
+                "matrix": np.zeros(len(op), np.bool_),
+            }
+        )
+
+    def _parts(self, runs: pd.DataFrame) -> tuple[CostParts, CostRuns]:
+        """What the runs are runs of, an op with shapes and types of its inputs, and the runs with what each cost."""
+        trace = self.links.trace
+        op = runs["op"].to_numpy(np.int64)
+        text = [np.where(op >= 0, trace.text_arg(arg, self.ops.rows)[op], -1) for arg in ARGS]
+        label, category = runs["label"].to_numpy(np.int64), runs["category"].to_numpy(np.int64)
+        first, call = unique_rows(label, category, *text)
+        flops, moved = np.full(len(first), np.nan), np.full(len(first), np.nan)
+        dtypes = np.full(len(first), "", object)
+        free = category[first] == _NOTHING
+        flops[free] = moved[free] = 0.0
+        for i, row in enumerate(first.tolist()):
+            if category[row] >= _CODE[TRANSFER] or free[i]:
+                continue
+            given = (trace.strings[codes[row]] if codes[row] >= 0 else "" for codes in text)
+            if (cost := torch_costs.cost(str(trace.names[label[row]]), *given)) is not None:
+                flops[i], moved[i], dtypes[i] = cost
+        known = ~np.isnan(flops)
+        matrix = runs["matrix"].to_numpy(np.bool_)
+        fits, part = unique_rows(
+            label, category, text[0], text[1], known[call].astype(np.int64), matrix.astype(np.int64), runs["host"].to_numpy(np.int64)
+        )
+        names = [*map(str, self.names)]
+        precision = [_precision(str(dtypes[i]), on) for i, on in zip(call[fits].tolist(), matrix[fits].tolist(), strict=True)]
+        parts = CostParts(
+            name=[names[code % len(names)] for code in label[fits].tolist()],
+            category=[_KINDS[code] for code in category[fits].tolist()],
+            shapes=[_shapes(trace.strings[code]) if code >= 0 else "" for code in text[0][fits].tolist()],
+            precision=precision,
+            product=np.isin(category[fits], _PRODUCTS),
+            host=runs["host"].to_numpy(np.int32)[fits],
+        )
+        return parts, CostRuns.of(runs.assign(part=part, flops=flops[call], bytes=moved[call], alone=0))
+
+
+def _shapes(text: str) -> str:
+    return _SPACE.sub("", text).replace(",", ", ")
+
+
+def _precision(dtype: str, matrix: bool) -> str:
+    """What an op computes with, as data sheets of devices call it; float32 products on Tensor Cores are TF32."""
+    short = dtype.removeprefix("c10::").lower()
+    if short == "float":
+        return "tf32" if matrix else "float32"
+    return _PRECISIONS.get(short, "float8" if short.startswith("float8") else "complex" if short.startswith("complex") else short)
+
+
+_PRECISIONS = {"half": "float16", "double": "float64", "long int": "int64", "int": "int32", "short int": "int16",
+               "signed char": "int8", "unsigned char": "uint8"}  # fmt: skip
+
+
+def _alone(links: Links, rows: Int64s, unknown: Flags) -> Int64s:
+    """Of device work of unknown cost the time in which its device ran no other, ps; 0 of all other work."""
+    events = links.trace.events
+    out = np.zeros(len(rows), np.int64)
+    _, device = unique_rows(links.host[rows].astype(np.int64), pd.factorize(links.device[rows])[0])
+    for one in range(int(device.max(initial=-1)) + 1):
+        mine = np.flatnonzero(device == one)
+        mine = mine[np.argsort(events.start[rows[mine]], kind="stable")]
+        start, end = events.start[rows[mine]], events.end[rows[mine]]
+        lost = unknown[mine]
+        # Only lengths count here, so it does not matter whether touching work is merged.
+        known_work = Intervals.union(start[~lost], end[~lost])
+        low, high = one_at_a_time(start[lost], end[lost])
+        out[mine[lost]] = (high - low) - known_work.covered_within(low, high)
+    return out

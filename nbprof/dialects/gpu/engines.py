@@ -1,0 +1,100 @@
+"""Iterations of inference engines, by the annotations that these make around each: how many requests and tokens it has, and of which kind.
+
+vLLM (`annotate_profile` in vllm/v1/worker/gpu_worker.py, around the model's run, without sampling):
+
+- `execute_context_2(40)_generation_3(3)`: requests and tokens of prefill, then of decode. With `detailed_trace_annotation`
+  `execute_43_context_2(sq40sk…)_generation_3(sq3sk…)`: `sq` counts the tokens that are computed, the number in front is their sum.
+- `execute_new_1_cached_3` in older versions: requests that are new, and others, which decode or go on with their prompt.
+- `gpu_model_runner: forward`, with `VLLM_CUSTOM_SCOPES_FOR_PROFILING`, where nothing else is there.
+
+SGLang (`build_step_span_name` in python/sglang/srt/utils/profile_utils.py, around the forward pass; modes are those of `ForwardMode`):
+
+- `step[EXTEND bs=4 toks=100]`, `step[DECODE bs=64]`, `step[MIXED bs=5 c=1 g=4 c_sq=100 … g_sq=4 …]`, of which all behind `bs` is there with
+  roofline annotations alone. Those of a draft model begin with `draft` and are parts of an iteration.
+- `run_batch` of the scheduler, an annotation or a call of Python, with `forward_extend` or `forward_decode` in it, in traces of versions
+  that annotate no steps.
+
+What is not annotated is not known: nothing is taken from the shapes of tensors or the names of kernels.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+PREFILL, DECODE, MIXED, IDLE = "prefill", "decode", "mixed", "idle"
+
+
+class Iteration(NamedTuple):
+    """What the annotation of an iteration says; kind "" and -1 where it doesn't.
+
+    Attributes
+    ----------
+    kind : str
+        `PREFILL`, `DECODE`, `MIXED` of both, `IDLE` without a request.
+    requests : int
+        Sequences in the batch.
+    prefill_requests, prefill_tokens, decode_requests, decode_tokens : int
+        Tokens are those that the iteration computes.
+    """
+
+    kind: str = ""
+    requests: int = -1
+    prefill_requests: int = -1
+    prefill_tokens: int = -1
+    decode_requests: int = -1
+    decode_tokens: int = -1
+
+
+# Numbers of more digits count nothing.
+_N = r"(\d{1,12})"
+_VLLM = re.compile(rf"execute_(?:\d{{1,12}}_)?context_{_N}\((?:sq)?{_N}(?:sk[a-z\d]*)?\)_generation_{_N}\((?:sq)?{_N}(?:sk[a-z\d]*)?\)\Z")
+_VLLM_OLD = re.compile(rf"execute_new_{_N}_cached_{_N}\Z")
+_SGLANG = re.compile(rf"step\[([A-Z][A-Z_\d]*) bs={_N}((?: \w{{1,12}}=\d{{1,18}})*)\]\Z")
+_SGLANG_MODES = {"EXTEND": PREFILL, "SPLIT_PREFILL": PREFILL, "DECODE": DECODE, "TARGET_VERIFY": DECODE, "MIXED": MIXED, "IDLE": IDLE}
+
+
+@lru_cache(maxsize=1 << 16)
+def annotated(name: str) -> Iteration | None:
+    """What the name of an annotation says about the iteration around which it is; None for another name."""
+    if name.startswith("execute_"):
+        return _of_vllm(name)
+    return _of_sglang(name) if name.startswith("step[") else None
+
+
+def _of_vllm(name: str) -> Iteration | None:
+    if found := _VLLM.match(name):
+        context, context_tokens, generation, generation_tokens = map(int, found.groups())
+        kind = (MIXED if generation else PREFILL) if context else DECODE if generation else IDLE
+        return Iteration(kind, context + generation, context, context_tokens, generation, generation_tokens)
+    if found := _VLLM_OLD.match(name):
+        new, cached = map(int, found.groups())
+        if cached:
+            return Iteration("", new + cached)
+        return Iteration(PREFILL if new else IDLE, new, new, -1 if new else 0, 0, 0)
+    return None
+
+
+def _of_sglang(name: str) -> Iteration | None:
+    found = _SGLANG.match(name)
+    if found is None or found[1].startswith("DRAFT"):
+        return None
+    kind, requests = _SGLANG_MODES.get(found[1], ""), int(found[2])
+    said = {key: int(value) for key, value in (pair.split("=") for pair in found[3].split())}
+    if kind == PREFILL:
+        return Iteration(kind, requests, requests, said.get("toks", said.get("c_sq", -1)), 0, 0)
+    if kind == DECODE:
+        # What is verified are tokens of a draft; a sequence that decodes has one.
+        return Iteration(kind, requests, 0, 0, requests, requests if found[1] == "DECODE" else -1)
+    if kind == MIXED:
+        return Iteration(kind, requests, *(said.get(key, -1) for key in ("c", "c_sq", "g", "g_sq")))
+    return Iteration(kind, requests) if kind != IDLE else Iteration(kind, requests, 0, 0, 0, 0)
+
+
+def labels(said: list[Iteration]) -> list[str]:
+    """What the steps are called: `decode 12`; an iteration of unknown kind is `iteration 12`."""
+    return [f"{one.kind or 'iteration'} {i}" for i, one in enumerate(said)]
+
+
+COUNTS = Iteration._fields[1:]

@@ -1,0 +1,108 @@
+"""Steps of which the recorder lost device work: what they took, and what their device did, is not known."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.core.trace import Int64s, Note
+from nbprof.dialects import torchnames
+from nbprof.dialects.gpu.lanes import KERNEL
+from nbprof.dialects.gpu.links import Links
+from nbprof.dialects.gpu.steps import Steps
+from nbprof.display import wording
+
+Flags = npt.NDArray[np.bool_]
+
+# From this share of the launches of a step on, missing kernels change what the step says.
+_SERIOUS = 0.05
+# So many last steps without any launch, of a program that launched work in as many before, are no chance.
+_SILENT = 2
+_MOST_NAMED = 4
+
+
+def mark(links: Links, host: int, steps: Steps, matched: Int64s) -> None:
+    """Fills `steps.lost`, and adds the warning that names them.
+
+    Parameters
+    ----------
+    links : Links
+    host : int
+    steps : Steps
+        Those of one host, in time order.
+    matched : int64[steps]
+        Pieces of device work of each.
+    """
+    kernels = links.work[links.kind[links.work] == KERNEL]
+    # Where no kernel was recorded at all, that is said of the recording.
+    if len(matched) < 2 or not (links.host[kernels] == host).any():
+        return
+    launched, lost = _launches(links, host, steps)
+    cut = np.array([(host, int(group)) in steps.cut for group in steps.group], np.bool_)
+    listed = (steps.end > steps.start) & ~cut
+    lacking = listed & (lost > 0) & (lost >= _SERIOUS * launched)
+    silent = listed & _silent(launched, matched)
+    after = listed & ~lacking & ~silent & _after(steps, lacking)
+    missing = lacking | silent | after
+    complete = listed & ~missing
+    # Where all lost a little, none is better known than the others.
+    if complete.any() or 2 * lost.sum() > launched.sum():
+        steps.lost |= {(host, int(group)) for group in steps.group[missing]}
+    where = f" of {links.trace.hosts[host]}" if len(links.trace.hosts) > 1 else ""
+    averaged = "shown, but not averaged" if complete.any() else "no step is complete, so averages are of these"
+    if lacking.any():
+        text = (
+            f"{wording.plural(int(lacking.sum()), 'step')}{where} lost device work, {lost[lacking].sum():,} of {launched[lacking].sum():,} "
+            f"launches have none ({_named(steps, lacking)}): {averaged}."
+        )
+        if after.any():
+            verb = "is" if after.sum() == 1 else "are"
+            text += f" Nor {verb} {_named(steps, after)}: it is unknown when the previous work ended."
+        steps.notes.append(Note("warning", text))
+    if silent.any():
+        text = (
+            f"{wording.plural(int(silent.sum()), 'step')} at the end{where} have neither launches nor device work, unlike those before: "
+            f"the device was apparently no longer recorded ({_named(steps, silent)}): {averaged}."
+        )
+        steps.notes.append(Note("warning", text))
+
+
+def _launches(links: Links, host: int, steps: Steps) -> tuple[Int64s, Int64s]:
+    """How many launches of kernels and graphs each step has, and how many of them have no device work."""
+    events, calls = links.trace.events, links.calls
+    kinds = [torchnames.call_kind(str(name)) in (torchnames.LAUNCH, torchnames.GRAPH) for name in links.trace.names]
+    chosen = np.array(kinds, np.bool_)[events.name[calls]] & ~links.captured & (links.host[calls] == host)
+    calls = calls[chosen]
+    at = np.searchsorted(steps.begun, events.start[calls], side="right") - 1
+    within = (at >= 0) & (events.start[calls] < steps.done[at])
+    at, calls = at[within], calls[within]
+    without = ~np.isin(calls, links.launch)
+    count = len(steps.begun)
+    return np.bincount(at, minlength=count), np.bincount(at[without], minlength=count)
+
+
+def _silent(launched: Int64s, matched: Int64s) -> Flags:
+    """The last steps, from the first on behind which no step has launches or device work."""
+    out = np.zeros(len(matched), np.bool_)
+    working = np.flatnonzero((launched > 0) | (matched > 0))
+    if len(working) >= _SILENT and len(matched) - 1 - working[-1] >= _SILENT:
+        out[working[-1] + 1 :] = True
+    return out
+
+
+def _after(steps: Steps, lacking: Flags) -> Flags:
+    """Steps that follow one with lost work, where steps begin when the device has done the work before: that is not known then."""
+    follows = np.append(False, lacking[:-1])
+    late = steps.start > steps.begun
+    sound = ~lacking & ~follows
+    sound[:1] = False
+    if not sound.any() or 2 * int(late[sound].sum()) <= int(sound.sum()):
+        return np.zeros(len(lacking), np.bool_)
+    return follows
+
+
+def _named(steps: Steps, chosen: Flags) -> str:
+    """Some names of steps."""
+    names = [steps.names[i] for i in np.flatnonzero(chosen).tolist()]
+    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more

@@ -1,0 +1,99 @@
+"""Allocator events of a Kineto trace: the `[memory]` instants, one for each block that PyTorch's allocators hand out or take back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from nbprof.activity import activity as act
+from nbprof.core.factorize import unique_rows
+from nbprof.core.trace import Int64s
+from nbprof.dialects.allocators import added_up, allocation_table, or_na
+from nbprof.dialects.gpu.lanes import MEMORY
+from nbprof.dialects.gpu.links import Links
+from nbprof.dialects.gpu.steps import Steps
+
+# c10::DeviceType, as far as allocators report.
+_DEVICE_TYPES = {0: "CPU", 1: "GPU", 2: "MKLDNN", 6: "GPU", 7: "FPGA", 9: "XLA", 10: "Vulkan", 12: "XPU", 13: "MPS", 15: "HPU", 19: "MTIA"}
+
+
+def allocations(links: Links, steps: Steps, out: act.Activity) -> tuple[pd.DataFrame, set[str]]:
+    """The `allocations` table, in time order, and the names of memories of which no event states the total.
+
+    `heap` is what the allocator states as allocated after the event, `free` what it holds beyond that: an upper bound of what
+    fragmentation costs. Files of PyTorch before 1.11 state no totals, and those of the CPU hold what was recorded before and freed
+    in between: there `heap` counts from the least that the events allow.
+    """
+    trace, events = links.trace, links.trace.events
+    rows = links.rows(MEMORY)
+    # [OutOfMemory] asks for bytes that it never got.
+    given = np.fromiter((n == "[memory]" for n in trace.names), np.bool_, len(trace.names))
+    rows = rows[given[events.name[rows]]]
+    rows = rows[np.argsort(events.start[rows], kind="stable")]
+    size = trace.arg("Bytes", 0)[rows]
+    kind, ordinal = trace.arg("Device Type", 0)[rows], trace.arg("Device Id")[rows]
+    address = trace.arg("Addr")[rows]
+    total, reserved = trace.arg("Total Allocated")[rows], trace.arg("Total Reserved")[rows]
+    host = links.host[rows]
+    memory = _memory(links, kind, ordinal, host, out)
+    around = links.ops.around(rows)
+    op_names = np.zeros(len(trace.names) + 1, np.int32)
+    code = np.where(around >= 0, events.name[links.ops.rows[around]], -1) if len(links.ops.rows) else np.full(len(rows), -1)
+    for one in pd.unique(code).tolist():
+        op_names[one] = out.ops.code(str(trace.names[one]) if one >= 0 else "")
+    # PyTorch counts on the CPU only while it records, so its total grows with each recording of a process.
+    total_of_all = np.where(kind == 0, -1, total)
+    heap = added_up(memory, size, total_of_all, address)
+    summed = {str(out.texts.values[one]) for one in np.setdiff1d(memory, memory[total_of_all >= 0]).tolist()}
+    free = or_na(reserved - total, (reserved <= 0) | (total < 0) | (reserved < total))
+    # torch_npu and others write an address that is no number, or beyond int64; equal addresses still mean the same block.
+    known = or_na(address, address == -1)
+    table = allocation_table(
+        out,
+        event=rows,
+        host=host,
+        memory=memory,
+        time=events.start[rows],
+        allocation=size >= 0,
+        allocated=np.abs(size),
+        address=known,
+        heap=heap,
+        free=free,
+        group=steps.group_at(host, events.start[rows]),
+        op=op_names[code],
+    )
+    return table, summed
+
+
+def without_totals(links: Links) -> bool:
+    """Whether the allocator events of the file lack what is allocated in all."""
+    column = links.trace.args.get("Total Allocated")
+    rows = links.rows(MEMORY)
+    return bool(len(rows)) and (column is None or not np.isin(rows, column.event).any())
+
+
+def capacities(devices: pd.DataFrame, hosts: list[str]) -> dict[str, int]:
+    """Bytes of each device by the name that its memory has in `allocations`."""
+    out = {}
+    for host, device, kind, size in zip(*(devices[c] for c in ("host", "device", "kind", "memory_bytes")), strict=True):
+        if pd.notna(size) and size > 0:
+            out[_label(f"{kind} {device}", str(host), len(hosts) > 1)] = int(size)
+    return out
+
+
+def _label(memory: str, host: str, several: bool) -> str:
+    return f"{host} {memory}" if several else memory
+
+
+def _memory(links: Links, kind: Int64s, ordinal: Int64s, host: np.ndarray, out: act.Activity) -> np.ndarray:
+    """Text code of the memory of each event: `CPU`, `GPU 0`, with its host in front where there are several."""
+    hosts = links.trace.hosts
+    families = links.trace.lanes.loc[links.trace.lanes["kind"] == "device", "process"]
+    other = str(families.iloc[0]).partition(" ")[0] if len(families) else "device"
+    first, which = unique_rows(kind, ordinal, host.astype(np.int64))
+    codes = np.zeros(len(first), np.int32)
+    for i, row in enumerate(first.tolist()):
+        family = _DEVICE_TYPES.get(int(kind[row]), "NPU" if kind[row] == 20 and other in ("GPU", "device") else other)
+        text = family if family == "CPU" else f"{family} {max(int(ordinal[row]), 0)}"
+        codes[i] = out.texts.code(_label(text, hosts[int(host[row])], len(hosts) > 1))
+    return codes[which]

@@ -1,0 +1,123 @@
+"""What ranges that a program named (NVTX, ROCTx) say: its steps, which are those that count and hold what ran on the device.
+
+A range marks a step where its name says so and nothing else: `step 12`, `iteration 3`, `Epoch 1 batch 40/100`, `train_step`. Of these the
+family that lasts longest is taken whose ranges lie one after the other on one thread, with numbers that rise, and of which at least half
+launched work. `layer 3` and `optimizer_step 7` are parts of steps, so that no other word is taken for a step; without one there are none.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.core.trace import Int64s, Note, Trace
+from nbprof.dialects import torchnames
+from nbprof.dialects.gpu import find_steps
+from nbprof.dialects.gpu.lanes import ANNOTATION
+from nbprof.dialects.gpu.links import Links
+from nbprof.dialects.gpu.steps import Steps
+from nbprof.frameworks.framework import Framework
+from nbprof.frameworks.register import JAX, PYTORCH, UNKNOWN
+
+_STEP = re.compile(
+    r"(?:epoch\s*#?\s*(?P<epoch>\d{1,12})\s+)?"
+    r"(?:(?:train(?:ing|er)?|eval(?:uation)?|val(?:idation)?|test|inference|engine|decode|global|main|profile|profiler|model|benchmark)\s*)*"
+    r"(?P<word>step|iteration|iter|batch|mini\s?batch)s?"
+    r"(?:\s*(?:number|no|num|id|idx|index)?\s*#?\s*(?P<number>\d{1,12})(?:\s*(?:/|of)\s*\d+)?)?"
+)
+_BREAKS = re.compile(r"(?<=[a-z])(?=[A-Z])|[\s_\-:=.,()\[\]|*]+")
+_TORCH = re.compile(r"at::native::|void at::|at_cuda_detail::|c10::|aten::")
+_JAX = re.compile(r"XlaModule:.*\bjit_|^jit_|TfrtCpu|PjRt")
+_LIKELY = re.compile(r"step|iter|batch", re.IGNORECASE)
+_FEWEST = 2
+
+
+def counted(name: str) -> tuple[str, tuple[int, ...]] | None:
+    """The family of a name that marks a step, and its numbers; None for another name."""
+    if not _LIKELY.search(name) or len(name) > 80:
+        return None
+    plain = _BREAKS.sub(" ", name).strip().lower()
+    found = _STEP.fullmatch(plain)
+    if found is None:
+        return None
+    numbers = tuple(int(one) for one in (found["epoch"], found["number"]) if one is not None)
+    return re.sub(r"\d+(?:\s*(?:/|of)\s*\d+)?", "N", plain), numbers
+
+
+def named(names: npt.NDArray[np.object_]) -> npt.NDArray[np.bool_]:
+    """bool[names]: names that mark steps."""
+    return np.fromiter((bool(torchnames.STEP.match(n)) or counted(str(n)) is not None for n in names), np.bool_, len(names))
+
+
+def framework(trace: Trace) -> Framework:
+    """The framework that names of kernels and ranges show; `UNKNOWN` if they show none."""
+    names = list(map(str, trace.names))
+    if any(map(_TORCH.search, names)):
+        return PYTORCH
+    return JAX if any(map(_JAX.search, names)) else UNKNOWN
+
+
+def find(links: Links, ranges: str, names: npt.NDArray[np.bool_] | None = None) -> Steps:
+    """The steps of all hosts.
+
+    Parameters
+    ----------
+    links : Links
+    ranges : str
+        What the recorder calls them: `NVTX ranges`.
+    names : bool[names], optional
+        Names that mark steps; those that `links` knows by default. Batches of a loader are no steps then.
+    """
+    marked = find_steps.find(links, batches=names is None)
+    done = set(marked.host.tolist())
+    hosts = [host for host in range(len(links.trace.hosts)) if host not in done]
+    known = links.step_names if names is None else names
+    return Steps.joined([marked, *(part for host in hosts if (part := _of_host(links, host, ranges, known)) is not None)])
+
+
+def _of_host(links: Links, host: int, ranges: str, names: npt.NDArray[np.bool_]) -> Steps | None:
+    trace, events = links.trace, links.trace.events
+    rows = links.rows(ANNOTATION)
+    rows = rows[names[events.name[rows]] & (links.host[rows] == host)]
+    families: dict[str, list[int]] = {}
+    numbers: dict[int, tuple[int, ...]] = {}
+    for code in np.unique(events.name[rows]).tolist():
+        if (found := counted(str(trace.names[code]))) is not None:
+            families.setdefault(found[0], []).append(code)
+            numbers[code] = found[1]
+    good = []
+    for family, codes in families.items():
+        marks = find_steps.one_thread(links, rows[np.isin(events.name[rows], codes)])
+        if len(marks) >= _FEWEST and _rising([numbers[code] for code in events.name[marks].tolist()]) and _launching(links, host, marks):
+            good.append((int(events.duration[marks].sum()), family, marks))
+    if not good:
+        return None
+    good.sort(key=lambda one: one[0], reverse=True)
+    _, family, marks = good[0]
+    where = f" of {trace.hosts[host]}" if len(trace.hosts) > 1 else ""
+    text = f"Steps{where} are the {len(marks):,} {ranges} called {family!r}"
+    others = ", ".join(repr(one) for _, one, _ in good[1:4])
+    notes = [Note("info", f"{text}; {others} could mark steps too." if others else f"{text}.")]
+    labels = [str(trace.names[code]) for code in events.name[marks].tolist()]
+    if len(set(labels)) == 1:
+        labels = [f"{labels[0]} {i}" for i in range(len(labels))]
+    return find_steps.of_marks(links, host, marks, events.start[marks], events.end[marks], labels, notes)
+
+
+def _rising(numbers: list[tuple[int, ...]]) -> bool:
+    """Whether a counter rises from each range to the next; ranges that do not count are all called the same."""
+    return all((not a and not b) or a < b for a, b in pairwise(numbers))
+
+
+def _launching(links: Links, host: int, marks: Int64s) -> bool:
+    """Whether at least half of some ranges launched work; on any thread, as a backward pass has one of its own."""
+    events = links.trace.events
+    launched = links.launch[links.launch >= 0]
+    if not len(launched):
+        return not len(links.work)
+    times = np.sort(events.start[launched[links.host[launched] == host]])
+    count = np.searchsorted(times, events.end[marks]) - np.searchsorted(times, events.start[marks])
+    return 2 * int((count > 0).sum()) >= len(marks)

@@ -1,0 +1,300 @@
+"""What readers of a PyTorch profile should know before trusting it: unlinked, overlapping and dropped events."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+
+from nbprof.core.files import join_some, printable
+from nbprof.core.intervals import ends_before
+from nbprof.core.trace import Int64s, Note
+from nbprof.dialects import sanity, torchnames
+from nbprof.dialects.gpu import absent
+from nbprof.dialects.gpu import memory as gpu_memory
+from nbprof.dialects.gpu.hosts import Hosts
+from nbprof.dialects.gpu.lanes import ANNOTATION, CALL, DEVICE_NOTE, KERNEL, OP, OVERHEAD, SLACK_PS, UNKNOWN, category, launches_work
+from nbprof.dialects.gpu.links import Links
+from nbprof.dialects.gpu.origins import Origins
+from nbprof.dialects.gpu.steps import Steps
+from nbprof.display import wording
+
+_MOST_MESSAGES = 10
+_MOST_LANES = 3
+_STARTS = (torchnames.LAUNCH, torchnames.GRAPH)
+_SAME = 0.9
+"""The part of the steps that must take as many batches for that to be said."""
+_MOVES = (torchnames.COPY, torchnames.FILL)
+
+
+def notes(links: Links, steps: Steps, hosts: Hosts, launches: pd.DataFrame, origins: Origins, lost: str = absent.LOST) -> list[Note]:
+    """Lines for the receipt, in the order in which they matter; `launches` is the table of the activity.
+
+    `lost` says why all kernels may be lost, and what helps.
+    """
+    return [
+        *steps.notes,
+        *_batches(links, steps),
+        *_ranks(hosts),
+        *_other_vendors(links),
+        *_images(links),
+        *absent.lost_note(links, lost),
+        *_linked(links, launches),
+        *_graphs(links),
+        *_attributed(origins),
+        *_overlaps(links),
+        *_recorder(links, hosts),
+        *_memory(links),
+    ]
+
+
+def _info(text: str) -> Note:
+    return Note("info", text)
+
+
+def _warning(text: str) -> Note:
+    return Note("warning", text)
+
+
+def _many(count: int, one: str, many: str = "") -> str:
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def batches_of(links: Links, steps: Steps) -> dict[tuple[int, int], int]:
+    """By host and group of a step: how often it asked DataLoaders for a batch; only steps that did."""
+    trace = links.trace
+    rows = links.rows(OP, ANNOTATION, UNKNOWN)
+    loader = np.array([torchnames.LOADER.match(str(name)) is not None for name in trace.names], np.bool_)
+    rows = rows[loader[trace.events.name[rows]]]
+    if not len(rows):
+        return {}
+    host = links.host[rows]
+    group = steps.group_at(host, trace.events.start[rows])
+    return dict(Counter(zip(host[group >= 0].tolist(), group[group >= 0].tolist(), strict=True)))
+
+
+def _batches(links: Links, steps: Steps) -> list[Note]:
+    """How many batches a step takes, where it is more than one."""
+    taken = pd.Series(list(batches_of(links, steps).values()), dtype=np.int64)
+    if not len(taken):
+        return []
+    count = int(taken.mode().iloc[0])
+    if count < 2 or (taken == count).sum() < _SAME * len(steps.host):
+        return []
+    return [_info(f"each step takes {count:,} batches from DataLoaders, as with gradient accumulation")]
+
+
+def _ranks(hosts: Hosts) -> list[Note]:
+    out = []
+    twice = sorted({r for r in hosts.ranks if r is not None and hosts.ranks.count(r) > 1})
+    for rank in twice:
+        files = [f for f, r in zip(hosts.files, hosts.ranks, strict=True) if r == rank]
+        out.append(_warning(f"Several files have rank {rank}: {join_some(files, 8)}. Each is shown as a separate host."))
+    for first, copies in hosts.identical().items():
+        if len(copies) == 1:
+            out.append(_warning(f"{copies[0]} has the same events as {first}: it is a copy, and its events are counted twice."))
+        else:
+            count = f"{len(copies):,} files have the same events as {first}"
+            out.append(_warning(f"{count}: {join_some(copies, 8)}. They are copies, and the events of each are counted."))
+    return out
+
+
+def _linked(links: Links, launches: pd.DataFrame) -> list[Note]:
+    """Launches without device work, and device work without a launch or an op."""
+    trace, work = links.trace, links.work
+    out = _captured(links)
+    kinds = [torchnames.call_kind(str(n)) for n in trace.names]
+    name = trace.events.name[launches["event"].to_numpy(np.int64)]
+    starts_work = np.array([k in _STARTS for k in kinds], np.bool_)[name]
+    if not len(work):
+        return out
+    if (links.kind == KERNEL).any():
+        out += sanity.lost_launches(launches, starts_work)
+    moves = np.array([k in _MOVES for k in kinds], np.bool_)[name] & (launches["target"] < 0).to_numpy()
+    if moves.any():
+        calls = _many(int(moves.sum()), "call that copies or fills has", "calls that copy or fill have")
+        out.append(_info(f"{calls} no device activity: it had 0 bytes or was host to host, or was dropped."))
+    # The runtime of MTIA records no calls that copy.
+    copied = np.array([str(name) == torchnames.MTIA_COPY for name in trace.names], np.bool_)[trace.events.name[work]]
+    if copied.any():
+        which = _many(int(copied.sum()), "copy of an MTIA states", "copies of MTIA devices state")
+        out.append(_info(f"{which} no launch: each belongs to the step in which it started."))
+    alone = int(((links.launch < 0) & ~links.earlier & ~copied).sum())
+    if alone and not len(links.calls):
+        out.append(_info("The profile has no runtime calls: launch times are unknown, and device work belongs to steps by its own time."))
+    else:
+        out += sanity.unlaunched(alone, len(work))
+    nameless = int(((links.work_name < 0) & ~copied).sum())
+    if nameless and len(links.ops.rows):
+        text = f"{_many(nameless, 'device event')} of {len(work):,} ({100 * nameless / len(work):.3g} %)"
+        out.append(_info(f"{text} could not be linked to an op; the tables list them under their own names."))
+    return out
+
+
+def _other_vendors(links: Links) -> list[Note]:
+    """Device work of categories that only the place of their events tells to be that."""
+    trace = links.trace
+    codes = trace.text_arg("cat")[links.work]
+    out = []
+    for code in pd.unique(codes).tolist():
+        if code >= 0 and category(trace.strings[code]) == UNKNOWN:
+            count = _many(int((codes == code).sum()), "event")
+            text = f"{count} of category {printable(trace.strings[code])} are on device lanes: they count as device work"
+            out.append(_info(f"{text}, as kernels unless their names indicate a copy or fill."))
+    return out
+
+
+def _images(links: Links) -> list[Note]:
+    """Events of devices that are named as the call that launched something, and stand for all of it."""
+    trace, events = links.trace, links.trace.events
+    rows = links.rows(DEVICE_NOTE)
+    named = np.array([launches_work(str(name)) for name in trace.names], np.bool_)
+    rows = rows[named[events.name[rows]]]
+    if not len(rows):
+        return []
+    codes = pd.unique(events.name[rows])
+    lanes = trace.lanes.iloc[pd.unique(events.lane[rows])[:_MOST_LANES]]
+    places = [f"{process}, {thread}" for process, thread in zip(lanes["process"], lanes["thread"], strict=True)]
+    count = _many(len(rows), "device event is", "device events are")
+    took = wording.millis(int(events.duration[rows].sum()) / 1e9)
+    names = ", ".join(str(trace.names[code]) for code in codes[:_MOST_LANES].tolist())
+    text = (
+        f"{count} named as the call that launches ({names}; {took} on {'; '.join(places)}): it stands for all that was launched, "
+        "idle time included, and counts as no device work. Only kernels recorded by themselves count."
+    )
+    return [_warning(text)]
+
+
+def _captured(links: Links) -> list[Note]:
+    """Calls that were captured into graphs, which is no loss."""
+    rows, start, end = links.captures
+    if not len(rows):
+        return []
+    calls = _many(int(links.captured.sum()), "call that launches, copies or fills was", "calls that launch, copy or fill were")
+    took = f"{_many(len(rows), 'capture')} of {wording.millis(int((end - start).sum()) / 1e9)}"
+    return [_info(f"{calls} captured into a graph and not run ({took}): that time counts as compilation; no work is missing.")]
+
+
+def _graphs(links: Links) -> list[Note]:
+    """How many graphs were replayed, and whether it is known of what they were captured."""
+    graphs = links.graphs
+    nodes = len(graphs.nodes)
+    if not nodes:
+        return []
+    replays = _many(int(np.unique(graphs.replay).size), "replay")
+    text = f"{replays} of {_many(sum(graphs.counts.values()), 'graph')} with {_many(nodes, 'node')}"
+    remedy = ": give a trace of it, nbprof.load(..., graph_capture=PATH)" if _of_pytorch(links) else ""
+    lacks = [
+        (graphs.counts["unknown"], f"no matching capture was found{remedy}"),
+        (graphs.counts["several"], "several captures match, of different ops"),
+    ]
+    known = graphs.counts["captured"]
+    said = [f"the nodes of {_many(known, 'graph')} are attributed to the captured ops"] if known else []
+    said += [f"for {_many(count, 'graph')} {why}" for count, why in lacks if count]
+    noted = len(np.unique(graphs.node[graphs.annotated[0] > 0]))
+    said += [f"{_many(noted, 'node has', 'nodes have')} annotations of PyTorch"] if noted else []
+    out = [_info(f"{text}: {'; '.join(said)}.")]
+    if graphs.strangers:
+        which = f"kernel_annotations_rank*.pkl next to the trace annotates {_many(graphs.strangers, 'graph')} that no replay here has"
+        out.append(_warning(f"{which}: it is from another recording and is ignored there."))
+    return out
+
+
+def _attributed(origins: Origins) -> list[Note]:
+    """How much time goes by an op, a module and a line of code; other recorders than PyTorch's know no modules."""
+    shares = origins.shares() if _of_pytorch(origins.links) else None
+    if shares is None:
+        return []
+    words = {"op": "an op", "module": "an nn.Module", "line": "a line of code"}
+    parts = [f"{_part(shares[key])} to {what}" for key, what in words.items() if key in shares]
+    whole = "Kernel time" if "op" in shares else "Op time"
+    how = "" if shares["module"] or shares["line"] else " Modules and lines are recorded with with_stack=True."
+    return [_info(f"{whole} is attributed: {', '.join(parts)}.{how}")]
+
+
+def _of_pytorch(links: Links) -> bool:
+    """Whether PyTorch recorded the trace, whose files state the version of their schema."""
+    several = links.trace.metadata.get("hosts")
+    stated = [links.trace.metadata, *(several.values() if isinstance(several, dict) else [])]
+    return any(isinstance(one, dict) and "schemaVersion" in one for one in stated)
+
+
+def _part(share: float) -> str:
+    """Percent, and never 100 where something is left out."""
+    return "100 %" if share == 1 else "0 %" if share == 0 else f"{min(max(100 * share, 0.1), 99.9):.1f} %"
+
+
+def _overlaps(links: Links) -> list[Note]:
+    """Kernels that overlap the previous one on their stream: dependent launches do; profiler errors look the same."""
+    events, work = links.trace.events, links.work
+    out = []
+    if len(work):
+        # On an MTIA copies run while the kernel around them does.
+        copies = np.array([str(name) == torchnames.MTIA_COPY for name in links.trace.names], np.bool_)
+        work = work[~copies[events.name[work]]]
+        start = events.start[work]
+        busy_until = ends_before(events.end[work], events.lane[work])
+        early = np.flatnonzero(start < busy_until)
+        if len(early):
+            by = wording.micros(int((busy_until[early] - start[early]).max()) / 1e6)
+            out.append(
+                _info(
+                    f"{_many(len(early), 'device event starts', 'device events start')} before the previous one on the same stream ends, "
+                    f"by up to {by}. Programmatic dependent launch causes this; so do profiler errors. "
+                    "All are kept; busy time counts each instant once."
+                )
+            )
+    ops = links.ops
+    if len(ops.rows):
+        past = events.end[ops.rows] - ops.end
+        count = int((past > 0).sum())
+        if count:
+            text = f"{_many(count, 'op ends', 'ops end')} up to {int(past.max()) / 1000:,.0f} ns after the enclosing op"
+            out.append(_info(f"{text} (profiler rounding, at most {SLACK_PS // 1_000_000} µs): treated as ending with it."))
+    return out
+
+
+def _recorder(links: Links, hosts: Hosts) -> list[Note]:
+    """The profiler's own messages: logged warnings and overhead."""
+    out = []
+    messages = list(dict.fromkeys(hosts.messages()))
+    several = len(links.trace.hosts) > 1
+    for host, text in messages[:_MOST_MESSAGES]:
+        line = " ".join(text.split())
+        out.append(_warning(f"{host}: {line}" if several else f"The profiler warned: {line}"))
+    if len(messages) > _MOST_MESSAGES:
+        out.append(_warning(f"The profiler gave {len(messages) - _MOST_MESSAGES:,} more warnings; see the file's metadata."))
+    rows = links.rows(OVERHEAD)
+    if len(rows):
+        events = links.trace.events
+        total: dict[str, tuple[int, int]] = {}
+        for code in np.unique(events.name[rows]).tolist():
+            mine = rows[events.name[rows] == code]
+            total[str(links.trace.names[code])] = (len(mine), int(events.duration[mine].sum()))
+        listed = ", ".join(f"{n} {wording.millis(t / 1e9)} in {c:,}" for n, (c, t) in sorted(total.items(), key=lambda x: -x[1][1])[:4])
+        whole = sum(t for _, t in total.values())
+        level = _warning if whole > 0.02 * _span(links) else _info
+        out.append(level(f"Profiler overhead took {wording.millis(whole / 1e9)} of the profile: {listed}."))
+    return out
+
+
+def _span(links: Links) -> int:
+    rows: Int64s = np.concatenate([links.ops.rows, links.work, links.rows(CALL)])
+    events = links.trace.events
+    return int(events.end[rows].max() - events.start[rows].min()) if len(rows) else 0
+
+
+def _memory(links: Links) -> list[Note]:
+    out = []
+    if gpu_memory.without_totals(links):
+        out.append(
+            _info(
+                "The allocator events state no totals (PyTorch before 1.11): memory in use is summed from the events, so what was "
+                "allocated before the recording is missing."
+            )
+        )
+    failed = [c for c, n in enumerate(links.trace.names) if n == "[OutOfMemory]"]
+    if failed and (count := int(np.isin(links.trace.events.name, failed).sum())):
+        out.append(_warning(f"The allocator ran out of memory {_many(count, 'time')} while the profile was recorded."))
+    return out

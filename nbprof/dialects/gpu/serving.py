@@ -1,0 +1,124 @@
+"""Iterations of inference engines: what marks them on a host, and when it began and ended each."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from nbprof.core.intervals import ends_before
+from nbprof.core.trace import Int64s
+from nbprof.dialects import torchnames
+from nbprof.dialects.gpu.engines import DECODE, IDLE, PREFILL, Iteration, annotated
+from nbprof.dialects.gpu.lanes import ANNOTATION, CALL, OP, PYTHON
+from nbprof.dialects.gpu.links import Links
+
+_RUN_BATCH = re.compile(r"(?:.*\bscheduler\.py\(\d+\): |scheduler\.)?run_batch\Z")
+_FORWARD = re.compile(r"(?:.*\bmodel_runner\.py\(\d+\): )?forward_(extend|decode|idle)\Z")
+_MODES_OF_FORWARD = {"extend": PREFILL, "decode": DECODE, "idle": IDLE}
+_SCOPE = "gpu_model_runner: forward"
+
+
+class Found(NamedTuple):
+    """The iterations of a host: what marks them, what that says, when the host began and ended each, ps, and what they are called."""
+
+    marks: Int64s
+    said: list[Iteration]
+    begun: Int64s
+    done: Int64s
+    what: str
+
+
+def find(links: Links, host: int) -> Found | None:
+    """The iterations of a host in time order; None where nothing marks any, and of a program that trains as well."""
+    trace, events = links.trace, links.trace.events
+    names = [str(name) for name in trace.names]
+    said = {code: one for code, name in enumerate(names) if (one := annotated(name)) is not None}
+    batches = {code for code, name in enumerate(names) if name.endswith("run_batch") and _RUN_BATCH.match(name)}
+    scopes = {code for code, name in enumerate(names) if name == _SCOPE}
+    for codes, what in ((set(said), "annotations"), (batches, "calls of run_batch"), (scopes, f"annotations {_SCOPE!r}")):
+        if not codes:
+            continue
+        rows = links.rows(ANNOTATION)
+        rows = rows[np.isin(events.name[rows], list(codes)) & (links.host[rows] == host)]
+        if codes is batches and not len(rows):
+            rows = links.rows(PYTHON)
+            rows = rows[np.isin(events.name[rows], list(codes)) & (links.host[rows] == host)]
+        marks = _one_thread(links, rows)
+        if not len(marks) or _training(links, host, marks):
+            continue
+        read = _by_forward(links, marks) if codes is batches else [said.get(code, Iteration()) for code in events.name[marks].tolist()]
+        ahead = codes is not scopes and not names[int(events.name[marks[0]])].startswith("execute_")
+        return Found(marks, read, *_bounds(links, host, marks, ahead), what)
+    return None
+
+
+def _one_thread(links: Links, rows: Int64s) -> Int64s:
+    """Those of the lane with most of them, without those inside another one."""
+    events = links.trace.events
+    if not len(rows):
+        return rows
+    lanes, counts = np.unique(events.lane[rows], return_counts=True)
+    rows = rows[events.lane[rows] == lanes[counts.argmax()]]
+    return rows[events.start[rows] >= ends_before(events.end[rows])]
+
+
+def _training(links: Links, host: int, marks: Int64s) -> bool:
+    """Whether the iterations are parts of steps: of a trainer that generates with an engine in its process."""
+    trace, events = links.trace, links.trace.events
+    rows = links.rows(ANNOTATION)
+    rows = rows[links.host[rows] == host]
+    optimizers, profiled = (
+        [code for code, name in enumerate(trace.names) if pattern.match(str(name))] for pattern in (torchnames.OPTIMIZER, torchnames.STEP)
+    )
+    if np.isin(events.name[rows], optimizers).any():
+        return True
+    steps = rows[np.isin(events.name[rows], profiled)]
+    begun = events.start[marks]
+    inside = np.searchsorted(begun, events.end[steps]) - np.searchsorted(begun, events.start[steps])
+    # vLLM calls the profiler's step() once an iteration.
+    return bool((inside > 1).any())
+
+
+def _by_forward(links: Links, marks: Int64s) -> list[Iteration]:
+    """The kinds of batches by the pass that runs in each: the first of its thread."""
+    trace, events = links.trace, links.trace.events
+    modes = {code: found[1] for code, name in enumerate(trace.names) if (found := _FORWARD.match(str(name)))}
+    rows = links.rows(ANNOTATION, PYTHON)
+    rows = rows[(events.lane[rows] == events.lane[marks[0]]) & np.isin(events.name[rows], list(modes))]
+    first = np.searchsorted(events.start[rows], events.start[marks])
+    out = []
+    for at, end in zip(first.tolist(), events.end[marks].tolist(), strict=True):
+        inside = at < len(rows) and events.start[rows[at]] < end
+        out.append(Iteration(_MODES_OF_FORWARD[modes[int(events.name[rows[at]])]] if inside else ""))
+    return out
+
+
+def _bounds(links: Links, host: int, marks: Int64s, ahead: bool) -> tuple[Int64s, Int64s]:
+    """When the host began and ended each iteration, with what it launched between two annotations.
+
+    Sampling comes after the annotation: what is launched up to the next one belongs to the iteration before. Where the host prepares
+    a batch before its annotation (`ahead`), that holds up to the longest pause; what comes after it belongs to the iteration that follows.
+    Without a device, ops of the thread stand for launches.
+    """
+    events = links.trace.events
+    begun, done = events.start[marks].copy(), events.end[marks].copy()
+    launches = np.unique(links.launch[(links.launch >= 0) & (links.host[links.work] == host)])
+    if not len(launches):
+        launches = links.rows(OP, CALL)
+        launches = launches[events.lane[launches] == events.lane[marks[0]]]
+    launches = launches[np.argsort(events.start[launches], kind="stable")]
+    start, end = events.start[launches], events.end[launches]
+    low = np.searchsorted(start, done)
+    high = np.append(np.searchsorted(start, begun[1:]), len(start))
+    for i in np.flatnonzero(low < high).tolist():
+        first, last = int(low[i]), int(high[i])
+        if ahead and i + 1 < len(marks):
+            pauses = np.append(start[first:last], begun[i + 1]) - np.append(done[i], np.maximum.accumulate(end[first:last]))
+            last = first + int(pauses.argmax())
+            if last < int(high[i]):
+                begun[i + 1] = start[last]
+        if first < last:
+            done[i] = min(int(end[first:last].max()), int(begun[i + 1]) if i + 1 < len(marks) else np.iinfo(np.int64).max)
+    return begun, done

@@ -1,0 +1,110 @@
+"""The steps of a recording: when each began and ended, on the host and with the device work launched in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.activity import activity as act
+from nbprof.activity.tables import Markers, Work
+from nbprof.core.intervals import Intervals
+from nbprof.core.trace import Int64s, Note
+from nbprof.dialects.gpu.engines import Iteration
+from nbprof.dialects.iterations import Placed
+
+
+@dataclass
+class Steps:
+    """Steps of all hosts; `group` numbers them within a host, in time order.
+
+    `host`, `group`, `event` (the marker), `start` and `end` (int64 ps) are arrays; `names` has a name a step. `begun` and `done` are when
+    the host began and ended each: it runs ahead of the device. Of those in `lost` the recorder lost device work. `iterations` says, by
+    host and group, what an inference engine ran in each.
+    """
+
+    host: Int64s
+    group: Int64s
+    event: Int64s
+    start: Int64s
+    end: Int64s
+    begun: Int64s
+    done: Int64s
+    names: list[str]
+    cut: set[tuple[int, int]] = field(default_factory=set)
+    lost: set[tuple[int, int]] = field(default_factory=set)
+    notes: list[Note] = field(default_factory=list)
+    iterations: dict[tuple[int, int], Iteration] = field(default_factory=dict)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Steps]) -> Steps:
+        """The steps of several hosts."""
+        none = np.zeros(0, np.int64)
+        keys = ("host", "group", "event", "start", "end", "begun", "done")
+        columns = {key: np.concatenate([none, *(getattr(part, key) for part in parts)]) for key in keys}
+        return cls(
+            **columns,
+            names=[name for part in parts for name in part.names],
+            cut={step for part in parts for step in part.cut},
+            lost={step for part in parts for step in part.lost},
+            notes=[note for part in parts for note in part.notes],
+            iterations={step: one for part in parts for step, one in part.iterations.items()},
+        )
+
+    def group_at(self, host: npt.NDArray[np.integer], time: Int64s) -> Int64s:
+        """The step in which a host was at each moment, -1 for none."""
+        out = np.full(len(time), -1, np.int64)
+        for one in np.unique(self.host).tolist():
+            mine = np.flatnonzero(self.host == one)
+            at = np.searchsorted(self.begun[mine], time, side="right") - 1
+            within = (host == one) & (at >= 0) & (time < self.done[mine][at])
+            out[within] = self.group[mine][at[within]]
+        return out
+
+
+def markers(steps: Steps) -> tuple[Markers, dict[tuple[int, int], str], set[tuple[int, int]], set[tuple[int, int]]]:
+    """`markers`, `group_names`, `cut` and `lost` of the activity."""
+    frame = Markers(
+        event=steps.event,
+        host=steps.host,
+        group=steps.group,
+        device=np.full(len(steps.host), -1),
+        start=steps.start,
+        end=steps.end,
+    )
+    names = {(h, g): n for h, g, n in zip(steps.host.tolist(), steps.group.tolist(), steps.names, strict=True)}
+    return frame, names, steps.cut, steps.lost
+
+
+def spread(steps: Steps, host: npt.NDArray[np.integer], start: Int64s, end: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """Spans cut at the borders of steps: index of the span, group, start, end (ps). What lies in no step is left out."""
+    parts: list[tuple[Int64s, ...]] = []
+    for one in np.unique(steps.host).tolist():
+        mine = np.flatnonzero(steps.host == one)
+        of_host = Intervals(steps.start[mine], steps.end[mine])
+        rows = np.flatnonzero(host == one)
+        span, step = of_host.overlapping(start[rows], end[rows])
+        span = rows[span]
+        parts.append(
+            (span, steps.group[mine][step], np.maximum(start[span], of_host.start[step]), np.minimum(end[span], of_host.end[step]))
+        )
+    if not parts:
+        nothing = np.zeros(0, np.int64)
+        return nothing, nothing, nothing, nothing
+    span, group, first, last = (np.concatenate([p[i] for p in parts]) for i in range(4))
+    return span, group, first, last
+
+
+def waits(steps: Steps, iterations: Placed) -> Work:
+    """Rows of the `work` table: the time that iterations wait for their items."""
+    return Work(
+        event=steps.event,
+        host=steps.host,
+        group=steps.group,
+        device=np.full(len(steps.host), -1),
+        start=iterations.start,
+        end=iterations.item,
+        cls=np.full(len(steps.host), act.HOST_WAIT_INPUT),
+    )

@@ -1,0 +1,231 @@
+"""The unit of a recording without marked steps: iterations that were recorded beside it, repeats in its events, or the recording itself.
+
+In this order: iterations of the loop of a recorded cell; ranges that a program named, or calls of one module, if the work between their
+begins repeats; the repeating sequence of kernels of the busiest stream; that of the outermost ops of the busiest thread; else all of it,
+from the first to the last event of work. What is inferred from repeats is called an estimate, with the share of events that fit.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nbprof.activity.unit import ANY, CALL, ITERATION, NAMED, RECORDING, Unit
+from nbprof.core.trace import Int64s, Note
+from nbprof.dialects import repeats
+from nbprof.dialects.gpu import find_steps
+from nbprof.dialects.gpu.lanes import ANNOTATION, KERNEL, PYTHON
+from nbprof.dialects.gpu.lanes import CALL as RUNTIME_CALL
+from nbprof.dialects.gpu.links import Links
+from nbprof.dialects.gpu.steps import Steps
+
+CHOOSE = "`for batch in nbprof.steps(batches):` marks the steps of another loop."
+_NUMBERS = re.compile(r"\d+")
+_MODULE = "nn.Module: "
+_MOST_FAMILIES = 20
+
+
+@dataclass(frozen=True)
+class Found:
+    """The units of one host.
+
+    Attributes
+    ----------
+    kind : str
+        One of the kinds of `nbprof.activity.unit`.
+    how : str
+        What they are, as a sentence without its end.
+    agreement : float
+    event, start, end : int64[n]
+        The event that begins each, and its begin and end on the host, ps.
+    """
+
+    kind: str
+    how: str
+    agreement: float
+    event: Int64s
+    start: Int64s
+    end: Int64s
+
+
+def find(links: Links) -> tuple[Steps, Unit]:
+    """The units of all hosts that have work; of several hosts these are their recordings."""
+    hosts = [host for host in range(len(links.trace.hosts)) if len(_work(links, host))]
+    searches = {ANY: (_by_ranges, _by_kernels, _by_ops), NAMED: (_by_ranges,)}.get(links.trace.units, ())
+    if len(hosts) == 1:
+        for search in searches:
+            found = search(links, hosts[0])
+            steps = _steps(links, hosts[0], found) if found is not None else None
+            if found is not None and steps is not None and _covers(links, hosts[0], steps):
+                return steps, _unit(found)
+    return _recordings(links, hosts)
+
+
+def _covers(links: Links, host: int, steps: Steps) -> bool:
+    """Whether units, with the device work that they launched, take most of the time in which a host worked."""
+    events = links.trace.events
+    rows = _work(links, host)
+    recorded = events.end[rows].max() - events.start[rows].min()
+    return bool((steps.end - steps.start).sum() >= repeats.MOST_OF * recorded)
+
+
+def _unit(found: Found) -> Unit:
+    share = f"{100 * found.agreement:.0f}%"
+    how = f"No steps are marked. The {found.how}: an estimate that fits {share} of the events. {CHOOSE}"
+    return Unit(found.kind, how, found.agreement)
+
+
+def _steps(links: Links, host: int, found: Found) -> Steps:
+    labels = [f"{found.kind} {number}" for number in range(len(found.start))]
+    return find_steps.of_marks(links, host, found.event, found.start, found.end, labels, [])
+
+
+def _recordings(links: Links, hosts: list[int]) -> tuple[Steps, Unit]:
+    """Each host's recording as a whole."""
+    events = links.trace.events
+    parts = []
+    for host in hosts:
+        rows = _work(links, host)
+        first = rows[np.argmin(events.start[rows])]
+        start, end = np.array([events.start[first]]), np.array([events.end[rows].max()])
+        mark = np.array([first])
+        parts.append(Steps(np.array([host]), np.zeros(1, np.int64), mark, start, end, start, end, [RECORDING]))
+    how = f"No steps are marked and nothing repeats, so figures are for the whole recording. {CHOOSE}"
+    return Steps.joined(parts), Unit(RECORDING, how)
+
+
+def _work(links: Links, host: int) -> Int64s:
+    """Ops, annotations, calls of the runtime and device work of a host."""
+    rows = np.concatenate([links.ops.rows, links.rows(ANNOTATION, RUNTIME_CALL), links.work[~links.earlier]])
+    rows = rows[links.host[rows] == host]
+    return np.sort(rows[~_waits_for_nothing(links, rows)])
+
+
+def _waits_for_nothing(links: Links, rows: Int64s) -> npt.NDArray[np.bool_]:
+    """Which events wait for a device that has nothing to do: PyTorch's profiler does so when it starts and stops."""
+    events, names = links.trace.events, links.trace.names
+    waits = np.array([name.endswith("DeviceSynchronize") for name in names], np.bool_)[events.name[rows]]
+    work = rows[np.isin(rows, links.work)]
+    if not len(work) or not waits.any():
+        return np.zeros(len(rows), np.bool_)
+    first, last = events.start[work].min(), events.end[work].max()
+    aside = (events.end[rows] <= first) | (events.start[rows] >= last)
+    return np.asarray(waits & aside, np.bool_)
+
+
+def _launched(links: Links, host: int) -> tuple[Int64s, Int64s]:
+    """Device work of a host in the order of its launches, and when each was launched (its own start where that is unknown)."""
+    events = links.trace.events
+    mine = np.flatnonzero((links.host[links.work] == host) & ~links.earlier)
+    work, launch = links.work[mine], links.launch[mine]
+    time = np.where(launch >= 0, events.start[launch], events.start[work])
+    order = np.argsort(time, kind="stable")
+    return work[order], time[order]
+
+
+def _codes(values: npt.NDArray[np.integer]) -> Int64s:
+    codes: Int64s = np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return codes
+
+
+def _by_kernels(links: Links, host: int) -> Found | None:
+    """The repeating sequence of kernels of the busiest stream."""
+    events = links.trace.events
+    work, time = _launched(links, host)
+    is_kernel = links.kind[work] == KERNEL
+    work, time = work[is_kernel], time[is_kernel]
+    if not len(work):
+        return None
+    on_busiest = np.isin(work, repeats.on_busiest_lane(events, work))
+    work, time = work[on_busiest], time[on_busiest]
+    found = repeats.find(_codes(events.name[work]))
+    if found is None:
+        return None
+    start = time[found.first]
+    end = np.append(start[1:], max(int(time[found.end - 1]) + 1, int(start[-1]) + 1))
+    how = f"{len(start):,} iterations are repeats of {_sequence(found.length, 'kernel')} that a stream repeats"
+    return Found(ITERATION, how, found.agreement, work[found.first], start, end)
+
+
+def _by_ops(links: Links, host: int) -> Found | None:
+    """The repeating sequence of outermost ops of the busiest thread."""
+    events = links.trace.events
+    outer = links.ops.rows[links.ops.parent < 0]
+    outer = outer[links.host[outer] == host]
+    if not len(outer):
+        return None
+    rows = repeats.on_busiest_lane(events, outer)
+    found = repeats.find(_codes(events.name[rows]))
+    if found is None:
+        return None
+    first = rows[found.first]
+    start = events.start[first]
+    end = np.append(start[1:], events.end[rows[found.end - 1]])
+    how = f"{len(start):,} iterations are repeats of {_sequence(found.length, 'op')} that a thread repeats"
+    return Found(ITERATION, how, found.agreement, first, start, end)
+
+
+def _sequence(length: int, what: str) -> str:
+    return f"a single {what}" if length == 1 else f"the sequence of {length:,} {what}s"
+
+
+def _by_ranges(links: Links, host: int) -> Found | None:
+    """Ranges of one name, or calls of one module, that nearly all work belongs to; of several the ones that take most time."""
+    events, names = links.trace.events, links.trace.names
+    rows = links.rows(ANNOTATION, PYTHON)
+    rows = rows[links.host[rows] == host]
+    families: dict[str, list[int]] = {}
+    for code in np.unique(events.name[rows]).tolist():
+        family = _family(str(names[code]), bool((links.kind[rows[events.name[rows] == code]] == PYTHON).any()))
+        if family:
+            families.setdefault(family, []).append(code)
+    candidates = []
+    for family, codes in families.items():
+        marks = find_steps.one_thread(links, rows[np.isin(events.name[rows], codes)])
+        if len(marks) >= repeats.FEWEST:
+            candidates.append((-int(events.duration[marks].sum()), int(events.start[marks[0]]), family, marks))
+    candidates.sort(key=lambda one: one[:2])
+    time = _times_of_work(links, host)
+    for _, _, family, marks in candidates[:_MOST_FAMILIES]:
+        found = _of_range(links, family, marks, time)
+        if found.agreement >= repeats.AGREEMENT:
+            return found
+    return None
+
+
+def _of_range(links: Links, family: str, marks: Int64s, time: Int64s) -> Found:
+    """Calls of a module, or the time from the begin of each range to that of the next, and the share of the work in it."""
+    events = links.trace.events
+    start, end = events.start[marks], events.end[marks]
+    is_call = family.startswith(_MODULE)
+    if not is_call:
+        end = np.append(start[1:], end[-1])
+    inside = np.searchsorted(time, end) - np.searchsorted(time, start)
+    what = f"calls of the module {family.removeprefix(_MODULE)}" if is_call else f"ranges called {family!r}"
+    agreement = float(inside.sum()) / len(time) if len(time) else 0.0
+    return Found(CALL if is_call else ITERATION, f"units are the {len(marks):,} {what}", agreement, marks, start, end)
+
+
+def _family(name: str, is_python: bool) -> str:
+    """What ranges of one kind are called together; "" for what is no candidate."""
+    if is_python:
+        # "nn.Module: ResNet_0": the number tells instances apart, and each is a model of its own.
+        return name if name.startswith(_MODULE) else ""
+    return _NUMBERS.sub("N", name)
+
+
+def _times_of_work(links: Links, host: int) -> Int64s:
+    """When the host asked for what ran, ascending: for device work where there is any, else for outermost ops of all threads."""
+    work, time = _launched(links, host)
+    if len(work):
+        return time
+    outer = links.ops.rows[links.ops.parent < 0]
+    return np.sort(links.trace.events.start[outer[links.host[outer] == host]])
+
+
+def notes(unit: Unit) -> list[Note]:
+    """What the receipt says of the unit."""
+    return [Note("info", unit.how)] if unit.how else []

@@ -1,0 +1,114 @@
+"""One export of Nsight Systems on its way into the trace: its tables, texts, hosts, and the lanes of its threads and streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from nbprof.core.factorize import unique_rows
+from nbprof.core.trace import Int32s, Int64s
+from nbprof.formats.build import Builder
+from nbprof.formats.nsys.facts import Facts
+from nbprof.formats.nsys.tables import Rows, Tables
+
+PID, TID = 0xFFFFFF, 0xFFFFFF
+"""Masks of ids in the global ids of threads."""
+
+
+@dataclass
+class Report:
+    """One export on its way into the trace.
+
+    Attributes
+    ----------
+    tables : Tables
+    name : str
+        What errors and receipts call it.
+    builder : Builder
+    facts : Facts
+    strings : dict of int to str
+        Texts by the ids that stand for them.
+    hosts : dict of int to str
+        The host of each process that used a GPU.
+    shown : set of str
+        The tables that were read.
+    loaded : dict of str to Rows
+        Tables that were read to know the processes.
+    counts : dict of str to int
+        How many rows each table has that has some.
+    nvtx : list of str
+        Tables of NVTX events that were read.
+    nvtx_unread : list of str
+        Tables of NVTX events whose columns are not known.
+    places : dict of int to int
+        In which order the threads came, by their global ids: the lanes of one stand together.
+    """
+
+    tables: Tables
+    name: str
+    builder: Builder
+    facts: Facts
+    strings: dict[int, str]
+    hosts: dict[int, str] = field(default_factory=dict)
+    shown: set[str] = field(default_factory=set)
+    loaded: dict[str, Rows] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    nvtx: list[str] = field(default_factory=list)
+    nvtx_unread: list[str] = field(default_factory=list)
+    places: dict[int, int] = field(default_factory=dict)
+
+    def rows(self, table: str, *columns: str) -> Rows:
+        """Some columns of a table, which is said to be shown."""
+        self.shown.add(table)
+        return self.loaded.pop(table) if table in self.loaded else Rows(self.tables, table, *columns)
+
+    def host(self, pid: int) -> str:
+        """The host that a process is shown on: its own, or the first of the file for one without a GPU."""
+        return self.hosts.get(pid) or next(iter(self.hosts.values()))
+
+    def names(self, ids: Int64s) -> Int32s:
+        """Codes of texts by their ids in the file."""
+        codes, seen = pd.factorize(ids)
+        table = self.builder.codes([self.strings.get(one, f"[{one}]") for one in seen.tolist()])
+        return table[codes] if len(table) else np.zeros(0, np.int32)
+
+    def by_code(self, values: Int64s, texts: Callable[[int], str]) -> Int32s:
+        """Codes of texts that are made of numbers, each once."""
+        codes, seen = pd.factorize(values)
+        table = self.builder.codes([texts(one) for one in seen.tolist()])
+        return table[codes] if len(table) else np.zeros(0, np.int32)
+
+    def threads(self, ids: Int64s) -> Int32s:
+        """The lanes of threads by their global ids."""
+        codes, seen = pd.factorize(ids)
+        return np.array([self.thread(one) for one in seen.tolist()], np.int32)[codes] if len(seen) else np.zeros(0, np.int32)
+
+    def thread(self, ident: int, what: str = "") -> int:
+        """The lane of a thread, or the one below it of something that was recorded of it."""
+        pid, tid = ident >> 24 & PID, ident & TID
+        name = self.facts.threads.get(ident & (1 << 48) - 1, "")
+        label = f"thread {tid} ({name})" if name else f"thread {tid}"
+        title = f"{'main thread' if pid == tid else f'thread {tid}'}: {what}" if what else str(tid)
+        place = self.places.setdefault(ident & (1 << 48) - 1, len(self.places))
+        return self.builder.lane(self.host(pid), self.facts.processes.get(pid, str(pid)), label, pid=str(pid), tid=title, sort=place)
+
+    def beside(self, ids: Int64s, what: str) -> Int32s:
+        """The lanes below those of threads, by their global ids."""
+        codes, seen = pd.factorize(ids)
+        return np.array([self.thread(one, what) for one in seen.tolist()], np.int32)[codes]
+
+    def streams(self, rows: Rows) -> Int32s:
+        """The lanes of streams."""
+        pid, device, stream = rows.ints("globalPid", 0) >> 24 & PID, rows.ints("deviceId"), rows.ints("streamId")
+        first, code = unique_rows(pid, device, np.maximum(stream, -1))
+        lanes = []
+        for i in first.tolist():
+            gpu, number = int(device[i]), int(stream[i])
+            # What waits for a whole context states no stream, or the highest number.
+            tid = str(number) if 0 <= number < 0xFFFFFFFF else "-1"
+            name = f"GPU {max(gpu, 0)}"
+            lanes.append(self.builder.lane(self.host(int(pid[i])), name, f"stream {tid}", pid=str(max(gpu, 0)), tid=tid, labels=name))
+        return np.array(lanes, np.int32)[code] if len(lanes) else np.zeros(0, np.int32)

@@ -1,0 +1,44 @@
+"""The outcome of a check."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+PASS, FAIL, UNKNOWN = "pass", "fail", "unknown"
+
+
+class Outcome(NamedTuple):
+    """What became of one check.
+
+    Attributes
+    ----------
+    check : str
+        The name of the method.
+    outcome : str
+        `pass`, `fail` or `unknown`.
+    text : str
+        A sentence with both values, or with the reason.
+    value, limit : float or None
+        Step times are in ms.
+    changed : tuple of str
+        Kernels or ops that changed since the baseline, where the check failed.
+    unknown : str
+        What is done about an unknown outcome: `fail`, `warn` or `skip`.
+    """
+
+    check: str
+    outcome: str
+    text: str
+    value: float | None = None
+    limit: float | None = None
+    changed: tuple[str, ...] = ()
+    unknown: str = "warn"
+
+    @property
+    def failed(self) -> bool:
+        """Whether the gate stays shut for it."""
+        return self.outcome == FAIL or (self.outcome == UNKNOWN and self.unknown == "fail")
+
+    def __str__(self) -> str:
+        head = f"{self.outcome}: {self.text}"
+        return "\n".join([head, *(f"    {line}" for line in self.changed)])
