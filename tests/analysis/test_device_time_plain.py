@@ -131,8 +131,6 @@ def test_each_unit_of_time_counts_once(seed):
 
 
 def test_spans_that_touch_are_one():
-    low, high = device_time.union(np.array([5, 0, 3, 9, 20]), np.array([9, 3, 3, 12, 20]))
-    assert (low.tolist(), high.tolist()) == ([0, 5], [3, 12])
     mix = Mix(np.array([0, 3]), np.array([3, 6]), np.array([COMPUTE, COMPUTE]))
     assert mix.time.tolist() == [0, 6]
     # A window that ends, or begins, within the last work.

@@ -229,10 +229,12 @@ def test_out_of_memory_is_raised_untouched_with_the_memory_below_it(kernel):
     assert own(result.traceback, kernel.folder) == []
     assert len(result.dashboards) == 1
     assert kernel.capture("p")["out_of_memory"] is True
-    meta = ast.literal_eval(kernel.ask("{k: p.payload()['meta'][k] for k in ('notice', 'tabs')}"))
-    assert meta["tabs"][0]["id"] == "memory"
-    assert meta["notice"]["title"].startswith("The cell failed after 8 complete steps: ResourceExhaustedError")
-    assert "what was live at that peak" in meta["notice"]["text"]
+    first, title, text = ast.literal_eval(
+        kernel.ask("(lambda meta: (meta.tabs[0].id, meta.notice.title, meta.notice.text))(p.payload().meta)")
+    )
+    assert first == "memory"
+    assert title.startswith("The cell failed after 8 complete steps: ResourceExhaustedError")
+    assert "what was live at that peak" in text
 
 
 def test_a_jax_cell_out_of_memory_is_known_too(kernel):

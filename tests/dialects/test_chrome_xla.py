@@ -104,7 +104,7 @@ def test_any_other_trace_is_shown_and_every_view_says_why_it_is_empty(tmp_path):
     assert payload["meta"]["facts"][0] == "2 events"
     assert payload["meta"]["notice"] is None
     assert payload["overview"]["verdict"]["word"] == "Plain trace"
-    assert ["Holds", "2 events on 2 lanes of 1 process"] in payload["overview"]["run"]
+    assert ("Holds", "2 events on 2 lanes of 1 process") in payload["overview"]["run"]
     # Nothing says that it ran on a CPU alone.
     assert p.overview["device_kind"] is None
     assert p.advice.empty

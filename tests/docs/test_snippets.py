@@ -60,7 +60,7 @@ def test_all_places_are_searched(collect, least, sample):
 
 def test_what_is_not_run_is_a_short_list_of_code_that_there_is():
     texts = [snippet.text for snippet in snippets.everything()]
-    assert len(stand_ins.SKIPPED) <= 16
+    assert len(stand_ins.SKIPPED) <= 17
     for part, reason in {**stand_ins.SKIPPED, **stand_ins.REMOTE}.items():
         assert any(part in text for text in texts), part
         assert reason

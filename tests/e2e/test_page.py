@@ -389,20 +389,3 @@ def test_real_profiles_draw_in_every_tab(page, tmp_path, name):
         assert len(visit(page, tab).inner_text()) > 20, tab
     assert page.problems == []
     assert asked == []
-
-
-def test_a_report_that_an_earlier_version_saved_draws_in_every_tab(page, tmp_path):
-    payload = profile(tmp_path, training_run(24)).payload()
-    del payload["pods"], payload["overview"]["checks"]
-    for name in ("statement", "next_step", "share"):
-        del payload["input"][name]
-    for category in payload["input"]["categories"]:
-        del category["per_step_ms"]
-    for pipeline in payload["input"]["pipelines"]:
-        del pipeline["slowest"], pipeline["fix"]
-    assert payload["input"]["pipelines"]
-    (tmp_path / "old.html").write_text(f"<!doctype html><meta charset=utf-8>{html.fragment(codec.pack(payload), '', version='0.1.0')}")
-    open_page(page, tmp_path / "old.html")
-    for tab in TABS:
-        assert len(visit(page, tab).inner_text()) > 20, tab
-    assert page.problems == []

@@ -202,7 +202,7 @@ def _filled(node: ast.JoinedStr, path: Path) -> str:
 
 
 def _values_of_code(node: ast.AST) -> Iterator[ast.expr]:
-    """What a node states under the key `code`, or assigns to a name like it; of a framework the code of a `Hint`, and that lists GPUs."""
+    """What a node states as `code`, a key, an argument or a constant; of a framework the code of a `Hint`, and that lists GPUs."""
     if isinstance(node, ast.Dict):
         yield from (
             value for key, value in zip(node.keys, node.values, strict=True) if isinstance(key, ast.Constant) and key.value == "code"
@@ -210,6 +210,10 @@ def _values_of_code(node: ast.AST) -> Iterator[ast.expr]:
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Hint", "Words"):
         yield from node.args[2:]
         yield from (each.value for each in node.keywords if each.arg == "list_gpus")
+    elif isinstance(node, ast.Assign) and any(isinstance(name, ast.Name) and name.id.startswith("CODE") for name in node.targets):
+        yield node.value
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Empty":
+        yield from (each.value for each in node.keywords if each.arg == "code")
 
 
 def _constants(value: ast.expr, module: ModuleType) -> Iterator[str]:

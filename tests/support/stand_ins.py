@@ -29,6 +29,7 @@ SKIPPED = {
     "torch.backends.cudnn.version()": "needs cuDNN",
     'init_process_group("nccl")': "needs a GPU",
     "list_physical_devices('GPU'), ": "needs a GPU, which it asserts",
+    "jax.devices('gpu')": "needs a GPU",
     "worker.join()": "serves until it is stopped",
     'peaks={"flops": ..., "bytes": ...}': "the user fills in the peaks of the CPU",
     "correlation_id": "tests/docs/test_trace.py runs it on the trace it needs",
