@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from nbprof.activity.tables import CostParts, CostRuns
 from nbprof.analysis import cpu
 from nbprof.analysis.advice import advice
 from nbprof.analysis.advice.evidence import Evidence, HostUse
@@ -162,9 +164,24 @@ def test_products_in_float32_are_advised_to_be_bfloat16_where_the_cpu_has_it(tmp
 
 def test_products_are_counted_in_steps_and_only_in_32_bit(tmp_path):
     ms = 10**9
-    parts = pd.DataFrame({"product": [True, True, False], "precision": ["float32", "bfloat16", "float32"]})
-    runs = pd.DataFrame(
-        {"part": [0, 1, 2, 0], "start": [0, 2 * ms, 4 * ms, 50 * ms], "own": [2 * ms, 2 * ms, 2 * ms, 9 * ms], "flops": 5.0}
+    parts = CostParts(
+        name=["aten::mm", "aten::mm", "aten::add"],
+        category="",
+        shapes="",
+        precision=["float32", "bfloat16", "float32"],
+        product=[True, True, False],
+        host=0,
+    )
+    runs = CostRuns(
+        host=0,
+        device=-1,
+        start=[0, 2 * ms, 4 * ms, 50 * ms],
+        own=[2 * ms, 2 * ms, 2 * ms, 9 * ms],
+        alone=0,
+        part=[0, 1, 2, 0],
+        flops=5.0,
+        bytes=np.nan,
+        recomputed=False,
     )
     recorded = profile(tmp_path, on_cpu(100)).run.activity
     steps = pd.DataFrame({"start_ms": [0.0], "step_time_ms": [10.0]})
