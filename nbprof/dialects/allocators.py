@@ -15,6 +15,8 @@ from nbprof.core.trace import Int32s, Int64s
 Column = Int64s | pd.arrays.IntegerArray
 """A column of whole numbers: plain where every row has one, which is the rule and half the size, else with NA."""
 
+_LARGEST = int(np.iinfo(np.int64).max)
+
 
 def or_na(values: Int64s, absent: npt.NDArray[np.bool_]) -> Column:
     """Values with NA where `absent` is True; a plain array if it never is."""
@@ -60,7 +62,9 @@ def added_up(memory: Int32s, size: Int64s, total: Int64s, address: Int64s | None
             heap[at] = np.maximum(total[at[near]] + running - running[near], 0)
         else:
             earlier = 0 if address is None else _freed_first(address[at], size[at])
-            heap[at] = running + max(earlier, -int(running.min()))
+            # Corrupt sizes may add up to the least number of 64 bits, whose opposite has more.
+            least = max(int(running.min()), -_LARGEST)
+            heap[at] = running + max(earlier, -least)
     return heap
 
 

@@ -137,7 +137,7 @@ def test_serve_says_what_it_needs(served, monkeypatch):
 def test_cache_is_told_and_emptied():
     call("summary", SLOW)
     # What is still being written would be freed and not counted.
-    background.finish()
+    assert background.finish(120)
     before = answer("cache")
     assert before["runs"] > 0
     assert before["folder"] in call("cache").stdout

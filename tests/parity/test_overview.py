@@ -413,7 +413,7 @@ def test_busy_time_counts_each_instant_of_the_steps_once(spans, steps):
     for device in (0, 1):
         ran = {at for s, n, d in spans if d == device for at in range(s, s + n)}
         shares.append(100 * len(ran & inside) / len(inside))
-    busy = overview.busy(overview.busy_shares(SimpleNamespace(hosts=["h"], work=work), frame))
+    busy = overview.busy(overview.busy_shares(SimpleNamespace(hosts=["h"], work=SimpleNamespace(frame=lambda: work)), frame))
     if not spans:
         assert busy is None
     else:
