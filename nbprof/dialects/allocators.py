@@ -64,7 +64,7 @@ def added_up(memory: Int32s, size: Int64s, total: Int64s, address: Int64s | None
             earlier = 0 if address is None else _freed_first(address[at], size[at])
             # Corrupt sizes may add up to the least number of 64 bits, whose opposite has more.
             least = max(int(running.min()), -_LARGEST)
-            heap[at] = running + max(earlier, -least)
+            heap[at] = np.maximum(running + max(earlier, -least), 0)
     return heap
 
 

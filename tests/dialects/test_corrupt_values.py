@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from nbprof.dialects.allocators import added_up
 from tests.fuzz import values
 
 SEED, COUNT = 11, 10
@@ -49,3 +51,9 @@ def test_another_figure_verdict_or_finding_is_a_fault(sound):
         replace(figures, findings=figures.findings | {"kernel_launch"}),
     ):
         assert values.faults(figures, changed)
+
+
+def test_sizes_that_add_up_to_the_least_number_are_in_use_as_none():
+    """Its opposite is no number of 64 bits."""
+    sizes = np.array([np.iinfo(np.int64).min, 5])
+    assert added_up(np.zeros(2, np.int32), sizes, np.full(2, -1)).tolist() == [0, 4]
