@@ -475,5 +475,10 @@ def distribution(frame: pd.DataFrame, where: str, by: str) -> pd.DataFrame:
         names, time, share = sums.index.to_numpy(object), sums["time"].to_numpy(), sums["share"].to_numpy()
     order = _by_time(time.astype(np.float64), names)
     return pd.DataFrame(
-        {by: names[order], "self_us": time[order], "self_fraction": share[order], "cumulative_fraction": np.cumsum(share[order])}
+        {
+            by: pd.Series(names[order], dtype=frame[by].dtype),
+            "self_us": time[order],
+            "self_fraction": share[order],
+            "cumulative_fraction": np.cumsum(share[order]),
+        }
     )
